@@ -1,0 +1,133 @@
+package keep
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Commit is one durable step of one workflow: all of its changes become
+// durable together, in their order, or none of them does
+// (law: all-or-nothing). It is a value, so that the law can compute it, a store
+// can batch it with the commits of other workflows, and a test can read it.
+type Commit struct {
+	Workflow WorkflowName
+	At       time.Time // when it was decided; stores never read a clock
+	Changes  []Change
+}
+
+// A Change is one part of a commit. The types below are all there are.
+type Change interface{ change() }
+
+// PutRun writes a run. If Run.Rev is 0 the run is new: its workflow must have
+// no other run that is not closed, else ErrRunOpen. Otherwise the stored Rev
+// must be Run.Rev, else ErrStale. The stored Rev is then Run.Rev + 1.
+type PutRun struct{ Run Run }
+
+// PutMutation writes a ledger record and appends its moves. Rev works as in
+// PutRun; a new record whose key exists is ErrMutationExists.
+type PutMutation struct {
+	Mutation Mutation
+	Moves    []Move
+}
+
+// Reserve pins events to a chain of runs. Each must exist in the topic of this
+// workflow, pending and free, else *ReservationError.
+type Reserve struct {
+	Chain RunID
+	Reservation
+}
+
+// Release gives back every pending event that the chain reserved.
+type Release struct{ Chain RunID }
+
+// Finish gives every pending event that the chain reserved its last status,
+// EventConsumed or EventSkipped.
+type Finish struct {
+	Chain  RunID
+	Status EventStatus
+}
+
+// Publish adds an event. If the topic has its message id already, there is
+// still one event: while that one is pending and free, the later payload wins;
+// otherwise nothing changes. CausedBy must name inputs of the workflow.
+type Publish struct{ Event Event }
+
+// SkipEvents skips events that are pending and free. An event that is not is
+// a *ReservationError; it says why.
+type SkipEvents struct {
+	Topic TopicName
+	IDs   []MessageID
+}
+
+// PutInput adds an input. If its source, type and external id are known, the
+// known one stays as it is, and the commit fails with ErrStale if its id is
+// another: the caller looked before it decided.
+type PutInput struct{ Input Input }
+
+// SkipInput marks an input skipped.
+type SkipInput struct{ Input InputID }
+
+// SetKV sets one value of a producer's checkpoint; a nil Value deletes it.
+type SetKV struct {
+	Producer HandlerName
+	Key      string
+	Value    json.RawMessage
+}
+
+// ResetKV deletes the whole checkpoint of a producer.
+type ResetKV struct{ Producer HandlerName }
+
+// PutHandler writes what the host remembers of a handler. RequestedAt is left
+// as it is, except that a request made at or before Served is cleared.
+type PutHandler struct {
+	State  HandlerState
+	Served time.Time // zero: clear no request
+}
+
+// RequestRun asks for a run of a producer or job as soon as the workflow is
+// free ("run now"). With a run open it is ErrRunOpen. A handler without a state
+// is a *NotFoundError.
+type RequestRun struct{ Handler HandlerName }
+
+// Deploy adds a version and makes it current. The workflow is made if it is
+// new. A version that exists is ErrStale.
+type Deploy struct{ Deployment Deployment }
+
+// SetPaused pauses or resumes the workflow.
+type SetPaused struct{ Paused bool }
+
+// AppendLogs adds log lines to a run.
+type AppendLogs struct{ Lines []LogLine }
+
+// OpenEscalation asks a question. Escalation.ID must be new.
+type OpenEscalation struct{ Escalation Escalation }
+
+// CloseEscalation ends a question, once: if it is not open, ErrDecided. A nil
+// Decision means that the host closed it because it no longer applies.
+type CloseEscalation struct {
+	ID       EscalationID
+	Decision *Decision
+}
+
+// PutItem writes an item. Rev works as in PutRun.
+type PutItem struct{ Item Item }
+
+func (PutRun) change()          {}
+func (PutMutation) change()     {}
+func (Reserve) change()         {}
+func (Release) change()         {}
+func (Finish) change()          {}
+func (Publish) change()         {}
+func (SkipEvents) change()      {}
+func (PutInput) change()        {}
+func (SkipInput) change()       {}
+func (SetKV) change()           {}
+func (ResetKV) change()         {}
+func (PutHandler) change()      {}
+func (RequestRun) change()      {}
+func (Deploy) change()          {}
+func (SetPaused) change()       {}
+func (AppendLogs) change()      {}
+func (OpenEscalation) change()  {}
+func (CloseEscalation) change() {}
+func (PutItem) change()         {}

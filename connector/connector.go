@@ -1,0 +1,148 @@
+// Package connector is the contract between Keep and one kind of outside
+// service. A connector is code for a kind of service; a connection is a
+// configured account; a tool is one callable operation.
+//
+// # What a tool promises
+//
+//   - A list or get tool changes nothing outside.
+//   - A mutate tool makes the change at most once for each call of Mutate. It
+//     never retries, follows no redirects, and stops at the end of ctx.
+//   - Mutate returns an error with a class other than keep.ClassUnknown only if
+//     the service said no or the request provably never left. An error without
+//     a class counts as unknown: the host then asks, or stops.
+//   - Reconcile never makes a change that the lost call would not have made.
+//
+// The host records each mutation before Mutate is called, validates params
+// against the schema, derives identity and hashes, and decides what an outcome
+// means; a connector only reports what it saw. Package connectortest checks it.
+package connector
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// An Effect says what a tool may do to the service.
+type Effect string
+
+const (
+	List   Effect = "list"   // searches; changes nothing
+	Get    Effect = "get"    // reads one thing by id or unique key; changes nothing
+	Mutate Effect = "mutate" // changes something
+)
+
+// A Spec describes a tool. Specs are plain values and never change.
+type Spec struct {
+	Name        string // within its connection, such as "create"
+	Effect      Effect
+	Description string // one sentence for people and LLMs
+
+	// Params and Result are JSON Schemas (2020-12) of the one object that a
+	// script passes, and of what it gets. Nil allows anything. Params that do
+	// not fit are a logic failure before anything is sent.
+	Params json.RawMessage
+	Result json.RawMessage
+
+	// Timeout ends a call. Zero: 30 seconds.
+	Timeout time.Duration
+
+	// The rest is for mutate tools.
+
+	Level       keep.Level    // how the outcome can be known
+	Identity    []string      // params that say what is changed; the rest is payload
+	SettleAfter time.Duration // how long an effect may lag behind the deadline of its call
+	Approve     bool          // a person must agree before each call
+	ByTarget    bool          // reconcile finds the target, perhaps another mutation's effect
+
+	// VerifyByHand tells a person where to look when nobody can know.
+	VerifyByHand string
+}
+
+// A Tool is a Reader or a Mutator.
+type Tool interface {
+	Spec() Spec
+}
+
+// A Reader is a tool with effect list or get.
+type Reader interface {
+	Tool
+
+	// Read performs the call. A *keep.Failure in the error chain says the
+	// class; an error without one is transient.
+	Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error)
+}
+
+// A Mutator is a tool with effect mutate.
+type Mutator interface {
+	Tool
+
+	// Target names what m changes, in a few words for a person, such as
+	// "invoices/17". It makes no call.
+	Target(params json.RawMessage) string
+
+	// Mutate makes the change that m.Payload describes, once. m.Token is the
+	// host's key for it: the same for every attempt at the same mutation.
+	//
+	// A nil error means that the service confirmed the change. Otherwise the
+	// change may have happened unless the chain has a *keep.Failure of another
+	// class than keep.ClassUnknown.
+	Mutate(ctx context.Context, m keep.Mutation) (Receipt, error)
+}
+
+// A Receipt is what a confirmed change brought.
+type Receipt struct {
+	Result  json.RawMessage // for the script; nil is null
+	Warning string          // result cut or odd; empty: none
+}
+
+// A Reconciler is a Mutator that can be asked afterwards. A Mutator that is not
+// one goes straight to indeterminate when its outcome is unknown.
+type Reconciler interface {
+	// Reconcile finds out whether m happened. An error means that the question
+	// was not answered, and that it may be asked again.
+	Reconcile(ctx context.Context, m keep.Mutation) (Answer, error)
+}
+
+// A Verdict is the answer of a service that was asked.
+type Verdict string
+
+const (
+	Happened Verdict = "happened" // the effect is there
+	Absent   Verdict = "absent"   // no trace of it; ledger decides whether that counts
+	Again    Verdict = "again"    // no answer; ask again
+)
+
+// An Answer is what Reconcile learned. The zero Answer is invalid.
+type Answer struct {
+	Verdict Verdict
+	Receipt        // if Happened: as Mutate would have returned it, as far as the service allows
+	Detail  string // for people: what was seen where
+}
+
+// A Difference says how much two payloads of one identity differ.
+type Difference string
+
+const (
+	Equivalent  Difference = "equivalent"  // the same in other words
+	Minor       Difference = "minor"       // different but acceptable
+	Significant Difference = "significant" // a person must look
+)
+
+// A Comparer is a Mutator that can tell how much two payloads differ. Without
+// one every difference is significant.
+type Comparer interface {
+	ComparePayload(old, new json.RawMessage) Difference
+}
+
+// A Connection is a configured account: a named set of tools as a plain value.
+type Connection struct {
+	Name      string // as scripts say it: ctx.<name>
+	Connector string // kind of service, such as "http"
+	Tools     []Tool // names are unique
+
+	// Close releases what the connection holds. Nil: nothing to release.
+	Close func() error
+}

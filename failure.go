@@ -1,0 +1,138 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Class says what kind of failure stopped a run, and so what the host does
+// about it. Tools and the host set it; it is never guessed from message text.
+type Class string
+
+const (
+	// ClassTransient may go away by itself: refused connections, 429, DNS.
+	ClassTransient Class = "transient"
+
+	// ClassLogic means that the script or its data is wrong.
+	ClassLogic Class = "logic"
+
+	// ClassPermission means that the service or a grant said no.
+	ClassPermission Class = "permission"
+
+	// ClassPrecondition means that something it needs is gone.
+	ClassPrecondition Class = "precondition"
+
+	// ClassUnknown means that the call may have had its effect.
+	ClassUnknown Class = "unknown"
+
+	// ClassInternal means that Keep is wrong.
+	ClassInternal Class = "internal"
+)
+
+// Classes returns every class.
+func Classes() []Class {
+	return []Class{ClassTransient, ClassLogic, ClassPermission, ClassPrecondition, ClassUnknown, ClassInternal}
+}
+
+// A Failure is why a call or a run stopped. It is an error, it is stored with
+// the run, and it holds no secrets.
+//
+// For a mutate call every class but ClassUnknown claims that the effect did not
+// happen: the service said no, or the request provably never left.
+type Failure struct {
+	Class   Class    `json:"class"`
+	Code    string   `json:"code"`    // stable word for machines, such as "http-503"
+	Message string   `json:"message"` // what happened, and what to do next
+	Tool    ToolName `json:"tool"`    // empty: no tool was involved
+	At      string   `json:"at"`      // file:line:column in the script; empty: unknown
+
+	// RetryAfter is the least wait that the service asked for; zero: none.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Failf returns a failure with a formatted message.
+func Failf(class Class, code, format string, args ...any) *Failure {
+	return &Failure{Class: class, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error names the tool, what happened and where.
+func (f *Failure) Error() string {
+	var b strings.Builder
+	if f.At != "" {
+		b.WriteString(f.At + ": ")
+	}
+	if f.Tool != "" {
+		b.WriteString(string(f.Tool) + ": ")
+	}
+	b.WriteString(f.Message)
+	return b.String()
+}
+
+// Errors returned when a durable change is refused. None of them leaves a part
+// of its commit behind.
+var (
+	// ErrStale is returned when a row moved since it was read.
+	ErrStale = errors.New("the record changed since it was read")
+
+	// ErrRunOpen is returned when a workflow would get a second run that is
+	// not closed (law: one-at-a-time).
+	ErrRunOpen = errors.New("the workflow has an unfinished run")
+
+	// ErrMutationExists is returned when a ledger key would be used twice. It
+	// is a backstop: the ledger decides before.
+	ErrMutationExists = errors.New("the ledger has a mutation of that key")
+
+	// ErrNotFound is returned when the named thing does not exist.
+	ErrNotFound = errors.New("not found")
+
+	// ErrDecided is returned when a question was already answered.
+	ErrDecided = errors.New("already decided")
+)
+
+// Errors returned when a database is opened.
+var (
+	// ErrForeignDatabase is returned when the file belongs to another program.
+	ErrForeignDatabase = errors.New("not a Keep database")
+
+	// ErrNewerDatabase is returned when a newer Keep wrote the file.
+	ErrNewerDatabase = errors.New("the database was made by a newer version of Keep")
+
+	// ErrLocked is returned when another host works on the database.
+	ErrLocked = errors.New("another Keep host has the database open")
+)
+
+// A ReservationError is returned when an event cannot be reserved.
+type ReservationError struct {
+	Topic TopicName
+	ID    MessageID
+	Why   string // "unknown", "consumed", "skipped" or "reserved"
+}
+
+func (e *ReservationError) Error() string {
+	return fmt.Sprintf("event %q in topic %q cannot be reserved: it is %s", e.ID, e.Topic, e.Why)
+}
+
+// A NotFoundError says which thing does not exist. It is ErrNotFound.
+type NotFoundError struct {
+	What string // such as "run"
+	ID   string
+}
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no %s %q", e.What, e.ID) }
+
+// Is makes errors.Is(err, ErrNotFound) true.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// A TimeoutError is the cause of a context that ended because one named
+// operation took too long.
+type TimeoutError struct {
+	Op    string
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string { return fmt.Sprintf("%s took longer than %s", e.Op, e.After) }
+
+// Timeout reports true, as net.Error asks.
+func (e *TimeoutError) Timeout() bool { return true }

@@ -1,0 +1,77 @@
+package keep
+
+// A Page says which part of a list is wanted. Lists are newest first.
+type Page struct {
+	Limit int    // at most this many; zero: 100
+	After string // the cursor that came with the previous page; empty: from the start
+}
+
+// Size returns the limit of p, and 100 if it has none.
+func (p Page) Size() int {
+	if p.Limit <= 0 {
+		return 100
+	}
+	return p.Limit
+}
+
+// A RunFilter selects runs. Zero fields select everything.
+type RunFilter struct {
+	Workflow WorkflowName
+	Handler  HandlerName
+	Status   RunStatus
+	Chain    RunID
+	Open     bool // only those that are not closed
+}
+
+// A MutationFilter selects ledger records. Zero fields select everything.
+type MutationFilter struct {
+	Workflow WorkflowName
+	State    MutationState
+	Tool     ToolName
+	Run      RunID
+	Item     string // needs Workflow
+	Input    InputID
+}
+
+// An EventFilter selects events. Zero fields select everything.
+type EventFilter struct {
+	Workflow WorkflowName
+	Topic    TopicName
+	Status   EventStatus
+	Input    InputID
+}
+
+// An InputFilter selects inputs. Zero fields select everything.
+type InputFilter struct {
+	Workflow WorkflowName
+	Status   InputStatus
+}
+
+// An EscalationFilter selects escalations. Zero fields select everything.
+type EscalationFilter struct {
+	Workflow WorkflowName
+	Run      RunID
+	Open     bool // only those that nobody has answered
+}
+
+// An ItemFilter selects items. Zero fields select everything.
+type ItemFilter struct {
+	Workflow WorkflowName
+	Status   ItemStatus
+}
+
+// A TopicCount says how many events of a topic are in which state.
+type TopicCount struct {
+	Workflow WorkflowName
+	Topic    TopicName
+	Pending  int // free ones
+	Reserved int // pending, and pinned by a run
+	Consumed int
+	Skipped  int
+}
+
+// A Backlog says what waits in a set of topics.
+type Backlog struct {
+	Oldest Event // the oldest free event; its Seq is 0 if there is none
+	Newest int64 // Seq of the newest free event; 0 if there is none
+}

@@ -1,0 +1,134 @@
+package keep
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A ToolName is a connection and a tool, such as "crm.create".
+type ToolName string
+
+// A MutationState is how much the host knows about one effect outside. Values
+// are stored; do not rename them. The moves are in package ledger.
+type MutationState string
+
+const (
+	// InFlight means that the request may have been sent. It is on disk before
+	// the call, so a crash can only leave a record that is too cautious.
+	InFlight MutationState = "in_flight"
+
+	// NeedsReconcile means that the outcome is unknown and will be asked for.
+	NeedsReconcile MutationState = "needs_reconcile"
+
+	// Applied means that the effect is known to have happened.
+	Applied MutationState = "applied"
+
+	// Failed means that the effect is known not to have happened.
+	Failed MutationState = "failed"
+
+	// Indeterminate means that nobody can tell. Only a person can move it.
+	Indeterminate MutationState = "indeterminate"
+
+	// Skipped means that a person decided to go on without knowing.
+	Skipped MutationState = "skipped"
+)
+
+// MutationStates returns every state, in the order a mutation can meet them.
+func MutationStates() []MutationState {
+	return []MutationState{InFlight, NeedsReconcile, Indeterminate, Failed, Applied, Skipped}
+}
+
+// A Level says how the host can know whether a mutation happened, strongest
+// first (DESIGN section 7).
+type Level string
+
+const (
+	LevelKey     Level = "A" // the service de-duplicates by a key that we chose
+	LevelClaim   Level = "B" // the service gives a one-time token first
+	LevelWitness Level = "C" // the service can be searched for our mark
+	LevelNone    Level = "D" // nothing; the first doubt goes to a person
+)
+
+// Levels returns every level, strongest first.
+func Levels() []Level { return []Level{LevelKey, LevelClaim, LevelWitness, LevelNone} }
+
+// A Mutation is one record of the ledger: one side-effecting call on one service.
+type Mutation struct {
+	Key      MutationKey
+	Workflow WorkflowName
+	Run      RunID  // run that made or now owns the call
+	Item     string // item id; empty outside items
+	Attempt  int    // attempt of the item; 0 outside items
+
+	Tool        ToolName        // connection and tool
+	Connector   string          // kind of service, such as "http"
+	Level       Level           // how its outcome can be known
+	Target      string          // what is changed, for people
+	Identity    json.RawMessage // canonical identity params
+	Subkey      string          // separates equal identities in one item
+	Payload     json.RawMessage // all params as sent
+	PayloadHash string          // hex SHA-256 of the canonical payload
+	Token       string          // idempotency key sent to the service
+	Title       string          // the script's claim
+
+	State    MutationState
+	Result   json.RawMessage // set only when Applied; may be nil then
+	Warning  string          // result cut, or not of the declared shape
+	Error    *Failure        // last thing that went wrong
+	Attempts int             // calls made, this one included
+
+	ReconcileAttempts int       // lookups that count towards the limit
+	NextReconcileAt   time.Time // when to ask next; zero: not planned
+	CallDeadline      time.Time // the call is cancelled then at the latest
+
+	// SettleAfter is how long after CallDeadline an effect may still appear.
+	// Before that a lookup that finds nothing proves nothing.
+	SettleAfter time.Duration
+
+	CanReconcile bool   // the tool could be asked when the call was made
+	ResolvedBy   string // who ended the doubt: "call", "reconcile" or a person
+
+	// Rev counts the stored changes of this row; see Run.Rev.
+	Rev int
+
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// SettlesAt returns the time from which an absence can be believed.
+func (m Mutation) SettlesAt() time.Time { return m.CallDeadline.Add(m.SettleAfter) }
+
+// Validate reports the first thing wrong with m.
+func (m Mutation) Validate() error {
+	switch {
+	case m.Key == "":
+		return errors.New("mutation: key required")
+	case m.Workflow == "" || m.Run == "":
+		return fmt.Errorf("mutation %s: workflow and run required", m.Key)
+	case m.Tool == "":
+		return fmt.Errorf("mutation %s: tool required", m.Key)
+	case m.Token == "":
+		return fmt.Errorf("mutation %s: token required", m.Key)
+	case m.Attempts < 1:
+		return fmt.Errorf("mutation %s: attempts must be positive: %d", m.Key, m.Attempts)
+	case m.CallDeadline.IsZero():
+		return fmt.Errorf("mutation %s: call deadline required", m.Key)
+	case m.Result != nil && m.State != Applied:
+		return fmt.Errorf("mutation %s: result not allowed in state %q", m.Key, m.State)
+	case m.State == Applied && m.ResolvedBy == "":
+		return fmt.Errorf("mutation %s: applied by nobody", m.Key)
+	}
+	return nil
+}
+
+// A Move is one line of a mutation's history. History is only appended.
+type Move struct {
+	At       time.Time
+	By       string        // "call", "reconcile", "recovery" or a person
+	From     MutationState // empty: the record was made
+	To       MutationState
+	Evidence string // what was learned, as ledger names it
+	Detail   string // for people; no secrets
+}

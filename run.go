@@ -1,0 +1,130 @@
+package keep
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Phase is how far a run has come. Phases only go forward. Values are stored;
+// do not rename them.
+type Phase string
+
+const (
+	// Preparing means that nothing outside was touched and nothing is pinned.
+	Preparing Phase = "preparing"
+
+	// Prepared means that data and events are pinned.
+	Prepared Phase = "prepared"
+
+	// Mutating means that the call may have been sent. Only evidence ends it.
+	Mutating Phase = "mutating"
+
+	// Mutated means that the outcome is applied, skipped or none. The run can
+	// only go forward.
+	Mutated Phase = "mutated"
+
+	// Emitting means that downstream events are being computed.
+	Emitting Phase = "emitting"
+
+	// Committed means that consumption, events and state are one durable fact.
+	Committed Phase = "committed"
+
+	// Running is the one phase of producer and job runs before Committed.
+	Running Phase = "running"
+)
+
+// Phases returns every phase: those of a consumer run in order, then Running.
+func Phases() []Phase {
+	return []Phase{Preparing, Prepared, Mutating, Mutated, Emitting, Committed, Running}
+}
+
+// A RunStatus says whether a run moves, and if not, what it waits for. It is
+// orthogonal to the phase. Values are stored; do not rename them.
+type RunStatus string
+
+const (
+	// StatusActive means that a host is executing the run, or was when it died.
+	StatusActive RunStatus = "active"
+
+	// StatusTransient means that the run is tried again at RetryAt.
+	StatusTransient RunStatus = "paused:transient"
+
+	// StatusApproval means that a person is asked before the call.
+	StatusApproval RunStatus = "paused:approval"
+
+	// StatusReconciliation means that the outcome of the call is unknown.
+	StatusReconciliation RunStatus = "paused:reconciliation"
+
+	// StatusPerson means that a person must act: permission, precondition,
+	// spent retries, an item that needs attention.
+	StatusPerson RunStatus = "paused:person"
+
+	// StatusLogic means that the script is wrong.
+	StatusLogic RunStatus = "failed:logic"
+
+	// StatusInternal means that Keep is wrong.
+	StatusInternal RunStatus = "failed:internal"
+
+	// StatusCommitted means that the run did all it had to.
+	StatusCommitted RunStatus = "committed"
+
+	// StatusCrashed means that the host died while it executed the run.
+	StatusCrashed RunStatus = "crashed"
+
+	// StatusAborted means that a person skipped its input before the mutation.
+	StatusAborted RunStatus = "aborted"
+)
+
+// RunStatuses returns every status.
+func RunStatuses() []RunStatus {
+	return []RunStatus{StatusActive, StatusTransient, StatusApproval, StatusReconciliation,
+		StatusPerson, StatusLogic, StatusInternal, StatusCommitted, StatusCrashed, StatusAborted}
+}
+
+// A Run is one execution attempt of a handler. Attempts at the same pinned work
+// form a chain, linked by RetryOf.
+type Run struct {
+	ID       RunID
+	Chain    RunID // first run of the chain; its own ID if it is the first
+	RetryOf  RunID // the attempt before; empty: none
+	Workflow WorkflowName
+	Version  Version
+	Handler  HandlerName
+	Kind     Kind
+	Phase    Phase
+	Status   RunStatus
+
+	Trigger      EventRef        // zero: none
+	Reservations []Reservation   // what prepare reserved
+	Prepared     json.RawMessage // what prepare returned; nil before
+	Mutation     MutationKey     // empty: none
+	Title        string          // ui.title of prepare; the script's claim
+	WakeAt       time.Time       // wakeAt of prepare, clamped; zero: none
+	SeenSeq      int64           // newest event when prepare began
+
+	Error   *Failure  // why it stopped last; nil: did not
+	RetryAt time.Time // when a new attempt is due; zero: not planned
+	Retries int       // transient repeats in this chain so far
+	Crashes int       // crashes in a row in this chain
+
+	// Closed means that nothing more will happen to this run: it committed,
+	// was aborted, or another attempt took over. A workflow has at most one
+	// run that is not closed.
+	Closed bool
+
+	// Rev counts the stored changes of this row. A store writes a run only if
+	// its stored Rev is the one that was read; 0 means not stored yet.
+	Rev int
+
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// A LogLine is one line that a script wrote with ctx.log or console.
+type LogLine struct {
+	Run   RunID
+	At    time.Time
+	Level string // "log", "info", "warn", "error", "debug"
+	Text  string
+	Where string // file:line:column; empty: unknown
+}

@@ -1,0 +1,183 @@
+package keep
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A WorkflowName is chosen by the author and unique in a database.
+type WorkflowName string
+
+// A TopicName is chosen by the author and unique within its workflow.
+type TopicName string
+
+// A HandlerName names a producer, consumer or job; unique within its workflow.
+type HandlerName string
+
+var (
+	workflowName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	topicName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
+	handlerName  = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]{0,63}$`)
+)
+
+// Validate reports what is wrong with the name and which names are good.
+func (n WorkflowName) Validate() error {
+	if !workflowName.MatchString(string(n)) {
+		return fmt.Errorf("workflow name %q: use 1 to 64 letters, digits, dots, dashes or underscores, starting with a letter or digit", n)
+	}
+	return nil
+}
+
+// Validate reports what is wrong with the name and which names are good.
+func (n TopicName) Validate() error {
+	if !topicName.MatchString(string(n)) {
+		return fmt.Errorf("topic name %q: use 1 to 128 letters, digits or . _ : / -, starting with a letter or digit", n)
+	}
+	return nil
+}
+
+// Validate reports what is wrong with the name and which names are good.
+func (n HandlerName) Validate() error {
+	if !handlerName.MatchString(string(n)) {
+		return fmt.Errorf("handler name %q: use a JavaScript identifier of at most 64 ASCII characters", n)
+	}
+	return nil
+}
+
+// A Version is one deployed script of a workflow. A person's deploy raises
+// Major; a repair raises Minor. The zero Version means "none".
+type Version struct {
+	Major, Minor int
+}
+
+// ParseVersion reads what String wrote.
+func ParseVersion(s string) (Version, error) {
+	major, minor, ok := strings.Cut(s, ".")
+	if !ok {
+		return Version{}, fmt.Errorf("version %q: want major.minor", s)
+	}
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	if errA != nil || errB != nil || a < 0 || b < 0 {
+		return Version{}, fmt.Errorf("version %q: want major.minor", s)
+	}
+	return Version{a, b}, nil
+}
+
+// String returns "major.minor".
+func (v Version) String() string { return strconv.Itoa(v.Major) + "." + strconv.Itoa(v.Minor) }
+
+// IsZero reports whether v names no version.
+func (v Version) IsZero() bool { return v == Version{} }
+
+// A Kind says what a handler is for, and so which phases its runs have.
+type Kind string
+
+const (
+	// Producer is read-only ingress: it reads services and publishes events.
+	Producer Kind = "producer"
+
+	// Consumer reserves events, makes at most one mutation, and publishes.
+	Consumer Kind = "consumer"
+
+	// Job loops over logical items on a schedule.
+	Job Kind = "job"
+)
+
+// Kinds returns every kind.
+func Kinds() []Kind { return []Kind{Producer, Consumer, Job} }
+
+// A Schedule says when a producer or job is due. At most one of Interval and
+// Cron is set. The zero Schedule is a bare handler: due at every start of the
+// host, and policy.default_interval after the end of its last run.
+type Schedule struct {
+	Interval time.Duration `json:"interval,omitempty"`
+	Cron     string        `json:"cron,omitempty"`     // five fields
+	Timezone string        `json:"timezone,omitempty"` // IANA name; empty is UTC
+}
+
+// IsZero reports whether the handler is bare.
+func (s Schedule) IsZero() bool { return s == Schedule{} }
+
+// A Handler is the declaration of one producer, consumer or job.
+type Handler struct {
+	Name      HandlerName `json:"name"`
+	Kind      Kind        `json:"kind"`
+	Subscribe []TopicName `json:"subscribe,omitempty"` // consumers only
+	Publishes []TopicName `json:"publishes,omitempty"` // nil: any declared topic
+	Schedule  Schedule    `json:"schedule,omitzero"`   // producers and jobs only
+	HasMutate bool        `json:"has_mutate,omitempty"`
+	HasNext   bool        `json:"has_next,omitempty"`
+}
+
+// MayPublish reports whether the declaration allows publishing to topic. Whether
+// the topic exists is asked of the Definition.
+func (h Handler) MayPublish(topic TopicName) bool {
+	return h.Publishes == nil || slices.Contains(h.Publishes, topic)
+}
+
+// A Definition is what a script declares: its topics and handlers.
+// Package workflow makes one from a script and checks it.
+type Definition struct {
+	Name     WorkflowName `json:"name"`
+	Topics   []TopicName  `json:"topics"`   // sorted
+	Handlers []Handler    `json:"handlers"` // in the order of the script
+}
+
+// Handler returns the handler of that name, and whether there is one.
+func (d Definition) Handler(name HandlerName) (Handler, bool) {
+	for _, h := range d.Handlers {
+		if h.Name == name {
+			return h, true
+		}
+	}
+	return Handler{}, false
+}
+
+// HasTopic reports whether the topic is declared.
+func (d Definition) HasTopic(t TopicName) bool { return slices.Contains(d.Topics, t) }
+
+// A Deployment is one version of a workflow with everything needed to run it
+// again. Deployments are never changed.
+type Deployment struct {
+	Workflow   WorkflowName
+	Version    Version
+	Hash       string // hex SHA-256 of Code
+	Entry      string // file name as errors show it
+	Code       []byte // the bundled script
+	Map        []byte // its source map
+	Definition Definition
+	CreatedAt  time.Time
+}
+
+// A Workflow is the row that says which version is current and whether a person
+// paused it.
+type Workflow struct {
+	Name      WorkflowName
+	Version   Version
+	Paused    bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// A HandlerState is what the host remembers of a handler between runs.
+type HandlerState struct {
+	Workflow WorkflowName
+	Handler  HandlerName
+	Kind     Kind
+
+	// IdleSeq is the newest event of the workflow that an empty prepare of
+	// this consumer has seen. Only a later event wakes it again, so that empty
+	// reservations never spin.
+	IdleSeq int64
+
+	WakeAt      time.Time // consumers: asked for by prepare; zero: not asked
+	NextAt      time.Time // producers and jobs: when due; zero: due at start
+	RequestedAt time.Time // "run now" by a person; zero: not asked
+	LastRun     RunID     // empty: never ran
+	LastAt      time.Time // when LastRun ended
+}
