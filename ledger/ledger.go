@@ -1,0 +1,267 @@
+// Package ledger decides how a mutation record may move, given evidence. It is
+// the one place that knows the rules; stores keep records, connectors report
+// what they saw, and the engine makes calls.
+//
+// # States
+//
+//	in_flight ──▶ applied | failed | needs_reconcile | indeterminate
+//	needs_reconcile ──▶ applied | failed | indeterminate
+//	indeterminate ──▶ failed | skipped | needs_reconcile   (a person only)
+//	failed ──▶ in_flight                                   (a new attempt)
+//
+// applied and skipped never change (law: settled-stays).
+//
+// # Guarantees
+//
+//   - doubt-is-not-failure: an unknown outcome becomes failed only when a lookup
+//     found nothing after the call's deadline plus the tool's settle time, or
+//     when a person vouches for it. An earlier absence is no evidence: the
+//     record stays, and the next lookup is planned for the time when it counts.
+//   - Every function returns the record as it then stands together with the line
+//     of history that says why, and changes nothing when it returns an error.
+//   - The package reads no clock and makes no key that depends on one.
+//
+// # Keys
+//
+// A consumer's mutation is keyed by its run chain, so that a retry of the same
+// pinned work keeps the key. Inside an item the key is a hash of what is
+// changed, see ItemKey. Params are canonicalised by RFC 8785 first; see
+// Canonical for what is refused.
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Evidence is what the host learned about a mutation.
+type Evidence string
+
+const (
+	Happened     Evidence = "happened"              // the service confirms the effect
+	Absent       Evidence = "absent"                // the service said no, or a lookup found nothing
+	Unsure       Evidence = "unsure"                // the call began, and nothing certain was heard
+	NoWay        Evidence = "no way to ask"         // the tool cannot be asked
+	Spent        Evidence = "attempts spent"        // asked as often as policy allows
+	DidNotHappen Evidence = "person: didn't happen" // a person vouches for it
+	Skip         Evidence = "person: skip"          // a person goes on without knowing
+	CheckAgain   Evidence = "person: check again"   // a person wants the service asked again
+	NewAttempt   Evidence = "new attempt"           // the call is made once more
+)
+
+// Evidences returns every kind of evidence, in the order of DESIGN section 3.
+func Evidences() []Evidence {
+	return []Evidence{Happened, Absent, Unsure, NoWay, Spent, DidNotHappen, Skip, CheckAgain, NewAttempt}
+}
+
+// moves is the whole law. A pair that is absent is refused.
+var moves = map[keep.MutationState]map[Evidence]keep.MutationState{
+	keep.InFlight: {
+		Happened: keep.Applied,
+		Absent:   keep.Failed,
+		Unsure:   keep.NeedsReconcile,
+		NoWay:    keep.Indeterminate,
+	},
+	keep.NeedsReconcile: {
+		Happened: keep.Applied,
+		Absent:   keep.Failed,
+		Unsure:   keep.NeedsReconcile,
+		NoWay:    keep.Indeterminate,
+		Spent:    keep.Indeterminate,
+	},
+	keep.Indeterminate: {
+		DidNotHappen: keep.Failed,
+		Skip:         keep.Skipped,
+		CheckAgain:   keep.NeedsReconcile,
+	},
+	keep.Failed: {
+		NewAttempt: keep.InFlight,
+	},
+}
+
+// Allowed reports whether a record in that state moves on that evidence, and
+// where to. It knows nothing of settle times; Learn does.
+func Allowed(from keep.MutationState, ev Evidence) (keep.MutationState, bool) {
+	to, ok := moves[from][ev]
+	return to, ok
+}
+
+// A MoveError is returned when evidence does not allow a move.
+type MoveError struct {
+	Key  keep.MutationKey
+	From keep.MutationState
+	With Evidence
+	Why  string // empty: the table has no such move
+}
+
+func (e *MoveError) Error() string {
+	msg := fmt.Sprintf("mutation %s is %s and does not move on %q", e.Key, e.From, e.With)
+	if e.Why != "" {
+		msg += ": " + e.Why
+	}
+	return msg
+}
+
+// A Fact is evidence with what came along.
+type Fact struct {
+	Evidence Evidence
+	By       string // "call", "reconcile", "recovery" or a person
+	Detail   string // for people; no secrets
+
+	Result  []byte        // with Happened
+	Warning string        // with Happened
+	Failure *keep.Failure // with Absent and Unsure: what the service said; nil: nothing
+}
+
+// Learn returns m as it stands after the host learned f at time now.
+func Learn(m keep.Mutation, f Fact, now time.Time) (keep.Mutation, keep.Move, error) {
+	to, ok := Allowed(m.State, f.Evidence)
+	switch {
+	case !ok || f.Evidence == NewAttempt:
+		return m, keep.Move{}, &MoveError{Key: m.Key, From: m.State, With: f.Evidence}
+	case f.Evidence == CheckAgain && !m.CanReconcile:
+		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "the tool cannot be asked"}
+	case tooEarly(m, f.Evidence, now):
+		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence,
+			"the effect may still appear until " + m.SettlesAt().Format(time.RFC3339)}
+	}
+	move := keep.Move{At: now, By: f.By, From: m.State, To: to, Evidence: string(f.Evidence), Detail: f.Detail}
+	m.State, m.UpdatedAt, m.NextReconcileAt = to, now, time.Time{}
+	switch to {
+	case keep.Applied:
+		m.Result, m.Warning, m.Error, m.ResolvedBy = f.Result, f.Warning, nil, f.By
+	case keep.Failed, keep.Skipped:
+		m.ResolvedBy = f.By
+	case keep.NeedsReconcile:
+		m.NextReconcileAt = now
+	}
+	if f.Evidence == CheckAgain {
+		m.ReconcileAttempts = 0
+	}
+	if f.Failure != nil && to != keep.Applied {
+		m.Error = f.Failure
+	}
+	return m, move, nil
+}
+
+// tooEarly reports whether ev is an absence that proves nothing yet: the record
+// is in doubt, and the effect may still appear.
+func tooEarly(m keep.Mutation, ev Evidence, now time.Time) bool {
+	return ev == Absent && m.State == keep.NeedsReconcile && now.Before(m.SettlesAt())
+}
+
+// A Limit bounds the lookups after a doubt.
+type Limit struct {
+	Attempts int       // lookups that count before the record is indeterminate
+	Next     time.Time // when to ask again if this one brought nothing
+}
+
+// Asked returns m after the service was asked what happened and answered
+// Happened, Absent or Unsure. An absence that comes too early counts as unsure,
+// uses up no attempt, and plans the next lookup for the time when it can be
+// believed (DESIGN sections 7 and 14).
+func Asked(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Mutation, keep.Move, error) {
+	early := tooEarly(m, f.Evidence, now)
+	if early {
+		f.Evidence = Unsure
+		f.Detail = joinDetail("nothing found, but the effect may still appear until "+
+			m.SettlesAt().UTC().Format(time.RFC3339Nano), f.Detail)
+	}
+	if f.Evidence != Unsure || early {
+		m, move, err := Learn(m, f, now)
+		if err == nil && early {
+			m.NextReconcileAt = m.SettlesAt()
+		}
+		return m, move, err
+	}
+	count := m.ReconcileAttempts + 1
+	if count >= limit.Attempts {
+		f.Evidence = Spent
+		f.Detail = joinDetail(fmt.Sprintf("asked %d times", count), f.Detail)
+	}
+	next, move, err := Learn(m, f, now)
+	if err != nil {
+		return m, keep.Move{}, err
+	}
+	next.ReconcileAttempts = count
+	if next.State == keep.NeedsReconcile {
+		next.NextReconcileAt = limit.Next
+	}
+	return next, move, nil
+}
+
+// AskedInline is Asked for the one lookup right after the call. It uses up no
+// attempt, so it cannot spend them.
+func AskedInline(m keep.Mutation, f Fact, next, now time.Time) (keep.Mutation, keep.Move, error) {
+	after, move, err := Asked(m, f, Limit{Attempts: m.ReconcileAttempts + 2, Next: next}, now)
+	if err == nil {
+		after.ReconcileAttempts = m.ReconcileAttempts
+	}
+	return after, move, err
+}
+
+func joinDetail(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + "; " + b
+}
+
+// A Call is what one call of a mutate tool will send.
+type Call struct {
+	Key         keep.MutationKey
+	Workflow    keep.WorkflowName
+	Run         keep.RunID
+	Item        string
+	ItemAttempt int
+
+	Tool         keep.ToolName
+	Connector    string
+	Level        keep.Level
+	Target       string
+	Identity     []byte
+	Subkey       string
+	Payload      []byte
+	PayloadHash  string
+	Token        string
+	Title        string
+	Deadline     time.Time
+	SettleAfter  time.Duration
+	CanReconcile bool
+}
+
+// Open returns the record of a first call, in flight.
+func Open(c Call, now time.Time) (keep.Mutation, keep.Move) {
+	m := fill(keep.Mutation{Key: c.Key, CreatedAt: now, Attempts: 1}, c, now)
+	return m, keep.Move{At: now, By: "call", To: keep.InFlight, Evidence: string(NewAttempt)}
+}
+
+// Reopen returns a failed record with one more attempt, in flight. The key, the
+// token and the history stay; what is sent may differ, since nothing happened.
+func Reopen(m keep.Mutation, c Call, now time.Time) (keep.Mutation, keep.Move, error) {
+	to, ok := Allowed(m.State, NewAttempt)
+	if !ok {
+		return m, keep.Move{}, &MoveError{Key: m.Key, From: m.State, With: NewAttempt}
+	}
+	if c.Key != m.Key {
+		return m, keep.Move{}, &MoveError{m.Key, m.State, NewAttempt, "the call has key " + string(c.Key)}
+	}
+	move := keep.Move{At: now, By: "call", From: m.State, To: to, Evidence: string(NewAttempt)}
+	c.Token = m.Token
+	m.Attempts++
+	m.Error, m.ResolvedBy, m.ReconcileAttempts, m.NextReconcileAt = nil, "", 0, time.Time{}
+	return fill(m, c, now), move, nil
+}
+
+func fill(m keep.Mutation, c Call, now time.Time) keep.Mutation {
+	m.Workflow, m.Run, m.Item, m.Attempt = c.Workflow, c.Run, c.Item, c.ItemAttempt
+	m.Tool, m.Connector, m.Level, m.Target = c.Tool, c.Connector, c.Level, c.Target
+	m.Identity, m.Subkey = c.Identity, c.Subkey
+	m.Payload, m.PayloadHash = c.Payload, c.PayloadHash
+	m.Token, m.Title = c.Token, keep.CutTitle(c.Title)
+	m.CallDeadline, m.SettleAfter, m.CanReconcile = c.Deadline, c.SettleAfter, c.CanReconcile
+	m.State, m.UpdatedAt = keep.InFlight, now
+	return m
+}

@@ -1,0 +1,211 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
+)
+
+var t0 = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+
+// settled is later than any deadline and settle time of the records here.
+var settled = t0.Add(time.Hour)
+
+// The whole law, written a second time. A dash is a refused move.
+const law = `
+                 happened  absent  unsure           no way to ask  attempts spent  person: didn't happen  person: skip  person: check again  new attempt
+in_flight        applied   failed  needs_reconcile  indeterminate  -               -                      -             -                    -
+needs_reconcile  applied   failed  needs_reconcile  indeterminate  indeterminate   -                      -             -                    -
+indeterminate    -         -       -                -              -               failed                 skipped       needs_reconcile      -
+failed           -         -       -                -              -               -                      -             -                    in_flight
+applied          -         -       -                -              -               -                      -             -                    -
+skipped          -         -       -                -              -               -                      -             -                    -
+`
+
+// Laws settled-stays and doubt-is-not-failure: the complete matrix.
+func TestLaw(t *testing.T) {
+	var got strings.Builder
+	w := tabwriter.NewWriter(&got, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w)
+	for _, ev := range ledger.Evidences() {
+		fmt.Fprintf(w, "\t%s", ev)
+	}
+	fmt.Fprintln(w)
+	for _, from := range keep.MutationStates() {
+		fmt.Fprint(w, from)
+		for _, ev := range ledger.Evidences() {
+			fmt.Fprintf(w, "\t%s", outcome(t, from, ev))
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+	if got.String() != law {
+		t.Errorf("got:\n%s\nwant:\n%s", got.String(), law)
+	}
+}
+
+// outcome returns where a record in that state goes on ev, or a dash.
+func outcome(t *testing.T, from keep.MutationState, ev ledger.Evidence) string {
+	t.Helper()
+	m := record(from)
+	var got keep.Mutation
+	var move keep.Move
+	var err error
+	if ev == ledger.NewAttempt {
+		got, move, err = ledger.Reopen(m, call(), settled)
+	} else {
+		got, move, err = ledger.Learn(m, ledger.Fact{Evidence: ev, By: "test"}, settled)
+	}
+	if _, ok := errors.AsType[*ledger.MoveError](err); ok {
+		if diff := cmp.Diff(m, got); diff != "" {
+			t.Errorf("Learn(%s, %s) refused but changed the record:\n%s", from, ev, diff)
+		}
+		return "-"
+	}
+	if err != nil {
+		t.Errorf("Learn(%s, %s): %v, want *MoveError", from, ev, err)
+	}
+	if move.From != from || move.To != got.State || move.Evidence != string(ev) || !move.At.Equal(settled) {
+		t.Errorf("Learn(%s, %s): history line %+v does not tell the move to %s", from, ev, move, got.State)
+	}
+	return string(got.State)
+}
+
+func record(state keep.MutationState) keep.Mutation {
+	m, _ := ledger.Open(call(), t0)
+	m.State = state
+	return m
+}
+
+func call() ledger.Call {
+	return ledger.Call{Key: "mut_1", Workflow: "w", Run: "run_1", Tool: "crm.create", Token: "tok",
+		Deadline: t0.Add(10 * time.Second), SettleAfter: 2 * time.Second, CanReconcile: true}
+}
+
+// Law doubt-is-not-failure: an absence before call_deadline + settle_after
+// leaves the record in doubt and plans the lookup that will count.
+func TestEarlyAbsenceProvesNothing(t *testing.T) {
+	m := record(keep.NeedsReconcile)
+	settles := t0.Add(12 * time.Second)
+	for _, at := range []time.Time{t0, t0.Add(11 * time.Second), settles.Add(-time.Millisecond)} {
+		if _, _, err := ledger.Learn(m, ledger.Fact{Evidence: ledger.Absent}, at); err == nil {
+			t.Errorf("Learn(absent) at %s: no error, want a refusal before %s", at, settles)
+		}
+		got, move, err := ledger.Asked(m, ledger.Fact{Evidence: ledger.Absent}, ledger.Limit{Attempts: 1}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State != keep.NeedsReconcile || got.ReconcileAttempts != 0 || !got.NextReconcileAt.Equal(settles) {
+			t.Errorf("Asked(absent) at %s = %s after %d attempts, next %s; want needs_reconcile, 0, %s",
+				at, got.State, got.ReconcileAttempts, got.NextReconcileAt, settles)
+		}
+		if !strings.Contains(move.Detail, "may still appear") {
+			t.Errorf("history says %q, want why the absence does not count", move.Detail)
+		}
+	}
+	got, _, err := ledger.Asked(m, ledger.Fact{Evidence: ledger.Absent}, ledger.Limit{Attempts: 1}, settles)
+	if err != nil || got.State != keep.Failed {
+		t.Errorf("Asked(absent) at the settle time = %s, %v; want failed", got.State, err)
+	}
+}
+
+// The service that says no in its own answer is believed at once.
+func TestRefusalIsBelieved(t *testing.T) {
+	got, _, err := ledger.Learn(record(keep.InFlight), ledger.Fact{Evidence: ledger.Absent}, t0)
+	if err != nil || got.State != keep.Failed {
+		t.Errorf("Learn(in_flight, absent) = %s, %v; want failed", got.State, err)
+	}
+}
+
+func TestAskedCountsAndSpends(t *testing.T) {
+	m := record(keep.NeedsReconcile)
+	next := settled.Add(time.Minute)
+	limit := ledger.Limit{Attempts: 3, Next: next}
+	var err error
+	for i := range 2 {
+		if m, _, err = ledger.Asked(m, ledger.Fact{Evidence: ledger.Unsure}, limit, settled); err != nil {
+			t.Fatal(err)
+		}
+		if m.State != keep.NeedsReconcile || m.ReconcileAttempts != i+1 || !m.NextReconcileAt.Equal(next) {
+			t.Fatalf("after lookup %d: %s, %d attempts, next %s", i+1, m.State, m.ReconcileAttempts, m.NextReconcileAt)
+		}
+	}
+	if m, _, err = ledger.Asked(m, ledger.Fact{Evidence: ledger.Unsure}, limit, settled); err != nil {
+		t.Fatal(err)
+	}
+	if m.State != keep.Indeterminate || !m.NextReconcileAt.IsZero() {
+		t.Errorf("after the last lookup: %s, next %s; want indeterminate, never", m.State, m.NextReconcileAt)
+	}
+	m, _, err = ledger.Learn(m, ledger.Fact{Evidence: ledger.CheckAgain, By: "ann"}, settled)
+	if err != nil || m.State != keep.NeedsReconcile || m.ReconcileAttempts != 0 {
+		t.Errorf("check again = %s after %d attempts, %v; want needs_reconcile, 0", m.State, m.ReconcileAttempts, err)
+	}
+}
+
+func TestInlineLookupUsesNoAttempt(t *testing.T) {
+	got, _, err := ledger.AskedInline(record(keep.NeedsReconcile), ledger.Fact{Evidence: ledger.Unsure}, settled, settled)
+	if err != nil || got.ReconcileAttempts != 0 || got.State != keep.NeedsReconcile {
+		t.Errorf("AskedInline(unsure) = %s, %d attempts, %v; want needs_reconcile, 0", got.State, got.ReconcileAttempts, err)
+	}
+}
+
+func TestCheckAgainNeedsAToolThatCanBeAsked(t *testing.T) {
+	m := record(keep.Indeterminate)
+	m.CanReconcile = false
+	if _, _, err := ledger.Learn(m, ledger.Fact{Evidence: ledger.CheckAgain}, settled); err == nil {
+		t.Error("check again of a tool that cannot be asked: no error")
+	}
+}
+
+func TestReopenKeepsTokenAndHistory(t *testing.T) {
+	m := record(keep.Failed)
+	c := call()
+	c.Token, c.Payload, c.Run = "another", []byte(`{"a":1}`), "run_2"
+	got, move, err := ledger.Reopen(m, c, settled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Token != "tok" || got.Attempts != 2 || got.Run != "run_2" || !got.CreatedAt.Equal(t0) {
+		t.Errorf("Reopen = token %q, attempt %d, run %s, created %s; want tok, 2, run_2, %s",
+			got.Token, got.Attempts, got.Run, got.CreatedAt, t0)
+	}
+	if move.From != keep.Failed || move.To != keep.InFlight {
+		t.Errorf("history says %s to %s", move.From, move.To)
+	}
+}
+
+// No sequence of evidence moves a settled record, and none makes an unknown
+// outcome failed before its time.
+func FuzzLearn(f *testing.F) {
+	f.Add([]byte{2, 1, 0, 5})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		m, now := record(keep.InFlight), t0
+		for i, b := range script {
+			before := m
+			ev := ledger.Evidences()[int(b)%len(ledger.Evidences())]
+			now = now.Add(time.Duration(b>>4) * time.Second)
+			if ev == ledger.NewAttempt {
+				m, _, _ = ledger.Reopen(m, call(), now)
+			} else {
+				m, _, _ = ledger.Asked(m, ledger.Fact{Evidence: ev, By: "fuzz"}, ledger.Limit{Attempts: 3, Next: now}, now)
+			}
+			if (before.State == keep.Applied || before.State == keep.Skipped) && m.State != before.State {
+				t.Fatalf("step %d: settled %s became %s", i, before.State, m.State)
+			}
+			if before.State == keep.NeedsReconcile && m.State == keep.Failed && now.Before(before.SettlesAt()) {
+				t.Fatalf("step %d: believed an absence at %s, before %s", i, now, before.SettlesAt())
+			}
+			if m.State != keep.Applied && m.Result != nil {
+				t.Fatalf("step %d: %s has a result", i, m.State)
+			}
+		}
+	})
+}

@@ -1,0 +1,176 @@
+// Package schedule decides what a workflow does next, given a snapshot of it and
+// a time. It reads no clock and starts nothing.
+//
+// # Order
+//
+// An unfinished run goes before everything (law: one-at-a-time): it is retried
+// when its time has come, its outcome is asked for, or it waits for a person.
+// Then come runs that a person asked for, then consumers before producers and
+// jobs; among consumers the one with the oldest free event; among the others the
+// one that has been due longest. Ties go by name.
+//
+// # Waking
+//
+// A consumer wakes on an event that is newer than those its last empty prepare
+// saw, at its wakeAt, and after its own commit as long as it keeps reserving.
+// An empty prepare remembers what it saw, so that it never spins. A publish that
+// only replaces the payload of a waiting event wakes nobody.
+//
+// A paused workflow begins nothing, but the outcome of a call that was already
+// sent is still asked for and its run completed.
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A Snapshot is what the decision rests on.
+type Snapshot struct {
+	Paused   bool
+	Open     *keep.Run     // the run that is not closed; nil: none
+	Doubt    keep.Mutation // the mutation of Open; zero: none
+	Handlers []Handler
+}
+
+// A Handler is one handler of the current version.
+type Handler struct {
+	keep.Handler
+	State   keep.HandlerState // zero: never written
+	Backlog keep.Backlog      // consumers: what waits in the subscribed topics
+	Fresh   bool              // has not run since the host started
+}
+
+// Do says what to do.
+type Do string
+
+const (
+	Run       Do = "run"     // begin a run of Handler
+	Again     Do = "again"   // begin the attempt after Open
+	Ask       Do = "ask"     // ask what became of Open's call
+	Idle      Do = "idle"    // nothing is due
+	Backoff   Do = "backoff" // something that failed or is in doubt has its time coming
+	NeedsHelp Do = "person"  // a person must act first
+	IsPaused  Do = "paused"  // a person paused the workflow
+)
+
+// A Step is the decision.
+type Step struct {
+	Do      Do
+	Handler keep.HandlerName // for Run
+
+	// At is when to decide again if nothing happens before; zero: nothing
+	// will become due by itself.
+	At time.Time
+}
+
+// Waits reports whether the step starts nothing.
+func (s Step) Waits() bool { return s.Do != Run && s.Do != Again && s.Do != Ask }
+
+// Next decides what the workflow does at time now.
+func Next(s Snapshot, now time.Time) Step {
+	if s.Open != nil {
+		return unfinished(*s.Open, s.Doubt, s.Paused, now)
+	}
+	if s.Paused {
+		return Step{Do: IsPaused}
+	}
+	if h := first(s.Handlers, now, requested); h != nil {
+		return Step{Do: Run, Handler: h.Name}
+	}
+	if h := first(s.Handlers, now, hasEvents); h != nil {
+		return Step{Do: Run, Handler: h.Name}
+	}
+	if h := first(s.Handlers, now, isDue); h != nil {
+		return Step{Do: Run, Handler: h.Name}
+	}
+	return Step{Do: Idle, At: soonest(s.Handlers, now)}
+}
+
+func unfinished(r keep.Run, m keep.Mutation, paused bool, now time.Time) Step {
+	switch {
+	case r.Status == keep.StatusReconciliation && m.State == keep.NeedsReconcile:
+		if m.NextReconcileAt.After(now) {
+			return Step{Do: Backoff, At: m.NextReconcileAt}
+		}
+		return Step{Do: Ask}
+	case r.RetryAt.IsZero():
+		return Step{Do: NeedsHelp}
+	case paused:
+		return Step{Do: IsPaused}
+	case r.RetryAt.After(now):
+		return Step{Do: Backoff, At: r.RetryAt}
+	default:
+		return Step{Do: Again}
+	}
+}
+
+// A claim reports whether h should run now, and a rank: the lowest goes first.
+type claim func(h *Handler, now time.Time) (rank int64, ok bool)
+
+func requested(h *Handler, _ time.Time) (int64, bool) {
+	return h.State.RequestedAt.UnixMilli(), !h.State.RequestedAt.IsZero()
+}
+
+func hasEvents(h *Handler, now time.Time) (int64, bool) {
+	if h.Kind != keep.Consumer {
+		return 0, false
+	}
+	woken := !h.State.WakeAt.IsZero() && !h.State.WakeAt.After(now)
+	oldest := h.Backlog.Oldest.Seq
+	if oldest == 0 {
+		oldest = 1<<63 - 1 // only its alarm rang: after those with events
+	}
+	return oldest, woken || h.Backlog.Newest > h.State.IdleSeq
+}
+
+func isDue(h *Handler, now time.Time) (int64, bool) {
+	if h.Kind == keep.Consumer {
+		return 0, false
+	}
+	at := dueAt(h, now)
+	return at.UnixMilli(), !at.After(now)
+}
+
+// dueAt returns when a producer or job is due. A bare one is due at every start
+// of the host; one without a plan is due now.
+func dueAt(h *Handler, now time.Time) time.Time {
+	if h.State.NextAt.IsZero() || (h.Schedule.IsZero() && h.Fresh) {
+		return now
+	}
+	return h.State.NextAt
+}
+
+func first(handlers []Handler, now time.Time, c claim) *Handler {
+	var best *Handler
+	var bestRank int64
+	for i := range handlers {
+		h := &handlers[i]
+		rank, ok := c(h, now)
+		if ok && (best == nil || rank < bestRank || rank == bestRank && h.Name < best.Name) {
+			best, bestRank = h, rank
+		}
+	}
+	return best
+}
+
+// soonest returns the first time at which a handler becomes due by itself.
+func soonest(handlers []Handler, now time.Time) time.Time {
+	var times []time.Time
+	for i := range handlers {
+		at := handlers[i].State.WakeAt
+		if handlers[i].Kind != keep.Consumer {
+			at = dueAt(&handlers[i], now)
+		}
+		if !at.IsZero() {
+			times = append(times, at)
+		}
+	}
+	if len(times) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(times, func(a, b time.Time) int { return cmp.Compare(a.UnixNano(), b.UnixNano()) })
+}

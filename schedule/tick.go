@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	cron "github.com/netresearch/go-cron"
+
+	"github.com/keep-run/keep"
+)
+
+// A Plan computes the ticks of a schedule. The zero Plan is not valid; make one
+// with Parse.
+type Plan struct {
+	interval time.Duration
+	cron     cron.Schedule
+	zone     *time.Location
+}
+
+// MinInterval is the shortest interval of a schedule.
+const MinInterval = time.Second
+
+// Parse reads a schedule. bare is the interval of a handler without one. Errors
+// say what is wrong and what is good.
+func Parse(s keep.Schedule, bare time.Duration) (Plan, error) {
+	switch {
+	case s.Interval != 0 && s.Cron != "":
+		return Plan{}, fmt.Errorf("schedule has both interval and cron: use one")
+	case s.Cron == "" && s.Timezone != "":
+		return Plan{}, fmt.Errorf("schedule has a timezone %q without cron", s.Timezone)
+	case s.IsZero():
+		return Plan{interval: bare}, nil
+	case s.Cron == "":
+		if s.Interval < MinInterval {
+			return Plan{}, fmt.Errorf("interval %s is shorter than %s", s.Interval, MinInterval)
+		}
+		return Plan{interval: s.Interval}, nil
+	}
+	switch {
+	case strings.Contains(s.Cron, "TZ="):
+		return Plan{}, fmt.Errorf("cron %q names a time zone: write it as timezone", s.Cron)
+	case strings.HasPrefix(strings.TrimSpace(s.Cron), "@every"):
+		return Plan{}, fmt.Errorf("cron %q is an interval: write it as interval", s.Cron)
+	}
+	spec, err := cron.ParseStandard(s.Cron)
+	if err != nil {
+		return Plan{}, fmt.Errorf(`cron %q: %w (five fields: minute hour day month weekday, such as "0 9 * * 1-5")`, s.Cron, err)
+	}
+	zone, err := time.LoadLocation(s.Timezone)
+	if err != nil || s.Timezone == "Local" {
+		return Plan{}, fmt.Errorf("timezone %q is not known: use a name such as Europe/Berlin", s.Timezone)
+	}
+	return Plan{cron: spec, zone: zone}, nil
+}
+
+// First returns when a handler that was just deployed is due: an interval ticks
+// at once, a cron at its next time.
+func (p Plan) First(now time.Time) time.Time {
+	if p.cron == nil {
+		return now
+	}
+	return p.After(now)
+}
+
+// After returns the first tick after t: an interval counts from t, which is the
+// end of the last run; missed ticks of a cron are passed over. A cron time that
+// a DST change leaves out runs at the next minute that exists; one that a change
+// repeats runs the first time only. The zero time means that no tick comes.
+func (p Plan) After(t time.Time) time.Time {
+	if p.cron == nil {
+		return t.Add(p.interval)
+	}
+	// Ticks are computed on the wall clock, as if it were UTC, and then found in
+	// the zone; libraries that compute them in the zone run a repeated hour twice.
+	wall := naive(t.In(p.zone))
+	for {
+		if wall = p.cron.Next(wall); wall.IsZero() {
+			return time.Time{}
+		}
+		if real := locate(wall, p.zone); real.After(t) {
+			return real.UTC()
+		}
+	}
+}
+
+// naive returns the wall clock of t as a time in UTC.
+func naive(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+// locate returns the first instant at which the clocks in zone show wall, or,
+// if they never do, the instant at which they jump over it.
+func locate(wall time.Time, zone *time.Location) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, zone)
+	start, end := t.ZoneBounds()
+	switch got := naive(t); {
+	case got.After(wall):
+		return start
+	case got.Before(wall):
+		return end
+	}
+	if start.IsZero() {
+		return t
+	}
+	_, before := start.Add(-time.Second).Zone()
+	_, now := t.Zone()
+	if earlier := t.Add(-time.Duration(before-now) * time.Second); before > now && naive(earlier.In(zone)).Equal(wall) {
+		return earlier
+	}
+	return t
+}
