@@ -103,6 +103,10 @@ var (
 	ErrLocked = errors.New("another Keep host has the database open")
 )
 
+// ErrBadCursor is returned when a list is asked to go on after a cursor that it
+// did not make.
+var ErrBadCursor = errors.New("not a cursor of this list")
+
 // A ReservationError is returned when an event cannot be reserved.
 type ReservationError struct {
 	Topic TopicName

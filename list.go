@@ -1,17 +1,20 @@
 package keep
 
+// MaxPage is the most that one page of a list holds (law: bounded).
+const MaxPage = 10_000
+
 // A Page says which part of a list is wanted. Lists are newest first.
 type Page struct {
-	Limit int    // at most this many; zero: 100
+	Limit int    // at most this many, and never over MaxPage; zero: 100
 	After string // the cursor that came with the previous page; empty: from the start
 }
 
-// Size returns the limit of p, and 100 if it has none.
+// Size returns the limit of p: 100 if it has none, and MaxPage at most.
 func (p Page) Size() int {
 	if p.Limit <= 0 {
 		return 100
 	}
-	return p.Limit
+	return min(p.Limit, MaxPage)
 }
 
 // A RunFilter selects runs. Zero fields select everything.

@@ -108,7 +108,7 @@ type Handler struct {
 	Name      HandlerName `json:"name"`
 	Kind      Kind        `json:"kind"`
 	Subscribe []TopicName `json:"subscribe,omitempty"` // consumers only
-	Publishes []TopicName `json:"publishes,omitempty"` // nil: any declared topic
+	Publishes []TopicName `json:"publishes,omitzero"`  // nil: any declared topic
 	Schedule  Schedule    `json:"schedule,omitzero"`   // producers and jobs only
 	HasMutate bool        `json:"has_mutate,omitempty"`
 	HasNext   bool        `json:"has_next,omitempty"`
