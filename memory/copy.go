@@ -1,0 +1,111 @@
+package memory
+
+import (
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// clean returns t as every store keeps it: UTC, in milliseconds.
+func clean(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMilli(t.UnixMilli()).UTC()
+}
+
+func copyRun(r keep.Run) keep.Run {
+	r.Reservations = copyReservations(r.Reservations)
+	r.Prepared = slices.Clone(r.Prepared)
+	r.Error = copyFailure(r.Error)
+	r.WakeAt, r.RetryAt = clean(r.WakeAt), clean(r.RetryAt)
+	r.CreatedAt, r.UpdatedAt = clean(r.CreatedAt), clean(r.UpdatedAt)
+	return r
+}
+
+func copyReservations(list []keep.Reservation) []keep.Reservation {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].IDs = slices.Clone(list[i].IDs)
+	}
+	return list
+}
+
+func copyFailure(f *keep.Failure) *keep.Failure {
+	if f == nil {
+		return nil
+	}
+	c := *f
+	return &c
+}
+
+func copyMutation(m keep.Mutation) keep.Mutation {
+	m.Identity = slices.Clone(m.Identity)
+	m.Payload = slices.Clone(m.Payload)
+	m.Result = slices.Clone(m.Result)
+	m.Error = copyFailure(m.Error)
+	m.NextReconcileAt, m.CallDeadline = clean(m.NextReconcileAt), clean(m.CallDeadline)
+	m.CreatedAt, m.UpdatedAt = clean(m.CreatedAt), clean(m.UpdatedAt)
+	return m
+}
+
+func copyMove(m keep.Move) keep.Move {
+	m.At = clean(m.At)
+	return m
+}
+
+func copyEvent(e keep.Event) keep.Event {
+	e.Payload = slices.Clone(e.Payload)
+	e.CausedBy = slices.Clone(e.CausedBy)
+	return e
+}
+
+func copyInput(in keep.Input) keep.Input {
+	in.CreatedAt = clean(in.CreatedAt)
+	return in
+}
+
+func copyItem(it keep.Item) keep.Item {
+	it.CreatedAt, it.UpdatedAt = clean(it.CreatedAt), clean(it.UpdatedAt)
+	return it
+}
+
+func copyLogLine(l keep.LogLine) keep.LogLine {
+	l.At = clean(l.At)
+	return l
+}
+
+func copyHandlerState(h keep.HandlerState) keep.HandlerState {
+	h.WakeAt, h.NextAt = clean(h.WakeAt), clean(h.NextAt)
+	h.RequestedAt, h.LastAt = clean(h.RequestedAt), clean(h.LastAt)
+	return h
+}
+
+func copyDeployment(d keep.Deployment) keep.Deployment {
+	d.Code, d.Map = slices.Clone(d.Code), slices.Clone(d.Map)
+	d.Definition.Topics = slices.Clone(d.Definition.Topics)
+	d.Definition.Handlers = slices.Clone(d.Definition.Handlers)
+	for i, h := range d.Definition.Handlers {
+		d.Definition.Handlers[i].Subscribe = slices.Clone(h.Subscribe)
+		d.Definition.Handlers[i].Publishes = slices.Clone(h.Publishes)
+	}
+	d.CreatedAt = clean(d.CreatedAt)
+	return d
+}
+
+func copyEscalation(e keep.Escalation) keep.Escalation {
+	e.Choices = slices.Clone(e.Choices)
+	e.Decision = copyDecision(e.Decision)
+	e.CreatedAt, e.ClosedAt = clean(e.CreatedAt), clean(e.ClosedAt)
+	return e
+}
+
+func copyDecision(d *keep.Decision) *keep.Decision {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.At = clean(c.At)
+	return &c
+}

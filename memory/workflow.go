@@ -1,0 +1,89 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+func (t *tx) deploy(d keep.Deployment) error {
+	if err := t.mine("deployment", d.Version, d.Workflow); err != nil {
+		return err
+	}
+	w, exists := t.s.workflows[d.Workflow]
+	if older(d.Version, w.Version) || d.Version == w.Version {
+		return fmt.Errorf("deploy %s after %s: %w", d.Version, w.Version, keep.ErrStale)
+	}
+	if !exists {
+		w = keep.Workflow{Name: d.Workflow, CreatedAt: t.at}
+	}
+	w.Version, w.UpdatedAt = d.Version, t.at
+	put(t, t.s.workflows, w.Name, w)
+	put(t, t.s.deployments, w.Name, append(slices.Clone(t.s.deployments[w.Name]), row[keep.Deployment]{t.next(), d}))
+	return nil
+}
+
+func older(a, b keep.Version) bool {
+	return a.Major < b.Major || a.Major == b.Major && a.Minor < b.Minor
+}
+
+func (t *tx) setPaused(paused bool) error {
+	w, ok := t.s.workflows[t.workflow]
+	if !ok {
+		return &keep.NotFoundError{What: "workflow", ID: string(t.workflow)}
+	}
+	w.Paused, w.UpdatedAt = paused, t.at
+	put(t, t.s.workflows, w.Name, w)
+	return nil
+}
+
+func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
+	if err := t.mine("handler", h.Handler, h.Workflow); err != nil {
+		return err
+	}
+	if h.Handler == "" || !slices.Contains(keep.Kinds(), h.Kind) {
+		return fmt.Errorf("handler %q: unknown kind %q", h.Handler, h.Kind)
+	}
+	key := handlerKey{h.Workflow, h.Handler}
+	h.RequestedAt = t.s.handlers[key].RequestedAt
+	if !h.RequestedAt.After(served) {
+		h.RequestedAt = time.Time{}
+	}
+	put(t, t.s.handlers, key, h)
+	return nil
+}
+
+func (t *tx) requestRun(name keep.HandlerName) error {
+	if open, ok := t.s.open[t.workflow]; ok {
+		return fmt.Errorf("run %s now: %w: %s", name, keep.ErrRunOpen, open)
+	}
+	key := handlerKey{t.workflow, name}
+	h, ok := t.s.handlers[key]
+	if !ok {
+		return &keep.NotFoundError{What: "handler", ID: string(name)}
+	}
+	h.RequestedAt = t.at
+	put(t, t.s.handlers, key, h)
+	return nil
+}
+
+func (t *tx) setKV(c keep.SetKV) error {
+	key := kvKey{handlerKey{t.workflow, c.Producer}, c.Key}
+	if c.Value == nil {
+		drop(t, t.s.kv, key)
+	} else {
+		put(t, t.s.kv, key, slices.Clone([]byte(c.Value)))
+	}
+	return nil
+}
+
+func (t *tx) resetKV(producer keep.HandlerName) error {
+	for key := range t.s.kv {
+		if key.handlerKey == (handlerKey{t.workflow, producer}) {
+			drop(t, t.s.kv, key)
+		}
+	}
+	return nil
+}
