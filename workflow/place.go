@@ -1,0 +1,138 @@
+package workflow
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A place is a value's way from the root of the declaration. A step into an
+// array is written as "[n]".
+type place struct {
+	path []string
+
+	// anchors are the calls of Keep's functions around it, outermost first,
+	// and the function that it is, if it is one.
+	anchors []anchor
+}
+
+// An anchor is a known position on the way.
+type anchor struct {
+	depth int    // length of the path there
+	by    string // the function of Keep; empty: the value is a function
+	at    Position
+}
+
+// key returns the place of a member.
+func (p place) key(k string) place {
+	return place{append(slices.Clone(p.path), k), p.anchors}
+}
+
+// item returns the place of the nth item.
+func (p place) item(n int) place { return p.key("[" + strconv.Itoa(n) + "]") }
+
+// of returns p with what v tells about its position.
+func (p place) of(v value) place {
+	if v.at.IsZero() {
+		return p
+	}
+	return place{p.path, append(slices.Clone(p.anchors), anchor{len(p.path), v.keep, v.at})}
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
+
+// String writes the path as a script would.
+func (p place) String() string {
+	var b strings.Builder
+	for _, step := range p.path {
+		switch {
+		case strings.HasPrefix(step, "["):
+			b.WriteString(step)
+		case !plainKey.MatchString(step):
+			b.WriteString("[" + strconv.Quote(short(step)) + "]")
+		case b.Len() > 0:
+			b.WriteString("." + step)
+		default:
+			b.WriteString(step)
+		}
+	}
+	return b.String()
+}
+
+// find returns the position of p in the author's text: of its key, or of the
+// nearest thing around it that can be found.
+func (fs *files) find(p place) Position {
+	var known Position // of the function that p is
+	for _, a := range slices.Backward(p.anchors) {
+		if a.by == "" {
+			known = a.at
+			continue
+		}
+		f := fs.open(a.at.File)
+		if f == nil {
+			return cmp.Or(known, a.at)
+		}
+		way := p.path[a.depth:]
+		at, found := f.follow(f.call(a.by, a.at), way)
+		switch {
+		case len(way) > 0 && found == len(way):
+			return f.position(f.tokens[at].off)
+		case !known.IsZero() || found == 0:
+			return cmp.Or(known, a.at)
+		}
+		return f.position(f.tokens[at].off)
+	}
+	if !known.IsZero() {
+		return known
+	}
+	return fs.guess(p.path)
+}
+
+// guess finds a path when no position is known at all, in the one file there is.
+func (fs *files) guess(path []string) Position {
+	f := fs.only()
+	if f == nil {
+		return Position{}
+	}
+	for i := 0; i+2 < len(f.tokens); i++ {
+		if f.tokens[i].kind == tName && f.tokens[i].text == "workflow" && f.tokens[i+1].is("(") {
+			at, _ := f.follow(i+2, path)
+			return f.position(f.tokens[at].off)
+		}
+	}
+	return Position{File: f.name, Line: 1, Column: 1}
+}
+
+// follow walks from the expression at token i along way, and returns the token
+// of the last key that it found and the number of steps it took.
+func (f *file) follow(i int, way []string) (at, steps int) {
+	at = max(i, 0)
+	for _, step := range way {
+		s, ok := f.step(i, step)
+		if !ok {
+			return at, steps
+		}
+		at, i = s.key, s.value
+		steps++
+	}
+	return at, steps
+}
+
+func (f *file) step(i int, step string) (span, bool) {
+	if n, ok := strings.CutPrefix(step, "["); ok {
+		if n, err := strconv.Atoi(strings.TrimSuffix(n, "]")); err == nil {
+			open := f.object(i, "[")
+			if open < 0 {
+				return span{}, false
+			}
+			return f.item(open, n)
+		}
+	}
+	open := f.object(i, "{")
+	if open < 0 {
+		return span{}, false
+	}
+	return f.property(open, step)
+}

@@ -1,0 +1,128 @@
+package workflow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Position is a place in the author's files. Line and Column count from 1, the
+// column in UTF-16 units as JavaScript tools do. A zero Line is an unknown place.
+type Position struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+}
+
+// IsZero reports whether nothing is known about the place.
+func (p Position) IsZero() bool { return p.Line == 0 }
+
+// String returns file:line:column, or nothing for an unknown place.
+func (p Position) String() string {
+	if p.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// compare orders positions as a reader meets them.
+func (p Position) compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.File, q.File), cmp.Compare(p.Line, q.Line), cmp.Compare(p.Column, q.Column))
+}
+
+// A Problem is one thing that is wrong with a declaration.
+type Problem struct {
+	Position
+	Path    string `json:"path"`    // such as consumers.addRow.subscribe[0]
+	Message string `json:"message"` // what is wrong
+	Fix     string `json:"fix"`     // what to write; empty: the message says it
+}
+
+// String is the problem on one line, place first.
+func (p Problem) String() string {
+	var b strings.Builder
+	for _, part := range []string{p.Position.String(), p.Path} {
+		if part != "" {
+			b.WriteString(part + ": ")
+		}
+	}
+	b.WriteString(p.Message)
+	if p.Fix != "" {
+		b.WriteString(" (" + p.Fix + ")")
+	}
+	return b.String()
+}
+
+// A DeclarationError holds everything that is wrong with a declaration, sorted
+// by place. It is a failure of class logic.
+type DeclarationError struct {
+	Problems []Problem `json:"problems"`
+}
+
+// Error lists the problems, one to a line.
+func (e *DeclarationError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sortProblems orders problems by place; the unplaced ones come first.
+func sortProblems(ps []Problem) {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(a.Position.compare(b.Position), cmp.Compare(a.Path, b.Path))
+	})
+}
+
+// nearest returns the word that s was probably meant to be, or nothing.
+func nearest(s string, words []string) string {
+	best, bestDistance := "", max(1, len(s)/3)+1
+	for _, w := range words {
+		if d := distance(strings.ToLower(s), strings.ToLower(w)); d < bestDistance {
+			best, bestDistance = w, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete, change or swap with a
+// neighbour between a and b. Long words are never near.
+func distance(a, b string) int {
+	const long = 128
+	if len(a) > long || len(b) > long {
+		return long
+	}
+	rows := [3][]int{}
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+	}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		rows[0], rows[1], rows[2] = last, row, before
+	}
+	return rows[1][len(b)]
+}
+
+// didYouMean is the fix for a word that is not among words.
+func didYouMean(s string, words []string) string {
+	if w := nearest(s, words); w != "" {
+		return fmt.Sprintf("did you mean %q?", w)
+	}
+	return ""
+}
