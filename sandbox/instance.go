@@ -1,0 +1,291 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// instance is one WebAssembly instance of the engine. All of its state is in
+// its linear memory and one global, the stack pointer, so a template can be
+// copied over whatever the last phase left there, and any instance can run any
+// program whose template has the same size.
+//
+// An instance belongs to one goroutine at a time.
+type instance struct {
+	mod api.Module
+	mem api.Memory
+	sp  api.MutableGlobal
+	fn  exports
+
+	// ctx brings the instance to the imported functions. It lives as long as
+	// the instance; deadlines of a phase are the phase's business.
+	ctx context.Context
+
+	phase  *phase // what runs now; nil between phases
+	broken bool   // a call trapped: the memory may be inconsistent
+
+	stack [4]uint64 // arguments and result of one call
+	buf   []byte    // text on its way in
+}
+
+// exports are the engine's functions. A wazero function must not be called
+// while it is running already, so those that the imports use (which run inside
+// of eval, call and job) are never the outer ones.
+type exports struct {
+	eval, call, job api.Function // outer: JavaScript runs inside
+
+	malloc, free                        api.Function
+	newString, newNumber, newBytes      api.Function
+	toBytes, toFree, bufferOf           api.Function
+	dup, drop, prop, exception, isThrow api.Function
+}
+
+// value is a handle: the address of a cell that holds a JavaScript value.
+type value uint32
+
+// instanceKey is the context key under which imports find their instance.
+type instanceKey struct{}
+
+// errTrap is wrapped when the engine trapped: it was stopped by its counter,
+// ran off its stack, or touched memory that it does not have.
+var errTrap = errors.New("engine trapped")
+
+// newInstance makes an instance that holds nothing yet.
+func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error) {
+	in := &instance{}
+	in.ctx = context.WithValue(context.Background(), instanceKey{}, in)
+	ctx := experimental.WithMemoryAllocator(in.ctx, experimental.MemoryAllocatorFunc(newLinearMemory))
+	m, err := rt.InstantiateModule(ctx, mod, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: new instance: %w", err)
+	}
+	in.mod, in.mem = m, m.Memory()
+	in.sp = m.ExportedGlobal("__stack_pointer").(api.MutableGlobal)
+	for name, fn := range map[string]*api.Function{
+		"qjs_eval": &in.fn.eval, "qjs_call": &in.fn.call, "qjs_execute_pending_job": &in.fn.job,
+		"wasm_malloc": &in.fn.malloc, "wasm_free": &in.fn.free,
+		"qjs_new_string": &in.fn.newString, "qjs_new_number": &in.fn.newNumber, "qjs_new_uint8_array": &in.fn.newBytes,
+		"qjs_get_string_len": &in.fn.toBytes, "qjs_free_cstring": &in.fn.toFree, "qjs_get_array_buffer": &in.fn.bufferOf,
+		"qjs_dup_value": &in.fn.dup, "qjs_free_value": &in.fn.drop, "qjs_get_prop_string": &in.fn.prop,
+		"qjs_get_exception": &in.fn.exception, "qjs_is_exception": &in.fn.isThrow,
+	} {
+		if *fn = m.ExportedFunction(name); *fn == nil {
+			m.Close(in.ctx)
+			return nil, fmt.Errorf("sandbox: the engine does not export %s", name)
+		}
+	}
+	return in, nil
+}
+
+// close frees the instance and its memory.
+func (in *instance) close() error { return in.mod.Close(in.ctx) }
+
+// do calls an exported function of at most four arguments.
+func (in *instance) do(fn api.Function, args ...uint64) (uint32, error) {
+	copy(in.stack[:], args)
+	if err := fn.CallWithStack(in.ctx, in.stack[:]); err != nil {
+		in.broken = true
+		return 0, fmt.Errorf("%w: %w", errTrap, err)
+	}
+	return uint32(in.stack[0]), nil
+}
+
+// setup calls an exported function that is needed only while a base or a
+// template is made.
+func (in *instance) setup(name string, args ...uint64) (uint32, error) {
+	fn := in.mod.ExportedFunction(name)
+	if fn == nil {
+		return 0, fmt.Errorf("sandbox: the engine does not export %s", name)
+	}
+	r, err := fn.Call(in.ctx, args...)
+	if err != nil {
+		in.broken = true
+		return 0, fmt.Errorf("%w: %s: %w", errTrap, name, err)
+	}
+	if len(r) == 0 {
+		return 0, nil
+	}
+	return uint32(r[0]), nil
+}
+
+// errHeap is returned when the engine has no memory for what the host wants to
+// put into it.
+var errHeap = errors.New("engine out of memory")
+
+// write puts text and a zero byte after it into new memory.
+func (in *instance) write(text []byte) (uint32, error) {
+	p, err := in.do(in.fn.malloc, uint64(len(text)+1))
+	if err != nil {
+		return 0, err
+	}
+	if p == 0 {
+		return 0, errHeap
+	}
+	b, ok := in.mem.Read(p, uint32(len(text)+1))
+	if !ok {
+		return 0, errHeap
+	}
+	b[copy(b, text)] = 0
+	return p, nil
+}
+
+// newString makes a JavaScript string.
+func (in *instance) newString(text []byte) (value, error) {
+	return in.fromBytes(in.fn.newString, text)
+}
+
+// newBytes makes a Uint8Array.
+func (in *instance) newBytes(b []byte) (value, error) {
+	return in.fromBytes(in.fn.newBytes, b)
+}
+
+func (in *instance) fromBytes(fn api.Function, b []byte) (value, error) {
+	p, err := in.write(b)
+	if err != nil {
+		return 0, err
+	}
+	v, err := in.do(fn, uint64(p), uint64(len(b)))
+	if err != nil {
+		return 0, err
+	}
+	if _, err := in.do(in.fn.free, uint64(p)); err != nil {
+		return 0, err
+	}
+	if v == 0 {
+		return 0, errHeap
+	}
+	return value(v), nil
+}
+
+// text returns the bytes of a JavaScript string where they lie in the engine,
+// valid until done is called, which must happen before anything else runs.
+// out is the address of four bytes of scratch.
+func (in *instance) text(v value, out uint32) (b []byte, done func() error, err error) {
+	p, err := in.do(in.fn.toBytes, uint64(v), uint64(out))
+	if err != nil {
+		return nil, nil, err
+	}
+	if p == 0 {
+		return nil, nil, errHeap
+	}
+	n, _ := in.mem.ReadUint32Le(out)
+	b, ok := in.mem.Read(p, n)
+	if !ok {
+		return nil, nil, errHeap
+	}
+	return b, func() error { _, err := in.do(in.fn.toFree, uint64(p)); return err }, nil
+}
+
+// string copies a JavaScript string, at most limit bytes of it, and tells how
+// long it is.
+func (in *instance) string(v value, out uint32, limit int) (string, int, error) {
+	b, done, err := in.text(v, out)
+	if err != nil {
+		return "", 0, err
+	}
+	s, n := string(b[:min(len(b), limit)]), len(b)
+	return s, n, done()
+}
+
+// invoke calls a function of the prelude and frees the arguments. A JavaScript
+// exception is a *thrown.
+func (in *instance) invoke(scratch uint32, fn, this value, args ...value) (value, error) {
+	argv := scratch + 8 // room for maxArgs handles
+	if len(args) > maxArgs {
+		panic("sandbox: too many arguments")
+	}
+	for i, a := range args {
+		in.mem.WriteUint32Le(argv+uint32(4*i), uint32(a))
+	}
+	r, err := in.do(in.fn.call, uint64(fn), uint64(this), uint64(len(args)), uint64(argv))
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range args {
+		if err := in.free(a); err != nil {
+			return 0, err
+		}
+	}
+	return in.checked(value(r))
+}
+
+// maxArgs is how many arguments an entry of the prelude takes at most.
+const maxArgs = 2
+
+// scratchSize is what invoke and text need: a length, and the arguments.
+const scratchSize = 8 + 4*maxArgs
+
+func (in *instance) free(v value) error {
+	_, err := in.do(in.fn.drop, uint64(v))
+	return err
+}
+
+// thrown is an exception that reached the host as such, not through the
+// prelude: script code at top level, or the engine's own trouble.
+type thrown struct{ value value }
+
+func (*thrown) Error() string { return "script threw" }
+
+// checked returns v, or the pending exception as a *thrown.
+func (in *instance) checked(v value) (value, error) {
+	if v == 0 {
+		return 0, errHeap
+	}
+	is, err := in.do(in.fn.isThrow, uint64(v))
+	if err != nil || is == 0 {
+		return v, err
+	}
+	return 0, in.pending()
+}
+
+// pending takes the engine's pending exception.
+func (in *instance) pending() error {
+	e, err := in.do(in.fn.exception)
+	if err != nil {
+		return err
+	}
+	if e == 0 {
+		return errHeap
+	}
+	return &thrown{value(e)}
+}
+
+// eval runs a script in the global scope and returns its last value.
+func (in *instance) eval(code []byte, file string) (value, error) {
+	p, err := in.write(code)
+	if err != nil {
+		return 0, err
+	}
+	f, err := in.write([]byte(file))
+	if err != nil {
+		return 0, err
+	}
+	r, err := in.do(in.fn.eval, uint64(p), uint64(len(code)), uint64(f), 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range []uint32{p, f} {
+		if _, err := in.do(in.fn.free, uint64(a)); err != nil {
+			return 0, err
+		}
+	}
+	return in.checked(value(r))
+}
+
+// handles reads the handles that JavaScript passes to a host function.
+func (in *instance) handles(argc, argv uint32, to []value) error {
+	b, ok := in.mem.Read(argv, 4*argc)
+	if !ok || int(argc) != len(to) {
+		return fmt.Errorf("sandbox: host function takes %d arguments, got %d", len(to), argc)
+	}
+	for i := range to {
+		to[i] = value(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return nil
+}

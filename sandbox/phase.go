@@ -1,0 +1,418 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Bounds that are not settings, in bytes.
+const (
+	maxMessage     = 4 << 10
+	maxStackText   = 16 << 10
+	maxName        = 256
+	maxFailure     = 64 << 10
+	maxDeclaration = 16 << 20 // the prelude stops earlier, counting characters
+)
+
+const (
+	// grace is what a stopped script gets to unwind before it is trapped.
+	grace = 100 * time.Millisecond
+
+	// afterlife is how many jobs a stopped phase may run so that its error
+	// comes up to the prelude, which knows the place.
+	afterlife = 64
+)
+
+// phase is one run of JavaScript in an instance: the evaluation of a script,
+// or one call of a handler. It lives on one goroutine.
+type phase struct {
+	rt     *Runtime
+	in     *instance
+	prog   *Program // whose positions; nil while the base is made
+	host   Host
+	logTo  func(level, text string, at Position)
+	limits Limits
+	now    time.Time // where the script's clock stands
+
+	// ctx is the caller's context. A phase is a call: it ends with it.
+	ctx      context.Context
+	hostCtx  context.Context // ctx with the wall limit; made at the first host call
+	cancel   context.CancelFunc
+	deadline time.Time // the wall limit
+
+	// CPU time: what was used in earlier stretches, and when this one began.
+	inside  bool // holds a slot of the gate
+	used    time.Duration
+	entered time.Time
+	turned  time.Time // start of the current turn at the gate
+
+	stop    error // why the script must end; the first reason stays
+	stopped time.Time
+
+	queue   []request
+	issued  int // calls, for the limit
+	lines   int // log lines
+	items   bool
+	loading bool // the result is a declaration
+
+	settled bool
+	result  []byte
+	failure string   // JSON of what the handler threw
+	where   Position // the handler, or the last place that is known
+}
+
+// request is a host call that the script has issued.
+type request struct {
+	id, scope   int
+	name, stack string
+	args        []byte // a newline before each argument's JSON
+}
+
+// resumeClock starts counting CPU time.
+func (p *phase) resumeClock() {
+	p.entered = time.Now()
+	p.turned = p.entered
+	if p.deadline.IsZero() {
+		p.deadline = p.entered.Add(p.limits.Wall)
+	}
+}
+
+// enter waits for a processor and starts counting CPU time.
+func (p *phase) enter() error {
+	if err := p.rt.gate.enter(p.ctx, p.rt.closed); err != nil {
+		return p.interrupted(err)
+	}
+	p.inside = true
+	p.resumeClock()
+	return nil
+}
+
+// leave gives the processor back, if the phase has one.
+func (p *phase) leave() {
+	if !p.inside {
+		return
+	}
+	p.inside = false
+	p.used += time.Since(p.entered)
+	p.rt.gate.leave()
+}
+
+// interrupted is the error of a phase that ended for no fault of the script.
+func (p *phase) interrupted(err error) error {
+	return fmt.Errorf("sandbox: %s interrupted: %w", p.prog.name(), err)
+}
+
+// check looks at the clock and at whoever may want the phase to end.
+func (p *phase) check(now time.Time) {
+	if p.stop != nil {
+		return
+	}
+	switch {
+	case p.used+now.Sub(p.entered) > p.limits.CPU:
+		p.halt(&LimitError{Limit: "cpu", Value: int64(p.limits.CPU)}, now)
+	case now.After(p.deadline):
+		p.halt(&LimitError{Limit: "wall", Value: int64(p.limits.Wall)}, now)
+	default:
+		select {
+		case <-p.ctx.Done():
+			p.halt(p.interrupted(context.Cause(p.ctx)), now)
+		case <-p.rt.closed:
+			p.halt(p.interrupted(ErrClosed), now)
+		default:
+		}
+	}
+}
+
+// halt notes why the script must end. It takes effect at the next interrupt.
+func (p *phase) halt(err error, now time.Time) {
+	if p.stop == nil {
+		p.stop, p.stopped = err, now
+	}
+}
+
+// limit halts the phase at one of its limits.
+func (p *phase) limit(name string, value int64, at Position, call string) {
+	p.halt(&LimitError{Limit: name, Value: value, At: at, Call: call}, time.Now())
+}
+
+// interrupt is asked by the engine now and then while JavaScript runs. True
+// makes it throw an error that JavaScript cannot catch.
+func (p *phase) interrupt(now time.Time) bool {
+	p.check(now)
+	return p.stop != nil
+}
+
+// tick is called from inside loops of compiled code. True traps, which is for
+// native code that does not look at interrupts.
+func (p *phase) tick(now time.Time) bool {
+	p.check(now)
+	if p.stop != nil {
+		return now.Sub(p.stopped) > grace
+	}
+	if p.rt.gate.contended() && now.Sub(p.turned) > turn && p.inside {
+		p.leave()
+		if err := p.enter(); err != nil {
+			p.halt(err, now) // unwinds without a slot, which takes a moment
+		}
+	}
+	return false
+}
+
+// enqueue takes a call that the script made.
+func (p *phase) enqueue(q request) {
+	if p.stop != nil {
+		return
+	}
+	switch q.name {
+	case "item.end":
+	case "item.fail": // nothing that the item left behind is served any more
+		p.queue = p.queue[:0]
+	case "item.begin":
+		p.items = true
+		fallthrough
+	default:
+		if p.issued++; p.issued > p.limits.HostCalls {
+			p.limit("host_calls", int64(p.limits.HostCalls), p.at(q.stack), "")
+			return
+		}
+	}
+	p.queue = append(p.queue, q)
+}
+
+// write takes a log line, of which text may be only the beginning.
+func (p *phase) write(level, stack, text string, length int) {
+	if p.stop != nil {
+		return
+	}
+	if p.lines++; p.lines > p.limits.LogLines {
+		p.limit("log_lines", int64(p.limits.LogLines), p.at(stack), "")
+		return
+	}
+	if p.logTo == nil {
+		return
+	}
+	if length > len(text) {
+		for i := 0; i < utf8.UTFMax && !utf8.ValidString(text); i++ {
+			text = text[:len(text)-1]
+		}
+		text += fmt.Sprintf("… (cut, %d bytes)", length)
+	}
+	p.logTo(level, strings.ToValidUTF8(p.mapText(text), "\uFFFD"), p.at(stack))
+}
+
+// finish runs jobs and serves calls until the handler has settled and nothing
+// is left to do, and returns the handler's result.
+func (p *phase) finish() ([]byte, error) {
+	for {
+		if err := p.drain(); err != nil {
+			return nil, err
+		}
+		if p.failure != "" {
+			return nil, p.thrown(p.failure)
+		}
+		if len(p.queue) == 0 && p.items {
+			if err := p.idle(); err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case len(p.queue) > 0:
+			if err := p.serve(); err != nil {
+				return nil, err
+			}
+		case p.settled:
+			return p.result, nil
+		default:
+			return nil, &ScriptError{
+				Name: "UnsettledError", Message: "the handler " + ErrUnsettled.Error(),
+				At: p.where, cause: ErrUnsettled,
+			}
+		}
+	}
+}
+
+// drain runs jobs until none is runnable.
+func (p *phase) drain() error {
+	for n := 1; ; n++ {
+		more, err := p.step()
+		if err != nil {
+			return p.explain(err)
+		}
+		if n%64 == 0 { // a chain of jobs, each short, is nothing the engine interrupts
+			p.check(time.Now())
+		}
+		if p.stop != nil {
+			return p.explain(p.stop)
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// step runs one job, if there is one.
+func (p *phase) step() (more bool, err error) {
+	r, err := p.in.do(p.in.fn.job)
+	if err != nil {
+		return false, err
+	}
+	if int32(r) < 0 {
+		return false, p.in.pending()
+	}
+	return r > 0, nil
+}
+
+// idle lets the prelude end an item, or begin the next.
+func (p *phase) idle() error {
+	if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.idle, p.rt.entry.undefined); err != nil {
+		return p.explain(err)
+	}
+	return nil
+}
+
+// serve takes the first call of the queue to the host, without holding a
+// processor, and its answer to the script.
+func (p *phase) serve() error {
+	q := p.queue[0]
+	p.queue = p.queue[1:]
+	c := HostCall{Name: q.name, At: p.at(q.stack), Scope: q.scope, Args: arguments(q.args)}
+	if len(p.queue) > 0 {
+		c.Waiting = make([]string, len(p.queue))
+		for i := range p.queue {
+			c.Waiting[i] = p.queue[i].name
+		}
+	}
+	if p.hostCtx == nil {
+		p.hostCtx, p.cancel = context.WithDeadlineCause(p.ctx, p.deadline,
+			&LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
+	}
+	p.leave()
+	answer, err := p.host.Call(p.hostCtx, c)
+	if err != nil {
+		return &HostError{Call: q.name, At: c.At, Err: err}
+	}
+	if err := p.enter(); err != nil {
+		return err
+	}
+	if p.check(time.Now()); p.stop != nil {
+		return p.explain(p.stop)
+	}
+	return p.explain(p.answer(q.id, answer))
+}
+
+// answer resumes the script with the result of a call.
+func (p *phase) answer(id int, result []byte) error {
+	n, err := p.in.do(p.in.fn.newNumber, api.EncodeF64(float64(id)))
+	if err != nil {
+		return err
+	}
+	text, err := p.in.newString(result)
+	if err != nil {
+		return err
+	}
+	_, err = p.in.invoke(p.rt.entry.scratch, p.rt.entry.resume, p.rt.entry.undefined, value(n), text)
+	return err
+}
+
+// arguments splits the JSON of a call's arguments, which has no newlines of
+// its own.
+func arguments(text []byte) []json.RawMessage {
+	if len(text) == 0 {
+		return nil
+	}
+	args := make([]json.RawMessage, 0, bytes.Count(text, []byte{'\n'}))
+	for len(text) > 0 {
+		arg := text[1:]
+		if i := bytes.IndexByte(arg, '\n'); i >= 0 {
+			arg = arg[:i]
+		}
+		text = text[1+len(arg):]
+		if len(arg) == 0 {
+			arg = nil
+		}
+		args = append(args, json.RawMessage(arg[:len(arg):len(arg)]))
+	}
+	return args
+}
+
+// explain turns what went wrong inside of the engine into an error for people:
+// the limit that was reached, or what the script threw.
+func (p *phase) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if t, ok := errors.AsType[*thrown](err); ok && !p.in.broken {
+		// The prelude describes the error; if not even that works, what is
+		// known is what stopped it.
+		_, failed := p.in.invoke(p.rt.entry.scratch, p.rt.entry.fail, p.rt.entry.undefined, t.value)
+		if failed != nil {
+			err = failed
+		}
+	}
+	if p.stop != nil {
+		return p.halted()
+	}
+	switch {
+	case p.failure != "":
+		return p.thrown(p.failure)
+	case errors.Is(err, errHeap):
+		return p.outOfMemory(p.where)
+	case errors.Is(err, errTrap):
+		p.locate()
+		return p.trapped(err)
+	}
+	if _, ok := errors.AsType[*thrown](err); ok {
+		return p.outOfMemory(p.where) // the engine had not even room for its error
+	}
+	return err
+}
+
+// halted is the error of a phase that was told to stop, with the place if it
+// can still be found.
+func (p *phase) halted() error {
+	l, ok := errors.AsType[*LimitError](p.stop)
+	if !ok {
+		return p.stop
+	}
+	if l.At.IsZero() {
+		l.At = p.lastPlace()
+	}
+	return l
+}
+
+// lastPlace finds where a script was interrupted. The error is on its way
+// through the script's promises to the prelude; following it takes a few jobs,
+// during which the script may not loop nor reach the host. After a trap the
+// frames of the script are still where they were.
+func (p *phase) lastPlace() Position {
+	if p.in.broken {
+		p.locate()
+		return p.where
+	}
+	for i := 0; i < afterlife && p.failure == "" && !p.in.broken; i++ {
+		if more, err := p.step(); err != nil || !more {
+			break
+		}
+	}
+	if f, ok := decodeFailure(p.failure); ok {
+		if at := p.at(f.Stack); !at.IsZero() {
+			return at
+		}
+	}
+	return p.where
+}
+
+// locate asks a trapped engine for its stack. It may trap again.
+func (p *phase) locate() {
+	p.stopped = time.Now()
+	p.halt(errTrap, p.stopped)
+	_, _ = p.in.invoke(p.rt.entry.scratch, p.rt.entry.where, p.rt.entry.undefined)
+}

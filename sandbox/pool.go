@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// idleTime is how long an instance may wait for work before it is freed.
+const idleTime = 30 * time.Second
+
+// pool keeps instances between phases, by the size of their memory, which can
+// only grow. Any instance of a template's size can run it.
+type pool struct {
+	open func() (*instance, error)
+	max  int // instances kept
+
+	mu     sync.Mutex // protects all below
+	idle   []idleInstance
+	timer  *time.Timer
+	closed bool
+}
+
+type idleInstance struct {
+	in    *instance
+	size  uint32
+	since time.Time
+}
+
+// take returns an instance whose memory is no larger than size.
+func (p *pool) take(size int) (*instance, error) {
+	p.mu.Lock()
+	for i := len(p.idle) - 1; i >= 0; i-- { // the warmest first
+		if p.idle[i].size == uint32(size) {
+			in := p.idle[i].in
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			p.mu.Unlock()
+			return in, nil
+		}
+	}
+	p.mu.Unlock()
+	return p.open()
+}
+
+// give takes an instance back, for others or to be freed. size is that of the
+// template it ran; an instance that grew or trapped is not used again.
+func (p *pool) give(in *instance, size int) error {
+	if in.broken || int(in.mem.Size()) != size {
+		return in.close()
+	}
+	p.mu.Lock()
+	var old *instance
+	if p.closed {
+		p.mu.Unlock()
+		return in.close()
+	}
+	if len(p.idle) >= p.max {
+		old = p.idle[0].in
+		p.idle = append(p.idle[:0], p.idle[1:]...)
+	}
+	p.idle = append(p.idle, idleInstance{in, uint32(size), time.Now()})
+	if p.timer == nil {
+		p.timer = time.AfterFunc(idleTime, p.reap)
+	}
+	p.mu.Unlock()
+	if old != nil {
+		return old.close()
+	}
+	return nil
+}
+
+// reap frees what nobody needed for a while. It runs on the timer's goroutine
+// and sets the timer again as long as anything is left.
+func (p *pool) reap() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := p.idle[:0]
+	for _, e := range p.idle {
+		if time.Since(e.since) < idleTime {
+			keep = append(keep, e)
+			continue
+		}
+		_ = e.in.close() // frees memory; nobody could do anything about it
+	}
+	p.idle = keep
+	p.timer = nil
+	if len(keep) > 0 && !p.closed {
+		p.timer = time.AfterFunc(idleTime, p.reap)
+	}
+}
+
+// close frees all idle instances; those in use are freed when they come back.
+func (p *pool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	var errs []error
+	for _, e := range p.idle {
+		errs = append(errs, e.in.close())
+	}
+	p.idle = nil
+	return errors.Join(errs...)
+}
+
+// gate hands out the right to execute JavaScript to as many phases as there are
+// processors. A phase holds it only while it computes: never during a host
+// call, and for no more than a turn when others wait.
+type gate struct {
+	slots   chan struct{}
+	waiting atomic.Int32
+}
+
+// turn is how long a phase may compute while another one waits.
+const turn = 10 * time.Millisecond
+
+func newGate(n int) *gate { return &gate{slots: make(chan struct{}, n)} }
+
+// enter waits for its turn, first come, first served.
+func (g *gate) enter(ctx context.Context, closed <-chan struct{}) error {
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	g.waiting.Add(1)
+	defer g.waiting.Add(-1)
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-closed:
+		return ErrClosed
+	}
+}
+
+func (g *gate) leave() { <-g.slots }
+
+// contended reports whether somebody waits.
+func (g *gate) contended() bool { return g.waiting.Load() > 0 }

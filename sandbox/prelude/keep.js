@@ -1,0 +1,403 @@
+// The part of the sandbox that is written in JavaScript: what a script sees of
+// Keep, and the bookkeeping of its calls. It is evaluated once, before any
+// script, and becomes part of every template.
+//
+// The script shares this realm. It may replace any global and any method of
+// any prototype, so everything that is used after start-up is taken into a
+// constant first, methods are called through `uncurry`, objects that are looked
+// into have no prototype, and nothing here iterates, spreads or destructures
+// arrays (that would go through Array.prototype). What a script breaks that
+// way may be its own view of its own results, and nothing else: the host's
+// errors never come in here, and its replies are matched by number.
+//
+// The host calls the functions that are returned at the end. The functions in
+// `host` are its own: call, done, fail, log, locate, where.
+(function (host) {
+  "use strict";
+
+  const uncurry = Function.prototype.bind.bind(Function.prototype.call);
+  const { apply, defineProperty, getPrototypeOf, ownKeys } = Reflect;
+  const { parse, stringify } = JSON;
+  const { freeze } = Object;
+  const { isArray } = Array;
+  const ObjectPrototype = Object.prototype;
+  const dateNow = Date.now;
+  const isFinite = Number.isFinite;
+  const slice = uncurry(String.prototype.slice);
+  const startsWith = uncurry(String.prototype.startsWith);
+  const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
+  const setHas = uncurry(Set.prototype.has), setAdd = uncurry(Set.prototype.add), setDelete = uncurry(Set.prototype.delete);
+  const weakGet = uncurry(WeakMap.prototype.get), weakSet = uncurry(WeakMap.prototype.set);
+  const then = uncurry(Promise.prototype.then);
+  const fnText = uncurry(Function.prototype.toString);
+  const getter = (name) => uncurry(Object.getOwnPropertyDescriptor(Function.prototype, name).get);
+  const fnFile = getter("fileName"), fnLine = getter("lineNumber"), fnColumn = getter("columnNumber");
+  const PromiseCtor = Promise, ProxyCtor = Proxy, ErrorCtor = Error, TypeErrorCtor = TypeError, StringOf = String;
+  const { call: hostCall, done: hostDone, fail: hostFail, log: hostLog, locate: hostLocate, where: hostWhere } = host;
+  const inspect = host.inspect;
+
+  // Enough frames for a person, few enough to be cheap at each call. Without
+  // its accessors a script can neither change that nor hook the formatting.
+  Error.stackTraceLimit = 20;
+  delete Error.stackTraceLimit;
+  delete Error.prepareStackTrace;
+  const trace = () => {
+    const s = new ErrorCtor().stack;
+    return typeof s === "string" ? s : "";
+  };
+
+  // ---- Running functions of the script ----
+
+  // With its constructor hidden, `then` on a promise of ours makes a plain
+  // promise, whatever the script did to Promise[Symbol.species].
+  const noConstructor = { __proto__: null, value: undefined };
+
+  // run calls f, and then exactly one of ok and bad, later.
+  const run = (f, self, args, ok, bad) => {
+    const p = (async () => await apply(f, self, args))();
+    defineProperty(p, "constructor", noConstructor);
+    then(p, ok, bad);
+  };
+
+  const cut = (v, max) => {
+    let s = "";
+    try {
+      s = typeof v === "string" ? v : StringOf(v);
+    } catch {
+      s = "(a value that cannot be shown)";
+    }
+    return s.length > max ? slice(s, 0, max) + "… (cut)" : s;
+  };
+
+  // describeError turns anything thrown into plain bounded text.
+  const describeError = (e) => {
+    const d = { __proto__: null, name: "Thrown", message: "", stack: "" };
+    try {
+      if (e !== null && typeof e === "object" && e.message !== undefined) {
+        d.name = cut(e.name === undefined ? "Error" : e.name, 128);
+        d.message = cut(e.message, 4000);
+        d.stack = typeof e.stack === "string" ? slice(e.stack, 0, 16000) : "";
+        return d;
+      }
+      d.message = cut(inspect(e), 4000) + " (thrown, but not an Error)";
+    } catch {
+      d.message = "(an error that cannot be shown)";
+    }
+    return d;
+  };
+
+  const fail = (e) => void hostFail(stringify(describeError(e)));
+
+  const finish = (v) => {
+    let s = "";
+    if (v !== undefined) {
+      try {
+        s = stringify(v);
+      } catch (e) {
+        return fail(new TypeErrorCtor("the handler returned a value that is not JSON: " + describeError(e).message));
+      }
+      if (s === undefined)
+        return fail(new TypeErrorCtor("the handler returned a " + typeof v + ", which is not JSON"));
+    }
+    hostDone(s);
+  };
+
+  // ---- Calls ----
+
+  const pending = new Map(); // number of a call -> what takes its result
+  let calls = 0;
+
+  // encode returns one line for each argument, after a newline each.
+  const encode = (name, args) => {
+    let text = "";
+    for (let i = 0; i < args.length; i++) {
+      const a = args[i];
+      let s = "";
+      if (a !== undefined) {
+        try {
+          s = stringify(a);
+        } catch (e) {
+          throw new TypeErrorCtor(name + ": argument " + (i + 1) + " is not JSON: " + describeError(e).message);
+        }
+        if (s === undefined) throw new TypeErrorCtor(name + ": argument " + (i + 1) + " is a " + typeof a + ", which is not JSON");
+      }
+      text += "\n" + s;
+    }
+    return text;
+  };
+
+  // issue queues a call. Its taker is in place before the host knows of it.
+  const issue = (scope, name, text, at, take) => {
+    const id = ++calls;
+    mapSet(pending, id, take);
+    hostCall(id + " " + scope, name, at, text);
+  };
+
+  const call = (scope, name, args) =>
+    new PromiseCtor((resolve) => issue(scope, name, encode(name, args), trace(), resolve));
+
+  const resume = (id, text) => {
+    const take = mapGet(pending, id);
+    mapDelete(pending, id);
+    take(text === "" ? undefined : parse(text));
+  };
+
+  // ---- Items ----
+
+  let scopes = 0;
+  let current = null; // the item that is open, or being opened
+  let first = null, last = null; // those that wait for their turn
+
+  const open = () => {
+    const item = current = first;
+    first = item.next;
+    if (first === null) last = null;
+    issue(0, "item.begin", item.text, item.at, (record) => {
+      const scope = item.scope = ++scopes;
+      const ctx = makeCtx(scope, record);
+      item.entering = true;
+      run(item.fn, undefined, [ctx],
+        (v) => { item.value = v; item.done = true; },
+        (e) => {
+          item.failed = true;
+          issue(scope, "item.fail", "\n" + stringify(describeError(e)), item.at, () => close(item));
+        });
+      item.entering = false;
+    });
+  };
+
+  const close = (item) => {
+    current = null;
+    item.resolve(item.value);
+    if (first !== null) open();
+  };
+
+  // nested tells the host of an item inside of an item, which it refuses.
+  const nested = (scope, item) =>
+    issue(scope, "item.begin", item.text, item.at, () => item.reject(new TypeErrorCtor("items cannot be nested")));
+
+  const withItem = (scope, id, title, fn) => new PromiseCtor((resolve, reject) => {
+    if (typeof fn !== "function") throw new TypeErrorCtor("withItem(id, title, handler): the handler is not a function");
+    const item = {
+      __proto__: null, text: encode("withItem", [id, title]), at: trace(), fn, resolve, reject,
+      scope: 0, next: null, entering: false, done: false, failed: false, value: undefined,
+    };
+    if (scope !== 0) return nested(scope, item);
+    if (current !== null && current.entering) return nested(current.scope, item);
+    if (first === null) first = item; else last.next = item;
+    last = item;
+    if (current === null) open();
+  });
+
+  // idle is called when nothing is runnable and no call waits. Only then is an
+  // item over: whatever its handler started has come to rest. If instead its
+  // handler still waits while another item waits for it to end, then it waits
+  // for that item, which is therefore nested.
+  const idle = () => {
+    const item = current;
+    if (item === null) return;
+    if (item.done) {
+      item.done = false;
+      issue(item.scope, "item.end", "", item.at, () => close(item));
+    } else if (first !== null && !item.failed && item.scope !== 0) {
+      const inner = first;
+      first = inner.next;
+      if (first === null) last = null;
+      nested(item.scope, inner);
+    }
+  };
+
+  // ---- ctx ----
+
+  // Names that JavaScript itself asks objects for. They are not tools.
+  const hidden = { __proto__: null, then: true, toJSON: true };
+  const names = ownKeys(ObjectPrototype);
+  for (let i = 0; i < names.length; i++) hidden[names[i]] = true;
+
+  const readOnly = (what) => {
+    const refuse = (_, key) => { throw new TypeErrorCtor(what + "." + StringOf(key) + " cannot be changed"); };
+    return { __proto__: null, set: refuse, defineProperty: refuse, deleteProperty: refuse, setPrototypeOf: () => false };
+  };
+
+  // connection is callable (ctx.publish) and has tools (ctx.crm.create).
+  const connection = (scope, name) => {
+    const tools = { __proto__: null };
+    const handler = readOnly("ctx." + name);
+    handler.get = (_, key) => {
+      if (typeof key !== "string" || hidden[key]) return undefined;
+      return tools[key] ??= (...args) => call(scope, name + "." + key, args);
+    };
+    return new ProxyCtor((...args) => call(scope, name, args), handler);
+  };
+
+  const makeCtx = (scope, item) => {
+    const own = {
+      __proto__: null,
+      item,
+      log: (...parts) => void log("info", parts),
+      now: () => dateNow(),
+      withItem: (id, title, fn) => withItem(scope, id, title, fn),
+    };
+    const handler = readOnly("ctx");
+    handler.get = (_, key) => {
+      if (typeof key !== "string" || hidden[key]) return undefined;
+      if (key in own) return own[key];
+      return own[key] = connection(scope, key);
+    };
+    return new ProxyCtor(own, handler);
+  };
+
+  // ---- Log ----
+
+  const log = (level, parts) => {
+    let text = "";
+    for (let i = 0; i < parts.length; i++) {
+      if (i > 0) text += " ";
+      text += typeof parts[i] === "string" ? parts[i] : inspect(parts[i]);
+    }
+    hostLog(level, trace(), text);
+  };
+  host.logger = log;
+
+  // ---- Declaration ----
+
+  const marks = new WeakMap(); // object -> {kind, at}
+  const marker = (kind) => (definition) => {
+    if (definition === null || typeof definition !== "object")
+      throw new TypeErrorCtor("Keep." + kind + "({...}) takes an object");
+    weakSet(marks, definition, { __proto__: null, kind, at: trace() });
+    return definition;
+  };
+  defineProperty(globalThis, "Keep", {
+    __proto__: null, value: freeze({ workflow: marker("workflow"), consumer: marker("consumer") }),
+    writable: false, enumerable: false, configurable: false,
+  });
+
+  const maxDepth = 64, maxSource = 64 << 10, maxDeclaration = 8 << 20;
+  const reserved = { __proto__: null, $function: true, $type: true, $keep: true, $at: true };
+  const typeTag = (name) => '{"$type":' + stringify(cut(name, 128)) + "}";
+
+  const describeFunction = (f) => {
+    let at = "null";
+    if (typeof fnFile(f) === "string") at = hostLocate("    at f (" + fnFile(f) + ":" + fnLine(f) + ":" + fnColumn(f) + ")");
+    const params = typeof f.length === "number" && isFinite(f.length) ? f.length : 0;
+    return '{"$function":{"at":' + at + ',"params":' + params + ',"source":' + stringify(slice(fnText(f), 0, maxSource)) + "}}";
+  };
+
+  const className = (v) => {
+    const c = v.constructor;
+    return typeof c === "function" && typeof c.name === "string" && c.name !== "" ? c.name : "object";
+  };
+
+  // Paths are for people: `consumers.addRow`.
+  const joined = (path, key) => (path === "" ? key : path + "." + key);
+
+  // describe returns the JSON of v, or undefined where JSON has nothing.
+  let described = 0;
+  const describe = (v, path, depth, above) => {
+    switch (typeof v) {
+      case "undefined": return undefined;
+      case "string": case "boolean": return stringify(v);
+      case "number": return isFinite(v) ? stringify(v) : typeTag(StringOf(v));
+      case "function": return describeFunction(v);
+      case "object": break;
+      default: return typeTag(typeof v);
+    }
+    if (v === null) return "null";
+    const proto = getPrototypeOf(v);
+    const list = isArray(v);
+    if (!list && proto !== null && proto !== ObjectPrototype) return typeTag(className(v));
+    if (setHas(above, v)) throw new TypeErrorCtor("the workflow contains itself at " + path);
+    if (depth > maxDepth) throw new TypeErrorCtor("the workflow is nested deeper than " + maxDepth + " levels at " + cut(path, 200));
+    setAdd(above, v);
+    const text = list ? describeList(v, path, depth, above) : describeObject(v, path, depth, above);
+    setDelete(above, v);
+    if ((described += text.length) > maxDeclaration) throw new TypeErrorCtor("the workflow's declaration is too large");
+    return text;
+  };
+
+  const describeList = (v, path, depth, above) => {
+    let text = "";
+    for (let i = 0; i < v.length; i++) {
+      const s = describe(v[i], path + "[" + i + "]", depth + 1, above);
+      text += (i > 0 ? "," : "") + (s === undefined ? "null" : s);
+      if (text.length > maxDeclaration) throw new TypeErrorCtor("the workflow's declaration is too large");
+    }
+    return "[" + text + "]";
+  };
+
+  const describeObject = (v, path, depth, above) => {
+    let text = "";
+    const mark = weakGet(marks, v);
+    if (mark !== undefined) text = '"$keep":"' + mark.kind + '","$at":' + hostLocate(mark.at);
+    const keys = ownKeys(v);
+    for (let i = 0; i < keys.length; i++) {
+      const key = keys[i];
+      if (typeof key !== "string" || !isEnumerable(v, key)) continue;
+      if (reserved[key]) throw new TypeErrorCtor('the key "' + key + '" at ' + joined(path, key) + " is reserved");
+      const s = describe(v[key], joined(path, key), depth + 1, above);
+      if (s !== undefined) text += (text === "" ? "" : ",") + stringify(key) + ":" + s;
+      if (text.length > maxDeclaration) throw new TypeErrorCtor("the workflow's declaration is too large");
+    }
+    return "{" + text + "}";
+  };
+  const isEnumerable = uncurry(ObjectPrototype.propertyIsEnumerable);
+
+  let root; // what Keep.workflow returned
+  const declare = () => {
+    const module = globalThis.__keep_module;
+    try {
+      globalThis.__keep_module = undefined;
+      root = module === undefined || module === null ? undefined : module.default;
+      const mark = root !== null && typeof root === "object" ? weakGet(marks, root) : undefined;
+      if (root === undefined)
+        throw new TypeErrorCtor("the script has no default export: write export default Keep.workflow({ name: ..., ... })");
+      if (mark === undefined || mark.kind !== "workflow")
+        throw new TypeErrorCtor("the default export is not a workflow: write export default Keep.workflow({ name: ..., ... })");
+      hostDone(describe(root, "", 0, new Set()));
+    } catch (e) {
+      fail(e);
+    }
+  };
+
+  // ---- Start ----
+
+  // The engine's own generator is part of the template and would give the same
+  // numbers in every phase. sfc32, seeded by the host.
+  let a = 1, b = 2, c = 3, d = 1;
+  const random = () => {
+    const t = (a + b | 0) + d | 0;
+    d = d + 1 | 0;
+    a = b ^ b >>> 9;
+    b = c + (c << 3) | 0;
+    c = (c << 21 | c >>> 11) + t | 0;
+    return t >>> 0;
+  };
+  Math.random = () => ((random() >>> 5) * 67108864 + (random() >>> 6)) / 9007199254740992;
+
+  const seed = (x, y) => {
+    a = x; b = y; c = 3; d = 1;
+    for (let i = 0; i < 12; i++) random();
+  };
+
+  // start begins a phase. text is [path, seed, seed, args]; each argument is
+  // wrapped in an array, which is empty for undefined, and the first is ctx.
+  const start = (text) => {
+    const m = parse(text), path = m[0], args = m[3];
+    seed(m[1] | 0, m[2] | 0);
+    let self, f = root, name = "";
+    for (let i = 0; i < path.length; i++) {
+      self = f;
+      name = joined(name, path[i]);
+      f = f === undefined || f === null ? undefined : f[path[i]];
+    }
+    if (typeof f === "object" && f !== null) { self = f; f = f.handler; }
+    if (typeof f !== "function") return fail(new TypeErrorCtor("the workflow has no function at " + name));
+    for (let i = 0; i < args.length; i++) args[i] = args[i].length === 0 ? undefined : args[i][0];
+    args[0] = makeCtx(0, undefined);
+    if (typeof fnFile(f) === "string") hostWhere("    at f (" + fnFile(f) + ":" + fnLine(f) + ":" + fnColumn(f) + ")");
+    run(f, self, args, finish, fail);
+  };
+
+  return { __proto__: null, start, resume, idle, declare, fail, where: () => hostWhere(trace()) };
+})

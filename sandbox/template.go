@@ -1,0 +1,145 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+)
+
+const (
+	// stackTop is where the module's C stack ends and its data begins. Between
+	// calls the stack is empty, and nothing on it means anything.
+	stackTop = 1 << 20
+
+	// slack is memory that a template has free beyond what it uses, so that
+	// most phases never grow it: an instance that grew cannot be used again.
+	slack = 256 << 10
+
+	// sizeStep rounds the sizes of templates, so that programs of similar size
+	// share instances.
+	sizeStep = 512 << 10
+
+	// block is the unit in which templates are compared with the base.
+	block = 4 << 10
+)
+
+// template is the memory of an engine that has evaluated something: the
+// prelude only (the base), or also one script. It never changes.
+//
+// A script changes some of the base's memory, so a template keeps the blocks
+// that differ and refers to the base for the others.
+type template struct {
+	size  int // of the whole linear memory
+	stack uint64
+	parts []part // of [stackTop, size), in order and without gaps
+	own   int    // bytes that are not shared with the base
+	image []byte // of a base: the memory from stackTop on, as far as it holds data
+}
+
+// part is a run of memory: data, or zero bytes if data is nil.
+type part struct {
+	at, n int
+	data  []byte
+}
+
+// freeze makes a template of what in holds. base may be nil.
+func freeze(in *instance, base *template) (*template, error) {
+	if err := in.reserveSlack(); err != nil {
+		return nil, err
+	}
+	mem, ok := in.mem.Read(0, in.mem.Size())
+	if !ok {
+		return nil, fmt.Errorf("sandbox: memory of %d bytes cannot be read", in.mem.Size())
+	}
+	t := &template{size: len(mem), stack: in.sp.Get()}
+	if base == nil {
+		t.image = bytes.TrimRight(mem[stackTop:], "\x00")
+		t.image = bytes.Clone(t.image[:(len(t.image)+block-1)/block*block])
+		base = t
+	}
+	kinds := make([]byte, 0, len(mem)/block)
+	for at := stackTop; at < len(mem); at += block {
+		b, k := mem[at:at+block], at-stackTop
+		switch {
+		case bytes.Equal(b, zeroBlock[:]):
+			kinds = append(kinds, 'z')
+		case k+block <= len(base.image) && bytes.Equal(b, base.image[k:k+block]):
+			kinds = append(kinds, 'b')
+		default:
+			kinds = append(kinds, 'o')
+			t.own += block
+		}
+	}
+	own := make([]byte, 0, t.own)
+	for i := 0; i < len(kinds); {
+		j := i + 1
+		for j < len(kinds) && kinds[j] == kinds[i] {
+			j++
+		}
+		at, end := stackTop+i*block, stackTop+j*block
+		p := part{at: at, n: end - at}
+		switch kinds[i] {
+		case 'b':
+			p.data = base.image[at-stackTop : end-stackTop : end-stackTop]
+		case 'o':
+			k := len(own)
+			own = append(own, mem[at:end]...)
+			p.data = own[k:len(own):len(own)]
+		}
+		t.parts = append(t.parts, p)
+		i = j
+	}
+	return t, nil
+}
+
+var zeroBlock [block]byte
+
+// reserveSlack makes the engine's allocator own at least slack free bytes, and
+// rounds the size of the memory up.
+func (in *instance) reserveSlack() error {
+	if _, err := in.setup("qjs_run_gc"); err != nil {
+		return err
+	}
+	p, err := in.do(in.fn.malloc, slack)
+	if err != nil {
+		return err
+	}
+	if p == 0 {
+		return errHeap
+	}
+	if _, err := in.do(in.fn.free, uint64(p)); err != nil {
+		return err
+	}
+	return in.grow((int(in.mem.Size()) + sizeStep - 1) / sizeStep * sizeStep)
+}
+
+// grow makes the memory size bytes large, if it is smaller.
+func (in *instance) grow(size int) error {
+	if n := size - int(in.mem.Size()); n > 0 {
+		if _, ok := in.mem.Grow(uint32(n / wasmPage)); !ok {
+			return errHeap
+		}
+	}
+	return nil
+}
+
+// restore makes in hold t, whatever it held before. The instance's memory must
+// not be larger than the template's.
+func (t *template) restore(in *instance) error {
+	if err := in.grow(t.size); err != nil {
+		return err
+	}
+	mem, ok := in.mem.Read(0, uint32(t.size))
+	if !ok || int(in.mem.Size()) != t.size {
+		return fmt.Errorf("sandbox: template of %d bytes in a memory of %d", t.size, in.mem.Size())
+	}
+	clear(mem[:stackTop])
+	for _, p := range t.parts {
+		if p.data == nil {
+			clear(mem[p.at : p.at+p.n])
+		} else {
+			copy(mem[p.at:], p.data)
+		}
+	}
+	in.sp.Set(t.stack)
+	return nil
+}

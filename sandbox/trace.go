@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxFrames is how many frames of a stack an error keeps.
+const maxFrames = 32
+
+// failure is how the prelude describes what a script threw.
+type failure struct{ Name, Message, Stack string }
+
+func decodeFailure(text string) (f failure, ok bool) {
+	return f, text != "" && json.Unmarshal([]byte(text), &f) == nil
+}
+
+// thrown is the error for what the script threw, as the prelude described it.
+// Two of the engine's own errors are limits.
+func (p *phase) thrown(text string) error {
+	f, ok := decodeFailure(text)
+	if !ok {
+		f = failure{Name: "Thrown", Message: "a value that cannot be shown"}
+	}
+	stack := p.prog.frames(f.Stack)
+	at := p.where
+	if len(stack) > 0 {
+		at = stack[0].Position
+	}
+	switch {
+	case f.Name == "InternalError" && f.Message == "out of memory":
+		return p.outOfMemory(at)
+	case f.Name == "RangeError" && f.Message == "Maximum call stack size exceeded",
+		f.Name == "InternalError" && f.Message == "stack overflow":
+		return &LimitError{Limit: "stack", Value: int64(p.limits.Stack), At: at}
+	}
+	return &ScriptError{
+		Name: strings.ToValidUTF8(f.Name, "\uFFFD"), Message: strings.ToValidUTF8(p.mapText(f.Message), "\uFFFD"),
+		Stack: stack, At: at,
+	}
+}
+
+// outOfMemory tells the two limits apart: the script's objects reached theirs,
+// or the memory around them could not grow.
+func (p *phase) outOfMemory(at Position) error {
+	if int(p.in.mem.Size()) > p.limits.Memory-1<<20 {
+		return &LimitError{Limit: "memory", Value: int64(p.limits.Memory), At: at}
+	}
+	return &LimitError{Limit: "heap", Value: int64(p.limits.Heap), At: at}
+}
+
+// trapped is the error for an engine that trapped without having been told to.
+func (p *phase) trapped(err error) error {
+	if strings.Contains(err.Error(), "stack overflow") {
+		return &LimitError{Limit: "stack", Value: int64(p.limits.Stack), At: p.where}
+	}
+	return &ScriptError{Name: "EngineError", Message: "the JavaScript engine failed: " + firstLine(err), At: p.where, cause: err}
+}
+
+func firstLine(err error) string {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		err = e
+	}
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	return s
+}
+
+// name is the script's name for messages. A nil program is the engine's boot.
+func (prog *Program) name() string {
+	if prog == nil {
+		return "boot"
+	}
+	return prog.entry
+}
+
+// frames parses a stack and maps it to the author's files. Frames of the
+// prelude and of native functions are left out.
+func (prog *Program) frames(stack string) []Frame {
+	var list []Frame
+	for line := range strings.Lines(stack) {
+		if f, ok := prog.frame(line); ok {
+			if list = append(list, f); len(list) == maxFrames {
+				break
+			}
+		}
+	}
+	return list
+}
+
+// at is the innermost place of a stack in the author's files, or zero.
+func (p *phase) at(stack string) Position {
+	for line := range strings.Lines(stack) {
+		if f, ok := p.prog.frame(line); ok {
+			return f.Position
+		}
+	}
+	return Position{}
+}
+
+// frame parses one line of a stack, which is "    at f (file:line:col)" or
+// "    at file:line:col".
+func (prog *Program) frame(line string) (f Frame, ok bool) {
+	line, ok = strings.CutPrefix(strings.TrimSpace(line), "at ")
+	if !ok || prog == nil {
+		return f, false
+	}
+	if place, ok := strings.CutSuffix(line, ")"); ok {
+		i := strings.LastIndex(place, " (")
+		if i < 0 {
+			return f, false
+		}
+		f.Func, line = place[:i], place[i+2:]
+		if strings.HasPrefix(f.Func, "<") { // <anonymous>, <eval>
+			f.Func = ""
+		}
+		f.Func = strings.ToValidUTF8(f.Func[:min(len(f.Func), maxName)], "\uFFFD")
+	}
+	rest, ok := strings.CutPrefix(line, prog.entry+":")
+	if !ok {
+		return f, false
+	}
+	l, c, _ := strings.Cut(rest, ":")
+	lineNo, err1 := strconv.Atoi(l)
+	column, err2 := strconv.Atoi(c)
+	if err1 != nil || err2 != nil {
+		return f, false
+	}
+	f.Position = prog.position(lineNo, column)
+	return f, !f.IsZero()
+}
+
+// position maps a place in the bundle to the author's file. Code that the
+// bundler added has no such place.
+func (prog *Program) position(line, column int) Position {
+	if prog.positions == nil {
+		return Position{File: prog.entry, Line: line, Column: column}
+	}
+	file, _, l, c, ok := prog.positions.Source(line, column-1)
+	if !ok {
+		return Position{}
+	}
+	return Position{File: file, Line: l, Column: c + 1}
+}
+
+// mapText replaces the places in a text that shows a stack, such as a logged
+// error, by those in the author's files.
+func (p *phase) mapText(text string) string {
+	if p.prog == nil || !strings.Contains(text, "\n    at ") {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "    at ") {
+			b.WriteString(line)
+			continue
+		}
+		f, ok := p.prog.frame(line)
+		if !ok {
+			continue // the prelude's or native
+		}
+		fmt.Fprintf(&b, "    at %s\n", f)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// json is the position as JSON, null if it is unknown.
+func (p Position) json() []byte {
+	if p.IsZero() {
+		return []byte("null")
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // a string and two numbers always marshal
+	}
+	return b
+}
