@@ -34,6 +34,9 @@ const (
 	Mutate Effect = "mutate" // changes something
 )
 
+// DefaultTimeout ends the call of a tool that names no timeout.
+const DefaultTimeout = 30 * time.Second
+
 // A Spec describes a tool. Specs are plain values and never change.
 type Spec struct {
 	Name        string // within its connection, such as "create"
@@ -42,11 +45,12 @@ type Spec struct {
 
 	// Params and Result are JSON Schemas (2020-12) of the one object that a
 	// script passes, and of what it gets. Nil allows anything. Params that do
-	// not fit are a logic failure before anything is sent.
+	// not fit are a logic failure before anything is sent. Params never
+	// mention subkey: the host takes it out before it looks at the schema.
 	Params json.RawMessage
 	Result json.RawMessage
 
-	// Timeout ends a call. Zero: 30 seconds.
+	// Timeout ends a call. Zero: DefaultTimeout.
 	Timeout time.Duration
 
 	// The rest is for mutate tools.
@@ -56,6 +60,10 @@ type Spec struct {
 	SettleAfter time.Duration // how long an effect may lag behind the deadline of its call
 	Approve     bool          // a person must agree before each call
 	ByTarget    bool          // reconcile finds the target, perhaps another mutation's effect
+
+	// KeyLasts is how long a level A service remembers a key. A call sent
+	// again after that is a new one, so Reconcile refuses to. Zero: for ever.
+	KeyLasts time.Duration
 
 	// VerifyByHand tells a person where to look when nobody can know.
 	VerifyByHand string
@@ -138,6 +146,9 @@ type Comparer interface {
 }
 
 // A Connection is a configured account: a named set of tools as a plain value.
+//
+// A constructor of connections makes no call: a service that is down at start
+// is a transient failure of the first call, not a reason not to start.
 type Connection struct {
 	Name      string // as scripts say it: ctx.<name>
 	Connector string // kind of service, such as "http"
