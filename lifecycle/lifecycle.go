@@ -150,10 +150,10 @@ const (
 // chain. m is the state of r's mutation, empty if it has none.
 func StartOf(r keep.Run, m keep.MutationState) (start Start, newChain bool) {
 	switch {
-	case r.Kind != keep.Consumer:
-		return FromHandler, false
 	case Unknown(m):
 		return FromDoubt, false
+	case r.Kind != keep.Consumer:
+		return FromHandler, false
 	case Settled(m):
 		return FromNext, false
 	case r.Status == keep.StatusLogic:
@@ -190,7 +190,7 @@ func Again(r keep.Run, m keep.MutationState, id keep.RunID, v keep.Version, now 
 	case FromMutate:
 		next.Phase = keep.Prepared
 	case FromDoubt:
-		next.Phase, next.Status = keep.Mutating, keep.StatusReconciliation
+		next.Status = keep.StatusReconciliation
 	case FromNext:
 		next.Phase = keep.Mutated
 	}

@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/schedule"
+)
+
+// An actor works on one workflow, one step after another.
+type actor struct {
+	e    *Engine
+	name keep.WorkflowName
+	log  *slog.Logger
+
+	// wakeup holds a token when something may have changed.
+	wakeup chan struct{}
+
+	// Guarded by Engine.mu.
+	isIdle bool // it waits, and nothing becomes due soon
+	stale  bool // the cache below must be read again
+
+	// The cache; only the actor's goroutine touches it.
+	loaded   bool
+	workflow keep.Workflow
+	current  version
+	states   map[keep.HandlerName]keep.HandlerState
+	ran      map[keep.HandlerName]bool // has run since the host started
+	open     *keep.Run
+	doubt    keep.Mutation // mutation of open
+}
+
+// A version is a deployment with its script loaded.
+type version struct {
+	keep.Deployment
+	script Script
+}
+
+func newActor(e *Engine, name keep.WorkflowName) *actor {
+	return &actor{
+		e: e, name: name, log: e.log.With("workflow", string(name)),
+		wakeup: make(chan struct{}, 1),
+		ran:    make(map[keep.HandlerName]bool),
+	}
+}
+
+// poke makes the actor look again. The caller holds Engine.mu.
+func (a *actor) poke(stale bool) {
+	a.isIdle = false
+	a.stale = a.stale || stale
+	select {
+	case a.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// run steps until ctx is done.
+func (a *actor) run(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		if err := a.turn(ctx); err == nil {
+			failures = 0
+			continue
+		} else if errors.Is(err, errStopping) || ctx.Err() != nil {
+			return
+		} else if errors.Is(err, keep.ErrStale) {
+			a.forget() // somebody else moved a record: read again
+			continue
+		} else {
+			// The store is unwell, or a commit's fate is unknown. Nothing in
+			// memory can be trusted; read again after a pause.
+			a.log.ErrorContext(ctx, "step failed", "err", err)
+			a.forget()
+			failures++
+		}
+		a.sleep(ctx, a.e.policy.Retry.Delay(min(failures, 6)-1, time.Second, a.e.jitter()))
+	}
+}
+
+func (a *actor) forget() { a.loaded = false }
+
+// turn decides and does one thing, or waits until there may be one.
+func (a *actor) turn(ctx context.Context) error {
+	a.e.mu.Lock()
+	if a.stale {
+		a.stale, a.loaded = false, false
+	}
+	a.e.mu.Unlock()
+	if !a.loaded {
+		if err := a.load(ctx); err != nil {
+			return err
+		}
+	}
+	now := a.e.now()
+	snap, err := a.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	step := schedule.Next(snap, now)
+	switch step.Do {
+	case schedule.Run:
+		return a.begin(ctx, step.Handler, snap, now)
+	case schedule.Again:
+		return a.again(ctx, snap, now)
+	case schedule.Ask:
+		return a.ask(ctx, now)
+	}
+	a.wait(ctx, step, now)
+	return nil
+}
+
+// wait waits until the step is due, or something happens.
+func (a *actor) wait(ctx context.Context, step schedule.Step, now time.Time) {
+	a.e.mu.Lock()
+	select {
+	case <-a.wakeup: // something happened while we decided
+		a.e.mu.Unlock()
+		return
+	default:
+	}
+	if a.isIdle = step.Do != schedule.Backoff; a.isIdle {
+		a.e.idle.Broadcast()
+	}
+	a.e.mu.Unlock()
+	defer func() {
+		a.e.mu.Lock()
+		a.isIdle = false
+		a.e.mu.Unlock()
+	}()
+	if step.At.IsZero() {
+		select {
+		case <-ctx.Done():
+		case <-a.wakeup:
+		}
+		return
+	}
+	// The clock may be set back while we wait; looking once an hour costs
+	// nothing and keeps a tick from being lost.
+	a.sleep(ctx, min(step.At.Sub(now), time.Hour))
+}
+
+func (a *actor) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-a.wakeup:
+	case <-t.C:
+	}
+}
+
+// load reads the workflow, and recovers the run that a crash left active.
+func (a *actor) load(ctx context.Context) error {
+	all, err := a.e.store.Workflows(ctx)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, w := range all {
+		if w.Name == a.name {
+			a.workflow, found = w, true
+		}
+	}
+	if !found {
+		return &keep.NotFoundError{What: "workflow", ID: string(a.name)}
+	}
+	if a.current.Version != a.workflow.Version || a.current.script == nil {
+		if a.current, err = a.version(ctx, a.workflow.Version); err != nil {
+			return err
+		}
+	}
+	states, err := a.e.store.Handlers(ctx, a.name)
+	if err != nil {
+		return err
+	}
+	a.states = make(map[keep.HandlerName]keep.HandlerState, len(states))
+	for _, s := range states {
+		a.states[s.Handler] = s
+	}
+	if err := a.loadOpen(ctx); err != nil {
+		return err
+	}
+	if a.open != nil && a.open.Status == keep.StatusActive {
+		if err := a.recover(ctx); err != nil {
+			return err
+		}
+	}
+	a.loaded = true
+	return nil
+}
+
+func (a *actor) loadOpen(ctx context.Context) error {
+	run, ok, err := a.e.store.OpenRun(ctx, a.name)
+	if err != nil {
+		return err
+	}
+	a.open, a.doubt = nil, keep.Mutation{}
+	if !ok {
+		return nil
+	}
+	a.open = &run
+	if run.Mutation != "" {
+		if a.doubt, err = a.e.store.Mutation(ctx, run.Mutation); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version loads a version of the workflow with its script.
+func (a *actor) version(ctx context.Context, v keep.Version) (version, error) {
+	if a.current.script != nil && a.current.Version == v {
+		return a.current, nil
+	}
+	d, err := a.e.store.Deployment(ctx, a.name, v)
+	if err != nil {
+		return version{}, err
+	}
+	s, err := a.e.scripts.Script(ctx, d)
+	if err != nil {
+		return version{}, fmt.Errorf("load version %s: %w", v, err)
+	}
+	return version{d, s}, nil
+}
+
+func (a *actor) snapshot(ctx context.Context) (schedule.Snapshot, error) {
+	snap := schedule.Snapshot{Paused: a.workflow.Paused, Open: a.open, Doubt: a.doubt}
+	if a.open != nil {
+		return snap, nil
+	}
+	for _, h := range a.current.Definition.Handlers {
+		sh := schedule.Handler{Handler: h, State: a.states[h.Name], Fresh: !a.ran[h.Name]}
+		if h.Kind == keep.Consumer {
+			var err error
+			if sh.Backlog, err = a.e.store.Backlog(ctx, a.name, h.Subscribe); err != nil {
+				return snap, err
+			}
+		}
+		snap.Handlers = append(snap.Handlers, sh)
+	}
+	return snap, nil
+}
+
+// begin starts a first attempt.
+func (a *actor) begin(ctx context.Context, name keep.HandlerName, snap schedule.Snapshot, now time.Time) error {
+	var sh schedule.Handler
+	for _, h := range snap.Handlers {
+		if h.Name == name {
+			sh = h
+		}
+	}
+	id := keep.RunID(a.e.newID("run", now))
+	x := a.execution(a.current, sh.Handler, keep.Run{
+		ID: id, Chain: id, Workflow: a.name, Version: a.current.Version,
+		Handler: name, Kind: sh.Kind, Phase: lifecycle.First(sh.Kind),
+		Status: keep.StatusActive, CreatedAt: now, UpdatedAt: now,
+	})
+	x.backlog = sh.Backlog
+	return x.perform(ctx, lifecycle.FromPrepare)
+}
+
+// again starts the attempt after the open run.
+func (a *actor) again(ctx context.Context, _ schedule.Snapshot, now time.Time) error {
+	prev, m := *a.open, a.doubt
+	v, h, err := a.versionFor(ctx, prev)
+	if err != nil {
+		return err
+	}
+	start, _ := lifecycle.StartOf(prev, m.State)
+	next, closed := lifecycle.Again(prev, m.State, keep.RunID(a.e.newID("run", now)), v.Version, now)
+	x := a.execution(v, h, next)
+	x.closes = &closed
+	x.mut = m
+	x.reserved = len(next.Reservations) > 0
+	if start == lifecycle.FromPrepare || start == lifecycle.FromHandler {
+		x.mut = keep.Mutation{}
+	}
+	if h.Kind == keep.Consumer && start == lifecycle.FromPrepare {
+		if x.backlog, err = a.e.store.Backlog(ctx, a.name, h.Subscribe); err != nil {
+			return err
+		}
+	}
+	if prev.Status != keep.StatusTransient && prev.Status != keep.StatusCrashed {
+		if x.questions, err = a.openQuestions(ctx, prev.ID); err != nil {
+			return err
+		}
+	}
+	return x.perform(ctx, start)
+}
+
+// versionFor returns the version that carries on with the work of r: the current
+// one if it still declares the handler, else the one that began it.
+func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handler, error) {
+	if h, ok := a.current.Definition.Handler(r.Handler); ok && h.Kind == r.Kind {
+		return a.current, h, nil
+	}
+	v, err := a.version(ctx, r.Version)
+	if err != nil {
+		return version{}, keep.Handler{}, err
+	}
+	h, ok := v.Definition.Handler(r.Handler)
+	if !ok {
+		return version{}, keep.Handler{}, fmt.Errorf("run %s: version %s has no handler %s", r.ID, r.Version, r.Handler)
+	}
+	return v, h, nil
+}
+
+func (a *actor) openQuestions(ctx context.Context, run keep.RunID) ([]keep.EscalationID, error) {
+	es, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: run, Open: true}, keep.Page{})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]keep.EscalationID, 0, len(es))
+	for _, q := range es {
+		ids = append(ids, q.ID)
+	}
+	return ids, nil
+}

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/policy"
+)
+
+// prepare selects and pins: nothing outside changes, and nothing is written
+// before the mutation is known.
+func (x *execution) prepare(ctx context.Context) error {
+	x.run.SeenSeq = x.backlog.Newest
+	var trigger json.RawMessage
+	if x.backlog.Oldest.Seq != 0 {
+		oldest := x.backlog.Oldest
+		x.run.Trigger = keep.EventRef{Topic: oldest.Topic, MessageID: oldest.MessageID}
+		trigger = eventJSON(oldest)
+	}
+	host := x.host(policy.InPrepare)
+	out, err := x.call(ctx, "prepare", []json.RawMessage{trigger}, host, x.e.slow(200*time.Millisecond), x.announce(ctx))
+	if err != nil {
+		return x.fail(ctx, err)
+	}
+	p, f := parsePrepared(out, x.def, x.e.policy, x.e.now())
+	if f != nil {
+		return x.fail(ctx, f)
+	}
+	if err := x.checkReservations(ctx, p.reservations); err != nil {
+		return x.fail(ctx, err)
+	}
+	x.run.Reservations, x.run.Prepared = p.reservations, out
+	x.run.Title, x.run.WakeAt = p.title, p.wakeAt
+	if !p.trigger.IsZero() {
+		x.run.Trigger = p.trigger
+	}
+	if err := x.transition(keep.Prepared); err != nil {
+		return x.fail(ctx, err)
+	}
+	return x.mutate(ctx)
+}
+
+// checkReservations refuses what cannot be reserved before mutate runs. The
+// store refuses it again at commit 1. The trigger itself was just read.
+func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation) error {
+	for _, r := range rs {
+		if len(r.IDs) == 1 && (keep.EventRef{Topic: r.Topic, MessageID: r.IDs[0]}) == x.run.Trigger {
+			continue
+		}
+		events, err := x.e.store.EventsByID(ctx, x.a.name, r.Topic, r.IDs)
+		if err != nil {
+			return &storeError{err}
+		}
+		if bad := unreservable(r, events); bad != nil {
+			return reservationFailure(bad)
+		}
+	}
+	return nil
+}
+
+// unreservable returns the first id of r that cannot be reserved, nil if all can.
+func unreservable(r keep.Reservation, events []keep.Event) *keep.ReservationError {
+	byID := make(map[keep.MessageID]keep.Event, len(events))
+	for _, ev := range events {
+		byID[ev.MessageID] = ev
+	}
+	for _, id := range r.IDs {
+		ev, ok := byID[id]
+		switch {
+		case !ok:
+			return &keep.ReservationError{Topic: r.Topic, ID: id, Why: "unknown"}
+		case ev.Status != keep.EventPending:
+			return &keep.ReservationError{Topic: r.Topic, ID: id, Why: string(ev.Status)}
+		case ev.ReservedBy != "":
+			return &keep.ReservationError{Topic: r.Topic, ID: id, Why: "reserved"}
+		}
+	}
+	return nil
+}
+
+func reservationFailure(err error) *keep.Failure {
+	r, ok := errors.AsType[*keep.ReservationError](err)
+	if !ok {
+		return nil
+	}
+	return keep.Failf(keep.ClassLogic, "reservation-"+r.Why,
+		"%v; reserve only events that peek, getByIds or trigger returned as pending, each once", r)
+}
+
+// mutate runs the script until it calls its mutate tool, and takes over there.
+func (x *execution) mutate(ctx context.Context) error {
+	if len(x.run.Reservations) == 0 || !x.def.HasMutate {
+		return x.outcome(ctx, keep.Mutated)
+	}
+	host := x.host(policy.InMutate)
+	_, err := x.call(ctx, "mutate", []json.RawMessage{x.run.Prepared}, host, x.e.slow(200*time.Millisecond), x.announce(ctx))
+	switch {
+	case err == nil:
+		return x.outcome(ctx, keep.Mutated)
+	case !errors.Is(err, errTaken):
+		return x.fail(ctx, err)
+	}
+	return x.send(ctx, host.taken)
+}
+
+// send records the call, makes it, and settles what became of it.
+func (x *execution) send(ctx context.Context, call *takenCall) error {
+	x.trace(BeforeCall)
+	now := x.e.now()
+	lc := call.ledgerCall(x, now)
+	if x.mut.Key == "" {
+		m, move := ledger.Open(lc, now)
+		x.mut, x.moves = m, []keep.Move{move}
+	} else {
+		m, move, err := ledger.Reopen(x.mut, lc, now)
+		if err != nil {
+			return x.fail(ctx, keep.Failf(keep.ClassInternal, "ledger", "%v", err))
+		}
+		x.mut, x.moves = m, []keep.Move{move}
+	}
+	x.run.Mutation, x.callAt = x.mut.Key, call.at
+	if err := x.transition(keep.Mutating); err != nil {
+		return x.fail(ctx, err)
+	}
+	x.run.UpdatedAt = now
+	var more []keep.Change
+	if !x.reserved {
+		more = x.reservations()
+	}
+	if err := x.commit(ctx, more...); err != nil {
+		return x.reservationFailure(ctx, err)
+	}
+	x.reserved = true
+	x.trace(Recorded)
+	if err := x.makeCall(call.tool); err != nil {
+		return err
+	}
+	return x.afterCall(ctx)
+}
+
+// makeCall makes the one call of the run and settles the record in memory.
+func (x *execution) makeCall(t *tool) error {
+	receipt, f := t.mutate(x.e.hard, x.mut, x.callAt)
+	x.trace(Answered)
+	if f != nil && x.e.hard.Err() != nil {
+		return errStopping // given up: the record stays in_flight for recovery
+	}
+	fact := ledger.Fact{By: "call", Result: receipt.Result, Warning: receipt.Warning, Failure: f}
+	switch {
+	case f == nil:
+		fact.Evidence = ledger.Happened
+	case f.Class != keep.ClassUnknown:
+		fact.Evidence, fact.Detail = ledger.Absent, f.Message
+	case t.canReconcile():
+		fact.Evidence, fact.Detail = ledger.Unsure, f.Message
+	default:
+		fact.Evidence, fact.Detail = ledger.NoWay, f.Message
+	}
+	if err := x.learn(fact); err != nil {
+		return err
+	}
+	if x.mut.State == keep.NeedsReconcile {
+		return x.askInline(t)
+	}
+	return nil
+}
+
+// learn moves the record in memory. An error means a bug of ours; the record on
+// disk says in_flight, and the actor will ask.
+func (x *execution) learn(f ledger.Fact) error {
+	m, move, err := ledger.Learn(x.mut, f, x.e.now())
+	if err != nil {
+		return err
+	}
+	x.mut, x.moves = m, append(x.moves, move)
+	return nil
+}
+
+// afterCall goes on with a run whose record has moved since the call.
+func (x *execution) afterCall(ctx context.Context) error {
+	switch x.mut.State {
+	case keep.Applied, keep.Skipped:
+		return x.outcome(ctx, keep.Mutated)
+	default:
+		return x.fail(ctx, x.callFailure())
+	}
+}
+
+// outcome enters the phase mutated and goes on to next. A result that could not
+// be asked for again is made durable first.
+func (x *execution) outcome(ctx context.Context, to keep.Phase) error {
+	if x.run.Phase != to {
+		if err := x.transition(to); err != nil {
+			return x.fail(ctx, err)
+		}
+	}
+	if len(x.moves) > 0 && !x.mut.CanReconcile {
+		if err := x.commitOutcome(ctx)(); err != nil {
+			return err
+		}
+	}
+	return x.next(ctx)
+}
+
+// commitOutcome makes the outcome durable on its own, if it is not yet.
+func (x *execution) commitOutcome(ctx context.Context) func() error {
+	return func() error {
+		if len(x.moves) == 0 && x.run.Rev > 0 {
+			return nil
+		}
+		x.run.UpdatedAt = x.e.now()
+		var more []keep.Change
+		if !x.reserved {
+			more = x.reservations()
+		}
+		if err := x.commit(ctx, more...); err != nil {
+			return err
+		}
+		x.reserved = x.reserved || len(x.run.Reservations) > 0
+		x.trace(OutcomeWritten)
+		return nil
+	}
+}
+
+// next computes downstream events and commits the run. It waits for nothing
+// outside, so a host that stops lets it finish.
+func (x *execution) next(context.Context) error {
+	ctx := x.e.hard
+	if err := x.transition(keep.Emitting); err != nil {
+		return x.fail(ctx, err)
+	}
+	host := x.host(policy.InNext)
+	if x.def.HasNext {
+		args := []json.RawMessage{x.run.Prepared, resultJSON(x.mut)}
+		if _, err := x.call(ctx, "next", args, host, x.e.slow(5*time.Millisecond), x.commitOutcome(ctx)); err != nil {
+			return x.fail(ctx, err)
+		}
+	}
+	x.trace(BeforeCommit)
+	if err := x.transition(keep.Committed); err != nil {
+		return x.fail(ctx, err)
+	}
+	now := x.run.UpdatedAt
+	more, err := x.finish(ctx, host, now)
+	if err != nil {
+		return err
+	}
+	state := x.state(now)
+	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	if err := x.commit(ctx, more...); err != nil {
+		if f := reservationFailure(err); f != nil && !x.reserved {
+			x.run.Closed = false
+			return x.reservationFailure(ctx, err)
+		}
+		return err
+	}
+	x.remember(&state)
+	x.trace(AfterCommit)
+	return nil
+}
+
+// finish returns the changes of commit 2 besides the run itself.
+func (x *execution) finish(ctx context.Context, host *scriptHost, now time.Time) ([]keep.Change, error) {
+	var cs []keep.Change
+	if len(x.run.Reservations) > 0 {
+		if !x.reserved {
+			cs = x.reservations()
+		}
+		status := keep.EventConsumed
+		if x.mut.State == keep.Skipped {
+			status = keep.EventSkipped
+		}
+		cs = append(cs, keep.Finish{Chain: x.run.Chain, Status: status})
+	}
+	if len(host.publishes) == 0 {
+		return cs, nil
+	}
+	causes, err := x.causes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, ev := range host.publishes {
+		ev.CausedBy = mergeInputs(causes, ev.CausedBy)
+		ev.CreatedAt, ev.UpdatedAt = now, now
+		cs = append(cs, keep.Publish{Event: ev})
+	}
+	return cs, nil
+}
+
+// causes returns the inputs that the reserved events come from.
+func (x *execution) causes(ctx context.Context) ([]keep.InputID, error) {
+	rs, oldest := x.run.Reservations, x.backlog.Oldest
+	if len(rs) == 1 && len(rs[0].IDs) == 1 && oldest.Seq != 0 && rs[0].Topic == oldest.Topic && rs[0].IDs[0] == oldest.MessageID {
+		return oldest.CausedBy, nil
+	}
+	if x.reserved {
+		return x.e.store.Causes(ctx, x.run.Chain)
+	}
+	var all []keep.InputID
+	for _, r := range rs {
+		events, err := x.e.store.EventsByID(ctx, x.a.name, r.Topic, r.IDs)
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range events {
+			all = mergeInputs(all, ev.CausedBy)
+		}
+	}
+	return all, nil
+}
+
+// resultJSON returns the mutationResult that next is given.
+func resultJSON(m keep.Mutation) json.RawMessage {
+	switch m.State {
+	case keep.Applied:
+		result := json.RawMessage(m.Result)
+		if result == nil {
+			result = json.RawMessage("null")
+		}
+		return marshal(struct {
+			Status string          `json:"status"`
+			Result json.RawMessage `json:"result"`
+		}{"applied", result})
+	case keep.Skipped:
+		return json.RawMessage(`{"status":"skipped"}`)
+	default:
+		return json.RawMessage(`{"status":"none"}`)
+	}
+}

@@ -1,0 +1,308 @@
+// Package engine performs what the law decides: it runs handlers, makes calls,
+// records outcomes, asks about those that are unknown, and recovers what a crash
+// left. The law itself is in ledger, lifecycle, schedule and policy; the engine
+// decides nothing that they can decide.
+//
+// # One workflow, one actor
+//
+// Every workflow has one actor, a goroutine that does one step after another
+// (law: one-at-a-time). Actors share the store and nothing else, so a workflow
+// that is blocked, slow or broken delays no other.
+//
+// # Durable steps of a consumer run
+//
+//	prepare, head of mutate     nothing outside has changed
+//	commit 1                    run, reservations, record in_flight
+//	the call                    from here only evidence ends the doubt
+//	next                        with the outcome
+//	commit 2                    outcome, events, handler state, run committed
+//
+// A crash before commit 1 leaves nothing. After it, the record says that the
+// call may have been made, and recovery asks. The outcome is committed on its
+// own before next if the tool cannot be asked again, or if next takes long.
+//
+// # Memory and disk
+//
+// What an actor holds in memory is a cache of the store. After a commit whose
+// fate is not known it forgets everything and reads again; a run that it then
+// finds active was left by a crash, its own or another's, and is recovered.
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"encoding/binary"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/policy"
+)
+
+// Config configures an Engine. The zero value is usable.
+type Config struct {
+	// Policy holds the numbers. If nil, policy.Default().
+	Policy *policy.Policy
+
+	// Salt separates the idempotency tokens of this database from those of
+	// others. If empty, tokens depend on the ledger key alone.
+	Salt string
+
+	// Only names the workflows to work on. If nil, all of them.
+	Only []keep.WorkflowName
+
+	// Slow is how long a phase may take before the run is made visible, or its
+	// outcome committed on its own. If zero, 5 ms after the call and 200 ms
+	// before it.
+	Slow time.Duration
+
+	// Logger receives what a person should hear of. If nil, slog.Default().
+	Logger *slog.Logger
+
+	// Entropy returns random bytes for ids and jitter. If nil, crypto/rand.
+	Entropy func() [10]byte
+
+	// Trace is called at every point between durable steps. If nil, nothing is
+	// called. Tests die there.
+	Trace func(w keep.WorkflowName, p Point)
+}
+
+// A Point is a place between durable steps, where a crash may happen.
+type Point string
+
+const (
+	BeforeCall     Point = "before-call"     // the call is known, nothing is written
+	Recorded       Point = "recorded"        // commit 1 returned
+	Answered       Point = "answered"        // the call returned, nothing is written
+	OutcomeWritten Point = "outcome-written" // the outcome was committed on its own
+	BeforeCommit   Point = "before-commit"   // next returned, nothing is written
+	AfterCommit    Point = "after-commit"    // commit 2 returned
+)
+
+// Points returns every point, in the order in which a run passes them.
+func Points() []Point {
+	return []Point{BeforeCall, Recorded, Answered, OutcomeWritten, BeforeCommit, AfterCommit}
+}
+
+// An Engine works on the workflows of one store. Create one with New and drive
+// it with Run; the methods that record what a person decides work without Run,
+// also beside another process that runs.
+type Engine struct {
+	store   Store
+	scripts Scripts
+	tools   *Tools
+	policy  policy.Policy
+	cfg     Config
+	log     *slog.Logger
+	hard    context.Context // ends when calls in flight must be given up
+
+	changed chan struct{} // a workflow may have appeared
+
+	mu     sync.Mutex // protects the fields below, and some of each actor
+	actors map[keep.WorkflowName]*actor
+	unseen bool // a workflow may have appeared since the last listing
+	listed bool // every workflow has its actor
+	idle   *sync.Cond
+}
+
+// New returns an engine. It starts nothing.
+func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error) {
+	p := policy.Default()
+	if cfg.Policy != nil {
+		p = *cfg.Policy
+	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Entropy == nil {
+		cfg.Entropy = func() (b [10]byte) {
+			rand.Read(b[:]) // never fails
+			return b
+		}
+	}
+	if cfg.Trace == nil {
+		cfg.Trace = func(keep.WorkflowName, Point) {}
+	}
+	e := &Engine{
+		store: store, scripts: scripts, tools: tools, policy: p, cfg: cfg, log: cfg.Logger,
+		hard:    context.Background(),
+		changed: make(chan struct{}, 1),
+		actors:  make(map[keep.WorkflowName]*actor),
+	}
+	e.idle = sync.NewCond(&e.mu)
+	return e, nil
+}
+
+// Run works until ctx is done, and returns nil then. Calls in flight are waited
+// for, up to policy.Shutdown; what is still out after that stays in_flight and
+// is asked about at the next start. All goroutines have ended when Run returns.
+func (e *Engine) Run(ctx context.Context) error {
+	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(errStopping)
+	e.hard = hard
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(e.policy.Shutdown, func() { giveUp(errStopping) })
+	})
+	defer stop()
+	for {
+		fresh, err := e.newActors(ctx)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("list workflows: %w", err)
+		}
+		for _, a := range fresh {
+			wg.Go(func() { a.run(ctx) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.changed:
+		}
+	}
+}
+
+// newActors makes an actor for each workflow that has none.
+func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
+	e.mu.Lock()
+	e.unseen = false
+	e.mu.Unlock()
+	all, err := e.store.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.idle.Broadcast()
+	e.listed = !e.unseen
+	var fresh []*actor
+	for _, w := range all {
+		if e.actors[w.Name] != nil || !e.wants(w.Name) {
+			continue
+		}
+		a := newActor(e, w.Name)
+		e.actors[w.Name] = a
+		fresh = append(fresh, a)
+	}
+	return fresh, nil
+}
+
+func (e *Engine) wants(w keep.WorkflowName) bool {
+	if e.cfg.Only == nil {
+		return true
+	}
+	for _, n := range e.cfg.Only {
+		if n == w {
+			return true
+		}
+	}
+	return false
+}
+
+// Reload makes every actor read its workflow again. The host calls it when
+// another process changed the store.
+func (e *Engine) Reload() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.actors {
+		a.poke(true)
+	}
+	e.relist()
+}
+
+// relist makes Run look for new workflows. The caller holds mu.
+func (e *Engine) relist() {
+	e.unseen, e.listed = true, false
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wake makes the actor of w look again, after a change of this process.
+func (e *Engine) wake(w keep.WorkflowName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a := e.actors[w]; a != nil {
+		a.poke(true)
+		return
+	}
+	e.relist()
+}
+
+// WaitIdle waits until no workflow runs, nothing is due, and no backoff and no
+// lookup is pending. Workflows that wait for a person, for an event or for a
+// later tick are idle. It returns the cause if ctx ends first.
+func (e *Engine) WaitIdle(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.idle.Broadcast()
+	})
+	defer stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		if e.allIdle() {
+			return nil
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		e.idle.Wait()
+	}
+}
+
+func (e *Engine) allIdle() bool {
+	if !e.listed {
+		return false
+	}
+	for _, a := range e.actors {
+		if !a.isIdle {
+			return false
+		}
+	}
+	return true
+}
+
+// commit makes c durable, whatever becomes of ctx: once something happened
+// outside, stopping must not keep it from being recorded.
+func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, now time.Time, changes ...keep.Change) error {
+	if err := e.store.Commit(context.WithoutCancel(ctx), keep.Commit{Workflow: w, At: now, Changes: changes}); err != nil {
+		return fmt.Errorf("commit %s: %w", w, err)
+	}
+	return nil
+}
+
+// Now returns the time as stores keep it.
+func (e *Engine) now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func (e *Engine) newID(prefix string, now time.Time) string {
+	return keep.NewID(prefix, now, e.cfg.Entropy())
+}
+
+// jitter returns a number in [0,1).
+func (e *Engine) jitter() float64 {
+	b := e.cfg.Entropy()
+	return float64(binary.LittleEndian.Uint32(b[:4])) / (math.MaxUint32 + 1)
+}
+
+// refused reports whether a commit error means that nothing was written.
+func refused(err error) bool {
+	if _, ok := errors.AsType[*keep.ReservationError](err); ok {
+		return true
+	}
+	for _, known := range []error{keep.ErrStale, keep.ErrRunOpen, keep.ErrMutationExists, keep.ErrDecided, keep.ErrNotFound} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}

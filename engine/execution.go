@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/lifecycle"
+)
+
+// An execution is one run while an actor performs it. The actor's goroutine
+// owns it; while a phase runs, the host calls of that phase touch only the
+// buffers of their own scriptHost.
+type execution struct {
+	a   *actor
+	e   *Engine
+	v   version
+	def keep.Handler
+
+	run       keep.Run
+	closes    *keep.Run           // the attempt before, to be closed with the first commit
+	questions []keep.EscalationID // open questions about it, to be closed too
+	reserved  bool                // the reservations of the run are in the store
+	backlog   keep.Backlog        // consumers: what waited when the run began
+
+	mut    keep.Mutation
+	moves  []keep.Move // of mut, not yet stored
+	callAt string      // where in the script the call was made
+
+	logs  []keep.LogLine // not yet stored
+	extra []keep.Change  // not yet stored, besides all that
+}
+
+// never is longer than any phase lasts.
+const never = 1 << 62
+
+func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
+	return &execution{a: a, e: a.e, v: v, def: h, run: r}
+}
+
+// perform executes the run from start. The error is nil when the run ended in
+// any state that is on record.
+func (x *execution) perform(ctx context.Context, start lifecycle.Start) error {
+	x.a.ran[x.run.Handler] = true
+	switch x.run.Kind {
+	case keep.Producer:
+		return x.produce(ctx)
+	case keep.Job:
+		return x.work(ctx)
+	}
+	switch start {
+	case lifecycle.FromMutate:
+		return x.mutate(ctx)
+	case lifecycle.FromNext:
+		return x.next(ctx)
+	default:
+		return x.prepare(ctx)
+	}
+}
+
+// changes returns what must be written for the run to stand as it does: the
+// attempt before is closed, the run itself, its mutation, its log.
+func (x *execution) changes() []keep.Change {
+	var cs []keep.Change
+	if x.closes != nil {
+		cs = append(cs, keep.PutRun{Run: *x.closes})
+	}
+	for _, id := range x.questions {
+		cs = append(cs, keep.CloseEscalation{ID: id})
+	}
+	cs = append(cs, keep.PutRun{Run: x.run})
+	if len(x.moves) > 0 {
+		cs = append(cs, keep.PutMutation{Mutation: x.mut, Moves: x.moves})
+	}
+	if len(x.logs) > 0 {
+		cs = append(cs, keep.AppendLogs{Lines: x.logs})
+	}
+	return append(cs, x.extra...)
+}
+
+// commit makes the run durable as it stands, with more changes behind.
+func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
+	now := x.run.UpdatedAt
+	if err := x.e.commit(ctx, x.a.name, now, append(x.changes(), more...)...); err != nil {
+		return err
+	}
+	x.run.Rev++
+	if len(x.moves) > 0 {
+		x.mut.Rev++
+	}
+	x.closes, x.questions, x.moves, x.logs, x.extra = nil, nil, nil, nil, nil
+	return nil
+}
+
+// remember makes the actor's cache say what was just committed.
+func (x *execution) remember(state *keep.HandlerState) {
+	a := x.a
+	a.open, a.doubt = nil, keep.Mutation{}
+	if !x.run.Closed {
+		run := x.run
+		a.open, a.doubt = &run, x.mut
+	}
+	if state != nil {
+		a.states[state.Handler] = *state
+	}
+}
+
+// call runs one phase of the script. If it takes longer than the engine's idea
+// of slow, meanwhile is called once, beside it.
+func (x *execution) call(ctx context.Context, phase string, args []json.RawMessage, host ScriptHost, slow time.Duration, meanwhile func() error) (json.RawMessage, error) {
+	type answer struct {
+		result json.RawMessage
+		err    error
+	}
+	done := make(chan answer, 1)
+	now := x.e.now()
+	log := logBuffer{run: x.run.ID, e: x.e}
+	go func() { // ends before call returns
+		result, err := x.v.script.Call(ctx, ScriptCall{
+			Path: x.path(phase), Args: args, Now: now, Host: host, Log: log.add,
+		})
+		done <- answer{result, err}
+	}()
+	timer := time.NewTimer(slow)
+	defer timer.Stop()
+	var ans answer
+	var slowErr error
+	select {
+	case ans = <-done:
+	case <-timer.C:
+		slowErr = meanwhile()
+		ans = <-done
+	}
+	x.logs = append(x.logs, log.lines...)
+	if slowErr != nil {
+		return nil, &storeError{slowErr}
+	}
+	if ans.err != nil && ctx.Err() != nil {
+		return nil, errStopping
+	}
+	return ans.result, ans.err
+}
+
+// path returns where the function of that phase is in the declaration.
+func (x *execution) path(phase string) []string {
+	switch x.run.Kind {
+	case keep.Producer:
+		return []string{"producers", string(x.run.Handler)}
+	case keep.Job:
+		return []string{"jobs", string(x.run.Handler)}
+	default:
+		return []string{"consumers", string(x.run.Handler), phase}
+	}
+}
+
+// announce makes a run visible that has taken long before its first commit.
+func (x *execution) announce(ctx context.Context) func() error {
+	return func() error {
+		x.run.UpdatedAt = x.e.now()
+		return x.commit(ctx)
+	}
+}
+
+// A storeError is a commit or read that went wrong beside or within a phase. It
+// is no failure of the run: the actor reads everything again.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// logBuffer collects the lines that a phase logs.
+type logBuffer struct {
+	run   keep.RunID
+	e     *Engine
+	lines []keep.LogLine
+}
+
+func (b *logBuffer) add(level, text, where string) {
+	b.lines = append(b.lines, keep.LogLine{Run: b.run, At: b.e.now(), Level: level, Text: text, Where: where})
+}
+
+// fail records that err stopped the run, and routes it by its class.
+func (x *execution) fail(ctx context.Context, err error) error {
+	if e, ok := errors.AsType[*storeError](err); ok {
+		return e.err
+	}
+	if errors.Is(err, errStopping) {
+		return x.leave(ctx)
+	}
+	f := asFailure(err)
+	now := x.e.now()
+	retry := x.e.policy.Retry
+	verdict := lifecycle.Judge(f.Class, x.mut.State, retry.Spent(x.run.Retries))
+	retryAt := now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter()))
+	reservations := x.run.Reservations
+	x.run = lifecycle.Fail(x.run, f, verdict, retryAt, now)
+	var more []keep.Change
+	switch {
+	case verdict.Release && x.reserved:
+		more = append(more, keep.Release{Chain: x.run.Chain})
+		x.reserved = false
+	case !verdict.Release && !x.reserved && len(reservations) > 0:
+		more = append(more, x.reservations()...)
+	}
+	if verdict.Escalate != "" {
+		more = append(more, keep.OpenEscalation{Escalation: x.question(verdict.Escalate, f, now)})
+	}
+	state := x.state(now)
+	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	if err := x.commit(ctx, more...); err != nil {
+		return x.reservationFailure(ctx, err)
+	}
+	x.reserved = x.reserved || len(x.run.Reservations) > 0
+	x.remember(&state)
+	x.a.log.WarnContext(ctx, "run stopped", "run", x.run.ID, "handler", x.run.Handler,
+		"phase", x.run.Phase, "status", x.run.Status, "err", f)
+	return nil
+}
+
+// leave gives up a run because the host stops. What nobody saw needs no record;
+// what was announced is begun again at the next start, and counts as no crash.
+func (x *execution) leave(ctx context.Context) error {
+	if x.run.Rev == 0 {
+		return errStopping
+	}
+	now := x.e.now()
+	x.run.Status, x.run.RetryAt, x.run.UpdatedAt = keep.StatusCrashed, now, now
+	if err := x.commit(ctx); err != nil {
+		return err
+	}
+	return errStopping
+}
+
+// reservationFailure turns a refused reservation into the logic failure that it
+// is, and passes every other error on.
+func (x *execution) reservationFailure(ctx context.Context, err error) error {
+	f := reservationFailure(err)
+	if f == nil {
+		return err
+	}
+	x.run.Reservations, x.moves, x.mut = nil, nil, keep.Mutation{}
+	x.run.Phase, x.run.Mutation = lifecycle.First(x.run.Kind), ""
+	return x.fail(ctx, f)
+}
+
+// reservations returns the changes that pin what prepare selected.
+func (x *execution) reservations() []keep.Change {
+	cs := make([]keep.Change, 0, len(x.run.Reservations))
+	for _, r := range x.run.Reservations {
+		cs = append(cs, keep.Reserve{Chain: x.run.Chain, Reservation: r})
+	}
+	return cs
+}
+
+// state returns what the host remembers of the handler after this run ended.
+func (x *execution) state(now time.Time) keep.HandlerState {
+	s := x.a.states[x.run.Handler]
+	s.Workflow, s.Handler, s.Kind = x.a.name, x.run.Handler, x.run.Kind
+	s.LastRun, s.LastAt = x.run.ID, now
+	s.RequestedAt = time.Time{}
+	if x.run.Phase != keep.Committed {
+		return s
+	}
+	if x.run.Kind == keep.Consumer {
+		s.WakeAt, s.IdleSeq = x.run.WakeAt, x.run.SeenSeq
+		if len(x.run.Reservations) > 0 {
+			s.IdleSeq = 0 // it goes on as long as it keeps reserving
+		}
+		return s
+	}
+	s.NextAt = x.e.nextTick(x.def.Schedule, now)
+	return s
+}
+
+// transition moves the run to a later phase. An error is a bug of ours.
+func (x *execution) transition(to keep.Phase) error {
+	r, err := lifecycle.Advance(x.run, to, x.e.now())
+	if err != nil {
+		return keep.Failf(keep.ClassInternal, "phase", "%v", err)
+	}
+	x.run = r
+	return nil
+}
+
+// trace tells tests where the run is.
+func (x *execution) trace(p Point) { x.e.cfg.Trace(x.a.name, p) }
+
+func marshal(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("engine: marshal %T: %v", v, err)) // only our own types come here
+	}
+	return b
+}

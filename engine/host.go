@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/policy"
+)
+
+// A scriptHost answers the calls of one phase. What the phase wants to make
+// durable stays in its buffers until the phase has succeeded.
+type scriptHost struct {
+	x     *execution
+	place policy.Place
+	now   time.Time
+
+	publishes []keep.Event
+	inputs    []keep.Input
+	known     map[inputKey]keep.InputID  // inputs that this run has met
+	kv        map[string]json.RawMessage // nil value: deleted
+	taken     *takenCall                 // mutate phase: the call that ended it
+	item      *itemScope                 // jobs: the item under way
+	finished  []keep.Change              // jobs: items that are done, not stored yet
+}
+
+// An inputKey is what makes an input unique within a workflow.
+type inputKey struct{ source, typ, external string }
+
+// A takenCall is a mutate call that the host took over from the script.
+type takenCall struct {
+	tool     *tool
+	identity []byte
+	payload  []byte
+	subkey   string
+	at       string
+}
+
+func (x *execution) host(place policy.Place) *scriptHost {
+	return &scriptHost{x: x, place: place, now: x.e.now(), known: make(map[inputKey]keep.InputID)}
+}
+
+// HostCall answers one call. Every error ends the phase.
+func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	kind, call, f := h.lookup(c)
+	if f == nil {
+		f = policy.Check(h.placeOf(c), kind, c.Name)
+	}
+	if f != nil {
+		if f.At == "" {
+			f.At = c.At
+		}
+		return nil, f
+	}
+	return call(ctx, c)
+}
+
+// An answerer performs one kind of host call.
+type answerer func(ctx context.Context, c HostCall) (json.RawMessage, error)
+
+// lookup returns what kind of call c is and what performs it.
+func (h *scriptHost) lookup(c HostCall) (policy.Call, answerer, *keep.Failure) {
+	switch c.Name {
+	case "publish":
+		return policy.CallPublish, h.publish, nil
+	case "registerInput":
+		return policy.CallIngress, h.registerInput, nil
+	case "kv.get":
+		return policy.CallIngress, h.kvGet, nil
+	case "kv.set":
+		return policy.CallIngress, h.kvSet, nil
+	case "kv.delete":
+		return policy.CallIngress, h.kvDelete, nil
+	case "peek":
+		return policy.CallTopics, h.peek, nil
+	case "getByIds":
+		return policy.CallTopics, h.getByIDs, nil
+	case "item.begin":
+		return policy.CallWithItem, h.itemBegin, nil
+	case "item.end":
+		return policy.CallGet, h.itemEnd, nil // part of withItem: allowed wherever it can come from
+	case "item.fail":
+		return policy.CallGet, h.itemFail, nil
+	}
+	if !strings.Contains(c.Name, ".") {
+		return "", nil, c.logicf("unknown-call", "ctx.%s is not a function that Keep has", c.Name)
+	}
+	t, f := h.x.e.tools.find(c)
+	if f != nil {
+		return "", nil, f
+	}
+	return t.kind(), func(ctx context.Context, c HostCall) (json.RawMessage, error) { return h.useTool(ctx, t, c) }, nil
+}
+
+// placeOf returns the row of the table of phases that c falls under.
+func (h *scriptHost) placeOf(c HostCall) policy.Place {
+	if h.place == policy.InJob && c.Scope != 0 {
+		return policy.InItem
+	}
+	return h.place
+}
+
+// useTool performs a read, or takes a mutate call over.
+func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.RawMessage, error) {
+	params, f := t.checkParams(c, h.x.e.policy.Limits.Payload)
+	if f != nil {
+		f.Tool = t.name
+		return nil, f
+	}
+	if t.spec.Effect != connector.Mutate {
+		return t.read(ctx, c, params)
+	}
+	call := &takenCall{tool: t, at: c.At}
+	var err error
+	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {
+		f := c.logicf("bad-params", "%v", err)
+		f.Tool = t.name
+		return nil, f
+	}
+	if h.place != policy.InMutate {
+		return h.mutateInItem(ctx, call, c)
+	}
+	for _, waiting := range c.Waiting {
+		if other, _ := h.x.e.tools.find(HostCall{Name: waiting}); other != nil && other.kind() == policy.CallMutate {
+			f := c.logicf("two-mutations", "two mutate calls at once (%s and %s): a run makes at most one; nothing was sent", c.Name, waiting)
+			f.Tool = t.name
+			return nil, f
+		}
+	}
+	h.taken = call
+	return nil, errTaken
+}
+
+// ledgerCall returns what the ledger records of the call, for a consumer run.
+func (c *takenCall) ledgerCall(x *execution, now time.Time) ledger.Call {
+	key := ledger.RunKey(x.run.Chain)
+	spec := c.tool.spec
+	return ledger.Call{
+		Key: key, Workflow: x.a.name, Run: x.run.ID,
+		Tool: c.tool.name, Connector: c.tool.connector, Level: spec.Level,
+		Target:   c.target(),
+		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: ledger.Hash(c.payload),
+		Token: ledger.Token(x.e.cfg.Salt, key), Title: x.run.Title,
+		Deadline: now.Add(spec.Timeout), SettleAfter: spec.SettleAfter, CanReconcile: c.tool.canReconcile(),
+	}
+}
+
+func (c *takenCall) target() string {
+	return keep.CutTitle(c.tool.impl.(connector.Mutator).Target(c.payload))
+}
+
+// publish buffers events until the phase commits.
+func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	topics, f := topicList(c)
+	if f != nil {
+		return nil, f
+	}
+	for _, t := range topics {
+		if !h.x.v.Definition.HasTopic(t) {
+			return nil, c.logicf("unknown-topic", "ctx.publish: topic %q is not declared; the topics are %v", t, h.x.v.Definition.Topics)
+		}
+		if !h.x.def.MayPublish(t) {
+			return nil, c.logicf("undeclared-publish", "ctx.publish: %s declares publishes %v, not %q", h.x.run.Handler, h.x.def.Publishes, t)
+		}
+	}
+	m, f := parseMessage(c, h.x.e.policy.Limits.Payload)
+	if f != nil {
+		return nil, f
+	}
+	if m.id == "" {
+		m.id = keep.MessageID(h.x.e.newID("evt", h.now))
+	}
+	var causes []keep.InputID
+	switch {
+	case m.input != "":
+		causes = []keep.InputID{m.input}
+	case h.place == policy.InProducer:
+		in, err := h.input(ctx, string(topics[0]), "event", string(m.id), string(m.id))
+		if err != nil {
+			return nil, err
+		}
+		causes = []keep.InputID{in}
+	}
+	for _, t := range topics {
+		h.publishes = append(h.publishes, keep.Event{
+			Workflow: h.x.a.name, Topic: t, MessageID: m.id, Payload: m.payload,
+			Status: keep.EventPending, CreatedBy: h.x.run.ID, CausedBy: causes,
+		})
+	}
+	if len(h.publishes) > h.x.e.policy.Limits.Publishes {
+		return nil, c.logicf("too-many-publishes", "ctx.publish: more than %d events in one run; publish fewer, and keep a checkpoint", h.x.e.policy.Limits.Publishes)
+	}
+	return nil, nil
+}
+
+func topicList(c HostCall) ([]keep.TopicName, *keep.Failure) {
+	var one keep.TopicName
+	if json.Unmarshal(c.arg(0), &one) == nil && one != "" {
+		return []keep.TopicName{one}, nil
+	}
+	var many []keep.TopicName
+	if json.Unmarshal(c.arg(0), &many) == nil && len(many) > 0 {
+		return many, nil
+	}
+	return nil, c.logicf("bad-publish", "ctx.publish(topic | topic[], message): the topic must be a string or a list of strings, not %.60s", c.arg(0))
+}
+
+// A message is what a script publishes.
+type message struct {
+	id      keep.MessageID
+	input   keep.InputID
+	payload json.RawMessage
+}
+
+// parseMessage reads {messageId?, inputId?, payload?} or {messageId?, ...fields}.
+func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
+	bad := func(format string, args ...any) (message, *keep.Failure) {
+		return message{}, c.logicf("bad-publish", "ctx.publish: %s", fmt.Sprintf(format, args...))
+	}
+	fields := map[string]json.RawMessage{}
+	if raw := c.arg(1); raw != nil {
+		if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+			return bad("the message must be an object, not %.60s", raw)
+		}
+	}
+	var m message
+	var err error
+	if raw, ok := fields["messageId"]; ok {
+		if m.id, err = messageID(raw); err != nil {
+			return bad("%v", err)
+		}
+		delete(fields, "messageId")
+	}
+	if raw, ok := fields["inputId"]; ok {
+		if err := json.Unmarshal(raw, &m.input); err != nil || m.input == "" {
+			return bad("inputId must be what ctx.registerInput returned, not %.60s", raw)
+		}
+		delete(fields, "inputId")
+	}
+	if p, ok := fields["payload"]; ok {
+		if len(fields) > 1 {
+			delete(fields, "payload")
+			return bad("the message has a payload and other fields (%s); put them into the payload", strings.Join(sortedKeys(fields), ", "))
+		}
+		m.payload = p
+	} else {
+		m.payload = marshal(fields)
+	}
+	if len(m.payload) > limit {
+		return message{}, c.logicf("payload-too-large", "ctx.publish: payload of %d bytes: at most %d; publish a reference instead", len(m.payload), limit)
+	}
+	return m, nil
+}
+
+func sortedKeys(m map[string]json.RawMessage) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// registerInput returns the id of an input, and makes it if it is new.
+func (h *scriptHost) registerInput(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	var in struct {
+		Source, Type, Title string
+		ID                  json.RawMessage
+	}
+	if err := json.Unmarshal(c.arg(0), &in); err != nil {
+		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): %v", err)
+	}
+	id, err := messageID(in.ID)
+	switch {
+	case err != nil:
+		return nil, c.logicf("bad-input", "ctx.registerInput: id: %v", err)
+	case in.Source == "" || in.Type == "":
+		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): source and type are required")
+	case len(in.Source) > keep.MaxMessageID || len(in.Type) > keep.MaxMessageID:
+		return nil, c.logicf("bad-input", "ctx.registerInput: source and type of at most %d bytes", keep.MaxMessageID)
+	case in.Title == "":
+		in.Title = string(id)
+	}
+	got, err := h.input(ctx, in.Source, in.Type, string(id), in.Title)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(got), nil
+}
+
+// input returns the id of the input with that key: the one in this run's
+// buffer, the stored one, or a new one. The first title is kept.
+func (h *scriptHost) input(ctx context.Context, source, typ, external, title string) (keep.InputID, error) {
+	key := inputKey{source, typ, external}
+	if id, ok := h.known[key]; ok {
+		return id, nil
+	}
+	known, err := h.x.e.store.InputByKey(ctx, h.x.a.name, source, typ, external)
+	switch {
+	case err == nil:
+		h.known[key] = known.ID
+		return known.ID, nil
+	case !isNotFound(err):
+		return "", &storeError{err}
+	}
+	in := keep.Input{
+		ID: keep.InputID(h.x.e.newID("in", h.now)), Workflow: h.x.a.name, Source: source, Type: typ,
+		ExternalID: external, Title: keep.CutTitle(title), Status: keep.InputPending, CreatedAt: h.now,
+	}
+	h.inputs = append(h.inputs, in)
+	h.known[key] = in.ID
+	return in.ID, nil
+}
+
+// peek returns the oldest free events of a subscribed topic.
+func (h *scriptHost) peek(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	topic, f := h.subscribed(c)
+	if f != nil {
+		return nil, f
+	}
+	opt := struct{ Limit int }{Limit: 100}
+	if raw := c.arg(1); raw != nil {
+		if err := json.Unmarshal(raw, &opt); err != nil || opt.Limit < 1 || opt.Limit > h.x.e.policy.Limits.Peek {
+			return nil, c.logicf("bad-peek", "ctx.peek(topic, {limit}): limit must be from 1 to %d", h.x.e.policy.Limits.Peek)
+		}
+	}
+	events, err := h.x.e.store.Peek(ctx, h.x.a.name, topic, opt.Limit)
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	return eventsJSON(events), nil
+}
+
+// getByIDs returns those of the named events that exist, whatever their status.
+func (h *scriptHost) getByIDs(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	topic, f := h.subscribed(c)
+	if f != nil {
+		return nil, f
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(c.arg(1), &raw); err != nil || len(raw) > h.x.e.policy.Limits.Peek {
+		return nil, c.logicf("bad-ids", "ctx.getByIds(topic, ids): ids must be a list of at most %d message ids", h.x.e.policy.Limits.Peek)
+	}
+	ids := make([]keep.MessageID, 0, len(raw))
+	for _, r := range raw {
+		id, err := messageID(r)
+		if err != nil {
+			return nil, c.logicf("bad-ids", "ctx.getByIds: %v", err)
+		}
+		ids = append(ids, id)
+	}
+	events, err := h.x.e.store.EventsByID(ctx, h.x.a.name, topic, ids)
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	return eventsJSON(events), nil
+}
+
+func (h *scriptHost) subscribed(c HostCall) (keep.TopicName, *keep.Failure) {
+	var topic keep.TopicName
+	if err := json.Unmarshal(c.arg(0), &topic); err != nil || !slices.Contains(h.x.def.Subscribe, topic) {
+		return "", c.logicf("not-subscribed", "ctx.%s: %.60s is not a subscribed topic; %s subscribes to %v", c.Name, c.arg(0), h.x.run.Handler, h.x.def.Subscribe)
+	}
+	return topic, nil
+}

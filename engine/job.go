@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/policy"
+)
+
+// An itemScope is the item that a job is at work on.
+type itemScope struct {
+	scope int
+	item  keep.Item
+	done  bool // done or skipped: no new side effects (S0 §14.2.2)
+	dirty bool // the item as it stands is not stored
+}
+
+// work runs a job. Unlike in a consumer, the calls are made while the script
+// waits, so the records are written by its host calls, one after another.
+func (x *execution) work(ctx context.Context) error {
+	host := x.host(policy.InJob)
+	_, err := x.call(ctx, "", nil, host, never, func() error { return nil })
+	if err != nil {
+		return x.failItem(ctx, host, err)
+	}
+	if err := x.transition(keep.Committed); err != nil {
+		return x.fail(ctx, err)
+	}
+	state := x.state(x.run.UpdatedAt)
+	if err := x.commit(ctx, append(host.takeItems(), keep.PutHandler{State: state, Served: x.run.CreatedAt})...); err != nil {
+		return err
+	}
+	x.remember(&state)
+	x.trace(AfterCommit)
+	return nil
+}
+
+// failItem stops the run; the item under way is failed until its handler
+// completes in a later run. Mutations that were applied stay applied.
+func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) error {
+	if h.item != nil && !h.item.done && !errors.Is(err, errStopping) {
+		if h.item.item.Status == keep.ItemProcessing {
+			h.item.item.Status = keep.ItemFailed
+		}
+		h.item.dirty = true
+	}
+	x.extra = append(x.extra, h.takeItems()...)
+	return x.fail(ctx, err)
+}
+
+// takeItems returns the changes that store what is known of items and is not
+// stored yet. An item that is done is stored with the next commit: a crash
+// before it runs the handler again, which gets the stored results.
+func (h *scriptHost) takeItems() []keep.Change {
+	cs := h.finished
+	h.finished = nil
+	if h.item != nil && h.item.dirty {
+		h.item.item.UpdatedAt = h.x.e.now()
+		cs = append(cs, keep.PutItem{Item: h.item.item})
+		h.item.item.Rev++
+		h.item.dirty = false
+	}
+	return cs
+}
+
+// itemView is ctx.item as scripts see it.
+type itemView struct {
+	ID      string          `json:"id"`
+	Title   string          `json:"title"`
+	Attempt int             `json:"attempt"`
+	Status  keep.ItemStatus `json:"status"`
+	IsDone  bool            `json:"isDone"`
+}
+
+func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	var id, title string
+	if err := json.Unmarshal(c.arg(0), &id); err != nil || id == "" || len(id) > keep.MaxMessageID {
+		return nil, c.logicf("bad-item", "ctx.withItem(id, title, handler): the id must be a string of 1 to %d bytes, not %.60s", keep.MaxMessageID, c.arg(0))
+	}
+	if err := json.Unmarshal(c.arg(1), &title); err != nil {
+		return nil, c.logicf("bad-item", "ctx.withItem(%q, title, handler): the title must be a string, not %.60s", id, c.arg(1))
+	}
+	if h.item != nil {
+		return nil, c.logicf("nested-item", "ctx.withItem(%q) inside the item %q: items do not nest", id, h.item.item.ID)
+	}
+	item, err := h.x.e.store.Item(ctx, h.x.a.name, id)
+	switch {
+	case isNotFound(err):
+		item = keep.Item{Workflow: h.x.a.name, ID: id, Title: keep.CutTitle(title), Status: keep.ItemProcessing, Attempt: 1, CreatedAt: h.now}
+	case err != nil:
+		return nil, &storeError{err}
+	case item.Status == keep.ItemAttention:
+		f := keep.Failf(keep.ClassPrecondition, "item-blocked", "item %q waits for a person; see keep inbox", id)
+		f.At = c.At
+		return nil, f
+	}
+	s := &itemScope{item: item, done: item.Status == keep.ItemDone || item.Status == keep.ItemSkipped}
+	s.dirty = item.Rev == 0
+	h.item = s
+	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done}), nil
+}
+
+func (h *scriptHost) itemEnd(context.Context, HostCall) (json.RawMessage, error) {
+	if s := h.item; s != nil && !s.done {
+		s.item.Status, s.dirty = keep.ItemDone, true
+		h.finished = h.takeItems()
+	}
+	h.item = nil
+	return nil, nil
+}
+
+// itemFail ends the run because the handler of an item threw.
+func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, error) {
+	var thrown struct{ Name, Message, Stack, At string }
+	if err := json.Unmarshal(c.arg(0), &thrown); err != nil {
+		thrown.Message = string(c.arg(0))
+	}
+	f := c.logicf("script-error", "the handler of item %q threw %s: %s", h.item.item.ID, thrown.Name, thrown.Message)
+	if thrown.At != "" {
+		f.At = thrown.At
+	}
+	return nil, f
+}
+
+// mutateInItem makes a call, or answers it from the ledger (S0 §14.4).
+func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCall) (json.RawMessage, error) {
+	s := h.item
+	switch {
+	case s == nil:
+		return nil, c.logicf("call-after-item", "ctx.%s was called after its item had ended", c.Name)
+	case s.done:
+		f := c.logicf("item-done", "ctx.%s in item %q, which is %s: begin the handler with `if (ctx.item.isDone) return`", c.Name, s.item.ID, s.item.Status)
+		f.Tool = call.tool.name
+		return nil, f
+	}
+	x := h.x
+	lc := call.ledgerCall(x, x.e.now())
+	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
+	lc.Key = ledger.ItemKey(ledger.ItemCall{
+		Workflow: x.a.name, Item: s.item.ID, Attempt: s.item.Attempt,
+		Tool: call.tool.name, Target: lc.Target, Identity: call.identity, Subkey: call.subkey,
+	})
+	lc.Token = ledger.Token(x.e.cfg.Salt, lc.Key)
+	known, err := x.e.store.Mutation(ctx, lc.Key)
+	switch {
+	case isNotFound(err):
+		m, move := ledger.Open(lc, x.e.now())
+		return h.callInItem(ctx, call, m, move)
+	case err != nil:
+		return nil, &storeError{err}
+	}
+	switch known.State {
+	case keep.Applied:
+		return h.replay(call, known, c)
+	case keep.Failed:
+		m, move, err := ledger.Reopen(known, lc, x.e.now())
+		if err != nil {
+			return nil, keep.Failf(keep.ClassInternal, "ledger", "%v", err)
+		}
+		return h.callInItem(ctx, call, m, move)
+	}
+	f := keep.Failf(keep.ClassUnknown, "item-blocked", "it is not known whether this call happened before (%s)", known.State)
+	f.Tool, f.At = call.tool.name, c.At
+	x.mut = known
+	x.run.Mutation = known.Key
+	return nil, f
+}
+
+// replay answers a call from an applied record, if what it would send is close
+// enough to what was sent (S0 §14.5).
+func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.RawMessage, error) {
+	if ledger.Hash(call.payload) != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
+		h.item.item.Status = keep.ItemAttention
+		h.item.dirty = true
+		f := keep.Failf(keep.ClassPrecondition, "payload-mismatch",
+			"item %q: ctx.%s was applied before with other content; nothing was sent. Then: %.300s. Now: %.300s", h.item.item.ID, c.Name, m.Payload, call.payload)
+		f.Tool, f.At = call.tool.name, c.At
+		return nil, f
+	}
+	if m.Result == nil {
+		return json.RawMessage("null"), nil
+	}
+	return m.Result, nil
+}
+
+func (c *takenCall) difference(old []byte) connector.Difference {
+	cmp, ok := c.tool.impl.(connector.Comparer)
+	if !ok {
+		return connector.Significant
+	}
+	switch d := cmp.ComparePayload(old, c.payload); d {
+	case connector.Equivalent, connector.Minor:
+		return d
+	default:
+		return connector.Significant
+	}
+}
+
+// callInItem records the call, makes it, records the outcome, and answers the
+// script only if the effect is known to have happened.
+func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, m keep.Mutation, move keep.Move) (json.RawMessage, error) {
+	x := h.x
+	x.trace(BeforeCall)
+	x.mut, x.moves, x.callAt = m, []keep.Move{move}, call.at
+	x.run.Mutation, x.run.UpdatedAt = m.Key, x.e.now()
+	h.item.dirty = h.item.dirty || h.item.item.Rev == 0
+	if err := x.commit(ctx, h.takeItems()...); err != nil {
+		return nil, &storeError{err}
+	}
+	x.trace(Recorded)
+	if err := x.makeCall(call.tool); err != nil {
+		if errors.Is(err, errStopping) {
+			return nil, err
+		}
+		return nil, &storeError{err}
+	}
+	if x.mut.State != keep.Applied {
+		return nil, x.callFailure()
+	}
+	x.run.UpdatedAt = x.e.now()
+	if err := x.commit(ctx); err != nil {
+		return nil, &storeError{err}
+	}
+	x.trace(OutcomeWritten)
+	result := x.mut.Result
+	x.mut, x.run.Mutation = keep.Mutation{}, ""
+	if result == nil {
+		return json.RawMessage("null"), nil
+	}
+	return result, nil
+}
+
+// String names the scope in logs.
+func (s *itemScope) String() string {
+	return fmt.Sprintf("item %q attempt %d", s.item.ID, s.item.Attempt)
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/policy"
+)
+
+// eventView is an event as scripts see it (DESIGN section 11).
+type eventView struct {
+	Topic     keep.TopicName   `json:"topic"`
+	MessageID keep.MessageID   `json:"messageId"`
+	Payload   json.RawMessage  `json:"payload"`
+	Status    keep.EventStatus `json:"status"`
+	CreatedAt time.Time        `json:"createdAt"`
+}
+
+func viewOf(ev keep.Event) eventView {
+	v := eventView{ev.Topic, ev.MessageID, ev.Payload, ev.Status, ev.CreatedAt}
+	if v.Payload == nil {
+		v.Payload = json.RawMessage("null")
+	}
+	return v
+}
+
+func eventJSON(ev keep.Event) json.RawMessage { return marshal(viewOf(ev)) }
+
+func eventsJSON(events []keep.Event) json.RawMessage {
+	out := make([]eventView, 0, len(events))
+	for _, ev := range events {
+		out = append(out, viewOf(ev))
+	}
+	return marshal(out)
+}
+
+// prepared is what the host takes from a prepare result. The result itself is
+// stored and handed on as it is.
+type prepared struct {
+	reservations []keep.Reservation
+	trigger      keep.EventRef
+	title        string
+	wakeAt       time.Time
+}
+
+const prepareShape = "prepare must return {reservations: [{topic, ids}], data, ui?, wakeAt?, selectionId?, trigger?}"
+
+// parsePrepared checks what prepare returned.
+func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now time.Time) (prepared, *keep.Failure) {
+	bad := func(format string, args ...any) (prepared, *keep.Failure) {
+		return prepared{}, keep.Failf(keep.ClassLogic, "bad-prepare-result", "%s: %s", prepareShape, fmt.Sprintf(format, args...))
+	}
+	var raw struct {
+		Reservations *[]struct {
+			Topic *keep.TopicName   `json:"topic"`
+			IDs   []json.RawMessage `json:"ids"`
+		} `json:"reservations"`
+		Data json.RawMessage `json:"data"`
+		UI   *struct {
+			Title string `json:"title"`
+		} `json:"ui"`
+		WakeAt  json.RawMessage `json:"wakeAt"`
+		Trigger json.RawMessage `json:"trigger"`
+	}
+	if out == nil {
+		return bad("it returned nothing")
+	}
+	if err := json.Unmarshal(out, &raw); err != nil {
+		return bad("%v", err)
+	}
+	if raw.Reservations == nil {
+		return bad("reservations is missing; return an empty list to do nothing")
+	}
+	var res prepared
+	total := 0
+	seen := make(map[keep.EventRef]bool)
+	for i, r := range *raw.Reservations {
+		if r.Topic == nil || r.IDs == nil {
+			return bad("reservations[%d] needs topic and ids", i)
+		}
+		if !slices.Contains(h.Subscribe, *r.Topic) {
+			return bad("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, h.Subscribe)
+		}
+		ids := make([]keep.MessageID, 0, len(r.IDs))
+		for _, rawID := range r.IDs {
+			id, err := messageID(rawID)
+			if err != nil {
+				return bad("reservations[%d]: %v", i, err)
+			}
+			ref := keep.EventRef{Topic: *r.Topic, MessageID: id}
+			if seen[ref] {
+				return prepared{}, keep.Failf(keep.ClassLogic, "reservation-duplicate",
+					"event %q in topic %q is reserved twice; list each id once", id, *r.Topic)
+			}
+			seen[ref] = true
+			ids = append(ids, id)
+		}
+		if total += len(ids); total > p.Limits.Reservations {
+			return prepared{}, keep.Failf(keep.ClassLogic, "too-many-reservations",
+				"more than %d events reserved; reserve fewer, the consumer runs again for the rest", p.Limits.Reservations)
+		}
+		if len(ids) > 0 {
+			res.reservations = append(res.reservations, keep.Reservation{Topic: *r.Topic, IDs: ids})
+		}
+	}
+	if raw.UI != nil {
+		res.title = keep.CutTitle(raw.UI.Title)
+	}
+	at, err := wakeTime(raw.WakeAt)
+	if err != nil {
+		return bad("%v", err)
+	}
+	res.wakeAt = p.Wake.Clamp(at, now)
+	if res.trigger, err = triggerRef(raw.Trigger); err != nil {
+		return bad("%v", err)
+	}
+	return res, nil
+}
+
+// messageID reads an id that a script gave: a string, or an integer that
+// JavaScript holds exactly.
+func messageID(raw json.RawMessage) (keep.MessageID, error) {
+	var s string
+	if err := json.Unmarshal(raw, &s); err == nil {
+		id := keep.MessageID(s)
+		return id, id.Validate()
+	}
+	var n float64
+	if err := json.Unmarshal(raw, &n); err != nil || n != math.Trunc(n) || math.Abs(n) > 1<<53-1 {
+		return "", fmt.Errorf("a message id must be a string, not %.40s", raw)
+	}
+	return keep.MessageID(fmt.Sprintf("%.0f", n)), nil
+}
+
+// wakeTime reads wakeAt: an ISO string (a Date becomes one) or milliseconds.
+func wakeTime(raw json.RawMessage) (time.Time, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		return time.Time{}, nil
+	}
+	var ms float64
+	if err := json.Unmarshal(raw, &ms); err == nil {
+		if math.Abs(ms) > 8.64e15 { // the range of a Date
+			return time.Time{}, fmt.Errorf("wakeAt %s is not a time in milliseconds", raw)
+		}
+		return time.UnixMilli(int64(ms)).UTC(), nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err == nil {
+		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
+			if t, err := time.Parse(layout, s); err == nil {
+				return t.UTC(), nil
+			}
+		}
+	}
+	return time.Time{}, fmt.Errorf("wakeAt must be an ISO string with a zone, a Date or milliseconds, not %.60s", raw)
+}
+
+// triggerRef reads the trigger that prepare named: an event, or its topic and id.
+func triggerRef(raw json.RawMessage) (keep.EventRef, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return keep.EventRef{}, nil
+	}
+	var t struct {
+		Topic     keep.TopicName  `json:"topic"`
+		MessageID json.RawMessage `json:"messageId"`
+	}
+	if err := json.Unmarshal(raw, &t); err != nil || t.Topic == "" || t.MessageID == nil {
+		return keep.EventRef{}, fmt.Errorf("trigger must be an event, or {topic, messageId}")
+	}
+	id, err := messageID(t.MessageID)
+	return keep.EventRef{Topic: t.Topic, MessageID: id}, err
+}
+
+// mergeInputs returns the sorted union of two sorted lists.
+func mergeInputs(a, b []keep.InputID) []keep.InputID {
+	if len(b) == 0 {
+		return a
+	}
+	all := append(slices.Clone(a), b...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

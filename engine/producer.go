@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/schedule"
+)
+
+// produce runs a producer. Its publishes, inputs and checkpoint commit together
+// at the end, in the one commit of the run.
+func (x *execution) produce(ctx context.Context) error {
+	host := x.host(policy.InProducer)
+	host.kv = make(map[string]json.RawMessage)
+	if _, err := x.call(ctx, "", nil, host, x.e.slow(200*time.Millisecond), x.announce(ctx)); err != nil {
+		return x.fail(ctx, err)
+	}
+	if f := x.checkKV(ctx, host); f != nil {
+		return x.fail(ctx, f)
+	}
+	x.trace(BeforeCommit)
+	if err := x.transition(keep.Committed); err != nil {
+		return x.fail(ctx, err)
+	}
+	now := x.run.UpdatedAt
+	var more []keep.Change
+	for _, in := range host.inputs {
+		more = append(more, keep.PutInput{Input: in})
+	}
+	for _, ev := range host.publishes {
+		ev.CreatedAt, ev.UpdatedAt = now, now
+		more = append(more, keep.Publish{Event: ev})
+	}
+	for _, key := range sortedKeys(host.kv) {
+		more = append(more, keep.SetKV{Producer: x.run.Handler, Key: key, Value: host.kv[key]})
+	}
+	state := x.state(now)
+	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	if err := x.commit(ctx, more...); err != nil {
+		return err
+	}
+	x.remember(&state)
+	x.trace(AfterCommit)
+	return nil
+}
+
+// checkKV refuses a checkpoint that would grow over its limit.
+func (x *execution) checkKV(ctx context.Context, h *scriptHost) error {
+	if len(h.kv) == 0 {
+		return nil
+	}
+	size, err := x.e.store.KVSize(ctx, x.a.name, x.run.Handler)
+	if err != nil {
+		return &storeError{err}
+	}
+	for key, value := range h.kv {
+		old, err := x.e.store.KV(ctx, x.a.name, x.run.Handler, key)
+		if err != nil {
+			return &storeError{err}
+		}
+		if old != nil {
+			size -= len(key) + len(old)
+		}
+		if value != nil {
+			size += len(key) + len(value)
+		}
+	}
+	if limit := x.e.policy.Limits.KVTotal; size > limit {
+		return keep.Failf(keep.ClassLogic, "kv-full", "the checkpoint of %s would hold %d bytes: at most %d; keep cursors there, not data", x.run.Handler, size, limit)
+	}
+	return nil
+}
+
+func kvKey(c HostCall) (string, *keep.Failure) {
+	var key string
+	if err := json.Unmarshal(c.arg(0), &key); err != nil || key == "" || len(key) > keep.MaxMessageID {
+		return "", c.logicf("bad-kv", "ctx.%s: the key must be a string of 1 to %d bytes, not %.60s", c.Name, keep.MaxMessageID, c.arg(0))
+	}
+	return key, nil
+}
+
+func (h *scriptHost) kvGet(ctx context.Context, c HostCall) (json.RawMessage, error) {
+	key, f := kvKey(c)
+	if f != nil {
+		return nil, f
+	}
+	value, ok := h.kv[key]
+	if !ok {
+		stored, err := h.x.e.store.KV(ctx, h.x.a.name, h.x.run.Handler, key)
+		if err != nil {
+			return nil, &storeError{err}
+		}
+		value = stored
+	}
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return value, nil
+}
+
+func (h *scriptHost) kvSet(_ context.Context, c HostCall) (json.RawMessage, error) {
+	key, f := kvKey(c)
+	if f != nil {
+		return nil, f
+	}
+	value := c.arg(1)
+	switch {
+	case value == nil:
+		return nil, c.logicf("bad-kv", "ctx.kv.set(%q): the value is undefined; use ctx.kv.delete", key)
+	case len(value) > h.x.e.policy.Limits.KVValue:
+		return nil, c.logicf("kv-value-too-large", "ctx.kv.set(%q): %d bytes: at most %d", key, len(value), h.x.e.policy.Limits.KVValue)
+	}
+	h.kv[key] = slices.Clone(value)
+	return nil, nil
+}
+
+func (h *scriptHost) kvDelete(_ context.Context, c HostCall) (json.RawMessage, error) {
+	key, f := kvKey(c)
+	if f != nil {
+		return nil, f
+	}
+	h.kv[key] = nil
+	return nil, nil
+}
+
+// nextTick returns when a producer or job with that schedule is due after a run
+// that ended now.
+func (e *Engine) nextTick(s keep.Schedule, now time.Time) time.Time {
+	plan, err := schedule.Parse(s, e.policy.DefaultInterval)
+	if err != nil {
+		// It was checked when the version was deployed.
+		e.log.Error("schedule of a deployed version is broken", "schedule", s, "err", err)
+		return now.Add(e.policy.DefaultInterval)
+	}
+	return plan.After(now)
+}
+
+func (e *Engine) slow(d time.Duration) time.Duration {
+	if e.cfg.Slow > 0 {
+		return e.cfg.Slow
+	}
+	return d
+}
+
+func isNotFound(err error) bool { return errors.Is(err, keep.ErrNotFound) }

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Scripts gives the engine the script of a version. The host keeps them loaded.
+type Scripts interface {
+	// Script returns the loaded script of d. It may be called again and again
+	// for the same version.
+	Script(ctx context.Context, d keep.Deployment) (Script, error)
+}
+
+// A Script runs the handlers of one version, each call in fresh global state.
+type Script interface {
+	// Call runs one function of the script and returns its JSON result; nil is
+	// undefined.
+	//
+	// When a host call returns an error, nothing of the script runs after it
+	// (law: not-catchable), and Call returns an error that wraps that one.
+	// When the script itself fails, or breaks a limit, the error wraps a
+	// *keep.Failure of class logic. When ctx ends first, it wraps ctx's cause.
+	Call(ctx context.Context, c ScriptCall) (json.RawMessage, error)
+}
+
+// A ScriptCall is one call into a script.
+type ScriptCall struct {
+	Path []string          // such as consumers, addRow, prepare
+	Args []json.RawMessage // after ctx; a nil element is undefined
+	Now  time.Time         // the script's clock stands still at it
+	Host ScriptHost
+	Log  func(level, text, where string)
+}
+
+// A ScriptHost answers the calls that a script makes, one after another.
+type ScriptHost interface {
+	HostCall(ctx context.Context, c HostCall) (json.RawMessage, error)
+}
+
+// A HostCall is one call that a script made on its ctx.
+type HostCall struct {
+	Name    string            // such as "crm.create" or "publish"
+	Args    []json.RawMessage // a nil element is undefined
+	At      string            // file:line:column in the script
+	Scope   int               // 0: the handler's own ctx; else the item scope that made it
+	Waiting []string          // names of the calls issued behind this one
+}
+
+// arg returns the i-th argument, nil if there is none.
+func (c HostCall) arg(i int) json.RawMessage {
+	if i >= len(c.Args) {
+		return nil
+	}
+	return c.Args[i]
+}
+
+// errTaken ends the mutate phase when the host takes the call over.
+var errTaken = errors.New("the host took the call over")
+
+// errStopping is returned by a run that was left because the host stops.
+var errStopping = errors.New("the host is stopping")
+
+// asFailure returns err as the failure that stops a run. What carries none is
+// ours to explain.
+func asFailure(err error) *keep.Failure {
+	if f, ok := errors.AsType[*keep.Failure](err); ok {
+		return f
+	}
+	return keep.Failf(keep.ClassInternal, "internal", "%v", err)
+}
+
+// logicf returns a logic failure at the call.
+func (c HostCall) logicf(code, format string, args ...any) *keep.Failure {
+	return &keep.Failure{Class: keep.ClassLogic, Code: code, Message: fmt.Sprintf(format, args...), At: c.At}
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/policy"
+)
+
+// defaultTimeout ends a call of a tool that states no timeout.
+const defaultTimeout = 30 * time.Second
+
+// Tools are the callable operations of all connections, by their full names.
+type Tools struct {
+	byName map[keep.ToolName]*tool
+	names  []string // sorted
+}
+
+// A tool is a connector's tool with what the host adds.
+type tool struct {
+	name      keep.ToolName
+	connector string
+	spec      connector.Spec
+	impl      connector.Tool
+	params    *jsonschema.Schema // nil: anything
+	result    *jsonschema.Schema // nil: anything
+}
+
+// NewTools checks and collects the tools of connections. All errors are
+// reported at once.
+func NewTools(conns []connector.Connection) (*Tools, error) {
+	ts := &Tools{byName: make(map[keep.ToolName]*tool)}
+	var errs []error
+	for _, c := range conns {
+		for _, impl := range c.Tools {
+			t, err := newTool(c, impl)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			if _, ok := ts.byName[t.name]; ok {
+				errs = append(errs, fmt.Errorf("tool %s is there twice", t.name))
+			}
+			ts.byName[t.name] = t
+			ts.names = append(ts.names, string(t.name))
+		}
+	}
+	slices.Sort(ts.names)
+	return ts, errors.Join(errs...)
+}
+
+func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
+	spec := impl.Spec()
+	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl}
+	if t.spec.Timeout == 0 {
+		t.spec.Timeout = defaultTimeout
+	}
+	var err error
+	if t.params, err = compileSchema(spec.Params); err != nil {
+		return nil, fmt.Errorf("tool %s: params schema: %w", t.name, err)
+	}
+	if t.result, err = compileSchema(spec.Result); err != nil {
+		return nil, fmt.Errorf("tool %s: result schema: %w", t.name, err)
+	}
+	_, reads := impl.(connector.Reader)
+	_, mutates := impl.(connector.Mutator)
+	switch {
+	case spec.Effect == connector.Mutate && !mutates:
+		return nil, fmt.Errorf("tool %s: effect mutate, but it is no Mutator", t.name)
+	case spec.Effect == connector.Mutate && !slices.Contains(keep.Levels(), spec.Level):
+		return nil, fmt.Errorf("tool %s: level %q is not one of A, B, C, D", t.name, spec.Level)
+	case (spec.Effect == connector.List || spec.Effect == connector.Get) && !reads:
+		return nil, fmt.Errorf("tool %s: effect %s, but it is no Reader", t.name, spec.Effect)
+	case spec.Effect != connector.List && spec.Effect != connector.Get && spec.Effect != connector.Mutate:
+		return nil, fmt.Errorf("tool %s: effect %q is not list, get or mutate", t.name, spec.Effect)
+	}
+	return t, nil
+}
+
+func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	const url = "keep:schema"
+	if err := c.AddResource(url, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(url)
+}
+
+// find returns the tool that a script named, or the logic failure that says
+// what there is instead.
+func (ts *Tools) find(c HostCall) (*tool, *keep.Failure) {
+	if t, ok := ts.byName[keep.ToolName(c.Name)]; ok {
+		return t, nil
+	}
+	conn, _, _ := strings.Cut(c.Name, ".")
+	var same []string
+	for _, n := range ts.names {
+		if strings.HasPrefix(n, conn+".") {
+			same = append(same, n)
+		}
+	}
+	switch {
+	case len(same) > 0:
+		return nil, c.logicf("unknown-tool", "ctx.%s: connection %q has no such tool; it has %s", c.Name, conn, strings.Join(same, ", "))
+	case len(ts.names) == 0:
+		return nil, c.logicf("unknown-tool", "ctx.%s: no connection is configured; add [connections.%s] to keep.toml", c.Name, conn)
+	}
+	return nil, c.logicf("unknown-tool", "ctx.%s: there is no connection %q; the tools are %s", c.Name, conn, strings.Join(ts.names, ", "))
+}
+
+// kind returns the kind of call that the tool is in the table of phases.
+func (t *tool) kind() policy.Call {
+	switch t.spec.Effect {
+	case connector.List:
+		return policy.CallList
+	case connector.Get:
+		return policy.CallGet
+	default:
+		return policy.CallMutate
+	}
+}
+
+// canReconcile reports whether the service can be asked what happened.
+func (t *tool) canReconcile() bool {
+	_, ok := t.impl.(connector.Reconciler)
+	return ok && t.spec.Level != keep.LevelNone
+}
+
+// checkParams returns the one object that was passed, or why it is refused.
+func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failure) {
+	params := c.arg(0)
+	switch {
+	case len(c.Args) > 1:
+		return nil, c.logicf("bad-params", "takes one object, got %d arguments", len(c.Args))
+	case params == nil:
+		params = json.RawMessage("{}")
+	case len(params) > limit:
+		return nil, c.logicf("params-too-large", "params of %d bytes: at most %d", len(params), limit)
+	case params[0] != '{':
+		return nil, c.logicf("bad-params", "takes one object, got %.40s", params)
+	}
+	if t.params == nil {
+		return params, nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(params))
+	if err != nil {
+		return nil, c.logicf("bad-params", "read params: %v", err)
+	}
+	if m, ok := doc.(map[string]any); ok && t.spec.Effect == connector.Mutate {
+		delete(m, "subkey") // accepted by every mutate tool, never sent
+	}
+	if err := t.params.Validate(doc); err != nil {
+		return nil, c.logicf("bad-params", "params do not fit: %s", schemaReasons(err))
+	}
+	return params, nil
+}
+
+// checkResult returns a warning if the result does not have the declared shape.
+// The call succeeded all the same: it is applied, and never sent again.
+func (t *tool) checkResult(result json.RawMessage) string {
+	if t.result == nil || result == nil {
+		return ""
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(result))
+	if err != nil {
+		return fmt.Sprintf("the result is not JSON: %v", err)
+	}
+	if err := t.result.Validate(doc); err != nil {
+		return "the result does not have the declared shape: " + schemaReasons(err)
+	}
+	return ""
+}
+
+// schemaReasons flattens a validation error to its leaves, one line.
+func schemaReasons(err error) string {
+	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err.Error()
+	}
+	var out []string
+	for line := range strings.Lines(ve.Error()) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "- ") {
+			out = append(out, strings.TrimPrefix(line, "- "))
+		}
+	}
+	if len(out) == 0 {
+		return strings.ReplaceAll(ve.Error(), "\n", " ")
+	}
+	return strings.Join(out, "; ")
+}
+
+// read performs a list or get call. A failure without a class is transient, and
+// a failed read is never unknown: it changed nothing (DESIGN section 14).
+func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (result json.RawMessage, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: c.At, Message: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	result, err = t.impl.(connector.Reader).Read(ctx, params)
+	if err == nil {
+		return result, nil
+	}
+	f := keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Message: err.Error()}
+	if known, ok := errors.AsType[*keep.Failure](err); ok {
+		f = *known
+	} else if cause := context.Cause(ctx); cause != nil {
+		f.Message = cause.Error()
+	}
+	if f.Class == keep.ClassUnknown {
+		f.Class = keep.ClassTransient
+	}
+	f.Tool, f.At = t.name, c.At
+	return nil, &f
+}
+
+// mutate performs the call that m records, once. The error is nil, or a failure
+// of class unknown unless the connector vouches for another.
+func (t *tool) mutate(ctx context.Context, m keep.Mutation, at string) (receipt connector.Receipt, fail *keep.Failure) {
+	ctx, cancel := context.WithDeadlineCause(ctx, m.CallDeadline, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			fail = &keep.Failure{Class: keep.ClassUnknown, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	receipt, err := t.impl.(connector.Mutator).Mutate(ctx, m)
+	if err == nil {
+		if w := t.checkResult(receipt.Result); w != "" {
+			receipt.Warning = strings.TrimPrefix(receipt.Warning+"; "+w, "; ")
+		}
+		return receipt, nil
+	}
+	f := keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Message: err.Error()}
+	if known, ok := errors.AsType[*keep.Failure](err); ok {
+		f = *known
+	} else if cause := context.Cause(ctx); cause != nil {
+		f.Code, f.Message = "timeout", cause.Error()
+	}
+	f.Tool, f.At = t.name, at
+	return connector.Receipt{}, &f
+}
+
+// reconcile asks the service what became of m. Errors, timeouts and answers that
+// make no sense all mean: ask again.
+func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Duration) (ans connector.Answer) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			ans = connector.Answer{Verdict: connector.Again, Detail: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)
+	switch {
+	case err != nil && context.Cause(ctx) != nil:
+		return connector.Answer{Verdict: connector.Again, Detail: context.Cause(ctx).Error()}
+	case err != nil:
+		return connector.Answer{Verdict: connector.Again, Detail: err.Error()}
+	case ans.Verdict != connector.Happened && ans.Verdict != connector.Absent:
+		ans.Verdict = connector.Again
+	}
+	return ans
+}
