@@ -1,0 +1,445 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/policy"
+)
+
+// A world is a store, a service and one workflow, and the engines that come and
+// go over them.
+type world struct {
+	t       testing.TB
+	store   *memory.Store
+	service *service
+	script  script
+	def     keep.Definition
+	version int
+	policy  policy.Policy
+	commits int
+
+	dieAt engine.Point // the engine dies at this point, once
+}
+
+// A handler is one function of a script, in Go.
+type handler func(c *call) any
+
+// script maps paths such as "consumers.addRow.prepare" to functions.
+type script map[string]handler
+
+// A call is a running function with its ctx.
+type call struct {
+	ctx   context.Context
+	c     engine.ScriptCall
+	scope int
+}
+
+// arg decodes the i-th argument into v.
+func (c *call) arg(i int, v any) bool {
+	if i >= len(c.c.Args) || c.c.Args[i] == nil {
+		return false
+	}
+	if err := json.Unmarshal(c.c.Args[i], v); err != nil {
+		panic(err)
+	}
+	return true
+}
+
+// do makes a host call. An error ends the function: a script cannot catch it.
+func (c *call) do(name string, args ...any) json.RawMessage { return c.doBefore(nil, name, args...) }
+
+// doBefore is do with calls waiting behind it.
+func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMessage {
+	hc := engine.HostCall{Name: name, At: "w.js:1:1", Scope: c.scope, Waiting: waiting}
+	for _, a := range args {
+		b, err := json.Marshal(a)
+		if err != nil {
+			panic(err)
+		}
+		hc.Args = append(hc.Args, b)
+	}
+	out, err := c.c.Host.HostCall(c.ctx, hc)
+	if err != nil {
+		panic(ended{err})
+	}
+	return out
+}
+
+// ended unwinds a function whose host call failed.
+type ended struct{ err error }
+
+// thrown is what a function panics with to throw.
+type thrown string
+
+// Script implements engine.Scripts.
+func (w *world) Script(context.Context, keep.Deployment) (engine.Script, error) { return w, nil }
+
+// Call implements engine.Script.
+func (w *world) Call(ctx context.Context, c engine.ScriptCall) (out json.RawMessage, err error) {
+	f := w.script[strings.Join(c.Path, ".")]
+	if f == nil {
+		return nil, fmt.Errorf("no function %v", c.Path)
+	}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case ended:
+			out, err = nil, p.err
+		case thrown:
+			out, err = nil, keep.Failf(keep.ClassLogic, "script-error", "%s", string(p))
+		default:
+			panic(p)
+		}
+	}()
+	v := f(&call{ctx: ctx, c: c})
+	if v == nil {
+		return nil, nil
+	}
+	return json.Marshal(v)
+}
+
+// newWorld returns a world with one workflow "w": topic "in", consumer "act"
+// that creates one thing per event, and publishes to "out".
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, store: memory.New(), service: newService(), policy: policy.Default()}
+	w.def = keep.Definition{Name: "w", Topics: []keep.TopicName{"in", "out"}, Handlers: []keep.Handler{
+		{Name: "act", Kind: keep.Consumer, Subscribe: []keep.TopicName{"in"}, HasMutate: true, HasNext: true},
+	}}
+	w.script = script{
+		"consumers.act.prepare": reserveTrigger,
+		"consumers.act.mutate": func(c *call) any {
+			var p struct{ Data struct{ ID string } }
+			c.arg(0, &p)
+			c.do("svc.create", map[string]any{"id": p.Data.ID, "text": "hello"})
+			panic("unreachable: the mutate call is terminal")
+		},
+		"consumers.act.next": func(c *call) any {
+			var p struct{ Data struct{ ID string } }
+			var m struct{ Status string }
+			c.arg(0, &p)
+			c.arg(1, &m)
+			c.do("publish", "out", map[string]any{"messageId": "out:" + p.Data.ID, "status": m.Status})
+			return nil
+		},
+	}
+	return w
+}
+
+// reserveTrigger is the prepare of most tests: one event, one run.
+func reserveTrigger(c *call) any {
+	var ev struct{ Topic, MessageID string }
+	if !c.arg(0, &ev) {
+		return map[string]any{"reservations": []any{}, "data": map[string]any{}}
+	}
+	return map[string]any{
+		"reservations": []any{map[string]any{"topic": ev.Topic, "ids": []string{ev.MessageID}}},
+		"data":         map[string]any{"id": ev.MessageID},
+		"ui":           map[string]any{"title": "do " + ev.MessageID},
+	}
+}
+
+// Commit counts, and passes on.
+type countingStore struct {
+	*memory.Store
+	w *world
+}
+
+func (s countingStore) Commit(ctx context.Context, c keep.Commit) error {
+	err := s.Store.Commit(ctx, c)
+	if err == nil {
+		s.w.commits++
+	}
+	return err
+}
+
+func (w *world) engine() *engine.Engine {
+	w.t.Helper()
+	tools, err := engine.NewTools([]connector.Connection{w.service.connection()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
+		Policy: &w.policy,
+		Slow:   time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
+		Trace: func(_ keep.WorkflowName, p engine.Point) {
+			if p == w.dieAt {
+				w.dieAt = ""
+				runtime.Goexit() // the actor is gone, as after a SIGKILL
+			}
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// deploy deploys the world's definition as a new version.
+func (w *world) deploy() {
+	w.t.Helper()
+	w.version++
+	_, err := w.engine().Deploy(w.t.Context(), keep.Deployment{
+		Workflow: w.def.Name, Hash: fmt.Sprint("v", w.version), Entry: "w.js", Definition: w.def,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// publish adds events to a topic, as a producer run would.
+func (w *world) publish(topic keep.TopicName, ids ...string) {
+	w.t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for _, id := range ids {
+		in := keep.Input{ID: keep.InputID("in_" + id), Workflow: w.def.Name, Source: "test", Type: "event", ExternalID: id, Title: id, Status: keep.InputPending, CreatedAt: now}
+		ev := keep.Event{Workflow: w.def.Name, Topic: topic, MessageID: keep.MessageID(id), Payload: []byte(`{"n":1}`),
+			Status: keep.EventPending, CausedBy: []keep.InputID{in.ID}, CreatedAt: now, UpdatedAt: now}
+		err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: w.def.Name, At: now,
+			Changes: []keep.Change{keep.PutInput{Input: in}, keep.Publish{Event: ev}}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// run runs an engine until it is idle, and stops it.
+func (w *world) run() {
+	w.t.Helper()
+	if err := w.runFor(24 * time.Hour); err != nil {
+		w.t.Fatalf("not idle: %v", err)
+	}
+}
+
+// runFor runs an engine until it is idle or d has passed.
+func (w *world) runFor(d time.Duration) error {
+	w.t.Helper()
+	e := w.engine()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+	})
+	limit, stop := context.WithTimeout(ctx, d)
+	err := e.WaitIdle(limit)
+	stop()
+	cancel()
+	wg.Wait()
+	w.check()
+	return err
+}
+
+// check fails the test if the store breaks a law.
+func (w *world) check() {
+	w.t.Helper()
+	checker, ok := any(w.store).(interface {
+		Check(context.Context) iter.Seq[error]
+	})
+	if !ok {
+		return
+	}
+	for err := range checker.Check(w.t.Context()) {
+		w.t.Errorf("Check: %v", err)
+	}
+}
+
+// lastRun returns the newest run.
+func (w *world) lastRun() keep.Run {
+	w.t.Helper()
+	runs := w.runs()
+	if len(runs) == 0 {
+		w.t.Fatal("no run")
+	}
+	return runs[0]
+}
+
+// runs returns all runs, newest first.
+func (w *world) runs() []keep.Run {
+	w.t.Helper()
+	runs, _, err := w.store.Runs(w.t.Context(), keep.RunFilter{Workflow: w.def.Name}, keep.Page{Limit: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return runs
+}
+
+// mutation returns the only record of the ledger.
+func (w *world) mutation() keep.Mutation {
+	w.t.Helper()
+	ms, _, err := w.store.Mutations(w.t.Context(), keep.MutationFilter{Workflow: w.def.Name}, keep.Page{})
+	if err != nil || len(ms) != 1 {
+		w.t.Fatalf("%d mutations, %v; want 1", len(ms), err)
+	}
+	return ms[0]
+}
+
+// event returns an event.
+func (w *world) event(topic keep.TopicName, id string) keep.Event {
+	w.t.Helper()
+	evs, err := w.store.EventsByID(w.t.Context(), w.def.Name, topic, []keep.MessageID{keep.MessageID(id)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(evs) == 0 {
+		return keep.Event{}
+	}
+	return evs[0]
+}
+
+// questions returns the open questions.
+func (w *world) questions() []keep.Escalation {
+	w.t.Helper()
+	qs, _, err := w.store.Escalations(w.t.Context(), keep.EscalationFilter{Open: true}, keep.Page{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return qs
+}
+
+// decide answers the only open question.
+func (w *world) decide(a keep.Action) error {
+	w.t.Helper()
+	qs := w.questions()
+	if len(qs) != 1 {
+		w.t.Fatalf("%d open questions, want 1", len(qs))
+	}
+	return w.engine().Decide(w.t.Context(), qs[0].ID, keep.Decision{Action: a, By: "ann", From: "test"})
+}
+
+// A service is the world outside: it keeps its own truth about effects, and does
+// to callers what the test tells it.
+type service struct {
+	mu      sync.Mutex
+	level   keep.Level
+	effects map[string]int                               // by token
+	calls   int                                          // mutate calls that arrived
+	asked   int                                          // lookups
+	onCall  func(n int) (effect bool, err error)         // the n-th mutate call, from 1
+	onAsk   func(n int) (v connector.Verdict, err error) // nil: the truth
+	onRead  func() error
+}
+
+func newService() *service {
+	return &service{level: keep.LevelWitness, effects: make(map[string]int)}
+}
+
+func (s *service) connection() connector.Connection {
+	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
+		Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second}}
+	var create connector.Tool = mutator{base}
+	if s.level != keep.LevelNone {
+		create = asker{mutator{base}}
+	}
+	other := base
+	other.spec.Name = "other"
+	return connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{
+		create, mutator{other},
+		reader{tool{s: s, spec: connector.Spec{Name: "get", Effect: connector.Get}}},
+		reader{tool{s: s, spec: connector.Spec{Name: "list", Effect: connector.List}}},
+	}}
+}
+
+type tool struct {
+	s    *service
+	spec connector.Spec
+}
+
+func (t tool) Spec() connector.Spec { return t.spec }
+
+type reader struct{ tool }
+
+func (r reader) Read(context.Context, json.RawMessage) (json.RawMessage, error) {
+	if r.s.onRead != nil {
+		if err := r.s.onRead(); err != nil {
+			return nil, err
+		}
+	}
+	return json.RawMessage(`{"read":true}`), nil
+}
+
+type mutator struct{ tool }
+
+func (m mutator) Target(json.RawMessage) string { return "things" }
+
+func (m mutator) Mutate(_ context.Context, r keep.Mutation) (connector.Receipt, error) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.s.calls++
+	effect, err := true, error(nil)
+	if m.s.onCall != nil {
+		effect, err = m.s.onCall(m.s.calls)
+	}
+	if effect {
+		m.s.effects[r.Token]++
+	}
+	if err != nil {
+		return connector.Receipt{}, err
+	}
+	return connector.Receipt{Result: json.RawMessage(`{"id":7}`)}, nil
+}
+
+type asker struct{ mutator }
+
+func (a asker) Reconcile(_ context.Context, r keep.Mutation) (connector.Answer, error) {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.asked++
+	verdict := connector.Absent
+	if a.s.effects[r.Token] > 0 {
+		verdict = connector.Happened
+	}
+	if a.s.onAsk != nil {
+		v, err := a.s.onAsk(a.s.asked)
+		if err != nil {
+			return connector.Answer{}, err
+		}
+		verdict = v
+	}
+	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: json.RawMessage(`{"id":7}`)}}, nil
+}
+
+// total returns how many effects the service performed.
+func (s *service) total() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, k := range s.effects {
+		n += k
+	}
+	return n
+}
+
+var errReset = errors.New("connection reset by peer") // says nothing about the effect
+
+var _ engine.Store = (*memory.Store)(nil)
+
+// history returns the states that the only mutation went through.
+func (w *world) history() []string {
+	w.t.Helper()
+	moves, err := w.store.History(w.t.Context(), ledger.RunKey(w.runs()[len(w.runs())-1].Chain))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, m := range moves {
+		out = append(out, string(m.To))
+	}
+	return out
+}
