@@ -1,0 +1,49 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/keep-run/keep"
+)
+
+func (t *tx) putItem(it keep.Item) error {
+	if err := t.mine("item", it.ID, it.Workflow); err != nil {
+		return err
+	}
+	var n int64
+	var err error
+	if it.Rev == 0 {
+		n, err = t.exec(`
+			INSERT INTO item (workflow, id, title, status, attempt, rev, created_at, updated_at)
+			VALUES (?, ?, ?, ?, ?, 1, ?, ?)`,
+			it.Workflow, it.ID, it.Title, it.Status, it.Attempt, it.CreatedAt, it.UpdatedAt)
+	} else {
+		n, err = t.exec(`
+			UPDATE item SET title = ?, status = ?, attempt = ?, rev = rev + 1, created_at = ?, updated_at = ?
+			 WHERE workflow = ? AND id = ? AND rev = ?`,
+			it.Title, it.Status, it.Attempt, it.CreatedAt, it.UpdatedAt, it.Workflow, it.ID, it.Rev)
+	}
+	if isUnique(err) || err == nil && n == 0 {
+		err = keep.ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("item %q: %w", it.ID, err)
+	}
+	return nil
+}
+
+// Item returns an item, or *keep.NotFoundError.
+func (db *DB) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error) {
+	return one(ctx, db, "item", id, scanItem, `SELECT `+itemColumns+` FROM item WHERE workflow = ? AND id = ?`, w, id)
+}
+
+const itemColumns = `workflow, id, title, status, attempt, rev, created_at, updated_at`
+
+func scanItem(row *sql.Rows) (it keep.Item, err error) {
+	var created, updated int64
+	err = row.Scan(&it.Workflow, &it.ID, &it.Title, &it.Status, &it.Attempt, &it.Rev, &created, &updated)
+	it.CreatedAt, it.UpdatedAt = moment(created), moment(updated)
+	return it, err
+}

@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
+	if err := t.mine("mutation", string(m.Key), m.Workflow); err != nil {
+		return err
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	failure, err := encodeFailure(m.Error)
+	if err != nil {
+		return fmt.Errorf("mutation %s: %w", m.Key, err)
+	}
+	var changed int64
+	if m.Rev == 0 {
+		changed, err = t.insertMutation(m, failure)
+	} else {
+		changed, err = t.updateMutation(m, failure)
+	}
+	switch {
+	case isUnique(err):
+		err = keep.ErrMutationExists
+	case err == nil && changed == 0:
+		err = t.whyNotMutation(m)
+	}
+	if err != nil {
+		return fmt.Errorf("mutation %s: %w", m.Key, err)
+	}
+	return t.appendMoves(m.Key, moves)
+}
+
+func (t *tx) insertMutation(m keep.Mutation, failure any) (int64, error) {
+	return t.exec(`
+		INSERT INTO mutation (key, workflow, run, item, attempt, tool, connector, level, target, subkey,
+			payload_hash, token, title, state, warning, attempts, reconcile_attempts, next_reconcile_at,
+			call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at,
+			error, identity, payload, result)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+			?, ?, ?, ?, ?, ?, ?, ?,
+			?, ?, ?, ?, 1, ?, ?,
+			?, ?, ?, ?)`,
+		m.Key, m.Workflow, m.Run, m.Item, m.Attempt, m.Tool, m.Connector, m.Level, m.Target, m.Subkey,
+		m.PayloadHash, m.Token, m.Title, m.State, m.Warning, m.Attempts, m.ReconcileAttempts, m.NextReconcileAt,
+		m.CallDeadline, int64(m.SettleAfter), m.CanReconcile, m.ResolvedBy, m.CreatedAt, m.UpdatedAt,
+		failure, m.Identity, m.Payload, m.Result)
+}
+
+func (t *tx) updateMutation(m keep.Mutation, failure any) (int64, error) {
+	return t.exec(`
+		UPDATE mutation
+		   SET run = ?, connector = ?, level = ?, target = ?, subkey = ?, payload_hash = ?, token = ?,
+		       title = ?, state = ?, warning = ?, attempts = ?, reconcile_attempts = ?,
+		       next_reconcile_at = ?, call_deadline = ?, settle_after = ?, can_reconcile = ?,
+		       resolved_by = ?, rev = rev + 1, created_at = ?, updated_at = ?,
+		       error = ?, identity = ?, payload = ?, result = ?
+		 WHERE key = ? AND rev = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ?`,
+		m.Run, m.Connector, m.Level, m.Target, m.Subkey, m.PayloadHash, m.Token,
+		m.Title, m.State, m.Warning, m.Attempts, m.ReconcileAttempts,
+		m.NextReconcileAt, m.CallDeadline, int64(m.SettleAfter), m.CanReconcile,
+		m.ResolvedBy, m.CreatedAt, m.UpdatedAt,
+		failure, m.Identity, m.Payload, m.Result,
+		m.Key, m.Rev, m.Workflow, m.Tool, m.Item, m.Attempt)
+}
+
+// whyNotMutation explains why a record could not be moved.
+func (t *tx) whyNotMutation(m keep.Mutation) error {
+	row, err := t.row(`SELECT rev FROM mutation WHERE key = ?`, m.Key)
+	if err != nil {
+		return err
+	}
+	if row == nil || row[0] != int64(m.Rev) {
+		return keep.ErrStale
+	}
+	return fmt.Errorf("workflow, tool, item and attempt are fixed")
+}
+
+func (t *tx) appendMoves(key keep.MutationKey, moves []keep.Move) error {
+	for _, m := range moves {
+		_, err := t.exec(`
+			INSERT INTO mutation_history (mutation, move, at, who, from_state, to_state, evidence, detail)
+			SELECT n, (SELECT ifnull(max(move), 0) + 1 FROM mutation_history WHERE mutation = n),
+			       ?, ?, ?, ?, ?, ?
+			  FROM mutation WHERE key = ?`,
+			m.At, m.By, m.From, m.To, m.Evidence, m.Detail, key)
+		if err != nil {
+			return fmt.Errorf("history of mutation %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// Mutation returns the record of that key, or *keep.NotFoundError.
+func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	return one(ctx, db, "mutation", string(key), scanMutation,
+		`SELECT `+mutationColumns+` FROM mutation WHERE key = ?`, key)
+}
+
+// History returns every move of a mutation, oldest first.
+func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error) {
+	return rows(ctx, db, scanMove, `
+		SELECT h.at, h.who, h.from_state, h.to_state, h.evidence, h.detail
+		  FROM mutation m JOIN mutation_history h ON h.mutation = m.n
+		 WHERE m.key = ? ORDER BY h.move`, key)
+}
+
+func scanMove(row *sql.Rows) (m keep.Move, err error) {
+	var at int64
+	err = row.Scan(&at, &m.By, &m.From, &m.To, &m.Evidence, &m.Detail)
+	m.At = moment(at)
+	return m, err
+}
+
+const mutationColumns = `key, workflow, run, item, attempt, tool, connector, level, target, subkey,
+	payload_hash, token, title, state, warning, attempts, reconcile_attempts, next_reconcile_at,
+	call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at,
+	error, identity, payload, result`
+
+func scanMutation(row *sql.Rows) (m keep.Mutation, err error) {
+	var next, deadline, settle, created, updated int64
+	var failure []byte
+	err = row.Scan(&m.Key, &m.Workflow, &m.Run, &m.Item, &m.Attempt, &m.Tool, &m.Connector, &m.Level, &m.Target, &m.Subkey,
+		&m.PayloadHash, &m.Token, &m.Title, &m.State, &m.Warning, &m.Attempts, &m.ReconcileAttempts, &next,
+		&deadline, &settle, &m.CanReconcile, &m.ResolvedBy, &m.Rev, &created, &updated,
+		&failure, (*[]byte)(&m.Identity), (*[]byte)(&m.Payload), (*[]byte)(&m.Result))
+	if err != nil {
+		return m, err
+	}
+	m.NextReconcileAt, m.CallDeadline = moment(next), moment(deadline)
+	m.SettleAfter = time.Duration(settle)
+	m.CreatedAt, m.UpdatedAt = moment(created), moment(updated)
+	if m.Error, err = decodeFailure(failure); err != nil {
+		return m, fmt.Errorf("mutation %s: read error: %w", m.Key, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/keep-run/keep"
+)
+
+// A stream is a query for the numbers of the rows that match a filter, found by
+// one value of an index. Most are newest first and stop at the limit; a stream
+// that is short by law may come in any order.
+type stream struct {
+	text string
+	args []any
+}
+
+// A listing says how to read one kind of list.
+type listing[T any] struct {
+	kind string                             // one letter that marks its cursors
+	rows string                             // query for the rows of a JSON array of numbers
+	scan func(*sql.Rows) (T, error)         // reads one of them
+	from func(*view, cut) ([]stream, error) // where the numbers come from
+}
+
+// A cut is the part of a list that is wanted: numbers below before, and limit of
+// them.
+type cut struct {
+	before int64
+	limit  int
+}
+
+// page reads one page: it merges the streams, newest first, then reads the rows.
+//
+// No index could serve every filter in order, and none has to: a workflow has a
+// few handlers, tools, topics and statuses, so the newest rows of each, merged,
+// are the newest of all. The cost is that of the page, whatever the size of the
+// table.
+func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list []T, next string, err error) {
+	c, err := parseCursor(l.kind, p)
+	if err != nil {
+		return nil, "", err
+	}
+	err = db.snapshot(ctx, func(v *view) error {
+		streams, err := l.from(v, c)
+		if err != nil {
+			return err
+		}
+		numbers, err := newest(ctx, v, streams, c.limit)
+		if err != nil {
+			return err
+		}
+		if len(numbers) == c.limit { // one more than the page holds
+			numbers = numbers[:c.limit-1]
+			next = l.kind + strconv.FormatInt(numbers[len(numbers)-1], 10)
+		}
+		if len(numbers) == 0 {
+			return nil
+		}
+		wanted, err := json.Marshal(numbers)
+		if err != nil {
+			return err
+		}
+		list, err = rows(ctx, v, l.scan, l.rows, string(wanted))
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	return list, next, nil
+}
+
+// newest merges streams: the largest numbers of all, largest first.
+func newest(ctx context.Context, v *view, streams []stream, limit int) ([]int64, error) {
+	var all []int64
+	for _, s := range streams {
+		numbers, err := rows(ctx, v, scanNumber, s.text, s.args...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, numbers...)
+	}
+	slices.SortFunc(all, func(a, b int64) int { return cmp.Compare(b, a) })
+	all = slices.Compact(all)
+	return all[:min(len(all), limit)], nil
+}
+
+func scanNumber(row *sql.Rows) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}
+
+func scanName(row *sql.Rows) (name string, err error) {
+	err = row.Scan(&name)
+	return name, err
+}
+
+// parseCursor reads the cursor that page made. One row more than the page is
+// read, to know whether there is a next one.
+func parseCursor(kind string, p keep.Page) (cut, error) {
+	c := cut{before: 1<<63 - 1, limit: p.Size() + 1}
+	if p.After == "" {
+		return c, nil
+	}
+	digits, ours := strings.CutPrefix(p.After, kind)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if !ours || err != nil || n < 1 {
+		return c, fmt.Errorf("cursor %q: %w", p.After, keep.ErrBadCursor)
+	}
+	c.before = n
+	return c, nil
+}

@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keep-run/keep"
+)
+
+// A source runs queries: a DB, each in a snapshot of its own, or a view.
+type source interface {
+	prepare(ctx context.Context, text string) (*sql.Stmt, error)
+}
+
+// A view is one snapshot for several queries.
+type view struct {
+	db *DB
+	tx *sql.Tx
+}
+
+// snapshot calls f with a view of the database as it is now.
+func (db *DB) snapshot(ctx context.Context, f func(*view) error) error {
+	if db.read == nil || db.over.Load() {
+		return ErrClosed
+	}
+	tx, err := db.read.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // nothing was written
+	return f(&view{db, tx})
+}
+
+func (v *view) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	stmt, err := v.db.prepare(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return v.tx.StmtContext(ctx, stmt), nil
+}
+
+// prepare returns the statement of a text; database/sql prepares it once per
+// connection of the pool.
+func (db *DB) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	if db.read == nil || db.over.Load() {
+		return nil, ErrClosed
+	}
+	if stmt, ok := db.stmts.Load(text); ok {
+		return stmt.(*sql.Stmt), nil
+	}
+	stmt, err := db.read.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if first, loaded := db.stmts.LoadOrStore(text, stmt); loaded {
+		return first.(*sql.Stmt), stmt.Close()
+	}
+	return stmt, nil
+}
+
+// row scans the first row of a query into dest, or returns sql.ErrNoRows.
+func (db *DB) row(ctx context.Context, text string, args []any, dest ...any) error {
+	stmt, err := db.prepare(ctx, text)
+	if err != nil {
+		return err
+	}
+	return stmt.QueryRowContext(ctx, args...).Scan(dest...)
+}
+
+// rows returns what a query finds.
+func rows[T any](ctx context.Context, src source, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
+	stmt, err := src.prepare(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	found, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var list []T
+	for found.Next() {
+		v, err := scan(found)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, errors.Join(found.Err(), found.Close())
+}
+
+// one returns the one thing that a query finds, or *keep.NotFoundError.
+func one[T any](ctx context.Context, src source, what, id string, scan func(*sql.Rows) (T, error), text string, args ...any) (T, error) {
+	list, err := rows(ctx, src, scan, text, args...)
+	if err == nil && len(list) == 0 {
+		err = &keep.NotFoundError{What: what, ID: id}
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return list[0], nil
+}

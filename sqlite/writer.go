@@ -1,0 +1,216 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// maxGroup is the most requests that share a transaction. It bounds how long
+// the first of them waits, and how much is done again when the group fails.
+const maxGroup = 512
+
+// A writer owns the connection that writes. One goroutine, started by
+// openWriter and awaited by close, serves the queue.
+type writer struct {
+	conn *conn
+	done chan struct{} // closed when the goroutine has ended
+	wake chan struct{} // has a value when the queue is not empty
+
+	// mu protects the 2 next fields.
+	mu     sync.Mutex
+	queue  []*request
+	closed bool
+}
+
+// A request is a function to run in the next transaction, and its fate.
+type request struct {
+	do    func(*conn) error
+	state atomic.Int32  // queued until somebody takes it
+	err   error         // set before ready is closed
+	ready chan struct{} // closed when the fate is known
+}
+
+const (
+	queued  = iota
+	started // the writer has it: only the writer says how it ends
+	dropped // the caller left before the writer came
+)
+
+func openWriter(ctx context.Context, dsn string) (*writer, error) {
+	conn, err := openConn(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{conn: conn, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	go w.run()
+	return w, nil
+}
+
+// close lets the queue run empty, then closes the connection.
+func (w *writer) close() error {
+	w.mu.Lock()
+	was := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if was {
+		return nil
+	}
+	w.signal()
+	<-w.done
+	return w.conn.close()
+}
+
+// do runs f in a transaction and returns when its outcome is on disk.
+//
+// If ctx ends before f was started, f is dropped and the cause returned. After
+// that do waits for the outcome, whatever happens to ctx.
+func (w *writer) do(ctx context.Context, f func(*conn) error) error {
+	r := &request{do: f, ready: make(chan struct{})}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return ErrClosed
+	}
+	w.queue = append(w.queue, r)
+	w.mu.Unlock()
+	w.signal()
+	select {
+	case <-r.ready:
+	case <-ctx.Done():
+		if r.state.CompareAndSwap(queued, dropped) {
+			return context.Cause(ctx)
+		}
+		<-r.ready
+	}
+	return r.err
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// run serves the queue until the writer is closed and the queue is empty.
+func (w *writer) run() {
+	defer close(w.done)
+	var group []*request
+	for range w.wake {
+		for {
+			var closed bool
+			group, closed = w.take(group[:0])
+			if len(group) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			w.serve(group)
+		}
+	}
+}
+
+// take moves the requests whose callers still wait from the queue to group. It
+// reports whether the writer is closed; an empty group means an empty queue.
+func (w *writer) take(group []*request) ([]*request, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 && len(group) == 0 {
+		n := min(len(w.queue), maxGroup)
+		for _, r := range w.queue[:n] {
+			if r.state.CompareAndSwap(queued, started) {
+				group = append(group, r)
+			}
+		}
+		w.queue = slices.Delete(w.queue, 0, n)
+	}
+	return group, w.closed
+}
+
+// serve gives every request of the group its fate. If the transaction itself
+// fails, the requests are tried again one by one: a commit that does not fit on
+// the disk must not take those that do with it.
+func (w *writer) serve(group []*request) {
+	if err := w.transact(group); err != nil && len(group) > 1 {
+		for i := range group {
+			w.finish(group[i:i+1], w.transact(group[i:i+1]))
+		}
+	} else {
+		w.finish(group, err)
+	}
+}
+
+// finish announces the fate of requests: err if it is not nil, else their own.
+func (w *writer) finish(group []*request, err error) {
+	for _, r := range group {
+		if err != nil {
+			r.err = err
+		}
+		close(r.ready)
+	}
+}
+
+// transact runs the group in one transaction. Each request has a savepoint, so
+// that one that is refused leaves nothing behind and the others stay. A nil
+// error means that the transaction is on disk; any other, that it was undone as
+// far as SQLite can tell.
+func (w *writer) transact(group []*request) error {
+	if _, err := w.conn.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	for _, r := range group {
+		if err := w.attempt(r); err != nil {
+			return w.undo(err)
+		}
+	}
+	if _, err := w.conn.exec(`COMMIT`); err != nil {
+		return w.undo(err)
+	}
+	return nil
+}
+
+// attempt runs one request. What it returns is the end of the transaction; what
+// only concerns the request is in r.err.
+func (w *writer) attempt(r *request) error {
+	if _, err := w.conn.exec(`SAVEPOINT one`); err != nil {
+		return err
+	}
+	r.err = w.call(r)
+	if ofDatabase(r.err) {
+		return r.err
+	}
+	if r.err != nil {
+		if _, err := w.conn.exec(`ROLLBACK TO one`); err != nil {
+			return err
+		}
+	}
+	_, err := w.conn.exec(`RELEASE one`)
+	return err
+}
+
+// call runs the request's function. A panic in it is a bug of ours; the writer
+// survives it, since every workflow depends on it.
+func (w *writer) call(r *request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("commit panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.do(w.conn)
+}
+
+// undo rolls the transaction back and returns why. After a full disk or a read
+// error SQLite may have done so itself; then there is none to roll back, and
+// that is no error.
+func (w *writer) undo(cause error) error {
+	_, _ = w.conn.exec(`ROLLBACK`)
+	return cause
+}
