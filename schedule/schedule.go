@@ -17,7 +17,7 @@
 // only replaces the payload of a waiting event wakes nobody.
 //
 // A paused workflow begins nothing, but the outcome of a call that was already
-// sent is still asked for and its run completed.
+// sent is still asked for and the consumer run that sent it completed.
 package schedule
 
 import (
@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/lifecycle"
 )
 
 // A Snapshot is what the decision rests on.
@@ -99,13 +100,20 @@ func unfinished(r keep.Run, m keep.Mutation, paused bool, now time.Time) Step {
 		return Step{Do: Ask}
 	case r.RetryAt.IsZero():
 		return Step{Do: NeedsHelp}
-	case paused:
+	case paused && !completes(r, m):
 		return Step{Do: IsPaused}
 	case r.RetryAt.After(now):
 		return Step{Do: Backoff, At: r.RetryAt}
 	default:
 		return Step{Do: Again}
 	}
+}
+
+// completes reports whether the attempt after r makes no new call: it asks about
+// the one that was made, or goes on from its outcome.
+func completes(r keep.Run, m keep.Mutation) bool {
+	start, _ := lifecycle.StartOf(r, m.State)
+	return m.State != "" && (start == lifecycle.FromDoubt || start == lifecycle.FromNext)
 }
 
 // A claim reports whether h should run now, and a rank: the lowest goes first.
@@ -132,13 +140,19 @@ func isDue(h *Handler, now time.Time) (int64, bool) {
 		return 0, false
 	}
 	at := dueAt(h, now)
-	return at.UnixMilli(), !at.After(now)
+	return at.UnixMilli(), !at.IsZero() && !at.After(now)
 }
 
-// dueAt returns when a producer or job is due. A bare one is due at every start
-// of the host; one without a plan is due now.
+// dueAt returns when a producer or job is due; zero: never by itself. A bare one
+// is due at every start of the host. One without a plan is due now, unless it ran
+// and its schedule has no more ticks: then "now" would spin.
 func dueAt(h *Handler, now time.Time) time.Time {
-	if h.State.NextAt.IsZero() || (h.Schedule.IsZero() && h.Fresh) {
+	switch {
+	case h.Schedule.IsZero() && h.Fresh:
+		return now
+	case h.State.NextAt.IsZero() && h.Schedule.Cron != "" && h.State.LastRun != "":
+		return time.Time{}
+	case h.State.NextAt.IsZero():
 		return now
 	}
 	return h.State.NextAt

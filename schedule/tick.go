@@ -21,6 +21,16 @@ type Plan struct {
 // MinInterval is the shortest interval of a schedule.
 const MinInterval = time.Second
 
+// parser reads five fields. If both day and weekday are restricted, a day that
+// matches either is a match: that is what crontab has done since the seventies,
+// and what people and language models expect; the library's default is another.
+// Ten years are searched, since 29 February can be eight years away.
+var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
+	cron.Descriptor | cron.DowOrDom).WithMaxSearchYears(10)
+
+// reference is a day from which every date that exists comes within ten years.
+var reference = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Parse reads a schedule. bare is the interval of a handler without one. Errors
 // say what is wrong and what is good.
 func Parse(s keep.Schedule, bare time.Duration) (Plan, error) {
@@ -29,6 +39,8 @@ func Parse(s keep.Schedule, bare time.Duration) (Plan, error) {
 		return Plan{}, fmt.Errorf("schedule has both interval and cron: use one")
 	case s.Cron == "" && s.Timezone != "":
 		return Plan{}, fmt.Errorf("schedule has a timezone %q without cron", s.Timezone)
+	case s.IsZero() && bare <= 0:
+		return Plan{}, fmt.Errorf("the interval of a handler without a schedule must be positive: %s", bare)
 	case s.IsZero():
 		return Plan{interval: bare}, nil
 	case s.Cron == "":
@@ -37,15 +49,22 @@ func Parse(s keep.Schedule, bare time.Duration) (Plan, error) {
 		}
 		return Plan{interval: s.Interval}, nil
 	}
+	return parseCron(s)
+}
+
+func parseCron(s keep.Schedule) (Plan, error) {
 	switch {
 	case strings.Contains(s.Cron, "TZ="):
 		return Plan{}, fmt.Errorf("cron %q names a time zone: write it as timezone", s.Cron)
 	case strings.HasPrefix(strings.TrimSpace(s.Cron), "@every"):
 		return Plan{}, fmt.Errorf("cron %q is an interval: write it as interval", s.Cron)
 	}
-	spec, err := cron.ParseStandard(s.Cron)
+	spec, err := parser.Parse(strings.TrimSpace(s.Cron))
 	if err != nil {
 		return Plan{}, fmt.Errorf(`cron %q: %w (five fields: minute hour day month weekday, such as "0 9 * * 1-5")`, s.Cron, err)
+	}
+	if spec.Next(reference).IsZero() {
+		return Plan{}, fmt.Errorf("cron %q never comes: no month has such a day", s.Cron)
 	}
 	zone, err := time.LoadLocation(s.Timezone)
 	if err != nil || s.Timezone == "Local" {
@@ -66,7 +85,8 @@ func (p Plan) First(now time.Time) time.Time {
 // After returns the first tick after t: an interval counts from t, which is the
 // end of the last run; missed ticks of a cron are passed over. A cron time that
 // a DST change leaves out runs at the next minute that exists; one that a change
-// repeats runs the first time only. The zero time means that no tick comes.
+// repeats runs the first time only. The zero time means that no tick comes
+// within ten years.
 func (p Plan) After(t time.Time) time.Time {
 	if p.cron == nil {
 		return t.Add(p.interval)
