@@ -1,0 +1,229 @@
+// Package host assembles Keep for importers: a store, connections and scripts
+// become a running host. It owns every goroutine, and nothing outside starts one
+// on its behalf.
+//
+//	db, err := sqlite.Open(ctx, "keep.db", sqlite.Config{Host: true})
+//	…
+//	h, err := host.Open(ctx, db, host.Config{Connections: conns})
+//	…
+//	defer h.Close()
+//	s, err := h.Load(ctx, "workflows", "invoices.js")
+//	…
+//	_, err = h.Deploy(ctx, s)
+//	…
+//	err = h.Run(ctx) // until ctx is done
+//
+// An importer pays only for the connectors and the store that it passes: there is
+// no registry and no init.
+//
+// # Processes
+//
+// One process runs the workflows of a database. Others may open it beside that
+// one, read, and record what a person decides; the host looks for such changes
+// once a second.
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/workflow"
+)
+
+// A Store is what a host keeps everything in; see engine.Store.
+type Store interface {
+	engine.Store
+
+	// StoreID returns the random id that the database got when it was made.
+	// Idempotency tokens depend on it.
+	StoreID(ctx context.Context) (string, error)
+}
+
+// A Watcher is a store that other processes may change.
+type Watcher interface {
+	// ForeignChanges reports whether another process has committed since the
+	// last call. It is cheap.
+	ForeignChanges(ctx context.Context) (bool, error)
+}
+
+// pollForeign is how often a Watcher is asked.
+const pollForeign = time.Second
+
+// Config configures a Host. The zero value is usable: it has no connections.
+type Config struct {
+	// Connections are the configured accounts; their tools are what scripts
+	// may call. The host closes them.
+	Connections []connector.Connection
+
+	// Policy holds the numbers that the host enforces. If nil, policy.Default().
+	Policy *policy.Policy
+
+	// Sandbox limits scripts. Zero fields have the sandbox's defaults.
+	Sandbox sandbox.Config
+
+	// Only names the workflows to work on; others in the database stay at
+	// rest. If nil, all of them.
+	Only []keep.WorkflowName
+
+	// Logger receives what a person should hear of. If nil, slog.Default().
+	Logger *slog.Logger
+
+	// Trace is called between durable steps; tests die there. If nil, nothing
+	// is called.
+	Trace func(w keep.WorkflowName, p engine.Point)
+}
+
+// A Host runs workflows. Create one with Open, drive it with Run, end it with
+// Close. All methods may be called at any time between Open and Close.
+type Host struct {
+	*engine.Engine // Decide, SetPaused, Trigger, WaitIdle
+
+	cfg     Config
+	log     *slog.Logger
+	store   Store
+	runtime *sandbox.Runtime
+	scripts *scripts
+}
+
+// Open prepares a host over an open store. It starts no run. The caller keeps
+// the store, and closes it after the host.
+func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	tools, err := engine.NewTools(cfg.Connections)
+	if err != nil {
+		return nil, err
+	}
+	salt, err := store.StoreID(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's id: %w", err)
+	}
+	rt, err := sandbox.Open(ctx, cfg.Sandbox)
+	if err != nil {
+		return nil, fmt.Errorf("open the sandbox: %w", err)
+	}
+	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: rt, scripts: newScripts(rt)}
+	h.Engine, err = engine.New(store, h.scripts, tools, engine.Config{
+		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
+	})
+	if err != nil {
+		return nil, errors.Join(err, rt.Close())
+	}
+	return h, nil
+}
+
+// Run works until ctx is done, and returns nil then; see engine.Engine.Run.
+func (h *Host) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if w, ok := h.store.(Watcher); ok {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		wg.Go(func() { h.watch(ctx, w) })
+	}
+	return h.Engine.Run(ctx)
+}
+
+// watch wakes the engine when another process changed the store.
+func (h *Host) watch(ctx context.Context, w Watcher) {
+	tick := time.NewTicker(pollForeign)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		changed, err := w.ForeignChanges(ctx)
+		if err != nil && ctx.Err() == nil {
+			h.log.WarnContext(ctx, "look for foreign changes", "err", err)
+		}
+		if changed {
+			h.Reload()
+		}
+	}
+}
+
+// Close releases the sandbox and the connections. Run must have returned.
+func (h *Host) Close() error {
+	errs := []error{h.runtime.Close()}
+	for _, c := range h.cfg.Connections {
+		if c.Close != nil {
+			if err := c.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("close connection %s: %w", c.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A Workflow is a script that was read and checked, ready to be deployed.
+type Workflow struct {
+	keep.Definition
+	Bundle      *sandbox.Bundle
+	Declaration json.RawMessage   // as the sandbox describes it
+	Sources     map[string]string // the author's files, by the names that errors use
+}
+
+// Load reads the script in a file below root, and checks it without any call
+// outside. The error is a *sandbox.BuildError, *sandbox.ScriptError,
+// *sandbox.LimitError or *workflow.DeclarationError if the script is wrong; each
+// names every problem with its file and line.
+func (h *Host) Load(ctx context.Context, root, entry string) (*Workflow, error) {
+	b, err := sandbox.Build(root, entry)
+	if err != nil {
+		return nil, err
+	}
+	return h.LoadBundle(ctx, b)
+}
+
+// LoadBundle is Load for a script that is bundled already.
+func (h *Host) LoadBundle(ctx context.Context, b *sandbox.Bundle) (*Workflow, error) {
+	p, err := h.runtime.Load(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	w := &Workflow{Bundle: b, Declaration: p.Declaration(), Sources: sources(b.Map)}
+	if w.Definition, err = workflow.Parse(w.Declaration, w.Sources); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// sources returns the files that a source map quotes.
+func sources(sourceMap []byte) map[string]string {
+	var m struct {
+		Sources        []string `json:"sources"`
+		SourcesContent []string `json:"sourcesContent"`
+	}
+	files := make(map[string]string)
+	if json.Unmarshal(sourceMap, &m) != nil {
+		return files // places are then less exact
+	}
+	for i, name := range m.Sources {
+		if i < len(m.SourcesContent) {
+			files[name] = m.SourcesContent[i]
+		}
+	}
+	return files
+}
+
+// Deploy makes the script current and returns its version: the current one if
+// nothing changed, else one with the next major number.
+func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
+	return h.Engine.Deploy(ctx, keep.Deployment{
+		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
+		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,
+	})
+}
