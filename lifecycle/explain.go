@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -15,16 +16,17 @@ func Explain(r keep.Run, m keep.Mutation) string {
 		return ""
 	}
 	since := "since " + clock(r.UpdatedAt)
-	if !r.RetryAt.IsZero() {
-		return fmt.Sprintf("Is tried again at %s (attempt %d), after: %s.", clock(r.RetryAt), r.Retries+2, reason(r))
+	switch {
+	case r.Status == keep.StatusReconciliation:
+		return doubt(m, since)
+	case !r.RetryAt.IsZero():
+		return retry(r, since)
 	}
 	switch r.Status {
 	case keep.StatusActive:
 		return fmt.Sprintf("Is being executed, in phase %s %s.", r.Phase, since)
 	case keep.StatusApproval:
 		return fmt.Sprintf("Waits %s for a person to approve the call; see keep inbox.", since)
-	case keep.StatusReconciliation:
-		return doubt(m, since)
 	case keep.StatusPerson:
 		return fmt.Sprintf("Waits %s for a person (%s); see keep inbox.", since, reason(r))
 	case keep.StatusLogic:
@@ -35,18 +37,43 @@ func Explain(r keep.Run, m keep.Mutation) string {
 	return fmt.Sprintf("Is %s %s.", r.Status, since)
 }
 
-func doubt(m keep.Mutation, since string) string {
-	if m.State == keep.Indeterminate {
-		return fmt.Sprintf("Nobody can tell whether %s on %s happened; waits %s for a person to decide in keep inbox.",
-			m.Tool, m.Target, since)
+// retry explains a run whose next attempt is planned.
+func retry(r keep.Run, since string) string {
+	when := clock(r.RetryAt)
+	switch r.Status {
+	case keep.StatusTransient:
+		return fmt.Sprintf("Waits %s and is tried again at %s (attempt %d), after: %s.", since, when, r.Retries+2, reason(r))
+	case keep.StatusCrashed:
+		return fmt.Sprintf("The host died while it executed phase %s; the work is taken up again at %s.", r.Phase, when)
+	case keep.StatusLogic:
+		return fmt.Sprintf("Waits %s and is tried again at %s with the current version, after: %s.", since, when, reason(r))
 	}
-	return fmt.Sprintf("It is not known whether %s on %s happened; the service is asked again at %s (lookup %d).",
-		m.Tool, m.Target, clock(m.NextReconcileAt), m.ReconcileAttempts+1)
+	return fmt.Sprintf("Waits %s and is tried again at %s, after: %s.", since, when, reason(r))
 }
 
+// doubt explains a run whose call has an unknown outcome.
+func doubt(m keep.Mutation, since string) string {
+	call := fmt.Sprintf("%s on %s", m.Tool, m.Target)
+	switch {
+	case m.Key == "":
+		call = "a call"
+	case m.Target == "":
+		call = string(m.Tool)
+	}
+	switch {
+	case m.State == keep.Indeterminate:
+		return fmt.Sprintf("Nobody can tell whether %s happened; waits %s for a person to decide in keep inbox.", call, since)
+	case m.NextReconcileAt.IsZero():
+		return fmt.Sprintf("It is not known %s whether %s happened; the service is asked next.", since, call)
+	}
+	return fmt.Sprintf("It is not known %s whether %s happened; the service is asked again at %s (lookup %d).",
+		since, call, clock(m.NextReconcileAt), m.ReconcileAttempts+1)
+}
+
+// reason is why r stopped, without the full stop of a message.
 func reason(r keep.Run) string {
 	if r.Error != nil {
-		return r.Error.Error()
+		return strings.TrimRight(strings.Join(strings.Fields(r.Error.Error()), " "), ".")
 	}
 	return string(r.Status)
 }

@@ -91,11 +91,15 @@ type Verdict struct {
 // state m (empty: none) and whose retries are spent or not.
 //
 // A failure of class unknown belongs to a call, and its mutation is then in
-// doubt. A run whose outcome is applied or skipped keeps its reservations
-// whatever happens: only next is left to do.
+// doubt; without one nobody could ever end the doubt, so that is internal. A run
+// whose outcome is applied or skipped keeps its reservations whatever happens:
+// only next is left to do.
 func Judge(class keep.Class, m keep.MutationState, spent bool) Verdict {
-	if Unknown(m) {
+	switch {
+	case Unknown(m):
 		class = keep.ClassUnknown // doubt outweighs everything else
+	case class == keep.ClassUnknown:
+		class = keep.ClassInternal
 	}
 	switch class {
 	case keep.ClassTransient:
@@ -179,6 +183,11 @@ func Again(r keep.Run, m keep.MutationState, id keep.RunID, v keep.Version, now 
 	case keep.StatusTransient:
 		next.Retries++
 	case keep.StatusCrashed: // a crash uses up no retry
+	case keep.StatusInternal:
+		next.Retries = 0
+		if start != FromDoubt { // a person looked at it: it may crash again
+			next.Crashes = 0
+		}
 	default:
 		next.Retries = 0
 	}
@@ -186,7 +195,7 @@ func Again(r keep.Run, m keep.MutationState, id keep.RunID, v keep.Version, now 
 	case FromPrepare, FromHandler:
 		next.Phase = First(r.Kind)
 		next.Trigger, next.Reservations, next.Prepared = keep.EventRef{}, nil, nil
-		next.Title, next.WakeAt, next.Mutation = "", time.Time{}, ""
+		next.Title, next.WakeAt, next.Mutation, next.SeenSeq = "", time.Time{}, "", 0
 	case FromMutate:
 		next.Phase = keep.Prepared
 	case FromDoubt:
