@@ -63,26 +63,26 @@ func (a *actor) poke(stale bool) {
 func (a *actor) run(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
-		if err := a.turn(ctx); err == nil {
+		err := a.turn(ctx)
+		if err == nil {
 			failures = 0
 			continue
-		} else if errors.Is(err, errStopping) || ctx.Err() != nil {
-			return
-		} else if errors.Is(err, keep.ErrStale) {
-			a.forget() // somebody else moved a record: read again
-			continue
-		} else {
-			// The store is unwell, or a commit's fate is unknown. Nothing in
-			// memory can be trusted; read again after a pause.
-			a.log.ErrorContext(ctx, "step failed", "err", err)
-			a.forget()
-			failures++
 		}
+		if errors.Is(err, errStopping) || ctx.Err() != nil {
+			return
+		}
+		// Somebody else moved a record, the store is unwell, or the fate of a
+		// commit is unknown. Nothing in memory can be trusted: read again, at
+		// once the first time that a record merely moved.
+		a.loaded = false
+		failures++
+		if errors.Is(err, keep.ErrStale) && failures < 3 {
+			continue
+		}
+		a.log.ErrorContext(ctx, "step failed", "err", err)
 		a.sleep(ctx, a.e.policy.Retry.Delay(min(failures, 6)-1, time.Second, a.e.jitter()))
 	}
 }
-
-func (a *actor) forget() { a.loaded = false }
 
 // turn decides and does one thing, or waits until there may be one.
 func (a *actor) turn(ctx context.Context) error {
@@ -106,7 +106,7 @@ func (a *actor) turn(ctx context.Context) error {
 	case schedule.Run:
 		return a.begin(ctx, step.Handler, snap, now)
 	case schedule.Again:
-		return a.again(ctx, snap, now)
+		return a.again(ctx, now)
 	case schedule.Ask:
 		return a.ask(ctx, now)
 	}
@@ -265,19 +265,22 @@ func (a *actor) begin(ctx context.Context, name keep.HandlerName, snap schedule.
 }
 
 // again starts the attempt after the open run.
-func (a *actor) again(ctx context.Context, _ schedule.Snapshot, now time.Time) error {
+func (a *actor) again(ctx context.Context, now time.Time) error {
 	prev, m := *a.open, a.doubt
+	start, _ := lifecycle.StartOf(prev, m.State)
+	if start == lifecycle.FromDoubt {
+		return a.handOver(ctx, prev, now)
+	}
 	v, h, err := a.versionFor(ctx, prev)
 	if err != nil {
 		return err
 	}
-	start, _ := lifecycle.StartOf(prev, m.State)
 	next, closed := lifecycle.Again(prev, m.State, keep.RunID(a.e.newID("run", now)), v.Version, now)
 	x := a.execution(v, h, next)
 	x.closes = &closed
 	x.mut = m
 	x.reserved = len(next.Reservations) > 0
-	if start == lifecycle.FromPrepare || start == lifecycle.FromHandler {
+	if next.Mutation == "" {
 		x.mut = keep.Mutation{}
 	}
 	if h.Kind == keep.Consumer && start == lifecycle.FromPrepare {

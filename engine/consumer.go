@@ -132,7 +132,7 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 		more = x.reservations()
 	}
 	if err := x.commit(ctx, more...); err != nil {
-		return x.reservationFailure(ctx, err)
+		return lostRace(err)
 	}
 	x.reserved = true
 	x.trace(Recorded)
@@ -218,7 +218,7 @@ func (x *execution) commitOutcome(ctx context.Context) func() error {
 			more = x.reservations()
 		}
 		if err := x.commit(ctx, more...); err != nil {
-			return err
+			return lostRace(err)
 		}
 		x.reserved = x.reserved || len(x.run.Reservations) > 0
 		x.trace(OutcomeWritten)
@@ -252,11 +252,7 @@ func (x *execution) next(context.Context) error {
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
 	if err := x.commit(ctx, more...); err != nil {
-		if f := reservationFailure(err); f != nil && !x.reserved {
-			x.run.Closed = false
-			return x.reservationFailure(ctx, err)
-		}
-		return err
+		return lostRace(err)
 	}
 	x.remember(&state)
 	x.trace(AfterCommit)

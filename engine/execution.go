@@ -211,7 +211,7 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
 	if err := x.commit(ctx, more...); err != nil {
-		return x.reservationFailure(ctx, err)
+		return lostRace(err)
 	}
 	x.reserved = x.reserved || len(x.run.Reservations) > 0
 	x.remember(&state)
@@ -220,10 +220,11 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	return nil
 }
 
-// leave gives up a run because the host stops. What nobody saw needs no record;
-// what was announced is begun again at the next start, and counts as no crash.
+// leave gives up a run because the host stops. What nobody saw needs no record,
+// and what is in doubt has the right one; what was announced is begun again at
+// the next start, and counts as no crash.
 func (x *execution) leave(ctx context.Context) error {
-	if x.run.Rev == 0 {
+	if x.run.Rev == 0 || lifecycle.Unknown(x.mut.State) {
 		return errStopping
 	}
 	now := x.e.now()
@@ -234,16 +235,14 @@ func (x *execution) leave(ctx context.Context) error {
 	return errStopping
 }
 
-// reservationFailure turns a refused reservation into the logic failure that it
-// is, and passes every other error on.
-func (x *execution) reservationFailure(ctx context.Context, err error) error {
-	f := reservationFailure(err)
-	if f == nil {
-		return err
+// lostRace turns a refused reservation into keep.ErrStale: the events were free
+// when prepare had named them, so somebody took them since, and the actor must
+// look again. Other errors pass.
+func lostRace(err error) error {
+	if r, ok := errors.AsType[*keep.ReservationError](err); ok {
+		return fmt.Errorf("%w: %w", keep.ErrStale, r)
 	}
-	x.run.Reservations, x.moves, x.mut = nil, nil, keep.Mutation{}
-	x.run.Phase, x.run.Mutation = lifecycle.First(x.run.Kind), ""
-	return x.fail(ctx, f)
+	return err
 }
 
 // reservations returns the changes that pin what prepare selected.

@@ -128,19 +128,14 @@ func (a *actor) recover(ctx context.Context) error {
 	now := a.e.now()
 	crashed, loop := lifecycle.Crash(*a.open, now)
 	a.log.WarnContext(ctx, "recovering a run that the host left active", "run", crashed.ID, "phase", crashed.Phase, "crashes", crashed.Crashes)
-	unknown := lifecycle.Unknown(a.doubt.State)
-	var changes []keep.Change
-	if loop && !unknown {
+	if lifecycle.Unknown(a.doubt.State) {
+		return a.handOver(ctx, crashed, now)
+	}
+	changes := []keep.Change{keep.PutRun{Run: crashed}}
+	if loop {
 		x := a.execution(a.current, keep.Handler{Name: crashed.Handler, Kind: crashed.Kind}, crashed)
-		changes = append(changes, keep.PutRun{Run: crashed},
-			keep.OpenEscalation{Escalation: x.question(keep.AskInternal, crashed.Error, now)})
-	} else if unknown {
-		var err error
-		if changes, err = a.recoverDoubt(crashed, now); err != nil {
-			return err
-		}
-	} else {
-		changes = append(changes, keep.PutRun{Run: crashed})
+		x.mut = a.doubt
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskInternal, crashed.Error, now)})
 	}
 	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
 		return err
@@ -148,8 +143,20 @@ func (a *actor) recover(ctx context.Context) error {
 	return a.loadOpen(ctx)
 }
 
-// recoverDoubt returns the changes that hand a call of unknown outcome to a
+// handOver gives the call of an ended run, whose outcome is unknown, to a
 // recovery run, which asks about it before anything else.
+func (a *actor) handOver(ctx context.Context, ended keep.Run, now time.Time) error {
+	changes, err := a.recoverDoubt(ended, now)
+	if err != nil {
+		return err
+	}
+	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+		return err
+	}
+	return a.loadOpen(ctx)
+}
+
+// recoverDoubt returns the changes that handOver commits.
 func (a *actor) recoverDoubt(crashed keep.Run, now time.Time) ([]keep.Change, error) {
 	next, closed := lifecycle.Again(crashed, a.doubt.State, keep.RunID(a.e.newID("run", now)), crashed.Version, now)
 	if crashed.Status == keep.StatusInternal {
