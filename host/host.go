@@ -2,7 +2,8 @@
 // become a running host. It owns every goroutine, and nothing outside starts one
 // on its behalf.
 //
-//	db, err := sqlite.Open(ctx, "keep.db", sqlite.Config{Host: true})
+//	db := sqlite.New("keep.db", sqlite.Config{Host: true})
+//	err := db.Open(ctx)
 //	…
 //	h, err := host.Open(ctx, db, host.Config{Connections: conns})
 //	…
@@ -52,9 +53,9 @@ type Store interface {
 
 // A Watcher is a store that other processes may change.
 type Watcher interface {
-	// ForeignChanges reports whether another process has committed since the
-	// last call. It is cheap.
-	ForeignChanges(ctx context.Context) (bool, error)
+	// ForeignChanges returns a number that is another one whenever another
+	// process has committed. It is cheap.
+	ForeignChanges(ctx context.Context) (uint64, error)
 }
 
 // pollForeign is how often a Watcher is asked.
@@ -138,19 +139,22 @@ func (h *Host) Run(ctx context.Context) error {
 func (h *Host) watch(ctx context.Context, w Watcher) {
 	tick := time.NewTicker(pollForeign)
 	defer tick.Stop()
-	for {
+	var last uint64
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		changed, err := w.ForeignChanges(ctx)
+		n, err := w.ForeignChanges(ctx)
 		if err != nil && ctx.Err() == nil {
 			h.log.WarnContext(ctx, "look for foreign changes", "err", err)
+			continue
 		}
-		if changed {
+		if first || n != last {
 			h.Reload()
 		}
+		last = n
 	}
 }
 
