@@ -114,7 +114,7 @@ var hostFunctions = map[string]struct {
 	"done":   {1, (*phase).hostDone},
 	"fail":   {1, (*phase).hostFail},
 	"log":    {3, (*phase).hostLog},
-	"locate": {1, (*phase).hostLocate},
+	"locate": {2, (*phase).hostLocate},
 	"where":  {1, (*phase).hostWhere},
 	"random": {1, (*phase).hostRandom},
 	"digest": {2, (*phase).hostDigest},
@@ -176,9 +176,11 @@ func (p *phase) hostCall(v []value) (value, error) {
 		return 0, err
 	}
 	q.name = strings.ToValidUTF8(q.name, "\uFFFD")
-	if q.stack, _, err = p.take(v[2], maxStackText); err != nil {
+	stack, _, err := p.take(v[2], maxStackText)
+	if err != nil {
 		return 0, err
 	}
+	q.at = p.callAt(stack, q.name[strings.LastIndexByte(q.name, '.')+1:])
 	args, done, err := p.in.text(v[3], p.rt.entry.scratch)
 	if err != nil {
 		return 0, err
@@ -186,7 +188,7 @@ func (p *phase) hostCall(v []value) (value, error) {
 	if len(args) <= p.limits.Result {
 		q.args = bytes.Clone(args)
 	} else {
-		p.limit("result", int64(p.limits.Result), p.at(q.stack), q.name)
+		p.limit("result", int64(p.limits.Result), q.at, q.name)
 	}
 	if err := done(); err != nil {
 		return 0, err
@@ -243,14 +245,18 @@ func (p *phase) hostLog(v []value) (value, error) {
 	return 0, nil
 }
 
-// hostLocate answers a stack with its first place in the author's files, as
-// JSON.
+// hostLocate answers a stack, and the name of the function that was called
+// there or "", with the place in the author's files, as JSON.
 func (p *phase) hostLocate(v []value) (value, error) {
 	stack, _, err := p.take(v[0], maxStackText)
 	if err != nil {
 		return 0, err
 	}
-	return p.in.newString(p.at(stack).json())
+	name, _, err := p.take(v[1], maxName)
+	if err != nil {
+		return 0, err
+	}
+	return p.in.newString(p.callAt(stack, name).json())
 }
 
 // hostWhere takes a stack as the place to report if nothing better is known.

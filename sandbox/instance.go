@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -39,6 +40,7 @@ type instance struct {
 // of eval, call and job) are never the outer ones.
 type exports struct {
 	eval, call, job api.Function // outer: JavaScript runs inside
+	inner           api.Function // call once more, for inside of the others
 
 	malloc, free                        api.Function
 	newString, newNumber, newBytes      api.Function
@@ -80,6 +82,7 @@ func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error
 			return nil, fmt.Errorf("sandbox: the engine does not export %s", name)
 		}
 	}
+	in.fn.inner = m.ExportedFunction("qjs_call") // a new one, with a stack of its own
 	return in, nil
 }
 
@@ -276,6 +279,52 @@ func (in *instance) eval(code []byte, file string) (value, error) {
 		}
 	}
 	return in.checked(value(r))
+}
+
+// compile turns a script into bytecode without source text and positions.
+func (in *instance) compile(code []byte) ([]byte, error) {
+	const stripSource, stripDebug = 1 << 4, 1 << 5
+	p, err := in.write(code)
+	if err != nil {
+		return nil, err
+	}
+	length, err := in.write(make([]byte, 8))
+	if err != nil {
+		return nil, err
+	}
+	name, err := in.write([]byte("keep"))
+	if err != nil {
+		return nil, err
+	}
+	out, err := in.setup("qjs_compile", uint64(p), uint64(len(code)), uint64(name), 0, stripSource|stripDebug, uint64(length))
+	if err != nil {
+		return nil, err
+	}
+	if out == 0 {
+		return nil, in.pending()
+	}
+	n, _ := in.mem.ReadUint32Le(length)
+	b, ok := in.mem.Read(out, n)
+	if !ok {
+		return nil, errHeap
+	}
+	return bytes.Clone(b), nil
+}
+
+// evalCompiled runs what compile made and returns its last value.
+func (in *instance) evalCompiled(code []byte) (value, error) {
+	p, err := in.write(code)
+	if err != nil {
+		return 0, err
+	}
+	v, err := in.setup("qjs_eval_bytecode", uint64(p), uint64(len(code)))
+	if err != nil {
+		return 0, err
+	}
+	if _, err := in.do(in.fn.free, uint64(p)); err != nil {
+		return 0, err
+	}
+	return in.checked(value(v))
 }
 
 // handles reads the handles that JavaScript passes to a host function.

@@ -22,14 +22,8 @@ const (
 	maxDeclaration = 16 << 20 // the prelude stops earlier, counting characters
 )
 
-const (
-	// grace is what a stopped script gets to unwind before it is trapped.
-	grace = 100 * time.Millisecond
-
-	// afterlife is how many jobs a stopped phase may run so that its error
-	// comes up to the prelude, which knows the place.
-	afterlife = 64
-)
+// grace is what a stopped script gets to unwind before it is trapped.
+const grace = 100 * time.Millisecond
 
 // phase is one run of JavaScript in an instance: the evaluation of a script,
 // or one call of a handler. It lives on one goroutine.
@@ -56,6 +50,7 @@ type phase struct {
 
 	stop    error // why the script must end; the first reason stays
 	stopped time.Time
+	located bool // where has been asked for
 
 	queue   []request
 	issued  int // calls, for the limit
@@ -71,9 +66,10 @@ type phase struct {
 
 // request is a host call that the script has issued.
 type request struct {
-	id, scope   int
-	name, stack string
-	args        []byte // a newline before each argument's JSON
+	id, scope int
+	name      string
+	at        Position
+	args      []byte // a newline before each argument's JSON
 }
 
 // resumeClock starts counting CPU time.
@@ -147,7 +143,11 @@ func (p *phase) limit(name string, value int64, at Position, call string) {
 // makes it throw an error that JavaScript cannot catch.
 func (p *phase) interrupt(now time.Time) bool {
 	p.check(now)
-	return p.stop != nil
+	if p.stop == nil {
+		return false
+	}
+	p.locate()
+	return true
 }
 
 // tick is called from inside loops of compiled code. True traps, which is for
@@ -180,7 +180,7 @@ func (p *phase) enqueue(q request) {
 		fallthrough
 	default:
 		if p.issued++; p.issued > p.limits.HostCalls {
-			p.limit("host_calls", int64(p.limits.HostCalls), p.at(q.stack), "")
+			p.limit("host_calls", int64(p.limits.HostCalls), q.at, "")
 			return
 		}
 	}
@@ -283,7 +283,7 @@ func (p *phase) idle() error {
 func (p *phase) serve() error {
 	q := p.queue[0]
 	p.queue = p.queue[1:]
-	c := HostCall{Name: q.name, At: p.at(q.stack), Scope: q.scope, Args: arguments(q.args)}
+	c := HostCall{Name: q.name, At: q.at, Scope: q.scope, Args: arguments(q.args)}
 	if len(p.queue) > 0 {
 		c.Waiting = make([]string, len(p.queue))
 		for i := range p.queue {
@@ -349,16 +349,18 @@ func (p *phase) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	if t, ok := errors.AsType[*thrown](err); ok && !p.in.broken {
-		// The prelude describes the error; if not even that works, what is
-		// known is what stopped it.
-		_, failed := p.in.invoke(p.rt.entry.scratch, p.rt.entry.fail, p.rt.entry.undefined, t.value)
-		if failed != nil {
-			err = failed
-		}
+	if p.in.broken {
+		p.locate()
 	}
 	if p.stop != nil {
 		return p.halted()
+	}
+	if t, ok := errors.AsType[*thrown](err); ok {
+		// The prelude describes the error. If not even that works, the engine
+		// has no memory left for it.
+		if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.fail, p.rt.entry.undefined, t.value); err != nil {
+			return p.outOfMemory(p.where)
+		}
 	}
 	switch {
 	case p.failure != "":
@@ -366,53 +368,30 @@ func (p *phase) explain(err error) error {
 	case errors.Is(err, errHeap):
 		return p.outOfMemory(p.where)
 	case errors.Is(err, errTrap):
-		p.locate()
 		return p.trapped(err)
-	}
-	if _, ok := errors.AsType[*thrown](err); ok {
-		return p.outOfMemory(p.where) // the engine had not even room for its error
 	}
 	return err
 }
 
-// halted is the error of a phase that was told to stop, with the place if it
-// can still be found.
+// halted is the error of a phase that was told to stop.
 func (p *phase) halted() error {
-	l, ok := errors.AsType[*LimitError](p.stop)
-	if !ok {
-		return p.stop
+	if l, ok := errors.AsType[*LimitError](p.stop); ok && l.At.IsZero() {
+		l.At = p.where
 	}
-	if l.At.IsZero() {
-		l.At = p.lastPlace()
-	}
-	return l
+	return p.stop
 }
 
-// lastPlace finds where a script was interrupted. The error is on its way
-// through the script's promises to the prelude; following it takes a few jobs,
-// during which the script may not loop nor reach the host. After a trap the
-// frames of the script are still where they were.
-func (p *phase) lastPlace() Position {
-	if p.in.broken {
-		p.locate()
-		return p.where
-	}
-	for i := 0; i < afterlife && p.failure == "" && !p.in.broken; i++ {
-		if more, err := p.step(); err != nil || !more {
-			break
-		}
-	}
-	if f, ok := decodeFailure(p.failure); ok {
-		if at := p.at(f.Stack); !at.IsZero() {
-			return at
-		}
-	}
-	return p.where
-}
-
-// locate asks a trapped engine for its stack. It may trap again.
+// locate asks the engine where the script is, once. That is possible in an
+// interrupt, and even after a trap: the script's frames are still there. (It
+// may then trap again, which changes nothing.)
 func (p *phase) locate() {
-	p.stopped = time.Now()
-	p.halt(errTrap, p.stopped)
-	_, _ = p.in.invoke(p.rt.entry.scratch, p.rt.entry.where, p.rt.entry.undefined)
+	if p.located || p.in.fn.inner == nil {
+		return
+	}
+	p.located = true
+	stop := p.stop
+	p.stop, p.stopped = errTrap, time.Now() // a new period of grace
+	argv := uint64(p.rt.entry.scratch + 8)
+	_, _ = p.in.do(p.in.fn.inner, uint64(p.rt.entry.where), uint64(p.rt.entry.undefined), 0, argv)
+	p.stop = stop
 }

@@ -62,7 +62,7 @@ func (p *pool) give(in *instance, size int) error {
 	}
 	p.idle = append(p.idle, idleInstance{in, uint32(size), time.Now()})
 	if p.timer == nil {
-		p.timer = time.AfterFunc(idleTime, p.reap)
+		p.timer = time.AfterFunc(idleTime, p.tick)
 	}
 	p.mu.Unlock()
 	if old != nil {
@@ -71,24 +71,31 @@ func (p *pool) give(in *instance, size int) error {
 	return nil
 }
 
-// reap frees what nobody needed for a while. It runs on the timer's goroutine
-// and sets the timer again as long as anything is left.
-func (p *pool) reap() {
+// tick is the timer's function. It sets the timer again as long as anything is
+// left.
+func (p *pool) tick() {
+	p.reap(time.Now().Add(-idleTime))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	if len(p.idle) > 0 && !p.closed {
+		p.timer = time.AfterFunc(idleTime, p.tick)
+	}
+}
+
+// reap frees what has been idle since before t.
+func (p *pool) reap(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	keep := p.idle[:0]
 	for _, e := range p.idle {
-		if time.Since(e.since) < idleTime {
+		if e.since.After(t) {
 			keep = append(keep, e)
-			continue
+		} else {
+			_ = e.in.close() // frees memory; nobody could do anything about it
 		}
-		_ = e.in.close() // frees memory; nobody could do anything about it
 	}
 	p.idle = keep
-	p.timer = nil
-	if len(keep) > 0 && !p.closed {
-		p.timer = time.AfterFunc(idleTime, p.reap)
-	}
 }
 
 // close frees all idle instances; those in use are freed when they come back.

@@ -19,6 +19,7 @@ import (
 type Program struct {
 	rt          *Runtime
 	entry       string // as shown in errors
+	code        code
 	positions   *sourcemap.Consumer
 	template    *template
 	declaration json.RawMessage
@@ -98,7 +99,7 @@ func (rt *Runtime) Load(ctx context.Context, b *Bundle) (*Program, error) {
 		return nil, err
 	}
 	defer rt.running.Done()
-	prog := &Program{rt: rt, entry: b.Entry}
+	prog := &Program{rt: rt, entry: b.Entry, code: newCode(b.Code)}
 	if len(b.Map) > 0 {
 		var err error
 		if prog.positions, err = sourcemap.Parse("", b.Map); err != nil {

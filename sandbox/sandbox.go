@@ -20,9 +20,13 @@ import (
 // collector waits longer than that, and rare enough to cost under one percent.
 const loopsPerTick = 20_000
 
+//go:generate go run ./internal/generate
+
 var (
 	//go:embed prelude/globals.js
 	globalsJS []byte
+	//go:embed prelude/url.js
+	urlJS []byte
 	//go:embed prelude/keep.js
 	keepJS []byte
 )
@@ -158,8 +162,33 @@ func (rt *Runtime) compile(ctx context.Context, cacheDir string, workers int) er
 	return nil
 }
 
-// boot starts the engine, evaluates the prelude, and freezes the result.
+// boot starts the engine, evaluates the prelude, and freezes the result. What
+// the compiler of JavaScript leaves behind stays in another instance: the base
+// is copied at each call, so it pays to keep it small.
 func (rt *Runtime) boot(ctx context.Context) error {
+	parts := [][]byte{globalsJS, urlJS, keepJS}
+	err := rt.bootStep(ctx, func(in *instance) (err error) {
+		for i, part := range parts {
+			if parts[i], err = in.compile(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return rt.bootStep(ctx, func(in *instance) (err error) {
+		if err = rt.evalPrelude(in, parts); err != nil {
+			return err
+		}
+		rt.base, err = freeze(in, nil)
+		return err
+	})
+}
+
+// bootStep runs f with a fresh engine.
+func (rt *Runtime) bootStep(ctx context.Context, f func(in *instance) error) error {
 	in, err := rt.pool.open()
 	if err != nil {
 		return err
@@ -170,11 +199,7 @@ func (rt *Runtime) boot(ctx context.Context) error {
 	if err := rt.initialize(in); err != nil {
 		return err
 	}
-	if err := rt.evalPrelude(in); err != nil {
-		return in.phase.explain(err)
-	}
-	rt.base, err = freeze(in, nil)
-	return err
+	return in.phase.explain(f(in))
 }
 
 // initialize starts the engine in a new instance and sets its limits, which
@@ -207,8 +232,9 @@ func (rt *Runtime) initialize(in *instance) error {
 	return err
 }
 
-// evalPrelude evaluates the JavaScript part and takes its entries.
-func (rt *Runtime) evalPrelude(in *instance) error {
+// evalPrelude evaluates the compiled parts of the prelude, each of which is a
+// function of the object `host`, and takes the entries that the last returns.
+func (rt *Runtime) evalPrelude(in *instance, parts [][]byte) error {
 	host, err := in.setup("qjs_new_object")
 	if err != nil {
 		return err
@@ -219,11 +245,8 @@ func (rt *Runtime) evalPrelude(in *instance) error {
 		}
 	}
 	var result value
-	for _, part := range []struct {
-		file string
-		code []byte
-	}{{"keep:globals", globalsJS}, {"keep:prelude", keepJS}} {
-		fn, err := in.eval(part.code, part.file)
+	for _, part := range parts {
+		fn, err := in.evalCompiled(part)
 		if err != nil {
 			return err
 		}

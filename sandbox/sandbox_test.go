@@ -10,9 +10,13 @@ import (
 	"github.com/keep-run/keep/sandbox"
 )
 
+const cacheDir = "/tmp/keepcache"
+
 type hostFunc func(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error)
 
-func (f hostFunc) Call(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) { return f(ctx, c) }
+func (f hostFunc) Call(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
+	return f(ctx, c)
+}
 
 func TestSmoke(t *testing.T) {
 	t0 := time.Now()

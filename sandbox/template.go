@@ -96,7 +96,13 @@ var zeroBlock [block]byte
 // reserveSlack makes the engine's allocator own at least slack free bytes, and
 // rounds the size of the memory up.
 func (in *instance) reserveSlack() error {
-	if _, err := in.setup("qjs_run_gc"); err != nil {
+	used, err := in.collect()
+	if err != nil {
+		return err
+	}
+	// Most phases end long before it pays to look for garbage; the first look
+	// is due when the slack is about to be used up.
+	if _, err := in.setup("qjs_set_gc_threshold", uint64(used+slack)); err != nil {
 		return err
 	}
 	p, err := in.do(in.fn.malloc, slack)
@@ -110,6 +116,27 @@ func (in *instance) reserveSlack() error {
 		return err
 	}
 	return in.grow((int(in.mem.Size()) + sizeStep - 1) / sizeStep * sizeStep)
+}
+
+// collect frees the garbage and returns the bytes that are in use.
+func (in *instance) collect() (used int, err error) {
+	if _, err := in.setup("qjs_run_gc"); err != nil {
+		return 0, err
+	}
+	const room = 512 // for JSMemoryUsage, a list of 64-bit numbers
+	p, err := in.do(in.fn.malloc, room)
+	if err != nil {
+		return 0, err
+	}
+	if p == 0 {
+		return 0, errHeap
+	}
+	if _, err := in.setup("qjs_compute_memory_usage", uint64(p)); err != nil {
+		return 0, err
+	}
+	n, _ := in.mem.ReadUint64Le(p) // its first number is malloc_size
+	_, err = in.do(in.fn.free, uint64(p))
+	return int(n), err
 }
 
 // grow makes the memory size bytes large, if it is smaller.

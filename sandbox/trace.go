@@ -90,6 +90,24 @@ func (prog *Program) frames(stack string) []Frame {
 	return list
 }
 
+// callAt is the place of a call, given its stack and the last part of its name.
+//
+// The engine reports a call at the last of its arguments, which may be many
+// lines below. So the place is moved back to the name, if an open parenthesis
+// after that name is what the reported place lies in.
+func (p *phase) callAt(stack, name string) Position {
+	for line := range strings.Lines(stack) {
+		f, ok := p.prog.rawFrame(line)
+		if !ok {
+			continue
+		}
+		if at := p.prog.position(p.prog.code.callee(f.Line, f.Column, name)); !at.IsZero() {
+			return at
+		}
+	}
+	return Position{}
+}
+
 // at is the innermost place of a stack in the author's files, or zero.
 func (p *phase) at(stack string) Position {
 	for line := range strings.Lines(stack) {
@@ -100,9 +118,17 @@ func (p *phase) at(stack string) Position {
 	return Position{}
 }
 
-// frame parses one line of a stack, which is "    at f (file:line:col)" or
-// "    at file:line:col".
+// frame parses one line of a stack and maps it to the author's file.
 func (prog *Program) frame(line string) (f Frame, ok bool) {
+	if f, ok = prog.rawFrame(line); ok {
+		f.Position = prog.position(f.Line, f.Column)
+	}
+	return f, ok && !f.IsZero()
+}
+
+// rawFrame parses one line of a stack, which is "    at f (file:line:col)" or
+// "    at file:line:col", if it is in the bundle.
+func (prog *Program) rawFrame(line string) (f Frame, ok bool) {
 	line, ok = strings.CutPrefix(strings.TrimSpace(line), "at ")
 	if !ok || prog == nil {
 		return f, false
@@ -123,13 +149,10 @@ func (prog *Program) frame(line string) (f Frame, ok bool) {
 		return f, false
 	}
 	l, c, _ := strings.Cut(rest, ":")
-	lineNo, err1 := strconv.Atoi(l)
-	column, err2 := strconv.Atoi(c)
-	if err1 != nil || err2 != nil {
-		return f, false
-	}
-	f.Position = prog.position(lineNo, column)
-	return f, !f.IsZero()
+	var err1, err2 error
+	f.Line, err1 = strconv.Atoi(l)
+	f.Column, err2 = strconv.Atoi(c)
+	return f, err1 == nil && err2 == nil
 }
 
 // position maps a place in the bundle to the author's file. Code that the

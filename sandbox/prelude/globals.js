@@ -6,16 +6,17 @@
   "use strict";
 
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
-  const { getPrototypeOf, ownKeys, getOwnPropertyDescriptor, defineProperty, apply } = Reflect;
+  const { getPrototypeOf, ownKeys, getOwnPropertyDescriptor, defineProperty } = Reflect;
   const { isArray } = Array;
   const { isView } = ArrayBuffer;
-  const ObjectPrototype = Object.prototype, ErrorPrototype = Error.prototype, RegExpCtor = RegExp, DateCtor = Date;
+  const ObjectPrototype = Object.prototype, RegExpCtor = RegExp, DateCtor = Date;
   const StringOf = String, MapCtor = Map, SetCtor = Set, ErrorCtor = Error, TypeErrorCtor = TypeError, RangeErrorCtor = RangeError;
-  const Bytes = Uint8Array, ArrayBufferCtor = ArrayBuffer, DataViewCtor = DataView, PromiseCtor = Promise, ObjectCtor = Object;
+  const Bytes = Uint8Array, DataViewCtor = DataView, PromiseCtor = Promise, ObjectCtor = Object;
   const Exception = DOMException;
   const { stringify } = JSON;
   const slice = uncurry(String.prototype.slice);
   const wellFormed = uncurry(String.prototype.toWellFormed);
+  const codeAt = uncurry(String.prototype.codePointAt);
   const lower = uncurry(String.prototype.toLowerCase);
   const trim = uncurry(String.prototype.trim);
   const padStart = uncurry(String.prototype.padStart);
@@ -50,10 +51,7 @@
   const maxText = 8192, maxEntries = 100, maxDepth = 4;
 
   const quote = (v) => stringify(v);
-  const isError = (v) => {
-    for (let p = v, i = 0; p !== null && i < 16; p = getPrototypeOf(p), i++) if (p === ErrorPrototype) return true;
-    return false;
-  };
+  const { isError } = ErrorCtor;
 
   const showError = (v) => {
     const stack = v.stack, head = StringOf(v);
@@ -163,7 +161,7 @@
       let read = 0, written = 0;
       const room = typedLength(into);
       while (read < s.length) {
-        const code = s.codePointAt(read);
+        const code = codeAt(s, read);
         const n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
         if (written + n > room) break;
         read += code < 0x10000 ? 1 : 2;
@@ -282,15 +280,18 @@
 
   const put = (o, key, value) => defineProperty(o, key, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
 
+  const keepHidden = (v, copy, key, seen) => {
+    const own = getOwnPropertyDescriptor(v, key);
+    if (own !== undefined && "value" in own)
+      defineProperty(copy, key, { __proto__: null, value: clone(own.value, seen), writable: true, enumerable: false, configurable: true });
+  };
+
   const cloneErrorObject = (v, seen) => {
     const name = StringOf(v.name);
     const copy = new (errors[name] ?? ErrorCtor)(v.message === undefined ? "" : StringOf(v.message));
     mapSet(seen, v, copy);
-    for (const key of ["stack", "cause"]) {
-      const own = getOwnPropertyDescriptor(v, key);
-      if (own !== undefined && "value" in own)
-        defineProperty(copy, key, { __proto__: null, value: clone(own.value, seen), writable: true, enumerable: false, configurable: true });
-    }
+    keepHidden(v, copy, "stack", seen);
+    keepHidden(v, copy, "cause", seen);
     return copy;
   };
 
@@ -333,8 +334,7 @@
   };
 
   const cloneObject = (v, seen) => {
-    for (const name of ["WeakMap", "WeakSet", "WeakRef", "Promise"])
-      if (brands[name](v)) throw cloneError("a " + name);
+    for (let i = 0; i < brands.length; i++) if (brands[i].has(v)) throw cloneError("a " + brands[i].name);
     const copy = isArray(v) ? [] : {};
     mapSet(seen, v, copy);
     if (isArray(v)) copy.length = v.length;
@@ -344,15 +344,17 @@
     return copy;
   };
   const weakMapHas = uncurry(WeakMap.prototype.has), weakSetHas = uncurry(WeakSet.prototype.has);
-  const deref = uncurry(WeakRef.prototype.deref), then = uncurry(Promise.prototype.then);
-  const brands = {
-    __proto__: null,
-    WeakMap: (v) => is((x) => weakMapHas(x, x), v), WeakSet: (v) => is((x) => weakSetHas(x, x), v),
-    WeakRef: (v) => is(deref, v), Promise: (v) => v instanceof PromiseCtor,
-  };
+  const deref = uncurry(WeakRef.prototype.deref);
+  const brands = [
+    { name: "WeakMap", has: (v) => is((x) => weakMapHas(x, x), v) },
+    { name: "WeakSet", has: (v) => is((x) => weakSetHas(x, x), v) },
+    { name: "WeakRef", has: (v) => is(deref, v) },
+    { name: "Promise", has: (v) => v instanceof PromiseCtor },
+  ];
 
   define("structuredClone", (value) => clone(value, new MapCtor()));
 
   // The clock stands still, and there is nothing to measure against.
   delete globalThis.performance;
+  delete globalThis.SharedArrayBuffer;
 })

@@ -279,7 +279,7 @@
 
   const describeFunction = (f) => {
     let at = "null";
-    if (typeof fnFile(f) === "string") at = hostLocate("    at f (" + fnFile(f) + ":" + fnLine(f) + ":" + fnColumn(f) + ")");
+    if (typeof fnFile(f) === "string") at = hostLocate("    at f (" + fnFile(f) + ":" + fnLine(f) + ":" + fnColumn(f) + ")", "");
     const params = typeof f.length === "number" && isFinite(f.length) ? f.length : 0;
     return '{"$function":{"at":' + at + ',"params":' + params + ',"source":' + stringify(slice(fnText(f), 0, maxSource)) + "}}";
   };
@@ -329,7 +329,7 @@
   const describeObject = (v, path, depth, above) => {
     let text = "";
     const mark = weakGet(marks, v);
-    if (mark !== undefined) text = '"$keep":"' + mark.kind + '","$at":' + hostLocate(mark.at);
+    if (mark !== undefined) text = '"$keep":"' + mark.kind + '","$at":' + hostLocate(mark.at, mark.kind);
     const keys = ownKeys(v);
     for (let i = 0; i < keys.length; i++) {
       const key = keys[i];

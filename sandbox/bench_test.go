@@ -1,0 +1,117 @@
+package sandbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/sandbox"
+)
+
+const benchSource = `
+type State = { cursor: string; history: unknown[] };
+export default Keep.workflow({
+  name: "bench",
+  jobs: {
+    async pass(ctx, state: State) { return state; },
+    async two(ctx, state: State) {
+      const r = await ctx.mail.search({ q: "in:inbox", cursor: state.cursor });
+      const t = await ctx.mail.get({ id: r.messages[0].id });
+      return { ...state, top: t.id, n: r.messages.length };
+    },
+    async fib(ctx, n) { const f = (n) => n < 2 ? n : f(n - 1) + f(n - 2); return f(n); },
+  },
+});
+`
+
+// benchHost answers with about 2 KB each time.
+var benchReply = func() json.RawMessage {
+	m := `{"id":"18c2f0000003","from":"alice@example.com","subject":"Invoice #0123 for November","snippet":"` + strings.Repeat("text ", 10) + `","labels":["INBOX","UNREAD"]}`
+	return json.RawMessage(`{"id":"18c2f0000003","messages":[` + strings.Repeat(m+",", 9) + m + `]}`)
+}()
+
+func openBench(b *testing.B) (*sandbox.Program, []json.RawMessage) {
+	b.Helper()
+	rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { rt.Close() })
+	bundle, err := sandbox.BuildSource("bench.ts", []byte(benchSource))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := rt.Load(b.Context(), bundle)
+	if err != nil {
+		b.Fatal(err)
+	}
+	own, base, mem := p.Footprint()
+	b.Logf("template %d KiB of its own, %d KiB shared, instance %d KiB", own>>10, base>>10, mem>>10)
+	state := json.RawMessage(`{"cursor":"abc","history":[` + strings.Repeat(`{"id":"18c2f0000003","at":1,"note":"picked this one first"},`, 30) + `1]}`)
+	return p, []json.RawMessage{state}
+}
+
+func benchCall(b *testing.B, path string, args []json.RawMessage, p *sandbox.Program) {
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, err := p.Call(context.Background(), sandbox.Call{Path: []string{"jobs", path}, Args: args, Now: time.Unix(1, 0),
+				Host: hostFunc(func(context.Context, sandbox.HostCall) (json.RawMessage, error) { return benchReply, nil })})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkCallPass(b *testing.B) {
+	p, args := openBench(b)
+	benchCall(b, "pass", args, p)
+}
+
+func BenchmarkCallTwoHostCalls(b *testing.B) {
+	p, args := openBench(b)
+	benchCall(b, "two", args, p)
+}
+
+func BenchmarkCallFib22(b *testing.B) {
+	p, _ := openBench(b)
+	benchCall(b, "fib", []json.RawMessage{json.RawMessage("22")}, p)
+}
+
+func BenchmarkLoad(b *testing.B) {
+	rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close()
+	bundle, err := sandbox.BuildSource("bench.ts", []byte(benchSource))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := rt.Load(b.Context(), bundle); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOpenWarm(b *testing.B) {
+	for b.Loop() {
+		rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		rt.Close()
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	for b.Loop() {
+		if _, err := sandbox.BuildSource("bench.ts", []byte(benchSource)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package sandbox
+
+import "time"
+
+// Footprint is what a loaded program keeps in memory, in bytes: its own blocks,
+// those that it shares with the base, and the size of an instance that runs it.
+func (prog *Program) Footprint() (own, base, memory int) {
+	return prog.template.own, len(prog.rt.base.image), prog.template.size
+}
+
+// Idle is the number of instances that wait for work.
+func (rt *Runtime) Idle() int {
+	rt.pool.mu.Lock()
+	defer rt.pool.mu.Unlock()
+	return len(rt.pool.idle)
+}
+
+// Reap frees instances that have been idle since before t.
+func (rt *Runtime) Reap(t time.Time) { rt.pool.reap(t) }

@@ -1,0 +1,186 @@
+// Command generate makes the files of the sandbox that come from npm: the
+// engine, taken unchanged, and prelude/url.js, which bundles the parser of
+// whatwg-url. Run it with go generate in the package sandbox; it needs the npm
+// client. What it fetches is pinned by checksum, and its output is committed.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// npmPackage is a version of a package, and the SHA-256 of its tarball.
+type npmPackage struct{ name, version, sum string }
+
+var (
+	quickjs   = npmPackage{"quickjs-wasi", "3.6.2", "f1f4349f19a2d849e33ea0ae9bec2e7062b8839f4eceb17c9051ddbaa2720982"}
+	whatwgURL = npmPackage{"whatwg-url", "17.3.0", "e12439d177634a6570ac58b762bcb3e34fb7631ff4922a7b0a9628a8acf6d70b"}
+	punycode  = npmPackage{"punycode", "2.3.1", "e4ce59f9fbac44349abab87279ab658f6b4614916bec5e088ae3be9323e193bb"}
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// run expects the directory of the package sandbox to be the current one.
+func run(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "keep-generate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	engine, err := quickjs.fetch(ctx, dir)
+	if err != nil {
+		return err
+	}
+	urls, err := whatwgURL.fetch(ctx, dir)
+	if err != nil {
+		return err
+	}
+	puny, err := punycode.fetch(ctx, dir)
+	if err != nil {
+		return err
+	}
+	script, err := bundleURL(urls, puny)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"internal/quickjs/quickjs.wasm":         engine["quickjs.wasm"],
+		"internal/quickjs/LICENSE.quickjs-wasi": engine["LICENSE"],
+		"prelude/url.js":                        script,
+		"prelude/LICENSE.whatwg-url":            urls["LICENSE.txt"],
+		"prelude/LICENSE.punycode":              puny["LICENSE-MIT.txt"],
+	} {
+		if len(content) == 0 {
+			return fmt.Errorf("nothing to write to %s: a package has changed its files", name)
+		}
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetch gets a package with the npm client, compares its checksum and returns
+// its files by name.
+func (p npmPackage) fetch(ctx context.Context, dir string) (map[string][]byte, error) {
+	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", p.name+"@"+p.version)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("npm pack %s: %w", p.name, err)
+	}
+	tarball, err := os.ReadFile(filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))))
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(tarball); hex.EncodeToString(sum[:]) != p.sum {
+		return nil, fmt.Errorf("%s@%s has checksum %x, want %s", p.name, p.version, sum, p.sum)
+	}
+	return unpack(tarball)
+}
+
+// unpack reads a package's tarball, in which everything is below one directory.
+func unpack(tarball []byte) (map[string][]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(tarball))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			return nil, err
+		}
+		_, name, _ := strings.Cut(h.Name, "/")
+		files[name] = content
+	}
+}
+
+// bundleURL bundles our classes with the parser of whatwg-url. Three of that
+// package's parts are replaced by ours (internal/generate/url): the WebIDL
+// wrappers, legacy encodings, and the tables of tr46, which would be several
+// times the size of everything else together.
+func bundleURL(urls, puny map[string][]byte) ([]byte, error) {
+	plugin := api.Plugin{Name: "npm", Setup: func(b api.PluginBuild) {
+		b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			name := a.Path
+			switch {
+			case a.Kind == api.ResolveEntryPoint:
+			case name == "tr46":
+				name = "ours/domain.js"
+			case strings.HasPrefix(name, "@exodus/bytes/"):
+				name = "ours/bytes.js"
+			case name == "punycode":
+				name = "punycode/punycode.es6.js"
+			case name == "./URL" || name == "./URLSearchParams":
+				name = "ours/impl.js"
+			case strings.HasPrefix(name, "whatwg-url/"):
+				name = "whatwg-url/lib/" + strings.TrimPrefix(name, "whatwg-url/") + ".js"
+			default:
+				name = filepath.ToSlash(filepath.Join(filepath.Dir(a.Importer), strings.TrimSuffix(name, ".js"))) + ".js"
+			}
+			return api.OnResolveResult{Path: name, Namespace: "npm"}, nil
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: ".*"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
+			content, err := source(a.Path, urls, puny)
+			s := string(content)
+			return api.OnLoadResult{Contents: &s}, err
+		})
+	}}
+	banner := fmt.Sprintf("// Generated by internal/generate from %s@%s (MIT), %s@%s (MIT) and internal/generate/url. DO NOT EDIT.\n",
+		whatwgURL.name, whatwgURL.version, punycode.name, punycode.version)
+	r := api.Build(api.BuildOptions{
+		EntryPoints: []string{"ours/main.js"}, Bundle: true, Format: api.FormatIIFE,
+		Target: api.ES2022, Platform: api.PlatformNeutral, MinifySyntax: true, MinifyWhitespace: true,
+		LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelWarning, Plugins: []api.Plugin{plugin},
+	})
+	if len(r.Errors) > 0 {
+		return nil, fmt.Errorf("bundle url.js: %s", r.Errors[0].Text)
+	}
+	// A function, like the other parts of the prelude; `host` is not used.
+	code := append([]byte(banner+"(function(host){"), bytes.TrimSpace(r.OutputFiles[0].Contents)...)
+	return append(code, "})\n"...), nil
+}
+
+// source is the text of one file of the bundle.
+func source(name string, urls, puny map[string][]byte) ([]byte, error) {
+	dir, rest, _ := strings.Cut(name, "/")
+	switch dir {
+	case "ours":
+		return os.ReadFile(filepath.Join("internal/generate/url", rest))
+	case "whatwg-url":
+		if content, ok := urls[rest]; ok {
+			return content, nil
+		}
+	case "punycode":
+		if content, ok := puny[rest]; ok {
+			return content, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is not in its package", name)
+}
