@@ -97,7 +97,7 @@ func soundRun(r keep.Run) error {
 		return fmt.Errorf("run %s: unknown phase %q", r.ID, r.Phase)
 	case !slices.Contains(keep.RunStatuses(), r.Status):
 		return fmt.Errorf("run %s: unknown status %q", r.ID, r.Status)
-	case ofConsumer == (r.Phase == keep.Running), !ofConsumer && r.Phase != keep.Running && r.Phase != keep.Committed:
+	case ofConsumer && r.Phase == keep.Running, !ofConsumer && r.Phase != keep.Running && r.Phase != keep.Committed:
 		return fmt.Errorf("run %s: a %s is never %s", r.ID, r.Kind, r.Phase)
 	case (r.Status == keep.StatusCommitted) != (r.Phase == keep.Committed):
 		return fmt.Errorf("run %s: status %s in phase %s", r.ID, r.Status, r.Phase)
