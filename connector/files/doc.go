@@ -1,0 +1,44 @@
+// Package files makes one directory a service: scripts list, read, write and
+// append to the files below it, and read mails that something else drops there.
+// In keep.toml it is connector = "files".
+//
+//	[connections.inbox]
+//	connector = "files"
+//	root      = "/var/mail/inbox"
+//	read_only = true
+//
+// Nothing outside the root can be reached, through symbolic links neither.
+// Names that start with a dot are hidden: they can't be listed, read or
+// written. A constructor touches no file; a root that is missing is a
+// precondition failure of the call that needs it.
+//
+// # How a change is made once
+//
+// Both mutate tools are level A and their lookups are exact, under kill -9 and
+// loss of power at any moment. The connector keeps a directory .keep in the
+// root, locked against other processes while a change is made.
+//
+// write puts the content into a temporary file beside the target, whose name is
+// made of the token; makes it durable; makes a mark for the token durable; and
+// renames. Then
+//
+//	no mark               it didn't happen
+//	mark and temporary    it didn't happen
+//	mark, no temporary    it happened, whatever became of the file since
+//
+// append makes a durable note of token, old size and text for the file; appends;
+// makes a mark for the token durable; and removes the note. Whoever next
+// appends to the file, or asks about it, settles a note that is left over:
+//
+//	the file has its old size       it didn't happen
+//	it goes on with the text        it happened
+//	it goes on with a part of it    the rest is appended; it happened
+//	anything else                   a foreign program wrote into the file in
+//	                                between; nobody can know, a person decides
+//
+// The last line is the only doubt, and it needs a crash and a foreign writer
+// within the same moment. Programs that hold the file open see appended text,
+// but not a written file: that one is a new file.
+//
+// The newest 10,000 marks are kept.
+package files

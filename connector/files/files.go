@@ -1,0 +1,165 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// Kind is what configuration calls this connector.
+const Kind = "files"
+
+// Bounds. A script gets at most 1 MiB from one call.
+const (
+	maxResult  = 1 << 20
+	maxRead    = 512 << 10 // bytes of one read
+	maxContent = 8 << 20   // bytes of one write or append
+	maxName    = 1024
+)
+
+// A Config is one connection of keep.toml.
+type Config struct {
+	Connector string `toml:"connector"` // Kind, or empty
+	Root      string `toml:"root"`      // directory; relative to the working directory
+	ReadOnly  bool   `toml:"read_only"` // without the tools write and append
+}
+
+// New returns the connection of that name. It touches no file.
+func New(name string, cfg Config) (*connector.Connection, error) {
+	c := connector.NewChecker(name)
+	c.Kind(cfg.Connector, Kind)
+	if cfg.Root == "" || strings.ContainsRune(cfg.Root, 0) {
+		c.Addf("root", "a directory is required")
+	}
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	d := &dir{name: name, path: cfg.Root, step: func(string) {}, busy: make(chan struct{}, 1)}
+	conn := &connector.Connection{Name: name, Connector: Kind, Tools: []connector.Tool{
+		&reader{d, listSpec, d.list},
+		&reader{d, readSpec, d.read},
+		&reader{d, mailSpec, d.readMail},
+	}}
+	if !cfg.ReadOnly {
+		conn.Tools = append(conn.Tools, &writer{d}, &appender{d})
+	}
+	return conn, nil
+}
+
+// A dir is the directory that the tools of a connection share.
+type dir struct {
+	name string
+	path string
+
+	// step is called between the durable steps of a change; tests die there.
+	step func(point string)
+
+	busy    chan struct{} // holds one value while this process changes something
+	changes atomic.Int64  // made by this process
+}
+
+// open returns the root. Each call opens its own, so that a directory that is
+// mounted or replaced later is the one that is used.
+func (d *dir) open(tool string) (*os.Root, error) {
+	r, err := os.OpenRoot(d.path)
+	if err != nil {
+		return nil, d.fail(tool, "open the root", err)
+	}
+	return r, nil
+}
+
+func (d *dir) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
+	f := keep.Failf(class, code, format, args...)
+	f.Tool = keep.ToolName(d.name + "." + tool)
+	return f
+}
+
+// fail classes an error of the file system by its number. It is for steps
+// before the effect, so that no class of it is a doubt.
+func (d *dir) fail(tool, doing string, err error) *keep.Failure {
+	class, code := keep.ClassTransient, "io"
+	var inner *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		code = "timeout"
+	case errors.Is(err, fs.ErrNotExist):
+		class, code = keep.ClassPrecondition, "missing"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		class, code = keep.ClassPermission, "denied"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		class, code = keep.ClassPrecondition, "disk-full"
+	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP),
+		errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, fs.ErrInvalid), errors.Is(err, fs.ErrExist), isEscape(err):
+		class, code = keep.ClassLogic, "bad-name"
+	}
+	// The inner error doesn't repeat paths that the script didn't pass.
+	if errors.As(err, &inner) {
+		err = inner.Err
+	} else if errors.As(err, &link) {
+		err = link.Err
+	}
+	return d.failf(tool, class, code, "%s: %v", doing, err)
+}
+
+// isEscape reports whether os.Root refused to leave the root. It has no
+// exported error for that.
+func isEscape(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err.Error() == "path escapes from parent" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkName refuses what isn't a plain relative path, and hidden files.
+func (d *dir) checkName(tool, name string) error {
+	why := ""
+	switch {
+	case name == "" || name == ".":
+		why = "is empty"
+	case len(name) > maxName:
+		why = "is too long"
+	case !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00"):
+		why = "must be a relative path with slashes, without . and .."
+	case hidden(name):
+		why = "is hidden: no part of it may start with a dot"
+	default:
+		return nil
+	}
+	return d.failf(tool, keep.ClassLogic, "bad-name", "name %q %s", name, why)
+}
+
+func hidden(name string) bool { return name[0] == '.' || strings.Contains(name, "/.") }
+
+// decode reads params strictly, so that a typo is an error.
+func (d *dir) decode(tool string, params json.RawMessage, into any) error {
+	dec := json.NewDecoder(strings.NewReader(string(params)))
+	dec.DisallowUnknownFields()
+	if len(params) == 0 {
+		return nil
+	}
+	if err := dec.Decode(into); err != nil {
+		return d.failf(tool, keep.ClassLogic, "bad-params", "params: %v", err)
+	}
+	return nil
+}
+
+// object returns a JSON Schema of an object with those properties.
+func object(required []string, properties string) json.RawMessage {
+	req, _ := json.Marshal(required)
+	if required == nil {
+		req = []byte("[]")
+	}
+	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`, req, properties))
+}

@@ -1,0 +1,246 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// The hidden directory of marks and notes, and its bounds.
+const (
+	keepDir   = ".keep"
+	maxMarks  = 10_000
+	pruneEach = 500 // changes between two looks at the number of marks
+)
+
+// Prefixes of the files in keepDir. The rest of the name is a hash.
+const (
+	markPrefix = "mark-" // of a token: its change has begun (write) or was made (append)
+	notePrefix = "note-" // of a file name: an append that may not be finished
+	lostPrefix = "lost-" // of a token: an append that nobody can tell about
+)
+
+// A record is the content of a mark, a note or a lost append.
+type record struct {
+	Tool   string `json:"tool"`
+	Token  string `json:"token"` // hash of it
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`           // write: of the file; append: of the text
+	Offset int64  `json:"offset"`         // append: size of the file before
+	SHA256 string `json:"sha256"`         // of the content or text
+	Text   []byte `json:"text,omitempty"` // append: for a note, to finish it
+}
+
+// receipt is what the script gets.
+func (r record) receipt() connector.Receipt {
+	v := map[string]any{"name": r.Name, "size": r.Size, "sha256": r.SHA256}
+	if r.Tool == "append" {
+		v = map[string]any{"name": r.Name, "offset": r.Offset, "size": r.Offset + r.Size}
+	}
+	raw, _ := json.Marshal(v) // of strings and integers
+	return connector.Receipt{Result: raw}
+}
+
+// hash makes a file name of a token or a name.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+func checksum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// A change is one call that may change files. It holds the lock of the root.
+type change struct {
+	dir  *dir
+	tool string
+	root *os.Root
+	lock *flock.Flock
+}
+
+// begin opens the root and waits for its lock until ctx ends. An error means
+// that nothing was changed.
+func (d *dir) begin(ctx context.Context, tool string) (*change, error) {
+	root, err := d.open(tool)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{dir: d, tool: tool, root: root}
+	if err := c.acquire(ctx); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// acquire waits for the other changes of this process, and then for those of
+// other processes.
+func (c *change) acquire(ctx context.Context) error {
+	busy := c.dir.failf(c.tool, keep.ClassTransient, "locked", "the root was locked by another change until the time was over")
+	if err := c.root.Mkdir(keepDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return c.dir.fail(c.tool, "make "+keepDir, err)
+	}
+	if info, err := c.root.Lstat(keepDir); err != nil || !info.IsDir() {
+		return c.dir.failf(c.tool, keep.ClassPrecondition, "not-a-directory", "%s in the root must be a directory", keepDir)
+	}
+	select {
+	case c.dir.busy <- struct{}{}:
+	case <-ctx.Done():
+		return busy
+	}
+	c.lock = flock.New(filepath.Join(c.dir.path, keepDir, "lock"))
+	ok, err := c.lock.TryLockContext(ctx, 5*time.Millisecond)
+	if ok {
+		return nil
+	}
+	<-c.dir.busy
+	if ctx.Err() != nil {
+		return busy
+	}
+	return c.dir.fail(c.tool, "lock the root", err)
+}
+
+// end releases the lock. The process's end does so too.
+func (c *change) end() {
+	c.lock.Close()
+	c.root.Close()
+	<-c.dir.busy
+}
+
+// load reads a record. It returns false if there is none.
+func (c *change) load(file string) (record, bool, error) {
+	raw, err := c.root.ReadFile(path.Join(keepDir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, false, nil
+	}
+	var r record
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	return r, err == nil, err
+}
+
+// save makes a record durable, whole or not at all.
+func (c *change) save(file string, r record) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	target := path.Join(keepDir, file)
+	if err := c.writeDurable(target+".new", raw, 0o600); err != nil {
+		return err
+	}
+	if err := c.root.Rename(target+".new", target); err != nil {
+		return err
+	}
+	return c.syncDir(keepDir)
+}
+
+// drop removes a record durably, before what it speaks of may be removed.
+func (c *change) drop(file string) error {
+	err := c.root.Remove(path.Join(keepDir, file))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return c.syncDir(keepDir)
+}
+
+// writeDurable writes a file and flushes it, but not its directory.
+func (c *change) writeDurable(name string, content []byte, mode fs.FileMode) error {
+	f, err := c.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+}
+
+// syncDir makes the entries of a directory durable.
+func (c *change) syncDir(name string) error {
+	f, err := c.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// syncPath makes the entries of every directory down to name durable.
+func (c *change) syncPath(name string) error {
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if err := c.syncDir(dir); err != nil {
+			return err
+		}
+		if dir == "." {
+			return nil
+		}
+	}
+}
+
+// mkdirs makes the directories above name.
+func (c *change) mkdirs(name string) error {
+	if dir := path.Dir(name); dir != "." {
+		return c.root.MkdirAll(dir, 0o755)
+	}
+	return nil
+}
+
+// agree refuses a token that stands for another change. Only a bug makes one.
+func (c *change) agree(r record, name, sum string) error {
+	if r.Name == name && r.SHA256 == sum {
+		return nil
+	}
+	return c.dir.failf(c.tool, keep.ClassInternal, "token-reused", "the token was used for another change, of %q", r.Name)
+}
+
+// prune removes the oldest marks beyond maxMarks, now and then. A failure
+// leaves them for the next time.
+func (c *change) prune() {
+	if c.dir.changes.Add(1)%pruneEach != 0 {
+		return
+	}
+	entries, err := fs.ReadDir(c.root.FS(), keepDir)
+	if err != nil {
+		return
+	}
+	type mark struct {
+		name string
+		at   time.Time
+	}
+	var marks []mark
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), markPrefix) {
+			marks = append(marks, mark{e.Name(), info.ModTime()})
+		}
+	}
+	slices.SortFunc(marks, func(a, b mark) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) })
+	for len(marks) > maxMarks {
+		c.root.Remove(path.Join(keepDir, marks[0].name))
+		marks = marks[1:]
+	}
+}
+
+// unknown is a doubt about the effect itself.
+func (c *change) unknown(doing string, err error) *keep.Failure {
+	f := c.dir.fail(c.tool, doing, err)
+	f.Class = keep.ClassUnknown
+	f.Message = fmt.Sprintf("%s; the change may have happened", f.Message)
+	return f
+}

@@ -1,0 +1,260 @@
+package files
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// A reader is a tool that reads.
+type reader struct {
+	dir  *dir
+	spec connector.Spec
+	read func(context.Context, json.RawMessage) (any, error)
+}
+
+// Spec returns the description of the tool.
+func (r *reader) Spec() connector.Spec { return r.spec }
+
+// Read performs the call.
+func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	v, err := r.read(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonval.Encode(v)
+	if err != nil {
+		return nil, r.dir.failf(r.spec.Name, keep.ClassInternal, "encode", "result: %v", err)
+	}
+	if len(raw) > maxResult {
+		return nil, r.dir.failf(r.spec.Name, keep.ClassLogic, "answer-too-large",
+			"the result has %d bytes, more than %d; ask for less at a time", len(raw), maxResult)
+	}
+	return raw, nil
+}
+
+// Bounds of list.
+const (
+	defaultLimit = 1000
+	maxLimit     = 5000
+	maxVisited   = 100_000
+)
+
+var listSpec = connector.Spec{
+	Name:        "list",
+	Effect:      connector.List,
+	Description: "Lists the files below the root, sorted by name; glob is matched against the whole name (*.eml, */*.csv).",
+	Params: object(nil, `
+		"glob":{"type":"string"},
+		"prefix":{"type":"string"},
+		"after":{"type":"string","description":"only names that sort after this one; the last name of a page gives the next"},
+		"limit":{"type":"integer","minimum":1,"maximum":5000}`),
+	Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["name","size","modified"],"properties":{
+		"name":{"type":"string"},"size":{"type":"integer"},"modified":{"type":"string","format":"date-time"}}}}`),
+}
+
+type listParams struct {
+	Glob   string `json:"glob"`
+	Prefix string `json:"prefix"`
+	After  string `json:"after"`
+	Limit  int    `json:"limit"`
+}
+
+// An entry is one file of a list.
+type entry struct {
+	Name     string `json:"name"`
+	Size     int64  `json:"size"`
+	Modified string `json:"modified"`
+}
+
+func (d *dir) list(ctx context.Context, params json.RawMessage) (any, error) {
+	var p listParams
+	if err := d.decode("list", params, &p); err != nil {
+		return nil, err
+	}
+	if _, err := path.Match(p.Glob, ""); err != nil {
+		return nil, d.failf("list", keep.ClassLogic, "bad-params", "glob %q: %v", p.Glob, err)
+	}
+	if p.Limit == 0 {
+		p.Limit = defaultLimit
+	}
+	if p.Limit < 0 || p.Limit > maxLimit {
+		return nil, d.failf("list", keep.ClassLogic, "bad-params", "limit must be 1 to %d", maxLimit)
+	}
+	root, err := d.open("list")
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	names, err := d.names(ctx, root, p)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	entries := []entry{}
+	for _, name := range names {
+		info, err := root.Stat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // gone since, or a link to something else
+		}
+		if len(entries) == p.Limit {
+			break
+		}
+		entries = append(entries, entry{name, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)})
+	}
+	return entries, nil
+}
+
+// names returns the files that match, unsorted.
+func (d *dir) names(ctx context.Context, root *os.Root, p listParams) ([]string, error) {
+	var names []string
+	visited := 0
+	err := fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		visited++
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case visited > maxVisited:
+			return d.failf("list", keep.ClassLogic, "answer-too-large", "there are more than %d files; use a smaller root", maxVisited)
+		case err != nil && name == ".":
+			return err
+		case err != nil, name == ".":
+			return nil // a directory that can't be read, or is gone, has no files
+		case hidden(name) && e.IsDir():
+			return fs.SkipDir
+		case e.IsDir() && !leadsTo(name+"/", p.Prefix):
+			return fs.SkipDir
+		case hidden(name), e.IsDir(), !utf8.ValidString(name):
+			return nil
+		}
+		glob := p.Glob == ""
+		if !glob {
+			glob, _ = path.Match(p.Glob, name)
+		}
+		if glob && strings.HasPrefix(name, p.Prefix) && name > p.After {
+			names = append(names, name)
+		}
+		return nil
+	})
+	var f *keep.Failure
+	if err != nil && !errors.As(err, &f) {
+		return nil, d.fail("list", "list", err)
+	}
+	return names, err
+}
+
+// leadsTo reports whether names in the directory can have the prefix.
+func leadsTo(dir, prefix string) bool {
+	return strings.HasPrefix(dir, prefix) || strings.HasPrefix(prefix, dir)
+}
+
+var readSpec = connector.Spec{
+	Name:        "read",
+	Effect:      connector.Get,
+	Description: "Reads a file as text, or as base64; offset and length read a part of a large one. Null if there is no such file.",
+	Params: object([]string{"name"}, `
+		"name":{"type":"string","minLength":1},
+		"encoding":{"enum":["text","base64"]},
+		"offset":{"type":"integer","minimum":0},
+		"length":{"type":"integer","minimum":0,"maximum":524288}`),
+	Result: json.RawMessage(`{"type":["object","null"],"required":["name","size","modified"],"properties":{
+		"name":{"type":"string"},"size":{"type":"integer"},"modified":{"type":"string"},
+		"text":{"type":"string"},"base64":{"type":"string"},"warnings":{"type":"array","items":{"type":"string"}}}}`),
+}
+
+type readParams struct {
+	Name     string `json:"name"`
+	Encoding string `json:"encoding"`
+	Offset   int64  `json:"offset"`
+	Length   *int64 `json:"length"`
+}
+
+// A content is the result of read.
+type content struct {
+	entry
+	Text     *string  `json:"text,omitempty"`
+	Base64   *string  `json:"base64,omitempty"`
+	Warnings []string `json:"warnings"`
+}
+
+func (d *dir) read(_ context.Context, params json.RawMessage) (any, error) {
+	var p readParams
+	if err := d.decode("read", params, &p); err != nil {
+		return nil, err
+	}
+	f, info, err := d.openFile("read", p.Name)
+	if f == nil {
+		return nil, err
+	}
+	defer f.Close()
+	length := max(info.Size()-p.Offset, 0)
+	if p.Length != nil {
+		length = min(length, *p.Length)
+	}
+	if p.Offset < 0 || length < 0 || length > maxRead {
+		return nil, d.failf("read", keep.ClassLogic, "answer-too-large",
+			"%d bytes at offset %d are more than %d; use offset and length", length, p.Offset, maxRead)
+	}
+	raw, err := io.ReadAll(io.NewSectionReader(f, p.Offset, length))
+	if err != nil {
+		return nil, d.fail("read", "read "+p.Name, err)
+	}
+	out := content{entry: entry{p.Name, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)}, Warnings: []string{}}
+	switch p.Encoding {
+	case "base64":
+		s := base64.StdEncoding.EncodeToString(raw)
+		out.Base64 = &s
+	case "", "text":
+		s := strings.ToValidUTF8(string(raw), string(utf8.RuneError))
+		if s != string(raw) {
+			out.Warnings = append(out.Warnings, "what is not UTF-8 was replaced by U+FFFD; use encoding base64")
+		}
+		out.Text = &s
+	default:
+		return nil, d.failf("read", keep.ClassLogic, "bad-params", "encoding is %q, want text or base64", p.Encoding)
+	}
+	return out, nil
+}
+
+// openFile opens a regular file. It returns nil and no error if there is none of
+// that name: a script can't catch an error, and a file that was listed may be
+// gone.
+func (d *dir) openFile(tool, name string) (*os.File, fs.FileInfo, error) {
+	if err := d.checkName(tool, name); err != nil {
+		return nil, nil, err
+	}
+	root, err := d.open(tool)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	// Stat first: opening a pipe would wait for its writer.
+	info, err := root.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, nil, d.failf(tool, keep.ClassLogic, "bad-name", "%q is not a file", name)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = root.Open(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, d.fail(tool, "open "+name, err)
+	}
+	return f, info, nil
+}
