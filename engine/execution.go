@@ -119,10 +119,11 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	now := x.e.now()
 	log := logBuffer{run: x.run.ID, e: x.e}
 	go func() { // ends before call returns
-		result, err := x.v.script.Call(ctx, ScriptCall{
+		ans := answer{err: errGone}
+		defer func() { done <- ans }()
+		ans.result, ans.err = x.v.script.Call(ctx, ScriptCall{
 			Path: x.path(phase), Args: args, Now: now, Host: host, Log: log.add,
 		})
-		done <- answer{result, err}
 	}()
 	timer := time.NewTimer(slow)
 	defer timer.Stop()
@@ -138,7 +139,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	if slowErr != nil {
 		return nil, &storeError{slowErr}
 	}
-	if ans.err != nil && ctx.Err() != nil {
+	if ans.err != nil && ctx.Err() != nil && !errors.Is(ans.err, errGone) {
 		return nil, errStopping
 	}
 	return ans.result, ans.err
@@ -187,7 +188,10 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*storeError](err); ok {
 		return e.err
 	}
-	if errors.Is(err, errStopping) {
+	switch {
+	case errors.Is(err, errGone):
+		return err
+	case errors.Is(err, errStopping):
 		return x.leave(ctx)
 	}
 	f := asFailure(err)

@@ -66,6 +66,10 @@ var errTaken = errors.New("the host took the call over")
 // errStopping is returned by a run that was left because the host stops.
 var errStopping = errors.New("the host is stopping")
 
+// errGone is returned by a phase whose goroutine ended without an answer. Nothing
+// is written then: it is as if the process had died.
+var errGone = fmt.Errorf("%w: a phase ended without an answer", errStopping)
+
 // asFailure returns err as the failure that stops a run. What carries none is
 // ours to explain.
 func asFailure(err error) *keep.Failure {

@@ -176,7 +176,7 @@ func (w *world) engine() *engine.Engine {
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
 		Policy: &w.policy,
 		Slow:   time.Hour,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == w.dieAt {
 				w.dieAt = ""
