@@ -245,7 +245,10 @@ func (f *file) item(open, n int) (span, bool) {
 }
 
 // parts returns what stands between the commas within the bracket at token open.
-func (f *file) parts(open int) []span {
+func (f *file) parts(open int) []span { return f.partsUpTo(open, len(f.tokens)) }
+
+// partsUpTo is parts for a bracket of which no token from limit on matters.
+func (f *file) partsUpTo(open, limit int) []span {
 	var out []span
 	depth, start := 0, open+1
 	add := func(end int) {
@@ -254,7 +257,8 @@ func (f *file) parts(open int) []span {
 		}
 		start = end + 1
 	}
-	for i := open + 1; i < len(f.tokens); i++ {
+	limit = min(limit, len(f.tokens))
+	for i := open + 1; i < limit; i++ {
 		switch t := f.tokens[i]; {
 		case t.opens():
 			depth++
@@ -267,7 +271,7 @@ func (f *file) parts(open int) []span {
 			add(i)
 		}
 	}
-	add(len(f.tokens))
+	add(limit)
 	return out
 }
 

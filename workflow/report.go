@@ -1,0 +1,128 @@
+package workflow
+
+import (
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/policy"
+)
+
+// A Report says what a script seems to do to the services, for a person who
+// checks it before it runs. Everything in it is sorted or in the script's order.
+type Report struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Handlers []HandlerReport   `json:"handlers"`
+	Tools    []ToolReport      `json:"tools"`    // those that are mentioned, by name
+	Findings []Finding         `json:"findings"` // by place
+}
+
+// Failed reports whether a finding is an error.
+func (r Report) Failed() bool {
+	for _, f := range r.Findings {
+		if f.Severity == Error {
+			return true
+		}
+	}
+	return false
+}
+
+// A HandlerReport is one handler with the tools that it mentions.
+type HandlerReport struct {
+	Handler   keep.HandlerName `json:"handler"`
+	Kind      keep.Kind        `json:"kind"`
+	Subscribe []keep.TopicName `json:"subscribe"`
+	Publishes []keep.TopicName `json:"publishes"` // null: any declared topic
+	Schedule  *keep.Schedule   `json:"schedule"`  // null: none
+	Uses      []Use            `json:"uses"`
+}
+
+// A Use is a tool that a handler mentions in one phase.
+type Use struct {
+	Place  policy.Place     `json:"place"`
+	Tool   keep.ToolName    `json:"tool"`
+	Effect connector.Effect `json:"effect"`
+	Level  *keep.Level      `json:"level"` // null: reads have none
+	At     Position         `json:"at"`    // the first mention
+}
+
+// A ToolReport describes a tool for a person who decides whether to let a script
+// use it.
+type ToolReport struct {
+	Tool         keep.ToolName    `json:"tool"`
+	Connector    string           `json:"connector"`
+	Effect       connector.Effect `json:"effect"`
+	Level        *keep.Level      `json:"level"`         // null: reads have none
+	CanReconcile bool             `json:"can_reconcile"` // the service can be asked what happened
+	Identity     []string         `json:"identity"`      // params that say what is changed
+	ByTarget     bool             `json:"by_target"`
+	Approve      bool             `json:"approve"` // a person agrees to each call
+	Notes        []string         `json:"notes"`
+}
+
+// A Severity says how much a finding matters.
+type Severity string
+
+const (
+	Error   Severity = "error"   // it cannot work
+	Warning Severity = "warning" // it does not do what it looks like
+	Note    Severity = "note"    // worth knowing
+)
+
+// A Finding is something that a reader of the script should know.
+type Finding struct {
+	Severity Severity         `json:"severity"`
+	Handler  keep.HandlerName `json:"handler"`
+	Place    policy.Place     `json:"place"`
+	Position
+	Message string `json:"message"`
+	Fix     string `json:"fix"`
+}
+
+// String is the finding on one line, place first.
+func (f Finding) String() string {
+	p := Problem{Position: f.Position, Path: string(f.Handler) + ", " + string(f.Place), Message: f.Message, Fix: f.Fix}
+	return string(f.Severity) + ": " + p.String()
+}
+
+// describe returns the report of a tool of a connection.
+func describe(conn connector.Connection, t connector.Tool) ToolReport {
+	spec := t.Spec()
+	_, canAsk := t.(connector.Reconciler)
+	r := ToolReport{
+		Tool: keep.ToolName(conn.Name + "." + spec.Name), Connector: conn.Connector, Effect: spec.Effect,
+		CanReconcile: canAsk, Identity: append([]string{}, spec.Identity...),
+		ByTarget: spec.ByTarget, Approve: spec.Approve, Notes: []string{},
+	}
+	if spec.Effect == connector.Mutate {
+		level := spec.Level
+		r.Level = &level
+		r.Notes = mutateNotes(spec)
+	}
+	return r
+}
+
+// levelMeaning says what happens after a doubt.
+var levelMeaning = map[keep.Level]string{
+	keep.LevelKey:     "level A: the service honours a key; after a doubt the call is sent again with the same key",
+	keep.LevelClaim:   "level B: the service gives a one-time token; after a doubt the token tells whether it was used",
+	keep.LevelWitness: "level C: after a doubt the service is searched for the effect",
+	keep.LevelNone:    "level D: nobody can tell after a doubt; the run stops at the first one and asks a person",
+}
+
+func mutateNotes(spec connector.Spec) []string {
+	notes := []string{levelMeaning[spec.Level]}
+	if spec.ByTarget {
+		notes = append(notes, "the lookup finds the target, perhaps changed by somebody else: use it only where each target is created once")
+	}
+	if len(spec.Identity) == 0 {
+		notes = append(notes, "no params say what is changed: in an item, only a subkey separates two calls")
+	} else {
+		notes = append(notes, "these params say what is changed: "+join(spec.Identity))
+	}
+	if spec.Approve {
+		notes = append(notes, "a person must agree to each call")
+	}
+	if spec.VerifyByHand != "" {
+		notes = append(notes, "to verify by hand: "+spec.VerifyByHand)
+	}
+	return notes
+}
