@@ -73,6 +73,10 @@ type Config struct {
 	// Sandbox limits scripts. Zero fields have the sandbox's defaults.
 	Sandbox sandbox.Config
 
+	// Runtime runs scripts; the caller closes it after the host. If nil, the
+	// host opens one as Sandbox says, and closes it.
+	Runtime *sandbox.Runtime
+
 	// Only names the workflows to work on; others in the database stay at
 	// rest. If nil, all of them.
 	Only []keep.WorkflowName
@@ -109,16 +113,18 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
-	rt, err := sandbox.Open(ctx, cfg.Sandbox)
-	if err != nil {
-		return nil, fmt.Errorf("open the sandbox: %w", err)
+	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: cfg.Runtime}
+	if h.runtime == nil {
+		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
+			return nil, fmt.Errorf("open the sandbox: %w", err)
+		}
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: rt, scripts: newScripts(rt)}
+	h.scripts = newScripts(h.runtime)
 	h.Engine, err = engine.New(store, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {
-		return nil, errors.Join(err, rt.Close())
+		return nil, errors.Join(err, h.closeRuntime())
 	}
 	return h, nil
 }
@@ -160,7 +166,7 @@ func (h *Host) watch(ctx context.Context, w Watcher) {
 
 // Close releases the sandbox and the connections. Run must have returned.
 func (h *Host) Close() error {
-	errs := []error{h.runtime.Close()}
+	errs := []error{h.closeRuntime()}
 	for _, c := range h.cfg.Connections {
 		if c.Close != nil {
 			if err := c.Close(); err != nil {
@@ -169,6 +175,13 @@ func (h *Host) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (h *Host) closeRuntime() error {
+	if h.cfg.Runtime != nil {
+		return nil // the caller's
+	}
+	return h.runtime.Close()
 }
 
 // A Workflow is a script that was read and checked, ready to be deployed.
@@ -184,16 +197,26 @@ type Workflow struct {
 // *sandbox.LimitError or *workflow.DeclarationError if the script is wrong; each
 // names every problem with its file and line.
 func (h *Host) Load(ctx context.Context, root, entry string) (*Workflow, error) {
-	b, err := sandbox.Build(root, entry)
-	if err != nil {
-		return nil, err
-	}
-	return h.LoadBundle(ctx, b)
+	return Load(ctx, h.runtime, root, entry)
 }
 
 // LoadBundle is Load for a script that is bundled already.
 func (h *Host) LoadBundle(ctx context.Context, b *sandbox.Bundle) (*Workflow, error) {
-	p, err := h.runtime.Load(ctx, b)
+	return LoadBundle(ctx, h.runtime, b)
+}
+
+// Load is Host.Load without a host, for a check that needs no store.
+func Load(ctx context.Context, rt *sandbox.Runtime, root, entry string) (*Workflow, error) {
+	b, err := sandbox.Build(root, entry)
+	if err != nil {
+		return nil, err
+	}
+	return LoadBundle(ctx, rt, b)
+}
+
+// LoadBundle is Load for a script that is bundled already.
+func LoadBundle(ctx context.Context, rt *sandbox.Runtime, b *sandbox.Bundle) (*Workflow, error) {
+	p, err := rt.Load(ctx, b)
 	if err != nil {
 		return nil, err
 	}
