@@ -97,8 +97,7 @@ func randomGet(in *instance, s []uint64) {
 	s[0] = 0
 }
 
-// errThrow makes a host function throw: the engine reports that it is out of
-// memory, which is the only reason there is.
+// errThrow makes a host function throw.
 var errThrow = errors.New("throw")
 
 // hostFunctions are what the prelude finds in its `host` object, each with the
@@ -123,34 +122,59 @@ var hostFunctions = map[string]struct {
 }
 
 // hostCall dispatches env.host_call(name, length, this, argc, argv). Its result
-// is an owned handle, or 0 for an exception.
+// is an owned handle, or 0 for an exception that was thrown.
 func hostCall(in *instance, s []uint64) {
 	name, _ := in.mem.Read(uint32(s[0]), uint32(s[1]))
 	f, ok := hostFunctions[string(name)]
 	argc, argv := uint32(s[3]), uint32(s[4])
-	s[0] = 0
-	if !ok {
+	p := in.phase
+	var args [4]value
+	if !ok || in.handles(argc, argv, args[:f.args]) != nil {
+		s[0] = in.throw(false)
+		return
+	}
+	// Time spent here is the script's, and loops of native code may be rare.
+	if p.check(time.Now()); p.stop != nil {
+		p.locate()
+		s[0] = in.throw(true)
 		return
 	}
 	// The result is there before anything happens: a call that was taken must
 	// not look to the script as if it had failed.
-	undefined, err := in.do(in.fn.dup, uint64(in.phase.rt.entry.undefined))
+	undefined, err := in.do(in.fn.dup, uint64(p.rt.entry.undefined))
 	if err != nil || undefined == 0 {
+		s[0] = in.throw(false)
 		return
 	}
-	var args [4]value
-	if err := in.handles(argc, argv, args[:f.args]); err != nil {
-		return
-	}
-	v, err := f.call(in.phase, args[:f.args])
+	v, err := f.call(p, args[:f.args])
 	switch {
+	case p.stop != nil: // this very call was too much
+		p.locate()
+		s[0] = in.throw(true)
 	case err != nil:
-		s[0] = 0
+		s[0] = in.throw(false)
 	case v != 0:
 		s[0] = uint64(v)
 	default:
 		s[0] = uint64(undefined)
 	}
+}
+
+// throw makes a host function throw an Error without a message, which only
+// shortness of memory or a bug can bring to a script; or, to end the script,
+// one that JavaScript cannot catch. It returns what host_call must return.
+func (in *instance) throw(end bool) uint64 {
+	e, err := in.do(in.fn.newError)
+	if err != nil || e == 0 {
+		return 0
+	}
+	if _, err := in.do(in.fn.throw, uint64(e)); err != nil {
+		return 0
+	}
+	if cell, ok := in.mem.ReadUint64Le(e); ok && end {
+		_, _ = in.do(in.fn.uncatchable, uint64(in.phase.rt.entry.context), cell)
+	}
+	return 0
 }
 
 // take copies a string argument, at most limit bytes of it.

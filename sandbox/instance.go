@@ -46,6 +46,7 @@ type exports struct {
 	newString, newNumber, newBytes      api.Function
 	toBytes, toFree, bufferOf           api.Function
 	dup, drop, prop, exception, isThrow api.Function
+	newError, throw, uncatchable        api.Function
 }
 
 // value is a handle: the address of a cell that holds a JavaScript value.
@@ -76,6 +77,7 @@ func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error
 		"qjs_get_string_len": &in.fn.toBytes, "qjs_free_cstring": &in.fn.toFree, "qjs_get_array_buffer": &in.fn.bufferOf,
 		"qjs_dup_value": &in.fn.dup, "qjs_free_value": &in.fn.drop, "qjs_get_prop_string": &in.fn.prop,
 		"qjs_get_exception": &in.fn.exception, "qjs_is_exception": &in.fn.isThrow,
+		"qjs_new_error": &in.fn.newError, "qjs_throw": &in.fn.throw, "JS_SetUncatchableError": &in.fn.uncatchable,
 	} {
 		if *fn = m.ExportedFunction(name); *fn == nil {
 			m.Close(in.ctx)

@@ -390,8 +390,11 @@ func (p *phase) locate() {
 	}
 	p.located = true
 	stop := p.stop
-	p.stop, p.stopped = errTrap, time.Now() // a new period of grace
+	p.stop, p.stopped = nil, time.Time{}
+	used := p.used
+	p.used -= grace // a little time, whatever has been used up
 	argv := uint64(p.rt.entry.scratch + 8)
 	_, _ = p.in.do(p.in.fn.inner, uint64(p.rt.entry.where), uint64(p.rt.entry.undefined), 0, argv)
-	p.stop = stop
+	p.used = used
+	p.stop, p.stopped = stop, time.Now()
 }

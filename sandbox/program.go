@@ -194,7 +194,9 @@ func (p *phase) within(t *template, f func() error) (err error) {
 		if p.loading {
 			size = int(in.mem.Size())
 		}
-		err = errors.Join(err, p.rt.pool.give(in, size))
+		if e := p.rt.pool.give(in, size); e != nil {
+			err = errors.Join(err, e)
+		}
 	}()
 	if err := t.restore(in); err != nil {
 		return err

@@ -74,6 +74,7 @@ type entries struct {
 	fail                                value
 
 	scratch uint32 // scratchSize bytes that belong to the host
+	context uint32 // the engine's JSContext
 }
 
 // Open compiles the engine, or loads it from the cache, and starts it once.
@@ -225,6 +226,9 @@ func (rt *Runtime) initialize(in *instance) error {
 	}
 	var err error
 	if rt.entry.scratch, err = in.do(in.fn.malloc, scratchSize); err != nil {
+		return err
+	}
+	if rt.entry.context, err = in.setup("qjs_get_context_ptr"); err != nil {
 		return err
 	}
 	u, err := in.setup("qjs_get_undefined")
