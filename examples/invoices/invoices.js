@@ -1,0 +1,49 @@
+import { parseInvoice } from "./lib/invoice.js";
+
+// Every mail in the directory becomes at most one row. A mail that is no invoice
+// becomes none. A broken invoice becomes a row whose state is "check", with what
+// is wrong in its warnings: nothing is lost, and the mails behind it go on.
+export default Keep.workflow({
+  name: "invoices",
+  topics: { mail: {} },
+
+  producers: {
+    // The same name is the same event, so it does no harm to list all mails
+    // each time.
+    async newMail(ctx) {
+      for (const file of await ctx.inbox.list({ glob: "*.eml" })) {
+        const inputId = await ctx.registerInput({ source: "inbox", type: "mail", id: file.name, title: file.name });
+        await ctx.publish("mail", { messageId: file.name, inputId, payload: { name: file.name } });
+      }
+    },
+  },
+
+  consumers: {
+    addRow: Keep.consumer({
+      subscribe: ["mail"],
+
+      // Reads the mail and decides. What it returns is pinned: the row that is
+      // written later is this one, whatever becomes of the file.
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        const mail = await ctx.inbox.readMail({ name: trigger.payload.name });
+        const row = mail && parseInvoice(mail);
+        const plan = { reservations: [{ topic: "mail", ids: [trigger.messageId] }], data: { row: null } };
+        if (!row) {
+          ctx.log(`${trigger.payload.name} is no invoice`);
+          return { ...plan, ui: { title: `${trigger.payload.name}: no invoice` } };
+        }
+        if (await ctx.db.get({ table: "invoices", key: { id: row.id } })) {
+          ctx.log(`${row.file} was delivered before`);
+          return { ...plan, ui: { title: `${row.file}: delivered before` } };
+        }
+        return { ...plan, data: { row }, ui: { title: `Add invoice ${row.number} of ${row.sender}` } };
+      },
+
+      async mutate(ctx, prepared) {
+        const { row } = prepared.data;
+        if (row) await ctx.db.insert({ table: "invoices", row });
+      },
+    }),
+  },
+});
