@@ -3,6 +3,7 @@ module github.com/keep-run/keep
 go 1.26.0
 
 require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/emersion/go-message v0.18.2 // indirect
 	github.com/evanw/esbuild v0.28.2 // indirect
