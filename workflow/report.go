@@ -109,7 +109,10 @@ var levelMeaning = map[keep.Level]string{
 }
 
 func mutateNotes(spec connector.Spec) []string {
-	notes := []string{levelMeaning[spec.Level]}
+	notes := []string{}
+	if meaning := levelMeaning[spec.Level]; meaning != "" {
+		notes = append(notes, meaning)
+	}
 	if spec.ByTarget {
 		notes = append(notes, "the lookup finds the target, perhaps changed by somebody else: use it only where each target is created once")
 	}
