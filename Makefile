@@ -1,0 +1,35 @@
+# Nothing here is needed to build Keep: go build ./cmd/keep does it. CI calls
+# .ci/run, which calls the scripts that these targets call.
+
+GO ?= go
+
+.DEFAULT_GOAL := help
+.PHONY: help build check test bench verify crossbuild examples lint
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build ./keep
+	CGO_ENABLED=0 $(GO) build -o keep ./cmd/keep
+
+check: ## gofmt, vet, verify, and the tests of test.sh
+	@./.ci/check format vet verify
+	@./test.sh
+
+test: ## install what the tests need, and run them with the race detector
+	@./test.sh
+
+bench: ## run the benchmarks once each
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+verify: ## fail if go mod tidy or go generate would change anything
+	@./.ci/check verify
+
+crossbuild: ## build for Linux, macOS and Windows on amd64 and arm64
+	@./.ci/check crossbuild
+
+examples: ## run the examples and the commands of README.md as a newcomer would
+	$(GO) test -count=1 -v ./examples
+
+lint: ## run golangci-lint, if it is installed
+	golangci-lint run

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs them. Arguments go to go test:
+#
+#	./test.sh                      everything, with the race detector
+#	./test.sh -run Crash ./engine  a part of it
+#
+# Needed are Go 1.26, which is not installed here, and for all tests to run a C
+# compiler (the race detector wants one) and PostgreSQL (the sql connector is
+# tested on a real one). On Debian and Ubuntu those two are installed with
+# apt-get if they are missing and the user is root; otherwise the tests that need
+# them are left out, and a line says so. With CI=true leaving out is a failure.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+say() { printf 'test.sh: %s\n' "$*" >&2; }
+
+# lacking WHAT WHY ends the script in CI, and goes on elsewhere.
+lacking() {
+	say "$1; $2"
+	if [ "${CI:-}" = true ]; then exit 1; fi
+}
+
+# have_postgres reports whether the server's programs are anywhere that the
+# tests look for them.
+have_postgres() {
+	command -v pg_ctl >/dev/null && command -v initdb >/dev/null && return
+	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
+
+# install PACKAGE… returns false if it cannot.
+install() {
+	if ! command -v apt-get >/dev/null; then
+		say "cannot install $*: there is no apt-get here; install it with the package manager of this machine"
+		return 1
+	fi
+	if [ "$(id -u)" != 0 ]; then
+		say "cannot install $*: not root; run: sudo apt-get install --no-install-recommends $*"
+		return 1
+	fi
+	say "installing $*"
+	export DEBIAN_FRONTEND=noninteractive
+	# Debian would start a server of its own on port 5432; the tests start theirs.
+	mkdir -p /etc/postgresql-common
+	if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+		echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+	fi
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >/tmp/keep-apt.log 2>&1 || {
+		tail -n 20 /tmp/keep-apt.log >&2
+		say "apt-get could not install $*"
+		return 1
+	}
+}
+
+if ! command -v go >/dev/null; then
+	say 'Go is missing: install Go 1.26 or newer from https://go.dev/dl/'
+	exit 1
+fi
+
+race=-race
+missing=()
+have_compiler || missing+=(gcc libc6-dev)
+have_postgres || missing+=(postgresql)
+if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
+if ! have_compiler; then
+	race=
+	lacking 'there is no C compiler' 'the tests run without the race detector'
+fi
+if ! have_postgres; then
+	lacking 'there is no PostgreSQL' 'its tests are skipped'
+fi
+
+say 'fetching Go modules'
+go mod download
+
+if [ $# -eq 0 ]; then set -- ./...; fi
+say "go test $race $*"
+exec go test ${race:+"$race"} "$@"
