@@ -59,7 +59,7 @@ export default Keep.workflow({
           data: {
             // Named after its first line, so that no two digests share a name.
             name: `digest-${lines[0].messageId.replace(/\W+/g, "-")}.txt`,
-            content: articles.map((a) => `${totals[a]} × ${a}\n`).join(""),
+            text: articles.map((a) => `${totals[a]} × ${a}\n`).join(""),
           },
           ui: { title: `Digest of ${lines.length} lines` },
         };

@@ -28,21 +28,22 @@ export default Keep.workflow({
         if (!trigger) return { reservations: [], data: {} };
         const mail = await ctx.inbox.readMail({ name: trigger.payload.name });
         const row = mail && parseInvoice(mail);
-        const plan = { reservations: [{ topic: "mail", ids: [trigger.messageId] }], data: { row: null } };
-        if (!row) {
-          ctx.log(`${trigger.payload.name} is no invoice`);
-          return { ...plan, ui: { title: `${trigger.payload.name}: no invoice` } };
+        const plan = (row, title) => ({
+          reservations: [{ topic: "mail", ids: [trigger.messageId] }],
+          data: { row },
+          ui: { title },
+        });
+        if (!mail) return plan(null, `${trigger.payload.name} was removed before it was read`);
+        if (!row) return plan(null, `${mail.name} is no invoice`);
+        if (await ctx.db.getById({ table: "invoices", id: row.id })) {
+          return plan(null, `${row.file} was delivered before`);
         }
-        if (await ctx.db.get({ table: "invoices", key: { id: row.id } })) {
-          ctx.log(`${row.file} was delivered before`);
-          return { ...plan, ui: { title: `${row.file}: delivered before` } };
-        }
-        return { ...plan, data: { row }, ui: { title: `Add invoice ${row.number} of ${row.sender}` } };
+        return plan(row, `Add invoice ${row.number} of ${row.sender}`);
       },
 
       async mutate(ctx, prepared) {
         const { row } = prepared.data;
-        if (row) await ctx.db.insert({ table: "invoices", row });
+        if (row) await ctx.db.insert({ table: "invoices", key: { id: row.id }, row });
       },
     }),
   },
