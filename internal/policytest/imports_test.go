@@ -1,0 +1,196 @@
+package policytest
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imports is the import policy, a statement of what depends on what: each
+// package of the module, its kind, and which packages of the module it may
+// import besides the standard library and other modules. Do not change it to fix
+// a build: widening it is a decision about the design (see DESIGN section 12).
+//
+// A dot is the root package; a/... is everything below a; a star is everything
+// that is not of kind test. The kinds:
+//
+//	pure   no IO, no clock, no chance: what it knows comes in as arguments
+//	timed  may do IO, but is told the time (it may wait)
+//	clock  may read the clock
+//	test   for tests only: nothing but tests and kind test imports it
+//	main   commands
+const imports = `
+.                       pure
+ledger                  pure   .
+lifecycle               pure   . ledger
+schedule                pure   . lifecycle
+policy                  pure   .
+
+workflow                timed  . connector policy schedule
+repair                  timed  . policy
+config                  timed  . connector connector/... policy sandbox idempotency idempotency/...
+
+connector               timed  . ledger
+connector/internal/...  timed  . connector
+connector/files         timed  . ledger connector connector/internal/...
+connector/httpapi       timed  . ledger connector connector/internal/...
+connector/logsink       timed  . ledger connector connector/internal/...
+connector/sqldb         timed  . ledger connector connector/internal/...
+
+memory                  timed  . ledger
+sqlite                  timed  . ledger
+postgres                timed  . ledger
+
+engine                  clock  . ledger lifecycle schedule policy connector
+sandbox                 clock  sandbox/internal/...
+sandbox/internal/...    clock  sandbox/internal/...
+idempotency             clock  . ledger idempotency/...
+idempotency/...         clock  . ledger idempotency idempotency/...
+api                     clock  . ledger lifecycle policy
+web                     clock  . ledger lifecycle policy
+host                    clock  . ledger lifecycle schedule policy workflow engine repair connector sandbox
+
+storetest               test   . ledger lifecycle schedule policy engine
+connectortest           test   . ledger connector
+internal/policytest     test
+internal/crashtest      test   *
+internal/simtest        test   *
+internal/pgtest         test
+internal/faultproxy     test
+internal/bench          main   *
+cmd/keep                main   *
+examples/...            main
+`
+
+// impure are what pure packages may not import, and all below them.
+var impure = []string{"os", "net", "database/sql", "log", "math/rand", "crypto/rand", "syscall", "io/fs", "embed"}
+
+// badNames are names of packages that say what they are made of, not what they
+// are about. Such a package is imported by all and can import none.
+var badNames = []string{"util", "utils", "common", "types", "model", "models", "helper", "helpers", "misc", "shared", "base", "pkg"}
+
+// A rule is one line of the policy.
+type rule struct {
+	pkg, kind string
+	may       []string
+}
+
+func rules(t testing.TB) []rule {
+	t.Helper()
+	var out []rule
+	for line := range strings.Lines(imports) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if len(words) < 2 || !slices.Contains([]string{"pure", "timed", "clock", "test", "main"}, words[1]) {
+			t.Fatalf("the policy has a bad line: %q", line)
+		}
+		out = append(out, rule{words[0], words[1], words[2:]})
+	}
+	return out
+}
+
+// ruleOf returns the rule of a package: its own, or that of the longest a/...
+func ruleOf(rules []rule, pkg string) (rule, bool) {
+	var best rule
+	for _, r := range rules {
+		if r.pkg == pkg {
+			return r, true
+		}
+		if within(pkg, r.pkg) && len(r.pkg) > len(best.pkg) {
+			best = r
+		}
+	}
+	return best, best.pkg != ""
+}
+
+// within reports whether pattern is a/... and pkg is below a.
+func within(pkg, pattern string) bool {
+	parent, ok := strings.CutSuffix(pattern, "/...")
+	return ok && strings.HasPrefix(pkg, parent+"/")
+}
+
+// allows reports whether a package with rule r may import pkg of this module.
+func (r rule) allows(rules []rule, pkg string) bool {
+	if slices.Contains(r.may, pkg) || slices.ContainsFunc(r.may, func(p string) bool { return within(pkg, p) }) {
+		return true
+	}
+	of, known := ruleOf(rules, pkg)
+	return slices.Contains(r.may, "*") && known && of.kind != "test"
+}
+
+// checkImports returns what is wrong with the imports of a file.
+func checkImports(rules []rule, f sourceFile) []string {
+	r, known := ruleOf(rules, f.pkg)
+	if !known {
+		return []string{"package " + f.pkg + " is not in the import policy: add a line for it to internal/policytest/imports_test.go, " +
+			"with as few imports as it needs; what it may import is a decision about the design"}
+	}
+	var problems []string
+	for _, imp := range f.imports {
+		ours, isOurs := strings.CutPrefix(imp, module)
+		if ours = strings.TrimPrefix(ours, "/"); isOurs && ours == "" {
+			ours = "."
+		}
+		switch {
+		case isOurs && !r.allows(rules, ours):
+			problems = append(problems, f.pkg+" must not import "+ours)
+		case r.kind == "pure" && slices.ContainsFunc(impure, func(p string) bool { return imp == p || strings.HasPrefix(imp, p+"/") }):
+			problems = append(problems, f.pkg+" is pure and must not import "+imp)
+		}
+	}
+	return problems
+}
+
+func TestImports(t *testing.T) {
+	rules := rules(t)
+	said := make(map[string]bool)
+	for _, f := range sources(t) {
+		if f.test {
+			continue // tests may import what they need
+		}
+		for _, problem := range checkImports(rules, f) {
+			if !said[problem] {
+				t.Errorf("%s: %s", f.path, problem)
+			}
+			said[problem] = true
+		}
+	}
+}
+
+// The policy itself has no circles and names what it means: each package that it
+// allows to import is listed, and pure ones import pure ones only.
+func TestPolicyIsSound(t *testing.T) {
+	rules := rules(t)
+	seen := make(map[string]bool)
+	for _, r := range rules {
+		if seen[r.pkg] {
+			t.Errorf("%s is listed twice", r.pkg)
+		}
+		seen[r.pkg] = true
+	}
+	for _, r := range rules {
+		for _, may := range r.may {
+			of, known := ruleOf(rules, strings.TrimSuffix(may, "/..."))
+			if !known && !seen[may] && may != "*" {
+				t.Errorf("%s may import %s, which is not listed", r.pkg, may)
+			}
+			if r.kind == "pure" && of.kind != "pure" {
+				t.Errorf("%s is pure and may not import %s, which is not", r.pkg, may)
+			}
+			if of.kind == "test" && r.kind != "test" {
+				t.Errorf("%s may not import %s, which is for tests", r.pkg, may)
+			}
+		}
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	for _, f := range sources(t) {
+		if slices.Contains(badNames, path.Base(f.pkg)) {
+			t.Errorf("%s: a package is named for its subject, not %s", f.path, path.Base(f.pkg))
+		}
+	}
+}
