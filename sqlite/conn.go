@@ -57,19 +57,30 @@ func (c *conn) script(sql string) error {
 }
 
 // exec runs one statement and returns how many rows it changed.
+func (c *conn) exec(sql string, args ...any) (int64, error) {
+	changed, _, err := c.insert(sql, args...)
+	return changed, err
+}
+
+// insert is exec for a statement that adds at most one row; it returns the
+// integer key of that row, too.
 //
 // It has no context on purpose: the driver interrupts a statement when its
 // context ends, and what is done for a group must not end with one of them.
-func (c *conn) exec(sql string, args ...any) (int64, error) {
+func (c *conn) insert(sql string, args ...any) (changed, key int64, err error) {
 	s, err := c.prepare(sql, args)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	result, err := s.ExecContext(context.Background(), c.args)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return result.RowsAffected()
+	if changed, err = result.RowsAffected(); err != nil {
+		return 0, 0, err
+	}
+	key, err = result.LastInsertId()
+	return changed, key, err
 }
 
 // row returns the first row of a query, or nil if there is none.

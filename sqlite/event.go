@@ -107,14 +107,20 @@ func (t *tx) finish(c keep.Finish) error {
 		return fmt.Errorf("finish %s: %q is not a last status", c.Chain, c.Status)
 	}
 	var errs []error
+	// Two statements are cheaper than one with RETURNING, which makes a table.
 	err := t.rows(`
-		UPDATE event SET status = ?, updated_at = ?
-		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?
-		RETURNING topic, caused_by`,
-		[]any{c.Status, t.at, c.Chain, t.workflow}, func(row []driver.Value) {
+		SELECT topic, caused_by FROM event
+		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`,
+		[]any{c.Chain, t.workflow}, func(row []driver.Value) {
 			t.count(keep.TopicName(row[0].(string)), d)
 			errs = append(errs, t.countCauses(row[1].(string), -1))
 		})
+	if err == nil {
+		_, err = t.exec(`
+			UPDATE event SET status = ?, updated_at = ?
+			 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`,
+			c.Status, t.at, c.Chain, t.workflow)
+	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("finish events of %s: %w", c.Chain, err)
 	}
@@ -160,19 +166,18 @@ func (t *tx) publish(e keep.Event) error {
 			return err
 		}
 	}
-	row, err := t.row(`
+	n, seq, err := t.insert(`
 		INSERT INTO event (workflow, topic, message_id, status, created_by, created_at, updated_at, caused_by, payload)
 		VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?)
-		ON CONFLICT (workflow, topic, message_id) DO NOTHING
-		RETURNING seq`,
+		ON CONFLICT (workflow, topic, message_id) DO NOTHING`,
 		e.Workflow, e.Topic, e.MessageID, e.CreatedBy, t.at, t.at, encodeCauses(causes), e.Payload)
 	switch {
 	case err != nil:
-	case row == nil:
+	case n == 0:
 		err = t.publishAgain(e, causes)
 	default:
 		t.count(e.Topic, topicDelta{pending: 1})
-		err = t.addCauses(row[0].(int64), causes)
+		err = t.addCauses(seq, causes)
 	}
 	if err != nil {
 		return fmt.Errorf("publish %q in %q: %w", e.MessageID, e.Topic, err)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/keep-run/keep"
 )
@@ -13,74 +14,41 @@ func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 		kind: "r",
 		rows: `SELECT ` + runColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN run ON n = value`,
 		scan: scanRun,
-		from: func(v *view, c cut) ([]stream, error) { return runStreams(ctx, v, f, c) },
+		from: func(_ context.Context, _ *view, c cut) ([]stream, error) { return runStreams(f, c), nil },
 	})
 }
 
 // runStreams finds runs by what is most selective: a chain, the few that are
-// open or not committed, then a handler.
-func runStreams(ctx context.Context, v *view, f keep.RunFilter, c cut) ([]stream, error) {
+// open or ended badly, then a workflow.
+func runStreams(f keep.RunFilter, c cut) []stream {
 	const rest = `
 		   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR handler = ?2) AND (?3 = '' OR status = ?3)
 		   AND (?4 = 0 OR closed = 0) AND n < ?5`
 	const newest = rest + ` ORDER BY n DESC LIMIT ?6`
-	by := func(text string, extra ...any) stream {
-		return stream{text, append([]any{f.Workflow, f.Handler, f.Status, f.Open, c.before, c.limit}, extra...)}
+	by := func(text string) stream {
+		return stream{text: text, args: []any{f.Workflow, f.Handler, f.Status, f.Open, c.before, c.limit, f.Chain}}
 	}
 	switch {
-	case f.Chain != "":
-		return []stream{by(`SELECT n FROM run INDEXED BY run_by_chain WHERE chain = ?7`+newest, f.Chain)}, nil
-	case f.Open: // at most one of each workflow
-		return []stream{by(`SELECT n FROM run INDEXED BY run_open WHERE closed = 0 AND ?6 > 0` + rest)}, nil
+	case f.Chain != "": // as many as it has attempts
+		return []stream{
+			by(`SELECT n FROM run WHERE id = ?7 AND chain = ?7 AND ?6 > 0` + rest),
+			by(`SELECT n FROM run INDEXED BY run_by_chain WHERE chain = ?7 AND chain <> id AND ?6 > 0` + rest),
+		}
+	case f.Open, f.Status == keep.StatusActive: // at most one of each workflow
+		return []stream{by(`SELECT n FROM run INDEXED BY run_open WHERE closed = 0 AND ?6 > 0 AND ?7 = ''` + rest)}
 	case f.Status != "" && f.Status != keep.StatusCommitted:
-		return []stream{by(`SELECT n FROM run INDEXED BY run_by_status WHERE status = ?3 AND status <> 'committed'` + newest)}, nil
-	case f.Workflow == "" && f.Handler == "":
-		return []stream{by(`SELECT n FROM run NOT INDEXED WHERE n > 0` + newest)}, nil
+		return []stream{by(`
+			SELECT n FROM run INDEXED BY run_by_status
+			 WHERE status = ?3 AND status NOT IN ('active', 'committed') AND ?7 = ''` + newest)}
+	case f.Workflow == "":
+		return []stream{by(`SELECT n FROM run NOT INDEXED WHERE n > 0 AND ?7 = ''` + newest)}
 	}
-	const handlers = `
-		WITH RECURSIVE next (name) AS (
-			SELECT min(handler) FROM run INDEXED BY run_by_handler WHERE workflow = ?1
-			UNION ALL
-			SELECT (SELECT min(handler) FROM run INDEXED BY run_by_handler WHERE workflow = ?1 AND handler > name)
-			  FROM next WHERE name IS NOT NULL)
-		SELECT name FROM next WHERE name IS NOT NULL`
-	const workflows = `
-		WITH RECURSIVE next (name) AS (
-			SELECT min(workflow) FROM run INDEXED BY run_by_handler
-			UNION ALL
-			SELECT (SELECT min(workflow) FROM run INDEXED BY run_by_handler WHERE workflow > name)
-			  FROM next WHERE name IS NOT NULL)
-		SELECT name FROM next WHERE name IS NOT NULL`
-	pairs, err := pairs(ctx, v, string(f.Workflow), string(f.Handler), workflows, handlers)
-	var list []stream
-	for _, p := range pairs {
-		list = append(list, by(`SELECT n FROM run INDEXED BY run_by_handler WHERE workflow = ?7 AND handler = ?8`+newest, p[0], p[1]))
-	}
-	return list, err
-}
-
-// pairs returns the values of an index of two columns that a filter allows. It
-// jumps from value to value (a loose index scan), so it costs as many seeks as
-// there are pairs.
-func pairs(ctx context.Context, v *view, first, second, firsts, seconds string) (list [][2]string, err error) {
-	outer := []string{first}
-	if first == "" {
-		if outer, err = rows(ctx, v, scanName, firsts); err != nil {
-			return nil, err
-		}
-	}
-	for _, a := range outer {
-		inner := []string{second}
-		if second == "" {
-			if inner, err = rows(ctx, v, scanName, seconds, a); err != nil {
-				return nil, err
-			}
-		}
-		for _, b := range inner {
-			list = append(list, [2]string{a, b})
-		}
-	}
-	return list, nil
+	s := by(`
+		WITH RECURSIVE bucket (b) AS (SELECT ?8 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?9)
+		SELECT n FROM bucket CROSS JOIN run INDEXED BY run_by_handler
+		 WHERE n >> 9 = b AND workflow = ?1 AND ?6 > 0 AND ?7 = ''` + rest)
+	s.last = `SELECT ifnull(max(n), 0) FROM run`
+	return []stream{s}
 }
 
 // Mutations returns a page of ledger records, newest first, and the cursor of
@@ -90,78 +58,67 @@ func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page)
 		kind: "m",
 		rows: `SELECT ` + mutationColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN mutation ON n = value`,
 		scan: scanMutation,
-		from: func(v *view, c cut) ([]stream, error) { return mutationStreams(ctx, v, f, c) },
+		from: func(_ context.Context, _ *view, c cut) ([]stream, error) { return mutationStreams(f, c), nil },
 	})
 }
 
 // mutationStreams finds records by what is most selective: an input, a run, an
-// item, a state that is not the usual one, then a tool.
-func mutationStreams(ctx context.Context, v *view, f keep.MutationFilter, c cut) ([]stream, error) {
+// item, a state that is not the usual one, then a workflow.
+func mutationStreams(f keep.MutationFilter, c cut) []stream {
 	const rest = `
 		   AND (?1 = '' OR mutation.workflow = ?1) AND (?2 = '' OR state = ?2) AND (?3 = '' OR tool = ?3)
-		   AND (?4 = '' OR run = ?4) AND (?5 = '' OR item = ?5) AND mutation.n < ?6`
+		   AND (?4 = '' OR mutation.run = ?4) AND (?5 = '' OR item = ?5) AND mutation.n < ?6`
 	const newest = rest + ` ORDER BY n DESC LIMIT ?7`
-	by := func(text string, extra ...any) stream {
-		return stream{text, append([]any{f.Workflow, f.State, f.Tool, f.Run, f.Item, c.before, c.limit}, extra...)}
+	by := func(text string) stream {
+		return stream{text: text, args: []any{f.Workflow, f.State, f.Tool, f.Run, f.Item, c.before, c.limit, f.Input}}
 	}
 	switch {
 	case f.Input != "": // as many as its events were tried
-		return []stream{by(`
-			SELECT mutation.n FROM event_cause CROSS JOIN event ON seq = event
-			  CROSS JOIN run INDEXED BY run_by_chain ON chain = reserved_by
-			  CROSS JOIN mutation INDEXED BY mutation_by_run ON run = id
-			 WHERE input = ?8 AND reserved_by <> '' AND ?7 > 0`+rest, f.Input)}, nil
+		return []stream{
+			by(`SELECT mutation.n FROM event_cause CROSS JOIN event ON seq = event
+				  CROSS JOIN run ON run.id = reserved_by AND chain = reserved_by
+				  CROSS JOIN mutation INDEXED BY mutation_by_run ON mutation.run = run.id
+				 WHERE input = ?8 AND reserved_by <> '' AND ?7 > 0` + rest),
+			by(`SELECT mutation.n FROM event_cause CROSS JOIN event ON seq = event
+				  CROSS JOIN run INDEXED BY run_by_chain ON chain = reserved_by AND chain <> run.id
+				  CROSS JOIN mutation INDEXED BY mutation_by_run ON mutation.run = run.id
+				 WHERE input = ?8 AND reserved_by <> '' AND ?7 > 0` + rest),
+		}
 	case f.Run != "":
-		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_run WHERE run = ?4` + newest)}, nil
+		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_run WHERE run = ?4 AND ?8 = ''` + newest)}
 	case f.Item != "" && f.Workflow != "":
-		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_item WHERE workflow = ?1 AND item = ?5 AND item <> ''` + newest)}, nil
+		return []stream{by(`
+			SELECT n FROM mutation INDEXED BY mutation_by_item
+			 WHERE workflow = ?1 AND item = ?5 AND item <> '' AND ?8 = ''` + newest)}
 	case f.State != "" && f.State != keep.Applied:
-		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_state WHERE state = ?2 AND state <> 'applied'` + newest)}, nil
-	case f.Workflow == "" && f.Tool == "":
-		return []stream{by(`SELECT n FROM mutation NOT INDEXED WHERE n > 0` + newest)}, nil
+		return []stream{by(`
+			SELECT n FROM mutation INDEXED BY mutation_by_state
+			 WHERE state = ?2 AND state <> 'applied' AND ?8 = ''` + newest)}
+	case f.Workflow == "":
+		return []stream{by(`SELECT n FROM mutation NOT INDEXED WHERE n > 0 AND ?8 = ''` + newest)}
 	}
-	const tools = `
-		WITH RECURSIVE next (name) AS (
-			SELECT min(tool) FROM mutation INDEXED BY mutation_by_tool WHERE workflow = ?1
-			UNION ALL
-			SELECT (SELECT min(tool) FROM mutation INDEXED BY mutation_by_tool WHERE workflow = ?1 AND tool > name)
-			  FROM next WHERE name IS NOT NULL)
-		SELECT name FROM next WHERE name IS NOT NULL`
-	const workflows = `
-		WITH RECURSIVE next (name) AS (
-			SELECT min(workflow) FROM mutation INDEXED BY mutation_by_tool
-			UNION ALL
-			SELECT (SELECT min(workflow) FROM mutation INDEXED BY mutation_by_tool WHERE workflow > name)
-			  FROM next WHERE name IS NOT NULL)
-		SELECT name FROM next WHERE name IS NOT NULL`
-	pairs, err := pairs(ctx, v, string(f.Workflow), string(f.Tool), workflows, tools)
-	var list []stream
-	for _, p := range pairs {
-		list = append(list, by(`SELECT n FROM mutation INDEXED BY mutation_by_tool WHERE workflow = ?8 AND tool = ?9`+newest, p[0], p[1]))
-	}
-	return list, err
+	s := by(`
+		WITH RECURSIVE bucket (b) AS (SELECT ?9 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?10)
+		SELECT n FROM bucket CROSS JOIN mutation INDEXED BY mutation_by_tool
+		 WHERE n >> 9 = b AND workflow = ?1 AND ?7 > 0 AND ?8 = ''` + rest)
+	s.last = `SELECT ifnull(max(n), 0) FROM mutation`
+	return []stream{s}
 }
 
 // Outputs returns the mutations of the runs that reserved events caused by an
 // input, oldest first.
 func (db *DB) Outputs(ctx context.Context, id keep.InputID) (keys []keep.MutationKey, err error) {
+	all := cut{before: 1<<63 - 1, limit: 1<<63 - 1}
 	err = db.snapshot(ctx, func(v *view) error {
-		streams, err := mutationStreams(ctx, v, keep.MutationFilter{Input: id}, cut{1<<63 - 1, 1})
-		if err != nil {
-			return err
-		}
-		numbers, err := newest(ctx, v, streams, 1<<63-1)
-		if err != nil {
-			return err
-		}
-		for i := len(numbers) - 1; i >= 0; i-- {
-			found, err := rows(ctx, v, scanName, `SELECT key FROM mutation WHERE n = ?`, numbers[i])
+		numbers, err := newest(ctx, v, mutationStreams(keep.MutationFilter{Input: id}, all), all)
+		for _, n := range slices.Backward(numbers) {
+			key, err := one(ctx, v, "mutation", "", scanName, `SELECT key FROM mutation WHERE n = ?`, n)
 			if err != nil {
 				return err
 			}
-			keys = append(keys, keep.MutationKey(found[0]))
+			keys = append(keys, keep.MutationKey(key))
 		}
-		return nil
+		return err
 	})
 	return keys, err
 }
@@ -172,54 +129,61 @@ func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]ke
 		kind: "e",
 		rows: `SELECT ` + eventColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN event ON seq = value`,
 		scan: scanEvent,
-		from: func(v *view, c cut) ([]stream, error) { return eventStreams(ctx, v, f, c) },
+		from: func(ctx context.Context, v *view, c cut) ([]stream, error) { return eventStreams(ctx, v, f, c) },
 	})
 }
 
-// eventStreams finds events by their input, or topic by topic: those that are
-// not consumed have indexes of their own.
+// eventStreams finds events by their input, by a status that is not the usual
+// one, or by their workflow.
 func eventStreams(ctx context.Context, v *view, f keep.EventFilter, c cut) ([]stream, error) {
 	const rest = `
 		   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR topic = ?2) AND (?3 = '' OR status = ?3) AND seq < ?4`
-	const newest = rest + ` ORDER BY seq DESC LIMIT ?5`
-	by := func(text string, extra ...any) stream {
-		return stream{text, append([]any{f.Workflow, f.Topic, f.Status, c.before, c.limit}, extra...)}
-	}
-	rare := f.Status == keep.EventPending || f.Status == keep.EventSkipped
+	args := []any{f.Workflow, f.Topic, f.Status, c.before, c.limit}
 	switch {
 	case f.Input != "":
-		return []stream{by(`
+		return []stream{{text: `
 			SELECT seq FROM event_cause CROSS JOIN event ON seq = event
-			 WHERE input = ?6 AND event < ?4 AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR topic = ?2)
-			   AND (?3 = '' OR status = ?3)
-			 ORDER BY event DESC LIMIT ?5`, f.Input)}, nil
-	case f.Workflow == "" && f.Topic == "" && !rare:
-		return []stream{by(`SELECT seq FROM event NOT INDEXED WHERE seq > 0` + newest)}, nil
+			 WHERE input = ?6 AND event < ?4` + rest + ` ORDER BY event DESC LIMIT ?5`, args: append(args, f.Input)}}, nil
+	case f.Status == keep.EventPending || f.Status == keep.EventSkipped:
+		return topicStreams(ctx, v, f, args)
+	case f.Workflow == "":
+		return []stream{{text: `SELECT seq FROM event NOT INDEXED WHERE seq > 0` + rest + ` ORDER BY seq DESC LIMIT ?5`, args: args}}, nil
 	}
+	return []stream{{text: `
+		WITH RECURSIVE bucket (b) AS (SELECT ?6 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?7)
+		SELECT seq FROM bucket CROSS JOIN event INDEXED BY event_by_topic
+		 WHERE seq >> 9 = b AND workflow = ?1 AND ?5 > 0` + rest,
+		args: args,
+		last: `SELECT ifnull(max(seq), 0) FROM event`}}, nil
+}
+
+// topicStreams finds pending and skipped events, topic by topic. Reserved events
+// are few: one run of each workflow holds them.
+func topicStreams(ctx context.Context, v *view, f keep.EventFilter, args []any) ([]stream, error) {
+	const (
+		free = `SELECT seq FROM event INDEXED BY event_pending
+			 WHERE workflow = ?6 AND topic = ?7 AND reserved_by = '' AND status = 'pending' AND status = ?3 AND seq < ?4
+			 ORDER BY seq DESC LIMIT ?5`
+		reserved = `SELECT seq FROM event INDEXED BY event_pending
+			 WHERE workflow = ?6 AND topic = ?7 AND reserved_by > '' AND status = 'pending' AND status = ?3 AND seq < ?4 AND ?5 > 0`
+		skipped = `SELECT seq FROM event INDEXED BY event_skipped
+			 WHERE workflow = ?6 AND topic = ?7 AND status = 'skipped' AND status = ?3 AND seq < ?4
+			 ORDER BY seq DESC LIMIT ?5`
+	)
 	topics, err := rows(ctx, v, func(row *sql.Rows) (t [2]string, err error) {
 		err = row.Scan(&t[0], &t[1])
 		return t, err
 	}, `SELECT workflow, name FROM topic WHERE (?1 = '' OR workflow = ?1) AND (?2 = '' OR name = ?2)`, f.Workflow, f.Topic)
-	if err != nil {
-		return nil, err
-	}
 	var list []stream
 	for _, t := range topics {
-		switch f.Status {
-		case keep.EventPending:
-			list = append(list,
-				by(`SELECT seq FROM event INDEXED BY event_pending
-					 WHERE workflow = ?6 AND topic = ?7 AND reserved_by = '' AND status = 'pending'`+newest, t[0], t[1]),
-				by(`SELECT seq FROM event INDEXED BY event_pending
-					 WHERE workflow = ?6 AND topic = ?7 AND reserved_by > '' AND status = 'pending' AND ?5 > 0`+rest, t[0], t[1]))
-		case keep.EventSkipped:
-			list = append(list, by(`SELECT seq FROM event INDEXED BY event_skipped
-				 WHERE workflow = ?6 AND topic = ?7 AND status = 'skipped'`+newest, t[0], t[1]))
-		default:
-			list = append(list, by(`SELECT seq FROM event INDEXED BY event_by_topic WHERE workflow = ?6 AND topic = ?7`+newest, t[0], t[1]))
+		args := append(slices.Clone(args), t[0], t[1])
+		if f.Status == keep.EventSkipped {
+			list = append(list, stream{text: skipped, args: args})
+		} else {
+			list = append(list, stream{text: free, args: args}, stream{text: reserved, args: args})
 		}
 	}
-	return list, nil
+	return list, err
 }
 
 // Inputs returns a page of inputs, newest first, and the cursor of the next.
@@ -235,16 +199,16 @@ func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]ke
 		kind: "i",
 		rows: `SELECT ` + inputColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN input ON n = value`,
 		scan: scanInput,
-		from: func(v *view, c cut) (list []stream, err error) {
+		from: func(ctx context.Context, v *view, c cut) (list []stream, err error) {
 			if f.Workflow == "" && f.Status == "" {
-				return []stream{{`SELECT n FROM input WHERE n < ? ORDER BY n DESC LIMIT ?`, []any{c.before, c.limit}}}, nil
+				return []stream{{text: `SELECT n FROM input WHERE n < ? ORDER BY n DESC LIMIT ?`, args: []any{c.before, c.limit}}}, nil
 			}
 			pairs, err := statusPairs(ctx, v, string(f.Workflow), f.Status, keep.InputStatuses(), workflows)
 			for _, p := range pairs {
-				list = append(list, stream{`
+				list = append(list, stream{text: `
 					SELECT n FROM input INDEXED BY input_by_status
 					 WHERE workflow = ? AND status = ? AND n < ? ORDER BY n DESC LIMIT ?`,
-					[]any{p[0], p[1], c.before, c.limit}})
+					args: []any{p[0], p[1], c.before, c.limit}})
 			}
 			return list, err
 		},
@@ -264,16 +228,16 @@ func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep
 		kind: "t",
 		rows: `SELECT ` + itemColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN item ON n = value`,
 		scan: scanItem,
-		from: func(v *view, c cut) (list []stream, err error) {
+		from: func(ctx context.Context, v *view, c cut) (list []stream, err error) {
 			if f.Workflow == "" && f.Status == "" {
-				return []stream{{`SELECT n FROM item WHERE n < ? ORDER BY n DESC LIMIT ?`, []any{c.before, c.limit}}}, nil
+				return []stream{{text: `SELECT n FROM item WHERE n < ? ORDER BY n DESC LIMIT ?`, args: []any{c.before, c.limit}}}, nil
 			}
 			pairs, err := statusPairs(ctx, v, string(f.Workflow), f.Status, keep.ItemStatuses(), workflows)
 			for _, p := range pairs {
-				list = append(list, stream{`
+				list = append(list, stream{text: `
 					SELECT n FROM item INDEXED BY item_by_status
 					 WHERE workflow = ? AND status = ? AND n < ? ORDER BY n DESC LIMIT ?`,
-					[]any{p[0], p[1], c.before, c.limit}})
+					args: []any{p[0], p[1], c.before, c.limit}})
 			}
 			return list, err
 		},
@@ -319,8 +283,8 @@ func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.P
 		kind: "q",
 		rows: `SELECT ` + escalationColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN escalation ON n = value`,
 		scan: scanEscalation,
-		from: func(_ *view, c cut) ([]stream, error) {
-			return []stream{{text, []any{f.Workflow, f.Run, f.Open, c.before, c.limit}}}, nil
+		from: func(_ context.Context, _ *view, c cut) ([]stream, error) {
+			return []stream{{text: text, args: []any{f.Workflow, f.Run, f.Open, c.before, c.limit}}}, nil
 		},
 	})
 }

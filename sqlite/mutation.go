@@ -25,6 +25,9 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 		changed, err = t.insertMutation(m, failure)
 	} else {
 		changed, err = t.updateMutation(m, failure)
+		if changed == 0 && err == nil {
+			changed, err = t.handOver(m, failure)
+		}
 	}
 	switch {
 	case isUnique(err):
@@ -54,21 +57,33 @@ func (t *tx) insertMutation(m keep.Mutation, failure any) (int64, error) {
 		failure, m.Identity, m.Payload, m.Result)
 }
 
+// updateMutation changes a record that stays with its run. It leaves out what
+// never changes, and the run: an index is rewritten for each of its columns that
+// is set, also to the same value.
 func (t *tx) updateMutation(m keep.Mutation, failure any) (int64, error) {
 	return t.exec(`
 		UPDATE mutation
-		   SET run = ?, connector = ?, level = ?, target = ?, subkey = ?, payload_hash = ?, token = ?,
+		   SET connector = ?, level = ?, target = ?, subkey = ?, payload_hash = ?, token = ?,
 		       title = ?, state = ?, warning = ?, attempts = ?, reconcile_attempts = ?,
 		       next_reconcile_at = ?, call_deadline = ?, settle_after = ?, can_reconcile = ?,
 		       resolved_by = ?, rev = rev + 1, created_at = ?, updated_at = ?,
 		       error = ?, identity = ?, payload = ?, result = ?
-		 WHERE key = ? AND rev = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ?`,
-		m.Run, m.Connector, m.Level, m.Target, m.Subkey, m.PayloadHash, m.Token,
+		 WHERE key = ? AND rev = ? AND run = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ?`,
+		m.Connector, m.Level, m.Target, m.Subkey, m.PayloadHash, m.Token,
 		m.Title, m.State, m.Warning, m.Attempts, m.ReconcileAttempts,
 		m.NextReconcileAt, m.CallDeadline, int64(m.SettleAfter), m.CanReconcile,
 		m.ResolvedBy, m.CreatedAt, m.UpdatedAt,
 		failure, m.Identity, m.Payload, m.Result,
-		m.Key, m.Rev, m.Workflow, m.Tool, m.Item, m.Attempt)
+		m.Key, m.Rev, m.Run, m.Workflow, m.Tool, m.Item, m.Attempt)
+}
+
+// handOver gives a record to another run of its chain, then changes it.
+func (t *tx) handOver(m keep.Mutation, failure any) (int64, error) {
+	n, err := t.exec(`UPDATE mutation SET run = ? WHERE key = ? AND rev = ? AND workflow = ?`, m.Run, m.Key, m.Rev, m.Workflow)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	return t.updateMutation(m, failure)
 }
 
 // whyNotMutation explains why a record could not be moved.
@@ -87,10 +102,11 @@ func (t *tx) appendMoves(key keep.MutationKey, moves []keep.Move) error {
 	for _, m := range moves {
 		_, err := t.exec(`
 			INSERT INTO mutation_history (mutation, move, at, who, from_state, to_state, evidence, detail)
-			SELECT n, (SELECT ifnull(max(move), 0) + 1 FROM mutation_history WHERE mutation = n),
-			       ?, ?, ?, ?, ?, ?
-			  FROM mutation WHERE key = ?`,
-			m.At, m.By, m.From, m.To, m.Evidence, m.Detail, key)
+			VALUES ((SELECT n FROM mutation WHERE key = ?1),
+				(SELECT ifnull(max(move), 0) + 1 FROM mutation_history
+				  WHERE mutation = (SELECT n FROM mutation WHERE key = ?1)),
+				?2, ?3, ?4, ?5, ?6, ?7)`,
+			key, m.At, m.By, m.From, m.To, m.Evidence, m.Detail)
 		if err != nil {
 			return fmt.Errorf("history of mutation %s: %w", key, err)
 		}

@@ -89,7 +89,7 @@ func (db *DB) dsn(readOnly bool) string {
 		add("foreign_keys(1)")
 		add("wal_autocheckpoint(4000)")
 		add("journal_size_limit(67108864)") // give the disk back after a burst
-		add("cache_size(-65536)")
+		add("cache_size(-16384)")
 		add("temp_store(MEMORY)")
 	}
 	name := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(db.path), RawQuery: q.Encode()}

@@ -13,20 +13,32 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// A stream is a query for the numbers of the rows that match a filter, found by
-// one value of an index. Most are newest first and stop at the limit; a stream
-// that is short by law may come in any order.
+// A stream is a query for the numbers of rows that match a filter, in one of
+// three forms:
+//
+//   - newest first, up to the limit;
+//   - in any order, where the law keeps them few;
+//   - by buckets, if last is set: the query takes a range of buckets as its last
+//     two arguments and returns all that match there. Last is the query for the
+//     newest row of the table.
 type stream struct {
 	text string
 	args []any
+	last string
 }
+
+// bucketSize is how many rows share a bucket: an index on n >> 9.
+const bucketSize = 512
+
+// maxBuckets is the most that one query looks into.
+const maxBuckets = 64
 
 // A listing says how to read one kind of list.
 type listing[T any] struct {
-	kind string                             // one letter that marks its cursors
-	rows string                             // query for the rows of a JSON array of numbers
-	scan func(*sql.Rows) (T, error)         // reads one of them
-	from func(*view, cut) ([]stream, error) // where the numbers come from
+	kind string                                              // one letter that marks its cursors
+	rows string                                              // query for the rows of a JSON array of numbers
+	scan func(*sql.Rows) (T, error)                          // reads one of them
+	from func(context.Context, *view, cut) ([]stream, error) // where the numbers come from
 }
 
 // A cut is the part of a list that is wanted: numbers below before, and limit of
@@ -39,20 +51,19 @@ type cut struct {
 // page reads one page: it merges the streams, newest first, then reads the rows.
 //
 // No index could serve every filter in order, and none has to: a workflow has a
-// few handlers, tools, topics and statuses, so the newest rows of each, merged,
-// are the newest of all. The cost is that of the page, whatever the size of the
-// table.
+// few topics and statuses, so the newest rows of each, merged, are the newest of
+// all.
 func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list []T, next string, err error) {
 	c, err := parseCursor(l.kind, p)
 	if err != nil {
 		return nil, "", err
 	}
 	err = db.snapshot(ctx, func(v *view) error {
-		streams, err := l.from(v, c)
+		streams, err := l.from(ctx, v, c)
 		if err != nil {
 			return err
 		}
-		numbers, err := newest(ctx, v, streams, c.limit)
+		numbers, err := newest(ctx, v, streams, c)
 		if err != nil {
 			return err
 		}
@@ -77,10 +88,16 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 }
 
 // newest merges streams: the largest numbers of all, largest first.
-func newest(ctx context.Context, v *view, streams []stream, limit int) ([]int64, error) {
+func newest(ctx context.Context, v *view, streams []stream, c cut) ([]int64, error) {
 	var all []int64
 	for _, s := range streams {
-		numbers, err := rows(ctx, v, scanNumber, s.text, s.args...)
+		var numbers []int64
+		var err error
+		if s.last != "" {
+			numbers, err = descend(ctx, v, s, c)
+		} else {
+			numbers, err = rows(ctx, v, scanNumber, s.text, s.args...)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +105,27 @@ func newest(ctx context.Context, v *view, streams []stream, limit int) ([]int64,
 	}
 	slices.SortFunc(all, func(a, b int64) int { return cmp.Compare(b, a) })
 	all = slices.Compact(all)
-	return all[:min(len(all), limit)], nil
+	return all[:min(len(all), c.limit)], nil
+}
+
+// descend looks into ever more buckets, from the newest to the oldest, until it
+// has enough.
+func descend(ctx context.Context, v *view, s stream, c cut) (found []int64, err error) {
+	newest, err := one(ctx, v, "row", "", scanNumber, s.last)
+	if err != nil {
+		return nil, err
+	}
+	high := min(newest, c.before-1) / bucketSize
+	for span := int64(1); high >= 0 && len(found) < c.limit; span = min(2*span, maxBuckets) {
+		low := max(high-span+1, 0)
+		numbers, err := rows(ctx, v, scanNumber, s.text, append(slices.Clone(s.args), low, high)...)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, numbers...)
+		high = low - 1
+	}
+	return found, nil
 }
 
 func scanNumber(row *sql.Rows) (n int64, err error) {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -13,6 +14,12 @@ import (
 func (t *tx) putRun(r keep.Run) error {
 	if err := t.mine("run", string(r.ID), r.Workflow); err != nil {
 		return err
+	}
+	if r.Rev == 0 && r.Closed {
+		// The index of open runs says nothing about a run that is made closed.
+		if row, err := t.row(`SELECT id FROM run WHERE workflow = ? AND closed = 0`, r.Workflow); err != nil || row != nil {
+			return fmt.Errorf("run %s: %w", r.ID, cmp.Or(err, t.whyNotRun(r)))
+		}
 	}
 	var changed int64
 	reservations, err := encodeList(r.Reservations)
@@ -37,19 +44,16 @@ func (t *tx) putRun(r keep.Run) error {
 	return fmt.Errorf("run %s: %w", r.ID, err)
 }
 
-// insertRun adds a run. The condition is for the run that is made closed: the
-// unique index of open runs says nothing about that one.
 func (t *tx) insertRun(r keep.Run, reservations, failure any) (int64, error) {
 	return t.exec(`
 		INSERT INTO run (id, chain, retry_of, workflow, major, minor, handler, kind,
 			phase, status, closed, rev, trigger_topic, trigger_message, mutation, title,
 			wake_at, seen_seq, retry_at, retries, crashes, created_at, updated_at,
 			error, reservations, prepared)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-			?9, ?10, ?11, 1, ?12, ?13, ?14, ?15,
-			?16, ?17, ?18, ?19, ?20, ?21, ?22,
-			?23, ?24, ?25
-		WHERE NOT (?11 AND EXISTS (SELECT 1 FROM run WHERE workflow = ?4 AND closed = 0))`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+			?, ?, ?, 1, ?, ?, ?, ?,
+			?, ?, ?, ?, ?, ?, ?,
+			?, ?, ?)`,
 		r.ID, r.Chain, r.RetryOf, r.Workflow, r.Version.Major, r.Version.Minor, r.Handler, r.Kind,
 		r.Phase, r.Status, r.Closed, r.Trigger.Topic, r.Trigger.MessageID, r.Mutation, r.Title,
 		r.WakeAt, r.SeenSeq, r.RetryAt, r.Retries, r.Crashes, r.CreatedAt, r.UpdatedAt,
@@ -93,17 +97,24 @@ func (t *tx) whyNotRun(r keep.Run) error {
 }
 
 func (t *tx) appendLogs(lines []keep.LogLine) error {
+	var known keep.RunID
 	for _, l := range lines {
-		n, err := t.exec(`
+		if l.Run != known {
+			ok, err := t.exists(`SELECT 1 FROM run WHERE id = ? AND workflow = ?`, l.Run, t.workflow)
+			if err != nil {
+				return fmt.Errorf("log of run %s: %w", l.Run, err)
+			}
+			if !ok {
+				return &keep.NotFoundError{What: "run", ID: string(l.Run)}
+			}
+			known = l.Run
+		}
+		_, err := t.exec(`
 			INSERT INTO run_log (run, line, at, level, text, place)
-			SELECT id, (SELECT ifnull(max(line), 0) + 1 FROM run_log WHERE run = ?1), ?2, ?3, ?4, ?5
-			  FROM run WHERE id = ?1 AND workflow = ?6`,
-			l.Run, l.At, l.Level, l.Text, l.Where, t.workflow)
+			VALUES (?1, (SELECT ifnull(max(line), 0) + 1 FROM run_log WHERE run = ?1), ?2, ?3, ?4, ?5)`,
+			l.Run, l.At, l.Level, l.Text, l.Where)
 		if err != nil {
 			return fmt.Errorf("log of run %s: %w", l.Run, err)
-		}
-		if n == 0 {
-			return &keep.NotFoundError{What: "run", ID: string(l.Run)}
 		}
 	}
 	return nil
