@@ -44,7 +44,7 @@ func (rt *Runtime) addImports(ctx context.Context) error {
 		{"env", "host_interrupt", nil, true, func(in *instance, s []uint64) { s[0] = truth(in.phase.interrupt(time.Now())) }},
 		{"env", "host_call", params(i32, i32, i32, i32, i32), true, hostCall},
 		{"env", "host_get_timezone_offset", params(i32, i32), true, constant(0)}, // UTC
-		{"env", "host_promise_rejection", params(i32, i32, i32), false, func(*instance, []uint64) {}},
+		{"env", "host_promise_rejection", params(i32, i32, i32), false, rejection},
 		{"env", "host_module_normalize", params(i32, i32), true, constant(0)}, // no modules
 		{"env", "host_module_load", params(i32, i32), true, constant(0)},
 		{wasi, "clock_time_get", params(i32, i64, i32), true, clock},
@@ -95,6 +95,13 @@ func randomGet(in *instance, s []uint64) {
 		rand.Read(b)
 	}
 	s[0] = 0
+}
+
+// rejection is told of each promise that is rejected while nothing handles it,
+// and again if something handles it later. Both handles belong to the host.
+func rejection(in *instance, s []uint64) {
+	promise, reason, handled := value(s[0]), value(s[1]), s[2] != 0
+	in.phase.rejection(promise, reason, handled)
 }
 
 // errThrow makes a host function throw.
@@ -204,7 +211,11 @@ func (p *phase) hostCall(v []value) (value, error) {
 	if err != nil {
 		return 0, err
 	}
-	q.at = p.callAt(stack, q.name[strings.LastIndexByte(q.name, '.')+1:])
+	spelled := q.name[strings.LastIndexByte(q.name, '.')+1:]
+	if strings.HasPrefix(q.name, "item.") {
+		spelled = "withItem"
+	}
+	q.at = p.callAt(stack, spelled)
 	args, done, err := p.in.text(v[3], p.rt.entry.scratch)
 	if err != nil {
 		return 0, err

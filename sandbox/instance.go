@@ -226,6 +226,8 @@ const maxArgs = 2
 // scratchSize is what invoke and text need: a length, and the arguments.
 const scratchSize = 8 + 4*maxArgs
 
+// free drops a handle. An error also makes the instance broken, so that those
+// who cannot do anything about it may ignore it.
 func (in *instance) free(v value) error {
 	_, err := in.do(in.fn.drop, uint64(v))
 	return err

@@ -58,6 +58,8 @@ type phase struct {
 	items   bool
 	loading bool // the result is a declaration
 
+	rejected []rejected // promises that nothing handles, in order
+
 	settled bool
 	result  []byte
 	failure string   // JSON of what the handler threw
@@ -71,6 +73,17 @@ type request struct {
 	at        Position
 	args      []byte // a newline before each argument's JSON
 }
+
+// rejected is a promise that was rejected and that nothing handles so far.
+type rejected struct {
+	object          uint64 // the promise, as the engine writes it
+	promise, reason value
+}
+
+// maxRejected is how many such promises are told apart. What comes later is
+// kept as unhandled for good, which is wrong only for scripts that have a
+// thousand failures under way.
+const maxRejected = 1000
 
 // resumeClock starts counting CPU time.
 func (p *phase) resumeClock() {
@@ -208,6 +221,42 @@ func (p *phase) write(level, stack, text string, length int) {
 	p.logTo(level, strings.ToValidUTF8(p.mapText(text), "\uFFFD"), p.at(stack))
 }
 
+// rejection keeps a rejected promise until something handles it.
+func (p *phase) rejection(promise, reason value, handled bool) {
+	object, _ := p.in.mem.ReadUint64Le(uint32(promise))
+	switch {
+	case !handled && len(p.rejected) < maxRejected:
+		p.rejected = append(p.rejected, rejected{object, promise, reason})
+		return
+	case handled:
+		for i, r := range p.rejected {
+			if r.object == object {
+				p.rejected = append(p.rejected[:i], p.rejected[i+1:]...)
+				p.in.free(r.promise)
+				p.in.free(r.reason)
+				break
+			}
+		}
+	}
+	p.in.free(promise)
+	p.in.free(reason)
+}
+
+// unhandled is the error of the first promise that was rejected and never
+// handled: the script failed in a place that it does not look at.
+func (p *phase) unhandled() error {
+	if len(p.rejected) == 0 {
+		return nil
+	}
+	reason := p.rejected[0].reason
+	p.rejected = nil
+	err := p.explain(&thrown{reason})
+	if s, ok := errors.AsType[*ScriptError](err); ok {
+		s.Message += " (in a promise that the script does not await)"
+	}
+	return err
+}
+
 // finish runs jobs and serves calls until the handler has settled and nothing
 // is left to do, and returns the handler's result.
 func (p *phase) finish() ([]byte, error) {
@@ -218,7 +267,10 @@ func (p *phase) finish() ([]byte, error) {
 		if p.failure != "" {
 			return nil, p.thrown(p.failure)
 		}
-		if len(p.queue) == 0 && p.items {
+		if len(p.queue) == 0 {
+			if err := p.unhandled(); err != nil {
+				return nil, err
+			}
 			if err := p.idle(); err != nil {
 				return nil, err
 			}
@@ -272,6 +324,9 @@ func (p *phase) step() (more bool, err error) {
 
 // idle lets the prelude end an item, or begin the next.
 func (p *phase) idle() error {
+	if !p.items {
+		return nil
+	}
 	if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.idle, p.rt.entry.undefined); err != nil {
 		return p.explain(err)
 	}

@@ -219,6 +219,7 @@ func (rt *Runtime) initialize(in *instance) error {
 		{"qjs_set_memory_limit", rt.limits.Heap},
 		{"qjs_set_max_stack_size", rt.limits.Stack},
 		{"qjs_set_interrupt_handler", 1},
+		{"qjs_set_promise_rejection_handler", 1},
 	} {
 		if _, err := in.setup(s.name, uint64(s.value)); err != nil {
 			return err

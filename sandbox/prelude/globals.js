@@ -280,18 +280,13 @@
 
   const put = (o, key, value) => defineProperty(o, key, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
 
-  const keepHidden = (v, copy, key, seen) => {
-    const own = getOwnPropertyDescriptor(v, key);
-    if (own !== undefined && "value" in own)
-      defineProperty(copy, key, { __proto__: null, value: clone(own.value, seen), writable: true, enumerable: false, configurable: true });
-  };
-
   const cloneErrorObject = (v, seen) => {
     const name = StringOf(v.name);
     const copy = new (errors[name] ?? ErrorCtor)(v.message === undefined ? "" : StringOf(v.message));
     mapSet(seen, v, copy);
-    keepHidden(v, copy, "stack", seen);
-    keepHidden(v, copy, "cause", seen);
+    const cause = getOwnPropertyDescriptor(v, "cause");
+    if (cause !== undefined && "value" in cause)
+      defineProperty(copy, "cause", { __proto__: null, value: clone(cause.value, seen), writable: true, enumerable: false, configurable: true });
     return copy;
   };
 

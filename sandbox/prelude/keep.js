@@ -20,11 +20,12 @@
   const { parse, stringify } = JSON;
   const { freeze } = Object;
   const { isArray } = Array;
+  const { isError } = Error;
   const ObjectPrototype = Object.prototype;
   const dateNow = Date.now;
   const isFinite = Number.isFinite;
   const slice = uncurry(String.prototype.slice);
-  const startsWith = uncurry(String.prototype.startsWith);
+  const includes = uncurry(String.prototype.includes);
   const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
   const setHas = uncurry(Set.prototype.has), setAdd = uncurry(Set.prototype.add), setDelete = uncurry(Set.prototype.delete);
   const weakGet = uncurry(WeakMap.prototype.get), weakSet = uncurry(WeakMap.prototype.set);
@@ -41,8 +42,9 @@
   Error.stackTraceLimit = 20;
   delete Error.stackTraceLimit;
   delete Error.prepareStackTrace;
+  const stackOf = uncurry(Object.getOwnPropertyDescriptor(Error.prototype, "stack").get);
   const trace = () => {
-    const s = new ErrorCtor().stack;
+    const s = stackOf(new ErrorCtor());
     return typeof s === "string" ? s : "";
   };
 
@@ -76,7 +78,8 @@
       if (e !== null && typeof e === "object" && e.message !== undefined) {
         d.name = cut(e.name === undefined ? "Error" : e.name, 128);
         d.message = cut(e.message, 4000);
-        d.stack = typeof e.stack === "string" ? slice(e.stack, 0, 16000) : "";
+        const stack = isError(e) ? stackOf(e) : e.stack;
+        d.stack = typeof stack === "string" ? slice(stack, 0, 16000) : "";
         return d;
       }
       d.message = cut(inspect(e), 4000) + " (thrown, but not an Error)";
@@ -231,6 +234,7 @@
   };
 
   const makeCtx = (scope, item) => {
+    const connections = { __proto__: null };
     const own = {
       __proto__: null,
       item,
@@ -242,7 +246,9 @@
     handler.get = (_, key) => {
       if (typeof key !== "string" || hidden[key]) return undefined;
       if (key in own) return own[key];
-      return own[key] = connection(scope, key);
+      // A dot would let a script make calls that only Keep makes: item.end.
+      if (includes(key, ".")) return undefined;
+      return connections[key] ??= connection(scope, key);
     };
     return new ProxyCtor(own, handler);
   };
@@ -342,6 +348,9 @@
     return "{" + text + "}";
   };
   const isEnumerable = uncurry(ObjectPrototype.propertyIsEnumerable);
+
+  // The bundle's variable, so that it is not listed among the globals.
+  defineProperty(globalThis, "__keep_module", { __proto__: null, value: undefined, writable: true, enumerable: false, configurable: false });
 
   let root; // what Keep.workflow returned
   const declare = () => {
