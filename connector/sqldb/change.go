@@ -1,0 +1,280 @@
+package sqldb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// changeParams are the params of insert, update and upsert.
+type changeParams struct {
+	Table string                     `json:"table"`
+	Key   map[string]json.RawMessage `json:"key"`
+	Row   map[string]json.RawMessage `json:"row"`
+	Set   map[string]json.RawMessage `json:"set"`
+}
+
+// A mutator is a tool that changes rows.
+type mutator struct {
+	db   *database
+	spec connector.Spec
+
+	// build writes the statement that makes the change and returns the row.
+	build func(q *statement, p changeParams) error
+}
+
+// A reconciler is a mutator whose outcome can be asked for.
+type reconciler struct{ mutator }
+
+func (db *database) insertTool(cfg Config) connector.Tool {
+	required := `"table","row"`
+	if db.ledger == "" && !cfg.KeylessInsert {
+		required += `,"key"`
+	}
+	return db.changeTool(cfg, connector.Spec{
+		Name:        "insert",
+		Description: "Adds a row and returns it. key holds the columns that identify it, and is part of the row.",
+		Params:      object(required, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
+	}, buildInsert)
+}
+
+func (db *database) updateTool(cfg Config) connector.Tool {
+	return db.changeTool(cfg, connector.Spec{
+		Name:        "update",
+		Description: "Changes the row with that unique key and returns it.",
+		Params:      object(`"table","key","set"`, tableSchema+","+keySchema+`,"set":{"type":"object","minProperties":1}`),
+	}, buildUpdate)
+}
+
+func (db *database) upsertTool(cfg Config) connector.Tool {
+	return db.changeTool(cfg, connector.Spec{
+		Name:        "upsert",
+		Description: "Adds the row with that unique key, or changes it if it is there, and returns it.",
+		Params:      object(`"table","key","row"`, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
+	}, buildUpsert)
+}
+
+// changeTool completes the spec. Without a ledger table the row itself is the
+// only witness, and an insert without a key has none.
+func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*statement, changeParams) error) connector.Tool {
+	spec.Effect = connector.Mutate
+	spec.Timeout = time.Duration(cfg.Timeout)
+	spec.Identity = []string{"table", "key"}
+	spec.Result = rowOrNull
+	spec.VerifyByHand = "Look for the row in the database."
+	switch {
+	case db.ledger != "":
+		spec.Level = keep.LevelKey
+		spec.VerifyByHand = "Look for the token in the table " + db.ledger + "."
+	case cfg.KeylessInsert && spec.Name == "insert":
+		spec.Level = keep.LevelNone
+		return &mutator{db, spec, build}
+	default:
+		spec.Level, spec.ByTarget = keep.LevelWitness, true
+		spec.SettleAfter = DefaultSettle
+		if cfg.SettleAfter != nil {
+			spec.SettleAfter = time.Duration(*cfg.SettleAfter)
+		}
+	}
+	return &reconciler{mutator{db, spec, build}}
+}
+
+// Spec returns the description of the tool.
+func (m *mutator) Spec() connector.Spec { return m.spec }
+
+// Target returns the table and the key, such as "invoices id=17".
+func (m *mutator) Target(params json.RawMessage) string {
+	var p changeParams
+	if json.Unmarshal(params, &p) != nil {
+		return m.spec.Name
+	}
+	parts := []string{p.Table}
+	for _, name := range slices.Sorted(maps.Keys(p.Key)) {
+		value := string(p.Key[name])
+		var s string
+		if json.Unmarshal(p.Key[name], &s) == nil {
+			value = s
+		}
+		parts = append(parts, name+"="+value)
+	}
+	target := []rune(strings.ToValidUTF8(strings.Join(parts, " "), ""))
+	return string(target[:min(len(target), 120)])
+}
+
+// ComparePayload finds equal params equivalent, and others significant.
+func (m *mutator) ComparePayload(old, new json.RawMessage) connector.Difference {
+	if jsonval.Equal(old, new) {
+		return connector.Equivalent
+	}
+	return connector.Significant
+}
+
+// Mutate makes the change, unless mut's token has made it already.
+func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Receipt, error) {
+	var p changeParams
+	if err := decode(mut.Payload, &p); err != nil {
+		return connector.Receipt{}, m.db.bad(m.spec.Name, err)
+	}
+	if err := m.db.prepareLedger(ctx, m.spec.Name); err != nil {
+		return connector.Receipt{}, err
+	}
+	var r connector.Receipt
+	err := m.db.in(ctx, m.spec.Name, true, func(s session) error {
+		done, stored, err := m.db.claim(ctx, m.spec.Name, s, mut.Token)
+		if err != nil || done {
+			r = stored
+			return err
+		}
+		if r, err = m.change(ctx, s, p); err != nil {
+			return err
+		}
+		if err := m.db.store(ctx, s, mut.Token, r); err != nil {
+			return err
+		}
+		return s.commit(ctx)
+	})
+	if err != nil {
+		return connector.Receipt{}, err
+	}
+	return r, nil
+}
+
+// change runs the statement.
+func (m *mutator) change(ctx context.Context, s session, p changeParams) (connector.Receipt, error) {
+	t, err := m.db.table(ctx, m.spec.Name, s, p.Table)
+	if err != nil {
+		return connector.Receipt{}, err
+	}
+	q := &statement{engine: m.db.engine, table: t}
+	if m.spec.Level == keep.LevelWitness && p.Key == nil {
+		return connector.Receipt{}, m.db.bad(m.spec.Name, errors.New("key is required: without a ledger table it is how the row is found"))
+	}
+	if err := m.build(q, p); err != nil {
+		return connector.Receipt{}, m.db.bad(m.spec.Name, err)
+	}
+	q.add(" RETURNING ").selected(t.columns)
+	rows, err := m.db.rows(ctx, m.spec.Name, s, q, t.columns)
+	var f *keep.Failure
+	switch {
+	case errors.As(err, &f) && f.Code == "answer-too-large":
+		return connector.Receipt{Warning: "the row is over 1 MiB; the result is null"}, nil
+	case err != nil:
+		return connector.Receipt{}, err
+	case len(rows) == 0:
+		return connector.Receipt{}, m.db.failf(m.spec.Name, keep.ClassLogic, "no-row", "no row of %s has that key", t.quoted)
+	}
+	return connector.Receipt{Result: rows[0]}, nil
+}
+
+// merge returns key and values together. A column must not be in both, since
+// one of them would be ignored.
+func merge(key, values map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	all := maps.Clone(values)
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	for name, value := range key {
+		if other, ok := all[name]; ok && !jsonval.Equal(other, value) {
+			return nil, fmt.Errorf("column %q has one value in key and another beside it", name)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// insertInto writes INSERT without an end.
+func insertInto(q *statement, values map[string]json.RawMessage) error {
+	if len(values) == 0 {
+		q.add("INSERT INTO ", q.table.quoted, " DEFAULT VALUES")
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(values))
+	q.add("INSERT INTO ", q.table.quoted, " (")
+	for i, name := range names {
+		if i > 0 {
+			q.add(", ")
+		}
+		q.add(quote(name))
+	}
+	q.add(") VALUES (")
+	if err := q.pairs(values, ", ", func(_, value string) string { return value }); err != nil {
+		return err
+	}
+	q.add(")")
+	return nil
+}
+
+func buildInsert(q *statement, p changeParams) error {
+	if p.Key != nil {
+		if err := q.table.identifies(p.Key, false); err != nil {
+			return err
+		}
+	}
+	values, err := merge(p.Key, p.Row)
+	if err != nil {
+		return err
+	}
+	return insertInto(q, values)
+}
+
+func buildUpdate(q *statement, p changeParams) error {
+	if err := q.table.identifies(p.Key, false); err != nil {
+		return err
+	}
+	if len(p.Set) == 0 {
+		return errors.New("set names no column")
+	}
+	for name := range p.Key {
+		if _, both := p.Set[name]; both {
+			return fmt.Errorf("set must not change the key column %q: afterwards nobody could tell whether it happened", name)
+		}
+	}
+	q.add("UPDATE ", q.table.quoted, " SET ")
+	if err := q.pairs(p.Set, ", ", equals); err != nil {
+		return err
+	}
+	q.add(" WHERE ")
+	return q.pairs(p.Key, " AND ", equals)
+}
+
+func buildUpsert(q *statement, p changeParams) error {
+	if err := q.table.identifies(p.Key, true); err != nil {
+		return err
+	}
+	values, err := merge(p.Key, p.Row)
+	if err != nil {
+		return err
+	}
+	if err := insertInto(q, values); err != nil {
+		return err
+	}
+	q.add(" ON CONFLICT (")
+	keys := slices.Sorted(maps.Keys(p.Key))
+	for i, name := range keys {
+		if i > 0 {
+			q.add(", ")
+		}
+		q.add(quote(name))
+	}
+	q.add(") DO UPDATE SET ")
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(values)), func(n string) bool { return slices.Contains(keys, n) })
+	if len(others) == 0 {
+		others = keys[:1] // nothing to change, but the row must be returned
+	}
+	for i, name := range others {
+		if i > 0 {
+			q.add(", ")
+		}
+		q.add(quote(name), " = excluded.", quote(name))
+	}
+	return nil
+}

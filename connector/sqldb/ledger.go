@@ -1,0 +1,200 @@
+package sqldb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// ledgerQuoted returns the ledger table for SQL.
+func (db *database) ledgerQuoted() string {
+	if db.ledger == "" {
+		return ""
+	}
+	schema, name, ok := strings.Cut(db.ledger, ".")
+	if !ok {
+		return quote(schema)
+	}
+	return quote(schema) + "." + quote(name)
+}
+
+// hasLedger reports whether the ledger table is there.
+func (db *database) hasLedger(ctx context.Context, s session) (bool, error) {
+	t, err := s.describe(ctx, db.ledger)
+	return t != nil, err
+}
+
+// prepareLedger makes the ledger table if it is missing, in a transaction of
+// its own: a right to create tables is needed only then.
+func (db *database) prepareLedger(ctx context.Context, tool string) error {
+	if db.ledger == "" || db.ready.Load() {
+		return nil
+	}
+	there := false
+	look := func(s session) (err error) {
+		there, err = db.hasLedger(ctx, s)
+		return err
+	}
+	err := db.in(ctx, tool, false, look)
+	if err == nil && !there {
+		err = db.in(ctx, tool, true, func(s session) error {
+			if _, err := s.exec(ctx, db.engine.makeLedger(db.ledgerQuoted())); err != nil {
+				return err
+			}
+			return s.commit(ctx)
+		})
+		if err != nil && db.in(ctx, tool, false, look) == nil && there {
+			err = nil // another host made it at the same time
+		}
+	}
+	var f *keep.Failure
+	if errors.As(err, &f) {
+		if f.Class == keep.ClassUnknown {
+			f.Class = keep.ClassTransient // of the table only; the change wasn't begun
+		}
+		f.Message = fmt.Sprintf("the table %s cannot be made: %s; make it by hand, or set ledger_table = \"\"", db.ledger, f.Message)
+		return f
+	}
+	if err == nil {
+		db.ready.Store(true)
+	}
+	return err
+}
+
+// claim writes the token, which waits for an open transaction that has it. If
+// it is there already, it returns what that change brought.
+func (db *database) claim(ctx context.Context, tool string, s session, token string) (bool, connector.Receipt, error) {
+	if db.ledger == "" {
+		return false, connector.Receipt{}, nil
+	}
+	text := column{name: "token", kind: textKind}
+	q := &statement{engine: db.engine}
+	var binds []string
+	for _, v := range []string{token, tool} {
+		raw, _ := json.Marshal(v)
+		expr, err := q.bind(text, raw)
+		if err != nil {
+			return false, connector.Receipt{}, err
+		}
+		binds = append(binds, expr)
+	}
+	n, err := s.exec(ctx, "INSERT INTO "+db.ledgerQuoted()+" (token, tool) VALUES ("+strings.Join(binds, ", ")+") ON CONFLICT (token) DO NOTHING", q.args...)
+	if err != nil || n == 1 {
+		return false, connector.Receipt{}, err
+	}
+	r := connector.Receipt{}
+	err = s.query(ctx, "SELECT result FROM "+db.ledgerQuoted()+" WHERE token = "+binds[0], q.args[:1], func(values []any) error {
+		if v, ok := values[0].(string); ok {
+			r.Result = json.RawMessage(v)
+		}
+		return nil
+	})
+	return true, r, err
+}
+
+// store keeps the result with the token.
+func (db *database) store(ctx context.Context, s session, token string, r connector.Receipt) error {
+	if db.ledger == "" || r.Result == nil {
+		return nil
+	}
+	q := &statement{engine: db.engine}
+	var binds []string
+	for _, v := range []string{string(r.Result), token} {
+		raw, _ := json.Marshal(v)
+		expr, err := q.bind(column{name: "result", kind: textKind}, raw)
+		if err != nil {
+			return err
+		}
+		binds = append(binds, expr)
+	}
+	n, err := s.exec(ctx, "UPDATE "+db.ledgerQuoted()+" SET result = "+binds[0]+" WHERE token = "+binds[1], q.args...)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("the token is in %d rows of %s, want 1", n, db.ledger)
+	}
+	return err
+}
+
+// Reconcile looks for the token, or without a ledger table for the row.
+func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
+	var p changeParams
+	if err := decode(mut.Payload, &p); err != nil {
+		return connector.Answer{}, r.db.bad(r.spec.Name, err)
+	}
+	var a connector.Answer
+	err := r.db.in(ctx, r.spec.Name, r.db.ledger != "", func(s session) (err error) {
+		if r.db.ledger == "" {
+			a, err = r.look(ctx, s, p)
+		} else {
+			a, err = r.ask(ctx, s, mut.Token)
+		}
+		return err
+	})
+	return a, err
+}
+
+// ask looks for the token. Its own insert is rolled back.
+func (r *reconciler) ask(ctx context.Context, s session, token string) (connector.Answer, error) {
+	there, err := r.db.hasLedger(ctx, s)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	if !there {
+		// It was made before the first change, so it was dropped since, and
+		// what it would say is gone with it.
+		return connector.Answer{}, r.db.failf(r.spec.Name, keep.ClassPrecondition, "no-ledger",
+			"the table %s is gone; only a person can tell what happened", r.db.ledger)
+	}
+	done, receipt, err := r.db.claim(ctx, r.spec.Name, s, token)
+	switch {
+	case err != nil:
+		return connector.Answer{}, err
+	case done:
+		return connector.Answer{Verdict: connector.Happened, Receipt: receipt, Detail: "the token is in " + r.db.ledger}, nil
+	default:
+		return connector.Answer{Verdict: connector.Absent, Detail: "the token is not in " + r.db.ledger}, nil
+	}
+}
+
+// look compares the row with what was sent; the database does it, since it
+// knows what its types make of a value.
+func (r *reconciler) look(ctx context.Context, s session, p changeParams) (connector.Answer, error) {
+	t, err := r.db.table(ctx, r.spec.Name, s, p.Table)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	row, err := r.db.one(ctx, r.spec.Name, s, t, p.Key)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	if isNull(row) {
+		if r.spec.Name == "update" {
+			return connector.Answer{Verdict: connector.Again, Detail: "the row is gone"}, nil
+		}
+		return connector.Answer{Verdict: connector.Absent, Detail: "no row has that key"}, nil
+	}
+	values := p.Row
+	if r.spec.Name == "update" {
+		values = p.Set
+	}
+	q := &statement{engine: r.db.engine, table: t}
+	q.add("SELECT 1 FROM ", t.quoted, " WHERE ")
+	err = q.pairs(p.Key, " AND ", equals)
+	if err == nil && len(values) > 0 {
+		q.add(" AND ")
+		err = q.pairs(values, " AND ", r.db.engine.same)
+	}
+	if err != nil {
+		return connector.Answer{}, r.db.bad(r.spec.Name, err)
+	}
+	same := false
+	err = s.query(ctx, q.sql.String(), q.args, func([]any) error { same = true; return nil })
+	if err != nil || !same {
+		return connector.Answer{Verdict: connector.Again, Detail: "the row with that key is not what was sent"}, err
+	}
+	return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: row}, Detail: "the row is there"}, nil
+}

@@ -1,0 +1,332 @@
+package sqldb
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// textKind is the kind of a text column of our own, in both engines.
+const textKind = `"pg_catalog"."text"`
+
+// lockWait is how long SQLite itself waits for a lock. It is short since that
+// wait doesn't end with a context; the loop around it does.
+const lockWait = 20 * time.Millisecond
+
+// An sqliteEngine is an SQLite file.
+type sqliteEngine struct{ db *sql.DB }
+
+func newSQLite(path string) (*sqliteEngine, error) {
+	if path == "" || strings.ContainsAny(path, "\x00") {
+		return nil, errors.New("sqlite: a path is required")
+	}
+	q := url.Values{}
+	q.Set("mode", "rw") // a file that is missing is a mistake, not a new database
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", lockWait.Milliseconds()))
+	q.Add("_pragma", "foreign_keys(1)")
+	q.Add("_pragma", "synchronous(FULL)") // what was committed survives a loss of power
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxIdle)
+	return &sqliteEngine{db}, nil
+}
+
+func (e *sqliteEngine) close() error { return e.db.Close() }
+
+func (e *sqliteEngine) begin(ctx context.Context, write bool) (session, error) {
+	s := &sqliteSession{}
+	// A new connection sets pragmas, which may find the file locked.
+	err := s.wait(ctx, func() (err error) { s.conn, err = e.db.Conn(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	query := "BEGIN"
+	if write {
+		query = "BEGIN IMMEDIATE"
+	}
+	if err := s.wait(ctx, func() error { return s.run(ctx, query) }); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (e *sqliteEngine) makeLedger(quoted string) string {
+	return "CREATE TABLE IF NOT EXISTS " + quoted +
+		" (token TEXT PRIMARY KEY, tool TEXT NOT NULL, result TEXT, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))"
+}
+
+func (e *sqliteEngine) classify(err error) (keep.Class, string) {
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return keep.ClassTransient, "sqlite"
+	}
+	code := "sqlite-" + strconv.Itoa(se.Code())
+	switch se.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR,
+		sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_SCHEMA:
+		return keep.ClassTransient, code
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM:
+		return keep.ClassPermission, code
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL:
+		return keep.ClassPrecondition, code
+	default:
+		return keep.ClassLogic, code
+	}
+}
+
+func (e *sqliteEngine) selected(c column) string {
+	// The sign changes nothing but hides the declared type, for which the
+	// driver would otherwise guess a time or a boolean.
+	return "+" + quote(c.name)
+}
+
+func (e *sqliteEngine) same(a, b string) string { return a + " IS " + b }
+
+func (e *sqliteEngine) value(c column, raw json.RawMessage, _ int) (string, any, error) {
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case isNull(raw):
+		return "?", nil, nil
+	case raw[0] == 't':
+		return "?", int64(1), nil
+	case raw[0] == 'f':
+		return "?", int64(0), nil
+	case raw[0] == '"':
+		var s string
+		err := json.Unmarshal(raw, &s)
+		return "?", s, err
+	case raw[0] == '{' || raw[0] == '[':
+		if b, ok, err := bytesValue(raw); ok {
+			return "?", b, err
+		}
+		return "?", string(raw), nil
+	}
+	v, err := sqliteNumber(string(raw))
+	return "?", v, err
+}
+
+// sqliteNumber returns an int64 if s is one, and a float64 that is s exactly
+// enough. An integer that SQLite can't hold is refused: it would be rounded.
+func sqliteNumber(s string) (any, error) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !strings.ContainsAny(s, ".eE") {
+		return nil, fmt.Errorf("the number %s is too large", s)
+	}
+	return f, nil
+}
+
+// bytesValue returns the bytes of {"base64": "…"}; false if raw isn't that.
+func bytesValue(raw json.RawMessage) ([]byte, bool, error) {
+	fields, err := jsonval.Fields(raw)
+	if err != nil || len(fields) != 1 || fields["base64"] == nil {
+		return nil, false, nil
+	}
+	var b []byte
+	if err := json.Unmarshal(fields["base64"], &b); err != nil {
+		return nil, true, errors.New("base64 must hold the bytes in base64")
+	}
+	return b, true, nil
+}
+
+func (e *sqliteEngine) decode(c column, v any) (json.RawMessage, error) {
+	switch v := v.(type) {
+	case nil:
+		return json.RawMessage("null"), nil
+	case int64:
+		switch {
+		case c.form == boolForm && (v == 0 || v == 1):
+			return strconv.AppendBool(nil, v == 1), nil
+		case jsonval.SafeInteger(v):
+			return strconv.AppendInt(nil, v, 10), nil
+		}
+		return jsonval.Encode(strconv.FormatInt(v, 10))
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return jsonval.Encode(strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		return jsonval.Encode(v)
+	case string:
+		if c.form == jsonForm {
+			if parsed, err := jsonval.Decode(json.RawMessage(v)); err == nil {
+				return jsonval.Encode(jsonval.Safe(parsed))
+			}
+		}
+		return jsonval.Encode(strings.ToValidUTF8(v, string(utf8.RuneError)))
+	case []byte:
+		return jsonval.Encode(map[string]string{"base64": base64.StdEncoding.EncodeToString(v)})
+	}
+	return nil, fmt.Errorf("a value of type %T", v)
+}
+
+// An sqliteSession is a transaction on one connection. It is begun and ended by
+// statements: database/sql gives a connection back although its COMMIT was
+// busy and the transaction is still open.
+type sqliteSession struct {
+	conn *sql.Conn
+	done bool
+}
+
+func (s *sqliteSession) run(ctx context.Context, query string) error {
+	_, err := s.conn.ExecContext(ctx, query)
+	return err
+}
+
+// wait repeats f while the database is locked, until ctx ends.
+func (s *sqliteSession) wait(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		var se *sqlite.Error
+		if !errors.As(err, &se) || se.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+func (s *sqliteSession) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	r, err := s.conn.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (s *sqliteSession) query(ctx context.Context, query string, args []any, each func([]any) error) error {
+	rows, err := s.conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, into := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if err := each(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (s *sqliteSession) describe(ctx context.Context, name string) (*table, error) {
+	if strings.HasPrefix(strings.ToLower(name), "sqlite_") {
+		return nil, nil
+	}
+	t := &table{quoted: quote(name)}
+	const columns = `SELECT x.name, upper(x.type), x.pk FROM sqlite_schema m, pragma_table_xinfo(m.name) x
+		WHERE m.name = ? AND m.type IN ('table', 'view') AND x.hidden <> 1 ORDER BY x.cid`
+	keys := map[int64]string{}
+	err := s.query(ctx, columns, []any{name}, func(v []any) error {
+		c := column{name: v[0].(string)}
+		c.kind, _ = v[1].(string)
+		switch {
+		case strings.HasPrefix(c.kind, "BOOL"):
+			c.form = boolForm
+		case strings.HasPrefix(c.kind, "JSON"):
+			c.form = jsonForm
+		}
+		if n := v[2].(int64); n > 0 {
+			keys[n] = c.name
+		}
+		t.columns = append(t.columns, c)
+		return nil
+	})
+	if err != nil || len(t.columns) == 0 {
+		return nil, err
+	}
+	for n := int64(1); n <= int64(len(keys)); n++ {
+		t.primary = append(t.primary, keys[n])
+	}
+	if len(t.primary) > 0 {
+		t.unique = append(t.unique, t.primary)
+	}
+	return t, s.describeIndexes(ctx, t, name)
+}
+
+// describeIndexes adds the unique indexes. One with an expression or a
+// condition identifies no row.
+func (s *sqliteSession) describeIndexes(ctx context.Context, t *table, name string) error {
+	const indexes = `SELECT l.name, i.name FROM pragma_index_list(?) l, pragma_index_info(l.name) i
+		WHERE l."unique" = 1 AND l.partial = 0 ORDER BY l.name, i.seqno`
+	last, whole := "", false
+	return s.query(ctx, indexes, []any{name}, func(v []any) error {
+		index := v[0].(string)
+		if index != last {
+			t.unique = append(t.unique, nil)
+			last, whole = index, true
+		}
+		columnName, ok := v[1].(string)
+		end := len(t.unique) - 1
+		if whole = whole && ok; !whole {
+			t.unique[end] = []string{""} // matches no key
+			return nil
+		}
+		t.unique[end] = append(t.unique[end], columnName)
+		return nil
+	})
+}
+
+func (s *sqliteSession) commit(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// Not interrupted by ctx: it would be hard to say what an interrupted
+	// COMMIT has done. A busy one has done nothing.
+	err := s.wait(ctx, func() error { return s.run(context.WithoutCancel(ctx), "COMMIT") })
+	if err == nil {
+		s.done = true
+		return nil
+	}
+	// A transaction that can still be rolled back was not committed.
+	if s.run(context.WithoutCancel(ctx), "ROLLBACK") != nil {
+		err = &doubt{err}
+	}
+	s.done = true
+	return err
+}
+
+func (s *sqliteSession) end() {
+	if !s.done {
+		// Without a context, since it must happen. An error means that there
+		// is no transaction any more.
+		s.run(context.Background(), "ROLLBACK")
+	}
+	s.conn.Close()
+}

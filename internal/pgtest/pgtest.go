@@ -1,0 +1,241 @@
+// Package pgtest starts a real Postgres for tests. It needs the server's
+// programs on the machine and nothing else: no service, no container, no
+// configuration. A test without them is skipped with a line that says so.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A Server is a running Postgres that belongs to this process.
+type Server struct {
+	Addr string // host:port, on the loopback
+	Data string // data directory
+
+	bin  string
+	cred *syscall.Credential // nil: as this process
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// shared is the server of the test binary; each test has its own database.
+var shared struct {
+	sync.Mutex
+	server  *Server
+	err     error
+	started bool
+	count   int
+}
+
+// Main runs the tests of a package and then stops the server, if one was
+// started. TestMain calls it.
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server != nil {
+		shared.server.Stop()
+	}
+	return code
+}
+
+// URL returns the URL of a new, empty database on the shared server. It skips
+// the test if there is no Postgres on the machine.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if !shared.started {
+		shared.started = true
+		shared.server, shared.err = Start("")
+	}
+	if errors.Is(shared.err, ErrMissing) {
+		tb.Skipf("pgtest: %v", shared.err)
+	}
+	if shared.err != nil {
+		tb.Fatalf("pgtest: %v", shared.err)
+	}
+	shared.count++
+	name := fmt.Sprintf("test_%d", shared.count)
+	if err := shared.server.CreateDatabase(tb.Context(), name); err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	return shared.server.URL(name)
+}
+
+// ErrMissing is returned when the machine has no Postgres server programs.
+var ErrMissing = errors.New("no Postgres on this machine (looked for initdb in PATH and /usr/lib/postgresql/*/bin)")
+
+// Start makes a cluster in a new directory below dir (empty: the system's
+// temporary directory) and starts a server on a free port. Its durability is
+// off: tests that cut the power need another one.
+func Start(dir string) (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	cred, err := credential()
+	if err != nil {
+		return nil, err
+	}
+	base, err := os.MkdirTemp(dir, "pgtest")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Data: filepath.Join(base, "data"), bin: bin, cred: cred}
+	if cred != nil {
+		if err := os.Chown(base, int(cred.Uid), int(cred.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	out, err := s.command("initdb", "-D", s.Data, "-U", "keep", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
+	if err != nil {
+		os.RemoveAll(base)
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	if err := s.run(); err != nil {
+		os.RemoveAll(base)
+		return nil, err
+	}
+	return s, nil
+}
+
+// programs returns the directory of the newest server programs.
+func programs() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			found = append(found, path)
+		}
+	}
+	for _, path := range found {
+		dir := filepath.Dir(path)
+		if _, err := os.Stat(filepath.Join(dir, "postgres")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", ErrMissing
+}
+
+// version reads N of …/N/bin/initdb.
+func version(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	return n
+}
+
+// credential returns an ordinary user if this process is root, as which
+// Postgres refuses to run.
+func credential() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+		gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("root must not run Postgres, and there is no user postgres or nobody")
+}
+
+func (s *Server) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	cmd.Dir = filepath.Dir(s.Data)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	return cmd
+}
+
+// run starts the server and waits until it takes connections.
+func (s *Server) run() error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.Addr = ln.Addr().String()
+	ln.Close()
+	_, port, _ := net.SplitHostPort(s.Addr)
+	s.cmd = s.command("postgres", "-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
+		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "synchronous_commit=off",
+		"-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB")
+	log, err := os.Create(filepath.Join(filepath.Dir(s.Data), "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.done = make(chan error, 1)
+	go func() { s.done <- s.cmd.Wait() }() // ended by Stop
+	return s.ready()
+}
+
+// ready waits until a connection succeeds.
+func (s *Server) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case exit := <-s.done:
+			log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Data), "log"))
+			return fmt.Errorf("the server ended (%v): %s", exit, strings.TrimSpace(string(log)))
+		case <-ctx.Done():
+			s.Stop()
+			return fmt.Errorf("the server does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// URL returns the URL of a database.
+func (s *Server) URL(database string) string {
+	return "postgres://keep@" + s.Addr + "/" + database + "?sslmode=disable"
+}
+
+// CreateDatabase makes an empty database.
+func (s *Server) CreateDatabase(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	return err
+}
+
+// Stop ends the server at once and removes its data.
+func (s *Server) Stop() {
+	s.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-s.done:
+	case <-time.After(5 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.done
+	}
+	os.RemoveAll(filepath.Dir(s.Data))
+}
