@@ -39,6 +39,7 @@ type takenCall struct {
 	identity []byte
 	payload  []byte
 	subkey   string
+	target   string
 	at       string
 }
 
@@ -123,6 +124,9 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
+	if call.target, f = t.target(call.payload, c.At); f != nil {
+		return nil, f
+	}
 	if h.place != policy.InMutate {
 		return h.mutateInItem(ctx, call, c)
 	}
@@ -144,15 +148,11 @@ func (c *takenCall) ledgerCall(x *execution, now time.Time) ledger.Call {
 	return ledger.Call{
 		Key: key, Workflow: x.a.name, Run: x.run.ID,
 		Tool: c.tool.name, Connector: c.tool.connector, Level: spec.Level,
-		Target:   c.target(),
+		Target:   c.target,
 		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: ledger.Hash(c.payload),
 		Token: ledger.Token(x.e.cfg.Salt, key), Title: x.run.Title,
 		Deadline: now.Add(spec.Timeout), SettleAfter: spec.SettleAfter, CanReconcile: c.tool.canReconcile(),
 	}
-}
-
-func (c *takenCall) target() string {
-	return keep.CutTitle(c.tool.impl.(connector.Mutator).Target(c.payload))
 }
 
 // publish buffers events until the phase commits.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -120,7 +121,11 @@ func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, e
 	if err := json.Unmarshal(c.arg(0), &thrown); err != nil {
 		thrown.Message = string(c.arg(0))
 	}
-	f := c.logicf("script-error", "the handler of item %q threw %s: %s", h.item.item.ID, thrown.Name, thrown.Message)
+	item := "that had ended"
+	if h.item != nil {
+		item = strconv.Quote(h.item.item.ID)
+	}
+	f := c.logicf("script-error", "the handler of item %s threw %s: %s", item, thrown.Name, thrown.Message)
 	if thrown.At != "" {
 		f.At = thrown.At
 	}
@@ -188,17 +193,18 @@ func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.
 	return m.Result, nil
 }
 
-func (c *takenCall) difference(old []byte) connector.Difference {
-	cmp, ok := c.tool.impl.(connector.Comparer)
-	if !ok {
-		return connector.Significant
+// difference asks the connector how far apart two payloads are. One that cannot
+// tell, or panics, leaves it to a person.
+func (c *takenCall) difference(old []byte) (d connector.Difference) {
+	defer func() {
+		if p := recover(); p != nil || d != connector.Equivalent && d != connector.Minor {
+			d = connector.Significant
+		}
+	}()
+	if cmp, ok := c.tool.impl.(connector.Comparer); ok {
+		d = cmp.ComparePayload(old, c.payload)
 	}
-	switch d := cmp.ComparePayload(old, c.payload); d {
-	case connector.Equivalent, connector.Minor:
-		return d
-	default:
-		return connector.Significant
-	}
+	return d
 }
 
 // callInItem records the call, makes it, records the outcome, and answers the

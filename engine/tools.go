@@ -172,10 +172,33 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 	return params, nil
 }
 
+// maxResult is the largest result of a mutate call that is kept, in bytes.
+const maxResult = 1 << 20
+
+// accept returns the receipt of a call that succeeded, whatever the result is:
+// it is applied, and never sent again. What no script could read is left out,
+// and a warning says so.
+func (t *tool) accept(r connector.Receipt) connector.Receipt {
+	warning := ""
+	switch n := len(r.Result); {
+	case n == 0:
+		r.Result = nil
+	case n > maxResult:
+		warning, r.Result = fmt.Sprintf("the result of %d bytes was left out: at most %d", n, maxResult), nil
+	case !json.Valid(r.Result):
+		warning, r.Result = "the result is not JSON and was left out", nil
+	default:
+		warning = t.checkResult(r.Result)
+	}
+	if warning != "" {
+		r.Warning = strings.TrimPrefix(r.Warning+"; "+warning, "; ")
+	}
+	return r
+}
+
 // checkResult returns a warning if the result does not have the declared shape.
-// The call succeeded all the same: it is applied, and never sent again.
 func (t *tool) checkResult(result json.RawMessage) string {
-	if t.result == nil || result == nil {
+	if t.result == nil {
 		return ""
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(result))
@@ -218,8 +241,13 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 		}
 	}()
 	result, err = t.impl.(connector.Reader).Read(ctx, params)
-	if err == nil {
+	switch {
+	case err == nil && len(result) == 0:
+		return nil, nil
+	case err == nil && json.Valid(result):
 		return result, nil
+	case err == nil:
+		err = errors.New("the answer is not JSON")
 	}
 	f := keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Message: err.Error()}
 	if known, ok := errors.AsType[*keep.Failure](err); ok {
@@ -234,6 +262,17 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	return nil, &f
 }
 
+// target names what a call with these params changes. A connector that panics
+// over them is wrong; nothing was sent.
+func (t *tool) target(params json.RawMessage, at string) (target string, fail *keep.Failure) {
+	defer func() {
+		if p := recover(); p != nil {
+			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	return keep.CutTitle(t.impl.(connector.Mutator).Target(params)), nil
+}
+
 // mutate performs the call that m records, once. The error is nil, or a failure
 // of class unknown unless the connector vouches for another.
 func (t *tool) mutate(ctx context.Context, m keep.Mutation, at string) (receipt connector.Receipt, fail *keep.Failure) {
@@ -246,10 +285,7 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, at string) (receipt 
 	}()
 	receipt, err := t.impl.(connector.Mutator).Mutate(ctx, m)
 	if err == nil {
-		if w := t.checkResult(receipt.Result); w != "" {
-			receipt.Warning = strings.TrimPrefix(receipt.Warning+"; "+w, "; ")
-		}
-		return receipt, nil
+		return t.accept(receipt), nil
 	}
 	f := keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Message: err.Error()}
 	if known, ok := errors.AsType[*keep.Failure](err); ok {
@@ -277,7 +313,9 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 		return connector.Answer{Verdict: connector.Again, Detail: context.Cause(ctx).Error()}
 	case err != nil:
 		return connector.Answer{Verdict: connector.Again, Detail: err.Error()}
-	case ans.Verdict != connector.Happened && ans.Verdict != connector.Absent:
+	case ans.Verdict == connector.Happened:
+		ans.Receipt = t.accept(ans.Receipt)
+	case ans.Verdict != connector.Absent:
 		ans.Verdict = connector.Again
 	}
 	return ans

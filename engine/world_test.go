@@ -334,15 +334,22 @@ type service struct {
 	onCall  func(n int) (effect bool, err error)         // the n-th mutate call, from 1
 	onAsk   func(n int) (v connector.Verdict, err error) // nil: the truth
 	onRead  func() error
+
+	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
+	onTarget      func()
+	result        json.RawMessage // of mutate calls
+	read          json.RawMessage // of reads
+	schema        json.RawMessage // of the result of create
 }
 
 func newService() *service {
-	return &service{level: keep.LevelWitness, effects: make(map[string]int)}
+	return &service{level: keep.LevelWitness, effects: make(map[string]int),
+		result: json.RawMessage(`{"id":7}`), read: json.RawMessage(`{"read":true}`)}
 }
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second}}
+		Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}
@@ -371,14 +378,24 @@ func (r reader) Read(context.Context, json.RawMessage) (json.RawMessage, error) 
 			return nil, err
 		}
 	}
-	return json.RawMessage(`{"read":true}`), nil
+	return r.s.read, nil
 }
 
 type mutator struct{ tool }
 
-func (m mutator) Target(json.RawMessage) string { return "things" }
+func (m mutator) Target(json.RawMessage) string {
+	if m.s.onTarget != nil {
+		m.s.onTarget()
+	}
+	return "things"
+}
 
-func (m mutator) Mutate(_ context.Context, r keep.Mutation) (connector.Receipt, error) {
+func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt, error) {
+	if m.s.onCallContext != nil {
+		if err := m.s.onCallContext(ctx); err != nil {
+			return connector.Receipt{}, err
+		}
+	}
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.s.calls++
@@ -392,7 +409,7 @@ func (m mutator) Mutate(_ context.Context, r keep.Mutation) (connector.Receipt, 
 	if err != nil {
 		return connector.Receipt{}, err
 	}
-	return connector.Receipt{Result: json.RawMessage(`{"id":7}`)}, nil
+	return connector.Receipt{Result: m.s.result}, nil
 }
 
 type asker struct{ mutator }
@@ -412,7 +429,7 @@ func (a asker) Reconcile(_ context.Context, r keep.Mutation) (connector.Answer, 
 		}
 		verdict = v
 	}
-	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: json.RawMessage(`{"id":7}`)}}, nil
+	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: a.s.result}}, nil
 }
 
 // total returns how many effects the service performed.
