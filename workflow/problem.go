@@ -76,9 +76,14 @@ func sortProblems(ps []Problem) {
 	})
 }
 
-// nearest returns the word that s was probably meant to be, or nothing.
+// nearest returns the word that s was probably meant to be, or nothing. Words of
+// two letters or less are all near each other, so they must be the same but for
+// capitals.
 func nearest(s string, words []string) string {
 	best, bestDistance := "", max(1, len(s)/3)+1
+	if len(s) <= 2 {
+		bestDistance = 1
+	}
 	for _, w := range words {
 		if d := distance(strings.ToLower(s), strings.ToLower(w)); d < bestDistance {
 			best, bestDistance = w, d
