@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/evanw/esbuild/pkg/api"
 )
@@ -20,7 +21,7 @@ import (
 type Bundle struct {
 	Entry string // the script's file as shown in errors, relative to the project
 	Code  []byte // one IIFE, not minified, so that positions stay exact
-	Map   []byte // source map, with the sources' text
+	Map   []byte // source map, with the sources' text; empty if there is nothing to map
 }
 
 // Hash is the hex SHA-256 of the code. The same files give the same hash on
@@ -81,6 +82,9 @@ type files interface {
 // is resolved, and every file read, by the plugin.
 func bundle(entry string, src files) (*Bundle, error) {
 	b := &bundler{entry: entry, src: src}
+	if !fs.ValidPath(entry) {
+		return nil, &BuildError{[]Problem{{File: entry, Text: "leaves the project directory"}}}
+	}
 	if _, err := loader(entry); err != nil {
 		return nil, &BuildError{[]Problem{{File: entry, Text: err.Error()}}}
 	}
@@ -123,7 +127,8 @@ func bundle(entry string, src files) (*Bundle, error) {
 // namespace marks the plugin's files, so that esbuild leaves them to it.
 const namespace = "keep"
 
-// cleanMap takes the namespace off the names of the sources.
+// cleanMap takes the namespace off the names of the sources. A map of nothing,
+// as of an empty script, is nil.
 func cleanMap(text []byte) ([]byte, error) {
 	var m struct {
 		Version        int      `json:"version"`
@@ -134,6 +139,9 @@ func cleanMap(text []byte) ([]byte, error) {
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, err
+	}
+	if strings.Trim(m.Mappings, ";,") == "" {
+		return nil, nil
 	}
 	for i, s := range m.Sources {
 		m.Sources[i] = strings.TrimPrefix(s, namespace+":")
@@ -210,7 +218,7 @@ func (b *bundler) resolve(importer, spec string) (string, error) {
 		if err == nil {
 			return candidate, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errDirectory) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, errDirectory) {
 			return "", fmt.Errorf("import %q: %w", spec, readError(candidate, err))
 		}
 	}

@@ -80,12 +80,22 @@ func (prog *Program) name() string {
 // prelude and of native functions are left out.
 func (prog *Program) frames(stack string) []Frame {
 	var list []Frame
+	called := "" // name of the frame before: what this one calls
 	for line := range strings.Lines(stack) {
-		if f, ok := prog.frame(line); ok {
-			if list = append(list, f); len(list) == maxFrames {
-				break
+		f, ok := prog.rawFrame(line)
+		if ok {
+			if called != "" {
+				f.Line, f.Column = prog.code.callee(f.Line, f.Column, called)
+			}
+			f.Position = prog.position(f.Line, f.Column)
+			if ok = !f.IsZero(); ok {
+				list = append(list, f)
 			}
 		}
+		if len(list) == maxFrames {
+			break
+		}
+		called = f.Func
 	}
 	return list
 }
@@ -130,7 +140,7 @@ func (prog *Program) frame(line string) (f Frame, ok bool) {
 // "    at file:line:col", if it is in the bundle.
 func (prog *Program) rawFrame(line string) (f Frame, ok bool) {
 	line, ok = strings.CutPrefix(strings.TrimSpace(line), "at ")
-	if !ok || prog == nil {
+	if !ok {
 		return f, false
 	}
 	if place, ok := strings.CutSuffix(line, ")"); ok {
@@ -143,6 +153,9 @@ func (prog *Program) rawFrame(line string) (f Frame, ok bool) {
 			f.Func = ""
 		}
 		f.Func = strings.ToValidUTF8(f.Func[:min(len(f.Func), maxName)], "\uFFFD")
+	}
+	if prog == nil {
+		return f, false
 	}
 	rest, ok := strings.CutPrefix(line, prog.entry+":")
 	if !ok {
