@@ -236,7 +236,7 @@ func (x *execution) next(context.Context) error {
 	host := x.host(policy.InNext)
 	if x.def.HasNext {
 		args := []json.RawMessage{x.run.Prepared, resultJSON(x.mut)}
-		if _, err := x.call(ctx, "next", args, host, x.e.slow(5*time.Millisecond), x.commitOutcome(ctx)); err != nil {
+		if _, err := x.call(ctx, "next", args, host, x.e.slow(10*time.Millisecond), x.commitOutcome(ctx)); err != nil {
 			return x.fail(ctx, err)
 		}
 	}

@@ -58,7 +58,7 @@ type Config struct {
 	Only []keep.WorkflowName
 
 	// Slow is how long a phase may take before the run is made visible, or its
-	// outcome committed on its own. If zero, 5 ms after the call and 200 ms
+	// outcome committed on its own. If zero, 10 ms after the call and 200 ms
 	// before it.
 	Slow time.Duration
 
@@ -147,6 +147,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(errStopping)
 	e.hard = hard
+	e.mu.Lock()
+	clear(e.actors) // those of an earlier Run have ended
+	e.relist()
+	e.mu.Unlock()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	stop := context.AfterFunc(ctx, func() {

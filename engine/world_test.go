@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ type world struct {
 	version int
 	policy  policy.Policy
 	commits int
+	slow    time.Duration // zero: no phase is slow
 
 	dieAt engine.Point // the engine dies at this point, once
 }
@@ -175,7 +177,7 @@ func (w *world) engine() *engine.Engine {
 	}
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
 		Policy: &w.policy,
-		Slow:   time.Hour,
+		Slow:   cmp.Or(w.slow, time.Hour),
 		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == w.dieAt {

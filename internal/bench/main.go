@@ -1,0 +1,107 @@
+// Bench measures a whole host, script to disk, and prints one report: the floor
+// that the disk sets, what runs cost above it, and how memory behaves as data
+// grows. It is what make bench runs; docs/BENCHMARKS.md keeps its last output.
+//
+//	go run ./internal/bench            (a few minutes)
+//	go run ./internal/bench -quick     (a smoke test of the program itself)
+//
+// Every figure of one report comes from one process on one machine, so that the
+// ratios hold when the machine is slow.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	quick := flag.Bool("quick", false, "a hundredth of the work")
+	flag.Parse()
+	if err := run(ctx, *quick, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A size says how much work a report is worth.
+type size struct {
+	floor  time.Duration
+	single int // runs of one workflow
+	many   int // runs of 64 workflows
+	events int // events stored before the last measurement
+	idle   time.Duration
+}
+
+func run(ctx context.Context, quick bool, out io.Writer) error {
+	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, idle: 20 * time.Second}
+	if quick {
+		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, idle: 200 * time.Millisecond}
+	}
+	dir, err := os.MkdirTemp(".", "bench-") // on the disk of the checkout, not in memory
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintf(out, "%s %s/%s, %d processors, %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.DateOnly))
+
+	syncs, err := floor(filepath.Join(dir, "floor"), s.floor)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "floor: 4 KiB append + fdatasync, one after another   %8.0f /s\n\n", syncs)
+
+	for _, c := range []struct{ workflows, runs int }{{1, s.single}, {64, s.many}} {
+		b, err := openBench(ctx, filepath.Join(dir, fmt.Sprint("w", c.workflows)), c.workflows)
+		if err != nil {
+			return err
+		}
+		if err := b.consume(ctx, c.runs, syncs, out); err != nil {
+			return err
+		}
+		if c.workflows > 1 {
+			if err := b.grow(ctx, s.events, out); err != nil {
+				return err
+			}
+		}
+		if err := b.close(); err != nil {
+			return err
+		}
+	}
+	if err := produce(ctx, filepath.Join(dir, "producer"), out); err != nil {
+		return err
+	}
+	if err := idle(ctx, filepath.Join(dir, "idle"), s.idle, out); err != nil {
+		return err
+	}
+	return coldStart(ctx, dir, out)
+}
+
+// floor appends and syncs blocks one after another, and returns how many a second.
+func floor(path string, d time.Duration) (float64, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	start, n := time.Now(), 0
+	for time.Since(start) < d {
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+		if err := datasync(f); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), nil
+}
