@@ -31,7 +31,8 @@ type Server struct {
 	bin  string
 	cred *syscall.Credential // nil: as this process
 	cmd  *exec.Cmd
-	done chan error
+	done chan error // has the end of cmd
+	wait sync.WaitGroup
 }
 
 // shared is the server of the test binary; each test has its own database.
@@ -187,7 +188,7 @@ func (s *Server) run() error {
 		return err
 	}
 	s.done = make(chan error, 1)
-	go func() { s.done <- s.cmd.Wait() }() // ended by Stop
+	s.wait.Go(func() { s.done <- s.cmd.Wait() })
 	return s.ready()
 }
 
@@ -202,6 +203,7 @@ func (s *Server) ready() error {
 		}
 		select {
 		case exit := <-s.done:
+			s.wait.Wait()
 			log, _ := os.ReadFile(filepath.Join(filepath.Dir(s.Data), "log"))
 			return fmt.Errorf("the server ended (%v): %s", exit, strings.TrimSpace(string(log)))
 		case <-ctx.Done():
@@ -237,5 +239,6 @@ func (s *Server) Stop() {
 		s.cmd.Process.Kill()
 		<-s.done
 	}
+	s.wait.Wait()
 	os.RemoveAll(filepath.Dir(s.Data))
 }

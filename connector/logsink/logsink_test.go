@@ -1,0 +1,113 @@
+package logsink_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/logsink"
+)
+
+func mutation(token, params string) keep.Mutation {
+	return keep.Mutation{Token: token, Payload: json.RawMessage(params), CreatedAt: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)}
+}
+
+func open(t testing.TB, path string) connector.Mutator {
+	t.Helper()
+	conn, err := logsink.New("audit", logsink.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn.Tools[0].(connector.Mutator)
+}
+
+func TestLinesAndTheirWitness(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	m := open(t, path)
+	ask := func(token string) connector.Verdict {
+		t.Helper()
+		a, err := m.(connector.Reconciler).Reconcile(t.Context(), mutation(token, `{}`))
+		if err != nil {
+			t.Error(err)
+		}
+		return a.Verdict
+	}
+	if v := ask("a"); v != connector.Absent {
+		t.Errorf("before: %q", v)
+	}
+	for _, token := range []string{"a", "b"} {
+		if _, err := m.Mutate(t.Context(), mutation(token, `{"text":"<hi>","data":{"n":9007199254740993}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, _ := os.ReadFile(path)
+	const first = `{"time":"2026-11-20T10:00:00Z","token":"a","text":"<hi>","data":{"n":9007199254740993}}` + "\n"
+	if !strings.HasPrefix(string(raw), first) {
+		t.Errorf("file is %s", raw)
+	}
+	if ask("a") != connector.Happened || ask("b") != connector.Happened || ask("c") != connector.Absent || ask("hi") != connector.Absent {
+		t.Error("the tokens that were written are not those that are found")
+	}
+	// A crash in the middle of a line.
+	if err := os.WriteFile(path, []byte(first[:len(first)-10]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v := ask("a"); v != connector.Absent {
+		t.Errorf("torn line: %q, want absent", v)
+	}
+	if _, err := m.Mutate(t.Context(), mutation("a", `{"text":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if v := ask("a"); v != connector.Happened {
+		t.Errorf("after a torn line: %q", v)
+	}
+	// Everything but the line end is a whole line.
+	os.WriteFile(path, []byte(first[:len(first)-1]), 0o600)
+	if v := ask("a"); v != connector.Happened {
+		t.Errorf("line without end: %q", v)
+	}
+}
+
+func TestFailuresAreDefinite(t *testing.T) {
+	dir := t.TempDir()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name, path, params string
+		ctx                context.Context
+		want               keep.Class
+	}{
+		{"bad params", dir + "/x", `{"txt":1}`, t.Context(), keep.ClassLogic},
+		{"no directory", dir + "/none/x", `{"text":""}`, t.Context(), keep.ClassPrecondition},
+		{"a directory", dir, `{"text":""}`, t.Context(), keep.ClassPrecondition},
+		{"too late", dir + "/x", `{"text":""}`, ended, keep.ClassTransient},
+	} {
+		_, err := open(t, c.path).Mutate(c.ctx, mutation("a", c.params))
+		var f *keep.Failure
+		if !errors.As(err, &f) || f.Class != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	if _, err := logsink.New("a b", logsink.Config{Connector: "http"}); err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("three mistakes gave %v", err)
+	}
+}
+
+func TestWriterIsLevelD(t *testing.T) {
+	var b bytes.Buffer
+	tool := logsink.NewWriter("out", &b).Tools[0]
+	if _, err := tool.(connector.Mutator).Mutate(t.Context(), keep.Mutation{Token: "t", Payload: json.RawMessage(`{"text":"x"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, asks := tool.(connector.Reconciler); asks || tool.Spec().Level != keep.LevelNone || b.String() != `{"token":"t","text":"x"}`+"\n" {
+		t.Errorf("level %s, can be asked %t, wrote %q", tool.Spec().Level, asks, b.String())
+	}
+}
