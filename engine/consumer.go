@@ -127,14 +127,9 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 		return x.fail(ctx, err)
 	}
 	x.run.UpdatedAt = now
-	var more []keep.Change
-	if !x.reserved {
-		more = x.reservations()
+	if err := x.commit(ctx); err != nil {
+		return err
 	}
-	if err := x.commit(ctx, more...); err != nil {
-		return lostRace(err)
-	}
-	x.reserved = true
 	x.trace(Recorded)
 	if err := x.makeCall(call.tool); err != nil {
 		return err
@@ -213,14 +208,9 @@ func (x *execution) commitOutcome(ctx context.Context) func() error {
 			return nil
 		}
 		x.run.UpdatedAt = x.e.now()
-		var more []keep.Change
-		if !x.reserved {
-			more = x.reservations()
+		if err := x.commit(ctx); err != nil {
+			return err
 		}
-		if err := x.commit(ctx, more...); err != nil {
-			return lostRace(err)
-		}
-		x.reserved = x.reserved || len(x.run.Reservations) > 0
 		x.trace(OutcomeWritten)
 		return nil
 	}
@@ -252,7 +242,7 @@ func (x *execution) next(context.Context) error {
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
 	if err := x.commit(ctx, more...); err != nil {
-		return lostRace(err)
+		return err
 	}
 	x.remember(&state)
 	x.trace(AfterCommit)
@@ -263,9 +253,6 @@ func (x *execution) next(context.Context) error {
 func (x *execution) finish(ctx context.Context, host *scriptHost, now time.Time) ([]keep.Change, error) {
 	var cs []keep.Change
 	if len(x.run.Reservations) > 0 {
-		if !x.reserved {
-			cs = x.reservations()
-		}
 		status := keep.EventConsumed
 		if x.mut.State == keep.Skipped {
 			status = keep.EventSkipped

@@ -62,7 +62,9 @@ func (x *execution) perform(ctx context.Context, start lifecycle.Start) error {
 }
 
 // changes returns what must be written for the run to stand as it does: the
-// attempt before is closed, the run itself, its mutation, its log.
+// attempt before is closed, the run itself, its mutation, its log. What the run
+// lists as reserved is reserved with the first commit that says so: whoever
+// takes the run over believes the list (law: pinned).
 func (x *execution) changes() []keep.Change {
 	var cs []keep.Change
 	if x.closes != nil {
@@ -78,6 +80,11 @@ func (x *execution) changes() []keep.Change {
 	if len(x.logs) > 0 {
 		cs = append(cs, keep.AppendLogs{Lines: x.logs})
 	}
+	if !x.reserved {
+		for _, r := range x.run.Reservations {
+			cs = append(cs, keep.Reserve{Chain: x.run.Chain, Reservation: r})
+		}
+	}
 	return append(cs, x.extra...)
 }
 
@@ -85,9 +92,10 @@ func (x *execution) changes() []keep.Change {
 func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	now := x.run.UpdatedAt
 	if err := x.e.commit(ctx, x.a.name, now, append(x.changes(), more...)...); err != nil {
-		return err
+		return lostRace(err)
 	}
 	x.run.Rev++
+	x.reserved = len(x.run.Reservations) > 0
 	if len(x.moves) > 0 {
 		x.mut.Rev++
 	}
@@ -199,15 +207,10 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	retry := x.e.policy.Retry
 	verdict := lifecycle.Judge(f.Class, x.mut.State, retry.Spent(x.run.Retries))
 	retryAt := now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter()))
-	reservations := x.run.Reservations
 	x.run = lifecycle.Fail(x.run, f, verdict, retryAt, now)
 	var more []keep.Change
-	switch {
-	case verdict.Release && x.reserved:
+	if verdict.Release && x.reserved {
 		more = append(more, keep.Release{Chain: x.run.Chain})
-		x.reserved = false
-	case !verdict.Release && !x.reserved && len(reservations) > 0:
-		more = append(more, x.reservations()...)
 	}
 	if verdict.Escalate != "" {
 		more = append(more, keep.OpenEscalation{Escalation: x.question(verdict.Escalate, f, now)})
@@ -215,9 +218,8 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
 	if err := x.commit(ctx, more...); err != nil {
-		return lostRace(err)
+		return err
 	}
-	x.reserved = x.reserved || len(x.run.Reservations) > 0
 	x.remember(&state)
 	x.a.log.WarnContext(ctx, "run stopped", "run", x.run.ID, "handler", x.run.Handler,
 		"phase", x.run.Phase, "status", x.run.Status, "err", f)
@@ -247,15 +249,6 @@ func lostRace(err error) error {
 		return fmt.Errorf("%w: %w", keep.ErrStale, r)
 	}
 	return err
-}
-
-// reservations returns the changes that pin what prepare selected.
-func (x *execution) reservations() []keep.Change {
-	cs := make([]keep.Change, 0, len(x.run.Reservations))
-	for _, r := range x.run.Reservations {
-		cs = append(cs, keep.Reserve{Chain: x.run.Chain, Reservation: r})
-	}
-	return cs
 }
 
 // state returns what the host remembers of the handler after this run ended.

@@ -67,6 +67,9 @@ func (c *call) do(name string, args ...any) json.RawMessage { return c.doBefore(
 
 // doBefore is do with calls waiting behind it.
 func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMessage {
+	if c.ctx.Err() != nil {
+		panic(ended{context.Cause(c.ctx)}) // a script is stopped with its context
+	}
 	hc := engine.HostCall{Name: name, At: "w.js:1:1", Scope: c.scope, Waiting: waiting}
 	for _, a := range args {
 		b, err := json.Marshal(a)
