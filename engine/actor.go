@@ -29,6 +29,7 @@ type actor struct {
 	loaded   bool
 	workflow keep.Workflow
 	current  version
+	settled  keep.Version // see overtaken
 	states   map[keep.HandlerName]keep.HandlerState
 	ran      map[keep.HandlerName]bool // has run since the host started
 	open     *keep.Run
@@ -190,6 +191,9 @@ func (a *actor) load(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := a.overtaken(ctx); err != nil {
+		return err
+	}
 	a.loaded = true
 	return nil
 }
@@ -299,7 +303,8 @@ func (a *actor) again(ctx context.Context, now time.Time) error {
 // versionFor returns the version that carries on with the work of r: the current
 // one if it still declares the handler, else the one that began it.
 func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handler, error) {
-	if h, ok := a.current.Definition.Handler(r.Handler); ok && h.Kind == r.Kind {
+	if a.declares(r) {
+		h, _ := a.current.Definition.Handler(r.Handler)
 		return a.current, h, nil
 	}
 	v, err := a.version(ctx, r.Version)

@@ -35,7 +35,8 @@ type world struct {
 	commits int
 	slow    time.Duration // zero: no phase is slow
 
-	dieAt engine.Point // the engine dies at this point, once
+	running *engine.Engine // deploys go there; nil: to an engine of their own
+	dieAt   engine.Point   // the engine dies at this point, once
 }
 
 // A handler is one function of a script, in Go.
@@ -199,7 +200,11 @@ func (w *world) engine() *engine.Engine {
 func (w *world) deploy() {
 	w.t.Helper()
 	w.version++
-	_, err := w.engine().Deploy(w.t.Context(), keep.Deployment{
+	e := w.running
+	if e == nil {
+		e = w.engine()
+	}
+	_, err := e.Deploy(w.t.Context(), keep.Deployment{
 		Workflow: w.def.Name, Hash: fmt.Sprint("v", w.version), Entry: "w.js", Definition: w.def,
 	})
 	if err != nil {

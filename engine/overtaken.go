@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/lifecycle"
+)
+
+// overtaken mends what a run of an older version wrote after the current version
+// was deployed: the deploy could not see the run that was executing. What it
+// would have done to the handler's state and to a failed run is done here, once
+// for each version and host (DESIGN section 14).
+func (a *actor) overtaken(ctx context.Context) error {
+	if a.settled == a.current.Version {
+		return nil
+	}
+	now := a.e.now()
+	var changes []keep.Change
+	for _, h := range a.current.Definition.Handlers {
+		s, stale, err := a.staleState(ctx, h)
+		if err != nil {
+			return err
+		}
+		if !stale {
+			continue
+		}
+		before, err := a.e.store.Deployment(ctx, a.name, s.version)
+		if err != nil {
+			return err
+		}
+		state, err := a.e.deployedState(h, []keep.HandlerState{s.HandlerState}, before, now)
+		if err != nil {
+			return err
+		}
+		a.states[h.Name] = state
+		changes = append(changes, keep.PutHandler{State: state})
+	}
+	if r := a.open; r != nil && r.RetryAt.IsZero() && r.Version != a.current.Version && a.declares(*r) {
+		if next, yes := lifecycle.Deployed(*r, now); yes {
+			changes = append(changes, keep.PutRun{Run: next})
+		}
+	}
+	if len(changes) > 0 {
+		if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+			return err
+		}
+		if err := a.loadOpen(ctx); err != nil {
+			return err
+		}
+	}
+	a.settled = a.current.Version
+	return nil
+}
+
+// A versionState is a handler state and the version whose run wrote it.
+type versionState struct {
+	keep.HandlerState
+	version keep.Version
+}
+
+// staleState returns the state of h, and whether a run of another version wrote
+// it although the current one was deployed already.
+func (a *actor) staleState(ctx context.Context, h keep.Handler) (versionState, bool, error) {
+	s, known := a.states[h.Name]
+	if !known || s.LastRun == "" || s.LastAt.Before(a.current.CreatedAt) {
+		return versionState{}, false, nil
+	}
+	last, err := a.e.store.Run(ctx, s.LastRun)
+	switch {
+	case isNotFound(err):
+		return versionState{}, false, nil
+	case err != nil:
+		return versionState{}, false, err
+	}
+	return versionState{s, last.Version}, last.Version != a.current.Version, nil
+}
+
+// declares reports whether the current version can carry on with the work of r.
+func (a *actor) declares(r keep.Run) bool {
+	h, ok := a.current.Definition.Handler(r.Handler)
+	return ok && h.Kind == r.Kind
+}
