@@ -50,6 +50,7 @@ type PhaseError struct {
 	From, To keep.Phase
 }
 
+// Error names the run, its kind and both phases.
 func (e *PhaseError) Error() string {
 	return fmt.Sprintf("run %s: a %s does not go from phase %s to %s", e.Run, e.Kind, e.From, e.To)
 }
@@ -238,4 +239,10 @@ func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
 	}
 	r.RetryAt, r.UpdatedAt = now, now
 	return r, true
+}
+
+// Abort returns r ended by a person before its mutation.
+func Abort(r keep.Run, now time.Time) keep.Run {
+	r.Status, r.Closed, r.RetryAt, r.UpdatedAt = keep.StatusAborted, true, time.Time{}, now
+	return r
 }

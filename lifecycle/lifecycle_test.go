@@ -447,3 +447,13 @@ func TestDeployed(t *testing.T) {
 		}
 	}
 }
+
+// A person's skip before the mutation ends the run where it is.
+func TestAbort(t *testing.T) {
+	r := full(keep.Consumer, keep.Prepared, keep.StatusTransient)
+	got := lifecycle.Abort(r, t0)
+	r.Status, r.Closed, r.RetryAt, r.UpdatedAt = keep.StatusAborted, true, time.Time{}, t0
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Errorf("Abort: want -, got +:\n%s", diff)
+	}
+}

@@ -91,6 +91,8 @@ func (f *file) functionNear(at Position) (code, bool) {
 	return code{}, false
 }
 
+// isName reports whether token i is that name. Any i is fine, so that callers may
+// look around without minding the ends.
 func (f *file) isName(i int, text string) bool {
 	return i >= 0 && i < len(f.tokens) && f.tokens[i].kind == tName && f.tokens[i].text == text
 }

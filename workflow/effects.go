@@ -52,8 +52,8 @@ type reader struct {
 	tools  map[keep.ToolName]ToolReport
 	report Report
 
-	h    keep.Handler // being read
-	uses []Use        // of h
+	h    keep.Handler // being read; findings are about it
+	uses []Use        // of h so far, one for each tool and place
 }
 
 // sections are the keys of the handlers of each kind.
@@ -87,12 +87,14 @@ func (r *reader) handler(at place, root value, h keep.Handler) {
 		r.function(at.key("handler").of(f), f, placeOf(h.Kind))
 	}
 	out := HandlerReport{Handler: h.Name, Kind: h.Kind, Subscribe: h.Subscribe, Publishes: h.Publishes, Uses: r.uses}
-	if !h.Schedule.IsZero() {
-		out.Schedule = &h.Schedule
+	if s := ScheduleReport(h.Schedule); !h.Schedule.IsZero() {
+		out.Schedule = &s
 	}
 	r.report.Handlers = append(r.report.Handlers, out)
 }
 
+// placeOf returns the place of the one function of a producer or job. What of a
+// job's function is in an item, walk.placeAt tells.
 func placeOf(k keep.Kind) policy.Place {
 	if k == keep.Producer {
 		return policy.InProducer
@@ -144,4 +146,5 @@ func (r *reader) finish() {
 	slices.SortStableFunc(r.report.Findings, func(a, b Finding) int { return a.Position.compare(b.Position) })
 }
 
+// join lists words for a person.
 func join(words []string) string { return strings.Join(words, ", ") }

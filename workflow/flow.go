@@ -13,7 +13,7 @@ import (
 func (w *walk) terminal(i, end int, tool keep.ToolName) {
 	toks := w.f.tokens
 	if !w.f.isName(i-1, "await") {
-		return
+		return // what still runs before the host takes the call cannot be told
 	}
 	const fix = "the result goes to next, as mutationResult.result"
 	next := end

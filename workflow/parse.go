@@ -38,11 +38,14 @@ func Parse(decl json.RawMessage, src Source) (keep.Definition, error) {
 // A checker collects a definition and what is wrong with it.
 type checker struct {
 	files    files
-	def      keep.Definition
-	problems []Problem
+	def      keep.Definition // valid only if there is no problem
+	problems []Problem       // in the order of checking, at most maxProblems
 
-	handlers   map[keep.HandlerName]string // path of each name
-	consumerOf map[keep.TopicName]keep.HandlerName
+	// handlers has the path of the first handler of each name. Producers,
+	// consumers and jobs share one set of names, since runs are listed by them.
+	handlers map[keep.HandlerName]string
+
+	consumerOf map[keep.TopicName]keep.HandlerName // who subscribes
 }
 
 // problem reports what is wrong at a place. fix says what to write; it may be
@@ -72,6 +75,8 @@ var (
 
 const workflowShape = "export default Keep.workflow({name, topics, producers, consumers, jobs})"
 
+// workflow checks the whole object. It goes on after a problem wherever what
+// follows still makes sense: an author wants to know everything at once.
 func (c *checker) workflow(root value) {
 	at := place{}.of(root)
 	switch {
@@ -113,6 +118,7 @@ func (c *checker) reported(sections ...string) bool {
 	})
 }
 
+// name checks the name of the workflow.
 func (c *checker) name(at place, root value) {
 	const fix = `write name: "my-workflow"`
 	v, ok := root.get("name")
@@ -129,6 +135,9 @@ func (c *checker) name(at place, root value) {
 	}
 }
 
+// topics checks the declared topics. It comes before the handlers, wherever the
+// script has it, since they refer to it; a topic with a bad name counts as
+// declared, so that it is reported once and not at each use.
 func (c *checker) topics(at place, root value) {
 	const fix = `write topics: { "email.received": {} }`
 	c.def.Topics = []keep.TopicName{}
@@ -203,6 +212,7 @@ func (c *checker) section(at place, m member, check handlerChecker) {
 	}
 }
 
+// producer checks a producer: a function, or an object around one.
 func (c *checker) producer(at place, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Producer
 	const fix = "write async name(ctx) { … }, or name: { schedule, publishes, async handler(ctx) { … } }"
@@ -214,6 +224,7 @@ func (c *checker) producer(at place, v value, h keep.Handler) keep.Handler {
 	return h
 }
 
+// job checks a job: as a producer, but it publishes nothing.
 func (c *checker) job(at place, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Job
 	const fix = "write async name(ctx) { … }, or name: { schedule, async handler(ctx) { … } }"
@@ -239,6 +250,8 @@ func (c *checker) handlerObject(at place, v value, keys []string, fix string) bo
 	return true
 }
 
+// consumer checks a consumer. Keep.consumer is not required: it only makes the
+// places of problems more exact.
 func (c *checker) consumer(at place, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Consumer
 	if v.kind != kObject || v.keep != "" && v.keep != "consumer" {
@@ -270,6 +283,8 @@ func (c *checker) function(at place, v value, key string, required bool, fix str
 	return true
 }
 
+// subscribe returns the topics of a consumer and takes them for it: a topic has
+// one consumer, or nobody could say when an event is done with.
 func (c *checker) subscribe(at place, v value, h keep.HandlerName) []keep.TopicName {
 	const fix = `write subscribe: ["topic"]`
 	list, ok := v.get("subscribe")
@@ -282,6 +297,8 @@ func (c *checker) subscribe(at place, v value, h keep.HandlerName) []keep.TopicN
 	if names != nil && len(names) == 0 && len(list.items) == 0 {
 		c.problem(at, fix, "must name at least one topic")
 	}
+	// Empty names are those that are wrong anyway; their index is kept so that
+	// the others point at their own line.
 	for i, name := range names {
 		other, taken := c.consumerOf[name]
 		switch {
@@ -330,6 +347,7 @@ func (c *checker) topicList(at place, list value, fix string) []keep.TopicName {
 	return names
 }
 
+// undeclared is the fix for a topic that nobody declared.
 func (c *checker) undeclared(topic string) string {
 	topics := make([]string, len(c.def.Topics))
 	for i, t := range c.def.Topics {

@@ -74,6 +74,8 @@ func (fs *files) find(p place) Position {
 		if f == nil {
 			return cmp.Or(known, a.at)
 		}
+		// What can be found completely is exact. If not, a function knows its
+		// own place; else the last key that was found encloses what is meant.
 		way := p.path[a.depth:]
 		at, found := f.follow(f.call(a.by, a.at), way)
 		switch {
@@ -90,7 +92,8 @@ func (fs *files) find(p place) Position {
 	return fs.guess(p.path)
 }
 
-// guess finds a path when no position is known at all, in the one file there is.
+// guess finds a path when no position is known at all, in the one file there is:
+// from the first call of something named workflow, or else from line 1.
 func (fs *files) guess(path []string) Position {
 	f := fs.only()
 	if f == nil {
@@ -120,6 +123,8 @@ func (f *file) follow(i int, way []string) (at, steps int) {
 	return at, steps
 }
 
+// step goes one step of a way from the expression at token i: to a property, or
+// to an item if the step is written as "[n]".
 func (f *file) step(i int, step string) (span, bool) {
 	if n, ok := strings.CutPrefix(step, "["); ok {
 		if n, err := strconv.Atoi(strings.TrimSuffix(n, "]")); err == nil {

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"encoding/json"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/policy"
@@ -31,8 +33,31 @@ type HandlerReport struct {
 	Kind      keep.Kind        `json:"kind"`
 	Subscribe []keep.TopicName `json:"subscribe"`
 	Publishes []keep.TopicName `json:"publishes"` // null: any declared topic
-	Schedule  *keep.Schedule   `json:"schedule"`  // null: none
+	Schedule  *ScheduleReport  `json:"schedule"`  // null: none
 	Uses      []Use            `json:"uses"`
+}
+
+// A ScheduleReport is a schedule that JSON says in words, with null for what is
+// absent, as the API does.
+type ScheduleReport keep.Schedule
+
+// MarshalJSON writes the interval as text, such as "5m0s".
+func (s ScheduleReport) MarshalJSON() ([]byte, error) {
+	orNull := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	out := struct {
+		Interval *string `json:"interval"`
+		Cron     *string `json:"cron"`
+		Timezone *string `json:"timezone"`
+	}{Cron: orNull(s.Cron), Timezone: orNull(s.Timezone)}
+	if s.Interval > 0 {
+		out.Interval = orNull(s.Interval.String())
+	}
+	return json.Marshal(out)
 }
 
 // A Use is a tool that a handler mentions in one phase.
@@ -108,6 +133,8 @@ var levelMeaning = map[keep.Level]string{
 	keep.LevelNone:    "level D: nobody can tell after a doubt; the run stops at the first one and asks a person",
 }
 
+// mutateNotes says what a person should know before a script may use a mutate
+// tool: what happens after a doubt, and what makes two calls the same.
 func mutateNotes(spec connector.Spec) []string {
 	notes := []string{}
 	if meaning := levelMeaning[spec.Level]; meaning != "" {

@@ -84,6 +84,8 @@ func (c *checker) blamed(at place, s keep.Schedule) place {
 	}
 }
 
+// interval reads the interval of a schedule. A number is refused: nobody can see
+// whether 30 means seconds or milliseconds.
 func (c *checker) interval(at place, v value) time.Duration {
 	const fix = `write interval: "30s", "5m", "1h" or "1d"`
 	i, ok := v.get("interval")

@@ -93,6 +93,8 @@ func (s schema) named(name string, v value, indent string, depth int) string {
 	return s.fallback
 }
 
+// array returns the type of an array. Tuples are written as arrays of anything:
+// they are rare in APIs, and a wrong tuple would be worse.
 func (s schema) array(v value, indent string, depth int) string {
 	items, ok := v.get("items")
 	if !ok {
@@ -131,6 +133,8 @@ func (s schema) properties(v value, indent string, depth int, extra string) stri
 	return "{\n" + b.String() + indent + "}"
 }
 
+// union returns the types of items with bars between, each once. One that is not
+// understood makes the whole accept everything.
 func (s schema) union(items []value, f func(value) string) string {
 	var parts []string
 	for _, item := range items {
@@ -148,6 +152,8 @@ func (s schema) union(items []value, f func(value) string) string {
 	return strings.Join(parts, " | ")
 }
 
+// intersection returns what satisfies all of items, as far as they are
+// understood: those that are not would add nothing.
 func (s schema) intersection(items []value, indent string, depth int) string {
 	var parts []string
 	for _, item := range items {
@@ -195,6 +201,7 @@ func literal(v value, fallback string) string {
 	return fallback
 }
 
+// quote writes s as a string literal. TypeScript reads those of JSON.
 func quote(s string) string {
 	out, err := json.Marshal(s)
 	if err != nil {
@@ -203,6 +210,7 @@ func quote(s string) string {
 	return string(out)
 }
 
+// propertyKey writes the name of a property, in quotes if it needs them.
 func propertyKey(k string) string {
 	if plainKey.MatchString(k) {
 		return k

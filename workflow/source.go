@@ -26,6 +26,7 @@ type files struct {
 	opened map[string]*file
 }
 
+// open returns a file cut into tokens, or nil if the Source lacks it.
 func (fs *files) open(name string) *file {
 	if f, ok := fs.opened[name]; ok {
 		return f
@@ -52,6 +53,7 @@ func (fs *files) only() *file {
 	return nil
 }
 
+// newFile cuts text into tokens and lines.
 func newFile(name, text string) *file {
 	f := &file{name: name, text: text, tokens: scan(text), lines: []int{0}}
 	for i := range len(text) {
@@ -84,6 +86,7 @@ func (f *file) offset(p Position) int {
 	return len(f.text)
 }
 
+// utf16Len returns the length of s in the units that JavaScript counts in.
 func utf16Len(s string) int {
 	n := 0
 	for _, r := range s {
@@ -92,6 +95,7 @@ func utf16Len(s string) int {
 	return n
 }
 
+// runeUnits returns the UTF-16 units of r: emoji and the like have two.
 func runeUnits(r rune) int {
 	if r > 0xffff {
 		return 2
@@ -104,6 +108,9 @@ func runeUnits(r rune) int {
 // the call up to its bracket.
 func (f *file) call(by string, at Position) int {
 	off := f.offset(at)
+	// Engines differ in which part of a call they point at, and a line may have
+	// several: the nearest one of that name is meant. If Keep's function was given
+	// another name, any call on the line will do.
 	best, bestDistance := -1, 0
 	for i := 1; i+1 < len(f.tokens); i++ {
 		if !f.tokens[i].is("(") {
@@ -124,13 +131,15 @@ func (f *file) call(by string, at Position) int {
 	return best
 }
 
+// abs returns n without its sign.
 func abs(n int) int { return max(n, -n) }
 
 // object returns the index of the brace that begins the object which the
 // expression at token i is: itself, the argument of a call, or the literal that
 // a name stands for. It returns -1 if that cannot be told.
 func (f *file) object(i int, bracket string) int {
-	const hops = 4 // names that stand for names
+	// A name may stand for a name, and a hostile script may let them go round.
+	const hops = 4
 	for range hops {
 		if i < 0 || i >= len(f.tokens) {
 			return -1
@@ -182,7 +191,8 @@ func (f *file) declared(name string) int {
 // lineOf returns the line of token i.
 func (f *file) lineOf(i int) int { return sort.SearchInts(f.lines, f.tokens[i].off+1) }
 
-// A span is a property of an object literal or an item of an array, as tokens.
+// A span is a property of an object literal, an item of an array, an argument or
+// a parameter, as tokens.
 type span struct {
 	key   int // the token of the key, or of the item itself
 	value int // the first token of the value; the key's for methods and shorthand
@@ -224,6 +234,7 @@ func (f *file) keyOf(s span) int {
 	return k
 }
 
+// keyText returns the property name that token i writes, or nothing.
 func (f *file) keyText(i int) string {
 	t := f.tokens[i]
 	switch t.kind {

@@ -26,6 +26,7 @@ type token struct {
 	off  int // bytes into the text
 }
 
+// is reports whether t is that punctuator, and not a string that looks like it.
 func (t token) is(punct string) bool { return t.kind == tPunct && t.text == punct }
 
 // opens and closes tell brackets, "${" among them.
@@ -94,6 +95,8 @@ func (s *scanner) next() {
 	}
 }
 
+// other takes a name, a blank or a punctuator. Bytes that are none of them, such
+// as invalid UTF-8, become punctuators that nobody looks for.
 func (s *scanner) other(rest string) {
 	r, size := utf8.DecodeRuneInString(rest)
 	switch {
@@ -112,6 +115,8 @@ func (s *scanner) other(rest string) {
 	}
 }
 
+// nameRune reports whether r may stand in a name. It is a little too generous:
+// what is no name in JavaScript does not compile anyway.
 func nameRune(r rune) bool {
 	return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r)
 }
@@ -168,6 +173,7 @@ func (s *scanner) template(start int) {
 	s.piece(start)
 }
 
+// piece adds what was taken since start as a piece of a template.
 func (s *scanner) piece(start int) {
 	s.tokens = append(s.tokens, token{tTemplate, s.text[start:s.pos], start})
 }
@@ -234,6 +240,7 @@ func (s *scanner) expectsValue() bool {
 	}
 }
 
+// lastIs reports whether the last token is one of texts.
 func (s *scanner) lastIs(k tokenKind, texts ...string) bool {
 	if len(s.tokens) == 0 {
 		return false
@@ -254,6 +261,7 @@ func (s *scanner) while(f func(rune) bool) int {
 	return len(rest)
 }
 
+// line passes over the rest of the line.
 func (s *scanner) line() {
 	if i := strings.IndexByte(s.text[s.pos:], '\n'); i >= 0 {
 		s.pos += i + 1
@@ -262,6 +270,8 @@ func (s *scanner) line() {
 	s.pos = len(s.text)
 }
 
+// skipPast passes over a comment that began two bytes ago, or what is left if it
+// does not end.
 func (s *scanner) skipPast(end string) {
 	if i := strings.Index(s.text[s.pos+2:], end); i >= 0 {
 		s.pos += 2 + i + len(end)

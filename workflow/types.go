@@ -66,7 +66,9 @@ var builtinTypes = []struct {
 	{policy.CallIngress, "Ingress"}, {policy.CallWithItem, "Items"},
 }
 
-// A face is a connection with the name that its interfaces begin with.
+// A face is a connection with the name that its interfaces begin with. There is
+// one interface for each effect, so that a phase can be given just those that it
+// may use.
 type face struct {
 	connector.Connection
 	name string

@@ -13,7 +13,8 @@ import (
 // maxDepth bounds the nesting of a declaration; a good one has six levels.
 const maxDepth = 64
 
-// A kind is the JavaScript kind of a value.
+// A kind is the JavaScript kind of a value, in the words of a message that says
+// what was found instead of what was wanted.
 type kind string
 
 const (
@@ -56,6 +57,8 @@ func (v value) get(key string) (value, bool) {
 	return value{}, false
 }
 
+// undefined reports whether v is JavaScript's undefined: a member with it counts
+// as absent, as it does for JavaScript.
 func (v value) undefined() bool { return v.kind == kOther && v.text == "undefined" }
 
 // String describes v for a person who expected something else.
@@ -104,6 +107,8 @@ func decode(raw json.RawMessage) (value, error) {
 	return v, nil
 }
 
+// decodeValue reads the next value. It is recursive, so depth bounds it: a
+// hostile script could nest deeper than our stack.
 func decodeValue(dec *json.Decoder, depth int) (value, error) {
 	if depth > maxDepth {
 		return value{}, fmt.Errorf("nested deeper than %d levels", maxDepth)
@@ -130,6 +135,7 @@ func decodeValue(dec *json.Decoder, depth int) (value, error) {
 	return value{}, fmt.Errorf("unexpected token %v", tok)
 }
 
+// decodeArray reads the rest of an array whose bracket was read.
 func decodeArray(dec *json.Decoder, depth int) (value, error) {
 	v := value{kind: kArray}
 	for dec.More() {
@@ -143,6 +149,7 @@ func decodeArray(dec *json.Decoder, depth int) (value, error) {
 	return v, err
 }
 
+// decodeObject reads the rest of an object whose brace was read.
 func decodeObject(dec *json.Decoder, depth int) (value, error) {
 	v := value{kind: kObject}
 	for dec.More() {
@@ -195,6 +202,8 @@ func unwrapped(v value, by string) value {
 	return out
 }
 
+// function reads what stands for a function, and reports whether it does: params
+// is always there.
 func function(v value) (value, bool) {
 	params, ok := v.get("params")
 	if !ok || params.kind != kNumber {
@@ -205,6 +214,7 @@ func function(v value) (value, bool) {
 	return value{kind: kFunction, at: position(at), params: number(params), source: source.text}, true
 }
 
+// position reads a place; what is not one is the zero Position.
 func position(v value) Position {
 	file, _ := v.get("file")
 	line, _ := v.get("line")
@@ -216,6 +226,7 @@ func position(v value) Position {
 	return p
 }
 
+// number returns a whole number, or 0 for anything else.
 func number(v value) int {
 	n, err := strconv.Atoi(v.text)
 	if v.kind != kNumber || err != nil {

@@ -162,6 +162,8 @@ func (w *walk) mention(i, end int, way []string) {
 			didYouMean(way[1], w.toolsOf(way[0])))
 		return
 	}
+	// A tool that is only mentioned may be called later, under another name, so
+	// it counts as used here; whether the phase allows it is the same question.
 	w.use(t, where, w.position(i))
 	if f := policy.Check(where, callOf(t.Effect), string(t.Tool)); f != nil {
 		w.find(Warning, w.position(i), where, f.Message, "")
@@ -191,6 +193,8 @@ func (f *file) isKey(i int) bool {
 	return i > 0 && i+1 < len(f.tokens) && f.tokens[i+1].is(":") && (f.tokens[i-1].is("{") || f.tokens[i-1].is(","))
 }
 
+// callOf returns what kind of call a tool with that effect is. What is not known
+// counts as a mutation, the most restricted.
 func callOf(e connector.Effect) policy.Call {
 	switch e {
 	case connector.List:
@@ -305,6 +309,8 @@ func (w *walk) absent(i int) {
 func (w *walk) follow(name string, n int, where policy.Place) {
 	key := fmt.Sprintf("%s %d %s", name, n, where)
 	c, ok := w.f.named(name)
+	// Without the author's file there is nothing to look the name up in; and a
+	// function that calls itself is read once.
 	if !ok || w.seen[key] || !w.base.IsZero() {
 		return
 	}
@@ -314,6 +320,7 @@ func (w *walk) follow(name string, n int, where policy.Place) {
 	inner.read()
 }
 
+// toolsOf returns the names of a connection's tools, sorted.
 func (r *reader) toolsOf(conn string) []string {
 	var out []string
 	for name := range r.tools {
@@ -325,6 +332,7 @@ func (r *reader) toolsOf(conn string) []string {
 	return out
 }
 
+// keys returns the keys of m, sorted.
 func keys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
@@ -334,6 +342,7 @@ func keys[V any](m map[string]V) []string {
 	return out
 }
 
+// texts returns topics as plain strings.
 func texts(topics []keep.TopicName) []string {
 	out := make([]string, len(topics))
 	for i, t := range topics {

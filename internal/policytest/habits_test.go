@@ -20,6 +20,7 @@ var (
 // and what waits for it. Elsewhere a function that waits starts it, with
 // sync.WaitGroup.Go or errgroup.
 var goroutines = map[string]string{
+	"cmd/keep/run.go":     "untilIdle waits for the host that it started",
 	"engine/execution.go": "call waits for it",
 	"sqlite/writer.go":    "Close waits for the one writer",
 }
