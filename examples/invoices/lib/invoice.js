@@ -21,7 +21,7 @@ export function parseInvoice(mail) {
   return {
     id: mail.messageId ?? mail.name,
     file: mail.name,
-    sender: mail.from ? mail.from.address || mail.from.name : "",
+    sender: mail.from ? mail.from.name || mail.from.address : "",
     subject: mail.subject,
     number: fields.number,
     amount,
