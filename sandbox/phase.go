@@ -298,7 +298,7 @@ func (p *phase) drain() error {
 		if err != nil {
 			return p.explain(err)
 		}
-		if n%64 == 0 { // a chain of jobs, each short, is nothing the engine interrupts
+		if n%64 == 0 || !more { // many short jobs are nothing that the engine interrupts
 			p.check(time.Now())
 		}
 		if p.stop != nil {

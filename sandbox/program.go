@@ -173,8 +173,16 @@ func (noHost) Call(context.Context, HostCall) (json.RawMessage, error) {
 	return nil, errors.New("no calls are possible here")
 }
 
+// longPhase is the CPU time after which an instance is not used again. Deep
+// recursion grows the stack on which its compiled code runs, by megabytes, and
+// nothing shrinks or even tells it; but that takes time.
+const longPhase = 10 * time.Millisecond
+
 // within runs f with an instance that holds t, and gives the instance back.
 func (p *phase) within(t *template, f func() error) (err error) {
+	if p.ctx.Err() != nil {
+		return p.interrupted(context.Cause(p.ctx))
+	}
 	p.deadline = time.Now().Add(p.limits.Wall)
 	if err := p.enter(); err != nil {
 		return err
@@ -190,6 +198,9 @@ func (p *phase) within(t *template, f func() error) (err error) {
 			p.cancel()
 		}
 		in.phase = nil
+		if p.leave(); p.used > longPhase {
+			in.broken = true
+		}
 		size := t.size
 		if p.loading {
 			size = int(in.mem.Size())
