@@ -33,7 +33,10 @@ type world struct {
 	version int
 	policy  policy.Policy
 	commits int
-	slow    time.Duration // zero: no phase is slow
+
+	onCommit func(c keep.Commit, do func() error) error // stands between engine and store; nil: nothing
+
+	slow time.Duration // zero: no phase is slow
 
 	running *engine.Engine // deploys go there; nil: to an engine of their own
 	dieAt   engine.Point   // the engine dies at this point, once
@@ -166,11 +169,18 @@ type countingStore struct {
 }
 
 func (s countingStore) Commit(ctx context.Context, c keep.Commit) error {
-	err := s.Store.Commit(ctx, c)
-	if err == nil {
-		s.w.commits++
+	do := func() error {
+		err := s.w.store.Commit(ctx, c)
+		countBackstops(err, c)
+		if err == nil {
+			s.w.commits++
+		}
+		return err
 	}
-	return err
+	if s.w.onCommit != nil {
+		return s.w.onCommit(c, do)
+	}
+	return do()
 }
 
 func (w *world) engine() *engine.Engine {
@@ -338,6 +348,7 @@ func (w *world) decide(a keep.Action) error {
 type service struct {
 	mu      sync.Mutex
 	level   keep.Level
+	approve bool
 	effects map[string]int                               // by token
 	calls   int                                          // mutate calls that arrived
 	asked   int                                          // lookups
@@ -359,7 +370,7 @@ func newService() *service {
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
+		Approve: s.approve, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}
@@ -414,12 +425,22 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		effect, err = m.s.onCall(m.s.calls)
 	}
 	if effect {
-		m.s.effects[r.Token]++
+		m.s.perform(r.Token)
 	}
 	if err != nil {
 		return connector.Receipt{}, err
 	}
 	return connector.Receipt{Result: m.s.result}, nil
+}
+
+// perform does what was asked for; a level A service does it once for a token.
+// The caller holds mu.
+func (s *service) perform(token string) {
+	if s.level == keep.LevelKey {
+		s.effects[token] = 1
+		return
+	}
+	s.effects[token]++
 }
 
 type asker struct{ mutator }
@@ -428,6 +449,9 @@ func (a asker) Reconcile(_ context.Context, r keep.Mutation) (connector.Answer, 
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	a.s.asked++
+	if a.s.level == keep.LevelKey && a.s.onAsk == nil {
+		a.s.perform(r.Token) // sent again, with the same key
+	}
 	verdict := connector.Absent
 	if a.s.effects[r.Token] > 0 {
 		verdict = connector.Happened
