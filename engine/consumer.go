@@ -112,6 +112,10 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 	x.trace(BeforeCall)
 	now := x.e.now()
 	lc := call.ledgerCall(x, now)
+	x.callAt = call.at
+	if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+		return x.fail(ctx, err)
+	}
 	if x.mut.Key == "" {
 		m, move := ledger.Open(lc, now)
 		x.mut, x.moves = m, []keep.Move{move}
@@ -122,7 +126,7 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 		}
 		x.mut, x.moves = m, []keep.Move{move}
 	}
-	x.run.Mutation, x.callAt = x.mut.Key, call.at
+	x.run.Mutation = x.mut.Key
 	if err := x.transition(keep.Mutating); err != nil {
 		return x.fail(ctx, err)
 	}

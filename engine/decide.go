@@ -81,7 +81,20 @@ func (e *Engine) effect(ctx context.Context, q keep.Escalation, run keep.Run, d 
 		}
 		run.RetryAt, run.UpdatedAt = d.At, d.At
 		return []keep.Change{keep.PutRun{Run: run}}, nil
-	case keep.Skip:
+	case keep.Approve:
+		run.RetryAt, run.UpdatedAt = d.At, d.At
+		return []keep.Change{keep.PutRun{Run: run}}, nil
+	case keep.Reprocess:
+		item, err := e.store.Item(ctx, run.Workflow, q.Item)
+		if err != nil {
+			return nil, err
+		}
+		run.RetryAt, run.UpdatedAt = d.At, d.At
+		return []keep.Change{keep.PutRun{Run: run}, keep.PutItem{Item: lifecycle.Reprocess(item, d.At)}}, nil
+	case keep.Skip, keep.Reject:
+		if q.Item != "" {
+			return e.skipItem(ctx, q, run, d)
+		}
 		return e.abort(ctx, q, run, m, d)
 	}
 	return nil, &ActionError{q.ID, d.Action, "not for a question of kind " + string(q.Kind)}
@@ -103,14 +116,32 @@ func (e *Engine) resolve(ctx context.Context, q keep.Escalation, run keep.Run, m
 	run.UpdatedAt = d.At
 	changes = append(changes, keep.PutRun{Run: run})
 	if d.Action == keep.Skip && m.Item != "" {
-		item, err := e.store.Item(ctx, run.Workflow, m.Item)
+		item, err := e.itemSkipped(ctx, run.Workflow, m.Item, d.At)
 		if err != nil {
 			return nil, err
 		}
-		item.Status, item.UpdatedAt = keep.ItemSkipped, d.At
-		changes = append(changes, keep.PutItem{Item: item})
+		changes = append(changes, item)
 	}
 	return changes, nil
+}
+
+// skipItem leaves an item undone, and lets its job go on with the others.
+func (e *Engine) skipItem(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	item, err := e.itemSkipped(ctx, run.Workflow, q.Item, d.At)
+	if err != nil {
+		return nil, err
+	}
+	run.RetryAt, run.UpdatedAt = d.At, d.At
+	return []keep.Change{keep.PutRun{Run: run}, item}, nil
+}
+
+func (e *Engine) itemSkipped(ctx context.Context, w keep.WorkflowName, id string, now time.Time) (keep.Change, error) {
+	item, err := e.store.Item(ctx, w, id)
+	if err != nil {
+		return nil, err
+	}
+	item.Status, item.UpdatedAt = keep.ItemSkipped, now
+	return keep.PutItem{Item: item}, nil
 }
 
 // abort ends a run before its mutation: what it reserved, or else its trigger,
@@ -119,10 +150,7 @@ func (e *Engine) abort(ctx context.Context, q keep.Escalation, run keep.Run, m k
 	if lifecycle.Settled(m.State) || lifecycle.Unknown(m.State) {
 		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
 	}
-	aborted := run
-	aborted.Status, aborted.Closed = keep.StatusAborted, true
-	aborted.RetryAt, aborted.UpdatedAt = time.Time{}, d.At
-	changes := []keep.Change{keep.PutRun{Run: aborted}}
+	changes := []keep.Change{keep.PutRun{Run: lifecycle.Abort(run, d.At)}}
 	if len(run.Reservations) > 0 {
 		return append(changes, keep.Finish{Chain: run.Chain, Status: keep.EventSkipped}), nil
 	}

@@ -202,18 +202,26 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	case errors.Is(err, errStopping):
 		return x.leave(ctx)
 	}
+	if u := unapproved(err); u != nil {
+		return x.askApproval(ctx, u)
+	}
 	f := asFailure(err)
 	now := x.e.now()
 	retry := x.e.policy.Retry
 	verdict := lifecycle.Judge(f.Class, x.mut.State, retry.Spent(x.run.Retries))
 	retryAt := now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter()))
-	x.run = lifecycle.Fail(x.run, f, verdict, retryAt, now)
-	var more []keep.Change
-	if verdict.Release && x.reserved {
+	return x.stop(ctx, f, verdict, retryAt)
+}
+
+// stop records that the run stopped because of f, as the verdict says.
+func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Verdict, retryAt time.Time, more ...keep.Change) error {
+	now := x.e.now()
+	x.run = lifecycle.Fail(x.run, f, v, retryAt, now)
+	if v.Release && x.reserved {
 		more = append(more, keep.Release{Chain: x.run.Chain})
 	}
-	if verdict.Escalate != "" {
-		more = append(more, keep.OpenEscalation{Escalation: x.question(verdict.Escalate, f, now)})
+	if v.Escalate != "" {
+		more = append(more, keep.OpenEscalation{Escalation: x.question(v.Escalate, f, now)})
 	}
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})

@@ -150,6 +150,7 @@ func tryFate(t *testing.T, kind keep.Kind, level keep.Level, s story, fates []fa
 			t.Fatal(name)
 		}
 	})
+	if all { println("ZZ", name, string(kind), string(level), s.name) }
 	return all && !t.Failed()
 }
 

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/lifecycle"
 	"github.com/keep-run/keep/policy"
 )
 
@@ -50,7 +52,11 @@ func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) erro
 		}
 		h.item.dirty = true
 	}
+	attention := h.item != nil && h.item.item.Status == keep.ItemAttention
 	x.extra = append(x.extra, h.takeItems()...)
+	if attention {
+		return x.stop(ctx, asFailure(err), lifecycle.Verdict{Status: keep.StatusPerson, Escalate: keep.AskItem}, time.Time{})
+	}
 	return x.fail(ctx, err)
 }
 
@@ -151,9 +157,13 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		Tool: call.tool.name, Target: lc.Target, Identity: call.identity, Subkey: call.subkey,
 	})
 	lc.Token = ledger.Token(x.e.cfg.Salt, lc.Key)
+	x.callAt = c.At
 	known, err := x.e.store.Mutation(ctx, lc.Key)
 	switch {
 	case isNotFound(err):
+		if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+			return nil, err
+		}
 		m, move := ledger.Open(lc, x.e.now())
 		return h.callInItem(ctx, call, m, move)
 	case err != nil:
@@ -163,6 +173,9 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	case keep.Applied:
 		return h.replay(call, known, c)
 	case keep.Failed:
+		if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+			return nil, err
+		}
 		m, move, err := ledger.Reopen(known, lc, x.e.now())
 		if err != nil {
 			return nil, keep.Failf(keep.ClassInternal, "ledger", "%v", err)
@@ -181,7 +194,7 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.RawMessage, error) {
 	if ledger.Hash(call.payload) != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
 		h.item.item.Status = keep.ItemAttention
-		h.item.dirty = true
+		h.x.mut, h.x.run.Mutation = m, m.Key
 		f := keep.Failf(keep.ClassPrecondition, "payload-mismatch",
 			"item %q: ctx.%s was applied before with other content; nothing was sent. Then: %.300s. Now: %.300s", h.item.item.ID, c.Name, m.Payload, call.payload)
 		f.Tool, f.At = call.tool.name, c.At

@@ -46,6 +46,12 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 				Effect: "sends the call again, with the same data and the same key"},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: x.skipEffect()})
 		return
+	case keep.AskItem:
+		q.Question = fmt.Sprintf("Item %q of %s was handled before with other content. What should become of it?", q.Item, handler)
+		q.Choices = append(q.Choices,
+			keep.Choice{Action: keep.Reprocess, Label: "Reprocess", Effect: "does the whole item again as a new attempt, sending what it now says"},
+			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; what was sent before stays as it is"})
+		return
 	case keep.AskPermission:
 		q.Question = fmt.Sprintf("%s was refused. Mend the permission or the secret, then let %s try again.", x.what(), handler)
 	case keep.AskPrecondition:

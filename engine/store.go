@@ -85,6 +85,10 @@ type Events interface {
 	// Causes returns the inputs of all events that the chain reserved, sorted.
 	Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error)
 
+	// Events returns a page of events, newest first, and the cursor of the
+	// next page, empty at the end.
+	Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error)
+
 	// InputByKey returns the input with that source, type and external id, or
 	// *keep.NotFoundError.
 	InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, externalID string) (keep.Input, error)

@@ -246,3 +246,10 @@ func Abort(r keep.Run, now time.Time) keep.Run {
 	r.Status, r.Closed, r.RetryAt, r.UpdatedAt = keep.StatusAborted, true, time.Time{}, now
 	return r
 }
+
+// Reprocess returns an item as a person's wish to do it again leaves it: a new
+// attempt, to which the mutations of the others mean nothing (S0 §14.3).
+func Reprocess(it keep.Item, now time.Time) keep.Item {
+	it.Status, it.Attempt, it.UpdatedAt = keep.ItemProcessing, it.Attempt+1, now
+	return it
+}
