@@ -162,7 +162,13 @@ type Limit struct {
 // Happened, Absent or Unsure. An absence that comes too early counts as unsure,
 // uses up no attempt, and plans the next lookup for the time when it can be
 // believed (DESIGN sections 7 and 14).
+//
+// Only a record in doubt is asked about: one in flight is moved on by what its
+// own call learned first.
 func Asked(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Mutation, keep.Move, error) {
+	if m.State != keep.NeedsReconcile {
+		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "it is not in doubt"}
+	}
 	early := tooEarly(m, f.Evidence, now)
 	if early {
 		f.Evidence = Unsure

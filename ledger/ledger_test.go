@@ -150,6 +150,16 @@ func TestAskedCountsAndSpends(t *testing.T) {
 	}
 }
 
+// A call in flight is not asked about: only its own answer, or a doubt, moves it.
+func TestOnlyDoubtIsAskedAbout(t *testing.T) {
+	for _, state := range keep.MutationStates() {
+		_, _, err := ledger.Asked(record(state), ledger.Fact{Evidence: ledger.Absent}, ledger.Limit{Attempts: 1}, settled)
+		if (err == nil) != (state == keep.NeedsReconcile) {
+			t.Errorf("Asked of a record that is %s: %v", state, err)
+		}
+	}
+}
+
 func TestInlineLookupUsesNoAttempt(t *testing.T) {
 	got, _, err := ledger.AskedInline(record(keep.NeedsReconcile), ledger.Fact{Evidence: ledger.Unsure}, settled, settled)
 	if err != nil || got.ReconcileAttempts != 0 || got.State != keep.NeedsReconcile {
@@ -192,9 +202,12 @@ func FuzzLearn(f *testing.F) {
 			before := m
 			ev := ledger.Evidences()[int(b)%len(ledger.Evidences())]
 			now = now.Add(time.Duration(b>>4) * time.Second)
-			if ev == ledger.NewAttempt {
+			switch {
+			case ev == ledger.NewAttempt:
 				m, _, _ = ledger.Reopen(m, call(), now)
-			} else {
+			case m.State != keep.NeedsReconcile:
+				m, _, _ = ledger.Learn(m, ledger.Fact{Evidence: ev, By: "fuzz"}, now)
+			default:
 				m, _, _ = ledger.Asked(m, ledger.Fact{Evidence: ev, By: "fuzz"}, ledger.Limit{Attempts: 3, Next: now}, now)
 			}
 			if (before.State == keep.Applied || before.State == keep.Skipped) && m.State != before.State {
