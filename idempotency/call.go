@@ -1,0 +1,205 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// A call is one guarded request on its way.
+type call struct {
+	g       *Guard
+	rt      *route
+	w       http.ResponseWriter
+	r       *http.Request
+	next    http.Handler
+	body    []byte
+	claim   key.Claim
+	started time.Time
+	store   time.Duration // spent waiting for the store, outside the handler
+	seen    bool          // the observer was told
+
+	// mu protects the fields below: the lease is renewed beside the handler.
+	mu       sync.Mutex
+	rec      key.Record // as this owner wrote it last
+	settled  bool       // the outcome is recorded; nothing is left to renew
+	declared declaration
+	tx       key.Tx // the handler's transaction; nil if it has none
+}
+
+// maxRounds is how often a call looks again because somebody else was faster. It
+// is far more than ever happens; it keeps a broken store from spinning.
+const maxRounds = 1000
+
+// serve looks at the record and does what the law says, until that is done.
+func (c *call) serve() {
+	for range maxRounds {
+		rec, err := c.read(c.r.Context())
+		if err != nil {
+			c.storeDown(err)
+			return
+		}
+		now := time.Now()
+		switch key.Judge(rec, c.claim.Fingerprint, now) {
+		case key.Run:
+			if c.begin(rec, key.Begun) {
+				return
+			}
+		case key.LateLease:
+			_ = c.learn(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
+		case key.Busy:
+			if !c.wait(now) {
+				c.refuse(c.inProgress())
+				return
+			}
+		case key.InDoubt:
+			if c.doubtful(rec) {
+				return
+			}
+		case key.Replay:
+			c.replay(rec)
+			return
+		case key.NoBody:
+			c.refuse(bodyNotStored(rec))
+			return
+		default:
+			c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
+				Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
+			return
+		}
+	}
+	c.unavailable(errors.New("the record does not come to rest"))
+}
+
+// doubtful deals with a record whose outcome is unknown: asks the probe, or runs
+// once more if the route allows it. It reports whether the call is over; if not,
+// the record is to be looked at again.
+func (c *call) doubtful(rec key.Record) (over bool) {
+	if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts && c.rt.Probe == nil {
+		return c.begin(rec, key.Again)
+	}
+	if c.rt.Probe != nil {
+		switch c.probe(rec) {
+		case found:
+			return false
+		case cannotTell:
+			if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts {
+				return c.begin(rec, key.Again)
+			}
+		}
+	}
+	c.refuse(outcomeUnknown(rec.ID, http.StatusConflict))
+	return true
+}
+
+// begin takes the key and executes the request. It reports false if somebody else
+// was faster.
+func (c *call) begin(rec key.Record, how key.Event) bool {
+	next, err := key.Next(rec, key.Evidence{Event: how, Token: newToken(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
+	if err != nil {
+		return false // the time moved on between two looks
+	}
+	if err := c.write(c.r.Context(), next); errors.Is(err, keep.ErrStale) {
+		return false
+	} else if err != nil {
+		// It may be stored all the same; then the key must not be left behind.
+		now, readErr := c.read(c.r.Context())
+		if readErr != nil || now.Token != next.Token {
+			c.storeDown(err)
+			return true
+		}
+	}
+	next.Rev++
+	c.rec = next
+	c.execute()
+	return true
+}
+
+// learn records what was found out about rec by others than its owner.
+func (c *call) learn(rec key.Record, e key.Evidence) error {
+	next, err := key.Next(rec, e, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.write(c.r.Context(), next); err != nil {
+		return err
+	}
+	if next.State == key.Unknown {
+		c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: outcome unknown",
+			"key", rec.ID.String(), "route", c.rt.name, "why", string(e.Event))
+	}
+	c.g.waiting.wake(rec.ID)
+	return nil
+}
+
+// read and write are the store's, timed.
+func (c *call) read(ctx context.Context) (key.Record, error) {
+	defer c.timed(time.Now())
+	return c.g.store.Read(ctx, c.claim.ID)
+}
+
+func (c *call) write(ctx context.Context, r key.Record) error {
+	defer c.timed(time.Now())
+	return c.g.store.Write(ctx, r)
+}
+
+func (c *call) timed(since time.Time) { c.store += time.Since(since) }
+
+// storeDown deals with a request that could not be recorded: executes it without
+// a record if the route prefers that, else refuses it.
+func (c *call) storeDown(err error) {
+	if !c.rt.FailOpen || c.r.Context().Err() != nil {
+		c.unavailable(err)
+		return
+	}
+	c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency store: not available, executing without a record",
+		"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
+	c.observe(OutcomeUnprotected, "", 0)
+	c.next.ServeHTTP(c.w, c.request(c.r.Context()))
+}
+
+// unavailable refuses a request that the store could not help with.
+func (c *call) unavailable(err error) {
+	if c.r.Context().Err() == nil { // else the client left, which is no news
+		c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency store: not available",
+			"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
+	}
+	c.refuse(Problem{Kind: KindStoreUnavailable, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: "The request could not be recorded, so it was not executed. Send it again with the same key."})
+}
+
+// refuse answers with a problem.
+func (c *call) refuse(p Problem) {
+	c.observe(OutcomeRefused, p.Kind, p.Status)
+	p.ServeHTTP(c.w, c.r)
+}
+
+// observe tells the observer, once.
+func (c *call) observe(o Outcome, k Kind, status int) {
+	if c.g.cfg.Observe == nil || c.seen {
+		return
+	}
+	c.seen = true
+	c.g.cfg.Observe(c.r.Context(), Observation{Route: c.rt.name, Outcome: o, Kind: k, Status: status,
+		Elapsed: time.Since(c.started), Store: c.store})
+}
+
+func (c *call) inProgress() Problem {
+	return Problem{Kind: KindInProgress, Status: http.StatusConflict, RetryAfter: time.Second, Reference: c.claim.ID.String(),
+		Detail: "Request is being processed. Ask again with the same key and the same request."}
+}
+
+func outcomeUnknown(id key.ID, status int) Problem {
+	return Problem{Kind: KindOutcomeUnknown, Status: status, Reference: id.String(),
+		Detail: "The request was begun and nobody knows whether it was done. It will not be executed again until that is known. Do not repeat it under another key; ask with the reference."}
+}
+
+func bodyNotStored(rec key.Record) Problem {
+	return Problem{Kind: KindBodyNotStored, Status: http.StatusConflict, Reference: rec.ID.String(), OriginalStatus: rec.Answer.Status,
+		Detail: "The request was executed, and its answer was too long to keep or a stream. It was not executed again."}
+}

@@ -1,0 +1,341 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// execute runs the handler as the owner of the key, records what came of it, and
+// then shows it. What is true if the process dies here is in the design page.
+func (c *call) execute() {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.r.Context()))
+	defer cancel(nil)
+	stop := c.keepLease(cancel)
+	defer stop()
+	defer c.g.waiting.wake(c.claim.ID)
+	a := newAnswer(c)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := recover()
+		if !c.aborted(a, p) && p != nil {
+			panic(p)
+		}
+	}()
+	c.next.ServeHTTP(a, c.request(context.WithValue(ctx, callKey{}, c)))
+	returned = true
+	c.finish(a)
+}
+
+// callKey is the key of a call in its handler's context.
+type callKey struct{}
+
+// A declaration is what the handler itself says about its outcome.
+type declaration struct {
+	event  key.Event // key.Nothing or key.Doubt; empty: it said nothing
+	status int       // of the problem that replaces the answer; 0: none does
+}
+
+// Release lets a handler say that nothing was done which must not be repeated:
+// its answer is sent but not kept, and the key is free again. Outside a guarded
+// request it does nothing.
+func Release(ctx context.Context) { declare(ctx, declaration{event: key.Nothing}) }
+
+// Doubt lets a handler say that it can't tell whether its effect happened. Its
+// answer is replaced by an outcome-unknown problem of that status, such as 502
+// or 504, and the key waits for a probe or a person. Outside a guarded request it
+// does nothing.
+func Doubt(ctx context.Context, status int) {
+	declare(ctx, declaration{event: key.Doubt, status: status})
+}
+
+// Guarded reports whether ctx is of a handler that is executed as the owner of a
+// key. Release and Doubt only have an effect there.
+func Guarded(ctx context.Context) bool {
+	_, ok := ctx.Value(callKey{}).(*call)
+	return ok
+}
+
+func declare(ctx context.Context, d declaration) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.declared = d
+	}
+}
+
+func (c *call) declaration() declaration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.declared
+}
+
+// finish records the outcome of a handler that returned, and shows its answer.
+func (c *call) finish(a *answer) {
+	a.end()
+	if a.mode != buffering {
+		c.observeShown(a)
+		return
+	}
+	said := c.declaration()
+	switch {
+	case said.event == key.Doubt:
+		c.giveUp(a, said.status)
+	case said.event == key.Nothing, !key.Keeps(a.status, c.rt.Policy):
+		c.letGo(a)
+	default:
+		c.keepAnswer(a)
+	}
+}
+
+// keepAnswer records a whole answer, then shows it.
+func (c *call) keepAnswer(a *answer) {
+	err := c.settle(key.Evidence{Event: key.Answered, By: "owner",
+		Answer: key.Answer{Status: a.status, Header: key.EncodeFields(a.kept()), Body: a.buf}})
+	if err != nil {
+		c.withhold(err)
+		return
+	}
+	a.header.Set(ExpiresHeader, expires(c.rec))
+	a.show()
+	c.observe(OutcomeExecuted, "", a.status)
+}
+
+// letGo frees the key, then shows the answer.
+func (c *call) letGo(a *answer) {
+	if err := c.settle(key.Evidence{Event: key.Nothing, By: "owner"}); err != nil {
+		// The answer says "not now", which stays true: the key is held until the
+		// lease ends, and then in doubt.
+		c.logUnsettled(err)
+	}
+	a.show()
+	c.observe(OutcomeReleased, "", a.status)
+}
+
+// giveUp records a doubt, then says so instead of what the handler wrote.
+func (c *call) giveUp(a *answer, status int) {
+	if err := c.settle(key.Evidence{Event: key.Doubt, By: "owner"}); err != nil {
+		c.logUnsettled(err) // the end of the lease says the same, later
+	}
+	a.discard()
+	outcomeUnknown(c.claim.ID, status).ServeHTTP(c.w, c.r)
+	c.observe(OutcomeDoubt, KindOutcomeUnknown, status)
+}
+
+// aborted records the outcome of a handler that panicked with p, or ended its
+// goroutine. It reports whether the request is answered: a handler that declared
+// a doubt before it gave up has an answer, any other panic goes on.
+func (c *call) aborted(a *answer, p any) (answered bool) {
+	said := c.declaration()
+	if a.mode != buffering {
+		c.observeShown(a)
+		return false
+	}
+	if said.event == key.Doubt && p == http.ErrAbortHandler {
+		c.giveUp(a, said.status)
+		return true
+	}
+	e := key.Evidence{Event: key.Doubt, By: "owner"}
+	if c.rt.Policy == key.Retry5xx || c.rt.Atomic || said.event == key.Nothing {
+		e.Event = key.Nothing
+	}
+	if err := c.settle(e); err != nil {
+		c.logUnsettled(err)
+	}
+	c.observe(OutcomeDoubt, "", 0)
+	return false
+}
+
+// settle records how the request ended. It returns nil when that is durable, an
+// error that is key.ErrFenced when another owner has the key, errUndone when the
+// handler's transaction was lost, and any other when the store does not take it.
+func (c *call) settle(e key.Evidence) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
+		&keep.TimeoutError{Op: "complete idempotency key", After: c.g.cfg.StoreTimeout})
+	defer cancel()
+	c.mu.Lock()
+	tx := c.tx
+	c.tx, c.settled = nil, true
+	c.mu.Unlock()
+	worked := e.Event == key.Answered || e.Event == key.Streamed
+	if tx != nil && worked && e.Answer.Status < 500 {
+		return c.settleTx(ctx, tx, e)
+	}
+	if tx != nil {
+		if err := tx.Rollback(); err != nil {
+			c.logUnsettled(err) // the store ends it with the connection
+		}
+	}
+	return c.settlePlain(ctx, e)
+}
+
+// settlePlain writes the record until it is stored or refused.
+func (c *call) settlePlain(ctx context.Context, e key.Evidence) error {
+	rec := c.current()
+	e.Token = rec.Token
+	for pause := 20 * time.Millisecond; ; pause *= 2 {
+		next, err := key.Next(rec, e, time.Now())
+		if err != nil {
+			return err
+		}
+		if err = c.write(ctx, next); err == nil {
+			next.Rev++
+			c.setCurrent(next)
+			return nil
+		}
+		// Whatever the error was, the record says what is true: it may be stored,
+		// it may have been renewed beside us, it may be somebody else's.
+		now, readErr := c.read(ctx)
+		if readErr == nil && same(now, next) {
+			c.setCurrent(now)
+			return nil
+		}
+		if readErr == nil {
+			rec = now
+		}
+		if !errors.Is(err, keep.ErrStale) && !rest(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// same reports whether now is next after it was stored.
+func same(now, next key.Record) bool {
+	return now.Token == next.Token && now.Rev == next.Rev+1 && now.State == next.State
+}
+
+func (c *call) current() key.Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rec
+}
+
+func (c *call) setCurrent(r key.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rec = r
+}
+
+// rest waits for d, or reports false if ctx ends first.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// withhold answers an owner whose answer is not recorded: what it would show
+// could not be replayed.
+func (c *call) withhold(err error) {
+	if errors.Is(err, errUndone) {
+		c.unavailable(err)
+		return
+	}
+	if !errors.Is(err, key.ErrFenced) {
+		c.logUnsettled(err)
+		c.observe(OutcomeWithheld, KindOutcomeUnknown, http.StatusServiceUnavailable)
+		outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
+		return
+	}
+	c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: late answer fenced", "key", c.claim.ID.String(), "route", c.rt.name)
+	c.observe(OutcomeFenced, "", 0)
+	// The other owner's answer is the one that counts.
+	rec, err := c.read(context.WithoutCancel(c.r.Context()))
+	if err != nil {
+		outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
+		return
+	}
+	switch key.Judge(rec, c.claim.Fingerprint, time.Now()) {
+	case key.Replay:
+		c.replay(rec)
+	case key.NoBody:
+		bodyNotStored(rec).ServeHTTP(c.w, c.r)
+	case key.Busy, key.LateLease:
+		c.inProgress().ServeHTTP(c.w, c.r)
+	default:
+		outcomeUnknown(c.claim.ID, http.StatusConflict).ServeHTTP(c.w, c.r)
+	}
+}
+
+func (c *call) logUnsettled(err error) {
+	c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency key: outcome not recorded",
+		"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
+}
+
+// keepLease renews the lease until the function that it returns is called, which
+// waits for a renewal under way. The timer costs nothing until it fires.
+func (c *call) keepLease(cancel context.CancelCauseFunc) (stop func()) {
+	var renewing sync.WaitGroup
+	every := c.g.cfg.Lease / 3
+	var timer *time.Timer
+	var mu sync.Mutex // protects stopped and the start of a renewal
+	stopped := false
+	mu.Lock()
+	timer = time.AfterFunc(every, func() {
+		mu.Lock()
+		if stopped {
+			mu.Unlock()
+			return
+		}
+		renewing.Add(1)
+		mu.Unlock()
+		defer renewing.Done()
+		if c.renew(cancel) {
+			timer.Reset(every)
+		}
+	})
+	mu.Unlock()
+	return func() {
+		mu.Lock()
+		stopped = true
+		mu.Unlock()
+		timer.Stop()
+		renewing.Wait()
+	}
+}
+
+// renew says that the owner is alive, and reports whether to say so again.
+//
+// It does not hold c.mu while it writes: the handler's transaction may hold the
+// store, and only settle ends that.
+func (c *call) renew(cancel context.CancelCauseFunc) bool {
+	c.mu.Lock()
+	rec, settled := c.rec, c.settled
+	c.mu.Unlock()
+	if settled {
+		return false
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)
+	defer done()
+	next, err := key.Next(rec, key.Evidence{Event: key.Renewed, Token: rec.Token, Lease: c.g.cfg.Lease}, time.Now())
+	if err == nil {
+		if err = c.g.store.Write(ctx, next); err == nil {
+			next.Rev++
+			rec = next
+		} else if now, readErr := c.g.store.Read(ctx, rec.ID); readErr == nil {
+			rec = now
+			_, err = key.Next(rec, key.Evidence{Event: key.Renewed, Token: next.Token}, time.Now())
+		}
+	}
+	if errors.Is(err, key.ErrFenced) {
+		cancel(key.ErrFenced)
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settled {
+		return false
+	}
+	c.rec = rec
+	return true
+}

@@ -1,0 +1,287 @@
+// Package idempotencytest holds what every store of idempotency keys must do.
+package idempotencytest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+var t0 = time.UnixMilli(1_800_000_000_000).UTC()
+
+// Run holds a store to its contract. Open returns an empty one.
+func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, idempotency.Store)
+	}{
+		{"reads the zero record for an unknown id", unknownID},
+		{"keeps every field and every byte", everyField},
+		{"inserts once", insertsOnce},
+		{"refuses a stale record and leaves it as it was", refusesStale},
+		{"refuses a record that is not valid", refusesInvalid},
+		{"lets one of a hundred take a key", oneOfMany},
+		{"reuses a key that is free again", reuses},
+		{"sweeps what is over in batches and nothing else", sweeps},
+		{"lists newest first in pages", lists},
+		{"lists what a filter selects", filters},
+		{"refuses a cursor that it did not make", badCursor},
+		{"does nothing for a context that is over", overContext},
+	} {
+		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
+	}
+}
+
+// record returns the record of a key that was begun at t0.
+func record(t testing.TB, name string) key.Record {
+	t.Helper()
+	r, err := key.Next(key.Record{}, key.Evidence{
+		Event: key.Begun, Token: 7, Lease: 30 * time.Second,
+		Claim: key.Claim{ID: key.NewID("caller", name), Key: name, Caller: "c1", Method: "POST", Path: "/x",
+			Fingerprint: key.Fingerprint{1, 2, 31: 3}, TTL: time.Hour},
+	}, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// next returns r after an event, as the law has it.
+func next(t testing.TB, r key.Record, e key.Evidence) key.Record {
+	t.Helper()
+	e.Token = r.Token
+	after, err := key.Next(r, e, t0.Add(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+func mustWrite(t testing.TB, s idempotency.Store, r key.Record) key.Record {
+	t.Helper()
+	if err := s.Write(t.Context(), r); err != nil {
+		t.Fatalf("Write: %v", err)
+	}
+	return mustRead(t, s, r.ID)
+}
+
+func mustRead(t testing.TB, s idempotency.Store, id key.ID) key.Record {
+	t.Helper()
+	r, err := s.Read(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	return r
+}
+
+func unknownID(t *testing.T, s idempotency.Store) {
+	if r := mustRead(t, s, key.NewID("a", "b")); !cmp.Equal(r, key.Record{}) {
+		t.Errorf("Read of an unknown id = %+v, want the zero Record", r)
+	}
+}
+
+func everyField(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "a \"key\" ~"))
+	body := []byte{0, 0xff, '\n', 0x80}
+	body = append(body, bytes.Repeat([]byte("x"), 300_000)...)
+	r = next(t, r, key.Evidence{Event: key.Answered, By: "owner", Answer: key.Answer{
+		Status: 201, Header: key.EncodeFields([]key.Field{{Name: "Link", Value: "\xff"}}), Body: body}})
+	r.Atomic, r.Doubts, r.Token, r.DoubtAt = true, 3, -9e18, t0.Add(time.Minute)
+	got := mustWrite(t, s, r)
+	r.Rev = 2
+	if diff := cmp.Diff(r, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("record changed (-written +read):\n%s", diff)
+	}
+}
+
+func insertsOnce(t *testing.T, s idempotency.Store) {
+	r := record(t, "k")
+	mustWrite(t, s, r)
+	r.Token = 8
+	if err := s.Write(t.Context(), r); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("second insert: %v, want %v", err, keep.ErrStale)
+	}
+	if got := mustRead(t, s, r.ID); got.Token != 7 || got.Rev != 1 {
+		t.Errorf("token %d, rev %d after a refused insert, want 7 and 1", got.Token, got.Rev)
+	}
+}
+
+func refusesStale(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "k"))
+	done := next(t, r, key.Evidence{Event: key.Answered, Answer: key.Answer{Status: 200}})
+	mustWrite(t, s, done)
+	if err := s.Write(t.Context(), next(t, r, key.Evidence{Event: key.Doubt})); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write of a stale record: %v, want %v", err, keep.ErrStale)
+	}
+	missing := record(t, "missing")
+	missing.Rev = 4
+	if err := s.Write(t.Context(), missing); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write in place of a missing record: %v, want %v", err, keep.ErrStale)
+	}
+	if got := mustRead(t, s, r.ID); got.State != key.Done {
+		t.Errorf("state %q, want done", got.State)
+	}
+}
+
+func refusesInvalid(t *testing.T, s idempotency.Store) {
+	r := record(t, "k")
+	r.State = "somewhat"
+	if err := s.Write(t.Context(), r); err == nil || errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write of an invalid record: %v, want an error that says so", err)
+	}
+}
+
+func oneOfMany(t *testing.T, s idempotency.Store) {
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 100 {
+		r := record(t, "k")
+		r.Token = key.Token(i + 1)
+		wg.Go(func() {
+			switch err := s.Write(context.Background(), r); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, keep.ErrStale):
+				t.Errorf("Write: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d took the key, want 1", won.Load())
+	}
+}
+
+func reuses(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "k"))
+	r = mustWrite(t, s, next(t, r, key.Evidence{Event: key.Nothing}))
+	again, err := key.Next(r, key.Evidence{Event: key.Begun, Token: 9, Lease: time.Second,
+		Claim: key.Claim{ID: r.ID, Key: r.Key, Method: "PUT", Path: "/y", TTL: time.Hour}}, t0.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustWrite(t, s, again)
+	if got.Token != 9 || got.Method != "PUT" || got.Rev != 3 || !got.CreatedAt.Equal(t0.Add(time.Minute)) {
+		t.Errorf("reused record = %+v", got)
+	}
+}
+
+func sweeps(t *testing.T, s idempotency.Store) {
+	over := t0.Add(2 * time.Hour)
+	var stays []key.ID
+	for i := range 10 {
+		r := mustWrite(t, s, record(t, fmt.Sprint("done", i)))
+		mustWrite(t, s, next(t, r, key.Evidence{Event: key.Answered, Answer: key.Answer{Status: 200, Body: []byte("x")}}))
+	}
+	open := mustWrite(t, s, record(t, "open"))
+	unknown := mustWrite(t, s, next(t, mustWrite(t, s, record(t, "unknown")), key.Evidence{Event: key.Doubt}))
+	late := record(t, "late")
+	late.ExpiresAt = over.Add(time.Millisecond)
+	late = mustWrite(t, s, next(t, mustWrite(t, s, late), key.Evidence{Event: key.Nothing}))
+	stays = append(stays, open.ID, unknown.ID, late.ID)
+	for _, want := range []int{4, 4, 2, 0} {
+		n, err := s.Sweep(t.Context(), over, 4)
+		if err != nil || n != want {
+			t.Errorf("Sweep = %d, %v, want %d", n, err, want)
+		}
+	}
+	for _, id := range stays {
+		if mustRead(t, s, id).Rev == 0 {
+			t.Errorf("%s was swept", id)
+		}
+	}
+}
+
+func lists(t *testing.T, s idempotency.Store) {
+	var want, got []string
+	for i := range 7 {
+		r := record(t, fmt.Sprint("k", i))
+		r = next(t, mustWrite(t, s, r), key.Evidence{Event: key.Answered, Answer: key.Answer{Status: 200, Body: []byte("x"), Header: key.EncodeFields(nil)}})
+		mustWrite(t, s, r)
+		want = append([]string{r.Key}, want...)
+	}
+	pages := 0
+	for cursor := ""; ; {
+		page, after, err := s.List(t.Context(), key.Filter{}, keep.Page{Limit: 3, After: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page {
+			got = append(got, r.Key)
+			if r.Answer.Body != nil || r.Answer.Header != nil || r.Answer.Status != 200 {
+				t.Errorf("a list has the answer %+v, want only its status", r.Answer)
+			}
+		}
+		if pages++; after == "" {
+			break
+		}
+		cursor = after
+	}
+	if diff := cmp.Diff(want, got); diff != "" || pages != 3 {
+		t.Errorf("%d pages, want 3 (-want +got):\n%s", pages, diff)
+	}
+}
+
+func filters(t *testing.T, s idempotency.Store) {
+	a := mustWrite(t, s, record(t, "a"))
+	b := record(t, "b")
+	b.Caller = "c2"
+	mustWrite(t, s, next(t, mustWrite(t, s, b), key.Evidence{Event: key.Doubt}))
+	for f, want := range map[key.Filter]string{
+		{State: key.InProgress}:            "a",
+		{State: key.Unknown}:               "b",
+		{State: key.Done}:                  "",
+		{Key: "a"}:                         "a",
+		{Caller: "c2"}:                     "b",
+		{Key: "a", Caller: "c2"}:           "",
+		{Key: a.Key, State: key.Unknown}:   "",
+		{Key: "b", State: key.Unknown}:     "b",
+		{Caller: "c1", State: a.State}:     "a",
+		{Caller: "nobody", Key: "nothing"}: "",
+	} {
+		page, _, err := s.List(t.Context(), f, keep.Page{})
+		got := ""
+		for _, r := range page {
+			got += r.Key
+		}
+		if err != nil || got != want {
+			t.Errorf("List(%+v) = %q, %v, want %q", f, got, err, want)
+		}
+	}
+}
+
+func badCursor(t *testing.T, s idempotency.Store) {
+	for _, cursor := range []string{"x", "-1", "1;2"} {
+		if _, _, err := s.List(t.Context(), key.Filter{}, keep.Page{After: cursor}); !errors.Is(err, keep.ErrBadCursor) {
+			t.Errorf("List after %q: %v, want %v", cursor, err, keep.ErrBadCursor)
+		}
+	}
+}
+
+func overContext(t *testing.T, s idempotency.Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := record(t, "k")
+	if err := s.Write(ctx, r); err == nil {
+		t.Error("Write with a context that is over: no error")
+	}
+	if mustRead(t, s, r.ID).Rev != 0 {
+		t.Error("it was stored")
+	}
+}

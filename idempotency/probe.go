@@ -1,0 +1,127 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// A Probe asks whether a request happened whose outcome is unknown. It must not
+// change anything. An error means that it can't tell.
+type Probe func(ctx context.Context, q Question) (Finding, error)
+
+// A Question names the request that a probe asks about.
+type Question struct {
+	Key    string
+	Method string
+	Path   string
+	Since  time.Time // since when the outcome is unknown
+}
+
+// A Finding is what a probe found. The zero Finding means that it didn't happen.
+type Finding struct {
+	// Happened is true if the effect is there.
+	Happened bool
+
+	// Status, Header and Body become the kept answer of a request that happened.
+	// If Status is zero, 200.
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// ErrCannotTell is returned by a Probe that got no useful answer.
+var ErrCannotTell = errors.New("the probe cannot tell")
+
+// ProbeURL returns a probe that asks a URL, in which {key} stands for the key: an
+// answer of 2xx means that it happened and is kept, 404 that it did not, any
+// other nothing. If client is nil, http.DefaultClient. An answer over limit bytes
+// tells nothing.
+func ProbeURL(client *http.Client, template string, limit int64) Probe {
+	if client == nil {
+		client = http.DefaultClient
+	}
+	return func(ctx context.Context, q Question) (Finding, error) {
+		target := strings.ReplaceAll(template, "{key}", url.PathEscape(q.Key))
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		if err != nil {
+			return Finding{}, err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return Finding{}, err
+		}
+		defer resp.Body.Close()
+		switch {
+		case resp.StatusCode == http.StatusNotFound:
+			return Finding{}, nil
+		case resp.StatusCode < 200 || resp.StatusCode > 299:
+			return Finding{}, fmt.Errorf("%w: it answered %d", ErrCannotTell, resp.StatusCode)
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+		if err != nil {
+			return Finding{}, err
+		}
+		if int64(len(body)) > limit {
+			return Finding{}, fmt.Errorf("%w: its answer has over %d bytes", ErrCannotTell, limit)
+		}
+		return Finding{Happened: true, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+	}
+}
+
+// What a probe led to.
+type probed int
+
+const (
+	found      probed = iota // the record moved: look again
+	cannotTell               // nobody knows more than before
+	tooEarly                 // "it did not happen", which can't be believed yet
+)
+
+// probe asks the route's probe and records what it found.
+func (c *call) probe(rec key.Record) probed {
+	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
+	defer cancel()
+	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt})
+	if err != nil {
+		c.g.cfg.Logger.WarnContext(ctx, "idempotency key: probe cannot tell",
+			"key", rec.ID.String(), "route", c.rt.name, "err", err)
+		return cannotTell
+	}
+	e := key.Evidence{Event: key.Absent, By: "probe"}
+	if f.Happened {
+		e.Event, e.Answer = key.Happened, f.answer()
+	} else if !key.Settled(rec, c.rt.SettleAfter, time.Now()) {
+		return tooEarly
+	}
+	_ = c.learn(rec, e) // if somebody was faster, that is what the next look finds
+	return found
+}
+
+// answer returns the finding as a record keeps it.
+func (f Finding) answer() key.Answer {
+	status := f.Status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	return key.Answer{Status: status, Header: encodeHeader(f.Header), Body: f.Body}
+}
+
+// encodeHeader returns the fields of h that a record keeps.
+func encodeHeader(h http.Header) []byte {
+	fields := fieldsOf(h, nil)
+	kept := fields[:0]
+	for _, f := range fields {
+		if key.Kept(f.Name, h["Connection"]) {
+			kept = append(kept, f)
+		}
+	}
+	return key.EncodeFields(kept)
+}

@@ -1,0 +1,137 @@
+package idempotency
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// A Kind is the last part of a problem's type: what a client can branch on.
+type Kind string
+
+// ProblemBase and a Kind make the type of a problem (RFC 9457).
+const ProblemBase = "https://keep-run.github.io/keep/problems/"
+
+const (
+	// KindKeyMissing: the route needs a key.
+	KindKeyMissing Kind = "key-missing"
+
+	// KindKeyInvalid: the headers name no key, or two.
+	KindKeyInvalid Kind = "key-invalid"
+
+	// KindCallerUnknown: nothing says who sends the request.
+	KindCallerUnknown Kind = "caller-unknown"
+
+	// KindBodyUnreadable: the request did not arrive whole.
+	KindBodyUnreadable Kind = "body-unreadable"
+
+	// KindBodyTooLarge: the request is over the limit.
+	KindBodyTooLarge Kind = "body-too-large"
+
+	// KindInProgress: the first request is being processed. Ask again.
+	KindInProgress Kind = "in-progress"
+
+	// KindKeyReused: the key was used for another request. Use a new one.
+	KindKeyReused Kind = "key-reused"
+
+	// KindOutcomeUnknown: nobody knows whether it happened. Do not repeat it
+	// under another key; ask, with the reference.
+	KindOutcomeUnknown Kind = "outcome-unknown"
+
+	// KindBodyNotStored: it happened, and the answer was too long to keep.
+	KindBodyNotStored Kind = "body-not-stored"
+
+	// KindStoreUnavailable: nothing was done, since it could not be recorded.
+	// Try again.
+	KindStoreUnavailable Kind = "store-unavailable"
+
+	// KindNotSent: the upstream could not be reached; nothing was done. Try
+	// again.
+	KindNotSent Kind = "not-sent"
+)
+
+// titles has the one short sentence of each kind.
+var titles = map[Kind]string{
+	KindKeyMissing:       "Idempotency-Key required",
+	KindKeyInvalid:       "Idempotency-Key not valid",
+	KindCallerUnknown:    "Caller unknown",
+	KindBodyUnreadable:   "Request did not arrive whole",
+	KindBodyTooLarge:     "Request too large",
+	KindInProgress:       "Request is being processed",
+	KindKeyReused:        "Idempotency-Key was used for another request",
+	KindOutcomeUnknown:   "Outcome unknown",
+	KindBodyNotStored:    "Answer not stored",
+	KindStoreUnavailable: "Idempotency store unavailable",
+	KindNotSent:          "Upstream not reached",
+}
+
+// A Problem is a refusal as clients see it (RFC 9457).
+type Problem struct {
+	Kind   Kind
+	Status int
+	Detail string
+
+	// Reference names the record, for `keep keys` and for support. It is no
+	// secret.
+	Reference string
+
+	// OriginalStatus is the status of an answer whose body was not stored.
+	OriginalStatus int
+
+	// RetryAfter is when it makes sense to ask again; zero: not said.
+	RetryAfter time.Duration
+}
+
+// MarshalJSON returns the members of RFC 9457 and our own.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Type           string `json:"type"`
+		Title          string `json:"title"`
+		Status         int    `json:"status"`
+		Detail         string `json:"detail"`
+		Reference      string `json:"reference,omitempty"`
+		OriginalStatus int    `json:"original_status,omitempty"`
+	}{ProblemBase + string(p.Kind), titles[p.Kind], p.Status, p.Detail, p.Reference, p.OriginalStatus})
+}
+
+// ServeHTTP answers a request with the problem.
+func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if p.RetryAfter > 0 {
+		seconds := (p.RetryAfter + time.Second - 1) / time.Second
+		h.Set("Retry-After", strconv.Itoa(int(seconds)))
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+// problemOfKey returns the refusal of headers that name no key.
+func problemOfKey(err error) Problem {
+	if errors.Is(err, key.ErrMissing) {
+		return Problem{Kind: KindKeyMissing, Status: http.StatusBadRequest,
+			Detail: "This operation needs an Idempotency-Key header: one new value for each logical request, the same for its retries."}
+	}
+	return Problem{Kind: KindKeyInvalid, Status: http.StatusBadRequest,
+		Detail: sentence(err) + " A key has 1 to 255 printable ASCII characters, bare or as a quoted string, in one header line."}
+}
+
+// sentence makes an error's text one.
+func sentence(err error) string {
+	text := []byte(err.Error())
+	if len(text) > 0 && 'a' <= text[0] && text[0] <= 'z' {
+		text[0] -= 'a' - 'A'
+	}
+	return string(text) + "."
+}

@@ -1,0 +1,46 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// A Store keeps records. It decides nothing: what a record may become is in
+// package key. Package idempotencytest holds what an implementation must do.
+//
+// Everything is compare-and-set on Record.Rev, so that two processes on one
+// database agree on who is first.
+type Store interface {
+	// Read returns the record of an id, or the zero Record if there is none.
+	// It sees every Write that returned before.
+	Read(ctx context.Context, id key.ID) (key.Record, error)
+
+	// Write stores r durably, in place of the one with r.Rev, and counts Rev
+	// up. With Rev 0 there must be none. If somebody else was faster nothing is
+	// stored and the error is keep.ErrStale. After any other error nobody knows
+	// whether r is stored: read it.
+	Write(ctx context.Context, r key.Record) error
+
+	// Sweep deletes at most limit records that are over at now, and returns how
+	// many it deleted. It never deletes one whose outcome is open.
+	Sweep(ctx context.Context, now time.Time, limit int) (int, error)
+
+	// List returns a page of the records that f selects, newest first, without
+	// their headers and bodies, and the cursor of the next page; "" if it is
+	// the last. A bad cursor is keep.ErrBadCursor.
+	List(ctx context.Context, f key.Filter, p keep.Page) ([]key.Record, string, error)
+}
+
+// A TxStore can complete a record in a transaction of its database, so that a
+// handler's own writes and its key commit together. A Store that is none makes
+// [Tx] fail.
+type TxStore interface {
+	Store
+
+	// Begin starts such a transaction. It may block the store's other
+	// writes until its end; SQLite's does.
+	Begin(ctx context.Context) (key.Tx, error)
+}

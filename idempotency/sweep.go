@@ -1,0 +1,78 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// pauseBetweenBatches lets requests through while much is swept.
+const pauseBetweenBatches = 20 * time.Millisecond
+
+// Run sweeps until ctx is done, at once and then every Config.SweepEvery, and
+// returns the cause. A sweep that fails is logged and tried again.
+//
+// Without Run a guard works as well, but the store keeps what is over.
+func (g *Guard) Run(ctx context.Context) error {
+	ticker := time.NewTicker(g.cfg.SweepEvery)
+	defer ticker.Stop()
+	for {
+		if _, err := g.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			g.cfg.Logger.ErrorContext(ctx, "idempotency keys: sweep", "err", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Sweep deletes what is over at now, in small batches, and marks the keys whose
+// owners were not heard of, so that lists say what is true. It returns how many
+// records it deleted.
+func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
+	if err := g.markLate(ctx, now); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := g.store.Sweep(ctx, now, g.cfg.SweepBatch)
+		deleted += n
+		if err != nil {
+			return deleted, fmt.Errorf("sweep idempotency keys: %w", err)
+		}
+		if n < g.cfg.SweepBatch {
+			return deleted, nil
+		}
+		if !rest(ctx, pauseBetweenBatches) {
+			return deleted, context.Cause(ctx)
+		}
+	}
+}
+
+// markLate moves the records whose lease ended.
+func (g *Guard) markLate(ctx context.Context, now time.Time) error {
+	for cursor := ""; ; {
+		page, next, err := g.store.List(ctx, key.Filter{State: key.InProgress}, keep.Page{Limit: g.cfg.SweepBatch, After: cursor})
+		if err != nil {
+			return fmt.Errorf("list idempotency keys in progress: %w", err)
+		}
+		for _, rec := range page {
+			after, err := key.Next(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}, now)
+			if err != nil {
+				continue // it lives
+			}
+			if err := g.store.Write(ctx, after); err != nil && !errors.Is(err, keep.ErrStale) {
+				return fmt.Errorf("mark idempotency key %s: %w", rec.ID, err)
+			}
+			g.waiting.wake(rec.ID)
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// Errors returned by Tx.
+var (
+	// ErrNotGuarded is returned when the context is not of a guarded handler, or
+	// its outcome is recorded already.
+	ErrNotGuarded = errors.New("idempotency: no guarded request is being executed here")
+
+	// ErrNoTx is returned when the store has no such transactions.
+	ErrNoTx = errors.New("idempotency: the store has no transactions of that kind")
+)
+
+// errUndone says that the handler's transaction was lost and so nothing of it
+// happened.
+var errUndone = errors.New("idempotency: the handler's transaction was undone")
+
+// Tx returns the transaction in which the key of this request completes, such as
+// a *sql.Tx of the SQLite store. What the handler writes in it becomes durable
+// together with its answer, or not at all: an answer of 5xx, one that frees the
+// key, a panic and a crash undo it.
+//
+// The first call begins the transaction, every further one returns the same. The
+// handler must not end it. In SQLite it holds the whole database's one place to
+// write, so do the slow things before.
+func Tx[T any](ctx context.Context) (T, error) {
+	var none T
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return none, ErrNotGuarded
+	}
+	store, ok := c.g.store.(TxStore)
+	if !ok {
+		return none, ErrNoTx
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settled {
+		return none, ErrNotGuarded
+	}
+	if c.tx == nil {
+		tx, err := store.Begin(ctx)
+		if err != nil {
+			return none, fmt.Errorf("begin the transaction of a key: %w", err)
+		}
+		c.tx = tx
+	}
+	handle, ok := c.tx.Handle().(T)
+	if !ok {
+		return none, fmt.Errorf("%w: it has a %T", ErrNoTx, c.tx.Handle())
+	}
+	return handle, nil
+}
+
+// settleTx records the outcome in the handler's transaction and commits both.
+func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Evidence) error {
+	rec := c.current()
+	e.Token = rec.Token
+	next, err := rec, error(nil)
+	for range maxRounds {
+		if next, err = c.nextInTx(ctx, tx, rec, e); !errors.Is(err, keep.ErrStale) {
+			break
+		}
+		if rec, err = c.read(ctx); err != nil { // it was renewed beside us
+			break
+		}
+	}
+	if err == nil {
+		if err = tx.Commit(ctx); err == nil {
+			next.Rev++
+			c.setCurrent(next)
+			return nil
+		}
+	}
+	err = errors.Join(err, tx.Rollback())
+	if errors.Is(err, key.ErrFenced) {
+		return err
+	}
+	// After a failed commit only the record knows.
+	if now, readErr := c.read(ctx); readErr == nil && same(now, next) {
+		c.setCurrent(now)
+		return nil
+	}
+	lost := key.Evidence{Event: key.Doubt, By: "owner"}
+	if c.rt.Atomic {
+		lost.Event = key.Nothing
+		err = errors.Join(errUndone, err)
+	}
+	return errors.Join(err, c.settlePlain(ctx, lost))
+}
+
+func (c *call) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Evidence) (key.Record, error) {
+	next, err := key.Next(rec, e, time.Now())
+	if err != nil {
+		return next, err
+	}
+	return next, tx.Write(ctx, next)
+}
