@@ -12,6 +12,8 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/files"
 	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/connector/logsink"
+	"github.com/keep-run/keep/connector/sqldb"
 )
 
 // A Connection is one configured account.
@@ -52,6 +54,16 @@ var kinds = map[string]kind{
 	httpapi.Kind: kindOf(httpapi.New, nil),
 	files.Kind: kindOf(files.New, func(c *files.Config, abs func(string) string) {
 		c.Root = abs(c.Root)
+	}),
+	sqldb.Kind: kindOf(sqldb.New, func(c *sqldb.Config, abs func(string) string) {
+		if file, ok := strings.CutPrefix(c.URL, "sqlite:"); ok {
+			c.URL = "sqlite:" + abs(strings.TrimPrefix(file, "//"))
+		}
+	}),
+	logsink.Kind: kindOf(logsink.New, func(c *logsink.Config, abs func(string) string) {
+		if c.Path != "stdout" && c.Path != "stderr" {
+			c.Path = abs(c.Path)
+		}
 	}),
 }
 

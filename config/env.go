@@ -149,3 +149,25 @@ func (e *environment) unused() []Problem {
 	}
 	return out
 }
+
+// Variables returns the names of the variables that set what does not depend on
+// the names of connections, sorted.
+func Variables() []string {
+	var out []string
+	var walk func(t reflect.Type, path string)
+	walk = func(t reflect.Type, path string) {
+		if t.Kind() != reflect.Struct {
+			out = append(out, Variable(path))
+			return
+		}
+		fields := fieldsOf(t)
+		for key, index := range fields {
+			if f := t.FieldByIndex(index); f.Type.Kind() != reflect.Map {
+				walk(f.Type, dotted(path, key))
+			}
+		}
+	}
+	walk(tablesType, "")
+	slices.Sort(out)
+	return out
+}

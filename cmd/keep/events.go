@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) eventsCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		var topic string
+		return listCmd(a, "", "Events: the messages of all topics", listing[api.Event]{
+			header:   []string{"WORKFLOW", "TOPIC", "MESSAGE", "STATUS", "RESERVED BY", "CREATED"},
+			statuses: words(keep.EventStatuses()),
+			flags:    func(cmd *cobra.Command) { cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`") },
+			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Event, string, error) {
+				events, next, err := db.Events(ctx, keep.EventFilter{
+					Workflow: keep.WorkflowName(f.workflow), Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status),
+				}, p)
+				out := make([]api.Event, 0, len(events))
+				for _, e := range events {
+					out = append(out, api.EventOf(e))
+				}
+				return out, next, err
+			},
+			row: func(e api.Event) []string {
+				return []string{string(e.Workflow), string(e.Topic), string(e.MessageID), string(e.Status),
+					orDash(e.ReservedBy), a.at(e.CreatedAt)}
+			},
+		})
+	}
+	show := showCmd(a, "show WORKFLOW TOPIC ID", "Show one event with its payload", 3,
+		func(ctx context.Context, db *sqlite.DB, args []string) (api.Event, error) {
+			e, err := db.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
+			return api.EventOf(e), err
+		}, a.printEvent)
+	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
+	return noun("events", list, show)
+}
+
+func (a *app) printEvent(_ context.Context, _ *sqlite.DB, e api.Event) error {
+	var s sheet
+	s.add("event", "%s", clean(string(e.MessageID)))
+	s.add("topic", "%s of workflow %s", e.Topic, e.Workflow)
+	s.add("status", "%s", e.Status)
+	s.add("reserved by", "%s", orEmpty(e.ReservedBy))
+	s.add("created by", "%s", orEmpty(e.CreatedBy))
+	for _, in := range e.CausedBy {
+		s.add("caused by", "%s", in)
+	}
+	s.add("created", "%s", a.at(e.CreatedAt))
+	s.add("payload", "%s", indented(e.Payload))
+	return s.print(a.out, a.outInk)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+//go:embed sample
+var sample embed.FS
+
+// sampleFiles are the files of a new project, in the order of writing. Those
+// with a source come from the sample; a name with a dot could not be embedded.
+var sampleFiles = []struct{ name, source string }{
+	{"keep.toml", "keep.toml"},
+	{"journal.js", "journal.js"},
+	{"inbox/hello.txt", "inbox/hello.txt"},
+	{".gitignore", "gitignore"},
+	{"README.md", "README.md"},
+	{"keep.d.ts", ""}, // made of keep.toml
+}
+
+func (a *app) initCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Make a project: keep.toml, a sample workflow, types, a README",
+		Long: `Init writes a project that works at once and without a network. It never
+overwrites a file: what is there already stays as it is.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.initProject(cmp.Or(append(args, ".")...)) },
+	}
+}
+
+// An initReport is what keep init --json prints.
+type initReport struct {
+	Dir     string   `json:"dir"`
+	Written []string `json:"written"`
+	Kept    []string `json:"kept"` // were there already
+}
+
+func (a *app) initProject(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	r := initReport{Dir: dir, Written: []string{}, Kept: []string{}}
+	for _, f := range sampleFiles {
+		written, err := a.initFile(dir, f.name, f.source)
+		switch {
+		case err != nil:
+			return fmt.Errorf("write %s: %w", f.name, err)
+		case written:
+			r.Written = append(r.Written, f.name)
+		default:
+			r.Kept = append(r.Kept, f.name)
+		}
+	}
+	if a.json {
+		return a.printJSON(r)
+	}
+	for _, f := range r.Written {
+		fmt.Fprintf(a.err, "wrote  %s\n", f)
+	}
+	for _, f := range r.Kept {
+		fmt.Fprintf(a.err, "kept   %s (it was there)\n", f)
+	}
+	next := "keep dev ."
+	if filepath.Clean(dir) != "." {
+		next = "cd " + dir + " && " + next
+	}
+	fmt.Fprintf(a.err, "Next: %s\n", next)
+	return nil
+}
+
+// initFile writes one file, and reports whether it did: never over another.
+func (a *app) initFile(dir, name, source string) (bool, error) {
+	file := filepath.Join(dir, filepath.FromSlash(name))
+	if _, err := os.Lstat(file); err == nil {
+		return false, nil
+	}
+	var text []byte
+	var err error
+	if source == "" {
+		text, err = a.initTypes(dir)
+	} else {
+		text, err = fs.ReadFile(sample, "sample/"+source)
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return false, err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = f.Write(text)
+	return true, errors.Join(err, f.Close())
+}
+
+// initTypes returns the types of the project in dir, whatever --config says.
+func (a *app) initTypes(dir string) ([]byte, error) {
+	here := *a
+	here.config = filepath.Join(dir, "keep.toml")
+	text, err := here.types(dir)
+	return []byte(text), err
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) itemsCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		return listCmd(a, "", "Items: the units of work of jobs", listing[api.Item]{
+			header:   []string{"WORKFLOW", "ITEM", "STATUS", "ATTEMPT", "MUTATIONS", "UPDATED", "TITLE"},
+			statuses: words(keep.ItemStatuses()),
+			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Item, string, error) {
+				return api.ListItems(ctx, db, keep.ItemFilter{
+					Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status),
+				}, p)
+			},
+			row: func(it api.Item) []string {
+				return []string{string(it.Workflow), it.ID, string(it.Status), number(it.Attempt), number(len(it.Mutations)),
+					a.at(it.UpdatedAt), cutTo(clean(it.Title), maxTitle)}
+			},
+		})
+	}
+	show := showCmd(a, "show WORKFLOW ID", "Show one item with its mutations", 2,
+		func(ctx context.Context, db *sqlite.DB, args []string) (api.Item, error) {
+			return api.ShowItem(ctx, db, keep.WorkflowName(args[0]), args[1])
+		}, a.printItem)
+	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
+	return noun("items", list, show)
+}
+
+func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
+	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: keep.WorkflowName(args[0])}, recent)
+	var out []string
+	for _, it := range items {
+		out = append(out, described(it.ID, string(it.Status)+" "+it.Title))
+	}
+	return out, err
+}
+
+func (a *app) printItem(ctx context.Context, db *sqlite.DB, it api.Item) error {
+	var s sheet
+	s.add("item", "%s", clean(it.ID))
+	s.add("title", "%s", clean(it.Title))
+	s.add("workflow", "%s", it.Workflow)
+	s.add("status", "%s, attempt %d", it.Status, it.Attempt)
+	s.add("updated", "%s", a.at(it.UpdatedAt))
+	for _, key := range it.Mutations {
+		m, err := db.Mutation(ctx, key)
+		if err != nil {
+			return err
+		}
+		s.add("mutation", "%s %s, %s, attempt %d (%s)", m.Tool, clean(m.Target), m.State, m.Attempt, m.Key)
+	}
+	return s.print(a.out, a.outInk)
+}

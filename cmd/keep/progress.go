@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A progress counts what a host commits, and shows it while it goes on.
+type progress struct {
+	a *app
+
+	mu     sync.Mutex // protects the fields below
+	counts map[keep.WorkflowName]*runCount
+	open   map[keep.RunID]keep.RunStatus // runs that began here and are not closed
+}
+
+func newProgress(a *app) *progress {
+	return &progress{a: a, counts: make(map[keep.WorkflowName]*runCount), open: make(map[keep.RunID]keep.RunStatus)}
+}
+
+// commit takes note of a durable commit.
+func (p *progress) commit(c keep.Commit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.counts[c.Workflow]
+	if n == nil {
+		n = &runCount{Name: c.Workflow}
+		p.counts[c.Workflow] = n
+	}
+	for _, change := range c.Changes {
+		switch v := change.(type) {
+		case keep.PutRun:
+			p.run(n, v.Run)
+		case keep.AppendLogs:
+			for _, l := range v.Lines {
+				p.a.logLine(c.Workflow, l)
+			}
+		}
+	}
+}
+
+// run counts a run when it begins here, and when it is over. A run that an
+// earlier process began is counted when it is over.
+func (p *progress) run(n *runCount, r keep.Run) {
+	if _, known := p.open[r.ID]; !known && (r.Rev == 0 || r.Closed) {
+		n.Runs++
+	}
+	if !r.Closed {
+		p.open[r.ID] = r.Status
+		return
+	}
+	delete(p.open, r.ID)
+	switch {
+	case r.Status == keep.StatusCommitted:
+		n.Committed++
+	case r.Status != keep.StatusAborted:
+		n.Failed++
+	}
+}
+
+// count returns what a workflow did. A run that waits counts as failed if only a
+// person or a new script can move it.
+func (p *progress) count(name keep.WorkflowName) runCount {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.counts[name]; n != nil {
+		return *n
+	}
+	return runCount{Name: name}
+}
+
+// quiet is how long a command works before it says so.
+const quiet = time.Second
+
+// start shows a line of progress on a terminal until the returned function is
+// called. Elsewhere it shows nothing.
+func (p *progress) start() (stop func()) {
+	if !p.a.tty || p.a.json {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(quiet)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				fmt.Fprint(p.a.err, "\r\x1b[K")
+				return
+			case <-tick.C:
+				fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.a.ink.dim(p.line()))
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}
+
+// line says what was done so far.
+func (p *progress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var committed, failed int
+	for _, n := range p.counts {
+		committed += n.Committed
+		failed += n.Failed
+	}
+	return fmt.Sprintf("%s committed, %d failed, %d open", plural(committed, "run"), failed, len(p.open))
+}
+
+// logLine shows a line that a script wrote.
+func (a *app) logLine(w keep.WorkflowName, l keep.LogLine) {
+	level := ""
+	switch l.Level {
+	case "warn":
+		level = a.ink.yellow("warn") + " "
+	case "error":
+		level = a.ink.red("error") + " "
+	case "debug":
+		level = "debug "
+	}
+	where := ""
+	if l.Where != "" {
+		where = a.ink.dim(" (" + clean(l.Where) + ")")
+	}
+	clear := ""
+	if a.tty {
+		clear = "\r\x1b[K"
+	}
+	fmt.Fprintf(a.err, "%s[%s] %s%s%s\n", clear, w, level, cleanText(l.Text), where)
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) runCmd() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "run PATH",
+		Short: "Run until idle, then exit (cron, CI, tests)",
+		Long: `Run deploys the workflows of a file or a directory and runs them until nothing
+is active, nothing is due and nothing waits to be tried again. Other workflows
+in the database stay at rest.
+
+It ends with 0 when all is done, with 4 when a person must decide something (see
+keep inbox), and with 1 when --timeout comes first.`,
+		Example: "  keep run .\n  keep run invoices.js --timeout 10m --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout < 0 {
+				return misusef("--timeout must not be negative")
+			}
+			return a.runUntilIdle(cmd.Context(), args[0], timeout)
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `duration`; 0: wait as long as it takes")
+	return cmd
+}
+
+// errTimeout is the cause of a context that --timeout ended.
+var errTimeout = errors.New("--timeout came first")
+
+func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Duration) (err error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+		defer cancel()
+	}
+	p, err := a.openProject(path)
+	if err != nil {
+		return a.rejected(p, err)
+	}
+	watch := newProgress(a)
+	s, err := a.openSession(ctx, p, watch.commit)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	idle, err := s.untilIdle(ctx, watch)
+	if err != nil {
+		return err
+	}
+	// The caller's context may be over; what is left is only to read.
+	return a.summarize(context.WithoutCancel(ctx), s, watch, idle, context.Cause(ctx))
+}
+
+// rejected adds what else is wrong with a project to an error about it, so that
+// a person can mend everything at once.
+func (a *app) rejected(p *project, err error) error {
+	if p == nil || p.cfg == nil {
+		return err
+	}
+	conns, connErr := p.cfg.Connect()
+	return errors.Join(err, connErr, closeAll(conns))
+}
+
+// A session is an open project: its scripts are deployed and its host is ready.
+type session struct {
+	project *project
+	scripts []script
+	db      *sqlite.DB
+	host    *host.Host
+	closers []func() error // in the order of closing
+}
+
+// names returns the workflows of the session.
+func (s *session) names() []keep.WorkflowName {
+	out := make([]keep.WorkflowName, 0, len(s.scripts))
+	for _, sc := range s.scripts {
+		out = append(out, sc.Name)
+	}
+	return out
+}
+
+// close undoes openSession. The host must not run any more.
+func (s *session) close() error {
+	var errs []error
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// openSession loads the scripts of p, opens the database as its host and deploys
+// them. after is told of each commit.
+func (a *app) openSession(ctx context.Context, p *project, after func(keep.Commit)) (_ *session, err error) {
+	s := &session{project: p}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	conns, err := p.cfg.Connect()
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() error { return closeAll(conns) })
+	a.complain(ofConfig(p.cfg.Warnings, "warning"))
+	rt, err := openRuntime(ctx, p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, rt.Close)
+	scripts, found, err := a.load(ctx, rt, p)
+	if err != nil {
+		return nil, err
+	}
+	if a.complain(found); len(found) > 0 {
+		return nil, said(exitMisused)
+	}
+	s.scripts = scripts
+	if s.db, err = openStore(ctx, p.cfg, toHost); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.db.Close)
+	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
+		Connections: conns, Policy: &p.cfg.Policy, Runtime: rt, Only: s.names(), Logger: slog.Default(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = slices.Delete(s.closers, 0, 1) // the host closes the connections
+	s.closers = append(s.closers, s.host.Close)
+	return s, s.deploy(ctx)
+}
+
+// deploy makes the scripts of the session current.
+func (s *session) deploy(ctx context.Context) error {
+	for _, sc := range s.scripts {
+		v, err := s.host.Deploy(ctx, sc.Workflow)
+		if err != nil {
+			return fmt.Errorf("deploy %s: %w", sc.Name, err)
+		}
+		slog.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", v, "file", sc.file)
+	}
+	return nil
+}
+
+// untilIdle runs the host until it is idle, and stops it. It reports whether it
+// came to that before ctx ended.
+func (s *session) untilIdle(ctx context.Context, watch *progress) (bool, error) {
+	runCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	idleCtx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go func() {
+		err := s.host.Run(runCtx)
+		giveUp(errors.Join(err, errHostEnded))
+		done <- err
+	}()
+	stopWatch := watch.start()
+	idleErr := s.host.WaitIdle(idleCtx)
+	stopWatch()
+	stop()
+	if err := <-done; err != nil {
+		return false, fmt.Errorf("run: %w", err)
+	}
+	return idleErr == nil, nil
+}
+
+// errHostEnded is the cause of a wait that ended since nothing runs any more.
+var errHostEnded = errors.New("the host ended")
+
+// A runSummary is what keep run --json prints.
+type runSummary struct {
+	Idle        bool             `json:"idle"`
+	Workflows   []runCount       `json:"workflows"`
+	Escalations []api.Escalation `json:"escalations"`
+}
+
+// A runCount says what one workflow did.
+type runCount struct {
+	Name      keep.WorkflowName `json:"name"`
+	Version   string            `json:"version"`
+	Runs      int               `json:"runs"`      // attempts that began
+	Committed int               `json:"committed"` // of them
+	Failed    int               `json:"failed"`    // of them
+}
+
+// summarize prints what was done and returns the error that ends the command.
+func (a *app) summarize(ctx context.Context, s *session, watch *progress, idle bool, cause error) error {
+	sum := runSummary{Idle: idle, Workflows: []runCount{}, Escalations: []api.Escalation{}}
+	var open []api.Run
+	versions, err := versionsOf(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	for _, name := range s.names() {
+		c := watch.count(name)
+		c.Version = versions[name]
+		sum.Workflows = append(sum.Workflows, c)
+		qs, err := questions(ctx, s.db, name)
+		if err != nil {
+			return err
+		}
+		sum.Escalations = append(sum.Escalations, qs...)
+		runs, _, err := api.ListRuns(ctx, s.db, keep.RunFilter{Workflow: name, Open: true}, keep.Page{})
+		if err != nil {
+			return err
+		}
+		open = append(open, runs...)
+	}
+	if a.json {
+		err = a.printJSON(sum)
+	} else {
+		err = a.printSummary(sum)
+	}
+	if err != nil {
+		return err
+	}
+	return a.verdict(sum, open, cause)
+}
+
+// verdict says on stderr what is not done, and returns the status.
+func (a *app) verdict(sum runSummary, open []api.Run, cause error) error {
+	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
+	switch {
+	case !sum.Idle:
+		why := "It was stopped before it was idle."
+		if errors.Is(cause, errTimeout) {
+			why = "--timeout came before it was idle."
+		}
+		fmt.Fprintln(a.err, a.ink.red("keep: ")+why+" What ran is recorded, and goes on at the next start.")
+		for _, r := range open {
+			fmt.Fprintf(a.err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(*r.WaitsFor))
+		}
+		return said(exitFailed)
+	case internal:
+		fmt.Fprintln(a.err, a.ink.red("keep: ")+"a run stopped by an internal failure; see keep inbox")
+		return said(exitFailed)
+	case len(sum.Escalations) > 0:
+		fmt.Fprintf(a.err, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.ink.yellow("keep:"), plural(len(sum.Escalations), "question"))
+		return said(exitNeedsPerson)
+	}
+	return nil
+}
+
+func (a *app) printSummary(sum runSummary) error {
+	t := table{header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "FAILED"}}
+	for _, w := range sum.Workflows {
+		t.add(string(w.Name), w.Version, fmt.Sprint(w.Runs), fmt.Sprint(w.Committed), fmt.Sprint(w.Failed))
+	}
+	if err := t.print(a.out, a.outInk); err != nil {
+		return err
+	}
+	for _, q := range sum.Escalations {
+		fmt.Fprintf(a.out, "\n%s\n", a.outInk.questionText(q))
+	}
+	return nil
+}
+
+// versionsOf returns the current version of each workflow.
+func versionsOf(ctx context.Context, db *sqlite.DB) (map[keep.WorkflowName]string, error) {
+	all, err := db.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[keep.WorkflowName]string, len(all))
+	for _, w := range all {
+		out[w.Name] = w.Version.String()
+	}
+	return out, nil
+}
+
+// questions returns the open questions of a workflow, or of all.
+func questions(ctx context.Context, db *sqlite.DB, w keep.WorkflowName) ([]api.Escalation, error) {
+	var out []api.Escalation
+	page := keep.Page{Limit: 1000}
+	for {
+		qs, next, err := db.Escalations(ctx, keep.EscalationFilter{Workflow: w, Open: true}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range qs {
+			out = append(out, api.EscalationOf(q))
+		}
+		if page.After = next; next == "" {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) runsCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		var open bool
+		return listCmd(a, "", "Runs: what was executed, how far it came, what it waits for", listing[api.Run]{
+			header:   []string{"RUN", "WORKFLOW", "HANDLER", "PHASE", "STATUS", "UPDATED", "WAITS FOR"},
+			statuses: words(keep.RunStatuses()),
+			flags:    func(cmd *cobra.Command) { cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished") },
+			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Run, string, error) {
+				return api.ListRuns(ctx, db, keep.RunFilter{
+					Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open,
+				}, p)
+			},
+			row: a.runRow,
+		})
+	}
+	show := showCmd(a, "show ID", "Show one run with its log", 1,
+		func(ctx context.Context, db *sqlite.DB, args []string) (api.Run, error) {
+			return api.ShowRun(ctx, db, keep.RunID(args[0]))
+		}, a.printRun)
+	show.ValidArgsFunction = a.byPosition(runIDs)
+	logs := showCmd(a, "logs ID", "Show what the script of a run logged", 1,
+		func(ctx context.Context, db *sqlite.DB, args []string) ([]api.LogLine, error) {
+			if _, err := db.Run(ctx, keep.RunID(args[0])); err != nil {
+				return nil, err
+			}
+			lines, err := db.Logs(ctx, keep.RunID(args[0]))
+			out := make([]api.LogLine, 0, len(lines))
+			for _, l := range lines {
+				out = append(out, api.LogLineOf(l))
+			}
+			return out, err
+		},
+		func(_ context.Context, _ *sqlite.DB, lines []api.LogLine) error {
+			for _, l := range lines {
+				if _, err := fmt.Fprintln(a.out, logText(l)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	logs.ValidArgsFunction = a.byPosition(runIDs)
+	return noun("runs", list, show, logs)
+}
+
+func (a *app) runRow(r api.Run) []string {
+	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
+		a.at(r.UpdatedAt), cutTo(orDash(r.WaitsFor), maxTitle)}
+}
+
+func (a *app) printRun(ctx context.Context, db *sqlite.DB, r api.Run) error {
+	var s sheet
+	s.add("run", "%s", r.ID)
+	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
+	s.add("status", "%s, phase %s", r.Status, r.Phase)
+	s.add("waits for", "%s", orEmpty(r.WaitsFor))
+	if r.Error != nil {
+		s.add("error", "%s", errorText(r.Error))
+	}
+	s.add("retry of", "%s", orEmpty(r.RetryOf))
+	if r.Trigger != nil {
+		s.add("trigger", "%s %s", r.Trigger.Topic, r.Trigger.MessageID)
+	}
+	for _, res := range r.Reservations {
+		s.add("reserved", "%s %s", res.Topic, joinIDs(res.IDs))
+	}
+	s.add("prepared", "%s", r.Prepared)
+	s.add("mutation", "%s", orEmpty(r.Mutation))
+	s.add("created", "%s", a.at(r.CreatedAt))
+	s.add("updated", "%s", a.at(r.UpdatedAt))
+	if err := s.print(a.out, a.outInk); err != nil {
+		return err
+	}
+	lines, err := db.Logs(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	for i, l := range lines {
+		if i == 0 {
+			fmt.Fprintf(a.out, "\n%s\n", a.outInk.dim("log"))
+		}
+		fmt.Fprintln(a.out, logText(api.LogLineOf(l)))
+	}
+	return nil
+}
+
+// logText returns one line of a log as people read it.
+func logText(l api.LogLine) string {
+	where := ""
+	if l.Where != nil {
+		where = " (" + clean(*l.Where) + ")"
+	}
+	return l.At.String() + " " + l.Level + " " + cleanText(l.Text) + where
+}

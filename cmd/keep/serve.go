@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serveCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "The daemon: run every workflow of the database",
+		Long: `Serve runs every workflow of the database until it is told to stop (SIGTERM or
+Ctrl-C). Then it starts nothing new, and waits for calls that are out, up to
+policy.shutdown; what is still out after that is recorded as such, and asked
+about at the next start. A second signal ends it at once, which is safe too.
+
+New versions come with keep deploy.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context()) },
+	}
+}
+
+func (a *app) serve(ctx context.Context) (err error) {
+	cfg, err := a.loadConfig(".")
+	if err != nil {
+		return a.rejected(&project{cfg: cfg}, err)
+	}
+	conns, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	a.complain(ofConfig(cfg.Warnings, "warning"))
+	db, err := openStore(ctx, cfg, toHost)
+	if err != nil {
+		return errors.Join(err, closeAll(conns))
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rt, err := openRuntime(ctx, cfg)
+	if err != nil {
+		return errors.Join(err, closeAll(conns))
+	}
+	defer func() { err = errors.Join(err, rt.Close()) }()
+	h, err := host.Open(ctx, db, host.Config{
+		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: slog.Default(),
+	})
+	if err != nil {
+		return errors.Join(err, closeAll(conns))
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	all, err := db.Workflows(ctx)
+	if err != nil {
+		return err
+	}
+	a.sayServing(all, cfg.DB)
+	if err := h.Run(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	fmt.Fprintln(a.err, "Stopped.")
+	return nil
+}
+
+func (a *app) sayServing(all []keep.Workflow, db string) {
+	fmt.Fprintf(a.err, "Serving %s of %s. Stop with Ctrl-C.\n", plural(len(all), "workflow"), short(db))
+	if len(all) == 0 {
+		fmt.Fprintln(a.err, "There is nothing to run yet: keep deploy PATH")
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+)
+
+// at returns a time of an object as people read it.
+func (a *app) at(t api.Time) string { return a.when(time.Time(t)) }
+
+func number(n int) string { return strconv.Itoa(n) }
+
+// orEmpty returns the text of a value that may be absent.
+func orEmpty[S ~string](s *S) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
+// orDash is orEmpty for tables, where an empty cell looks like a mistake.
+func orDash[S ~string](s *S) string {
+	if s == nil {
+		return "-"
+	}
+	return clean(string(*s))
+}
+
+func joinIDs(ids []keep.MessageID) string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = clean(string(id))
+	}
+	return strings.Join(out, ", ")
+}
+
+// errorText returns a failure as one line: what, where, of which class.
+func errorText(f *api.Failure) string {
+	s := clean(f.Message)
+	if f.Tool != nil {
+		s = string(*f.Tool) + ": " + s
+	}
+	if f.At != nil {
+		s = clean(*f.At) + ": " + s
+	}
+	return fmt.Sprintf("%s (%s, %s)", s, f.Class, f.Code)
+}
+
+// maxShown is how much of a payload is shown; --json has all of it.
+const maxShown = 4000
+
+// indented returns JSON as people read it.
+func indented(raw json.RawMessage) string {
+	if raw == nil {
+		return ""
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		b.Reset()
+		b.Write(raw)
+	}
+	s := b.String()
+	if len(s) > maxShown {
+		s = strings.ToValidUTF8(s[:maxShown], "") + fmt.Sprintf("…\n(%d bytes in all; see --json)", len(raw))
+	}
+	return s
+}
+
+// inMemory pages through a list that is read as a whole. The cursor is the key
+// of the last row.
+func inMemory[T any](all []T, p keep.Page, key func(T) string, err error) ([]T, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
+	if p.After != "" {
+		i := slices.IndexFunc(all, func(v T) bool { return key(v) == p.After })
+		if i < 0 {
+			return nil, "", keep.ErrBadCursor
+		}
+		all = all[i+1:]
+	}
+	if len(all) <= p.Size() {
+		return all, "", nil
+	}
+	all = all[:p.Size()]
+	return all, key(all[len(all)-1]), nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) statusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "What needs a person, what fails, what is late",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.look(cmd.Context(), func(db *sqlite.DB) error {
+				s, err := a.readStatus(cmd.Context(), db)
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					return a.printJSON(s)
+				}
+				return a.printStatus(s)
+			})
+		},
+	}
+}
+
+// A status is what keep status prints.
+type status struct {
+	Workflows []api.Workflow   `json:"workflows"`
+	NeedsYou  []api.Escalation `json:"needs_you"` // open questions
+	Failing   []api.Run        `json:"failing"`   // unfinished runs with an error, or in doubt
+	Late      []late           `json:"late"`      // what should have happened by now
+	Topics    []api.Topic      `json:"topics"`
+}
+
+// A late is something that should have happened by now.
+type late struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	What     string            `json:"what"`
+	DueAt    api.Time          `json:"due_at"`
+}
+
+// lateAfter is how far behind its time something may be.
+const lateAfter = time.Minute
+
+func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
+	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, Late: []late{}, Topics: []api.Topic{}}
+	var err error
+	if s.Workflows, err = api.ListWorkflows(ctx, db); err != nil {
+		return s, err
+	}
+	qs, err := questions(ctx, db, "")
+	if err != nil {
+		return s, err
+	}
+	s.NeedsYou = append(s.NeedsYou, qs...)
+	for _, w := range s.Workflows {
+		if err := s.addWorkflow(ctx, db, w, a.now()); err != nil {
+			return s, err
+		}
+	}
+	counts, err := db.TopicCounts(ctx, "")
+	for _, c := range counts {
+		s.Topics = append(s.Topics, api.TopicOf(c))
+	}
+	return s, err
+}
+
+func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow, now time.Time) error {
+	overdue := func(what string, t time.Time) {
+		if !t.IsZero() && now.Sub(t) > lateAfter {
+			s.Late = append(s.Late, late{w.Name, what, api.Time(t)})
+		}
+	}
+	run, open, err := db.OpenRun(ctx, w.Name)
+	if err != nil {
+		return err
+	}
+	if open {
+		v, err := api.ShowRun(ctx, db, run.ID)
+		if err != nil {
+			return err
+		}
+		if v.Error != nil || v.Status != keep.StatusActive {
+			s.Failing = append(s.Failing, v)
+		}
+		overdue("retry of run "+string(run.ID), run.RetryAt)
+		return nil // the handlers wait for this run
+	}
+	if w.Paused {
+		return nil
+	}
+	for _, h := range w.Handlers {
+		if h.NextRunAt != nil {
+			overdue(string(h.Name), time.Time(*h.NextRunAt))
+		}
+	}
+	return nil
+}
+
+func (a *app) printStatus(s status) error {
+	if len(s.Workflows) == 0 {
+		fmt.Fprintln(a.err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
+		return nil
+	}
+	a.heading("Needs you", len(s.NeedsYou))
+	for _, q := range s.NeedsYou {
+		fmt.Fprintf(a.out, "%s\n", a.outInk.questionText(q))
+	}
+	a.heading("Failing", len(s.Failing))
+	for _, r := range s.Failing {
+		fmt.Fprintf(a.out, "  %s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(orEmpty(r.WaitsFor)))
+	}
+	a.heading("Late", len(s.Late))
+	for _, l := range s.Late {
+		fmt.Fprintf(a.out, "  %s: %s was due %s; is a host running (keep serve)?\n", l.Workflow, clean(l.What), a.at(l.DueAt))
+	}
+	pending := make(map[keep.WorkflowName]int)
+	for _, t := range s.Topics {
+		pending[t.Workflow] += t.Pending + t.Reserved
+	}
+	t := table{header: []string{"WORKFLOW", "VERSION", "STATE", "PENDING EVENTS", "OPEN RUN"}}
+	for _, w := range s.Workflows {
+		t.add(string(w.Name), w.Version, pausedText(w.Paused), number(pending[w.Name]), orDash(w.OpenRun))
+	}
+	fmt.Fprintln(a.out)
+	return t.print(a.out, a.outInk)
+}
+
+// heading begins a part of the status.
+func (a *app) heading(name string, n int) {
+	if n == 0 {
+		fmt.Fprintf(a.out, "%s: nothing\n", name)
+		return
+	}
+	fmt.Fprintf(a.out, "%s\n", a.outInk.bold(fmt.Sprintf("%s: %d", name, n)))
+}

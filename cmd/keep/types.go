@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/keep-run/keep/workflow"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) typesCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "types",
+		Short: "Print a .d.ts for the configured connections",
+		Long: `Types prints TypeScript declarations of ctx with the configured connections and
+their tools, so that editors and language models can complete scripts.`,
+		Example: "  keep types > keep.d.ts",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := a.types(".")
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]string{"types": text})
+			}
+			_, err = fmt.Fprint(a.out, text)
+			return err
+		},
+	}
+}
+
+// types returns the declarations for the project that dir is in. Secrets may be
+// missing: nothing is called.
+func (a *app) types(dir string) (string, error) {
+	cfg, err := a.loadConfig(dir)
+	if err != nil {
+		return "", err
+	}
+	conns, err := cfg.Describe()
+	if err != nil {
+		return "", err
+	}
+	return workflow.Types(conns), closeAll(conns)
+}
