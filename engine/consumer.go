@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -119,6 +120,10 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 	if x.mut.Key == "" {
 		m, move := ledger.Open(lc, now)
 		x.mut, x.moves = m, []keep.Move{move}
+	} else if x.mut.Tool != call.tool.name {
+		// One key is one effect of one tool: the new chain has a new key.
+		return x.fail(ctx, &keep.Failure{Class: keep.ClassLogic, Code: "other-tool", Tool: call.tool.name, At: call.at, Message: fmt.Sprintf(
+			"an earlier attempt at the same work called %s, which did nothing; another tool needs a new start, from prepare", x.mut.Tool)})
 	} else {
 		m, move, err := ledger.Reopen(x.mut, lc, now)
 		if err != nil {
@@ -244,7 +249,7 @@ func (x *execution) next(context.Context) error {
 		return err
 	}
 	state := x.state(now)
-	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	more = append(more, keep.PutHandler{State: state, Served: x.served()})
 	if err := x.commit(ctx, more...); err != nil {
 		return err
 	}

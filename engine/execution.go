@@ -224,7 +224,7 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Verdi
 		more = append(more, keep.OpenEscalation{Escalation: x.question(v.Escalate, f, now)})
 	}
 	state := x.state(now)
-	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	more = append(more, keep.PutHandler{State: state, Served: x.served()})
 	if err := x.commit(ctx, more...); err != nil {
 		return err
 	}
@@ -277,6 +277,15 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 	}
 	s.NextAt = x.e.nextTick(x.def.Schedule, now)
 	return s
+}
+
+// served returns up to when a person's "run now" is answered by this run: it saw
+// the request, whatever the clock said when that was made.
+func (x *execution) served() time.Time {
+	if at := x.a.states[x.run.Handler].RequestedAt; at.After(x.run.CreatedAt) {
+		return at
+	}
+	return x.run.CreatedAt
 }
 
 // transition moves the run to a later phase. An error is a bug of ours.

@@ -150,7 +150,6 @@ func tryFate(t *testing.T, kind keep.Kind, level keep.Level, s story, fates []fa
 			t.Fatal(name)
 		}
 	})
-	if all { println("ZZ", name, string(kind), string(level), s.name) }
 	return all && !t.Failed()
 }
 

@@ -35,7 +35,7 @@ func (x *execution) work(ctx context.Context) error {
 		return x.fail(ctx, err)
 	}
 	state := x.state(x.run.UpdatedAt)
-	if err := x.commit(ctx, append(host.takeItems(), keep.PutHandler{State: state, Served: x.run.CreatedAt})...); err != nil {
+	if err := x.commit(ctx, append(host.takeItems(), keep.PutHandler{State: state, Served: x.served()})...); err != nil {
 		return err
 	}
 	x.remember(&state)

@@ -40,7 +40,7 @@ func (x *execution) produce(ctx context.Context) error {
 		more = append(more, keep.SetKV{Producer: x.run.Handler, Key: key, Value: host.kv[key]})
 	}
 	state := x.state(now)
-	more = append(more, keep.PutHandler{State: state, Served: x.run.CreatedAt})
+	more = append(more, keep.PutHandler{State: state, Served: x.served()})
 	if err := x.commit(ctx, more...); err != nil {
 		return err
 	}
