@@ -16,6 +16,7 @@ type Store interface {
 	Workflows
 	Runs
 	Events
+	Inputs
 	Ledger
 }
 
@@ -70,7 +71,7 @@ type Runs interface {
 	Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error)
 }
 
-// Events is what the engine reads of topics and inputs.
+// Events is what the engine reads of topics.
 type Events interface {
 	// Backlog describes the free events in the given topics.
 	Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName) (keep.Backlog, error)
@@ -82,6 +83,10 @@ type Events interface {
 	// ids, whatever their status.
 	EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error)
 
+}
+
+// Inputs is what the engine reads of inputs and what they caused.
+type Inputs interface {
 	// Causes returns the inputs of all events that the chain reserved, sorted.
 	Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error)
 
