@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -48,6 +49,7 @@ func (x *execution) prepare(ctx context.Context) error {
 // checkReservations refuses what cannot be reserved before mutate runs. The
 // store refuses it again at commit 1. The trigger itself was just read.
 func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation) error {
+	var causes []keep.InputID
 	for _, r := range rs {
 		if len(r.IDs) == 1 && (keep.EventRef{Topic: r.Topic, MessageID: r.IDs[0]}) == x.run.Trigger {
 			continue
@@ -59,6 +61,14 @@ func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation
 		if bad := unreservable(r, events); bad != nil {
 			return reservationFailure(bad)
 		}
+		for _, ev := range events {
+			causes = append(causes, ev.CausedBy...)
+		}
+	}
+	slices.Sort(causes)
+	if limit := x.e.policy.Limits.Causes; len(slices.Compact(causes)) > limit {
+		return keep.Failf(keep.ClassLogic, "too-many-causes",
+			"the reserved events come from more than %d inputs; reserve fewer, the consumer runs again for the rest", limit)
 	}
 	return nil
 }

@@ -82,7 +82,6 @@ type Events interface {
 	// EventsByID returns those of the named events that exist, in the order of
 	// ids, whatever their status.
 	EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error)
-
 }
 
 // Inputs is what the engine reads of inputs and what they caused.
