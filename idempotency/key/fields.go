@@ -3,7 +3,6 @@ package key
 import (
 	"encoding/binary"
 	"errors"
-	"net/textproto"
 	"slices"
 	"strings"
 )
@@ -85,8 +84,7 @@ var private = []string{
 // Kept reports whether a field of an answer is kept. Connection is the answer's
 // Connection header, whose names belong to one connection too.
 func Kept(name string, connection []string) bool {
-	name = textproto.CanonicalMIMEHeaderKey(name)
-	if slices.Contains(private, name) {
+	if slices.ContainsFunc(private, func(p string) bool { return len(p) == len(name) && strings.EqualFold(p, name) }) {
 		return false
 	}
 	for _, line := range connection {

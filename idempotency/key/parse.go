@@ -2,7 +2,6 @@ package key
 
 import (
 	"errors"
-	"net/textproto"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
@@ -43,10 +42,11 @@ var (
 	ErrQuote = errors.New("the key starts with a quote but is no structured string")
 )
 
-// FromHeader returns the key that a request names, without quotes.
+// FromHeader returns the key that a request names, without quotes. The names of
+// headers are canonical, as net/http has them.
 func FromHeader(h map[string][]string) (string, error) {
 	std, errStd := fromLines(h[Header])
-	legacy, errLegacy := fromLines(h[textproto.CanonicalMIMEHeaderKey(LegacyHeader)])
+	legacy, errLegacy := fromLines(h[LegacyHeader])
 	switch {
 	case errors.Is(errLegacy, ErrMissing):
 		return std, errStd

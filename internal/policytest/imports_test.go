@@ -26,6 +26,7 @@ ledger                  pure   .
 lifecycle               pure   . ledger
 schedule                pure   . lifecycle
 policy                  pure   .
+idempotency/key         pure   .
 
 workflow                timed  . connector policy schedule
 repair                  timed  . policy
@@ -38,9 +39,9 @@ connector/httpapi       timed  . ledger connector connector/internal/...
 connector/logsink       timed  . ledger connector connector/internal/...
 connector/sqldb         timed  . ledger connector connector/internal/...
 
-memory                  timed  . ledger
-sqlite                  timed  . ledger
-postgres                timed  . ledger
+memory                  timed  . ledger idempotency/key
+sqlite                  timed  . ledger idempotency/key
+postgres                timed  . ledger idempotency/key
 
 engine                  clock  . ledger lifecycle schedule policy connector
 sandbox                 clock  sandbox/internal/...
@@ -53,6 +54,7 @@ host                    clock  . ledger lifecycle schedule policy workflow engin
 
 storetest               test   . ledger lifecycle schedule policy engine
 connectortest           test   . ledger connector
+idempotency/idempotencytest test . idempotency idempotency/key
 internal/policytest     test
 internal/crashtest      test   *
 internal/simtest        test   *

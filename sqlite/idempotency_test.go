@@ -1,0 +1,30 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/idempotencytest"
+	"github.com/keep-run/keep/sqlite"
+)
+
+func openKeys(t testing.TB, path string) *sqlite.DB {
+	t.Helper()
+	db := sqlite.New(path, sqlite.Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func TestKeys(t *testing.T) {
+	idempotencytest.Run(t, func(t testing.TB) idempotency.Store {
+		return openKeys(t, filepath.Join(t.TempDir(), "keep.db")).Keys()
+	})
+}
