@@ -220,6 +220,9 @@ func buildInsert(q *statement, p changeParams) error {
 		}
 	}
 	values, err := merge(p.Key, p.Row)
+	if p.Row == nil {
+		err = errors.New("row is required")
+	}
 	if err != nil {
 		return err
 	}
@@ -251,6 +254,9 @@ func buildUpsert(q *statement, p changeParams) error {
 		return err
 	}
 	values, err := merge(p.Key, p.Row)
+	if p.Row == nil {
+		err = errors.New("row is required")
+	}
 	if err != nil {
 		return err
 	}

@@ -331,6 +331,9 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if s.conn.IsClosed() {
+		return errors.New("the connection ended before COMMIT")
+	}
 	tag, err := s.conn.Exec(ctx, "COMMIT")
 	if err == nil {
 		if tag.String() != "COMMIT" {
@@ -338,9 +341,8 @@ func (s *postgresSession) commit(ctx context.Context) error {
 		}
 		return nil
 	}
-	if pgconn.SafeToRetry(err) {
-		return err // not a byte of it was sent
-	}
+	// pgconn.SafeToRetry is of no use here: it also says yes to an answer that
+	// broke off in the middle.
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Severity == "ERROR" && pg.Code != "40003" {
 		for _, class := range saidNo {

@@ -59,11 +59,7 @@ func (e *sqliteEngine) begin(ctx context.Context, write bool) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := "BEGIN"
-	if write {
-		query = "BEGIN IMMEDIATE"
-	}
-	if err := s.wait(ctx, func() error { return s.run(ctx, query) }); err != nil {
+	if err := s.wait(ctx, func() error { return s.begin(ctx, write) }); err != nil {
 		s.end()
 		return nil, err
 	}
@@ -187,6 +183,21 @@ func (e *sqliteEngine) decode(c column, v any) (json.RawMessage, error) {
 type sqliteSession struct {
 	conn *sql.Conn
 	done bool
+}
+
+// begin takes the lock that the transaction needs at once, so that it is waited
+// for here and not in the middle.
+func (s *sqliteSession) begin(ctx context.Context, write bool) error {
+	if write {
+		return s.run(ctx, "BEGIN IMMEDIATE")
+	}
+	err := s.run(ctx, "BEGIN")
+	if err == nil {
+		if err = s.run(ctx, "SELECT 1 FROM sqlite_schema LIMIT 1"); err != nil {
+			s.run(context.WithoutCancel(ctx), "ROLLBACK") // for the next try; the first error counts
+		}
+	}
+	return err
 }
 
 func (s *sqliteSession) run(ctx context.Context, query string) error {
