@@ -47,8 +47,10 @@ func openBench(b *testing.B) (*sandbox.Program, []json.RawMessage) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	own, base, mem := p.Footprint()
-	b.Logf("template %d KiB of its own, %d KiB shared, instance %d KiB", own>>10, base>>10, mem>>10)
+	own, base, memory := p.Footprint()
+	b.ReportMetric(float64(own>>10), "KiB/program")
+	b.ReportMetric(float64(base>>10), "KiB/base")
+	b.ReportMetric(float64(memory>>10), "KiB/instance")
 	state := json.RawMessage(`{"cursor":"abc","history":[` + strings.Repeat(`{"id":"18c2f0000003","at":1,"note":"picked this one first"},`, 30) + `1]}`)
 	return p, []json.RawMessage{state}
 }
@@ -66,7 +68,13 @@ func benchCall(b *testing.B, path string, args []json.RawMessage, p *sandbox.Pro
 	})
 }
 
-func BenchmarkCallPass(b *testing.B) {
+func BenchmarkCallEmpty(b *testing.B) {
+	p, _ := openBench(b)
+	benchCall(b, "pass", nil, p)
+}
+
+// The argument and result are 2 KB of JSON each, here and below.
+func BenchmarkCallPass2KB(b *testing.B) {
 	p, args := openBench(b)
 	benchCall(b, "pass", args, p)
 }
@@ -101,6 +109,16 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkOpenWarm(b *testing.B) {
 	for b.Loop() {
 		rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		rt.Close()
+	}
+}
+
+func BenchmarkOpenCold(b *testing.B) {
+	for b.Loop() {
+		rt, err := sandbox.Open(b.Context(), sandbox.Config{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -137,8 +137,8 @@ func TestManyProgramsShareInstances(t *testing.T) {
 		total += own
 		programs = append(programs, p)
 	}
-	if perProgram := total / len(programs); perProgram > 400<<10 {
-		t.Errorf("a template takes %d KiB of its own, want at most 400", perProgram>>10)
+	if perProgram := total / len(programs); perProgram > 160<<10 {
+		t.Errorf("a template takes %d KiB of its own, want at most 160", perProgram>>10)
 	}
 	for i, p := range programs {
 		if got, err := call(p, nil); got != fmt.Sprint(i) || err != nil {

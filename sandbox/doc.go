@@ -82,7 +82,7 @@
 // spent on it.
 //
 // A loaded program keeps the blocks of memory in which it differs from the
-// engine without a script, a few hundred KiB. An instance, about 2 MiB, belongs
+// engine without a script, mostly under 100 KiB. An instance, about 2 MiB, belongs
 // to no program: some are kept for the next call, whosesoever it is, and freed
 // after half a minute. There are as many as there are calls under way.
 //

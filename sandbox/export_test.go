@@ -1,11 +1,15 @@
 package sandbox
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // Footprint is what a loaded program keeps in memory, in bytes: its own blocks,
 // those that it shares with the base, and the size of an instance that runs it.
 func (prog *Program) Footprint() (own, base, memory int) {
-	return prog.template.own, len(prog.rt.base.image), prog.template.size
+	parts := len(prog.template.parts) * int(unsafe.Sizeof(part{}))
+	return prog.template.own + parts, len(prog.rt.base.image), prog.template.size
 }
 
 // Idle is the number of instances that wait for work.

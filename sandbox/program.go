@@ -37,7 +37,7 @@ type Call struct {
 	Args []json.RawMessage
 
 	// Now is where the script's clock stands for the whole call: Date and
-	// ctx.now() have its milliseconds, in UTC.
+	// ctx.now() have its milliseconds, in UTC. If zero, 1970.
 	Now time.Time
 
 	// Host serves the script's calls. If nil, the first call fails.
@@ -156,6 +156,9 @@ func (prog *Program) Call(ctx context.Context, c Call) (json.RawMessage, error) 
 	}
 	if c.Host == nil {
 		c.Host = noHost{}
+	}
+	if c.Now.IsZero() {
+		c.Now = time.Unix(0, 0)
 	}
 	p := &phase{rt: rt, prog: prog, limits: rt.limits, now: c.Now, ctx: ctx, host: c.Host, logTo: c.Log}
 	var result []byte

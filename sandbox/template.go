@@ -10,6 +10,10 @@ const (
 	// calls the stack is empty, and nothing on it means anything.
 	stackTop = 1 << 20
 
+	// stackMargin is what the engine may use of its C stack beyond its limit,
+	// in functions that do not look at the limit.
+	stackMargin = 256 << 10
+
 	// slack is memory that a template has free beyond what it uses, so that
 	// most phases never grow it: an instance that grew cannot be used again.
 	slack = 256 << 10
@@ -18,8 +22,10 @@ const (
 	// share instances.
 	sizeStep = 512 << 10
 
-	// block is the unit in which templates are compared with the base.
-	block = 4 << 10
+	// block is the unit in which templates are compared with the base. Small
+	// ones cost nothing at a restore, and a script changes little in many
+	// places: with 4 KiB a template is four times as large.
+	block = 256
 )
 
 // template is the memory of an engine that has evaluated something: the
@@ -159,7 +165,12 @@ func (t *template) restore(in *instance) error {
 	if !ok || int(in.mem.Size()) != t.size {
 		return fmt.Errorf("sandbox: template of %d bytes in a memory of %d", t.size, in.mem.Size())
 	}
-	clear(mem[:stackTop])
+	from := 0
+	if in.holds == t {
+		from = stackTop - maxStack - stackMargin // nothing of another program is there
+	}
+	clear(mem[from:stackTop])
+	in.holds = t
 	for _, p := range t.parts {
 		if p.data == nil {
 			clear(mem[p.at : p.at+p.n])
