@@ -137,6 +137,9 @@ func (p *phase) hostCall(v []value) (value, error) {
 	if err := done(); err != nil {
 		return 0, err
 	}
+	if q.name == "item.fail" {
+		p.mapFailure(&q)
+	}
 	p.enqueue(q)
 	return 0, nil
 }

@@ -238,6 +238,7 @@ func (in *instance) free(v value) error {
 // prelude: script code at top level, or the engine's own trouble.
 type thrown struct{ value value }
 
+// Error says nothing: whoever shows the error asks the prelude what it was.
 func (*thrown) Error() string { return "script threw" }
 
 // checked returns v, or the pending exception as a *thrown.

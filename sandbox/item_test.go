@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +29,8 @@ func (h *itemHost) Call(_ context.Context, c sandbox.HostCall) (json.RawMessage,
 	for i, a := range c.Args {
 		if c.Name == "item.fail" {
 			var e struct{ Name, Message, Stack string }
-			if json.Unmarshal(a, &e) != nil || e.Stack == "" {
-				return nil, errors.New("item.fail without an error")
+			if json.Unmarshal(a, &e) != nil || !strings.HasPrefix(e.Stack, "    at ") || !strings.Contains(e.Stack, c.At.String()) {
+				return nil, fmt.Errorf("item.fail at %v with %s", c.At, a)
 			}
 			a = json.RawMessage(e.Name + ": " + e.Message)
 		}

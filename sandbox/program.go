@@ -71,10 +71,12 @@ type HostCall struct {
 	Name string
 
 	// Args are the arguments as JSON without whitespace. A nil element was
-	// undefined.
+	// undefined. Those of "item.begin" are the id and the title; "item.end" has
+	// none; that of "item.fail" is {"name", "message", "stack"}.
 	Args []json.RawMessage
 
-	// At is where the script made the call.
+	// At is where the script made the call. For "item.end" it is that of
+	// withItem, and for "item.fail" where the error was thrown.
 	At Position
 
 	// Scope is 0 for the ctx that the handler was called with, and n for that
@@ -172,6 +174,7 @@ func (prog *Program) Call(ctx context.Context, c Call) (json.RawMessage, error) 
 // noHost serves nothing.
 type noHost struct{}
 
+// Call refuses.
 func (noHost) Call(context.Context, HostCall) (json.RawMessage, error) {
 	return nil, errors.New("no calls are possible here")
 }

@@ -12,7 +12,11 @@ import (
 const maxFrames = 32
 
 // failure is how the prelude describes what a script threw.
-type failure struct{ Name, Message, Stack string }
+type failure struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Stack   string `json:"stack"`
+}
 
 func decodeFailure(text string) (f failure, ok bool) {
 	return f, text != "" && json.Unmarshal([]byte(text), &f) == nil
@@ -41,6 +45,28 @@ func (p *phase) thrown(text string) error {
 		Name: strings.ToValidUTF8(f.Name, "\uFFFD"), Message: strings.ToValidUTF8(p.mapText(f.Message), "\uFFFD"),
 		Stack: stack, At: at,
 	}
+}
+
+// mapFailure makes the error that an item failed with point at the author's
+// files: its stack, and the call's own place, which is where it was thrown.
+func (p *phase) mapFailure(q *request) {
+	f, ok := decodeFailure(string(q.args))
+	if !ok {
+		return
+	}
+	var stack strings.Builder
+	for i, frame := range p.prog.frames(f.Stack) {
+		if i == 0 {
+			q.at = frame.Position
+		}
+		fmt.Fprintf(&stack, "    at %s\n", frame)
+	}
+	f.Stack = stack.String()
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // three strings always marshal
+	}
+	q.args = append([]byte{'\n'}, b...)
 }
 
 // outOfMemory tells the two limits apart: the script's objects reached theirs,
