@@ -14,13 +14,14 @@ import (
 // An app is one execution of the command: where it writes, and the flags that
 // all verbs have.
 type app struct {
-	out io.Writer // data
-	err io.Writer // talk; safe for concurrent use
-	tty bool      // err is a terminal: it may be animated
-	ink ink       // colours of err
+	out io.Writer     // data
+	err *lockedWriter // talk
+	tty bool          // err is a terminal: it may be animated
+	ink ink           // colours of err
 
 	outInk ink // colours of out
 
+	log     *slog.Logger
 	started bool // arguments and flags were in order
 
 	db        string
@@ -31,7 +32,7 @@ type app struct {
 }
 
 func newApp(stdout, stderr io.Writer) *app {
-	a := &app{out: stdout, err: &lockedWriter{w: stderr}, tty: isTerminal(stderr)}
+	a := &app{out: stdout, err: &lockedWriter{w: stderr}, tty: isTerminal(stderr), log: slog.New(slog.DiscardHandler)}
 	a.ink, a.outInk = inkFor(stderr), inkFor(stdout)
 	return a
 }
@@ -109,9 +110,9 @@ func (a *app) setUp() error {
 	opts := &slog.HandlerOptions{Level: level}
 	switch a.logFormat {
 	case "text":
-		slog.SetDefault(slog.New(slog.NewTextHandler(a.err, opts)))
+		a.log = slog.New(slog.NewTextHandler(a.err, opts))
 	case "json":
-		slog.SetDefault(slog.New(slog.NewJSONHandler(a.err, opts)))
+		a.log = slog.New(slog.NewJSONHandler(a.err, opts))
 	default:
 		return misusef("--log-format is %q, want text or json", a.logFormat)
 	}
@@ -127,10 +128,19 @@ type lockedWriter struct {
 	w  io.Writer
 }
 
+// Write writes all of p, or waits for who writes.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
+}
+
+// redirect sends what follows to w, and returns where it went before.
+func (l *lockedWriter) redirect(w io.Writer) (before io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, l.w = l.w, w
+	return before
 }
 
 // isTerminal reports whether w is a terminal that understands escapes.

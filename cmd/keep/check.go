@@ -66,7 +66,7 @@ func (a *app) check(ctx context.Context, path string) error {
 	r.Problems = append(r.Problems, a.complaints("", connErr)...)
 	r.Problems = append(r.Problems, ofConfig(p.cfg.Missing, workflow.Warning)...)
 	r.Problems = append(r.Problems, ofConfig(p.cfg.Warnings, workflow.Warning)...)
-	rt, err := openRuntime(ctx, limits)
+	rt, err := a.openRuntime(ctx, limits)
 	if err != nil {
 		return err
 	}
@@ -186,4 +186,3 @@ func names(topics []keep.TopicName) string {
 	}
 	return strings.Join(out, ", ")
 }
-

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf16"
 
@@ -145,6 +146,11 @@ func (a *app) complain(found []complaint) {
 	for _, c := range found {
 		fmt.Fprint(a.err, a.ink.complaint(c))
 	}
+}
+
+// hasErrors reports whether one of the problems is an error.
+func hasErrors(found []complaint) bool {
+	return slices.ContainsFunc(found, func(c complaint) bool { return c.Severity == string(workflow.Error) })
 }
 
 // complaint returns c with its line of code and a mark below the place.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
@@ -42,7 +41,7 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 		return err
 	}
 	a.complain(ofConfig(p.cfg.Warnings, "warning"))
-	rt, err := openRuntime(ctx, p.cfg)
+	rt, err := a.openRuntime(ctx, p.cfg)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	h, err := host.Open(ctx, db, host.Config{Policy: &p.cfg.Policy, Runtime: rt, Logger: slog.Default()})
+	h, err := host.Open(ctx, db, host.Config{Policy: &p.cfg.Policy, Runtime: rt, Logger: a.log})
 	if err != nil {
 		return err
 	}

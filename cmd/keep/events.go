@@ -15,7 +15,9 @@ func (a *app) eventsCmd() *cobra.Command {
 		return listCmd(a, "", "Events: the messages of all topics", listing[api.Event]{
 			header:   []string{"WORKFLOW", "TOPIC", "MESSAGE", "STATUS", "RESERVED BY", "CREATED"},
 			statuses: words(keep.EventStatuses()),
-			flags:    func(cmd *cobra.Command) { cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`") },
+			flags: func(cmd *cobra.Command) {
+				cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`")
+			},
 			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Event, string, error) {
 				events, next, err := db.Events(ctx, keep.EventFilter{
 					Workflow: keep.WorkflowName(f.workflow), Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status),

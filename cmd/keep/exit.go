@@ -69,7 +69,7 @@ func statusOf(err error) int {
 	switch {
 	case isRejected(err):
 		return exitMisused
-	case errors.Is(err, keep.ErrNotFound):
+	case errors.Is(err, keep.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return exitNotFound
 	case errors.Is(err, keep.ErrBadCursor):
 		return exitMisused
@@ -104,7 +104,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		return e.status
 	}
 	if _, ours := errors.AsType[*statusError](err); !a.started && !ours {
-		fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), cleanText(upperless(err)))
+		fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), cleanText(strings.TrimSpace(err.Error())))
 		fmt.Fprintf(a.err, "Try: %s --help\n", cmd.CommandPath())
 		return exitMisused
 	}
@@ -119,10 +119,6 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	}
 	return status
 }
-
-// upperless returns the first paragraph of a message; cobra adds suggestions of
-// its own below it, which stay.
-func upperless(err error) string { return strings.TrimSpace(err.Error()) }
 
 // hintFor says what to do next, where the error does not.
 func hintFor(err error) string {

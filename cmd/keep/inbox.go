@@ -156,7 +156,7 @@ func (a *app) withEngine(ctx context.Context, f func(db *sqlite.DB, e *engine.En
 		if err != nil {
 			return err
 		}
-		e, err := engine.New(db, nil, tools, engine.Config{})
+		e, err := engine.New(db, nil, tools, engine.Config{Logger: a.log})
 		if err != nil {
 			return err
 		}

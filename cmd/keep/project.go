@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -169,11 +168,11 @@ func (a *app) load(ctx context.Context, rt *sandbox.Runtime, p *project) ([]scri
 }
 
 // openRuntime starts the sandbox with the limits of the configuration.
-func openRuntime(ctx context.Context, cfg *config.Config) (*sandbox.Runtime, error) {
+func (a *app) openRuntime(ctx context.Context, cfg *config.Config) (*sandbox.Runtime, error) {
 	dir := cacheDir()
 	rt, err := sandbox.Open(ctx, sandbox.Config{Limits: cfg.Sandbox, CacheDir: dir})
 	if err != nil && dir != "" && ctx.Err() == nil {
-		slog.WarnContext(ctx, "the cache of the sandbox cannot be used", "dir", dir, "err", err)
+		a.log.WarnContext(ctx, "the cache of the sandbox cannot be used", "dir", dir, "err", err)
 		rt, err = sandbox.Open(ctx, sandbox.Config{Limits: cfg.Sandbox})
 	}
 	if err != nil {

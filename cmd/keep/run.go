@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
@@ -75,114 +73,6 @@ func (a *app) rejected(p *project, err error) error {
 	conns, connErr := p.cfg.Connect()
 	return errors.Join(err, connErr, closeAll(conns))
 }
-
-// A session is an open project: its scripts are deployed and its host is ready.
-type session struct {
-	project *project
-	scripts []script
-	db      *sqlite.DB
-	host    *host.Host
-	closers []func() error // in the order of closing
-}
-
-// names returns the workflows of the session.
-func (s *session) names() []keep.WorkflowName {
-	out := make([]keep.WorkflowName, 0, len(s.scripts))
-	for _, sc := range s.scripts {
-		out = append(out, sc.Name)
-	}
-	return out
-}
-
-// close undoes openSession. The host must not run any more.
-func (s *session) close() error {
-	var errs []error
-	for _, c := range slices.Backward(s.closers) {
-		errs = append(errs, c())
-	}
-	return errors.Join(errs...)
-}
-
-// openSession loads the scripts of p, opens the database as its host and deploys
-// them. after is told of each commit.
-func (a *app) openSession(ctx context.Context, p *project, after func(keep.Commit)) (_ *session, err error) {
-	s := &session{project: p}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
-	conns, err := p.cfg.Connect()
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, func() error { return closeAll(conns) })
-	a.complain(ofConfig(p.cfg.Warnings, "warning"))
-	rt, err := openRuntime(ctx, p.cfg)
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, rt.Close)
-	scripts, found, err := a.load(ctx, rt, p)
-	if err != nil {
-		return nil, err
-	}
-	if a.complain(found); len(found) > 0 {
-		return nil, said(exitMisused)
-	}
-	s.scripts = scripts
-	if s.db, err = openStore(ctx, p.cfg, toHost); err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, s.db.Close)
-	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
-		Connections: conns, Policy: &p.cfg.Policy, Runtime: rt, Only: s.names(), Logger: slog.Default(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.closers = slices.Delete(s.closers, 0, 1) // the host closes the connections
-	s.closers = append(s.closers, s.host.Close)
-	return s, s.deploy(ctx)
-}
-
-// deploy makes the scripts of the session current.
-func (s *session) deploy(ctx context.Context) error {
-	for _, sc := range s.scripts {
-		v, err := s.host.Deploy(ctx, sc.Workflow)
-		if err != nil {
-			return fmt.Errorf("deploy %s: %w", sc.Name, err)
-		}
-		slog.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", v, "file", sc.file)
-	}
-	return nil
-}
-
-// untilIdle runs the host until it is idle, and stops it. It reports whether it
-// came to that before ctx ended.
-func (s *session) untilIdle(ctx context.Context, watch *progress) (bool, error) {
-	runCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	done := make(chan error, 1)
-	idleCtx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	go func() {
-		err := s.host.Run(runCtx)
-		giveUp(errors.Join(err, errHostEnded))
-		done <- err
-	}()
-	stopWatch := watch.start()
-	idleErr := s.host.WaitIdle(idleCtx)
-	stopWatch()
-	stop()
-	if err := <-done; err != nil {
-		return false, fmt.Errorf("run: %w", err)
-	}
-	return idleErr == nil, nil
-}
-
-// errHostEnded is the cause of a wait that ended since nothing runs any more.
-var errHostEnded = errors.New("the host ended")
 
 // A runSummary is what keep run --json prints.
 type runSummary struct {

@@ -16,7 +16,9 @@ func (a *app) runsCmd() *cobra.Command {
 		return listCmd(a, "", "Runs: what was executed, how far it came, what it waits for", listing[api.Run]{
 			header:   []string{"RUN", "WORKFLOW", "HANDLER", "PHASE", "STATUS", "UPDATED", "WAITS FOR"},
 			statuses: words(keep.RunStatuses()),
-			flags:    func(cmd *cobra.Command) { cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished") },
+			flags: func(cmd *cobra.Command) {
+				cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished")
+			},
 			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Run, string, error) {
 				return api.ListRuns(ctx, db, keep.RunFilter{
 					Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
@@ -41,13 +40,13 @@ func (a *app) serve(ctx context.Context) (err error) {
 		return errors.Join(err, closeAll(conns))
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rt, err := openRuntime(ctx, cfg)
+	rt, err := a.openRuntime(ctx, cfg)
 	if err != nil {
 		return errors.Join(err, closeAll(conns))
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
 	h, err := host.Open(ctx, db, host.Config{
-		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: slog.Default(),
+		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log,
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(conns))
