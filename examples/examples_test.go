@@ -135,6 +135,7 @@ func runOnce(t testing.TB, dir string, env ...string) summary {
 // A process is a keep run that the test may kill.
 type process struct {
 	cmd   *exec.Cmd
+	out   bytes.Buffer // what it printed; complete when ended is closed
 	ended chan struct{}
 }
 
@@ -142,6 +143,7 @@ type process struct {
 func start(t testing.TB, dir string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: command(t, dir, env, "run", "."), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

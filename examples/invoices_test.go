@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"database/sql"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,25 @@ var invoices = []string{
 	"10-koi8-r.eml | ООО Ромашка | 508 | 300.00 EUR | 2026-11-27 | ready",
 	"11-broken.eml | Tailspin Toys <billing@tailspin.example | TT-404 | ? ? | ? | check",
 	"13-forwarded.eml | Sam | LW-12 | 640.00 EUR | 2026-12-01 | ready",
+}
+
+// copyOfInvoices returns a copy of the example with an empty table, whatever
+// somebody's own run left in the one beside the example.
+func copyOfInvoices(t testing.TB) (dir string, db *sql.DB) {
+	t.Helper()
+	dir = copyOf(t, "invoices")
+	if err := os.Remove(filepath.Join(dir, "invoices.db")); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := os.ReadFile(filepath.Join(dir, "schema.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db = openInvoices(t, dir)
+	if _, err := db.ExecContext(t.Context(), string(schema)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, db
 }
 
 // openInvoices opens the database that the example writes to.
@@ -70,10 +90,26 @@ func count(t testing.TB, db *sql.DB) (n int) {
 	return n
 }
 
+// The database in the repository has the tables of schema.sql.
+func TestInvoicesSchema(t *testing.T) {
+	t.Parallel()
+	const query = `SELECT group_concat(sql, char(10)) FROM sqlite_schema`
+	_, fresh := copyOfInvoices(t)
+	var got, want string
+	if err := openInvoices(t, "invoices").QueryRowContext(t.Context(), query).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.QueryRowContext(t.Context(), query).Scan(&want); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(got, want); d != "" {
+		t.Errorf("tables of invoices.db (-got +want):\n%s", d)
+	}
+}
+
 func TestInvoices(t *testing.T) {
 	t.Parallel()
-	dir := copyOf(t, "invoices")
-	db := openInvoices(t, dir)
+	dir, db := copyOfInvoices(t)
 	first := runOnce(t, dir)
 	if d := cmp.Diff(rows(t, db), invoices); d != "" {
 		t.Errorf("after the first run (-got +want):\n%s", d)
@@ -100,18 +136,21 @@ func TestInvoices(t *testing.T) {
 	}
 }
 
+// hurried makes waits shorter that a person would not mind: before an absence is
+// believed, and before a call is made again.
+var hurried = []string{"KEEP_CONNECTIONS_DB_TIMEOUT=2s", "KEEP_POLICY_RETRY_FIRST=100ms"}
+
 // A process that is killed after every row still leaves each mail in one row.
 func TestInvoicesKilledAfterEachRow(t *testing.T) {
 	t.Parallel()
-	dir := copyOf(t, "invoices")
-	db := openInvoices(t, dir)
+	dir, db := copyOfInvoices(t)
 	kills := 0
 	for ; kills <= len(invoices); kills++ {
 		if !killAfterRow(t, dir, db) {
 			break
 		}
 	}
-	runOnce(t, dir)
+	runOnce(t, dir, hurried...)
 	if d := cmp.Diff(rows(t, db), invoices); d != "" {
 		t.Errorf("after %d kills (-got +want):\n%s", kills, d)
 	}
@@ -123,7 +162,7 @@ func TestInvoicesKilledAfterEachRow(t *testing.T) {
 func killAfterRow(t *testing.T, dir string, db *sql.DB) bool {
 	t.Helper()
 	before := count(t, db)
-	p := start(t, dir)
+	p := start(t, dir, hurried...)
 	for count(t, db) == before {
 		if p.over() {
 			return false
@@ -137,8 +176,7 @@ func killAfterRow(t *testing.T, dir string, db *sql.DB) bool {
 // whether it happened. The next one asks.
 func TestInvoicesKilledInACall(t *testing.T) {
 	t.Parallel()
-	dir := copyOf(t, "invoices")
-	db := openInvoices(t, dir)
+	dir, db := copyOfInvoices(t)
 	conn, err := db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -147,17 +185,17 @@ func TestInvoicesKilledInACall(t *testing.T) {
 	if _, err := conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, dir)
+	p := start(t, dir, hurried...)
 	for !strings.Contains(mutations(t, dir), `"in_flight"`) {
 		if p.over() {
-			t.Fatal("keep run ended before it made its call")
+			t.Fatalf("keep run ended before it made its call: %s", &p.out)
 		}
 	}
 	p.kill()
 	if _, err := conn.ExecContext(t.Context(), `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	runOnce(t, dir)
+	runOnce(t, dir, hurried...)
 	if d := cmp.Diff(rows(t, db), invoices); d != "" {
 		t.Errorf("after the kill (-got +want):\n%s", d)
 	}
