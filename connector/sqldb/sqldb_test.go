@@ -60,7 +60,7 @@ func sqliteTarget(t testing.TB) target {
 
 func postgresTarget(t testing.TB) target {
 	t.Helper()
-	url := pgtest.URL(t)
+	url := pgtest.SchemaURL(t)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -407,7 +407,7 @@ func TestPostgresValues(t *testing.T) {
 			t.Errorf("%s = %s, %v; want %s", c.in, got, err, c.want)
 		}
 	}
-	if got, err := read(t, conn, "list", `{"table":"public.v","where":{"by":{"base64":"/wA="}},"columns":["by"]}`); err != nil || got != `[{"by":{"base64":"/wA="}}]` {
+	if got, err := read(t, conn, "list", `{"table":"`+db.one(t, "SELECT current_schema()")+`.v","where":{"by":{"base64":"/wA="}},"columns":["by"]}`); err != nil || got != `[{"by":{"base64":"/wA="}}]` {
 		t.Errorf("by bytes in a schema: %s, %v", got, err)
 	}
 }
