@@ -102,6 +102,7 @@ func (t *tx) publish(e keep.Event) error {
 	if e.Topic == "" {
 		return fmt.Errorf("event %q: topic required", e.MessageID)
 	}
+	slices.Sort(e.CausedBy) // a copy
 	for _, id := range e.CausedBy {
 		if in, ok := t.s.inputs[id]; !ok || in.v.Workflow != t.workflow {
 			return &keep.NotFoundError{What: "input", ID: string(id)}

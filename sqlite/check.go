@@ -175,7 +175,7 @@ var checks = []check{
 	{"pinned", `
 		SELECT 'run ' || r.id, 'event ' || json_extract(v.value, '$.topic') || '/' || m.value || ' is not reserved by its chain'
 		  FROM run r, json_each(r.reservations) v, json_each(v.value, '$.ids') m
-		 WHERE r.closed = 0 AND r.status NOT LIKE 'failed:%'
+		 WHERE r.closed = 0 AND r.status NOT LIKE 'failed:%' AND m.type = 'text'
 		   AND NOT EXISTS (SELECT 1 FROM event e
 		        WHERE e.workflow = r.workflow AND e.topic = json_extract(v.value, '$.topic') AND e.message_id = m.value
 		          AND e.status = 'pending' AND e.reserved_by = r.chain)`},

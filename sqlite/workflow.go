@@ -25,7 +25,7 @@ func (t *tx) deploy(d keep.Deployment) error {
 		INSERT INTO deployment (workflow, major, minor, hash, entry, definition, created_at, code, map)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.Workflow, d.Version.Major, d.Version.Minor, d.Hash, d.Entry, string(definition), d.CreatedAt,
-		blob(d.Code), blob(d.Map))
+		d.Code, d.Map)
 	if err != nil {
 		return fmt.Errorf("deploy %s: %w", d.Version, err)
 	}
@@ -53,14 +53,6 @@ func (t *tx) makeCurrent(v keep.Version) error {
 		err = keep.ErrStale
 	}
 	return err
-}
-
-// blob keeps nil and empty apart: the driver stores nil bytes as an empty blob.
-func blob(b []byte) any {
-	if b == nil {
-		return nil
-	}
-	return b
 }
 
 func (t *tx) setPaused(paused bool) error {

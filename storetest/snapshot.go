@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/keep-run/keep"
+)
+
+// A State is everything that can be read of a store, so that two can be compared.
+type State struct {
+	Workflows   []keep.Workflow
+	Deployments []keep.Deployment
+	Code        []keep.Deployment
+	Handlers    []keep.HandlerState
+	Topics      []keep.TopicCount
+	Open        []keep.Run
+	Backlogs    []keep.Backlog
+	Runs        []keep.Run
+	Logs        [][]keep.LogLine
+	Causes      [][]keep.InputID
+	Mutations   []keep.Mutation
+	History     [][]keep.Move
+	Events      []keep.Event
+	Inputs      []keep.Input
+	Outputs     [][]keep.MutationKey
+	Items       []keep.Item
+	Escalations []keep.Escalation
+}
+
+// Snapshot reads everything but checkpoints, which have no list.
+func Snapshot(tb testing.TB, s Store) State {
+	tb.Helper()
+	r := reader{tb: tb, ctx: context.Background(), s: s}
+	var st State
+	st.Workflows = read(r, s.Workflows)
+	st.Deployments = read1(r, s.Deployments, "")
+	st.Topics = read1(r, s.TopicCounts, "")
+	r.workflows(&st)
+	st.Runs = all(r, s.Runs, keep.RunFilter{})
+	st.Mutations = all(r, s.Mutations, keep.MutationFilter{})
+	st.Events = all(r, s.Events, keep.EventFilter{})
+	st.Inputs = all(r, s.Inputs, keep.InputFilter{})
+	st.Items = all(r, s.Items, keep.ItemFilter{})
+	st.Escalations = all(r, s.Escalations, keep.EscalationFilter{})
+	for _, run := range st.Runs {
+		st.Logs = append(st.Logs, read1(r, s.Logs, run.ID))
+		st.Causes = append(st.Causes, read1(r, s.Causes, run.Chain))
+	}
+	for _, m := range st.Mutations {
+		st.History = append(st.History, read1(r, s.History, m.Key))
+	}
+	for _, in := range st.Inputs {
+		st.Outputs = append(st.Outputs, read1(r, s.Outputs, in.ID))
+	}
+	return st
+}
+
+type reader struct {
+	tb  testing.TB
+	ctx context.Context
+	s   Store
+}
+
+func (r reader) workflows(st *State) {
+	names := make(map[keep.WorkflowName]bool)
+	for _, d := range st.Deployments {
+		full, err := r.s.Deployment(r.ctx, d.Workflow, d.Version)
+		r.ok(err)
+		st.Code = append(st.Code, full)
+	}
+	for _, t := range st.Topics { // sorted
+		b, err := r.s.Backlog(r.ctx, t.Workflow, []keep.TopicName{t.Topic})
+		r.ok(err)
+		st.Backlogs = append(st.Backlogs, b)
+		if names[t.Workflow] {
+			continue
+		}
+		names[t.Workflow] = true
+		open, ok, err := r.s.OpenRun(r.ctx, t.Workflow)
+		r.ok(err)
+		if ok {
+			st.Open = append(st.Open, open)
+		}
+		st.Handlers = append(st.Handlers, read1(r, r.s.Handlers, t.Workflow)...)
+	}
+}
+
+func (r reader) ok(err error) {
+	r.tb.Helper()
+	if err != nil {
+		r.tb.Fatalf("read: %v", err)
+	}
+}
+
+func read[T any](r reader, f func(context.Context) (T, error)) T {
+	r.tb.Helper()
+	v, err := f(r.ctx)
+	r.ok(err)
+	return v
+}
+
+func read1[A, T any](r reader, f func(context.Context, A) (T, error), a A) T {
+	r.tb.Helper()
+	v, err := f(r.ctx, a)
+	r.ok(err)
+	return v
+}
+
+// all reads every page of a list.
+func all[F, T any](r reader, f func(context.Context, F, keep.Page) ([]T, string, error), filter F) (list []T) {
+	r.tb.Helper()
+	p := keep.Page{Limit: keep.MaxPage}
+	for {
+		part, next, err := f(r.ctx, filter, p)
+		r.ok(err)
+		list = append(list, part...)
+		if next == "" {
+			return list
+		}
+		p.After = next
+	}
+}
+
+// Violations returns the text of what Check finds.
+func Violations(tb testing.TB, s Store) (list []string) {
+	tb.Helper()
+	for err := range s.Check(context.Background()) {
+		var v *keep.Violation
+		if !errors.As(err, &v) {
+			tb.Fatalf("Check: %v", err)
+		}
+		list = append(list, v.Error())
+	}
+	return list
+}
