@@ -242,7 +242,7 @@ func TestSettingsAreLimits(t *testing.T) {
 }
 
 func TestWallLimitCoversHostCalls(t *testing.T) {
-	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{Wall: 50 * time.Millisecond}})
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{Wall: 200 * time.Millisecond}})
 	p := mustLoad(t, rt, "t.js", handler(`await ctx.slow.tool(); for (;;) ;`))
 	t.Run("the host gives up", func(t *testing.T) {
 		_, err := call(p, hostFunc(func(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
@@ -270,10 +270,10 @@ func TestWallLimitCoversHostCalls(t *testing.T) {
 }
 
 func TestCPULimitDoesNotCountHostCalls(t *testing.T) {
-	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{CPU: 30 * time.Millisecond}})
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{CPU: 200 * time.Millisecond}})
 	p := mustLoad(t, rt, "t.js", handler(`await ctx.slow.tool(); return 1`))
 	got, err := call(p, hostFunc(func(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
-		timer := time.NewTimer(60 * time.Millisecond)
+		timer := time.NewTimer(300 * time.Millisecond)
 		defer timer.Stop()
 		<-timer.C
 		return nil, nil
