@@ -77,6 +77,7 @@ func (d *dir) open(tool string) (*os.Root, error) {
 	return r, nil
 }
 
+// failf returns a failure of a tool.
 func (d *dir) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
 	f := keep.Failf(class, code, format, args...)
 	f.Tool = keep.ToolName(d.name + "." + tool)
@@ -140,6 +141,8 @@ func (d *dir) checkName(tool, name string) error {
 	return d.failf(tool, keep.ClassLogic, "bad-name", "name %q %s", name, why)
 }
 
+// hidden reports whether a part of the name starts with a dot. The connector's own
+// files are among those.
 func hidden(name string) bool { return name[0] == '.' || strings.Contains(name, "/.") }
 
 // decode reads params strictly, so that a typo is an error.

@@ -63,6 +63,7 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// checksum returns the SHA-256 in hex.
 func checksum(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

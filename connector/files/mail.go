@@ -88,6 +88,7 @@ type Attachment struct {
 	raw []byte
 }
 
+// readMail returns a mail, or null.
 func (d *dir) readMail(_ context.Context, params json.RawMessage) (any, error) {
 	var p mailParams
 	if err := d.decode("readMail", params, &p); err != nil {

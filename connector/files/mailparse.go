@@ -128,6 +128,8 @@ func cutBlankLine(b []byte) (before, after []byte, found bool) {
 	return b[:i], b[i+skip:], true
 }
 
+// isFieldName reports whether b is printable ASCII without spaces, as the name
+// of a field is.
 func isFieldName(b []byte) bool {
 	for _, c := range b {
 		if c <= ' ' || c >= 0x7f {
@@ -178,6 +180,7 @@ func field(h header, name string) mail.Header {
 	return mail.HeaderFromMap(map[string][]string{name: h[name]})
 }
 
+// readDate sets Date if there is one that can be read.
 func (m *Mail) readDate(h header) {
 	if h.get("date") == "" {
 		return

@@ -199,6 +199,7 @@ func (m *Mail) quotedPrintable(body []byte) []byte {
 	return out
 }
 
+// unhex returns the value of a hexadecimal digit, or -1.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -211,4 +212,5 @@ func unhex(c byte) int {
 	return -1
 }
 
+// sortedNames makes the order of headers the same each time.
 func sortedNames(h header) []string { return slices.Sorted(maps.Keys(h)) }

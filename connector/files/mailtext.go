@@ -15,6 +15,7 @@ import (
 // utf8Text returns s with U+FFFD for what is no UTF-8.
 func utf8Text(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
+// valid is utf8Text for a list.
 func valid(list []string) []string {
 	for i := range list {
 		list[i] = utf8Text(list[i])
@@ -48,6 +49,7 @@ func (m *Mail) toUTF8(b []byte, name string) string {
 	return m.replaceInvalid(b)
 }
 
+// replaceInvalid is utf8Text with a warning.
 func (m *Mail) replaceInvalid(b []byte) string {
 	if !utf8.Valid(b) {
 		m.warn("text is not valid in its charset; U+FFFD stands for what cannot be read")

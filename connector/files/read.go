@@ -80,6 +80,7 @@ type entry struct {
 	Modified string `json:"modified"`
 }
 
+// list returns the entries of one page.
 func (d *dir) list(ctx context.Context, params json.RawMessage) (any, error) {
 	var p listParams
 	if err := d.decode("list", params, &p); err != nil {
@@ -190,6 +191,7 @@ type content struct {
 	Warnings []string `json:"warnings"`
 }
 
+// read returns the content of a file, or null.
 func (d *dir) read(_ context.Context, params json.RawMessage) (any, error) {
 	var p readParams
 	if err := d.decode("read", params, &p); err != nil {

@@ -94,6 +94,7 @@ func (w *writer) ComparePayload(old, new json.RawMessage) connector.Difference {
 	return compare(old, new)
 }
 
+// compare is the ComparePayload of both tools.
 func compare(old, new json.RawMessage) connector.Difference {
 	if jsonval.Equal(old, new) {
 		return connector.Equivalent

@@ -66,6 +66,7 @@ var reserved = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
+// checkHeaders returns the headers of each request.
 func checkHeaders(c *connector.Checker, headers map[string]string) http.Header {
 	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"keep"}}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -84,6 +85,7 @@ func checkHeaders(c *connector.Checker, headers map[string]string) http.Header {
 	return h
 }
 
+// isHeaderName reports whether s is a token of RFC 9110.
 func isHeaderName(s string) bool {
 	for _, c := range []byte(s) {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
@@ -94,6 +96,7 @@ func isHeaderName(s string) bool {
 	return s != ""
 }
 
+// isHeaderValue reports whether s can be sent without ending the header.
 func isHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }
@@ -106,6 +109,7 @@ type builder struct {
 	service *service
 }
 
+// addf adds a problem at a key of the tool.
 func (b *builder) addf(key, format string, args ...any) { b.Addf(b.at+"."+key, format, args...) }
 
 // build returns the tool. It is of use only if no problem was found.
@@ -147,6 +151,7 @@ func (b *builder) build(name string) connector.Tool {
 	}
 }
 
+// method refuses methods that would make a read of a change, or the reverse.
 func (b *builder) method() string {
 	m, mutates := strings.ToUpper(b.cfg.Method), b.cfg.Effect == connector.Mutate
 	allowed := []string{"GET", "HEAD", "POST"}
@@ -198,6 +203,7 @@ func (b *builder) readOnly() {
 	}
 }
 
+// duration returns d if it is within bounds.
 func (b *builder) duration(key string, d, limit time.Duration) time.Duration {
 	if d < 0 || d > limit {
 		b.addf(key, "is %s, want 0s to %s", d, limit)
@@ -205,6 +211,7 @@ func (b *builder) duration(key string, d, limit time.Duration) time.Duration {
 	return d
 }
 
+// statuses refuses what could never be answered, or is decided elsewhere.
 func (b *builder) statuses(key string, list []int, low, high int) {
 	for _, s := range list {
 		if s < low || s > high {
@@ -243,6 +250,7 @@ func (b *builder) mutator(t *tool) connector.Tool {
 	return &reconciler{mutator{t}}
 }
 
+// identity checks what says which thing is changed.
 func (b *builder) identity() {
 	if len(b.cfg.Identity) == 0 {
 		b.addf("identity", "at least one param must say what is changed")
@@ -257,6 +265,7 @@ func (b *builder) identity() {
 	}
 }
 
+// idempotency reads what is said about the token.
 func (b *builder) idempotency(t *tool) {
 	name := b.cfg.IdempotencyHeader
 	switch {

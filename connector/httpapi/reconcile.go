@@ -47,6 +47,7 @@ func (l *lookup) request(s *service, mut keep.Mutation) (string, error) {
 	return s.url(l.path, slices.Concat(l.path.query, l.query), v)
 }
 
+// mutationValues is what the templates of a lookup are filled with.
 func mutationValues(mut keep.Mutation) (values, error) {
 	fields, err := jsonval.Fields(mut.Payload)
 	return values{fields: fields, token: mut.Token}, err
@@ -85,6 +86,8 @@ var absentOnResend = []int{404, 405, 410, 413, 415, 501}
 // replayed is how services mark an answer that they stored for a key.
 const replayed = "Idempotent-Replayed"
 
+// resend sends the same request again. The service answers for the first one,
+// or does now what it should have done then.
 func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
 	req, err := r.request(mut.Payload, mut.Token)
 	if err != nil {
@@ -108,6 +111,7 @@ func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.A
 	}
 }
 
+// again is no answer, and says why.
 func again(detail string) connector.Answer {
 	return connector.Answer{Verdict: connector.Again, Detail: detail}
 }
@@ -201,6 +205,7 @@ func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
 // well be a success.
 func (l *lookup) searches() bool { return len(l.query)+len(l.path.query) > 0 }
 
+// hasEmptyList reports whether a member of the object is an empty array.
 func hasEmptyList(raw json.RawMessage) bool {
 	fields, err := jsonval.Fields(raw)
 	if err != nil {

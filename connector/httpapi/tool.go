@@ -25,6 +25,7 @@ type service struct {
 	writes *http.Transport // has a connection for each request
 }
 
+// close ends idle connections.
 func (s *service) close() error {
 	s.reads.CloseIdleConnections()
 	s.writes.CloseIdleConnections()
@@ -50,6 +51,7 @@ type tool struct {
 // Spec returns the description of the tool.
 func (t *tool) Spec() connector.Spec { return t.spec }
 
+// failf returns a failure of the tool.
 func (t *tool) failf(class keep.Class, code, format string, args ...any) *keep.Failure {
 	f := keep.Failf(class, code, format, args...)
 	f.Tool = keep.ToolName(t.service.name + "." + t.spec.Name)

@@ -42,8 +42,11 @@ func newTransport(keepAlive bool) *http.Transport {
 // Idempotency-Key; an empty once sends no body.
 type once struct{ r io.Reader }
 
+// Read reads the body.
 func (o once) Read(p []byte) (int, error) { return o.r.Read(p) }
-func (o once) Close() error               { return nil }
+
+// Close does nothing: the bytes are in memory.
+func (o once) Close() error { return nil }
 
 // errNotSent marks errors of requests that never left.
 var errNotSent = errors.New("nothing was sent")

@@ -18,9 +18,9 @@ import (
 // changeParams are the params of insert, update and upsert.
 type changeParams struct {
 	Table string                     `json:"table"`
-	Key   map[string]json.RawMessage `json:"key"`
-	Row   map[string]json.RawMessage `json:"row"`
-	Set   map[string]json.RawMessage `json:"set"`
+	Key   map[string]json.RawMessage `json:"key"` // columns of a unique index
+	Row   map[string]json.RawMessage `json:"row"` // insert and upsert: the other columns
+	Set   map[string]json.RawMessage `json:"set"` // update: the columns to change
 }
 
 // A mutator is a tool that changes rows.
@@ -35,6 +35,8 @@ type mutator struct {
 // A reconciler is a mutator whose outcome can be asked for.
 type reconciler struct{ mutator }
 
+// insertTool makes the tool insert. Without a ledger table a key is how the row
+// is found again.
 func (db *database) insertTool(cfg Config) connector.Tool {
 	required := `"table","row"`
 	if db.ledger == "" && !cfg.KeylessInsert {
@@ -47,6 +49,7 @@ func (db *database) insertTool(cfg Config) connector.Tool {
 	}, buildInsert)
 }
 
+// updateTool makes the tool update.
 func (db *database) updateTool(cfg Config) connector.Tool {
 	return db.changeTool(cfg, connector.Spec{
 		Name:        "update",
@@ -55,6 +58,7 @@ func (db *database) updateTool(cfg Config) connector.Tool {
 	}, buildUpdate)
 }
 
+// upsertTool makes the tool upsert.
 func (db *database) upsertTool(cfg Config) connector.Tool {
 	return db.changeTool(cfg, connector.Spec{
 		Name:        "upsert",
@@ -213,6 +217,7 @@ func insertInto(q *statement, values map[string]json.RawMessage) error {
 	return nil
 }
 
+// buildInsert writes INSERT.
 func buildInsert(q *statement, p changeParams) error {
 	if p.Key != nil {
 		if err := q.table.identifies(p.Key, false); err != nil {
@@ -229,6 +234,7 @@ func buildInsert(q *statement, p changeParams) error {
 	return insertInto(q, values)
 }
 
+// buildUpdate writes UPDATE for one row.
 func buildUpdate(q *statement, p changeParams) error {
 	if err := q.table.identifies(p.Key, false); err != nil {
 		return err
@@ -249,6 +255,7 @@ func buildUpdate(q *statement, p changeParams) error {
 	return q.pairs(p.Key, " AND ", equals)
 }
 
+// buildUpsert writes INSERT … ON CONFLICT for a key that is exactly an index.
 func buildUpsert(q *statement, p changeParams) error {
 	if err := q.table.identifies(p.Key, true); err != nil {
 		return err

@@ -23,6 +23,7 @@ type postgresEngine struct {
 	idle   chan *pgx.Conn
 }
 
+// newPostgres reads the URL. It does not connect.
 func newPostgres(url string) (*postgresEngine, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -38,6 +39,7 @@ func newPostgres(url string) (*postgresEngine, error) {
 	return &postgresEngine{config: cfg, idle: make(chan *pgx.Conn, maxIdle)}, nil
 }
 
+// close ends the idle connections.
 func (e *postgresEngine) close() error {
 	for {
 		select {
@@ -115,6 +117,7 @@ var classes = map[string]keep.Class{
 	"XX": keep.ClassPrecondition, // corrupt
 }
 
+// classify goes by the SQLSTATE. What has none never reached a server.
 func (e *postgresEngine) classify(err error) (keep.Class, string) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -133,6 +136,7 @@ func (e *postgresEngine) classify(err error) (keep.Class, string) {
 	return keep.ClassLogic, code
 }
 
+// selected has the server write JSON, which knows its types best.
 func (e *postgresEngine) selected(c column) string {
 	if c.form == bytesForm {
 		return "encode(" + quote(c.name) + ", 'base64')"
@@ -157,6 +161,7 @@ func (e *postgresEngine) value(c column, raw json.RawMessage, n int) (string, an
 	return expr, text, err
 }
 
+// postgresText returns what a person would type for the value.
 func postgresText(c column, raw json.RawMessage) (string, error) {
 	if isNull(raw) {
 		return "", nil
@@ -263,6 +268,7 @@ func (s *postgresSession) query(ctx context.Context, query string, args []any, e
 	return rows.Err()
 }
 
+// describe finds a table by the search path, or by its schema.
 func (s *postgresSession) describe(ctx context.Context, name string) (*table, error) {
 	quoted := quote(name)
 	if schema, rest, ok := strings.Cut(name, "."); ok {
@@ -290,6 +296,7 @@ func (s *postgresSession) describe(ctx context.Context, name string) (*table, er
 	return t, s.describeIndexes(ctx, t, oid)
 }
 
+// postgresColumn picks the form by the type.
 func postgresColumn(name, schema, kind, category string) column {
 	c := column{name: name, kind: quote(schema) + "." + quote(kind)}
 	switch {
@@ -327,6 +334,7 @@ func (s *postgresSession) describeIndexes(ctx context.Context, t *table, oid str
 // rolled back. Others, such as a shutdown, may come after the commit.
 var saidNo = []string{"22", "23", "25", "40", "42", "44", "P0"}
 
+// commit ends the transaction. Between COMMIT and its answer nobody knows.
 func (s *postgresSession) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -354,6 +362,7 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	return &doubt{err}
 }
 
+// end gives the connection back, or closes one that is not in a known state.
 func (s *postgresSession) end() {
 	// Not the call's context: that one may be over.
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)

@@ -17,10 +17,12 @@ const (
 	keySchema   = `"key":{"type":"object","minProperties":1,"description":"the columns of a primary key or unique index"}`
 )
 
+// object returns a JSON Schema of an object with those properties.
 func object(required, properties string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%s],"properties":{%s}}`, required, properties))
 }
 
+// rowOrNull is the schema of one row that may be missing.
 var rowOrNull = json.RawMessage(`{"type":["object","null"]}`)
 
 // tools returns the tools that cfg allows.
@@ -71,11 +73,11 @@ type reader struct {
 type readParams struct {
 	Table   string                     `json:"table"`
 	ID      json.RawMessage            `json:"id"`
-	Key     map[string]json.RawMessage `json:"key"`
-	Where   map[string]json.RawMessage `json:"where"`
+	Key     map[string]json.RawMessage `json:"key"`   // by column
+	Where   map[string]json.RawMessage `json:"where"` // value or operators by column
 	Columns []string                   `json:"columns"`
-	OrderBy []string                   `json:"order_by"`
-	Limit   int                        `json:"limit"`
+	OrderBy []string                   `json:"order_by"` // with a minus: descending
+	Limit   int                        `json:"limit"`    // 0: defaultLimit
 	Offset  int                        `json:"offset"`
 }
 
@@ -111,6 +113,7 @@ func (db *database) bad(tool string, err error) *keep.Failure {
 	return db.failf(tool, keep.ClassLogic, "bad-params", "%v", err)
 }
 
+// list returns an array of rows.
 func (db *database) list(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
 	t, err := db.table(ctx, "list", s, p.Table)
 	if err != nil {
@@ -128,6 +131,7 @@ func (db *database) list(ctx context.Context, s session, p readParams) (json.Raw
 	return append(append([]byte{'['}, bytes.Join(asBytes(rows), []byte{','})...), ']'), nil
 }
 
+// asBytes is what bytes.Join takes.
 func asBytes(rows []json.RawMessage) [][]byte {
 	out := make([][]byte, len(rows))
 	for i := range rows {
@@ -136,6 +140,7 @@ func asBytes(rows []json.RawMessage) [][]byte {
 	return out
 }
 
+// buildList writes the SELECT and returns the columns that it selects.
 func (db *database) buildList(q *statement, p readParams) ([]column, error) {
 	columns := q.table.columns
 	if len(p.Columns) > 0 {
@@ -165,6 +170,7 @@ func (db *database) buildList(q *statement, p readParams) ([]column, error) {
 	return columns, nil
 }
 
+// getByID reads by the primary key, which must be one column.
 func (db *database) getByID(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
 	t, err := db.table(ctx, "getById", s, p.Table)
 	if err != nil {
@@ -176,6 +182,7 @@ func (db *database) getByID(ctx context.Context, s session, p readParams) (json.
 	return db.one(ctx, "getById", s, t, map[string]json.RawMessage{t.primary[0]: p.ID})
 }
 
+// getByKey reads by any unique key.
 func (db *database) getByKey(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
 	t, err := db.table(ctx, "getByUniqueKey", s, p.Table)
 	if err != nil {

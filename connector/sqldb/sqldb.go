@@ -91,6 +91,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	return &connector.Connection{Name: name, Connector: Kind, Tools: db.tools(cfg), Close: db.engine.close}, nil
 }
 
+// checkTables adds the problems that have to do with tables.
 func checkTables(c *connector.Checker, cfg Config, ledger string) {
 	for _, t := range cfg.Tables {
 		if t == "" || t == ledger {
@@ -143,6 +144,8 @@ type database struct {
 
 // An engine is one kind of database.
 type engine interface {
+	dialect
+
 	// begin starts a transaction on a connection of its own. An error is
 	// definite: nothing was changed.
 	begin(ctx context.Context, write bool) (session, error)
@@ -151,8 +154,12 @@ type engine interface {
 	// before COMMIT, so that no class is a doubt.
 	classify(err error) (class keep.Class, code string)
 
+	// close ends idle connections.
 	close() error
+}
 
+// A dialect is how an engine writes SQL and reads values.
+type dialect interface {
 	// value returns SQL for the bound value number n, and what to bind.
 	value(c column, raw json.RawMessage, n int) (expr string, arg any, err error)
 
@@ -171,7 +178,10 @@ type engine interface {
 
 // A session is one open transaction.
 type session interface {
+	// exec runs a statement and returns how many rows it changed.
 	exec(ctx context.Context, query string, args ...any) (rows int64, err error)
+
+	// query calls each with every row, whose values are valid until it returns.
 	query(ctx context.Context, query string, args []any, each func(values []any) error) error
 
 	// describe reads the catalog. It returns nil if there is no such table.
@@ -188,9 +198,13 @@ type session interface {
 // A doubt is an error of a COMMIT whose outcome nobody reported.
 type doubt struct{ err error }
 
+// Error says what the database said.
 func (d *doubt) Error() string { return d.err.Error() }
+
+// Unwrap returns what the database said.
 func (d *doubt) Unwrap() error { return d.err }
 
+// failf returns a failure of a tool, without the password.
 func (db *database) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
 	f := keep.Failf(class, code, "%s", db.hide.Replace(fmt.Sprintf(format, args...)))
 	f.Tool = keep.ToolName(db.name + "." + tool)

@@ -32,6 +32,7 @@ const lockWait = 20 * time.Millisecond
 // An sqliteEngine is an SQLite file.
 type sqliteEngine struct{ db *sql.DB }
 
+// newSQLite prepares the file for use. It does not open it.
 func newSQLite(path string) (*sqliteEngine, error) {
 	if path == "" || strings.ContainsAny(path, "\x00") {
 		return nil, errors.New("sqlite: a path is required")
@@ -71,6 +72,7 @@ func (e *sqliteEngine) makeLedger(quoted string) string {
 		" (token TEXT PRIMARY KEY, tool TEXT NOT NULL, result TEXT, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))"
 }
 
+// classify goes by the primary result code.
 func (e *sqliteEngine) classify(err error) (keep.Class, string) {
 	var se *sqlite.Error
 	if !errors.As(err, &se) {
@@ -98,6 +100,7 @@ func (e *sqliteEngine) selected(c column) string {
 
 func (e *sqliteEngine) same(a, b string) string { return a + " IS " + b }
 
+// value binds by the type of the JSON value: columns of SQLite take any.
 func (e *sqliteEngine) value(c column, raw json.RawMessage, _ int) (string, any, error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -147,6 +150,8 @@ func bytesValue(raw json.RawMessage) ([]byte, bool, error) {
 	return b, true, nil
 }
 
+// decode goes by the type of the stored value, and by the declared type only
+// where that has no type of its own.
 func (e *sqliteEngine) decode(c column, v any) (json.RawMessage, error) {
 	switch v := v.(type) {
 	case nil:
@@ -256,6 +261,7 @@ func (s *sqliteSession) query(ctx context.Context, query string, args []any, eac
 	return rows.Err()
 }
 
+// describe finds a table or view by its exact name.
 func (s *sqliteSession) describe(ctx context.Context, name string) (*table, error) {
 	if strings.HasPrefix(strings.ToLower(name), "sqlite_") {
 		return nil, nil
@@ -333,6 +339,7 @@ func (s *sqliteSession) commit(ctx context.Context) error {
 	return err
 }
 
+// end rolls back if nothing was committed, and gives the connection back.
 func (s *sqliteSession) end() {
 	if !s.done {
 		// Without a context, since it must happen. An error means that there

@@ -33,11 +33,11 @@ type column struct {
 type form int
 
 const (
-	plain form = iota
-	boolForm
-	jsonForm
-	bytesForm
-	arrayForm
+	plain     form = iota // as the database gives it
+	boolForm              // SQLite: 0 and 1 are false and true
+	jsonForm              // text that holds JSON
+	bytesForm             // {"base64": …}; only Postgres has columns of it
+	arrayForm             // Postgres only
 )
 
 // quote makes an identifier of a name.
@@ -94,6 +94,7 @@ func (t *table) identifies(key map[string]json.RawMessage, exactly bool) error {
 	return fmt.Errorf("key must be the columns of a primary key or unique index of %s: %v", t.quoted, t.unique)
 }
 
+// isNull reports whether raw is null or missing.
 func isNull(raw json.RawMessage) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) == 0 || string(raw) == "null"
@@ -107,6 +108,7 @@ type statement struct {
 	args   []any
 }
 
+// add writes SQL. Values never come here; they go through bind.
 func (s *statement) add(parts ...string) *statement {
 	for _, p := range parts {
 		s.sql.WriteString(p)
@@ -154,6 +156,7 @@ func (s *statement) pairs(values map[string]json.RawMessage, between string, op 
 	return nil
 }
 
+// equals is the usual operator of pairs.
 func equals(column, value string) string { return column + " = " + value }
 
 // rows runs a statement that selects the columns, and returns a JSON object for
@@ -216,6 +219,8 @@ func (s *statement) where(conditions map[string]json.RawMessage) error {
 	return nil
 }
 
+// condition adds what one entry of where asks for. An object holds operators,
+// but for the object that stands for bytes.
 func (s *statement) condition(c column, raw json.RawMessage) error {
 	raw = bytes.TrimSpace(raw)
 	ops, err := jsonval.Fields(raw)
@@ -247,6 +252,7 @@ func (s *statement) compare(c column, raw json.RawMessage) error {
 	return err
 }
 
+// operator adds one operator of a condition.
 func (s *statement) operator(c column, op string, raw json.RawMessage) error {
 	switch {
 	case op == "ne":
@@ -263,6 +269,7 @@ func (s *statement) operator(c column, op string, raw json.RawMessage) error {
 	return err
 }
 
+// oneOf adds "in". An empty list fits nothing, and null in it fits null.
 func (s *statement) oneOf(c column, raw json.RawMessage) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -301,6 +308,7 @@ func (s *statement) order(by []string) error {
 	return nil
 }
 
+// limit adds a page; both are integers, so they need no binding.
 func (s *statement) limit(limit, offset int) {
 	s.add(" LIMIT ", strconv.Itoa(limit), " OFFSET ", strconv.Itoa(offset))
 }
