@@ -107,6 +107,7 @@ func BenchmarkLoad(b *testing.B) {
 }
 
 func BenchmarkOpenWarm(b *testing.B) {
+	openRuntime(b, sandbox.Config{}) // fills the cache
 	for b.Loop() {
 		rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
 		if err != nil {

@@ -38,8 +38,9 @@ type Config struct {
 
 	// CacheDir keeps the compiled engine between processes, which saves most
 	// of Open's time. What lies there is run as native code: nobody else may
-	// be able to write to it. It is made if it does not exist. If empty, the
-	// engine is compiled at every Open.
+	// be able to write to it. It is made if it does not exist; damaged contents
+	// are replaced, and a directory that cannot be used is done without. If
+	// empty, the engine is compiled at every Open.
 	CacheDir string
 
 	// Processors is how many phases may compute at the same time. If zero,
@@ -137,18 +138,33 @@ func (rt *Runtime) begin() error {
 	return nil
 }
 
-// compile makes the engine's module stoppable and turns it into native code.
+// compile makes the engine's module stoppable and turns it into native code. A
+// cache that cannot be used is done without: it only saves time.
 func (rt *Runtime) compile(ctx context.Context, cacheDir string, workers int) error {
 	module, _, err := fuel.Rewrite(quickjs.Module, loopsPerTick)
 	if err != nil {
 		return err
 	}
+	if cacheDir != "" {
+		if entries, err := checkCache(cacheDir); err == nil {
+			if rt.compileWith(ctx, module, cacheDir, workers) == nil {
+				_ = sealCache(cacheDir, entries) // or else the next Open compiles again
+				return nil
+			}
+			rt.discard(ctx)
+		}
+	}
+	return rt.compileWith(ctx, module, "", workers)
+}
+
+// compileWith fills in what compile makes.
+func (rt *Runtime) compileWith(ctx context.Context, module []byte, cacheDir string, workers int) (err error) {
 	cfg := wazero.NewRuntimeConfig().
 		WithMemoryLimitPages(uint32(rt.limits.Memory / wasmPage)).
 		WithDebugInfoEnabled(false)
 	if cacheDir != "" {
 		if rt.cache, err = wazero.NewCompilationCacheWithDir(cacheDir); err != nil {
-			return fmt.Errorf("sandbox: compilation cache: %w", err)
+			return err
 		}
 		cfg = cfg.WithCompilationCache(rt.cache)
 	}
@@ -161,6 +177,18 @@ func (rt *Runtime) compile(ctx context.Context, cacheDir string, workers int) er
 		return fmt.Errorf("sandbox: compile engine: %w", err)
 	}
 	return nil
+}
+
+// discard closes what an attempt to compile has left. It held nothing that
+// could be lost.
+func (rt *Runtime) discard(ctx context.Context) {
+	if rt.wasm != nil {
+		_ = rt.wasm.Close(ctx)
+	}
+	if rt.cache != nil {
+		_ = rt.cache.Close(ctx)
+	}
+	rt.wasm, rt.module, rt.cache = nil, nil, nil
 }
 
 // boot starts the engine, evaluates the prelude, and freezes the result. What
