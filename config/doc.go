@@ -15,7 +15,7 @@
 //	connections.crm.base_url      KEEP_CONNECTIONS_CRM_BASE_URL
 //	connections.crm.tools.x.path  KEEP_CONNECTIONS_CRM_TOOLS_X_PATH
 //
-// A list is written with commas or as TOML, a table as a TOML inline table. The
+// An empty variable is as good as none. A list is written with commas or as TOML, a table as a TOML inline table. The
 // names of connections, tools and headers come from keep.toml: a variable can
 // set any key of a connection that is there, and cannot make one, since its
 // name could not be told from the variable's. A variable of these sections that

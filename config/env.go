@@ -49,7 +49,7 @@ func (e *environment) overlay(t reflect.Type, n *node, path string) *node {
 		t = t.Elem()
 	}
 	name := Variable(path)
-	if text, ok := e.vars[name]; ok && path != "" {
+	if text := e.vars[name]; text != "" && path != "" {
 		e.used[name] = true
 		n = fromText(t, text)
 		setSource(n, name)

@@ -123,7 +123,7 @@ func (v *vault) resolve(ref string) (string, error) {
 // secret looks in the three places of the package comment.
 func (v *vault) secret(ref, name string) (string, error) {
 	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
-	if s, ok := v.env.vars[variable]; ok {
+	if s := v.env.vars[variable]; s != "" {
 		return s, nil
 	}
 	credentials := "$CREDENTIALS_DIRECTORY/" + name
@@ -201,7 +201,7 @@ func (b *binder) plainSecrets(n *node, path string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		h := headers[name]
 		s, ok := h.value.(string)
-		if !ok || s == "" || h.source != "" || strings.Contains(s, "${") || !guarded.MatchString(name) {
+		if !ok || s == "" || h.source != "" || h.raw != "" || !guarded.MatchString(name) {
 			continue
 		}
 		p := b.problem(h, dotted(dotted(path, "headers"), name), "looks like a secret in plain text")

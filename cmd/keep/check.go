@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -55,17 +56,17 @@ func (a *app) check(ctx context.Context, path string) error {
 	if err != nil && (p == nil || !isRejected(err)) {
 		return err
 	}
-	r := checkReport{Problems: a.complaints("", err), Workflows: []workflowEffects{}}
-	// The settings of the sandbox may be what is wrong; its defaults will do.
-	limits := p.cfg
-	if err != nil {
-		limits = &config.Config{}
-	}
+	r := checkReport{Workflows: []workflowEffects{}}
 	conns, connErr := p.cfg.Describe()
 	defer closeAll(conns)
-	r.Problems = append(r.Problems, a.complaints("", connErr)...)
+	r.Problems = append(r.Problems, a.complaints("", errors.Join(err, connErr))...)
+	broken := len(r.Problems) > 0
 	r.Problems = append(r.Problems, ofConfig(p.cfg.Missing, workflow.Warning)...)
 	r.Problems = append(r.Problems, ofConfig(p.cfg.Warnings, workflow.Warning)...)
+	limits := p.cfg
+	if broken {
+		limits = &config.Config{} // the limits may be what is wrong; the defaults will do
+	}
 	rt, err := a.openRuntime(ctx, limits)
 	if err != nil {
 		return err
@@ -76,6 +77,10 @@ func (a *app) check(ctx context.Context, path string) error {
 		return err
 	}
 	r.Problems = append(r.Problems, found...)
+	if broken {
+		fmt.Fprintln(a.err, "Which tools the scripts use is not checked before keep.toml is in order.")
+		scripts = nil
+	}
 	for _, s := range scripts {
 		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
 		if err != nil {
@@ -85,7 +90,8 @@ func (a *app) check(ctx context.Context, path string) error {
 		effects.Findings = []workflow.Finding{} // they are among the problems
 		r.Workflows = append(r.Workflows, workflowEffects{short(filepath.Join(p.root, s.file)), effects})
 	}
-	return a.printCheck(r, conns)
+	sortComplaints(r.Problems)
+	return a.printCheck(r)
 }
 
 // findings returns what Effects noticed as complaints.
@@ -100,7 +106,7 @@ func findings(root string, r workflow.Report) []complaint {
 }
 
 // printCheck prints the report and returns the error that ends the command.
-func (a *app) printCheck(r checkReport, conns []connector.Connection) error {
+func (a *app) printCheck(r checkReport) error {
 	failed := 0
 	for _, c := range r.Problems {
 		if c.Severity == string(workflow.Error) {

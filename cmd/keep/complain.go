@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -146,6 +147,20 @@ func (a *app) complain(found []complaint) {
 	for _, c := range found {
 		fmt.Fprint(a.err, a.ink.complaint(c))
 	}
+}
+
+// sortComplaints puts problems in the order of their places; files stay in the
+// order in which they were read.
+func sortComplaints(found []complaint) {
+	order := make(map[string]int)
+	for _, c := range found {
+		if _, known := order[c.File]; !known {
+			order[c.File] = len(order)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b complaint) int {
+		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column)
+	})
 }
 
 // hasErrors reports whether one of the problems is an error.

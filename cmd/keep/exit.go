@@ -110,6 +110,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	}
 	status := statusOf(err)
 	if found := a.complaints("", err); len(found) > 0 {
+		sortComplaints(found)
 		a.complain(found)
 		return status
 	}

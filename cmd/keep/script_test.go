@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keep-run/keep/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"keep": main})
+}
+
+// cacheHome returns a user's cache directory with the compiled sandbox in it, so
+// that not every command compiles it.
+func cacheHome(tb testing.TB) string {
+	tb.Helper()
+	home := tb.TempDir()
+	dir := filepath.Join(home, "keep")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	rt, err := sandbox.Open(tb.Context(), sandbox.Config{CacheDir: dir})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return home
+}
+
+func TestScripts(t *testing.T) {
+	cache := cacheHome(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		RequireUniqueNames: true,
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return os.Getuid() == 0, nil
+		},
+		Setup: func(e *testscript.Env) error {
+			s := startService()
+			e.Defer(s.Close)
+			e.Values["crm"] = s
+			e.Values["daemon"] = &daemon{}
+			e.Defer(func() { e.Values["daemon"].(*daemon).kill() })
+			e.Setenv("XDG_CACHE_HOME", cache)
+			e.Setenv("CRM_URL", s.URL)
+			e.Setenv("KEEP_SECRET_CRM", "hunter2")
+			e.Setenv("USER", "tester")
+			return os.CopyFS(filepath.Join(e.WorkDir, "crm"), os.DirFS("testdata/crm"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":  cmdStatus,
+			"crm":     cmdCRM,
+			"effects": cmdEffects,
+			"serve":   cmdServe,
+			"sqlite":  cmdSQLite,
+			"mkbig":   cmdMkbig,
+			"id":      cmdID,
+		},
+	})
+}
+
+// status N command args… runs a command that must end with that status.
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command [args…]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%s ended with status %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// crm MODE changes how the service behaves; crm feed N fills its feed; crm called
+// waits until a creation was asked for.
+func cmdCRM(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value("crm").(*service)
+	switch {
+	case neg || len(args) == 0:
+		ts.Fatalf("usage: crm MODE | crm feed N | crm called")
+	case args[0] == "feed":
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		s.fill(n)
+	case args[0] == "called":
+		<-s.calls
+	default:
+		s.set(args[0])
+	}
+}
+
+// effects ID N checks how often a contact was created.
+func cmdEffects(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: effects ID N")
+	}
+	got := ts.Value("crm").(*service).effects(args[0])
+	if fmt.Sprint(got) != args[1] {
+		ts.Fatalf("%s was created %d times, want %s", args[0], got, args[1])
+	}
+}
+
+// A daemon is a keep serve that a script started.
+type daemon struct {
+	cmd    *exec.Cmd
+	stderr *bufio.Reader
+	rest   bytes.Buffer
+}
+
+// start starts the command and returns once it said a line that begins as wanted.
+func (d *daemon) start(cmd *exec.Cmd, line string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	d.cmd, d.stderr = cmd, bufio.NewReader(r)
+	for {
+		got, err := d.stderr.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("it ended without saying %q: %s", line, d.rest.String())
+		}
+		d.rest.WriteString(got)
+		if strings.HasPrefix(got, line) {
+			return nil
+		}
+	}
+}
+
+// stop asks the command to end and returns what it said.
+func (d *daemon) stop() (string, error) {
+	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+		return "", err
+	}
+	if _, err := io.Copy(&d.rest, d.stderr); err != nil {
+		return "", err
+	}
+	err := d.cmd.Wait()
+	d.cmd = nil
+	return d.rest.String(), err
+}
+
+func (d *daemon) kill() {
+	if d.cmd != nil {
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+		d.cmd = nil
+	}
+}
+
+// serve start [args…] runs keep serve as a process of its own until serve stop,
+// which checks that it ended well, or serve kill.
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	d := ts.Value("daemon").(*daemon)
+	switch {
+	case neg || len(args) == 0:
+		ts.Fatalf("usage: serve start [args…] | serve stop | serve kill")
+	case args[0] == "start":
+		bin, err := lookPath(ts.Getenv("PATH"), "keep")
+		ts.Check(err)
+		cmd := exec.CommandContext(context.Background(), bin, append([]string{"serve"}, args[1:]...)...)
+		cmd.Dir = ts.MkAbs(".")
+		cmd.Env = []string{
+			"PATH=" + ts.Getenv("PATH"), "XDG_CACHE_HOME=" + ts.Getenv("XDG_CACHE_HOME"),
+			"CRM_URL=" + ts.Getenv("CRM_URL"), "KEEP_SECRET_CRM=" + ts.Getenv("KEEP_SECRET_CRM"), "HOME=" + ts.Getenv("HOME"),
+		}
+		ts.Check(d.start(cmd, "Serving "))
+	case args[0] == "stop":
+		said, err := d.stop()
+		ts.Logf("%s", said)
+		ts.Check(err)
+		if !strings.HasSuffix(said, "Stopped.\n") {
+			ts.Fatalf("serve did not stop in order")
+		}
+	case args[0] == "kill":
+		d.kill()
+	}
+}
+
+func lookPath(path, name string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
+}
+
+// sqlite FILE SQL changes a database behind Keep's back.
+func cmdSQLite(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sqlite FILE SQL")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
+
+// mkbig FILE BYTES writes a file of that size.
+func cmdMkbig(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mkbig FILE BYTES")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), n), 0o600))
+}
+
+// id PREFIX puts the first id with that prefix on stdout of the last command
+// into $ID.
+func cmdID(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: id PREFIX")
+	}
+	id := regexp.MustCompile(args[0] + "_[0-9a-z]+").FindString(ts.ReadFile("stdout"))
+	if id == "" {
+		ts.Fatalf("no id that begins with %s_", args[0])
+	}
+	ts.Setenv("ID", id)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A service is a small CRM that fails as it is told, and counts what happened.
+type service struct {
+	*httptest.Server
+
+	mu      sync.Mutex // protects the fields below
+	mode    string     // how the next creations go; see create
+	feed    []contact
+	created map[string]int  // creations by id
+	tokens  map[string]bool // Idempotency-Keys whose creation happened
+	calls   chan struct{}   // gets a value for each creation that was asked for
+}
+
+// A contact is what the CRM keeps.
+type contact struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+func newService(tb testing.TB) *service {
+	s := startService()
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// startService returns a service with one contact in its feed.
+func startService() *service {
+	s := &service{
+		mode: "ok", feed: []contact{{"c1", "Ada"}},
+		created: make(map[string]int), tokens: make(map[string]bool), calls: make(chan struct{}, 10_000),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /feed", s.serveFeed)
+	mux.HandleFunc("GET /by-token/{token}", s.byToken)
+	mux.HandleFunc("POST /contacts", s.create)
+	s.Server = httptest.NewServer(mux)
+	return s
+}
+
+// set changes how creations go from now on.
+func (s *service) set(mode string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode = mode
+}
+
+// fill makes a feed of n contacts.
+func (s *service) fill(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed = nil
+	for i := range n {
+		s.feed = append(s.feed, contact{fmt.Sprintf("c%d", i+1), fmt.Sprintf("Person %d", i+1)})
+	}
+}
+
+// effects returns how often the contact was created.
+func (s *service) effects(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.created[id]
+}
+
+func (s *service) serveFeed(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer(w, http.StatusOK, s.feed)
+}
+
+func (s *service) byToken(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode == "mute" {
+		answer(w, http.StatusInternalServerError, nil)
+		return
+	}
+	if !s.tokens[r.PathValue("token")] {
+		answer(w, http.StatusNotFound, nil)
+		return
+	}
+	answer(w, http.StatusOK, map[string]string{"found": r.PathValue("token")})
+}
+
+// create makes a contact, or what the mode says:
+//
+//	ok      it is created, and the caller is told
+//	drop    it is created, and the line is cut
+//	lose    it is not created, and the line is cut
+//	mute    as drop, and nobody can ask
+//	hang    it is created, and no answer comes until the caller goes away
+//	NNN     it is not created, and the answer has that status
+func (s *service) create(w http.ResponseWriter, r *http.Request) {
+	var c contact
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+		answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	s.mu.Lock()
+	mode := s.mode
+	if mode == "ok" || mode == "drop" || mode == "mute" || mode == "hang" {
+		s.created[c.ID]++
+		s.tokens[r.Header.Get("Idempotency-Key")] = true
+	}
+	s.mu.Unlock()
+	s.calls <- struct{}{}
+	switch mode {
+	case "ok":
+		answer(w, http.StatusCreated, c)
+	case "hang":
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case "drop", "lose", "mute":
+		panic(http.ErrAbortHandler)
+	default:
+		var status int
+		fmt.Sscan(mode, &status)
+		answer(w, status, map[string]string{"error": strings.ToLower(http.StatusText(status))})
+	}
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}
