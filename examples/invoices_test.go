@@ -33,6 +33,12 @@ var invoices = []string{
 func copyOfInvoices(t testing.TB) (dir string, db *sql.DB) {
 	t.Helper()
 	dir = copyOf(t, "invoices")
+	return dir, emptyInvoices(t, dir)
+}
+
+// emptyInvoices makes the database of the example anew.
+func emptyInvoices(t testing.TB, dir string) *sql.DB {
+	t.Helper()
 	if err := os.Remove(filepath.Join(dir, "invoices.db")); err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +46,11 @@ func copyOfInvoices(t testing.TB) (dir string, db *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db = openInvoices(t, dir)
+	db := openInvoices(t, dir)
 	if _, err := db.ExecContext(t.Context(), string(schema)); err != nil {
 		t.Fatal(err)
 	}
-	return dir, db
+	return db
 }
 
 // openInvoices opens the database that the example writes to.

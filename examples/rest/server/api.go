@@ -130,7 +130,7 @@ func (a *api) createContact(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	c.Number, c.Request = len(a.contacts)+1, r.Header.Get("X-Request-Id")
 	a.contacts = append(a.contacts, c)
-	quiet := a.effect("contact %d: %s", c.Number, c.Email)
+	quiet := a.effect("contact %d: %s", c.Number, c.Name)
 	a.mu.Unlock()
 	reply(w, r, quiet, c)
 }
