@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // A service is a small CRM that fails as it is told, and counts what happened.
@@ -20,18 +19,16 @@ type service struct {
 	created map[string]int  // creations by id
 	tokens  map[string]bool // Idempotency-Keys whose creation happened
 	calls   chan struct{}   // gets a value for each creation that was asked for
+
+	// reached is called at each point of a request, without a lock: "feed",
+	// "lookup", "arrived", "done" and "answered". Nil: nothing is called.
+	reached func(point string)
 }
 
 // A contact is what the CRM keeps.
 type contact struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-}
-
-func newService(tb testing.TB) *service {
-	s := startService()
-	tb.Cleanup(s.Close)
-	return s
 }
 
 // startService returns a service with one contact in its feed.
@@ -44,6 +41,7 @@ func startService() *service {
 	mux.HandleFunc("GET /feed", s.serveFeed)
 	mux.HandleFunc("GET /by-token/{token}", s.byToken)
 	mux.HandleFunc("POST /contacts", s.create)
+	mux.HandleFunc("POST /keyed", s.createOnce)
 	s.Server = httptest.NewServer(mux)
 	return s
 }
@@ -60,9 +58,22 @@ func (s *service) fill(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.feed = nil
-	for i := range n {
-		s.feed = append(s.feed, contact{fmt.Sprintf("c%d", i+1), fmt.Sprintf("Person %d", i+1)})
+	s.add(n)
+}
+
+// add adds contacts. The caller holds mu.
+func (s *service) add(n int) {
+	for range n {
+		i := len(s.feed) + 1
+		s.feed = append(s.feed, contact{fmt.Sprintf("c%d", i), fmt.Sprintf("Person %d", i)})
 	}
+}
+
+// more adds n contacts to the feed.
+func (s *service) more(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(n)
 }
 
 // effects returns how often the contact was created.
@@ -72,13 +83,22 @@ func (s *service) effects(id string) int {
 	return s.created[id]
 }
 
+// at tells of a point.
+func (s *service) at(point string) {
+	if s.reached != nil {
+		s.reached(point)
+	}
+}
+
 func (s *service) serveFeed(w http.ResponseWriter, _ *http.Request) {
+	s.at("feed")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer(w, http.StatusOK, s.feed)
 }
 
 func (s *service) byToken(w http.ResponseWriter, r *http.Request) {
+	s.at("lookup")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mode == "mute" {
@@ -106,6 +126,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
+	s.at("arrived")
 	s.mu.Lock()
 	mode := s.mode
 	if mode == "ok" || mode == "drop" || mode == "mute" || mode == "hang" {
@@ -113,10 +134,12 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 		s.tokens[r.Header.Get("Idempotency-Key")] = true
 	}
 	s.mu.Unlock()
+	s.at("done")
 	s.calls <- struct{}{}
 	switch mode {
 	case "ok":
 		answer(w, http.StatusCreated, c)
+		s.at("answered")
 	case "hang":
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
@@ -127,6 +150,25 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 		fmt.Sscan(mode, &status)
 		answer(w, status, map[string]string{"error": strings.ToLower(http.StatusText(status))})
 	}
+}
+
+// createOnce makes a contact, unless the key was used already: level A.
+func (s *service) createOnce(w http.ResponseWriter, r *http.Request) {
+	var c contact
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+		answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	s.at("arrived")
+	s.mu.Lock()
+	if key := r.Header.Get("Idempotency-Key"); !s.tokens[key] {
+		s.created[c.ID]++
+		s.tokens[key] = true
+	}
+	s.mu.Unlock()
+	s.at("done")
+	answer(w, http.StatusCreated, c)
+	s.at("answered")
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
