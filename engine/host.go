@@ -179,6 +179,9 @@ func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, 
 	var causes []keep.InputID
 	switch {
 	case m.input != "":
+		if err := h.checkInput(ctx, c, m.input); err != nil {
+			return nil, err
+		}
 		causes = []keep.InputID{m.input}
 	case h.place == policy.InProducer:
 		in, err := h.input(ctx, string(topics[0]), "event", string(m.id), string(m.id))
@@ -292,6 +295,24 @@ func (h *scriptHost) registerInput(ctx context.Context, c HostCall) (json.RawMes
 		return nil, err
 	}
 	return marshal(got), nil
+}
+
+// checkInput refuses an input that the workflow does not have: the store would
+// refuse the commit, again and again.
+func (h *scriptHost) checkInput(ctx context.Context, c HostCall, id keep.InputID) error {
+	for _, known := range h.known {
+		if known == id {
+			return nil
+		}
+	}
+	in, err := h.x.e.store.Input(ctx, id)
+	switch {
+	case isNotFound(err) || err == nil && in.Workflow != h.x.a.name:
+		return c.logicf("unknown-input", "ctx.publish: this workflow has no input %q; use what ctx.registerInput returned", id)
+	case err != nil:
+		return &storeError{err}
+	}
+	return nil
 }
 
 // input returns the id of the input with that key: the one in this run's

@@ -93,6 +93,9 @@ type Inputs interface {
 	// next page, empty at the end.
 	Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error)
 
+	// Input returns an input, or *keep.NotFoundError.
+	Input(ctx context.Context, id keep.InputID) (keep.Input, error)
+
 	// InputByKey returns the input with that source, type and external id, or
 	// *keep.NotFoundError.
 	InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, externalID string) (keep.Input, error)

@@ -43,11 +43,8 @@ func TestBadReservations(t *testing.T) {
 				async mutate(ctx) { await ctx.svc.create({ id: "1" }) } }) } })`, b.name, b.reservations))
 		w.publish(wf, "in", "free", "consumed", "skipped", "foreign")
 		w.publish(wf, "out", "free")
-		w.commit(wf,
-			keep.Reserve{Chain: "run_before_" + keep.RunID(wf), Reservation: keep.Reservation{Topic: "in", IDs: []keep.MessageID{"consumed"}}},
-			keep.Finish{Chain: "run_before_" + keep.RunID(wf), Status: keep.EventConsumed},
-			keep.SkipEvents{Topic: "in", IDs: []keep.MessageID{"skipped"}},
-			keep.Reserve{Chain: "run_foreign_" + keep.RunID(wf), Reservation: keep.Reservation{Topic: "in", IDs: []keep.MessageID{"foreign"}}})
+		w.commit(wf, append(consumed(wf, "in", "consumed"), keep.SkipEvents{Topic: "in", IDs: []keep.MessageID{"skipped"}},
+			keep.Reserve{Chain: "run_foreign_" + keep.RunID(wf), Reservation: keep.Reservation{Topic: "in", IDs: []keep.MessageID{"foreign"}}})...)
 	}
 	w.start()
 	w.idle()
@@ -57,8 +54,8 @@ func TestBadReservations(t *testing.T) {
 		if r.Status != keep.StatusLogic || r.Error.Code != b.code || len(r.Reservations) != 0 {
 			t.Errorf("%s: run is %s (%v) with %v, want failed:logic %s with none", b.name, r.Status, r.Error, r.Reservations, b.code)
 		}
-		if n := len(w.runs(wf)); n != 1 {
-			t.Errorf("%s: %d runs, want 1", b.name, n)
+		if n := len(w.runs(wf)); n != 2 {
+			t.Errorf("%s: %d runs, want the one before and the failed one", b.name, n)
 		}
 		if ev := w.event(wf, "in", "free"); !ev.Free() {
 			t.Errorf("%s: the free event is %s, reserved by %q", b.name, ev.Status, ev.ReservedBy)

@@ -118,7 +118,8 @@ type world struct {
 	service *service
 	policy  policy.Policy
 	limits  sandbox.Limits
-	dieAt   engine.Point // the actor that comes there dies, once
+	dieAt   engine.Point  // the actor that comes there dies, once
+	limit   time.Duration // how long idle waits
 
 	host *host.Host // nil between hosts
 	stop context.CancelFunc
@@ -127,8 +128,15 @@ type world struct {
 
 // newWorld returns a world in memory.
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, mem: memory.New(), service: newService(), policy: policy.Default()}
+	w := &world{t: t, mem: memory.New(), service: newService(), policy: policy.Default(), limit: 30 * time.Second}
 	t.Cleanup(w.close)
+	return w
+}
+
+// newBubbleWorld returns a world in memory whose time is that of the bubble.
+func newBubbleWorld(t testing.TB) *world {
+	w := newWorld(t)
+	w.limit = 7 * 24 * time.Hour
 	return w
 }
 
@@ -222,7 +230,7 @@ func (w *world) start() {
 // idle waits until the running host is idle.
 func (w *world) idle() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 24*time.Hour)
+	ctx, cancel := context.WithTimeout(w.t.Context(), w.limit)
 	defer cancel()
 	if err := w.host.WaitIdle(ctx); err != nil {
 		w.t.Fatalf("not idle: %v", err)
@@ -287,6 +295,15 @@ func (w *world) publish(wf keep.WorkflowName, topic keep.TopicName, ids ...strin
 		}})
 	}
 	w.commit(wf, cs...)
+}
+
+// consumed returns the changes of a run that consumed an event.
+func consumed(wf keep.WorkflowName, topic keep.TopicName, id keep.MessageID) []keep.Change {
+	run := keep.Run{ID: "run_before_" + keep.RunID(wf), Chain: "run_before_" + keep.RunID(wf), Workflow: wf, Version: keep.Version{Major: 1},
+		Handler: "c", Kind: keep.Consumer, Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true,
+		Reservations: []keep.Reservation{{Topic: topic, IDs: []keep.MessageID{id}}}, CreatedAt: now(), UpdatedAt: now()}
+	return []keep.Change{keep.PutRun{Run: run}, keep.Reserve{Chain: run.Chain, Reservation: run.Reservations[0]},
+		keep.Finish{Chain: run.Chain, Status: keep.EventConsumed}}
 }
 
 // check fails the test if the database breaks a law.
