@@ -176,6 +176,28 @@ func TestGrownInstanceIsDropped(t *testing.T) {
 	}
 }
 
+// Deep recursion grows a native stack of megabytes, even if it is caught.
+func TestInstanceThatRecursedIsDropped(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{})
+	for _, tt := range []struct {
+		body string
+		idle int
+	}{
+		{`const f = () => 1 + f(); try { f() } catch {}`, 0},
+		{`const f = () => [1].map(f); try { f() } catch {}`, 0},
+		{`const f = () => 1 + f(); f()`, 0},
+		{`const f = (n) => n && f(n - 1); return f(100)`, 1},
+		{`return JSON.stringify(JSON.parse("[".repeat(50) + "]".repeat(50)))`, 1},
+	} {
+		p := mustLoad(t, rt, "t.js", handler(tt.body))
+		rt.Reap(time.Now())
+		_, err := call(p, nil)
+		if n := rt.Idle(); n != tt.idle {
+			t.Errorf("%s (%v): %d instances idle, want %d", tt.body, err, n, tt.idle)
+		}
+	}
+}
+
 func TestOpenRefusesLimitsThatCannotWork(t *testing.T) {
 	for _, l := range []sandbox.Limits{{Memory: 1 << 20}, {Heap: 1 << 20}, {Heap: 65 << 20}, {Stack: 1 << 20}, {CPU: -1}, {HostCalls: -1}} {
 		rt, err := sandbox.Open(context.Background(), sandbox.Config{Limits: l})

@@ -47,8 +47,8 @@
 //
 // [*ScriptError], [*LimitError] and [*BuildError] are the script's fault.
 // [*HostError] wraps what the host returned. Anything else is the cause of the
-// context, [ErrClosed], or trouble of the machine. An instance that trapped, or
-// whose memory grew, is not used again.
+// context, [ErrClosed], or trouble of the machine. An instance that trapped,
+// whose memory grew or that recursed deeply is not used again.
 //
 // A handler that throws ends its phase before the next queued call is served.
 // So do a promise that is rejected and never handled, at the latest when

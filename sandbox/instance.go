@@ -30,7 +30,7 @@ type instance struct {
 
 	phase  *phase    // what runs now; nil between phases
 	holds  *template // what was restored last
-	broken bool      // not to be used again: a call trapped, or grew the native stack
+	broken bool      // not to be used again: a call trapped, or recursed deeply
 
 	stack [4]uint64 // arguments and result of one call
 	buf   []byte    // text on its way in

@@ -179,11 +179,6 @@ func (noHost) Call(context.Context, HostCall) (json.RawMessage, error) {
 	return nil, errors.New("no calls are possible here")
 }
 
-// longPhase is the CPU time after which an instance is not used again. Deep
-// recursion grows the stack on which its compiled code runs, by megabytes, and
-// nothing shrinks or even tells it; but that takes time.
-const longPhase = 10 * time.Millisecond
-
 // within runs f with an instance that holds t, and gives the instance back.
 func (p *phase) within(t *template, f func() error) (err error) {
 	if p.ctx.Err() != nil {
@@ -204,7 +199,7 @@ func (p *phase) within(t *template, f func() error) (err error) {
 			p.cancel()
 		}
 		in.phase = nil
-		if p.leave(); p.used > longPhase {
+		if in.wentDeep() {
 			in.broken = true
 		}
 		size := t.size

@@ -14,6 +14,10 @@ const (
 	// in functions that do not look at the limit.
 	stackMargin = 256 << 10
 
+	// deepStack is a depth of the C stack at which the native stack of compiled
+	// code, which nothing shrinks, has grown to megabytes.
+	deepStack = 64 << 10
+
 	// slack is memory that a template has free beyond what it uses, so that
 	// most phases never grow it: an instance that grew cannot be used again.
 	slack = 256 << 10
@@ -153,6 +157,19 @@ func (in *instance) grow(size int) error {
 		}
 	}
 	return nil
+}
+
+// wentDeep reports whether a phase used much of the C stack since the restore,
+// which cleared it: it looks for what the frames of a recursion left behind.
+func (in *instance) wentDeep() bool {
+	const window = 8 * block // more than any one frame leaves untouched
+	b, ok := in.mem.Read(stackTop-deepStack-window, window)
+	for ; ok && len(b) > 0; b = b[block:] {
+		if !bytes.Equal(b[:block], zeroBlock[:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // restore makes in hold t, whatever it held before. The instance's memory must
