@@ -29,6 +29,7 @@ type execution struct {
 	mut    keep.Mutation
 	moves  []keep.Move // of mut, not yet stored
 	callAt string      // where in the script the call was made
+	item   string      // jobs: the item that stopped the run; empty: none
 
 	logs  []keep.LogLine // not yet stored
 	extra []keep.Change  // not yet stored, besides all that

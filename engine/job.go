@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 // An itemScope is the item that a job is at work on.
 type itemScope struct {
-	scope int
 	item  keep.Item
 	done  bool // done or skipped: no new side effects (S0 §14.2.2)
 	dirty bool // the item as it stands is not stored
@@ -51,6 +49,7 @@ func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) erro
 			h.item.item.Status = keep.ItemFailed
 		}
 		h.item.dirty = true
+		x.item = h.item.item.ID
 	}
 	attention := h.item != nil && h.item.item.Status == keep.ItemAttention
 	x.extra = append(x.extra, h.takeItems()...)
@@ -112,14 +111,25 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done}), nil
 }
 
-func (h *scriptHost) itemEnd(context.Context, HostCall) (json.RawMessage, error) {
+func (h *scriptHost) itemEnd(ctx context.Context, _ HostCall) (json.RawMessage, error) {
 	if s := h.item; s != nil && !s.done {
 		s.item.Status, s.dirty = keep.ItemDone, true
 		h.finished = h.takeItems()
 	}
 	h.item = nil
+	if len(h.finished) < maxFinished {
+		return nil, nil
+	}
+	h.x.run.UpdatedAt = h.x.e.now()
+	if err := h.x.commit(ctx, h.takeItems()...); err != nil {
+		return nil, &storeError{err}
+	}
 	return nil, nil
 }
+
+// maxFinished is how many finished items wait for the next commit at most: it
+// bounds memory, and what a crash makes a job do again.
+const maxFinished = 100
 
 // itemFail ends the run because the handler of an item threw.
 func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, error) {
@@ -252,9 +262,4 @@ func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, m keep.Mut
 		return json.RawMessage("null"), nil
 	}
 	return result, nil
-}
-
-// String names the scope in logs.
-func (s *itemScope) String() string {
-	return fmt.Sprintf("item %q attempt %d", s.item.ID, s.item.Attempt)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ const maxShown = 2000
 func (x *execution) question(kind keep.EscalationKind, f *keep.Failure, now time.Time) keep.Escalation {
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: kind, Workflow: x.a.name, Run: x.run.ID,
-		Mutation: x.run.Mutation, Item: x.mut.Item, Title: x.run.Title, Why: f.Error(), CreatedAt: now,
+		Mutation: x.run.Mutation, Item: cmp.Or(x.mut.Item, x.item), Title: x.run.Title, Why: f.Error(), CreatedAt: now,
 	}
 	if x.mut.Key != "" {
 		q.Attempted = fmt.Sprintf("%s on %s with %s", x.mut.Tool, x.mut.Target, cut(string(x.mut.Payload), maxShown))
@@ -68,6 +69,9 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	q.Choices = append(q.Choices, keep.Choice{Action: keep.Retry, Label: "Retry", Effect: x.retryEffect()})
 	if x.run.Kind == keep.Consumer && !lifecycle.Settled(x.mut.State) && !lifecycle.Unknown(x.mut.State) {
 		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "ends this run without a call; its events are marked skipped"})
+	}
+	if q.Item != "" {
+		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; the job goes on with the others"})
 	}
 }
 
