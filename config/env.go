@@ -137,7 +137,7 @@ var sections = []string{"policy", "sandbox", "connections"}
 func (e *environment) unused() []Problem {
 	var out []Problem
 	for _, name := range slices.Sorted(maps.Keys(e.vars)) {
-		if e.used[name] {
+		if e.used[name] || e.vars[name] == "" {
 			continue
 		}
 		for _, s := range sections {

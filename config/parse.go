@@ -35,6 +35,10 @@ func (n *node) table() map[string]*node {
 // parse reads text into a tree. A mistake in the TOML itself is the only one
 // that is reported alone: what follows it cannot be trusted.
 func parse(text []byte) (root *node, p *Problem) {
+	x := newIndex(text)
+	if x.walk(); x.deep != (place{}) {
+		return nil, &Problem{Line: x.deep.line, Column: x.deep.column, Message: fmt.Sprintf("tables are nested more than %d deep", maxDepth)}
+	}
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
 		if e, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -43,8 +47,6 @@ func parse(text []byte) (root *node, p *Problem) {
 		}
 		return nil, &Problem{Message: trimTOML(err.Error())}
 	}
-	x := newIndex(text)
-	x.walk()
 	return x.annotate("", values), nil
 }
 
@@ -58,7 +60,12 @@ type index struct {
 	places map[string]place // by joined path
 	arrays map[string]int   // tables of an array so far, by joined path
 	parser unstable.Parser
+	deep   place // the first key that is nested too deep; zero: none
 }
+
+// maxDepth bounds nesting (law: bounded): paths of what is deeper take time and
+// space that grow with the square of the depth.
+const maxDepth = 100
 
 func newIndex(text []byte) *index {
 	x := &index{text: text, starts: []int{0}, places: make(map[string]place), arrays: make(map[string]int)}
@@ -85,7 +92,7 @@ func joined(path, key string) string { return path + "\x00" + key }
 func (x *index) walk() {
 	x.parser.Reset(x.text)
 	prefix := ""
-	for x.parser.NextExpression() {
+	for x.deep == (place{}) && x.parser.NextExpression() {
 		switch e := x.parser.Expression(); e.Kind {
 		case unstable.Table:
 			prefix = x.keys("", e.Key())
@@ -108,6 +115,10 @@ func (x *index) walk() {
 func (x *index) keys(path string, it unstable.Iterator) string {
 	for it.Next() {
 		k := it.Node()
+		if strings.Count(path, "\x00") >= maxDepth {
+			x.deep = x.place(int(k.Raw.Offset))
+			return path
+		}
 		path = joined(path, string(k.Data))
 		if _, known := x.places[path]; !known {
 			x.places[path] = x.place(int(k.Raw.Offset))
@@ -127,6 +138,10 @@ func (x *index) keyValue(prefix string, e *unstable.Node) {
 // inside visits the keys of a value that has some.
 func (x *index) inside(path string, v *unstable.Node) {
 	i := 0
+	if strings.Count(path, "\x00") >= maxDepth {
+		x.deep = x.places[path]
+		return
+	}
 	switch v.Kind {
 	case unstable.InlineTable:
 		for it := v.Children(); it.Next(); {
