@@ -137,6 +137,7 @@ func newWorld(t testing.TB) *world {
 func newBubbleWorld(t testing.TB) *world {
 	w := newWorld(t)
 	w.limit = 7 * 24 * time.Hour
+	t.Cleanup(func() { time.Sleep(time.Second) }) // virtual: a goroutine of the bundler sleeps a little
 	return w
 }
 
