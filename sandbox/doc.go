@@ -51,7 +51,7 @@
 // whose memory grew or that recursed deeply is not used again.
 //
 // A handler that throws ends its phase before the next queued call is served.
-// So do a promise that is rejected and never handled, at the latest when
+// So does a promise that is rejected and never handled, at the latest when
 // nothing else is left to do, and an item that fails.
 //
 // # Items
