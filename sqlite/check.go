@@ -83,17 +83,15 @@ var checks = []check{
 	{"nothing-lost", `
 		SELECT 'topic ' || workflow || '/' || topic, kind || ' ' || kept || ' are counted, there are ' || actual
 		  FROM (SELECT c.workflow, c.topic, c.kind, c.actual, CASE c.kind
-		               WHEN 'pending' THEN t.pending WHEN 'reserved' THEN t.reserved
-		               WHEN 'consumed' THEN t.consumed ELSE t.skipped END AS kept
-		          FROM (SELECT workflow, topic, count(*) AS actual,
-		                       CASE WHEN status = 'pending' AND reserved_by <> '' THEN 'reserved' ELSE status END AS kind
-		                  FROM event GROUP BY 1, 2, 4) c
+		               WHEN 'pending' THEN t.pending WHEN 'consumed' THEN t.consumed ELSE t.skipped END AS kept
+		          FROM (SELECT workflow, topic, status AS kind, count(*) AS actual
+		                  FROM event GROUP BY workflow, topic, status) c
 		          LEFT JOIN topic t ON t.workflow = c.workflow AND t.name = c.topic)
 		 WHERE kept IS NOT actual`},
 	{"nothing-lost", `
 		SELECT 'topic ' || t.workflow || '/' || t.name, 'more events are counted than there are'
 		  FROM topic t
-		 WHERE t.pending + t.reserved + t.consumed + t.skipped <>
+		 WHERE t.pending + t.consumed + t.skipped <>
 		       (SELECT count(*) FROM event e WHERE e.workflow = t.workflow AND e.topic = t.name)`},
 	{"nothing-lost", `
 		SELECT 'event ' || workflow || '/' || topic || '/' || message_id, 'its causes are not those that inputs know'
@@ -168,7 +166,7 @@ var checks = []check{
 	{"explained", `
 		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
 		  FROM run r
-		 WHERE closed = 0 AND status IN ('paused:person', 'paused:approval')
+		 WHERE closed = 0 AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
 
 	// Events. A logic failure releases the events of a run that stays open.

@@ -57,7 +57,7 @@ connectortest           test   . ledger connector
 idempotency/idempotencytest test . idempotency idempotency/key
 internal/policytest     test
 internal/crashtest      test   *
-internal/simtest        test   *
+internal/simtest        clock  *
 internal/pgtest         test
 internal/faultproxy     test
 internal/bench          main   *

@@ -1,0 +1,45 @@
+// Package simtest lets the real engine work in a simulated world, and compares
+// at the end what the services did with what the ledger says.
+//
+// One seed decides everything: the workflows and their scripts, when events
+// arrive, which commits and reads fail, where the process dies, what services do
+// to callers, what people decide, what is deployed, and what the clock says. The
+// same seed gives the same history, to the hash of its trace. A seed that breaks
+// a law is replayed with
+//
+//	go test ./internal/simtest -run TestSeed -seed N -v
+//
+// # The world
+//
+// The engine, the law and the store (package memory) are the real ones. Around
+// them everything is simulated: a store wrapper loses commits, loses the answers
+// of commits and makes them slow; services of the levels A to D have a log of
+// the truth, and lose, delay, refuse and doubt; people look at the inbox and
+// decide well, badly, twice, or what was never offered. A process dies at any of
+// these points, and all its goroutines with it. What it wrote stays.
+//
+// # Time and order
+//
+// Time is that of a testing/synctest bubble, so a week of backoff costs nothing.
+// Within an instant goroutines take turns (see turns): each stops before it
+// touches the world, and when all have stopped the seed says who goes next. So
+// the order of events is part of the seed, too.
+//
+// A world lives through several bubbles, one after another. A bubble begins in
+// the year 2000, so the clock of the host can be set back between two of them;
+// the time of the services goes on. The clock of the host never gains on the
+// time of the services: a host whose clock leaps ahead believes an absence too
+// early, and no simulation of ours can change that (docs/GUARANTEES.md says so).
+//
+// # The end
+//
+// When the chaos is over the world settles: no more faults, a corrected script,
+// people who look before they answer. Then nothing may be left, and verify
+// compares every event, item and record with the truth.
+//
+// # Outside of tests
+//
+// A bubble needs a *testing.T. Torture, which the command keep torture calls,
+// gets one from testing.Main: the one entrance of package testing that is
+// covered by the promise of Go 1.
+package simtest

@@ -1,0 +1,119 @@
+package simtest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+)
+
+// A process is one life of the host, from its start to its death or stop.
+type process struct {
+	w      *world
+	engine *engine.Engine
+	mortal bool // may die
+
+	ctx    context.Context // of Run: ends with a stop or with death
+	cancel context.CancelFunc
+	gone   chan struct{} // closed at death
+	dead   atomic.Bool
+	wait   sync.WaitGroup // Run, and people who use this process
+}
+
+// newProcess returns a process with an engine that does not run yet.
+func (w *world) newProcess(mortal bool) *process {
+	p := &process{w: w, mortal: mortal, gone: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.tools(), engine.Config{
+		Policy: &w.policy, Salt: "sim", Slow: w.slow, Entropy: w.entropy,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+		Trace:  func(name keep.WorkflowName, at engine.Point) { p.point("at " + string(name) + " " + string(at)) },
+	})
+	if err != nil {
+		panic(err) // the plan is wrong
+	}
+	p.engine = e
+	return p
+}
+
+// boot starts the host, and people beside it.
+func (w *world) boot() *process {
+	p := w.newProcess(true)
+	w.proc = p
+	w.result.Boots++
+	clear(w.flying)
+	p.wait.Go(func() {
+		if err := p.engine.Run(p.ctx); err != nil {
+			w.broken("explained", "Run ended with %v", err)
+		}
+	})
+	if !w.calm {
+		p.wait.Go(p.people)
+	}
+	return p
+}
+
+// turn waits for the caller's turn. In a dead process nobody gets one.
+func (p *process) turn(who string) {
+	if !p.dead.Load() {
+		p.w.turns.wait(p, who)
+	}
+	if p.dead.Load() {
+		runtime.Goexit()
+	}
+	p.w.note(who)
+}
+
+// point is a turn at which the process may die.
+func (p *process) point(what string) {
+	p.turn(what)
+	p.w.result.Points++
+	p.mayDie(what)
+}
+
+// mayDie kills the process if the seed wants it. Like SIGKILL: no goroutine of
+// it touches the world again.
+func (p *process) mayDie(what string) {
+	if !p.mortal || p.w.calm || !p.w.chance(p.w.rates.crash) {
+		return
+	}
+	p.w.result.Crashes++
+	p.w.note("CRASH " + what)
+	p.dead.Store(true)
+	p.cancel()
+	close(p.gone)
+	p.w.turns.release(p)
+	runtime.Goexit()
+}
+
+// sleep waits for d, for the end of ctx or for death, and takes a turn then. It
+// reports whether the whole time passed.
+func (p *process) sleep(ctx context.Context, d time.Duration, who string) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	whole := false
+	select {
+	case <-t.C:
+		whole = true
+	case <-ctx.Done():
+	case <-p.gone:
+	}
+	p.turn(who)
+	return whole
+}
+
+// entropy returns the bytes that make ids and jitter.
+func (w *world) entropy() (b [10]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	binary.LittleEndian.PutUint64(b[:8], w.ids.Uint64())
+	binary.LittleEndian.PutUint16(b[8:], uint16(w.ids.Uint32()))
+	return b
+}

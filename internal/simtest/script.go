@@ -1,0 +1,290 @@
+package simtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+)
+
+// scripts gives the engine of one process the scripts of all versions.
+type scripts struct{ p *process }
+
+// Script implements engine.Scripts.
+func (s scripts) Script(_ context.Context, d keep.Deployment) (engine.Script, error) {
+	for _, f := range s.p.w.flows {
+		if f.name == d.Workflow {
+			return script{s.p, f, f.behaviour[d.Hash]}, nil
+		}
+	}
+	return nil, fmt.Errorf("no script for %s", d.Workflow)
+}
+
+// A script is one version of a workflow, as Go functions.
+type script struct {
+	p *process
+	f *flow
+	b behaviour
+}
+
+// A call is a function of a script while it runs.
+type call struct {
+	script
+	ctx   context.Context
+	c     engine.ScriptCall
+	who   string
+	scope int
+}
+
+// ended unwinds a function whose host call failed: nothing of a script runs after
+// that (law: not-catchable).
+type ended struct{ err error }
+
+// Call implements engine.Script.
+func (s script) Call(ctx context.Context, sc engine.ScriptCall) (out json.RawMessage, err error) {
+	c := &call{script: s, ctx: ctx, c: sc, who: fmt.Sprintf("script %s %s", s.f.name, strings.Join(sc.Path, "."))}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case ended:
+			out, err = nil, r.err
+		default:
+			panic(r)
+		}
+	}()
+	c.begin()
+	v := c.body()
+	if v == nil {
+		return nil, nil
+	}
+	return json.Marshal(v)
+}
+
+// begin is a turn. The script may take its time, and may be stopped meanwhile.
+func (c *call) begin() {
+	w := c.p.w
+	c.p.point(c.who)
+	if w.calm || !w.chance(w.rates.script) {
+		return
+	}
+	w.fault("script is slow")
+	if !c.p.sleep(c.ctx, w.span(2*time.Second), c.who) {
+		panic(ended{context.Cause(c.ctx)})
+	}
+}
+
+// body runs the function that was called.
+func (c *call) body() any {
+	handler := keep.HandlerName(c.c.Path[1])
+	switch c.c.Path[0] {
+	case "producers":
+		for _, s := range c.f.sources {
+			if s.producer == handler {
+				return c.produce(s)
+			}
+		}
+	case "jobs":
+		return c.work(c.f.job)
+	default:
+		for _, k := range c.f.consumers {
+			if k.name != handler {
+				continue
+			}
+			return map[string]func(consumer) any{"prepare": c.prepare, "mutate": c.mutate, "next": c.next}[c.c.Path[2]](k)
+		}
+	}
+	panic(fmt.Sprintf("no function %v", c.c.Path))
+}
+
+// do makes a host call.
+func (c *call) do(name string, args ...any) json.RawMessage { return c.doBefore(nil, name, args...) }
+
+func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMessage {
+	hc := engine.HostCall{Name: name, At: "w.js:1:1", Scope: c.scope, Waiting: waiting}
+	for _, a := range args {
+		b, err := json.Marshal(a)
+		if err != nil {
+			panic(err)
+		}
+		hc.Args = append(hc.Args, b)
+	}
+	out, err := c.c.Host.HostCall(c.ctx, hc)
+	if err != nil {
+		panic(ended{err})
+	}
+	return out
+}
+
+func (c *call) arg(i int, v any) bool {
+	if i >= len(c.c.Args) || c.c.Args[i] == nil {
+		return false
+	}
+	c.decode(c.c.Args[i], v)
+	return true
+}
+
+func (c *call) decode(raw json.RawMessage, v any) {
+	if err := json.Unmarshal(raw, v); err != nil {
+		panic(fmt.Sprintf("%s: %v in %s", c.who, err, raw))
+	}
+}
+
+// misbehave does what is wrong with this version in this phase, for some events.
+func (c *call) misbehave(phase, about string) {
+	if c.b.phase != phase || c.b.bug == "" || int(about[len(about)-1])%c.b.every != 0 {
+		return
+	}
+	switch c.b.bug {
+	case "throws":
+		if phase == "job" {
+			c.do("item.fail", map[string]string{"name": "TypeError", "message": "over " + about})
+		}
+		panic(ended{keep.Failf(keep.ClassLogic, "script-error", "TypeError over %s", about)})
+	case "forbidden":
+		c.do(map[string]string{"prepare": "svc.d", "mutate": "publish", "next": "svc.a", "producer": "svc.c", "job": "kv.set"}[phase],
+			map[string]any{"id": about})
+	case "two-calls":
+		if phase == "mutate" {
+			c.doBefore([]string{"svc.b"}, "svc.a", map[string]any{"id": about})
+		}
+	}
+}
+
+// produce publishes what came since the checkpoint.
+func (c *call) produce(s *source) any {
+	var cursor int
+	c.decode(c.do("kv.get", "cursor"), &cursor)
+	var found struct{ IDs []string }
+	c.decode(c.do("svc.list", map[string]any{"flow": c.f.name, "source": s.producer, "after": cursor}), &found)
+	for _, id := range found.IDs {
+		c.misbehave("producer", id)
+		m := map[string]any{"messageId": id, "payload": map[string]any{"n": cursor}}
+		if s.inputs {
+			var in string
+			c.decode(c.do("registerInput", map[string]any{"source": "svc", "type": "thing", "id": id, "title": "Thing " + id}), &in)
+			m["inputId"] = in
+		}
+		c.do("publish", s.topic, m)
+		cursor++
+	}
+	if len(found.IDs) > 0 {
+		c.do("kv.set", "cursor", max(0, cursor-c.p.w.again()))
+	}
+	return nil
+}
+
+// again returns by how many things a producer goes back: the same events again.
+func (w *world) again() int {
+	if !w.calm && w.chance(0.1) {
+		return 1
+	}
+	return 0
+}
+
+// A plan is the data that prepare pins.
+type plan struct {
+	ID     string   `json:"id"`
+	Covers []string `json:"covers"` // handler, topic and id of each event
+}
+
+type event struct {
+	Topic, MessageID string
+}
+
+// prepare reserves the trigger and what else waits, up to the size of a batch.
+func (c *call) prepare(k consumer) any {
+	var trigger event
+	none := map[string]any{"reservations": []any{}, "data": plan{}}
+	if !c.arg(0, &trigger) {
+		return none
+	}
+	c.misbehave("prepare", trigger.MessageID)
+	if c.b.phase == "prepare" && c.b.bug == "garbage" {
+		return map[string]any{"reservations": "all of them"}
+	}
+	if !c.p.w.calm && c.p.w.chance(0.05) {
+		none["wakeAt"] = c.c.Now.Add(time.Minute)
+		return none
+	}
+	p := plan{ID: trigger.Topic + ":" + trigger.MessageID}
+	picked := map[string][]string{trigger.Topic: {trigger.MessageID}}
+	left := k.batch - 1
+	for _, t := range k.subscribe {
+		var more []event
+		if left > 0 {
+			c.decode(c.do("peek", t, map[string]any{"limit": k.batch}), &more)
+		}
+		for _, e := range more {
+			if left > 0 && e != trigger {
+				picked[e.Topic] = append(picked[e.Topic], e.MessageID)
+				left--
+			}
+		}
+	}
+	if c.b.phase == "prepare" && c.b.bug == "unknown-event" {
+		picked[trigger.Topic] = append(picked[trigger.Topic], "nobody-published-this")
+	}
+	var reservations []any
+	for _, t := range k.subscribe {
+		for _, id := range picked[string(t)] {
+			p.Covers = append(p.Covers, fmt.Sprintf("%s %s %s", k.name, t, id))
+		}
+		if ids := picked[string(t)]; len(ids) > 0 {
+			reservations = append(reservations, map[string]any{"topic": t, "ids": ids})
+		}
+	}
+	return map[string]any{"reservations": reservations, "data": p, "ui": map[string]any{"title": "Do " + p.ID}}
+}
+
+// mutate makes the one call.
+func (c *call) mutate(k consumer) any {
+	var prepared struct{ Data plan }
+	c.arg(0, &prepared)
+	c.misbehave("mutate", prepared.Data.ID)
+	if k.peeks {
+		c.do("svc.get", map[string]any{"id": prepared.Data.ID})
+	}
+	c.do("svc."+k.tool, map[string]any{"id": string(k.name) + "/" + prepared.Data.ID, "covers": prepared.Data.Covers})
+	panic("the mutate call is terminal")
+}
+
+// next passes on that it was done.
+func (c *call) next(k consumer) any {
+	var prepared struct{ Data plan }
+	var result struct{ Status string }
+	c.arg(0, &prepared)
+	c.arg(1, &result)
+	if len(prepared.Data.Covers) == 0 {
+		return nil // nothing was reserved
+	}
+	c.misbehave("next", prepared.Data.ID)
+	c.do("publish", k.out, map[string]any{"messageId": prepared.Data.ID, "status": result.Status})
+	return nil
+}
+
+// work handles every item once.
+func (c *call) work(j *job) any {
+	for i := range j.items {
+		it := j.items[i]
+		var view struct {
+			Attempt int
+			IsDone  bool
+		}
+		c.decode(c.do("item.begin", it.id, "Item "+it.id), &view)
+		inner := *c
+		inner.scope = 1
+		if !view.IsDone {
+			inner.misbehave("job", it.id)
+			for n := range it.calls {
+				inner.do("svc."+j.tool, map[string]any{"id": it.id, "n": n, "rev": it.rev,
+					"covers": []string{fmt.Sprintf("%s %s attempt %d call %d", j.name, it.id, view.Attempt, n)}})
+			}
+		}
+		c.do("item.end")
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package simtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// The truth is what the services did. No part of Keep can see it.
+type truth struct {
+	effects map[string][]effect // by token
+}
+
+// An effect is one change that happened, or is on its way.
+type effect struct {
+	at      time.Duration // when it happens, by the clock of the services
+	visible time.Duration // when the search can see it
+	covers  []string      // what it was for
+}
+
+// contradicts reports whether "it didn't happen" would be wrong: an effect is
+// there, or on its way.
+func (t truth) contradicts(token string) bool { return len(t.effects[token]) > 0 }
+
+// errReset says nothing about the effect.
+var errReset = errors.New("connection reset by peer")
+
+// A fault is what a service does to one call.
+type fault struct {
+	name   string
+	effect string // "", "now" or "late"
+	err    error  // nil: it answers
+	hangs  bool   // no answer comes at all
+	panics bool
+	result string // instead of the right one
+}
+
+// faults are what can happen to a change. Definite answers have no effect: the
+// services are honest about that.
+var faults = []fault{
+	{name: "refused before it was sent", err: keep.Failf(keep.ClassTransient, "refused", "connection refused")},
+	{name: "reset before the effect", err: errReset},
+	{name: "reset after the effect", effect: "now", err: errReset},
+	{name: "reset, and the effect comes late", effect: "late", err: errReset},
+	{name: "timeout without effect", hangs: true},
+	{name: "timeout after the effect", effect: "now", hangs: true},
+	{name: "timeout, and the effect comes late", effect: "late", hangs: true},
+	{name: "429", err: &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 90 * time.Second}},
+	{name: "503 that promises nothing", effect: "now", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
+	{name: "503 without effect", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
+	{name: "422", err: keep.Failf(keep.ClassLogic, "http-422", "unprocessable")},
+	{name: "403", err: keep.Failf(keep.ClassPermission, "http-403", "forbidden")},
+	{name: "the table is gone", err: keep.Failf(keep.ClassPrecondition, "no-table", "there is no table")},
+	{name: "result of another shape", effect: "now", result: `{"id":"not a number"}`},
+	{name: "result that is no JSON", effect: "now", result: `<html>`},
+	{name: "connector panics after the effect", effect: "now", panics: true},
+}
+
+// connections returns the one connection: mutate tools of each level, one that
+// wants approval, and reads.
+func (w *world) connections(lookups bool) []connector.Connection {
+	result := json.RawMessage(`{"type":"object","properties":{"id":{"type":"number"}}}`)
+	conn := connector.Connection{Name: "svc", Connector: "sim"}
+	for _, s := range []connector.Spec{
+		{Name: "a", Level: keep.LevelKey},
+		{Name: "b", Level: keep.LevelClaim, SettleAfter: 2 * time.Second},
+		{Name: "c", Level: keep.LevelWitness, SettleAfter: 45 * time.Second},
+		{Name: "d", Level: keep.LevelNone},
+		{Name: "p", Level: keep.LevelWitness, SettleAfter: 5 * time.Second, Approve: true},
+	} {
+		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
+		m := mutator{tool{w, s}}
+		if s.Level == keep.LevelNone || s.Level == keep.LevelWitness && !lookups {
+			conn.Tools = append(conn.Tools, m)
+			continue
+		}
+		conn.Tools = append(conn.Tools, asker{m})
+	}
+	conn.Tools = append(conn.Tools,
+		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}}},
+		reader{tool{w, connector.Spec{Name: "list", Effect: connector.List}}})
+	return []connector.Connection{conn}
+}
+
+// A tool is one operation of the services.
+type tool struct {
+	w    *world
+	spec connector.Spec
+}
+
+func (t tool) Spec() connector.Spec { return t.spec }
+
+type mutator struct{ tool }
+
+func (m mutator) Target(params json.RawMessage) string { return "things" }
+
+// Mutate makes the change, as far as the seed lets it.
+func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt, error) {
+	w, p, who := m.w, m.w.proc, fmt.Sprintf("call %s %s %s", r.Workflow, r.Tool, r.Payload)
+	p.point(who)
+	w.watchCall(r)
+	defer w.callEnds(p, r)
+	if ctx.Err() != nil {
+		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
+	}
+	var f fault
+	if !w.calm && w.chance(w.rates.call) {
+		f = faults[w.below(len(faults))]
+		w.fault(f.name)
+	} else {
+		f.effect = "now"
+	}
+	if f.effect != "" {
+		w.perform(m.spec.Level, r, f.effect == "late")
+	}
+	if !w.calm && w.chance(0.3) && !p.sleep(ctx, w.span(3*time.Second), who) {
+		return connector.Receipt{}, ctx.Err()
+	}
+	if f.hangs {
+		p.sleep(ctx, 24*time.Hour, who)
+		return connector.Receipt{}, ctx.Err()
+	}
+	p.point("answer to " + who)
+	if f.panics {
+		panic("a bug of the connector")
+	}
+	if f.err != nil {
+		return connector.Receipt{}, f.err
+	}
+	if f.result == "" {
+		f.result = `{"id":7}`
+	}
+	return connector.Receipt{Result: json.RawMessage(f.result)}, nil
+}
+
+// perform makes the effect happen, now or so late that it is just in time. A
+// service of level A does it once for a token, whenever the requests arrive.
+func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
+	var sent struct{ Covers []string }
+	if err := json.Unmarshal(r.Payload, &sent); err != nil {
+		w.broken("pinned", "payload %s: %v", r.Payload, err)
+	}
+	e := effect{at: w.now(), covers: sent.Covers}
+	last := w.now() + time.Until(r.SettlesAt()) - time.Millisecond
+	if room := last - e.at; late && room > time.Second {
+		e.at += w.span(room)
+		if w.chance(0.3) {
+			e.at = last
+		}
+	}
+	e.visible = e.at
+	if room := last - e.at; level == keep.LevelWitness && room > time.Second && w.chance(0.5) {
+		e.visible += w.span(room) // the index of the search lags
+	}
+	known := w.truth.effects[r.Token]
+	if level == keep.LevelKey && len(known) > 0 {
+		known[0].at, known[0].visible = min(known[0].at, e.at), min(known[0].visible, e.visible)
+		return
+	}
+	w.note(fmt.Sprintf("effect of %s for %v at %s, seen at %s", r.Token, e.covers, e.at, e.visible))
+	w.truth.effects[r.Token] = append(known, e)
+}
+
+// ComparePayload tells a changed revision, which matters, from the rest.
+func (m mutator) ComparePayload(before, after json.RawMessage) connector.Difference {
+	var a, b struct{ Rev int }
+	if json.Unmarshal(before, &a) != nil || json.Unmarshal(after, &b) != nil || a != b {
+		return connector.Significant
+	}
+	return connector.Minor
+}
+
+// An asker is a mutator that can be asked.
+type asker struct{ mutator }
+
+// Reconcile tells the truth, if it tells anything; see rates.lie.
+func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer, error) {
+	w, p, who := a.w, a.w.proc, fmt.Sprintf("lookup %s %s", r.Workflow, r.Tool)
+	p.point(who)
+	w.watchLookup(r)
+	if !w.calm && w.chance(w.rates.ask) {
+		switch w.below(5) {
+		case 0:
+			w.fault("lookup hangs")
+			p.sleep(ctx, 24*time.Hour, who)
+			return connector.Answer{}, ctx.Err()
+		case 1:
+			w.fault("connector panics over a lookup")
+			panic("a bug of the connector")
+		case 2:
+			w.fault("lookup answers nonsense")
+			return connector.Answer{Verdict: "perhaps"}, nil
+		default:
+			w.fault("lookup fails")
+			return connector.Answer{}, errReset
+		}
+	}
+	happened := connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: json.RawMessage(`{"id":7}`)}}
+	if a.spec.Level == keep.LevelKey { // sent again with the same key
+		w.perform(keep.LevelKey, r, false)
+		p.point("answer to " + who)
+		if !w.calm && w.chance(w.rates.ask/2) {
+			w.fault("the answer to a call sent again is lost")
+			return connector.Answer{}, errReset
+		}
+		return happened, nil
+	}
+	for _, e := range w.truth.effects[r.Token] {
+		if e.visible > w.now() {
+			continue
+		}
+		if !w.calm && a.spec.Level == keep.LevelWitness && w.chance(w.rates.lie) {
+			w.fault("the search lies")
+			w.lied[r.Token]++
+			break
+		}
+		return happened, nil
+	}
+	return connector.Answer{Verdict: connector.Absent}, nil
+}
+
+type reader struct{ tool }
+
+// Read returns what came to a source, or anything.
+func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	w, p, who := r.w, r.w.proc, fmt.Sprintf("read %s %s", r.spec.Name, params)
+	p.point(who)
+	if !w.calm && w.chance(w.rates.call/4) {
+		w.fault("a read fails")
+		switch w.below(4) {
+		case 0:
+			p.sleep(ctx, 24*time.Hour, who)
+			return nil, ctx.Err()
+		case 1:
+			return nil, keep.Failf(keep.ClassPermission, "http-401", "unauthorized")
+		case 2:
+			panic("a bug of the connector")
+		}
+		return nil, errReset
+	}
+	if r.spec.Name == "get" {
+		return json.RawMessage(`{"id":7}`), nil
+	}
+	var asked struct {
+		Flow   keep.WorkflowName
+		Source keep.HandlerName
+		After  int
+	}
+	if err := json.Unmarshal(params, &asked); err != nil {
+		return nil, err
+	}
+	found := []string{}
+	for n, at := range w.source(asked.Flow, asked.Source).arrivals {
+		if n >= asked.After && at <= w.now() && len(found) < 4 {
+			found = append(found, fmt.Sprintf("e%d", n))
+		}
+	}
+	return json.Marshal(map[string]any{"IDs": found})
+}
+
+func (w *world) source(name keep.WorkflowName, producer keep.HandlerName) *source {
+	for _, f := range w.flows {
+		for _, s := range f.sources {
+			if f.name == name && s.producer == producer {
+				return s
+			}
+		}
+	}
+	panic("no source " + producer)
+}

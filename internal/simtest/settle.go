@@ -1,0 +1,108 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// settle ends the chaos: nothing fails any more, everything that was on its way
+// has come, the scripts are right, and people answer every question. Then a host
+// works until nothing is left.
+func (w *world) settle() {
+	w.calm = true
+	w.inspect()
+	time.Sleep(72 * time.Hour)
+	p := w.boot()
+	defer func() {
+		p.cancel()
+		p.wait.Wait()
+		w.inspect()
+	}()
+	for _, f := range w.flows {
+		w.must("deploy", second(p.engine.Deploy(person, f.deployment(behaviour{}))))
+		w.must("resume", p.engine.SetPaused(person, f.name, false))
+	}
+	p.engine.Reload()
+	for round := range 200 {
+		limit, stop := context.WithTimeout(context.Background(), 30*24*time.Hour)
+		err := p.engine.WaitIdle(limit)
+		stop()
+		p.turn("people")
+		if err != nil {
+			w.broken("explained", "not idle after a month")
+			return
+		}
+		if !w.answerAll(p) && !w.catchUp(p) {
+			w.note(fmt.Sprintf("settled after %d rounds", round+1))
+			return
+		}
+	}
+	w.broken("explained", "still busy after 200 rounds of answers")
+}
+
+func second(_ keep.Version, err error) error { return err }
+
+// must reports an error of something that cannot fail in a calm world.
+func (w *world) must(what string, err error) {
+	if err != nil {
+		w.broken("explained", "%s in a calm world: %v", what, err)
+	}
+}
+
+// answerAll answers what is open, and reports whether anything was.
+func (w *world) answerAll(p *process) bool {
+	qs, _, err := w.store.Escalations(person, keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage})
+	w.must("read the inbox", err)
+	for _, q := range qs {
+		a := w.honest(q)
+		err := w.answer(p.engine, q, a)
+		w.note(fmt.Sprintf("person: %s to %s: %v", a, q.Kind, err))
+		if err != nil && !errors.Is(err, keep.ErrDecided) && !errors.Is(err, keep.ErrStale) {
+			w.broken("explained", "%s to question %s (%s) of run %s: %v", a, q.ID, q.Kind, q.Run, err)
+		}
+	}
+	return len(qs) > 0
+}
+
+// catchUp asks for runs of producers and jobs that have something left, and
+// reports whether any has.
+func (w *world) catchUp(p *process) bool {
+	busy := false
+	for _, f := range w.flows {
+		for _, h := range w.behind(f) {
+			err := p.engine.Trigger(person, f.name, h)
+			w.note(fmt.Sprintf("person: run %s %s now: %v", f.name, h, err))
+			busy = true
+			if err != nil && !errors.Is(err, keep.ErrRunOpen) {
+				w.broken("explained", "run %s of %s now: %v", h, f.name, err)
+			}
+		}
+	}
+	return busy
+}
+
+// behind returns the producers and jobs that have not come to everything yet.
+func (w *world) behind(f *flow) (late []keep.HandlerName) {
+	for _, s := range f.sources {
+		for n := range s.arrivals {
+			if _, err := w.store.Event(person, f.name, s.topic, keep.MessageID(fmt.Sprintf("e%d", n))); err != nil {
+				late = append(late, s.producer)
+				break
+			}
+		}
+	}
+	if f.job == nil {
+		return late
+	}
+	for _, it := range f.job.items {
+		got, err := w.store.Item(person, f.name, it.id)
+		if err != nil || got.Status != keep.ItemDone && got.Status != keep.ItemSkipped {
+			return append(late, f.job.name)
+		}
+	}
+	return late
+}

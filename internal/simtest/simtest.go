@@ -1,0 +1,171 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/lifecycle"
+)
+
+// A Result is what one seed came to.
+type Result struct {
+	Seed   uint64
+	Digest uint64 // hash of the trace
+
+	Points, Boots, Crashes, Faults, Stops  int
+	Commits, Calls, Lookups, Effects, Runs int
+	Acts, Decisions, Refusals              int
+
+	Problems []string // laws that were broken; empty: none
+}
+
+// Add counts other in.
+func (r *Result) Add(other Result) {
+	r.Points += other.Points
+	r.Boots += other.Boots
+	r.Crashes += other.Crashes
+	r.Faults += other.Faults
+	r.Stops += other.Stops
+	r.Commits += other.Commits
+	r.Calls += other.Calls
+	r.Lookups += other.Lookups
+	r.Effects += other.Effects
+	r.Runs += other.Runs
+	r.Acts += other.Acts
+	r.Decisions += other.Decisions
+	r.Refusals += other.Refusals
+}
+
+// Replay says how to see the seed again.
+func (r Result) Replay() string {
+	return fmt.Sprintf("go test ./internal/simtest -run TestSeed -seed %d -v", r.Seed)
+}
+
+// String lists what the seed, or the sum of seeds, came to.
+func (r Result) String() string {
+	return fmt.Sprintf("%d crashes, %d faults, %d starts, %d stops, %d commits, %d calls, %d lookups, %d effects, %d runs, %d decisions taken, %d refused",
+		r.Crashes, r.Faults, r.Boots, r.Stops, r.Commits, r.Calls, r.Lookups, r.Effects, r.Runs, r.Decisions, r.Refusals)
+}
+
+// Run lets the world of a seed happen. Trace, if not nil, gets one line for each
+// thing that happens. Broken laws are in the result; t is only needed for its
+// bubbles.
+func Run(t *testing.T, seed uint64, trace io.Writer) (res Result) {
+	w := newWorld(seed, trace)
+	defer func() {
+		// A bubble whose goroutines all wait for each other panics.
+		if p := recover(); p != nil {
+			w.broken("explained", "the world stands still: %v", p)
+			res = w.result
+			res.Problems = w.problems
+		}
+	}()
+	for n := range w.rates.stretch {
+		synctest.Test(t, func(*testing.T) { w.bubble(n, w.chaos) })
+	}
+	synctest.Test(t, func(*testing.T) { w.bubble(-1, w.settle) })
+	w.verify()
+	w.result.Digest, w.result.Problems = w.digest, w.problems
+	return w.result
+}
+
+// bubble lets f happen in a bubble of its own. Between two bubbles the time of
+// the services went on, and the clock of the host may have been set back.
+func (w *world) bubble(n int, f func()) {
+	start := w.resume(n)
+	time.Sleep(start)
+	w.turns = newTurns(w.below)
+	var turns sync.WaitGroup
+	turns.Go(w.turns.run)
+	f()
+	w.stopped = time.Since(epoch)
+	w.turns.stop()
+	turns.Wait()
+}
+
+// resume returns what the clock of the host shows when bubble n begins.
+func (w *world) resume(n int) time.Duration {
+	if n == 0 {
+		w.stopped = w.offset
+		return w.offset
+	}
+	past := w.stopped + w.span(12*time.Hour) // the host was off meanwhile
+	if back := w.span(5 * time.Hour); w.chance(0.5) && past > back {
+		w.fault("the clock was set back")
+		w.offset -= back
+		past -= back
+	}
+	return past
+}
+
+// chaos starts and ends processes until the world had its share.
+func (w *world) chaos() {
+	share := w.result.Points + w.rates.points/w.rates.stretch
+	began := w.now()
+	for w.result.Points < share && w.now()-began < 60*24*time.Hour {
+		w.live()
+		w.inspect()
+		if w.chance(0.3) {
+			w.aside()
+		}
+		if w.chance(0.2) {
+			time.Sleep(w.span(time.Hour))
+		}
+	}
+}
+
+// live is one life of the host: it ends by death, or because it is stopped.
+func (w *world) live() {
+	p := w.boot()
+	t := time.NewTimer(w.span(2*w.rates.life) + time.Second)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		w.result.Stops++
+		p.cancel() // SIGTERM; it may still die while it stops
+	case <-p.gone:
+	}
+	p.wait.Wait()
+	p.cancel()
+	w.proc = nil
+}
+
+// aside is what people do while no host runs.
+func (w *world) aside() {
+	p := w.newProcess(false)
+	for range 1 + w.below(3) {
+		p.act(p.engine)
+	}
+	p.cancel()
+}
+
+// inspect looks at the store after a death or a stop: Check is clean, and every
+// run that is open explains itself.
+func (w *world) inspect() {
+	ctx := context.Background()
+	for err := range w.store.Check(ctx) {
+		w.broken("Check", "%v", err)
+	}
+	for _, f := range w.flows {
+		r, open, err := w.store.OpenRun(ctx, f.name)
+		if err != nil || !open {
+			continue
+		}
+		var m keep.Mutation
+		if r.Mutation != "" {
+			if m, err = w.store.Mutation(ctx, r.Mutation); err != nil {
+				w.broken("nothing-lost", "run %s: %v", r.ID, err)
+			}
+		}
+		if text := lifecycle.Explain(r, m); !strings.HasSuffix(text, ".") {
+			w.broken("explained", "run %s explains itself by %q", r.ID, text)
+		}
+	}
+}

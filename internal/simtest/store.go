@@ -1,0 +1,200 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/memory"
+)
+
+// errDisk is what a store says when it is unwell.
+var errDisk = errors.New("disk I/O error")
+
+// A store stands between one process and the store of the world. It survives no
+// death: what a dead process still wanted to write is never written.
+type store struct {
+	*memory.Store
+	p *process
+}
+
+// A byPerson context marks what people do, beside what the engine does.
+type byPerson struct{}
+
+// name returns who does something to what.
+func name(ctx context.Context, what ...string) string {
+	s := "engine"
+	if ctx.Value(byPerson{}) != nil {
+		s = "person"
+	}
+	for _, part := range what {
+		s += " " + part
+	}
+	return s
+}
+
+// Commit passes c on, unless the seed has another fate for it.
+func (s *store) Commit(ctx context.Context, c keep.Commit) error {
+	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
+	s.p.point("before " + who)
+	fate := ""
+	if !w.calm && w.chance(w.rates.commit) {
+		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
+		w.fault("commit is " + fate)
+	}
+	switch fate {
+	case "lost":
+		return errDisk
+	case "slow":
+		s.p.sleep(context.Background(), w.span(20*time.Second), "slow "+who)
+	}
+	err := s.Store.Commit(ctx, c)
+	w.watchCommit(c, err)
+	if err != nil {
+		w.note(fmt.Sprintf("refused %v", err))
+		return err
+	}
+	w.result.Commits++
+	s.p.mayDie("after " + who)
+	if fate == "unknown" {
+		return errDisk
+	}
+	return nil
+}
+
+// brief names the run and the mutation that a commit moves.
+func brief(c keep.Commit) string {
+	var b []byte
+	for _, change := range c.Changes {
+		switch v := change.(type) {
+		case keep.PutRun:
+			b = fmt.Appendf(b, "%s=%s,%s ", v.Run.Handler, v.Run.Phase, v.Run.Status)
+		case keep.PutMutation:
+			b = fmt.Appendf(b, "%s=%s ", v.Mutation.Tool, v.Mutation.State)
+		case keep.OpenEscalation:
+			b = fmt.Appendf(b, "ask:%s ", v.Escalation.Kind)
+		case keep.CloseEscalation:
+			b = append(b, "close "...)
+		}
+	}
+	return string(b)
+}
+
+// read is a turn before a read, which may fail.
+func (s *store) read(ctx context.Context, what ...string) error {
+	s.p.point(name(ctx, what...))
+	if !s.p.w.calm && s.p.w.rates.read > 0 && s.p.w.chance(s.p.w.rates.read) {
+		s.p.w.fault("read fails")
+		return errDisk
+	}
+	return nil
+}
+
+// Workflows is read by every actor under the same name, so it takes no turn: the
+// next read does.
+
+// OpenRun implements engine.Runs.
+func (s *store) OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error) {
+	if err := s.read(ctx, "open-run", string(w)); err != nil {
+		return keep.Run{}, false, err
+	}
+	return s.Store.OpenRun(ctx, w)
+}
+
+// Handlers implements engine.Workflows.
+func (s *store) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerState, error) {
+	if err := s.read(ctx, "handlers", string(w)); err != nil {
+		return nil, err
+	}
+	return s.Store.Handlers(ctx, w)
+}
+
+// Deployment implements engine.Workflows.
+func (s *store) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
+	if err := s.read(ctx, "deployment", string(w), v.String()); err != nil {
+		return keep.Deployment{}, err
+	}
+	return s.Store.Deployment(ctx, w, v)
+}
+
+// Backlog implements engine.Events.
+func (s *store) Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName) (keep.Backlog, error) {
+	if err := s.read(ctx, "backlog", string(w)); err != nil {
+		return keep.Backlog{}, err
+	}
+	return s.Store.Backlog(ctx, w, topics)
+}
+
+// EventsByID implements engine.Events.
+func (s *store) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error) {
+	if err := s.read(ctx, "events", string(w), string(t)); err != nil {
+		return nil, err
+	}
+	return s.Store.EventsByID(ctx, w, t, ids)
+}
+
+// Peek implements engine.Events.
+func (s *store) Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, limit int) ([]keep.Event, error) {
+	if err := s.read(ctx, "peek", string(w), string(t)); err != nil {
+		return nil, err
+	}
+	return s.Store.Peek(ctx, w, t, limit)
+}
+
+// Mutation implements engine.Ledger.
+func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	if err := s.read(ctx, "mutation", string(key)); err != nil {
+		return keep.Mutation{}, err
+	}
+	return s.Store.Mutation(ctx, key)
+}
+
+// Item implements engine.Runs.
+func (s *store) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error) {
+	if err := s.read(ctx, "item", string(w), id); err != nil {
+		return keep.Item{}, err
+	}
+	return s.Store.Item(ctx, w, id)
+}
+
+// Escalations implements engine.Runs.
+func (s *store) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
+	if err := s.read(ctx, "questions", string(f.Workflow), string(f.Run)); err != nil {
+		return nil, "", err
+	}
+	return s.Store.Escalations(ctx, f, p)
+}
+
+// Run implements engine.Runs.
+func (s *store) Run(ctx context.Context, id keep.RunID) (keep.Run, error) {
+	if err := s.read(ctx, "run", string(id)); err != nil {
+		return keep.Run{}, err
+	}
+	return s.Store.Run(ctx, id)
+}
+
+// KV implements engine.Workflows.
+func (s *store) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
+	if err := s.read(ctx, "kv", string(w), string(producer)); err != nil {
+		return nil, err
+	}
+	return s.Store.KV(ctx, w, producer, key)
+}
+
+// InputByKey implements engine.Events.
+func (s *store) InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, id string) (keep.Input, error) {
+	if err := s.read(ctx, "input", string(w), id); err != nil {
+		return keep.Input{}, err
+	}
+	return s.Store.InputByKey(ctx, w, source, typ, id)
+}
+
+// Causes implements engine.Events.
+func (s *store) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error) {
+	if err := s.read(ctx, "causes", string(chain)); err != nil {
+		return nil, err
+	}
+	return s.Store.Causes(ctx, chain)
+}

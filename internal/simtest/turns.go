@@ -1,0 +1,89 @@
+package simtest
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing/synctest"
+)
+
+// turns lets one goroutine of the bubble touch the world at a time. Whoever
+// wants to waits for a turn; when every goroutine of the bubble waits, for a turn
+// or for time, the seed chooses who goes. So the order in which things happen
+// does not depend on Go's scheduler.
+type turns struct {
+	choose func(n int) int
+	signal chan struct{} // holds a token when somebody began to wait
+
+	mu      sync.Mutex // protects waiting
+	waiting []*ticket
+}
+
+// A ticket is one goroutine that waits for its turn.
+type ticket struct {
+	who string
+	p   *process // nil: of no process
+	go_ chan struct{}
+}
+
+func newTurns(choose func(n int) int) *turns {
+	return &turns{choose: choose, signal: make(chan struct{}, 1)}
+}
+
+// wait returns when it is the caller's turn. The turn ends when the caller
+// blocks, on whatever it is.
+func (s *turns) wait(p *process, who string) {
+	t := &ticket{who, p, make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, t)
+	s.mu.Unlock()
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+	<-t.go_
+}
+
+// run gives out turns until stop.
+func (s *turns) run() {
+	for range s.signal {
+		for s.next() {
+		}
+	}
+}
+
+// next gives out one turn, and reports whether anybody wanted it.
+func (s *turns) next() bool {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.waiting)
+	if n == 0 {
+		return false
+	}
+	i := 0
+	if n > 1 {
+		// The order of arrival is the scheduler's; that of names is ours.
+		slices.SortStableFunc(s.waiting, func(a, b *ticket) int { return cmp.Compare(a.who, b.who) })
+		i = s.choose(n)
+	}
+	t := s.waiting[i]
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	close(t.go_)
+	return true
+}
+
+// release lets all goroutines of a dead process go: they end at once.
+func (s *turns) release(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *ticket) bool {
+		if t.p == p {
+			close(t.go_)
+		}
+		return t.p == p
+	})
+}
+
+// stop ends run. Nobody may wait for a turn any more.
+func (s *turns) stop() { close(s.signal) }

@@ -1,0 +1,119 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+)
+
+// The watchers look at every call, lookup and commit while it happens. What they
+// report no later state can hide.
+
+// watchCall looks at a call before it is sent.
+func (w *world) watchCall(m keep.Mutation) {
+	rec, err := w.store.Mutation(context.Background(), m.Key)
+	switch {
+	case err != nil:
+		w.broken("recorded-before-sent", "%s is sent, and the ledger says %v", m.Key, err)
+	case rec.State != keep.InFlight || rec.Attempts != m.Attempts || rec.Token != m.Token || rec.PayloadHash != m.PayloadHash:
+		w.broken("recorded-before-sent", "%s is sent as attempt %d, and the ledger says %s, attempt %d", m.Key, m.Attempts, rec.State, rec.Attempts)
+	}
+	attempt := fmt.Sprint(m.Key, " attempt ", m.Attempts)
+	if w.called[attempt] {
+		w.broken("once", "%s is sent twice", attempt)
+	}
+	w.called[attempt] = true
+	if w.flying[m.Workflow]++; w.flying[m.Workflow] > 1 {
+		w.broken("one-at-a-time", "%d calls of %s at once", w.flying[m.Workflow], m.Workflow)
+	}
+	w.result.Calls++
+}
+
+// callEnds is called when a call of a process ends, also by its death.
+func (w *world) callEnds(p *process, m keep.Mutation) {
+	if p == w.proc && !p.dead.Load() {
+		w.flying[m.Workflow]--
+	}
+}
+
+// watchLookup looks at a question to the service.
+func (w *world) watchLookup(m keep.Mutation) {
+	rec, err := w.store.Mutation(context.Background(), m.Key)
+	if err != nil || rec.State != keep.InFlight && rec.State != keep.NeedsReconcile {
+		w.broken("doubt-is-not-failure", "%s is asked about, and the ledger says %q, %v", m.Key, rec.State, err)
+	}
+	w.result.Lookups++
+}
+
+// watchCommit looks at a commit that was just made, or refused.
+func (w *world) watchCommit(c keep.Commit, err error) {
+	if errors.Is(err, keep.ErrMutationExists) || errors.Is(err, keep.ErrRunOpen) && !requests(c) {
+		w.broken("once", "a unique index, not the law, prevented a duplicate: %v", err)
+	}
+	if err != nil {
+		return
+	}
+	for _, change := range c.Changes {
+		if put, ok := change.(keep.PutMutation); ok {
+			w.watchMutation(put)
+		}
+	}
+}
+
+// requests reports whether c is a person's wish for a run now, which a run may
+// forbid.
+func requests(c keep.Commit) bool {
+	for _, change := range c.Changes {
+		if _, ok := change.(keep.RequestRun); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// watchMutation looks at a record that was just written.
+func (w *world) watchMutation(put keep.PutMutation) {
+	m := put.Mutation
+	now := fmt.Sprint(m.State, " ", string(m.Result))
+	if was, ok := w.settled[m.Key]; ok && was != now {
+		w.broken("settled-stays", "%s was %s and becomes %s", m.Key, was, now)
+	}
+	if m.State == keep.Applied || m.State == keep.Skipped {
+		w.settled[m.Key] = now
+	}
+	for _, move := range put.Moves {
+		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
+			continue
+		}
+		if move.At.Before(m.SettlesAt()) {
+			w.broken("doubt-is-not-failure", "%s is failed at %s, its effect may appear until %s", m.Key, move.At, m.SettlesAt())
+		}
+		if w.truth.contradicts(m.Token) && w.lied[m.Token] == 0 && !w.vouchedWrong(m.Key) {
+			w.broken("doubt-is-not-failure", "%s is failed, and its effect is there", m.Key)
+		}
+	}
+	if m.Level == keep.LevelNone && m.State == keep.NeedsReconcile {
+		w.broken("doubt-is-not-failure", "%s is of level D and wants a lookup", m.Key)
+	}
+}
+
+// vouchedWrong reports whether a person said that a mutation had not happened
+// although it had, or was about to.
+func (w *world) vouchedWrong(key keep.MutationKey) bool { return w.wrongAnswers(key) > 0 }
+
+// wrongAnswers counts those answers.
+func (w *world) wrongAnswers(key keep.MutationKey) int {
+	n := 0
+	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{}, keep.Page{Limit: keep.MaxPage})
+	if err != nil {
+		w.broken("nothing-lost", "read questions: %v", err)
+	}
+	for _, q := range qs {
+		if q.Mutation == key && q.Decision != nil && q.Decision.Action == keep.DidNotHappen && w.vouched[q.ID] {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+package simtest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/policy"
+)
+
+// A world is everything that outlives a process: the store, the services and
+// their truth, and what the seed has still to say.
+type world struct {
+	seed   uint64
+	trace  io.Writer // nil: nobody reads along
+	rates  rates
+	policy policy.Policy
+	slow   time.Duration
+	store  *memory.Store
+	flows  []*flow
+	truth  truth
+	full   *engine.Tools // what is usually configured
+	less   *engine.Tools // an upgrade took the lookups of level C away
+
+	turns *turns   // of this bubble
+	proc  *process // the host that runs; nil: none
+	calm  bool     // the chaos is over
+
+	offset  time.Duration // how far the host's clock is ahead of the services'
+	stopped time.Duration // what the host's clock showed at the end of the last bubble
+
+	// Guards of the laws; see watch.
+	flying  map[keep.WorkflowName]int   // calls under way
+	called  map[string]bool             // attempts that were made
+	settled map[keep.MutationKey]string // state and result of what is settled
+	vouched map[keep.EscalationID]bool  // whether an effect contradicts the answer
+	lied    map[string]int              // by token: lookups that hid an effect
+
+	mu       sync.Mutex // protects the fields below
+	rng      *rand.Rand // what the seed decides
+	ids      *rand.Rand // entropy of the engine
+	digest   uint64
+	steps    int
+	result   Result
+	problems []string
+}
+
+// rates are the chances of this world's misfortunes, each for one occasion.
+type rates struct {
+	crash, commit, read, call, ask, script float64
+
+	lie     float64       // a lookup that hides an effect after it settled
+	folly   float64       // a person who answers without looking
+	bustle  time.Duration // between two things that people do
+	life    time.Duration // of a process that does not crash
+	points  int           // how much chaos there is
+	stretch int           // bubbles
+}
+
+// newWorld makes the world of a seed.
+func newWorld(seed uint64, trace io.Writer) *world {
+	w := &world{
+		seed: seed, trace: trace, store: memory.New(),
+		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
+		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
+		lied:  make(map[string]int),
+		truth: truth{effects: make(map[string][]effect)},
+		rng:   rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
+	}
+	w.result.Seed = seed
+	w.plan()
+	return w
+}
+
+// chance draws from the seed.
+func (w *world) chance(p float64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rng.Float64() < p
+}
+
+// below returns a number in [0,n).
+func (w *world) below(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rng.IntN(n)
+}
+
+// span returns a duration in [0,d), never a round one: two things that happen at
+// once by accident would make the order a matter of luck.
+func (w *world) span(d time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(w.rng.Int64N(int64(d)) | 1)
+}
+
+// now returns the time of the services.
+func (w *world) now() time.Duration { return time.Since(epoch) - w.offset }
+
+// epoch is when every bubble begins.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// note adds a line to the trace.
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps++
+	now := time.Since(epoch)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%x %d %s", w.digest, now, what)
+	w.digest = h.Sum64()
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%6d %14s %s\n", w.steps, now.Round(time.Microsecond), what)
+	}
+}
+
+// fault counts a misfortune, and traces it.
+func (w *world) fault(what string) {
+	w.note("FAULT " + what)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.Faults++
+}
+
+// broken reports a law that does not hold.
+func (w *world) broken(law, format string, args ...any) {
+	problem := law + ": " + fmt.Sprintf(format, args...)
+	w.note("BROKEN " + problem)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.problems) < 20 {
+		w.problems = append(w.problems, problem)
+	}
+}
+
+// tools returns the tools of the next process.
+func (w *world) tools() *engine.Tools {
+	if !w.calm && w.chance(0.03) {
+		w.fault("an upgrade took the lookups of level C away")
+		return w.less
+	}
+	return w.full
+}
