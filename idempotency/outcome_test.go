@@ -1,0 +1,533 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+func TestGuard_records_before_it_runs_and_before_it_answers(t *testing.T) {
+	t.Parallel()
+	var w *world
+	w = newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		if got := w.record("k").State; got != key.InProgress {
+			t.Errorf("while the handler runs the key is %q", got)
+		}
+		rw.WriteHeader(201)
+	})
+	rec := &firstByte{ResponseRecorder: httptest.NewRecorder(), see: func() {
+		if got := w.record("k").State; got != key.Done {
+			t.Errorf("at the first byte the key is %q", got)
+		}
+	}}
+	w.h.ServeHTTP(rec, with("k"))
+	if rec.calls != 1 {
+		t.Errorf("%d answers", rec.calls)
+	}
+}
+
+// firstByte calls see when the answer begins.
+type firstByte struct {
+	*httptest.ResponseRecorder
+	see   func()
+	calls int
+}
+
+func (f *firstByte) WriteHeader(status int) {
+	f.calls++
+	f.see()
+	f.ResponseRecorder.WriteHeader(status)
+}
+
+func TestGuard_runs_one_of_a_hundred_duplicates(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, rule(idempotency.Rule{Wait: wait}), func(rw http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Second)
+				fmt.Fprint(rw, "done")
+			})
+			var wg sync.WaitGroup
+			got := make([]*httptest.ResponseRecorder, 100)
+			for i := range got {
+				wg.Go(func() { got[i] = w.do(with("k")) })
+			}
+			wg.Wait()
+			w.ran(1)
+			codes := map[int]int{}
+			for _, g := range got {
+				codes[g.Code]++
+				if g.Code == 409 {
+					w.problem(g, 409, idempotency.KindInProgress)
+					if g.Header().Get("Retry-After") != "1" || !strings.Contains(g.Body.String(), "Request is being processed") {
+						t.Errorf("409 = %v %s", g.Header(), g.Body)
+					}
+				}
+			}
+			want := map[int]int{200: 1, 409: 99}
+			if wait > 0 {
+				want = map[int]int{200: 100}
+			}
+			if fmt.Sprint(codes) != fmt.Sprint(want) {
+				t.Errorf("wait %s: answers %v, want %v", wait, codes, want)
+			}
+		})
+	}
+}
+
+func TestGuard_waits_no_longer_than_it_may(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{Wait: 5 * time.Second}), func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) })
+		go w.do(with("k"))
+		synctest.Wait()
+		start := time.Now()
+		w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("the duplicate waited %s, want 5s", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		start = time.Now()
+		w.do(with("k").WithContext(ctx))
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("a duplicate whose client left waited %s, want 1s", took)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+	})
+}
+
+func TestGuard_renews_the_lease_of_a_slow_handler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry}), func(rw http.ResponseWriter, r *http.Request) {
+			time.Sleep(10 * time.Minute)
+			fmt.Fprint(rw, "done")
+		})
+		var first *httptest.ResponseRecorder
+		var wg sync.WaitGroup
+		wg.Go(func() { first = w.do(with("k")) })
+		for range 9 {
+			time.Sleep(time.Minute)
+			w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+		}
+		wg.Wait()
+		w.replayed(first, w.do(with("k")))
+		w.ran(1)
+		if n := w.store.writes.Load(); n < 60 || n > 70 {
+			t.Errorf("%d writes, want one each ten seconds", n)
+		}
+	})
+}
+
+// A handler whose process stops and goes on, or whose store was away, finds that
+// somebody else has the key.
+func TestGuard_fences_a_late_owner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int64
+		stuck := make(chan struct{})
+		var ended error
+		w := newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry}), func(rw http.ResponseWriter, r *http.Request) {
+			if runs.Add(1) == 1 {
+				<-stuck
+				fmt.Fprint(rw, "late")
+				<-r.Context().Done()
+				ended = context.Cause(r.Context())
+				return
+			}
+			fmt.Fprint(rw, "second")
+		})
+		var first *httptest.ResponseRecorder
+		var wg sync.WaitGroup
+		w.store.failAfter.Store(1) // renewals fail from now on
+		wg.Go(func() { first = w.do(with("k")) })
+		time.Sleep(65 * time.Second) // between two renewals
+		w.store.failWrite.Store(false)
+		second := w.do(with("k"))
+		close(stuck)
+		wg.Wait()
+		if second.Body.String() != "second" || first.Body.String() != "second" || first.Header().Get("Idempotent-Replayed") != "true" {
+			t.Errorf("answers %q and %q, want the second one's for both", first.Body, second.Body)
+		}
+		if !errors.Is(ended, key.ErrFenced) {
+			t.Errorf("the late handler's context ended with %v, want %v", ended, key.ErrFenced)
+		}
+		w.ran(2) // the route allows it once more
+	})
+}
+
+func TestGuard_takes_the_late_answer_of_an_owner_that_nobody_replaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+			<-stuck
+			fmt.Fprint(rw, "late")
+		})
+		w.store.failAfter.Store(1)
+		var first *httptest.ResponseRecorder
+		var wg sync.WaitGroup
+		wg.Go(func() { first = w.do(with("k")) })
+		time.Sleep(65 * time.Second) // between two renewals
+		w.store.failWrite.Store(false)
+		p := w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		if p["reference"] != key.NewID("", "k").String() {
+			t.Errorf("reference = %v", p["reference"])
+		}
+		close(stuck)
+		wg.Wait()
+		w.replayed(first, w.do(with("k")))
+		w.ran(1)
+	})
+}
+
+// crash leaves a key as a process that died in its handler leaves it.
+func crash(t testing.TB, w *world, k string) {
+	t.Helper()
+	// The claim of a request is made by the guard; its handler "dies" by failing
+	// every later write.
+	w.store.failAfter.Store(1)
+	func() {
+		defer func() { _ = recover() }()
+		r := with(k)
+		w.h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), dies{}, true)))
+	}()
+	w.store.failWrite.Store(false)
+	if got := w.record(k).State; got != key.InProgress {
+		t.Fatalf("after the crash the key is %q", got)
+	}
+	time.Sleep(idempotency.DefaultLease)
+}
+
+type dies struct{}
+
+// mortal is a handler that panics in requests of crash, and else answers.
+func mortal(rw http.ResponseWriter, r *http.Request) {
+	if r.Context().Value(dies{}) != nil {
+		panic(http.ErrAbortHandler)
+	}
+	fmt.Fprint(rw, "done")
+}
+
+func TestGuard_does_not_run_again_after_a_crash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, idempotency.Config{}, mortal)
+		crash(t, w, "k")
+		for range 3 {
+			w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		}
+		time.Sleep(10 * week) // it does not expire
+		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(1)
+	})
+}
+
+func TestGuard_sweep_marks_what_crashed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, idempotency.Config{}, mortal)
+		crash(t, w, "k")
+		if _, err := w.guard.Sweep(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if r := w.record("k"); r.State != key.Unknown || r.Doubts != 1 {
+			t.Errorf("record = %+v", r)
+		}
+	})
+}
+
+func TestGuard_runs_once_more_after_a_crash_if_it_may(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry}), mortal)
+		crash(t, w, "k")
+		if got := w.do(with("k")); got.Code != 200 || got.Body.String() != "done" {
+			t.Errorf("answer = %d %q", got.Code, got.Body)
+		}
+		w.ran(2)
+		crash(t, w, "twice")
+		w.ran(3)
+		func() {
+			defer func() { _ = recover() }()
+			r := with("twice")
+			w.h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), dies{}, true)))
+		}()
+		w.ran(4)
+		w.problem(w.do(with("twice")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(4)
+	})
+}
+
+func TestGuard_frees_an_atomic_key_after_a_crash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{Atomic: true}), mortal)
+		crash(t, w, "k")
+		if got := w.do(with("k")); got.Code != 200 {
+			t.Errorf("answer = %d %q", got.Code, got.Body)
+		}
+		w.ran(2)
+	})
+}
+
+func TestGuard_asks_the_probe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var finding idempotency.Finding
+		var failure error
+		var asked idempotency.Question
+		w := newWorld(t, rule(idempotency.Rule{SettleAfter: time.Minute, Probe: func(_ context.Context, q idempotency.Question) (idempotency.Finding, error) {
+			asked = q
+			return finding, failure
+		}}), mortal)
+		crash(t, w, "happened")
+		failure = errors.New("busy")
+		w.problem(w.do(with("happened")), 409, idempotency.KindOutcomeUnknown)
+		failure, finding = nil, idempotency.Finding{Happened: true, Status: 201, Header: http.Header{"X-A": {"1"}, "Set-Cookie": {"s"}}, Body: []byte("seen")}
+		for range 2 {
+			got := w.do(with("happened"))
+			if got.Code != 201 || got.Body.String() != "seen" || got.Header().Get("X-A") != "1" || got.Header().Get("Set-Cookie") != "" ||
+				got.Header().Get("Idempotent-Replayed") != "true" {
+				t.Errorf("answer = %d %q %v", got.Code, got.Body, got.Header())
+			}
+		}
+		if asked.Key != "happened" || asked.Method != "POST" || asked.Path != "/orders" || asked.Since.IsZero() {
+			t.Errorf("the probe was asked %+v", asked)
+		}
+		w.ran(1)
+
+		finding = idempotency.Finding{}
+		crash(t, w, "absent")
+		w.problem(w.do(with("absent")), 409, idempotency.KindOutcomeUnknown) // too early to believe it
+		time.Sleep(time.Minute)
+		if got := w.do(with("absent")); got.Code != 200 || got.Body.String() != "done" {
+			t.Errorf("answer = %d %q", got.Code, got.Body)
+		}
+		w.ran(3)
+	})
+}
+
+func TestProbeURL(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.EscapedPath() {
+		case "/by-key/a%20b%2Fc":
+			rw.WriteHeader(202)
+			fmt.Fprint(rw, "seen")
+		case "/by-key/gone":
+			rw.WriteHeader(404)
+		case "/by-key/long":
+			fmt.Fprint(rw, strings.Repeat("x", 11))
+		default:
+			rw.WriteHeader(500)
+		}
+	}))
+	defer server.Close()
+	probe := idempotency.ProbeURL(server.Client(), server.URL+"/by-key/{key}", 10)
+	ask := func(k string) (idempotency.Finding, error) {
+		return probe(t.Context(), idempotency.Question{Key: k})
+	}
+	if f, err := ask("a b/c"); err != nil || !f.Happened || f.Status != 202 || string(f.Body) != "seen" {
+		t.Errorf("2xx: %+v, %v", f, err)
+	}
+	if f, err := ask("gone"); err != nil || f.Happened {
+		t.Errorf("404: %+v, %v", f, err)
+	}
+	for _, k := range []string{"other", "long"} {
+		if _, err := ask(k); !errors.Is(err, idempotency.ErrCannotTell) {
+			t.Errorf("%s: %v, want %v", k, err, idempotency.ErrCannotTell)
+		}
+	}
+}
+
+func TestGuard_records_what_a_panic_leaves(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		rule  idempotency.Rule
+		state key.State
+	}{
+		{idempotency.Rule{}, key.Unknown},
+		{idempotency.Rule{Policy: key.Retry5xx}, key.Released},
+		{idempotency.Rule{Atomic: true}, key.Released},
+	} {
+		w := newWorld(t, rule(test.rule), func(http.ResponseWriter, *http.Request) { panic("boom") })
+		func() {
+			defer func() {
+				if p := recover(); p != "boom" {
+					t.Errorf("the panic became %v", p)
+				}
+			}()
+			w.do(with("k"))
+		}()
+		if got := w.record("k").State; got != test.state {
+			t.Errorf("after a panic with %+v the key is %q, want %q", test.rule, got, test.state)
+		}
+	}
+}
+
+func TestRelease_and_Doubt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		if !idempotency.Guarded(r.Context()) {
+			t.Error("not guarded")
+		}
+		switch r.Header.Get("X-Say") {
+		case "release":
+			idempotency.Release(r.Context())
+			rw.WriteHeader(502)
+		case "doubt":
+			fmt.Fprint(rw, "half an ans")
+			idempotency.Doubt(r.Context(), 504)
+			panic(http.ErrAbortHandler)
+		}
+	})
+	if got := w.do(with("a", header("X-Say", "release"))); got.Code != 502 {
+		t.Errorf("released answer = %d", got.Code)
+	}
+	if got := w.record("a").State; got != key.Released {
+		t.Errorf("key is %q", got)
+	}
+	w.problem(w.do(with("b", header("X-Say", "doubt"))), 504, idempotency.KindOutcomeUnknown)
+	w.problem(w.do(with("b", header("X-Say", "doubt"))), 409, idempotency.KindOutcomeUnknown)
+	w.ran(2)
+	idempotency.Release(t.Context()) // does nothing, outside
+	if idempotency.Guarded(t.Context()) {
+		t.Error("guarded outside")
+	}
+}
+
+func TestGuard_without_its_store(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		down func(*flaky)
+	}{
+		{"reads fail", func(f *flaky) { f.failRead.Store(true) }},
+		{"writes fail", func(f *flaky) { f.failWrite.Store(true) }},
+	} {
+		w := newWorld(t, idempotency.Config{}, nil)
+		test.down(w.store)
+		got := w.do(with("k"))
+		w.problem(got, 503, idempotency.KindStoreUnavailable)
+		if got.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		w.ran(0)
+		w = newWorld(t, rule(idempotency.Rule{FailOpen: true}), nil)
+		test.down(w.store)
+		if got := w.do(with("k")); got.Code != 201 || got.Body.String() != "made order" {
+			t.Errorf("%s: fail open: %d %q", test.name, got.Code, got.Body)
+		}
+		w.ran(1)
+	}
+}
+
+func TestGuard_withholds_an_answer_that_it_cannot_record(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, idempotency.Config{}, nil)
+		w.store.failAfter.Store(1)
+		got := w.do(with("k"))
+		w.problem(got, 503, idempotency.KindOutcomeUnknown)
+		if strings.Contains(got.Body.String(), "made") {
+			t.Errorf("the answer was shown: %q", got.Body)
+		}
+		w.store.failWrite.Store(false)
+		time.Sleep(idempotency.DefaultLease)
+		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(1)
+	})
+}
+
+// A store may report an error for what it did store: a connection that broke
+// after the commit.
+func TestGuard_looks_what_is_stored_after_an_error(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	w.store.forget.Store(true)
+	first := w.do(with("k"))
+	if first.Code != 201 {
+		t.Errorf("answer = %d %q", first.Code, first.Body)
+	}
+	w.replayed(first, w.do(with("k")))
+	w.ran(1)
+}
+
+func TestGuard_stores_the_answer_of_a_client_that_left(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		cancel()
+		if r.Context().Err() != nil {
+			t.Error("the handler's context ended with the client")
+		}
+		fmt.Fprint(rw, "done")
+	})
+	first := w.do(with("k").WithContext(ctx))
+	w.replayed(first, w.do(with("k")))
+	w.ran(1)
+	late, gone := context.WithCancel(t.Context())
+	gone()
+	w.do(with("k2").WithContext(late))
+	w.ran(1)
+}
+
+func TestGuard_observes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{Path: "/orders"}), func(rw http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			if r.Header.Get("X-Busy") != "" {
+				rw.WriteHeader(503)
+			}
+		})
+		w.do(with("a"))
+		w.do(with("a"))
+		w.do(with("b", header("X-Busy", "1")))
+		w.do(with("a", body("other")))
+		w.do(with(""))
+		var got []string
+		for _, o := range w.seen {
+			got = append(got, fmt.Sprint(o.Route, " ", o.Outcome, " ", o.Kind, " ", o.Status, " ", o.Elapsed))
+		}
+		want := []string{"/orders executed  200 1s", "/orders replayed  200 0s", "/orders released  503 1s", "/orders refused key-reused 422 0s"}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("observed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestGuard_Run_sweeps_until_it_is_stopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, idempotency.Config{}, nil)
+		w.do(with("k"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() { done <- w.guard.Run(ctx) }()
+		time.Sleep(week + time.Minute)
+		synctest.Wait()
+		if page, _, err := w.store.List(t.Context(), key.Filter{}, keep.Page{}); err != nil || len(page) != 0 {
+			t.Errorf("records left: %v, %v", page, err)
+		}
+		cancel(errors.New("enough"))
+		if err := <-done; err == nil || err.Error() != "enough" {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}

@@ -1,0 +1,347 @@
+package idempotency_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// served starts a real server, with HTTP/2 if h2.
+func served(t testing.TB, h http.Handler, h2 bool) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = h2
+	if h2 {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// send posts with a key and returns the whole answer.
+func send(t testing.TB, s *httptest.Server, k string, change ...func(*http.Request)) (*http.Response, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/orders", strings.NewReader("order"))
+	must(t, err)
+	r.Header.Set("Idempotency-Key", k)
+	for _, c := range change {
+		c(r)
+	}
+	resp, err := s.Client().Do(r)
+	must(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp, b
+}
+
+func TestGuard_over_HTTP_1_and_2(t *testing.T) {
+	t.Parallel()
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
+			w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+				rw.Header().Set("Trailer", "X-Sum, X-None")
+				rw.WriteHeader(201)
+				_, _ = io.WriteString(rw, "part one, ")
+				if err := http.NewResponseController(rw).Flush(); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.WriteString(rw, "part two")
+				rw.Header().Set("X-Sum", "42")
+				rw.Header().Set(http.TrailerPrefix+"X-Late", "43")
+				rw.Header().Set("X-Too-Late", "44")
+			})
+			s := served(t, w.h, h2)
+			for i := range 2 {
+				resp, b := send(t, s, "k")
+				if resp.StatusCode != 201 || string(b) != "part one, part two" || resp.Trailer.Get("X-Sum") != "42" ||
+					resp.Trailer.Get("X-Late") != "43" || resp.Header.Get("X-Too-Late") != "" {
+					t.Errorf("answer %d = %d %q, trailers %v, header %v", i, resp.StatusCode, b, resp.Trailer, resp.Header)
+				}
+				if (resp.Header.Get("Idempotent-Replayed") == "true") != (i == 1) || resp.ProtoMajor == 2 != h2 {
+					t.Errorf("answer %d over %s: %v", i, resp.Proto, resp.Header)
+				}
+			}
+			w.ran(1)
+		})
+	}
+}
+
+func TestGuard_passes_informational_answers_on(t *testing.T) {
+	t.Parallel()
+	for _, h2 := range []bool{false, true} {
+		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Link", "</style.css>; rel=preload")
+			rw.WriteHeader(http.StatusEarlyHints)
+			rw.Header().Del("Link")
+			rw.WriteHeader(201)
+		})
+		s := served(t, w.h, h2)
+		for want := 1; want >= 0; want-- { // a replay has none
+			hints := 0
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				if code == 103 && h.Get("Link") != "" {
+					hints++
+				}
+				return nil
+			}}
+			resp, _ := send(t, s, "k", func(r *http.Request) { *r = *r.WithContext(httptrace.WithClientTrace(r.Context(), trace)) })
+			if resp.StatusCode != 201 || resp.Header.Get("Link") != "" || hints != want {
+				t.Errorf("answer %d %v with %d hints, want %d", resp.StatusCode, resp.Header, hints, want)
+			}
+		}
+	}
+}
+
+func TestGuard_asks_for_a_body_only_if_it_may_come(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{BodyLimit: 10}), nil)
+	s := served(t, w.h, false)
+	for size, want := range map[int]string{5: "HTTP/1.1 100 Continue", 11: "HTTP/1.1 413 Request Entity Too Large"} {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		must(t, err)
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", size)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || strings.TrimSpace(line) != want {
+			t.Errorf("%d bytes: %q, %v, want %q", size, line, err, want)
+		}
+	}
+	w.ran(0)
+}
+
+func TestGuard_refuses_a_chunked_body_over_the_limit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	s := served(t, w.h, false)
+	r, err := http.NewRequest("POST", s.URL, io.MultiReader(bytes.NewReader(make([]byte, 3<<20)))) // no length
+	must(t, err)
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := s.Client().Do(r)
+	if err != nil {
+		return // the server may cut the upload while the client still sends
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 413 {
+		t.Errorf("status %d, want 413", resp.StatusCode)
+	}
+	w.ran(0)
+}
+
+func TestGuard_holds_nothing_for_half_an_upload(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	w := newWorld(t, idempotency.Config{}, nil)
+	s := served(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.h.ServeHTTP(rw, r)
+		if r.ContentLength == 100 {
+			close(left)
+		}
+	}), false)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	must(t, err)
+	fmt.Fprint(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\nhalf")
+	conn.Close()
+	<-left
+	w.ran(0)
+	if resp, _ := send(t, s, "k"); resp.StatusCode != 201 {
+		t.Errorf("after half an upload: %d", resp.StatusCode)
+	}
+}
+
+func TestGuard_passes_event_streams_through(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		rw.WriteHeader(200)
+		for i := range 3 {
+			fmt.Fprintf(rw, "data: %d\n\n", i)
+			rw.(http.Flusher).Flush()
+			<-next
+		}
+	})
+	s := served(t, w.h, false)
+	r, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader("order"))
+	must(t, err)
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := s.Client().Do(r)
+	must(t, err)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for i := range 3 { // each arrives while the handler still runs
+		if !lines.Scan() || lines.Text() != fmt.Sprint("data: ", i) || !lines.Scan() {
+			t.Fatalf("line %d: %q, %v", i, lines.Text(), lines.Err())
+		}
+		if got := w.record("k").State; got != key.DoneWithoutBody {
+			t.Errorf("while it streams the key is %q", got)
+		}
+		next <- struct{}{}
+	}
+	again, b := send(t, s, "k")
+	if again.StatusCode != 409 || !bytes.Contains(b, []byte(`"original_status":200`)) || !bytes.Contains(b, []byte("body-not-stored")) {
+		t.Errorf("retry of a stream: %d %s", again.StatusCode, b)
+	}
+	w.ran(1)
+}
+
+func TestGuard_streams_long_answers_in_bounded_memory(t *testing.T) {
+	t.Parallel()
+	const size = 32 << 20
+	var held atomic.Int64
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(200)
+		n, err := io.Copy(rw, io.LimitReader(zeros{}, size))
+		held.Store(n)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	s := served(t, w.h, false)
+	r, err := http.NewRequest("POST", s.URL+"/orders", strings.NewReader("order"))
+	must(t, err)
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := s.Client().Do(r)
+	must(t, err)
+	n, err := io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	if n != size || err != nil || resp.Header.Get("Idempotency-Expires") == "" {
+		t.Errorf("%d bytes, %v, %v", n, err, resp.Header)
+	}
+	again, b := send(t, s, "k")
+	if again.StatusCode != 409 || !bytes.Contains(b, []byte("body-not-stored")) {
+		t.Errorf("retry: %d %s", again.StatusCode, b)
+	}
+	if len(w.record("k").Answer.Body) > 0 {
+		t.Error("the body was kept")
+	}
+	w.ran(1)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestGuard_stays_done_when_a_stream_is_cut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{ResponseLimit: 4}), func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(rw, "more than four")
+		panic(http.ErrAbortHandler)
+	})
+	func() {
+		defer func() { _ = recover() }()
+		w.do(with("k"))
+	}()
+	w.problem(w.do(with("k")), 409, idempotency.KindBodyNotStored)
+	w.ran(1)
+}
+
+func TestGuard_does_not_stream_what_it_cannot_record(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{StoreTimeout: time.Millisecond, Rules: []idempotency.Rule{{ResponseLimit: 4}}},
+		func(rw http.ResponseWriter, r *http.Request) {
+			if _, err := fmt.Fprint(rw, "more than four"); err == nil {
+				t.Error("the handler could write")
+			}
+		})
+	w.store.failAfter.Store(1)
+	got := w.do(with("k"))
+	w.problem(got, 503, idempotency.KindOutcomeUnknown)
+}
+
+func TestGuard_gives_upgrades_the_connection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		conn, buf, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		buf.Flush()
+		line, _ := buf.ReadString('\n')
+		fmt.Fprint(buf, line)
+		buf.Flush()
+	})
+	s := served(t, w.h, false)
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 5\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\norder")
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	must(t, err)
+	fmt.Fprint(conn, "hello\n")
+	if line, err := in.ReadString('\n'); resp.StatusCode != 101 || line != "hello\n" || err != nil {
+		t.Errorf("upgrade: %d, %q, %v", resp.StatusCode, line, err)
+	}
+	again, b := send(t, s, "k")
+	if again.StatusCode != 409 || !bytes.Contains(b, []byte(`"original_status":101`)) {
+		t.Errorf("retry of an upgrade: %d %s", again.StatusCode, b)
+	}
+	w.ran(1)
+}
+
+func TestGuard_lets_deadlines_through(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(rw)
+		if err := errors.Join(rc.SetReadDeadline(time.Now().Add(time.Minute)), rc.SetWriteDeadline(time.Now().Add(time.Minute))); err != nil {
+			t.Error(err)
+		}
+	})
+	send(t, served(t, w.h, false), "k")
+	w.ran(1)
+}
+
+func TestGuard_refuses_what_net_http_refuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(204)
+		if _, err := io.WriteString(rw, "x"); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("Write after 204: %v", err)
+		}
+		rw.WriteHeader(200) // has no effect
+		defer func() {
+			if recover() == nil {
+				t.Error("WriteHeader(0) did not panic")
+			}
+		}()
+		rw.WriteHeader(0)
+	})
+	if got := w.do(with("k")); got.Code != 204 {
+		t.Errorf("status %d", got.Code)
+	}
+}
+
+func TestGuard_answers_a_client_that_retries_at_once(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	s := served(t, w.h, true)
+	for i := range 50 {
+		k := fmt.Sprint("k", i)
+		first, a := send(t, s, k)
+		again, b := send(t, s, k)
+		if first.StatusCode != 201 || again.StatusCode != 201 || !bytes.Equal(a, b) || again.Header.Get("Idempotent-Replayed") != "true" {
+			t.Fatalf("retry %d: %d after %d", i, again.StatusCode, first.StatusCode)
+		}
+	}
+	w.ran(50)
+}
