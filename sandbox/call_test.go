@@ -217,6 +217,20 @@ func TestErrorTextIsBounded(t *testing.T) {
 	}
 }
 
+// A job may have any number of items: each has the limits of a phase for itself.
+func TestItemsHaveTheirOwnLimits(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{HostCalls: 3, LogLines: 2}})
+	p := mustLoad(t, rt, "t.js", handler(
+		`for (let i = 0; i < 10; i++) await ctx.withItem("i" + i, "t", async (c) => { c.log(i); c.log(i); await c.a.b(); await c.a.b() })`))
+	if _, err := call(p, &recorder{}); err != nil {
+		t.Errorf("ten items of two calls and two lines each: %v", err)
+	}
+	p = mustLoad(t, rt, "t.js", handler(
+		`await ctx.withItem("i", "t", async (c) => { for (let i = 0; i < 4; i++) await c.a.b() })`))
+	_, err := call(p, &recorder{})
+	wantLimit(t, err, "host_calls")
+}
+
 func TestSettingsAreLimits(t *testing.T) {
 	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{HostCalls: 3, Result: 100, LogLines: 5, LogLine: 20}})
 	for _, tt := range []struct{ limit, body, want string }{

@@ -29,7 +29,8 @@ type Limits struct {
 	// included. If zero, 5 min.
 	Wall time.Duration
 
-	// HostCalls is how many host calls the script may make. If zero, 1000.
+	// HostCalls is how many host calls the script may make; in a job, in each
+	// item. If zero, 1000.
 	HostCalls int
 
 	// Result bounds the JSON that a handler returns, and the JSON of one host
@@ -40,7 +41,8 @@ type Limits struct {
 	// 4 KiB.
 	LogLine int
 
-	// LogLines is how many lines a phase may log. If zero, 1000.
+	// LogLines is how many lines a phase may log; in a job, each item. If zero,
+	// 1000.
 	LogLines int
 }
 

@@ -189,7 +189,9 @@ func (p *phase) enqueue(q request) {
 	case "item.fail": // nothing that the item left behind is served any more
 		p.queue = p.queue[:0]
 	case "item.begin":
-		p.items = true
+		// A job may have many items: each has the limits of a phase for itself.
+		// Time bounds their number.
+		p.items, p.issued, p.lines = true, 0, 0
 		fallthrough
 	default:
 		if p.issued++; p.issued > p.limits.HostCalls {
