@@ -1,6 +1,9 @@
 package api
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/keep-run/keep"
 )
 
@@ -86,10 +89,23 @@ func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, 
 func scheduleOf(s keep.Schedule) *Schedule {
 	out := &Schedule{Cron: orNull(s.Cron), Timezone: orNull(s.Timezone)}
 	if s.Interval > 0 {
-		text := s.Interval.String()
+		text := interval(s.Interval)
 		out.Interval = &text
 	}
 	return out
+}
+
+// interval writes a duration as scripts do: "90s", "5m", "1h", "1d".
+func interval(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+		if d%u.size == 0 {
+			return strconv.FormatInt(int64(d/u.size), 10) + u.name
+		}
+	}
+	return d.String()
 }
 
 // A Version is one deployed script of a workflow.

@@ -375,8 +375,14 @@ func FuzzLoad(f *testing.F) {
 		if cfg == nil {
 			t.Skip(err)
 		}
-		if _, err := cfg.Connect(); err != nil && err.Error() == "" {
+		conns, err := cfg.Connect()
+		if err != nil && err.Error() == "" {
 			t.Error("an error without a message")
+		}
+		for _, c := range conns {
+			if c.Close != nil {
+				c.Close()
+			}
 		}
 	})
 }
