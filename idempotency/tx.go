@@ -48,7 +48,7 @@ func Tx[T any](ctx context.Context) (T, error) {
 		return none, ErrNotGuarded
 	}
 	if c.tx == nil {
-		tx, err := store.Begin(ctx)
+		tx, err := store.Begin(context.WithoutCancel(ctx)) // settle ends it
 		if err != nil {
 			return none, fmt.Errorf("begin the transaction of a key: %w", err)
 		}
