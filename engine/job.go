@@ -94,7 +94,7 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 	if h.item != nil {
 		return nil, c.logicf("nested-item", "ctx.withItem(%q) inside the item %q: items do not nest", id, h.item.item.ID)
 	}
-	item, err := h.x.e.store.Item(ctx, h.x.a.name, id)
+	item, err := h.knownItem(ctx, id)
 	switch {
 	case isNotFound(err):
 		item = keep.Item{Workflow: h.x.a.name, ID: id, Title: keep.CutTitle(title), Status: keep.ItemProcessing, Attempt: 1, CreatedAt: h.now}
@@ -109,6 +109,16 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 	s.dirty = item.Rev == 0
 	h.item = s
 	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done}), nil
+}
+
+// knownItem returns the item as this run left it, or as it is stored.
+func (h *scriptHost) knownItem(ctx context.Context, id string) (keep.Item, error) {
+	for _, c := range h.finished {
+		if put, ok := c.(keep.PutItem); ok && put.Item.ID == id {
+			return put.Item, nil
+		}
+	}
+	return h.x.e.store.Item(ctx, h.x.a.name, id)
 }
 
 func (h *scriptHost) itemEnd(ctx context.Context, _ HostCall) (json.RawMessage, error) {

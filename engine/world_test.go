@@ -375,6 +375,8 @@ type service struct {
 	result        json.RawMessage // of mutate calls
 	read          json.RawMessage // of reads
 	schema        json.RawMessage // of the result of create
+
+	compare func(old, new []byte) connector.Difference // by the tool edit
 }
 
 func newService() *service {
@@ -389,10 +391,10 @@ func (s *service) connection() connector.Connection {
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}
 	}
-	other := base
-	other.spec.Name = "other"
+	other, edit := base, base
+	other.spec.Name, edit.spec.Name = "other", "edit"
 	return connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{
-		create, mutator{other},
+		create, mutator{other}, comparer{asker{mutator{edit}}},
 		reader{tool{s: s, spec: connector.Spec{Name: "get", Effect: connector.Get}}},
 		reader{tool{s: s, spec: connector.Spec{Name: "list", Effect: connector.List}}},
 	}}
@@ -478,6 +480,13 @@ func (a asker) Reconcile(_ context.Context, r keep.Mutation) (connector.Answer, 
 		verdict = v
 	}
 	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: a.s.result}}, nil
+}
+
+// A comparer can tell how far apart two payloads are.
+type comparer struct{ asker }
+
+func (c comparer) ComparePayload(old, new json.RawMessage) connector.Difference {
+	return c.s.compare(old, new)
 }
 
 // total returns how many effects the service performed.
