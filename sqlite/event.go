@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // A topicDelta is how one commit changes the counts of a topic.
-type topicDelta struct{ pending, reserved, consumed, skipped int }
+type topicDelta struct{ pending, consumed, skipped int }
 
 // count adds to what the commit changes in a topic.
 func (t *tx) count(topic keep.TopicName, d topicDelta) {
@@ -21,8 +20,7 @@ func (t *tx) count(topic keep.TopicName, d topicDelta) {
 		t.topics = make(map[keep.TopicName]topicDelta)
 	}
 	was := t.topics[topic]
-	t.topics[topic] = topicDelta{was.pending + d.pending, was.reserved + d.reserved,
-		was.consumed + d.consumed, was.skipped + d.skipped}
+	t.topics[topic] = topicDelta{was.pending + d.pending, was.consumed + d.consumed, was.skipped + d.skipped}
 }
 
 // countTopics writes the counts that changed. The insert comes first only where
@@ -34,12 +32,12 @@ func (t *tx) countTopics() error {
 		}
 		n, err := t.exec(`
 			UPDATE topic
-			   SET pending = pending + ?, reserved = reserved + ?, consumed = consumed + ?, skipped = skipped + ?
+			   SET pending = pending + ?, consumed = consumed + ?, skipped = skipped + ?
 			 WHERE workflow = ? AND name = ?`,
-			d.pending, d.reserved, d.consumed, d.skipped, t.workflow, topic)
+			d.pending, d.consumed, d.skipped, t.workflow, topic)
 		if err == nil && n == 0 {
-			_, err = t.exec(`INSERT INTO topic (workflow, name, pending, reserved, consumed, skipped) VALUES (?, ?, ?, ?, ?, ?)`,
-				t.workflow, topic, d.pending, d.reserved, d.consumed, d.skipped)
+			_, err = t.exec(`INSERT INTO topic (workflow, name, pending, consumed, skipped) VALUES (?, ?, ?, ?, ?)`,
+				t.workflow, topic, d.pending, d.consumed, d.skipped)
 		}
 		if err != nil {
 			return fmt.Errorf("count topic %q: %w", topic, err)
@@ -64,7 +62,6 @@ func (t *tx) reserve(c keep.Reserve) error {
 			return err
 		}
 	}
-	t.count(c.Topic, topicDelta{pending: -len(c.IDs), reserved: len(c.IDs)})
 	return nil
 }
 
@@ -84,13 +81,10 @@ func (t *tx) whyNotFree(topic keep.TopicName, id keep.MessageID) error {
 }
 
 func (t *tx) release(chain keep.RunID) error {
-	err := t.rows(`
-		UPDATE event SET reserved_by = '', updated_at = ?
-		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?
-		RETURNING topic`,
-		[]any{t.at, chain, t.workflow}, func(row []driver.Value) {
-			t.count(keep.TopicName(row[0].(string)), topicDelta{pending: 1, reserved: -1})
-		})
+	_, err := t.exec(`
+		UPDATE event INDEXED BY event_by_chain SET reserved_by = '', updated_at = ?
+		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`,
+		t.at, chain, t.workflow)
 	if err != nil {
 		return fmt.Errorf("release events of %s: %w", chain, err)
 	}
@@ -98,30 +92,30 @@ func (t *tx) release(chain keep.RunID) error {
 }
 
 func (t *tx) finish(c keep.Finish) error {
-	d := topicDelta{reserved: -1, consumed: 1}
+	d := topicDelta{pending: -1, consumed: 1}
 	switch c.Status {
 	case keep.EventConsumed:
 	case keep.EventSkipped:
-		d = topicDelta{reserved: -1, skipped: 1}
+		d = topicDelta{pending: -1, skipped: 1}
 	default:
 		return fmt.Errorf("finish %s: %q is not a last status", c.Chain, c.Status)
 	}
-	var errs []error
-	// Two statements are cheaper than one with RETURNING, which makes a table.
+	// One statement with RETURNING would make a table, each time.
+	var held [][]driver.Value
 	err := t.rows(`
-		SELECT topic, caused_by FROM event
+		SELECT seq, topic, caused_by FROM event INDEXED BY event_by_chain
 		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`,
-		[]any{c.Chain, t.workflow}, func(row []driver.Value) {
-			t.count(keep.TopicName(row[0].(string)), d)
-			errs = append(errs, t.countCauses(row[1].(string), -1))
-		})
-	if err == nil {
-		_, err = t.exec(`
-			UPDATE event SET status = ?, updated_at = ?
-			 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`,
-			c.Status, t.at, c.Chain, t.workflow)
+		[]any{c.Chain, t.workflow}, func(row []driver.Value) { held = append(held, row) })
+	for _, row := range held {
+		if err == nil {
+			_, err = t.exec(`UPDATE event SET status = ?, updated_at = ? WHERE seq = ?`, c.Status, t.at, row[0])
+		}
+		if err == nil {
+			err = t.countCauses(row[2].(string), -1)
+		}
+		t.count(keep.TopicName(row[1].(string)), d)
 	}
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err != nil {
 		return fmt.Errorf("finish events of %s: %w", c.Chain, err)
 	}
 	return nil

@@ -20,9 +20,9 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 	if err != nil {
 		return fmt.Errorf("mutation %s: %w", m.Key, err)
 	}
-	var changed int64
+	var changed, n int64
 	if m.Rev == 0 {
-		changed, err = t.insertMutation(m, failure)
+		changed, n, err = t.insertMutation(m, failure)
 	} else {
 		changed, err = t.updateMutation(m, failure)
 		if changed == 0 && err == nil {
@@ -38,11 +38,21 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 	if err != nil {
 		return fmt.Errorf("mutation %s: %w", m.Key, err)
 	}
-	return t.appendMoves(m.Key, moves)
+	for i, move := range moves {
+		if n > 0 {
+			err = t.firstMove(n, i+1, move)
+		} else {
+			err = t.nextMove(m.Key, move)
+		}
+		if err != nil {
+			return fmt.Errorf("history of mutation %s: %w", m.Key, err)
+		}
+	}
+	return nil
 }
 
-func (t *tx) insertMutation(m keep.Mutation, failure any) (int64, error) {
-	return t.exec(`
+func (t *tx) insertMutation(m keep.Mutation, failure any) (changed, n int64, err error) {
+	return t.insert(`
 		INSERT INTO mutation (key, workflow, run, item, attempt, tool, connector, level, target, subkey,
 			payload_hash, token, title, state, warning, attempts, reconcile_attempts, next_reconcile_at,
 			call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at,
@@ -98,20 +108,25 @@ func (t *tx) whyNotMutation(m keep.Mutation) error {
 	return fmt.Errorf("workflow, tool, item and attempt are fixed")
 }
 
-func (t *tx) appendMoves(key keep.MutationKey, moves []keep.Move) error {
-	for _, m := range moves {
-		_, err := t.exec(`
-			INSERT INTO mutation_history (mutation, move, at, who, from_state, to_state, evidence, detail)
-			VALUES ((SELECT n FROM mutation WHERE key = ?1),
-				(SELECT ifnull(max(move), 0) + 1 FROM mutation_history
-				  WHERE mutation = (SELECT n FROM mutation WHERE key = ?1)),
-				?2, ?3, ?4, ?5, ?6, ?7)`,
-			key, m.At, m.By, m.From, m.To, m.Evidence, m.Detail)
-		if err != nil {
-			return fmt.Errorf("history of mutation %s: %w", key, err)
-		}
-	}
-	return nil
+// firstMove writes a line of the history of a new record, whose row is known.
+func (t *tx) firstMove(n int64, line int, m keep.Move) error {
+	_, err := t.exec(`
+		INSERT INTO mutation_history (mutation, move, at, who, from_state, to_state, evidence, detail)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		n, line, m.At, m.By, m.From, m.To, m.Evidence, m.Detail)
+	return err
+}
+
+// nextMove appends to the history of a record that was there.
+func (t *tx) nextMove(key keep.MutationKey, m keep.Move) error {
+	_, err := t.exec(`
+		INSERT INTO mutation_history (mutation, move, at, who, from_state, to_state, evidence, detail)
+		VALUES ((SELECT n FROM mutation WHERE key = ?1),
+			(SELECT ifnull(max(move), 0) + 1 FROM mutation_history
+			  WHERE mutation = (SELECT n FROM mutation WHERE key = ?1)),
+			?2, ?3, ?4, ?5, ?6, ?7)`,
+		key, m.At, m.By, m.From, m.To, m.Evidence, m.Detail)
+	return err
 }
 
 // Mutation returns the record of that key, or *keep.NotFoundError.

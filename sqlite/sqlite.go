@@ -157,7 +157,7 @@ func (db *DB) StoreID(ctx context.Context) (string, error) {
 }
 
 // ForeignChanges returns a number that changes when another process commits to
-// the file, and never when this one does. Asking is cheap: it reads no page.
+// the file, and never for a Commit of this one. Asking is cheap: it reads no page.
 func (db *DB) ForeignChanges(ctx context.Context) (uint64, error) {
 	if db.write == nil {
 		return 0, ErrReadOnly

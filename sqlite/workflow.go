@@ -205,10 +205,14 @@ func (db *DB) TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.Topi
 		err = row.Scan(&c.Workflow, &c.Topic, &c.Pending, &c.Reserved, &c.Consumed, &c.Skipped)
 		return c, err
 	}
+	const counts = `
+		SELECT workflow, name, pending - reserved, reserved, consumed, skipped
+		  FROM (SELECT workflow, name, pending, consumed, skipped,
+		               (SELECT count(*) FROM event INDEXED BY event_pending
+		                 WHERE event.workflow = topic.workflow AND event.topic = topic.name AND reserved_by > '' AND status = 'pending') AS reserved
+		          FROM topic`
 	if w == "" {
-		return rows(ctx, db, scan, `
-			SELECT workflow, name, pending, reserved, consumed, skipped FROM topic ORDER BY workflow, name`)
+		return rows(ctx, db, scan, counts+`) ORDER BY workflow, name`)
 	}
-	return rows(ctx, db, scan, `
-		SELECT workflow, name, pending, reserved, consumed, skipped FROM topic WHERE workflow = ? ORDER BY name`, w)
+	return rows(ctx, db, scan, counts+` WHERE workflow = ?) ORDER BY name`, w)
 }

@@ -66,7 +66,9 @@ func (w *writer) close() error {
 	return w.conn.close()
 }
 
-// do runs f in a transaction and returns when its outcome is on disk.
+// do runs f in a transaction and returns when its outcome is on disk. F may run
+// more than once, if the group it was in had to be undone; only its last run
+// counts, and f must do nothing but use the connection.
 //
 // If ctx ends before f was started, f is dropped and the cause returned. After
 // that do waits for the outcome, whatever happens to ctx.
@@ -116,8 +118,24 @@ func (w *writer) run() {
 				break
 			}
 			w.serve(group)
-			// Those who got their answer may have the next commit ready: let
-			// them run first, so that it joins this group and not the one after.
+			w.gather()
+		}
+	}
+}
+
+// gather lets those who just got their answer run, for as long as that makes the
+// queue longer: their next commits join this group and not the one after, which
+// nearly doubles a group. It waits for nobody who has something else to do.
+func (w *writer) gather() {
+	for was := -1; ; {
+		w.mu.Lock()
+		length := len(w.queue)
+		w.mu.Unlock()
+		if length == was || length >= maxGroup {
+			return
+		}
+		was = length
+		for range 4 {
 			runtime.Gosched()
 		}
 	}

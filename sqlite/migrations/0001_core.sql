@@ -5,6 +5,8 @@
 -- that lists show have an integer key n (event: seq) in the order of making:
 -- every index ends in it, so each one reads newest first without a sort, and new
 -- rows append. CHECKs repeat what DESIGN calls law; the code decides before them.
+-- They are chains of OR because SQLite builds a table for each IN of more than two
+-- values, every time it checks a row: a fifth of the cost of a run.
 --
 -- The big tables are listed by workflow through buckets of 512 rows: an index that
 -- starts with n >> 9 grows in one place. One that started with the workflow would
@@ -43,7 +45,7 @@ CREATE TABLE deployment (
 CREATE TABLE handler (
 	workflow     TEXT    NOT NULL,
 	name         TEXT    NOT NULL CHECK (name <> ''),
-	kind         TEXT    NOT NULL CHECK (kind IN ('producer', 'consumer', 'job')),
+	kind         TEXT    NOT NULL CHECK (kind = 'consumer' OR kind = 'producer' OR kind = 'job'),
 	idle_seq     INTEGER NOT NULL,
 	wake_at      INTEGER NOT NULL,
 	next_at      INTEGER NOT NULL,
@@ -71,11 +73,13 @@ CREATE TABLE run (
 	major           INTEGER NOT NULL,
 	minor           INTEGER NOT NULL,
 	handler         TEXT    NOT NULL CHECK (handler <> ''),
-	kind            TEXT    NOT NULL CHECK (kind IN ('producer', 'consumer', 'job')),
+	kind            TEXT    NOT NULL CHECK (kind = 'consumer' OR kind = 'producer' OR kind = 'job'),
 	phase           TEXT    NOT NULL,
-	status          TEXT    NOT NULL CHECK (status IN (
-		'active', 'paused:transient', 'paused:approval', 'paused:reconciliation',
-		'paused:person', 'failed:logic', 'failed:internal', 'committed', 'crashed', 'aborted')),
+	status          TEXT    NOT NULL CHECK (
+		status = 'committed' OR status = 'active' OR status = 'paused:transient' OR
+		status = 'paused:approval' OR status = 'paused:reconciliation' OR
+		status = 'paused:person' OR status = 'failed:logic' OR status = 'failed:internal' OR
+		status = 'crashed' OR status = 'aborted'),
 	closed          INTEGER NOT NULL CHECK (closed IN (0, 1)),
 	rev             INTEGER NOT NULL CHECK (rev > 0),
 	trigger_topic   TEXT    NOT NULL,
@@ -92,9 +96,9 @@ CREATE TABLE run (
 	error           TEXT, -- JSON; NULL: none
 	reservations    TEXT, -- JSON
 	prepared        TEXT, -- JSON
-	CONSTRAINT run_phase_of_kind CHECK (CASE kind
-		WHEN 'consumer' THEN phase IN ('preparing', 'prepared', 'mutating', 'mutated', 'emitting', 'committed')
-		ELSE phase IN ('running', 'committed') END),
+	CONSTRAINT run_phase_of_kind CHECK (phase = 'committed' OR CASE kind
+		WHEN 'consumer' THEN phase = 'mutating' OR phase = 'preparing' OR phase = 'prepared' OR phase = 'mutated' OR phase = 'emitting'
+		ELSE phase = 'running' END),
 	CONSTRAINT run_committed_is_a_phase_and_a_status CHECK ((status = 'committed') = (phase = 'committed')),
 	CONSTRAINT run_closed_when_over CHECK (closed = 1 OR status NOT IN ('committed', 'aborted')),
 	CONSTRAINT run_open_when_active CHECK (closed = 0 OR status <> 'active')
@@ -117,12 +121,12 @@ CREATE TABLE run_log (
 	PRIMARY KEY (run, line)
 ) STRICT, WITHOUT ROWID;
 
--- Counts are kept, not counted: a topic may hold millions of events.
+-- Counts are kept, not counted: a topic may hold millions of events. Those that
+-- are reserved are few, so they are among the pending here and counted when asked.
 CREATE TABLE topic (
 	workflow TEXT    NOT NULL,
 	name     TEXT    NOT NULL CHECK (name <> ''),
-	pending  INTEGER NOT NULL DEFAULT 0 CHECK (pending >= 0), -- free
-	reserved INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= 0),
+	pending  INTEGER NOT NULL DEFAULT 0 CHECK (pending >= 0),
 	consumed INTEGER NOT NULL DEFAULT 0 CHECK (consumed >= 0),
 	skipped  INTEGER NOT NULL DEFAULT 0 CHECK (skipped >= 0),
 	PRIMARY KEY (workflow, name)
@@ -134,7 +138,7 @@ CREATE TABLE event (
 	workflow    TEXT    NOT NULL,
 	topic       TEXT    NOT NULL,
 	message_id  TEXT    NOT NULL CHECK (message_id <> ''),
-	status      TEXT    NOT NULL CHECK (status IN ('pending', 'consumed', 'skipped')),
+	status      TEXT    NOT NULL CHECK (status = 'pending' OR status = 'consumed' OR status = 'skipped'),
 	reserved_by TEXT    NOT NULL DEFAULT '', -- chain
 	created_by  TEXT    NOT NULL,
 	created_at  INTEGER NOT NULL,
@@ -165,7 +169,7 @@ CREATE TABLE input (
 	type        TEXT    NOT NULL,
 	external_id TEXT    NOT NULL,
 	title       TEXT    NOT NULL,
-	status      TEXT    NOT NULL DEFAULT 'done' CHECK (status IN ('pending', 'done', 'skipped')),
+	status      TEXT    NOT NULL DEFAULT 'done' CHECK (status = 'pending' OR status = 'done' OR status = 'skipped'),
 	unfinished  INTEGER NOT NULL DEFAULT 0 CHECK (unfinished >= 0), -- pending events that it caused
 	created_at  INTEGER NOT NULL,
 	UNIQUE (workflow, source, type, external_id),
@@ -179,7 +183,9 @@ CREATE TABLE item (
 	workflow   TEXT    NOT NULL,
 	id         TEXT    NOT NULL CHECK (id <> ''),
 	title      TEXT    NOT NULL,
-	status     TEXT    NOT NULL CHECK (status IN ('processing', 'done', 'failed', 'skipped', 'needs_attention')),
+	status     TEXT    NOT NULL CHECK (
+		status = 'processing' OR status = 'done' OR status = 'failed' OR status = 'skipped' OR
+		status = 'needs_attention'),
 	attempt    INTEGER NOT NULL CHECK (attempt >= 1),
 	rev        INTEGER NOT NULL CHECK (rev > 0),
 	created_at INTEGER NOT NULL,
@@ -198,14 +204,15 @@ CREATE TABLE mutation (
 	attempt            INTEGER NOT NULL CHECK (attempt >= 0), -- of the item
 	tool               TEXT    NOT NULL CHECK (tool <> ''),
 	connector          TEXT    NOT NULL,
-	level              TEXT    NOT NULL CHECK (level IN ('A', 'B', 'C', 'D')),
+	level              TEXT    NOT NULL CHECK (level = 'A' OR level = 'B' OR level = 'C' OR level = 'D'),
 	target             TEXT    NOT NULL,
 	subkey             TEXT    NOT NULL,
 	payload_hash       TEXT    NOT NULL,
 	token              TEXT    NOT NULL CHECK (token <> ''),
 	title              TEXT    NOT NULL,
-	state              TEXT    NOT NULL CHECK (state IN (
-		'in_flight', 'needs_reconcile', 'applied', 'failed', 'indeterminate', 'skipped')),
+	state              TEXT    NOT NULL CHECK (
+		state = 'applied' OR state = 'in_flight' OR state = 'needs_reconcile' OR
+		state = 'failed' OR state = 'indeterminate' OR state = 'skipped'),
 	warning            TEXT    NOT NULL,
 	attempts           INTEGER NOT NULL CHECK (attempts >= 1), -- calls made
 	reconcile_attempts INTEGER NOT NULL CHECK (reconcile_attempts >= 0),
@@ -247,9 +254,10 @@ CREATE TABLE mutation_history (
 CREATE TABLE escalation (
 	n               INTEGER PRIMARY KEY,
 	id              TEXT    NOT NULL UNIQUE CHECK (id <> ''),
-	kind            TEXT    NOT NULL CHECK (kind IN (
-		'unknown_outcome', 'permission', 'precondition', 'retries_exhausted',
-		'logic', 'internal', 'approval', 'item_attention')),
+	kind            TEXT    NOT NULL CHECK (
+		kind = 'unknown_outcome' OR kind = 'permission' OR kind = 'precondition' OR
+		kind = 'retries_exhausted' OR kind = 'logic' OR kind = 'internal' OR kind = 'approval' OR
+		kind = 'item_attention'),
 	workflow        TEXT    NOT NULL,
 	run             TEXT    NOT NULL,
 	mutation        TEXT    NOT NULL,
