@@ -28,19 +28,21 @@ type service struct {
 	onAsk  func(n int) (connector.Verdict, error)                                     // the n-th lookup; nil: the truth
 	onRead func(ctx context.Context, params json.RawMessage) (json.RawMessage, error)
 	result json.RawMessage // of mutate calls
+
+	timeout, settle time.Duration // of mutate tools
 }
 
 var errReset = errors.New("connection reset by peer") // says nothing about the effect
 
 func newService() *service {
-	return &service{effects: make(map[string]int), result: json.RawMessage(`{"id":7}`)}
+	return &service{effects: make(map[string]int), result: json.RawMessage(`{"id":7}`), timeout: 10 * time.Second, settle: 2 * time.Second}
 }
 
 func (s *service) connection() connector.Connection {
 	spec := func(name string, e connector.Effect, l keep.Level) tool {
 		t := tool{s, connector.Spec{Name: name, Effect: e, Level: l}}
 		if e == connector.Mutate {
-			t.spec.Identity, t.spec.Timeout, t.spec.SettleAfter = []string{"id"}, 10*time.Second, 2*time.Second
+			t.spec.Identity, t.spec.Timeout, t.spec.SettleAfter = []string{"id"}, s.timeout, s.settle
 		}
 		return t
 	}

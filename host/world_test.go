@@ -119,7 +119,10 @@ type world struct {
 	policy  policy.Policy
 	limits  sandbox.Limits
 	dieAt   engine.Point  // the actor that comes there dies, once
+	died    chan struct{} // closed then
 	limit   time.Duration // how long idle waits
+
+	unwatched bool // the host has the database itself, not one that counts backstops
 
 	host *host.Host // nil between hosts
 	stop context.CancelFunc
@@ -154,7 +157,11 @@ func (w *world) open() *host.Host {
 	if w.host != nil {
 		return w.host
 	}
-	h, err := host.Open(w.t.Context(), watched{w.database()}, host.Config{
+	var store host.Store = watched{w.database()}
+	if w.unwatched {
+		store = w.database()
+	}
+	h, err := host.Open(w.t.Context(), store, host.Config{
 		Connections: []connector.Connection{w.service.connection()},
 		Policy:      &w.policy,
 		Sandbox:     sandbox.Config{Limits: w.limits, CacheDir: cacheDir},
@@ -162,6 +169,9 @@ func (w *world) open() *host.Host {
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == w.dieAt {
 				w.dieAt = ""
+				if w.died != nil {
+					defer close(w.died)
+				}
 				runtime.Goexit() // the actor is gone, as after a SIGKILL
 			}
 		},
