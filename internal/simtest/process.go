@@ -54,7 +54,7 @@ func (w *world) boot() *process {
 			w.broken("explained", "Run ended with %v", err)
 		}
 	})
-	if !w.calm {
+	if !w.calm && w.drill == nil {
 		p.wait.Go(p.people)
 	}
 	return p
@@ -81,7 +81,7 @@ func (p *process) point(what string) {
 // mayDie kills the process if the seed wants it. Like SIGKILL: no goroutine of
 // it touches the world again.
 func (p *process) mayDie(what string) {
-	if !p.mortal || p.w.calm || !p.w.chance(p.w.rates.crash) {
+	if !p.mortal || !p.w.maybe(p.w.rates.crash) && !p.w.drill.strikes(p.w, what) {
 		return
 	}
 	p.w.result.Crashes++

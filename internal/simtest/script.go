@@ -68,7 +68,7 @@ func (s script) Call(ctx context.Context, sc engine.ScriptCall) (out json.RawMes
 func (c *call) begin() {
 	w := c.p.w
 	c.p.point(c.who)
-	if w.calm || !w.chance(w.rates.script) {
+	if !w.maybe(w.rates.script) {
 		return
 	}
 	w.fault("script is slow")
@@ -179,7 +179,7 @@ func (c *call) produce(s *source) any {
 
 // again returns by how many things a producer goes back: the same events again.
 func (w *world) again() int {
-	if !w.calm && w.chance(0.1) {
+	if w.maybe(0.1) {
 		return 1
 	}
 	return 0
@@ -206,7 +206,7 @@ func (c *call) prepare(k consumer) any {
 	if c.b.phase == "prepare" && c.b.bug == "garbage" {
 		return map[string]any{"reservations": "all of them"}
 	}
-	if !c.p.w.calm && c.p.w.chance(0.05) {
+	if c.p.w.maybe(0.05) {
 		none["wakeAt"] = c.c.Now.Add(time.Minute)
 		return none
 	}

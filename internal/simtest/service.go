@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -45,7 +46,9 @@ type fault struct {
 var faults = []fault{
 	{name: "refused before it was sent", err: keep.Failf(keep.ClassTransient, "refused", "connection refused")},
 	{name: "reset before the effect", err: errReset},
+	{name: "reset in the middle of the request", err: errReset},
 	{name: "reset after the effect", effect: "now", err: errReset},
+	{name: "truncated answer", effect: "now", err: io.ErrUnexpectedEOF},
 	{name: "reset, and the effect comes late", effect: "late", err: errReset},
 	{name: "timeout without effect", hangs: true},
 	{name: "timeout after the effect", effect: "now", hangs: true},
@@ -108,17 +111,11 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	if ctx.Err() != nil {
 		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
 	}
-	var f fault
-	if !w.calm && w.chance(w.rates.call) {
-		f = faults[w.below(len(faults))]
-		w.fault(f.name)
-	} else {
-		f.effect = "now"
-	}
+	f := w.nextFault()
 	if f.effect != "" {
 		w.perform(m.spec.Level, r, f.effect == "late")
 	}
-	if !w.calm && w.chance(0.3) && !p.sleep(ctx, w.span(3*time.Second), who) {
+	if w.maybe(0.3) && !p.sleep(ctx, w.span(3*time.Second), who) {
 		return connector.Receipt{}, ctx.Err()
 	}
 	if f.hangs {
@@ -138,6 +135,19 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	return connector.Receipt{Result: json.RawMessage(f.result)}, nil
 }
 
+// nextFault returns what happens to the next call.
+func (w *world) nextFault() fault {
+	switch {
+	case w.maybe(w.rates.call):
+		f := faults[w.below(len(faults))]
+		w.fault(f.name)
+		return f
+	case w.drill != nil && w.result.Calls == 1:
+		return w.drill.fault
+	}
+	return fault{effect: "now"}
+}
+
 // perform makes the effect happen, now or so late that it is just in time. A
 // service of level A does it once for a token, whenever the requests arrive.
 func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
@@ -154,8 +164,8 @@ func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
 		}
 	}
 	e.visible = e.at
-	if room := last - e.at; level == keep.LevelWitness && room > time.Second && w.chance(0.5) {
-		e.visible += w.span(room) // the index of the search lags
+	if room := last - e.at; level == keep.LevelWitness && room > time.Second && w.lags() {
+		e.visible += w.span(room)
 	}
 	known := w.truth.effects[r.Token]
 	if level == keep.LevelKey && len(known) > 0 {
@@ -164,6 +174,14 @@ func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
 	}
 	w.note(fmt.Sprintf("effect of %s for %v at %s, seen at %s", r.Token, e.covers, e.at, e.visible))
 	w.truth.effects[r.Token] = append(known, e)
+}
+
+// lags reports whether the index of the search comes behind.
+func (w *world) lags() bool {
+	if w.drill != nil {
+		return w.drill.lag
+	}
+	return w.chance(0.5)
 }
 
 // ComparePayload tells a changed revision, which matters, from the rest.
@@ -183,7 +201,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	w, p, who := a.w, a.w.proc, fmt.Sprintf("lookup %s %s", r.Workflow, r.Tool)
 	p.point(who)
 	w.watchLookup(r)
-	if !w.calm && w.chance(w.rates.ask) {
+	if w.maybe(w.rates.ask) {
 		switch w.below(5) {
 		case 0:
 			w.fault("lookup hangs")
@@ -204,7 +222,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	if a.spec.Level == keep.LevelKey { // sent again with the same key
 		w.perform(keep.LevelKey, r, false)
 		p.point("answer to " + who)
-		if !w.calm && w.chance(w.rates.ask/2) {
+		if w.maybe(w.rates.ask / 2) {
 			w.fault("the answer to a call sent again is lost")
 			return connector.Answer{}, errReset
 		}
@@ -214,7 +232,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		if e.visible > w.now() {
 			continue
 		}
-		if !w.calm && a.spec.Level == keep.LevelWitness && w.chance(w.rates.lie) {
+		if a.spec.Level == keep.LevelWitness && w.maybe(w.rates.lie) {
 			w.fault("the search lies")
 			w.lied[r.Token]++
 			break
@@ -230,7 +248,7 @@ type reader struct{ tool }
 func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	w, p, who := r.w, r.w.proc, fmt.Sprintf("read %s %s", r.spec.Name, params)
 	p.point(who)
-	if !w.calm && w.chance(w.rates.call/4) {
+	if w.maybe(w.rates.call / 4) {
 		w.fault("a read fails")
 		switch w.below(4) {
 		case 0:

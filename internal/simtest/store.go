@@ -40,7 +40,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
 	s.p.point("before " + who)
 	fate := ""
-	if !w.calm && w.chance(w.rates.commit) {
+	if w.maybe(w.rates.commit) {
 		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
 		w.fault("commit is " + fate)
 	}
@@ -85,7 +85,7 @@ func brief(c keep.Commit) string {
 // read is a turn before a read, which may fail.
 func (s *store) read(ctx context.Context, what ...string) error {
 	s.p.point(name(ctx, what...))
-	if !s.p.w.calm && s.p.w.rates.read > 0 && s.p.w.chance(s.p.w.rates.read) {
+	if s.p.w.maybe(s.p.w.rates.read) {
 		s.p.w.fault("read fails")
 		return errDisk
 	}

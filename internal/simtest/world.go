@@ -31,6 +31,7 @@ type world struct {
 	turns *turns   // of this bubble
 	proc  *process // the host that runs; nil: none
 	calm  bool     // the chaos is over
+	drill *drill   // nil: the seed decides what goes wrong
 
 	offset  time.Duration // how far the host's clock is ahead of the services'
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
@@ -83,6 +84,12 @@ func (w *world) chance(p float64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rng.Float64() < p
+}
+
+// maybe draws whether something goes wrong. In a calm world nothing does, and in
+// a drill only what it is about.
+func (w *world) maybe(p float64) bool {
+	return !w.calm && w.drill == nil && p > 0 && w.chance(p)
 }
 
 // below returns a number in [0,n).
@@ -141,7 +148,7 @@ func (w *world) broken(law, format string, args ...any) {
 
 // tools returns the tools of the next process.
 func (w *world) tools() *engine.Tools {
-	if !w.calm && w.chance(0.03) {
+	if w.maybe(0.03) {
 		w.fault("an upgrade took the lookups of level C away")
 		return w.less
 	}
