@@ -4,7 +4,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test bench verify crossbuild examples lint
+.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ crossbuild: ## build for Linux, macOS and Windows on amd64 and arm64
 
 examples: ## run the examples and the commands of README.md as a newcomer would
 	$(GO) test -count=1 -v ./examples
+
+sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
+	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1400
+
+torture: ## simulate fresh seeds for ten minutes
+	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
+
+sabotage: ## break each guarantee in turn, and check that a test notices
+	$(GO) run ./internal/sabotage
 
 lint: ## run golangci-lint, if it is installed
 	golangci-lint run

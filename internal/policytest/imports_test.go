@@ -61,6 +61,7 @@ internal/simtest        clock  *
 internal/pgtest         test
 internal/faultproxy     test
 internal/bench          main   *
+internal/sabotage       main
 cmd/keep                main   *
 examples/...            main
 `

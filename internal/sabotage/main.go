@@ -1,0 +1,171 @@
+// Command sabotage breaks Keep's guarantees one by one, and checks that a test
+// notices. A break that no test notices is a test that is missing.
+//
+//	go run ./internal/sabotage              every break; takes about ten minutes
+//	go run ./internal/sabotage -only early  those with "early" in their name
+//	go run ./internal/sabotage -list        what there is
+//
+// A break is one change of one file, and the test that must go red; see breaks.
+// The tree itself is never touched: the compiler is given the changed file by an
+// overlay. A break that does not compile proves nothing, and is reported as such.
+//
+// The exit code is 1 if a break survived or could not be tried.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Break is one way to break a guarantee.
+type Break struct {
+	Name string
+	Law  string // law or promise that it breaks, as DESIGN section 2 names it
+	File string // from the root of the module
+	Old  string // occurs in File exactly once
+	New  string
+	Test string // arguments of go test; it must fail
+}
+
+// patched returns the file of b with the break in it.
+func (b Break) patched(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.File)))
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(text, []byte(b.Old)); n != 1 {
+		return nil, fmt.Errorf("%s: %q occurs %d times in %s, want once", b.Name, b.Old, n, b.File)
+	}
+	return bytes.Replace(text, []byte(b.Old), []byte(b.New), 1), nil
+}
+
+// overlay writes what makes the go command see the break, and returns the path of
+// the overlay.
+func (b Break) overlay(root, dir string) (string, error) {
+	text, err := b.patched(root)
+	if err != nil {
+		return "", err
+	}
+	replacement := filepath.Join(dir, filepath.Base(b.File))
+	if err := os.WriteFile(replacement, text, 0o600); err != nil {
+		return "", err
+	}
+	list, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(root, filepath.FromSlash(b.File)): replacement},
+	})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, list, 0o600)
+}
+
+// An outcome is what became of a break.
+type outcome string
+
+const (
+	killed   outcome = "killed"
+	survived outcome = "SURVIVED"
+	useless  outcome = "DOES NOT COMPILE"
+)
+
+// try runs the test of b with the break in place.
+func (b Break) try(ctx context.Context, root string) (outcome, string, error) {
+	dir, err := os.MkdirTemp("", "sabotage")
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(dir)
+	path, err := b.overlay(root, dir)
+	if err != nil {
+		return "", "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	args := append([]string{"test", "-overlay=" + path, "-count=1", "-timeout=2m"}, strings.Fields(b.Test)...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	_, failed := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err != nil && !failed:
+		return "", string(out), err
+	case err == nil:
+		return survived, string(out), nil
+	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")):
+		return useless, string(out), nil
+	}
+	return killed, string(out), nil
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "sabotage:", err)
+		os.Exit(1)
+	}
+}
+
+// run tries the breaks that the arguments ask for.
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("sabotage", flag.ContinueOnError)
+	only := flags.String("only", "", "try only breaks with this `text` in their name or file")
+	list := flags.Bool("list", false, "list the breaks and try none")
+	verbose := flags.Bool("v", false, "print what the tests said")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	count := make(map[outcome]int)
+	for _, b := range breaks {
+		switch {
+		case !strings.Contains(b.Name+" "+b.File, *only):
+			continue
+		case *list:
+			fmt.Fprintf(out, "%-28s %-22s %s\n", b.Name, b.Law, b.Test)
+			continue
+		}
+		start := time.Now()
+		o, said, err := b.try(ctx, root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.Name, err)
+		}
+		count[o]++
+		fmt.Fprintf(out, "%-16s %-28s %-22s %5.1fs  go test %s\n", o, b.Name, b.Law, time.Since(start).Seconds(), b.Test)
+		if *verbose || o == useless {
+			fmt.Fprintln(out, said)
+		}
+	}
+	if *list {
+		return nil
+	}
+	fmt.Fprintf(out, "%d killed, %d survived, %d do not compile\n", count[killed], count[survived], count[useless])
+	if count[survived]+count[useless] > 0 {
+		return errors.New("a guarantee can be broken without a test noticing")
+	}
+	return nil
+}
+
+// moduleRoot returns the directory with the go.mod of the module.
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// laws are what a break can break, as DESIGN section 2 names it.
+var laws = []string{"once", "recorded-before-sent", "doubt-is-not-failure", "settled-stays", "pinned",
+	"all-or-nothing", "one-at-a-time", "not-catchable", "no-ambient-power", "explained", "nothing-lost", "bounded"}
+
+// Every break still breaks something: its old text is there once, and it says
+// what it breaks and which test must notice.
+func TestBreaksFit(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(breaks) < 40 {
+		t.Errorf("%d breaks, want 40 at least", len(breaks))
+	}
+	names := make(map[string]bool)
+	for _, b := range breaks {
+		if names[b.Name] {
+			t.Errorf("%s is there twice", b.Name)
+		}
+		names[b.Name] = true
+		if _, err := b.patched(root); err != nil {
+			t.Errorf("%v: move the break to the line that now keeps the guarantee", err)
+		}
+		if !slices.Contains(laws, b.Law) || !strings.HasPrefix(b.Test, "./") || b.Old == b.New {
+			t.Errorf("%s: law %q, test %q", b.Name, b.Law, b.Test)
+		}
+	}
+}
+
+// A few of them compile; the sabotage itself reports any other.
+func TestBreaksCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles packages")
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range breaks {
+		if !slices.Contains([]string{"early-absence", "prepare-may-mutate", "memory-half-a-commit"}, b.Name) {
+			continue
+		}
+		overlay, err := b.overlay(root, t.TempDir())
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		cmd := exec.Command("go", "vet", "-overlay="+overlay, "./"+filepath.ToSlash(filepath.Dir(b.File)))
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", b.Name, err, out)
+		}
+	}
+}
