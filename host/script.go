@@ -73,7 +73,7 @@ func (s *script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage
 		return nil, err // the engine's own error is inside
 	}
 	if e, ok := errors.AsType[*sandbox.LimitError](err); ok {
-		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "limit-" + e.Limit, Message: bare(e), At: e.At.String()}
+		return nil, limitFailure(e)
 	}
 	if e, ok := errors.AsType[*sandbox.ScriptError](err); ok {
 		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "script-error", Message: bare(e), At: e.At.String()}
@@ -102,7 +102,18 @@ type calls struct{ host engine.ScriptHost }
 
 // Call implements sandbox.Host.
 func (h calls) Call(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
-	return h.host.HostCall(ctx, engine.HostCall{
+	out, err := h.host.HostCall(ctx, engine.HostCall{
 		Name: c.Name, Args: c.Args, At: c.At.String(), Scope: c.Scope, Waiting: c.Waiting,
 	})
+	// A read that the end of the phase cut off has not failed: the phase has.
+	f, ok := errors.AsType[*keep.Failure](err)
+	limit, over := errors.AsType[*sandbox.LimitError](context.Cause(ctx))
+	if ok && over && f.Class == keep.ClassTransient {
+		return nil, limitFailure(limit)
+	}
+	return out, err
+}
+
+func limitFailure(e *sandbox.LimitError) *keep.Failure {
+	return &keep.Failure{Class: keep.ClassLogic, Code: "limit-" + e.Limit, Message: bare(e), At: e.At.String()}
 }

@@ -1,0 +1,94 @@
+package host_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/sandbox"
+)
+
+// Each limit of the sandbox that a script breaks is a logic failure that names
+// it, the place, and what to do; the wall clock also while a tool is at work.
+func TestSandboxLimits(t *testing.T) {
+	limited := []struct{ name, body, code string }{
+		{"Calls", `for (;;) await ctx.svc.get({})`, "limit-host_calls"},
+		{"Lines", `for (;;) ctx.log("x")`, "limit-log_lines"},
+		{"Result", `return { reservations: [], data: "x".repeat(5000) }`, "limit-result"},
+		{"Params", `await ctx.svc.get({ q: "x".repeat(5000) })`, "limit-result"},
+		{"Wall", `await ctx.svc.list({})`, "limit-wall"},
+		{"NotJSON", `return { reservations: [], data: 1n }`, "script-error"},
+		{"Never", `await new Promise(() => {})`, "script-error"},
+		{"Nothing", ``, "bad-prepare-result"},
+		{"Number", `return 7`, "bad-prepare-result"},
+		{"Throws", `throw new TypeError("boom")`, "script-error"},
+		{"ThrowsText", `throw "boom"`, "script-error"},
+	}
+	w := newWorld(t)
+	w.limits = sandbox.Limits{Wall: 300 * time.Millisecond, HostCalls: 20, LogLines: 20, Result: 4000}
+	w.service.onRead = func(ctx context.Context, params jsonText) (jsonText, error) {
+		if w.service.heard()[len(w.service.heard())-1] != "list" {
+			return nil, nil
+		}
+		<-ctx.Done()
+		return nil, keep.Failf(keep.ClassTransient, "timeout", "no answer: %v", context.Cause(ctx))
+	}
+	for _, l := range limited {
+		if l.name != "Wall" {
+			w.deploy(script(l.name, `consumers: { c: Keep.consumer({ subscribe: ["in"], async prepare(ctx) { `+l.body+` } }) }`))
+			w.publish(keep.WorkflowName(l.name), "in", "a")
+		}
+	}
+	w.run()
+	w.deploy(script("Wall", `consumers: { c: Keep.consumer({ subscribe: ["in"], async prepare(ctx) { await ctx.svc.list({}) } }) }`))
+	w.publish("Wall", "in", "a")
+	w.run()
+	for _, l := range limited {
+		r := w.lastRun(keep.WorkflowName(l.name))
+		if r.Status != keep.StatusLogic || r.Error.Code != l.code {
+			t.Errorf("%s: run is %s (%v), want failed:logic %s", l.name, r.Status, r.Error, l.code)
+			continue
+		}
+		if strings.HasPrefix(l.code, "limit-") && !strings.HasPrefix(r.Error.At, "w.js:") {
+			t.Errorf("%s: the failure is at %q, want a place in w.js", l.name, r.Error.At)
+		}
+		if qs := w.questions(keep.WorkflowName(l.name)); len(qs) != 1 || qs[0].Kind != keep.AskLogic {
+			t.Errorf("%s: questions %+v, want one about logic", l.name, qs)
+		}
+	}
+}
+
+// A call that is out when the wall clock runs out is finished and recorded; only
+// then does the job fail, and what it did stays done.
+func TestWallDoesNotCutAMutation(t *testing.T) {
+	w := newWorld(t)
+	w.limits = sandbox.Limits{Wall: 200 * time.Millisecond}
+	w.service.onCall = func(ctx context.Context, _ keep.Mutation, _ int) (bool, error) {
+		select {
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond): // longer than the phase may last
+			return true, nil
+		}
+	}
+	w.deploy(script("w", `jobs: { j: { schedule: { interval: "1h" }, async handler(ctx) {
+		await ctx.withItem("a", "A", async (ctx) => { if (!ctx.item.isDone) await ctx.svc.create({ id: "a" }) }) } } }`))
+	w.run()
+	ms := w.mutations("w")
+	if len(ms) != 1 || ms[0].State != keep.Applied {
+		t.Errorf("the ledger is %v, want one applied record", ms)
+	}
+	if r := w.lastRun("w"); r.Status != keep.StatusLogic || r.Error.Code != "limit-wall" {
+		t.Errorf("run is %s (%v), want failed:logic limit-wall", r.Status, r.Error)
+	}
+	if err := w.decide("w", keep.Retry); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	if r := w.lastRun("w"); r.Status != keep.StatusCommitted {
+		t.Errorf("run is %s (%v), want committed: the retry gets the stored result", r.Status, r.Error)
+	}
+	w.wantOnce(t, 1)
+}
