@@ -27,6 +27,7 @@ type scriptHost struct {
 	kv        map[string]json.RawMessage // nil value: deleted
 	taken     *takenCall                 // mutate phase: the call that ended it
 	item      *itemScope                 // jobs: the item under way
+	scopes    int                        // jobs: items begun so far
 	finished  []keep.Change              // jobs: items that are done, not stored yet
 }
 
@@ -51,7 +52,7 @@ func (x *execution) host(place policy.Place) *scriptHost {
 func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage, error) {
 	kind, call, f := h.lookup(c)
 	if f == nil {
-		f = policy.Check(h.placeOf(c), kind, c.Name)
+		f = policy.Check(h.placeOf(c), kind, spelling(c.Name))
 	}
 	if f != nil {
 		if f.At == "" {
@@ -60,6 +61,14 @@ func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage,
 		return nil, f
 	}
 	return call(ctx, c)
+}
+
+// spelling returns the name by which scripts make a call.
+func spelling(name string) string {
+	if strings.HasPrefix(name, "item.") {
+		return "withItem"
+	}
+	return name
 }
 
 // An answerer performs one kind of host call.

@@ -17,6 +17,7 @@ import (
 // An itemScope is the item that a job is at work on.
 type itemScope struct {
 	item  keep.Item
+	scope int  // number of the ctx that its handler got
 	done  bool // done or skipped: no new side effects (S0 §14.2.2)
 	dirty bool // the item as it stands is not stored
 }
@@ -105,7 +106,8 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 		f.At = c.At
 		return nil, f
 	}
-	s := &itemScope{item: item, done: item.Status == keep.ItemDone || item.Status == keep.ItemSkipped}
+	h.scopes++
+	s := &itemScope{item: item, scope: h.scopes, done: item.Status == keep.ItemDone || item.Status == keep.ItemSkipped}
 	s.dirty = item.Rev == 0
 	h.item = s
 	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done}), nil
@@ -162,8 +164,8 @@ func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, e
 func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCall) (json.RawMessage, error) {
 	s := h.item
 	switch {
-	case s == nil:
-		return nil, c.logicf("call-after-item", "ctx.%s was called after its item had ended", c.Name)
+	case s == nil || c.Scope != s.scope:
+		return nil, c.logicf("call-after-item", "ctx.%s was called after its item had ended: each item has a ctx of its own", c.Name)
 	case s.done:
 		f := c.logicf("item-done", "ctx.%s in item %q, which is %s: begin the handler with `if (ctx.item.isDone) return`", c.Name, s.item.ID, s.item.Status)
 		f.Tool = call.tool.name

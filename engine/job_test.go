@@ -20,7 +20,8 @@ func (c *call) withItem(id string, f func(c *call, isDone bool)) {
 		panic(err)
 	}
 	inner := *c
-	inner.scope = 1
+	c.items++
+	inner.scope = c.items
 	f(&inner, view.IsDone)
 	c.do("item.end")
 }

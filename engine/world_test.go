@@ -55,6 +55,7 @@ type call struct {
 	ctx   context.Context
 	c     engine.ScriptCall
 	scope int
+	items int // begun with this ctx
 }
 
 // arg decodes the i-th argument into v.

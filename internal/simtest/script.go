@@ -38,6 +38,7 @@ type call struct {
 	c     engine.ScriptCall
 	who   string
 	scope int
+	items int // begun with this ctx
 }
 
 // ended unwinds a function whose host call failed: nothing of a script runs after
@@ -276,7 +277,8 @@ func (c *call) work(j *job) any {
 		}
 		c.decode(c.do("item.begin", it.id, "Item "+it.id), &view)
 		inner := *c
-		inner.scope = 1
+		c.items++
+		inner.scope = c.items
 		if !view.IsDone {
 			inner.misbehave("job", it.id)
 			for n := range it.calls {
