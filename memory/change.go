@@ -53,6 +53,8 @@ func (t *tx) apply(change keep.Change) error {
 	return fmt.Errorf("unknown change %T", change)
 }
 
+// putRun writes a run if its stored revision is the one that was read, and keeps
+// one run of each workflow open at most.
 func (t *tx) putRun(r keep.Run) error {
 	if err := t.mine("run", r.ID, r.Workflow); err != nil {
 		return err
@@ -111,6 +113,8 @@ func soundRun(r keep.Run) error {
 	return nil
 }
 
+// putMutation writes a record if its stored revision is the one that was read,
+// and appends its moves. A key is never used for another record.
 func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 	if err := t.mine("mutation", m.Key, m.Workflow); err != nil {
 		return err
@@ -159,6 +163,7 @@ func soundMutation(m keep.Mutation) error {
 	return nil
 }
 
+// putItem writes an item if its stored revision is the one that was read.
 func (t *tx) putItem(it keep.Item) error {
 	if err := t.mine("item", it.ID, it.Workflow); err != nil {
 		return err
@@ -180,6 +185,7 @@ func (t *tx) putItem(it keep.Item) error {
 	return nil
 }
 
+// appendLogs adds lines to runs of the workflow.
 func (t *tx) appendLogs(lines []keep.LogLine) error {
 	for _, l := range lines {
 		if r, ok := t.s.runs[l.Run]; !ok || r.v.Workflow != t.workflow {
@@ -190,6 +196,7 @@ func (t *tx) appendLogs(lines []keep.LogLine) error {
 	return nil
 }
 
+// openEscalation asks a question that nobody has asked under that id.
 func (t *tx) openEscalation(e keep.Escalation) error {
 	if err := t.mine("escalation", e.ID, e.Workflow); err != nil {
 		return err
@@ -204,6 +211,7 @@ func (t *tx) openEscalation(e keep.Escalation) error {
 	return nil
 }
 
+// closeEscalation ends a question, once.
 func (t *tx) closeEscalation(c keep.CloseEscalation) error {
 	e, ok := t.s.escalations[c.ID]
 	if !ok || e.v.Workflow != t.workflow {

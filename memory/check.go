@@ -45,6 +45,7 @@ func (c *checker) broken(ok bool, law, record, format string, args ...any) {
 	}
 }
 
+// workflows checks versions, and that one run of a workflow is open at most.
 func (c *checker) workflows() {
 	for _, name := range sortedKeys(c.s.workflows) {
 		w, record := c.s.workflows[name], "workflow "+string(name)
@@ -66,6 +67,7 @@ func (c *checker) workflows() {
 	}
 }
 
+// checkpoints checks the limits of DESIGN section 14.
 func (c *checker) checkpoints() {
 	sizes := make(map[handlerKey]int)
 	for key, value := range c.s.kv {
@@ -103,10 +105,12 @@ func (c *checker) references() {
 	}
 }
 
+// eventRecord names an event as Check does in every store.
 func eventRecord(e keep.Event) string {
 	return fmt.Sprintf("event %s/%s/%s", e.Workflow, e.Topic, e.MessageID)
 }
 
+// runs checks chains, and what a run claims of its mutation and its events.
 func (c *checker) runs() {
 	for _, id := range sortedKeys(c.s.runs) {
 		r, record := c.s.runs[id].v, "run "+string(id)
@@ -167,6 +171,8 @@ func (c *checker) asked(match func(keep.Escalation) bool) bool {
 	return false
 }
 
+// events checks that what was consumed belongs to a chain that committed, and
+// what is reserved to one that goes on.
 func (c *checker) events() {
 	committed := make(map[keep.RunID]bool)
 	for _, r := range c.s.runs {
@@ -185,6 +191,7 @@ func (c *checker) events() {
 	}
 }
 
+// reserved checks that the open run of the chain knows of the event.
 func (c *checker) reserved(e keep.Event) {
 	r, ok := c.s.runs[c.s.open[e.Workflow]]
 	if !ok || r.v.Chain != e.ReservedBy {
@@ -206,6 +213,7 @@ var moves = map[keep.MutationState][]keep.MutationState{
 	keep.Failed:         {keep.InFlight},
 }
 
+// mutations checks histories, and that a chain has one mutation at most.
 func (c *checker) mutations() {
 	chains := make(map[keep.RunID]int)
 	keys := slices.SortedFunc(maps.Keys(c.s.mutations), cmp.Compare[keep.MutationKey])

@@ -15,6 +15,8 @@ func clean(t time.Time) time.Time {
 	return time.UnixMilli(t.UnixMilli()).UTC()
 }
 
+// copyRun copies a run. As all copies here it is deep wherever a caller could
+// reach into the store, and cuts times.
 func copyRun(r keep.Run) keep.Run {
 	r.Reservations = copyReservations(r.Reservations)
 	r.Prepared = slices.Clone(r.Prepared)
@@ -24,6 +26,7 @@ func copyRun(r keep.Run) keep.Run {
 	return r
 }
 
+// copyReservations copies lists and the lists in them; nil stays nil.
 func copyReservations(list []keep.Reservation) []keep.Reservation {
 	list = slices.Clone(list)
 	for i := range list {
@@ -32,6 +35,7 @@ func copyReservations(list []keep.Reservation) []keep.Reservation {
 	return list
 }
 
+// copyFailure copies a failure; nil stays nil.
 func copyFailure(f *keep.Failure) *keep.Failure {
 	if f == nil {
 		return nil
@@ -40,6 +44,7 @@ func copyFailure(f *keep.Failure) *keep.Failure {
 	return &c
 }
 
+// copyMutation copies a ledger record.
 func copyMutation(m keep.Mutation) keep.Mutation {
 	m.Identity = slices.Clone(m.Identity)
 	m.Payload = slices.Clone(m.Payload)
@@ -50,38 +55,45 @@ func copyMutation(m keep.Mutation) keep.Mutation {
 	return m
 }
 
+// copyMove copies a line of history.
 func copyMove(m keep.Move) keep.Move {
 	m.At = clean(m.At)
 	return m
 }
 
+// copyEvent copies an event. Its times come from commits, and are cut already.
 func copyEvent(e keep.Event) keep.Event {
 	e.Payload = slices.Clone(e.Payload)
 	e.CausedBy = slices.Clone(e.CausedBy)
 	return e
 }
 
+// copyInput copies an input.
 func copyInput(in keep.Input) keep.Input {
 	in.CreatedAt = clean(in.CreatedAt)
 	return in
 }
 
+// copyItem copies an item.
 func copyItem(it keep.Item) keep.Item {
 	it.CreatedAt, it.UpdatedAt = clean(it.CreatedAt), clean(it.UpdatedAt)
 	return it
 }
 
+// copyLogLine copies a line of a log.
 func copyLogLine(l keep.LogLine) keep.LogLine {
 	l.At = clean(l.At)
 	return l
 }
 
+// copyHandlerState copies what the host remembers of a handler.
 func copyHandlerState(h keep.HandlerState) keep.HandlerState {
 	h.WakeAt, h.NextAt = clean(h.WakeAt), clean(h.NextAt)
 	h.RequestedAt, h.LastAt = clean(h.RequestedAt), clean(h.LastAt)
 	return h
 }
 
+// copyDeployment copies a version with its definition.
 func copyDeployment(d keep.Deployment) keep.Deployment {
 	d.Code, d.Map = slices.Clone(d.Code), slices.Clone(d.Map)
 	d.Definition.Topics = slices.Clone(d.Definition.Topics)
@@ -94,6 +106,7 @@ func copyDeployment(d keep.Deployment) keep.Deployment {
 	return d
 }
 
+// copyEscalation copies a question with its answer.
 func copyEscalation(e keep.Escalation) keep.Escalation {
 	e.Choices = slices.Clone(e.Choices)
 	e.Decision = copyDecision(e.Decision)
@@ -101,6 +114,7 @@ func copyEscalation(e keep.Escalation) keep.Escalation {
 	return e
 }
 
+// copyDecision copies an answer; nil stays nil.
 func copyDecision(d *keep.Decision) *keep.Decision {
 	if d == nil {
 		return nil

@@ -31,6 +31,8 @@ func (t *tx) putEvent(e keep.Event) {
 	put(t, t.s.events, e.Seq, e)
 }
 
+// reserve pins events one by one: one that is listed twice is refused the second
+// time.
 func (t *tx) reserve(c keep.Reserve) error {
 	if c.Chain == "" {
 		return fmt.Errorf("reserve in %q: chain required", c.Topic)
@@ -59,6 +61,7 @@ func (t *tx) held(chain keep.RunID) []keep.Event {
 	return list
 }
 
+// release gives back what the chain holds, and forgets that it held it.
 func (t *tx) release(chain keep.RunID) error {
 	for _, e := range t.held(chain) {
 		e.ReservedBy = ""
@@ -69,6 +72,8 @@ func (t *tx) release(chain keep.RunID) error {
 	return nil
 }
 
+// finish gives what the chain holds its last status. The chain stays on the events
+// and the events on the chain, so that causes and outputs can be told later.
 func (t *tx) finish(c keep.Finish) error {
 	if c.Status != keep.EventConsumed && c.Status != keep.EventSkipped {
 		return fmt.Errorf("finish %s: %q is not a last status", c.Chain, c.Status)
@@ -80,6 +85,7 @@ func (t *tx) finish(c keep.Finish) error {
 	return nil
 }
 
+// skipEvents skips events that nobody touched.
 func (t *tx) skipEvents(c keep.SkipEvents) error {
 	for _, id := range c.IDs {
 		e, err := t.free(c.Topic, id)
@@ -92,6 +98,7 @@ func (t *tx) skipEvents(c keep.SkipEvents) error {
 	return nil
 }
 
+// publish adds an event, or gives one that nobody touched the later payload.
 func (t *tx) publish(e keep.Event) error {
 	if err := t.mine("event", e.MessageID, e.Workflow); err != nil {
 		return err
@@ -141,6 +148,7 @@ func (t *tx) content(e, later keep.Event) {
 	t.putEvent(e)
 }
 
+// putInput adds an input, unless it is known.
 func (t *tx) putInput(in keep.Input) error {
 	if err := t.mine("input", in.ID, in.Workflow); err != nil {
 		return err
@@ -163,6 +171,7 @@ func (t *tx) putInput(in keep.Input) error {
 	return nil
 }
 
+// skipInput marks an input: the one status that isn't derived.
 func (t *tx) skipInput(id keep.InputID) error {
 	in, ok := t.s.inputs[id]
 	if !ok || in.v.Workflow != t.workflow {

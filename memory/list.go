@@ -83,6 +83,7 @@ func (s *Store) Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKe
 	return s.outputs(id), context.Cause(ctx)
 }
 
+// outputs goes the chain of the main view: input, events, runs, mutations.
 func (s *Store) outputs(id keep.InputID) []keep.MutationKey {
 	chains := make(map[keep.RunID]bool)
 	for _, seq := range s.caused[id] {

@@ -128,6 +128,7 @@ type tx struct {
 	undo     []func()
 }
 
+// applyAll makes the changes in their order, up to the first that is refused.
 func (t *tx) applyAll(c keep.Commit) error {
 	switch {
 	case c.Workflow == "":
@@ -143,6 +144,7 @@ func (t *tx) applyAll(c keep.Commit) error {
 	return nil
 }
 
+// rollback undoes what was done, last things first.
 func (t *tx) rollback() {
 	for _, f := range slices.Backward(t.undo) {
 		f()
@@ -177,6 +179,7 @@ func drop[K comparable, V any](t *tx, m map[K]V, k K) {
 	delete(m, k)
 }
 
+// remember notes how to put m[k] back.
 func remember[K comparable, V any](t *tx, m map[K]V, k K) {
 	was, had := m[k]
 	t.undo = append(t.undo, func() {

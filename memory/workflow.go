@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// deploy adds a version that is later than the current one, and makes it current.
 func (t *tx) deploy(d keep.Deployment) error {
 	if err := t.mine("deployment", d.Version, d.Workflow); err != nil {
 		return err
@@ -25,10 +26,12 @@ func (t *tx) deploy(d keep.Deployment) error {
 	return nil
 }
 
+// older reports whether version a came before b.
 func older(a, b keep.Version) bool {
 	return a.Major < b.Major || a.Major == b.Major && a.Minor < b.Minor
 }
 
+// setPaused pauses or resumes the workflow.
 func (t *tx) setPaused(paused bool) error {
 	w, ok := t.s.workflows[t.workflow]
 	if !ok {
@@ -39,6 +42,8 @@ func (t *tx) setPaused(paused bool) error {
 	return nil
 }
 
+// putHandler writes a state, and clears a request that was made at or before
+// served.
 func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
 	if err := t.mine("handler", h.Handler, h.Workflow); err != nil {
 		return err
@@ -55,6 +60,7 @@ func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
 	return nil
 }
 
+// requestRun asks for a run as soon as the workflow is free.
 func (t *tx) requestRun(name keep.HandlerName) error {
 	if open, ok := t.s.open[t.workflow]; ok {
 		return fmt.Errorf("run %s now: %w: %s", name, keep.ErrRunOpen, open)
@@ -69,6 +75,7 @@ func (t *tx) requestRun(name keep.HandlerName) error {
 	return nil
 }
 
+// setKV sets one value of a checkpoint; nil deletes it.
 func (t *tx) setKV(c keep.SetKV) error {
 	key := kvKey{handlerKey{t.workflow, c.Producer}, c.Key}
 	if c.Value == nil {
@@ -79,6 +86,7 @@ func (t *tx) setKV(c keep.SetKV) error {
 	return nil
 }
 
+// resetKV deletes a whole checkpoint.
 func (t *tx) resetKV(producer keep.HandlerName) error {
 	for key := range t.s.kv {
 		if key.handlerKey == (handlerKey{t.workflow, producer}) {

@@ -62,6 +62,7 @@ func (v *view) check(ctx context.Context, c check, found func(error) error) erro
 	return rows.Err()
 }
 
+// scanViolation reads a record and why it breaks the law.
 func scanViolation(row *sql.Rows, law string) (*keep.Violation, error) {
 	var record, why sql.NullString
 	err := row.Scan(&record, &why)

@@ -30,6 +30,7 @@ type stmt interface {
 	driver.StmtQueryContext
 }
 
+// openConn opens a connection by the driver itself, without a pool.
 func openConn(ctx context.Context, dsn string) (*conn, error) {
 	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
@@ -42,6 +43,7 @@ func openConn(ctx context.Context, dsn string) (*conn, error) {
 	return &conn{raw: raw, stmts: make(map[string]stmt)}, nil
 }
 
+// close finalizes every statement, then the connection.
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.stmts {

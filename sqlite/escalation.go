@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// openEscalation asks a question.
 func (t *tx) openEscalation(e keep.Escalation) error {
 	if err := t.mine("escalation", string(e.ID), e.Workflow); err != nil {
 		return err
@@ -35,6 +36,8 @@ func (t *tx) openEscalation(e keep.Escalation) error {
 	return nil
 }
 
+// closeEscalation is a compare-and-set on closed_at, so that of two people who
+// decide at once one is told that it was decided.
 func (t *tx) closeEscalation(c keep.CloseEscalation) error {
 	var d keep.Decision
 	if c.Decision != nil {
@@ -69,10 +72,12 @@ func (db *DB) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escala
 		`SELECT `+escalationColumns+` FROM escalation WHERE id = ?`, id)
 }
 
+// escalationColumns end with the decision, whose columns are empty without one.
 const escalationColumns = `id, kind, workflow, run, mutation, item, title, question, attempted, why,
 	can_verify, verify_by_hand, choices, payload_hash, created_at,
 	closed_at, decision, decided_by, decided_from, decision_note, decided_at`
 
+// scanEscalation reads escalationColumns.
 func scanEscalation(row *sql.Rows) (e keep.Escalation, err error) {
 	var created, closed, decided int64
 	var choices []byte

@@ -46,6 +46,8 @@ func (t *tx) countTopics() error {
 	return nil
 }
 
+// reserve pins events one by one: each UPDATE is a compare-and-set, so an event
+// that is listed twice is refused the second time.
 func (t *tx) reserve(c keep.Reserve) error {
 	if c.Chain == "" {
 		return fmt.Errorf("reserve in %q: chain required", c.Topic)
@@ -80,6 +82,8 @@ func (t *tx) whyNotFree(topic keep.TopicName, id keep.MessageID) error {
 	return &keep.ReservationError{Topic: topic, ID: id, Why: why}
 }
 
+// release gives back what the chain holds. The statement names its index: with
+// another, SQLite would collect the rows in a table first.
 func (t *tx) release(chain keep.RunID) error {
 	_, err := t.exec(`
 		UPDATE event INDEXED BY event_by_chain SET reserved_by = '', updated_at = ?
@@ -91,6 +95,8 @@ func (t *tx) release(chain keep.RunID) error {
 	return nil
 }
 
+// finish gives the events that the chain holds their last status, and tells the
+// topics and the inputs that wait for them. The chain's name stays on the events.
 func (t *tx) finish(c keep.Finish) error {
 	d := topicDelta{pending: -1, consumed: 1}
 	switch c.Status {
@@ -121,6 +127,7 @@ func (t *tx) finish(c keep.Finish) error {
 	return nil
 }
 
+// skipEvents skips events that nobody touched.
 func (t *tx) skipEvents(c keep.SkipEvents) error {
 	for _, id := range c.IDs {
 		row, err := t.row(`
@@ -142,6 +149,8 @@ func (t *tx) skipEvents(c keep.SkipEvents) error {
 	return nil
 }
 
+// publish adds an event, or gives the one of that name the later payload. The
+// insert comes first, without a look: most message ids are new.
 func (t *tx) publish(e keep.Event) error {
 	if err := t.mine("event", string(e.MessageID), e.Workflow); err != nil {
 		return err
@@ -243,6 +252,7 @@ func plain(s string) bool {
 	return true
 }
 
+// decodeCauses is the opposite of encodeCauses.
 func decodeCauses(text string) (causes []keep.InputID, err error) {
 	if text == `[]` {
 		return nil, nil
@@ -318,8 +328,10 @@ func (db *DB) Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, 
 		SELECT `+eventColumns+` FROM event WHERE workflow = ? AND topic = ? AND message_id = ?`, w, t, id)
 }
 
+// eventColumns are in the order of the table; the payload is last.
 const eventColumns = `seq, workflow, topic, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by, payload`
 
+// scanEvent reads eventColumns.
 func scanEvent(row *sql.Rows) (e keep.Event, err error) {
 	var created, updated int64
 	var causes string

@@ -9,6 +9,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// putInput adds an input. On a conflict the known one stays, and must be the same
+// in all that names it: whoever made another id had not looked.
 func (t *tx) putInput(in keep.Input) error {
 	if err := t.mine("input", string(in.ID), in.Workflow); err != nil {
 		return err
@@ -36,6 +38,8 @@ func (t *tx) putInput(in keep.Input) error {
 	return nil
 }
 
+// skipInput marks an input. Its count of unfinished events goes on, so that Check
+// can recount it; its status doesn't follow the count any more.
 func (t *tx) skipInput(id keep.InputID) error {
 	n, err := t.exec(`UPDATE input SET status = 'skipped' WHERE id = ? AND workflow = ?`, id, t.workflow)
 	if err != nil {
@@ -130,8 +134,10 @@ func (db *DB) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, err
 	return slices.Compact(causes), nil
 }
 
+// inputColumns leave out the count, which is not of interest to anyone but Check.
 const inputColumns = `id, workflow, source, type, external_id, title, status, created_at`
 
+// scanInput reads inputColumns.
 func scanInput(row *sql.Rows) (in keep.Input, err error) {
 	var created int64
 	err = row.Scan(&in.ID, &in.Workflow, &in.Source, &in.Type, &in.ExternalID, &in.Title, &in.Status, &created)

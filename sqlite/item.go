@@ -8,6 +8,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// putItem writes an item if its stored revision is the one that was read. What
+// makes an item unsound is in the CHECKs of the table.
 func (t *tx) putItem(it keep.Item) error {
 	if err := t.mine("item", it.ID, it.Workflow); err != nil {
 		return err
@@ -39,8 +41,10 @@ func (db *DB) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.It
 	return one(ctx, db, "item", id, scanItem, `SELECT `+itemColumns+` FROM item WHERE workflow = ? AND id = ?`, w, id)
 }
 
+// itemColumns are those of the table.
 const itemColumns = `workflow, id, title, status, attempt, rev, created_at, updated_at`
 
+// scanItem reads itemColumns.
 func scanItem(row *sql.Rows) (it keep.Item, err error) {
 	var created, updated int64
 	err = row.Scan(&it.Workflow, &it.ID, &it.Title, &it.Status, &it.Attempt, &it.Rev, &created, &updated)

@@ -9,6 +9,9 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// putMutation writes a record if its stored revision is the one that was read,
+// then its moves. Validate runs here too: a record that claims a result without
+// being applied must not reach the disk by any path.
 func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 	if err := t.mine("mutation", string(m.Key), m.Workflow); err != nil {
 		return err
@@ -51,6 +54,8 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 	return nil
 }
 
+// insertMutation adds a record and returns its row, for the history. A unique
+// error means that the key was used (law: once).
 func (t *tx) insertMutation(m keep.Mutation, failure any) (changed, n int64, err error) {
 	return t.insert(`
 		INSERT INTO mutation (key, workflow, run, item, attempt, tool, connector, level, target, subkey,
@@ -143,6 +148,7 @@ func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, e
 		 WHERE m.key = ? ORDER BY h.move`, key)
 }
 
+// scanMove reads one line of history.
 func scanMove(row *sql.Rows) (m keep.Move, err error) {
 	var at int64
 	err = row.Scan(&at, &m.By, &m.From, &m.To, &m.Evidence, &m.Detail)
@@ -150,11 +156,13 @@ func scanMove(row *sql.Rows) (m keep.Move, err error) {
 	return m, err
 }
 
+// mutationColumns are in the order of the table; JSON, which can be long, is last.
 const mutationColumns = `key, workflow, run, item, attempt, tool, connector, level, target, subkey,
 	payload_hash, token, title, state, warning, attempts, reconcile_attempts, next_reconcile_at,
 	call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at,
 	error, identity, payload, result`
 
+// scanMutation reads mutationColumns.
 func scanMutation(row *sql.Rows) (m keep.Mutation, err error) {
 	var next, deadline, settle, created, updated int64
 	var failure []byte

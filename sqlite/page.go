@@ -128,11 +128,13 @@ func descend(ctx context.Context, v *view, s stream, c cut) (found []int64, err 
 	return found, nil
 }
 
+// scanNumber reads a row number.
 func scanNumber(row *sql.Rows) (n int64, err error) {
 	err = row.Scan(&n)
 	return n, err
 }
 
+// scanName reads a text.
 func scanName(row *sql.Rows) (name string, err error) {
 	err = row.Scan(&name)
 	return name, err

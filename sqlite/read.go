@@ -32,6 +32,7 @@ func (db *DB) snapshot(ctx context.Context, f func(*view) error) error {
 	return f(&view{db, tx})
 }
 
+// prepare returns the pool's statement, bound to the view's connection.
 func (v *view) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	stmt, err := v.db.prepare(ctx, text)
 	if err != nil {

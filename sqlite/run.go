@@ -11,6 +11,9 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// putRun writes a run if its stored revision is the one that was read. The unique
+// index of open runs decides which of two runs of a workflow may be open; nothing
+// is looked up before, since the engine rarely asks for what must be refused.
 func (t *tx) putRun(r keep.Run) error {
 	if err := t.mine("run", string(r.ID), r.Workflow); err != nil {
 		return err
@@ -44,6 +47,8 @@ func (t *tx) putRun(r keep.Run) error {
 	return fmt.Errorf("run %s: %w", r.ID, err)
 }
 
+// insertRun adds a run. A unique error means that its id exists, or that the
+// workflow has an open run.
 func (t *tx) insertRun(r keep.Run, reservations, failure any) (int64, error) {
 	return t.exec(`
 		INSERT INTO run (id, chain, retry_of, workflow, major, minor, handler, kind,
@@ -96,6 +101,8 @@ func (t *tx) whyNotRun(r keep.Run) error {
 	return fmt.Errorf("workflow, chain, handler and kind are fixed")
 }
 
+// appendLogs adds lines after those that the run has. A line of an unknown run
+// is refused: a foreign key alone would not say which.
 func (t *tx) appendLogs(lines []keep.LogLine) error {
 	var known keep.RunID
 	for _, l := range lines {
@@ -139,6 +146,7 @@ func (db *DB) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error) 
 	return rows(ctx, db, scanLog, `SELECT run, at, level, text, place FROM run_log WHERE run = ? ORDER BY line`, run)
 }
 
+// scanLog reads one line.
 func scanLog(row *sql.Rows) (l keep.LogLine, err error) {
 	var at int64
 	err = row.Scan(&l.Run, &at, &l.Level, &l.Text, &l.Where)
@@ -146,10 +154,13 @@ func scanLog(row *sql.Rows) (l keep.LogLine, err error) {
 	return l, err
 }
 
+// runColumns are in the order of keep.Run, but for JSON, which comes last as in
+// the table: SQLite finds a column by walking over those before it.
 const runColumns = `id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev,
 	trigger_topic, trigger_message, mutation, title, wake_at, seen_seq, retry_at, retries, crashes,
 	created_at, updated_at, error, reservations, prepared`
 
+// scanRun reads runColumns.
 func scanRun(row *sql.Rows) (r keep.Run, err error) {
 	var wake, retry, created, updated int64
 	var failure, reservations []byte
@@ -188,6 +199,7 @@ func encodeFailure(f *keep.Failure) (any, error) {
 	return string(text), err
 }
 
+// decodeFailure is the opposite of encodeFailure.
 func decodeFailure(text []byte) (*keep.Failure, error) {
 	if text == nil {
 		return nil, nil

@@ -10,6 +10,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
+// deploy adds a version and makes it current. Topics are declared here, so that
+// the empty ones are counted, too; those of older versions stay.
 func (t *tx) deploy(d keep.Deployment) error {
 	if err := t.mine("deployment", d.Version.String(), d.Workflow); err != nil {
 		return err
@@ -55,6 +57,7 @@ func (t *tx) makeCurrent(v keep.Version) error {
 	return err
 }
 
+// setPaused pauses or resumes the workflow.
 func (t *tx) setPaused(paused bool) error {
 	n, err := t.exec(`UPDATE workflow SET paused = ?, updated_at = ? WHERE name = ?`, paused, t.at, t.workflow)
 	if err != nil {
@@ -66,6 +69,8 @@ func (t *tx) setPaused(paused bool) error {
 	return nil
 }
 
+// putHandler writes a state. A request is cleared only by Served: one that came
+// after the run began must not get lost with the run's own commit.
 func (t *tx) putHandler(h keep.HandlerState, served int64) error {
 	if err := t.mine("handler", string(h.Handler), h.Workflow); err != nil {
 		return err
@@ -83,6 +88,8 @@ func (t *tx) putHandler(h keep.HandlerState, served int64) error {
 	return nil
 }
 
+// requestRun asks for a run. The open run comes first: "not now" is true of every
+// handler, whether it exists or not.
 func (t *tx) requestRun(name keep.HandlerName) error {
 	open, err := t.row(`SELECT id FROM run WHERE workflow = ? AND closed = 0`, t.workflow)
 	if err != nil {
@@ -101,6 +108,8 @@ func (t *tx) requestRun(name keep.HandlerName) error {
 	return nil
 }
 
+// setKV sets or deletes one value. How large it may be is the engine's to say;
+// Check reports what is over the limit.
 func (t *tx) setKV(c keep.SetKV) error {
 	var err error
 	if c.Value == nil {
@@ -117,6 +126,7 @@ func (t *tx) setKV(c keep.SetKV) error {
 	return nil
 }
 
+// resetKV deletes the whole checkpoint of a producer.
 func (t *tx) resetKV(producer keep.HandlerName) error {
 	_, err := t.exec(`DELETE FROM kv WHERE workflow = ? AND producer = ?`, t.workflow, producer)
 	if err != nil {
@@ -155,6 +165,7 @@ func (db *DB) Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Depl
 		  FROM deployment WHERE workflow = ? ORDER BY major DESC, minor DESC`, w)
 }
 
+// scanDeployment reads a deployment; lists select NULL for its code and map.
 func scanDeployment(row *sql.Rows) (d keep.Deployment, err error) {
 	var created int64
 	var definition []byte

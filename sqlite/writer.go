@@ -42,6 +42,7 @@ const (
 	dropped // the caller left before the writer came
 )
 
+// openWriter opens the connection and starts the goroutine.
 func openWriter(ctx context.Context, dsn string) (*writer, error) {
 	conn, err := openConn(ctx, dsn)
 	if err != nil {
@@ -96,6 +97,7 @@ func (w *writer) do(ctx context.Context, f func(*conn) error) error {
 	return r.err
 }
 
+// signal wakes the goroutine, now or when it next looks.
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
