@@ -124,15 +124,31 @@ func (a *app) now() time.Time { return time.Now().UTC() }
 
 // A lockedWriter lets the log and the talk of several goroutines share stderr.
 type lockedWriter struct {
-	mu sync.Mutex // protects w
-	w  io.Writer
+	mu       sync.Mutex // protects the fields below
+	w        io.Writer
+	animated bool // the last line may be one of progress
 }
 
-// Write writes all of p, or waits for who writes.
+// clearLine takes a line of progress away.
+const clearLine = "\r\x1b[K"
+
+// Write writes all of p, over a line of progress if there is one.
 func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.animated {
+		if _, err := io.WriteString(l.w, clearLine); err != nil {
+			return 0, err
+		}
+	}
 	return l.w.Write(p)
+}
+
+// animate says whether lines of progress are shown from now on.
+func (l *lockedWriter) animate(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.animated = on
 }
 
 // redirect sends what follows to w, and returns where it went before.

@@ -54,9 +54,9 @@ func (a *app) complaints(root string, err error) []complaint {
 	if err == nil {
 		return nil
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
+	if all := leaves(err); len(all) > 1 {
 		var out []complaint
-		for _, e := range many.Unwrap() {
+		for _, e := range all {
 			out = append(out, a.complaints(root, e)...)
 		}
 		return out

@@ -100,25 +100,45 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
 	}
-	if e, ok := errors.AsType[*statusError](err); ok && e.err == nil {
-		return e.status
-	}
 	if _, ours := errors.AsType[*statusError](err); !a.started && !ours {
 		fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), cleanText(strings.TrimSpace(err.Error())))
 		fmt.Fprintf(a.err, "Try: %s --help\n", cmd.CommandPath())
 		return exitMisused
 	}
-	status := statusOf(err)
-	if found := a.complaints("", err); len(found) > 0 {
-		sortComplaints(found)
-		a.complain(found)
-		return status
+	var found []complaint
+	var rest []error
+	for _, e := range leaves(err) {
+		if cs := a.complaints("", e); len(cs) > 0 {
+			found = append(found, cs...)
+		} else {
+			rest = append(rest, e)
+		}
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), cleanText(err.Error()))
-	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(a.err, "%s\n", hint)
+	sortComplaints(found)
+	a.complain(found)
+	for _, e := range rest {
+		fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), cleanText(e.Error()))
+		if hint := hintFor(e); hint != "" {
+			fmt.Fprintln(a.err, hint)
+		}
 	}
-	return status
+	return statusOf(err)
+}
+
+// leaves returns the errors that err joins, or err alone. What was said already
+// is not among them.
+func leaves(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range many.Unwrap() {
+			out = append(out, leaves(e)...)
+		}
+		return out
+	}
+	if e, ok := err.(*statusError); ok && e.err == nil {
+		return nil
+	}
+	return []error{err}
 }
 
 // hintFor says what to do next, where the error does not.

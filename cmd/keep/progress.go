@@ -14,11 +14,11 @@ type progress struct {
 
 	mu     sync.Mutex // protects the fields below
 	counts map[keep.WorkflowName]*runCount
-	open   map[keep.RunID]keep.RunStatus // runs that began here and are not closed
+	open   map[keep.RunID]keep.Run // runs that were at work here and are not closed
 }
 
 func newProgress(a *app) *progress {
-	return &progress{a: a, counts: make(map[keep.WorkflowName]*runCount), open: make(map[keep.RunID]keep.RunStatus)}
+	return &progress{a: a, counts: make(map[keep.WorkflowName]*runCount), open: make(map[keep.RunID]keep.Run)}
 }
 
 // commit takes note of a durable commit.
@@ -49,7 +49,7 @@ func (p *progress) run(n *runCount, r keep.Run) {
 		n.Runs++
 	}
 	if !r.Closed {
-		p.open[r.ID] = r.Status
+		p.open[r.ID] = r
 		return
 	}
 	delete(p.open, r.ID)
@@ -61,15 +61,24 @@ func (p *progress) run(n *runCount, r keep.Run) {
 	}
 }
 
-// count returns what a workflow did. A run that waits counts as failed if only a
-// person or a new script can move it.
+// count returns what a workflow did. A run that failed and waits for a person, or
+// to be tried again, counts as failed; one in doubt does not.
 func (p *progress) count(name keep.WorkflowName) runCount {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := p.counts[name]; n != nil {
-		return *n
+	n := runCount{Name: name}
+	if known := p.counts[name]; known != nil {
+		n = *known
 	}
-	return runCount{Name: name}
+	for _, r := range p.open {
+		switch r.Status {
+		case keep.StatusTransient, keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
+			if r.Workflow == name {
+				n.Failed++
+			}
+		}
+	}
+	return n
 }
 
 // quiet is how long a command works before it says so.
@@ -82,6 +91,7 @@ func (p *progress) start() (stop func()) {
 		return func() {}
 	}
 	done := make(chan struct{})
+	p.a.err.animate(true)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(quiet)
@@ -89,10 +99,11 @@ func (p *progress) start() (stop func()) {
 		for {
 			select {
 			case <-done:
-				fmt.Fprint(p.a.err, "\r\x1b[K")
+				fmt.Fprint(p.a.err, "") // takes the line away
+				p.a.err.animate(false)
 				return
 			case <-tick.C:
-				fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.a.ink.dim(p.line()))
+				fmt.Fprint(p.a.err, p.a.ink.dim(p.line()))
 			}
 		}
 	})
@@ -126,9 +137,5 @@ func (a *app) logLine(w keep.WorkflowName, l keep.LogLine) {
 	if l.Where != "" {
 		where = a.ink.dim(" (" + clean(l.Where) + ")")
 	}
-	clear := ""
-	if a.tty {
-		clear = "\r\x1b[K"
-	}
-	fmt.Fprintf(a.err, "%s[%s] %s%s%s\n", clear, w, level, cleanText(l.Text), where)
+	fmt.Fprintf(a.err, "[%s] %s%s%s\n", w, level, cleanText(l.Text), where)
 }

@@ -23,7 +23,8 @@ is active, nothing is due and nothing waits to be tried again. Other workflows
 in the database stay at rest.
 
 It ends with 0 when all is done, with 4 when a person must decide something (see
-keep inbox), and with 1 when --timeout comes first.`,
+keep inbox), and with 1 when --timeout comes first. Calls that are out then are
+waited for, up to policy.shutdown.`,
 		Example: "  keep run .\n  keep run invoices.js --timeout 10m --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -66,13 +66,13 @@ func (a *app) printRun(ctx context.Context, db *sqlite.DB, r api.Run) error {
 	s.add("run", "%s", r.ID)
 	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
 	s.add("status", "%s, phase %s", r.Status, r.Phase)
-	s.add("waits for", "%s", orEmpty(r.WaitsFor))
+	s.add("waits for", "%s", clean(orEmpty(r.WaitsFor)))
 	if r.Error != nil {
 		s.add("error", "%s", errorText(r.Error))
 	}
 	s.add("retry of", "%s", orEmpty(r.RetryOf))
 	if r.Trigger != nil {
-		s.add("trigger", "%s %s", r.Trigger.Topic, r.Trigger.MessageID)
+		s.add("trigger", "%s %s", r.Trigger.Topic, clean(string(r.Trigger.MessageID)))
 	}
 	for _, res := range r.Reservations {
 		s.add("reserved", "%s %s", res.Topic, joinIDs(res.IDs))

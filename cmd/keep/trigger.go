@@ -53,7 +53,7 @@ func (a *app) trigger(ctx context.Context, name keep.WorkflowName, handler keep.
 		if err := e.Trigger(ctx, name, handler); err != nil {
 			return err
 		}
-		return a.changed(ctx, db, name, string(handler)+" is asked to run")
+		return a.changed(ctx, db, name, string(handler)+" is asked to run; the host of the database does it")
 	})
 }
 

@@ -75,7 +75,7 @@ func (a *app) printWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow) 
 		if err != nil {
 			return err
 		}
-		s.add("run", "%s of %s: %s", r.ID, r.Handler, orEmpty(r.WaitsFor))
+		s.add("run", "%s of %s: %s", r.ID, r.Handler, clean(orEmpty(r.WaitsFor)))
 	}
 	if err := s.print(a.out, a.outInk); err != nil {
 		return err
