@@ -31,6 +31,8 @@ type execution struct {
 	callAt string      // where in the script the call was made
 	item   string      // jobs: the item that stopped the run; empty: none
 
+	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
+
 	logs  []keep.LogLine // not yet stored
 	extra []keep.Change  // not yet stored, besides all that
 }

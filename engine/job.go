@@ -217,8 +217,9 @@ func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.
 	if ledger.Hash(call.payload) != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
 		h.item.item.Status = keep.ItemAttention
 		h.x.mut, h.x.run.Mutation = m, m.Key
+		h.x.wouldSend = call.payload
 		f := keep.Failf(keep.ClassPrecondition, "payload-mismatch",
-			"item %q: ctx.%s was applied before with other content; nothing was sent. Then: %.300s. Now: %.300s", h.item.item.ID, c.Name, m.Payload, call.payload)
+			"item %q: ctx.%s was applied before with other content; nothing was sent. %s", h.item.item.ID, c.Name, differences(m.Payload, call.payload, "; ", 3))
 		f.Tool, f.At = call.tool.name, c.At
 		return nil, f
 	}

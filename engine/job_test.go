@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,8 +180,13 @@ func TestPayloadMismatchNeedsAttention(t *testing.T) {
 		if got := w.items()["a"]; got != keep.ItemAttention {
 			t.Errorf("item is %s, want needs_attention", got)
 		}
-		if len(w.questions()) != 1 {
-			t.Errorf("%d questions, want 1", len(w.questions()))
+		qs := w.questions()
+		if len(qs) != 1 {
+			t.Fatalf("%d questions, want 1", len(qs))
+		}
+		if q := qs[0]; !strings.Contains(q.Why, `text: "hello" → "other"`) ||
+			!strings.Contains(q.Attempted, `{"id":"a","text":"hello"}`) || !strings.Contains(q.Attempted, `{"id":"a","text":"other"}`) {
+			t.Errorf("question %q, %q; want the old content, the new, and what differs", q.Attempted, q.Why)
 		}
 	})
 }

@@ -3,9 +3,11 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
 	"github.com/keep-run/keep/lifecycle"
 )
 
@@ -49,6 +51,10 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 		return
 	case keep.AskItem:
 		q.Question = fmt.Sprintf("Item %q of %s was handled before with other content. What should become of it?", q.Item, handler)
+		q.Attempted = fmt.Sprintf("%s on %s was applied at %s with %s\nnow it would be sent with %s", x.mut.Tool, x.mut.Target,
+			x.mut.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC"), cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))
+		q.Why = fmt.Sprintf("what was sent and what the script now says differ, and nothing was sent again\n%s",
+			differences(x.mut.Payload, x.wouldSend, "\n", 20))
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.Reprocess, Label: "Reprocess", Effect: "does the whole item again as a new attempt, sending what it now says"},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; what was sent before stays as it is"})
@@ -109,6 +115,19 @@ func (x *execution) skipEffect() string {
 		return "goes on without knowing: next is told that the call was skipped, and its events are marked skipped"
 	}
 	return "goes on without knowing: the item is marked skipped"
+}
+
+// differences says where two payloads differ.
+func differences(old, now []byte, between string, limit int) string {
+	edits, all := ledger.Edits(old, now, limit)
+	lines := make([]string, 0, len(edits)+1)
+	for _, e := range edits {
+		lines = append(lines, e.String())
+	}
+	if all > len(edits) {
+		lines = append(lines, fmt.Sprintf("and %d more", all-len(edits)))
+	}
+	return strings.Join(lines, between)
 }
 
 // cut returns s, or its beginning and how much is missing.
