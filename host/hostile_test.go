@@ -25,7 +25,7 @@ var hostile = []struct{ name, code, limits string }{
 	{"Strings", `let s = "xy"; const a = []; for (;;) { s += s; a.push(s + "z") }`, "heap memory cpu script-error"},
 	{"Bytes", `const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1))`, "heap memory cpu"},
 	{"OneBlock", `new Uint8Array(1 << 30).fill(1)`, "heap memory script-error"},
-	{"Recursion", `const f = (x) => f(x + 1) + 1; f(0)`, "stack"},
+	{"Recursion", `const f = (x) => f(x + 1) + 1; f(0)`, "stack cpu"},
 	{"RecursionInReplace", `const f = () => "a".replace(/a/, f); f()`, "stack cpu"},
 	{"JSON", `let o = {}; for (let i = 0; i < 1e6; i++) o = { o }; JSON.stringify(o)`, "stack heap cpu"},
 	{"Regexp", `/(a+)+$/.test("a".repeat(60) + "b")`, "cpu"},

@@ -118,8 +118,10 @@ type world struct {
 	service *service
 	policy  policy.Policy
 	limits  sandbox.Limits
-	dieAt   engine.Point  // the actor that comes there dies, once
-	died    chan struct{} // closed then
+	dieAt   engine.Point  // actors that come there die, each once
+	mu      sync.Mutex    // protects alive
+	alive   int           // workflows whose actor has yet to die
+	died    chan struct{} // closed when all have
 	limit   time.Duration // how long idle waits
 
 	unwatched bool // the host has the database itself, not one that counts backstops
@@ -166,21 +168,27 @@ func (w *world) open() *host.Host {
 		Policy:      &w.policy,
 		Sandbox:     sandbox.Config{Limits: w.limits, CacheDir: cacheDir},
 		Logger:      slog.New(slog.NewTextHandler(w.t.Output(), nil)),
-		Trace: func(_ keep.WorkflowName, p engine.Point) {
-			if p == w.dieAt {
-				w.dieAt = ""
-				if w.died != nil {
-					defer close(w.died)
-				}
-				runtime.Goexit() // the actor is gone, as after a SIGKILL
-			}
-		},
+		Trace:       w.trace,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.host = h
 	return h
+}
+
+// trace kills the actor that comes to dieAt, as a SIGKILL does. An actor is gone
+// after that, so it comes there once.
+func (w *world) trace(_ keep.WorkflowName, p engine.Point) {
+	if p != w.dieAt {
+		return
+	}
+	w.mu.Lock()
+	if w.alive--; w.alive == 0 {
+		close(w.died)
+	}
+	w.mu.Unlock()
+	runtime.Goexit()
 }
 
 func (w *world) database() database {
