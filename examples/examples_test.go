@@ -72,7 +72,7 @@ func copyOf(t testing.TB, example string) string {
 }
 
 // patience ends a program that hangs. No test waits for it.
-const patience = 2 * time.Minute
+const patience = 3 * time.Minute
 
 // command returns a command of keep that runs in dir, with a clean environment
 // and these variables.
@@ -122,7 +122,7 @@ type summary struct {
 func runOnce(t testing.TB, dir string, env ...string) summary {
 	t.Helper()
 	var s summary
-	out := keep(t, dir, env, 0, "run", ".", "--json", "--timeout", "1m")
+	out := keep(t, dir, env, 0, "run", ".", "--json", "--timeout", "2m")
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatalf("keep run --json printed %s: %v", out, err)
 	}

@@ -107,7 +107,7 @@ func TestRESTLostAnswers(t *testing.T) {
 	t.Parallel()
 	dir, s := copyOf(t, "rest"), serve(t, "-silent", "7")
 	quick := []string{s.env("crm"),
-		"KEEP_CONNECTIONS_CRM_TOOLS_CREATE_TIMEOUT=200ms", "KEEP_CONNECTIONS_CRM_TOOLS_SEND_TIMEOUT=200ms"}
+		"KEEP_CONNECTIONS_CRM_TOOLS_CREATE_TIMEOUT=500ms", "KEEP_CONNECTIONS_CRM_TOOLS_SEND_TIMEOUT=500ms"}
 	runOnce(t, dir, quick...)
 	checkOnce(t, s)
 }
