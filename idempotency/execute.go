@@ -111,7 +111,12 @@ func (c *call) keepAnswer(a *answer) {
 
 // letGo frees the key, then shows the answer.
 func (c *call) letGo(a *answer) {
-	if err := c.settle(key.Evidence{Event: key.Nothing, By: "owner"}); err != nil {
+	err := c.settle(key.Evidence{Event: key.Nothing, By: "owner"})
+	if errors.Is(err, key.ErrFenced) {
+		c.withhold(err)
+		return
+	}
+	if err != nil {
 		// The answer says "not now", which stays true: the key is held until the
 		// lease ends, and then in doubt.
 		c.logUnsettled(err)
@@ -122,10 +127,15 @@ func (c *call) letGo(a *answer) {
 
 // giveUp records a doubt, then says so instead of what the handler wrote.
 func (c *call) giveUp(a *answer, status int) {
-	if err := c.settle(key.Evidence{Event: key.Doubt, By: "owner"}); err != nil {
+	err := c.settle(key.Evidence{Event: key.Doubt, By: "owner"})
+	a.discard()
+	if errors.Is(err, key.ErrFenced) {
+		c.withhold(err)
+		return
+	}
+	if err != nil {
 		c.logUnsettled(err) // the end of the lease says the same, later
 	}
-	a.discard()
 	outcomeUnknown(c.claim.ID, status).ServeHTTP(c.w, c.r)
 	c.observe(OutcomeDoubt, KindOutcomeUnknown, status)
 }

@@ -52,6 +52,10 @@ const (
 	// KindNotSent: the upstream could not be reached; nothing was done. Try
 	// again.
 	KindNotSent Kind = "not-sent"
+
+	// KindUpstreamFailed: the upstream gave no whole answer to a request without
+	// a key.
+	KindUpstreamFailed Kind = "upstream-failed"
 )
 
 // titles has the one short sentence of each kind.
@@ -67,6 +71,7 @@ var titles = map[Kind]string{
 	KindBodyNotStored:    "Answer not stored",
 	KindStoreUnavailable: "Idempotency store unavailable",
 	KindNotSent:          "Upstream not reached",
+	KindUpstreamFailed:   "Upstream failed",
 }
 
 // A Problem is a refusal as clients see it (RFC 9457).

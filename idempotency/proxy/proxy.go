@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// A Proxy is a guard in front of a backend. Make one with New.
+type Proxy struct {
+	cfg      Config
+	store    idempotency.Store
+	guard    *idempotency.Guard
+	upstream *http.Transport
+	handler  http.Handler
+	metrics  metrics
+	draining atomic.Bool
+}
+
+// New returns a proxy that keeps its records in store. It starts nothing; its
+// error says what is wrong with cfg.
+func New(store idempotency.Store, cfg Config) (*Proxy, error) {
+	cfg, upstream, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{cfg: cfg, store: store, upstream: transport()}
+	var rules []idempotency.Rule
+	for _, r := range cfg.Routes {
+		rule, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
+		if err != nil {
+			return nil, fmt.Errorf("proxy: %w", err)
+		}
+		rules = append(rules, rule)
+	}
+	p.guard, err = idempotency.New(store, idempotency.Config{
+		Rules: rules, Lease: time.Duration(cfg.Lease), SweepEvery: time.Duration(cfg.Sweep),
+		Logger: cfg.Logger, Observe: p.metrics.observe,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p.handler = p.guard.Handler(p.forward(upstream))
+	return p, nil
+}
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Handler returns what clients talk to.
+func (p *Proxy) Handler() http.Handler { return p.handler }
+
+// forward returns the handler that passes requests on.
+func (p *Proxy) forward(upstream *url.URL) http.Handler {
+	reverse := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(upstream)
+			r.SetXForwarded()
+			r.Out.Host = r.In.Host
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came, even if it can't be parsed
+			sendOnce(r.Out.Header)
+		},
+		Transport:      p.upstream,
+		ModifyResponse: func(resp *http.Response) error { return callOf(resp.Request).answered(resp) },
+		ErrorHandler:   p.failed,
+		ErrorLog:       slog.NewLogLogger(p.cfg.Logger.Handler(), slog.LevelWarn),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, guarded: idempotency.Guarded(ctx)}
+		c.timer = time.AfterFunc(c.timeout, c.late)
+		defer c.timer.Stop()
+		reverse.ServeHTTP(w, r.WithContext(c.trace(ctx)))
+	})
+}
+
+// sendOnce writes the key's headers in lower case. That means the same to every
+// server, and hides them from Go's transport, which takes them as leave to send
+// the request again.
+func sendOnce(h http.Header) {
+	for canonical, lower := range map[string]string{key.Header: "idempotency-key", key.LegacyHeader: "x-idempotency-key"} {
+		if lines, ok := h[canonical]; ok {
+			delete(h, canonical)
+			h[lower] = lines
+		}
+	}
+}
+
+// transport returns how the backend is talked to.
+func transport() *http.Transport {
+	t := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		DisableCompression:  true, // the client's bytes, not ours
+		MaxIdleConnsPerHost: 256,
+		// Most servers close idle connections after 5 s or more. One that breaks
+		// under a request leaves a doubt, so ours are closed before.
+		IdleConnTimeout: 2 * time.Second,
+		Protocols:       new(http.Protocols),
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// Run listens and serves until ctx is done, then drains. It returns nil after a
+// clean end, and what went wrong otherwise.
+func (p *Proxy) Run(ctx context.Context) error {
+	clients, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	var admin net.Listener
+	if p.cfg.AdminListen != "off" {
+		if admin, err = net.Listen("tcp", p.cfg.AdminListen); err != nil {
+			return errors.Join(fmt.Errorf("proxy: admin: %w", err), clients.Close())
+		}
+	}
+	front := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	back := &http.Server{Handler: p.Admin(), ReadHeaderTimeout: 10 * time.Second}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var work sync.WaitGroup
+	work.Go(func() { _ = p.guard.Run(ctx) })
+	work.Go(func() { stop(p.serve(front, clients)) })
+	if admin != nil {
+		work.Go(func() { stop(back.Serve(admin)) })
+	}
+	if p.cfg.Ready != nil {
+		p.cfg.Ready(clients.Addr(), addrOf(admin))
+	}
+	<-ctx.Done()
+	p.draining.Store(true)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
+	defer cancel()
+	err = front.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("proxy: requests under way after %s: %w", time.Duration(p.cfg.DrainTimeout), err), front.Close())
+	}
+	err = errors.Join(err, back.Close())
+	work.Wait()
+	p.upstream.CloseIdleConnections()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, http.ErrServerClosed) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+func (p *Proxy) serve(s *http.Server, l net.Listener) error {
+	if p.cfg.TLSCert != "" {
+		return s.ServeTLS(l, p.cfg.TLSCert, p.cfg.TLSKey)
+	}
+	return s.Serve(l)
+}
+
+func addrOf(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
