@@ -91,11 +91,11 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd())
+	add(groupWrite, a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd())
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())
-	add(groupOther, a.doctorCmd(), a.versionCmd())
+	add(groupOther, a.doctorCmd(), a.tortureCmd(), a.versionCmd())
 }
 
 // setUp checks the flags that all verbs have, and makes the logger.

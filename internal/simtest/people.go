@@ -37,12 +37,11 @@ func (p *process) act(e *engine.Engine) {
 	var err error
 	var what string
 	switch n := w.below(20); {
-	case n < 9:
+	case n < 10:
 		what, err = w.decide(e)
 	case n < 12:
-		what = "deploy"
 		b := behaviour{}
-		if w.chance(0.5) {
+		if w.chance(0.4) {
 			b = w.newBug()
 		}
 		what = fmt.Sprintf("deploy %s %+v", f.name, b)
@@ -83,7 +82,12 @@ func (w *world) skip(e *engine.Engine, f *flow) (string, error) {
 		_, err = e.SkipInput(person, f.name, in)
 		return "skip input " + string(in), err
 	}
-	_, err = e.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+	res, err := e.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+	for kind, n := range map[string]int{"skipped": res.Skipped, "aborted": len(res.Aborted), "too late": res.TooLate, "finished": res.Finished} {
+		if n > 0 {
+			w.saw("skip: " + kind)
+		}
+	}
 	return fmt.Sprintf("skip event %s %s", ev.Topic, ev.MessageID), err
 }
 
@@ -128,6 +132,7 @@ func (w *world) answer(e *engine.Engine, q keep.Escalation, a keep.Action) error
 	case err == nil && !q.Allows(a):
 		w.broken("explained", "%s was taken as an answer to %s, which offers %v", a, q.Kind, q.Choices)
 	case err == nil:
+		w.saw("action: " + string(a))
 		w.result.Decisions++
 	case misfit || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) || errors.Is(err, errDisk) || errors.Is(err, keep.ErrNotFound):
 		w.result.Refusals++

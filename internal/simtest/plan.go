@@ -70,12 +70,12 @@ var bugs = []string{"throws", "forbidden", "unknown-event", "garbage", "two-call
 func (w *world) plan() {
 	pick := func(xs ...float64) float64 { return xs[w.below(len(xs))] }
 	w.rates = rates{
-		crash: pick(0.005, 0.03, 0.06, 0.1), commit: pick(0, 0.02, 0.1), read: pick(0, 0, 0.02),
+		crash: pick(0.003, 0.02, 0.04, 0.08), commit: pick(0, 0.02, 0.1), read: pick(0, 0, 0.02),
 		call: pick(0.1, 0.4, 0.8), ask: pick(0.1, 0.5, 0.9), script: pick(0, 0.05, 0.3),
 		lie: pick(0, 0, 0, 0.1), folly: pick(0, 0, 0.2),
 		bustle: time.Duration(pick(1, 10, 60)) * time.Minute,
 		life:   time.Duration(pick(0.1, 5, 100) * float64(time.Hour)),
-		points: 1500, stretch: 1 + w.below(3),
+		points: 3000, stretch: 1 + w.below(3),
 	}
 	w.policy = policy.Default()
 	w.policy.Retry.Attempts = 1 + w.below(5)
@@ -117,10 +117,10 @@ func (w *world) newFlow(i int) *flow {
 		last := &f.consumers[length-1]
 		last.subscribe = append(last.subscribe, "side")
 	}
-	if w.chance(0.5) {
+	if w.chance(0.6) {
 		f.job = &job{name: "remind", tool: mutators[w.below(len(mutators))], schedule: w.newSchedule()}
-		for n := range 1 + w.below(4) {
-			f.job.items = append(f.job.items, item{id: fmt.Sprintf("i%d", n), calls: 1 + w.below(2)})
+		for n := range 1 + w.below(6) {
+			f.job.items = append(f.job.items, item{id: fmt.Sprintf("i%d", n), calls: 1 + w.below(3)})
 		}
 	}
 	return f
@@ -129,8 +129,8 @@ func (w *world) newFlow(i int) *flow {
 func (w *world) newSource(p keep.HandlerName, t keep.TopicName) *source {
 	s := &source{producer: p, topic: t, schedule: w.newSchedule(), inputs: w.chance(0.5)}
 	at := time.Duration(0)
-	for range 2 + w.below(8) {
-		at += w.span(6 * time.Hour)
+	for range 10 + w.below(40) {
+		at += w.span(time.Hour)
 		s.arrivals = append(s.arrivals, at)
 	}
 	return s

@@ -270,6 +270,9 @@ func (c *call) next(k consumer) any {
 // work handles every item once.
 func (c *call) work(j *job) any {
 	for i := range j.items {
+		if c.p.w.maybe(0.1) {
+			j.items[i].rev++
+		}
 		it := j.items[i]
 		var view struct {
 			Attempt int

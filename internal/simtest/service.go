@@ -119,7 +119,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err()
 	}
 	if f.hangs {
-		p.sleep(ctx, 24*time.Hour, who)
+		w.hang(ctx, p, who, time.Until(r.CallDeadline))
 		return connector.Receipt{}, ctx.Err()
 	}
 	p.point("answer to " + who)
@@ -133,6 +133,15 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		f.result = `{"id":7}`
 	}
 	return connector.Receipt{Result: json.RawMessage(f.result)}, nil
+}
+
+// hang waits until the host gives up, which it must do in time.
+func (w *world) hang(ctx context.Context, p *process, who string, limit time.Duration) {
+	start := time.Now()
+	p.sleep(ctx, 24*time.Hour, who)
+	if took := time.Since(start); took > limit+time.Millisecond {
+		w.broken("bounded", "%s was cut after %s, its limit is %s", who, took, limit)
+	}
 }
 
 // nextFault returns what happens to the next call.
@@ -205,7 +214,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		switch w.below(5) {
 		case 0:
 			w.fault("lookup hangs")
-			p.sleep(ctx, 24*time.Hour, who)
+			w.hang(ctx, p, who, w.policy.Reconcile.Inline)
 			return connector.Answer{}, ctx.Err()
 		case 1:
 			w.fault("connector panics over a lookup")
@@ -252,7 +261,7 @@ func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessa
 		w.fault("a read fails")
 		switch w.below(4) {
 		case 0:
-			p.sleep(ctx, 24*time.Hour, who)
+			w.hang(ctx, p, who, connector.DefaultTimeout)
 			return nil, ctx.Err()
 		case 1:
 			return nil, keep.Failf(keep.ClassPermission, "http-401", "unauthorized")

@@ -23,7 +23,8 @@ type Result struct {
 	Commits, Calls, Lookups, Effects, Runs int
 	Acts, Decisions, Refusals              int
 
-	Problems []string // laws that were broken; empty: none
+	Seen     map[string]int // how often each thing happened, by name
+	Problems []string       // laws that were broken; empty: none
 }
 
 // Add counts other in.
@@ -41,6 +42,12 @@ func (r *Result) Add(other Result) {
 	r.Acts += other.Acts
 	r.Decisions += other.Decisions
 	r.Refusals += other.Refusals
+	if r.Seen == nil {
+		r.Seen = make(map[string]int)
+	}
+	for what, n := range other.Seen {
+		r.Seen[what] += n
+	}
 }
 
 // Replay says how to see the seed again.
@@ -72,7 +79,7 @@ func Run(t *testing.T, seed uint64, trace io.Writer) (res Result) {
 	}
 	synctest.Test(t, func(*testing.T) { w.bubble(-1, w.settle) })
 	w.verify()
-	w.result.Digest, w.result.Problems = w.digest, w.problems
+	w.result.Digest, w.result.Seen, w.result.Problems = w.digest, w.seen, w.problems
 	return w.result
 }
 

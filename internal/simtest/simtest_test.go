@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
 )
 
 var seed = flag.Uint64("seed", 0, "the seed that TestSeed replays")
@@ -32,13 +35,66 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
+var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
+
+// TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.
+func TestTorture(t *testing.T) {
+	if *long == 0 {
+		t.Skip("no -for given")
+	}
+	first, deadline := *seed, time.Now().Add(*long)
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	report := work(t, first, runtime.GOMAXPROCS(0), func(uint64) bool { return time.Now().Before(deadline) }, t.Output())
+	if t.Log(report); len(report.Bad) > 0 {
+		t.Fail()
+	}
+}
+
 var count = flag.Uint64("seeds", 60, "how many seeds TestSeeds simulates")
 
-// A fixed set of seeds breaks no law.
+// A fixed set of seeds breaks no law, and contains everything that can happen.
 func TestSeeds(t *testing.T) {
 	report := work(t, 1, runtime.GOMAXPROCS(0), func(n uint64) bool { return n < *count }, t.Output())
 	t.Log(report)
 	if len(report.Bad) > 0 {
 		t.Fail()
 	}
+	if *count < 60 {
+		return
+	}
+	for _, what := range everything() {
+		if report.Sum.Seen[what] == 0 {
+			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
+		}
+	}
+}
+
+// everything returns the names of what a sample of seeds must contain.
+func everything() (names []string) {
+	for _, f := range faults {
+		names = append(names, "fault: "+f.name)
+	}
+	for _, s := range keep.RunStatuses() {
+		names = append(names, "run: "+string(s))
+	}
+	for _, k := range keep.EscalationKinds() {
+		names = append(names, "question: "+string(k))
+	}
+	for _, a := range keep.Actions() {
+		names = append(names, "action: "+string(a))
+	}
+	for _, from := range keep.MutationStates() {
+		for _, ev := range ledger.Evidences() {
+			if _, ok := ledger.Allowed(from, ev); ok {
+				names = append(names, "move: "+string(from)+" on "+string(ev))
+			}
+		}
+	}
+	return append(names, "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
+		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
+		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",
+		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow",
+		"fault: the clock was set back", "fault: an upgrade took the lookups of level C away")
 }

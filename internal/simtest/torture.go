@@ -1,13 +1,66 @@
 package simtest
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
+
+// A Config says what Torture does. The zero value simulates nothing.
+type Config struct {
+	First uint64        // the first seed; the next ones follow
+	For   time.Duration // no seed is begun after that time
+	Out   io.Writer     // learns of each seed that broke a law
+
+	// Trace, if not nil, gets every step of First, and no other seed is
+	// simulated.
+	Trace io.Writer
+}
+
+// Torture simulates seeds, as many at once as there are processors. It ends early
+// with ctx, and when enough seeds have broken a law.
+//
+// It can be called once in a process, and never in a test. A bubble needs a
+// *testing.T, and only package testing makes one: so testing.Main, which runs
+// tests and never returns, runs the seeds as a test on a goroutine of its own. It
+// waits there for ever when the report is handed over; it ends with the process.
+func Torture(ctx context.Context, c Config) Report {
+	reports := make(chan Report)
+	body := func(t *testing.T) {
+		reports <- c.torture(ctx, t)
+		<-make(chan struct{})
+	}
+	var never sync.WaitGroup // nobody waits for it; see above
+	never.Go(func() {
+		testing.Init()
+		// Main would take the arguments of the process for its own.
+		if err := flag.CommandLine.Parse(nil); err != nil {
+			panic(err)
+		}
+		all := func(string, string) (bool, error) { return true, nil }
+		testing.Main(all, []testing.InternalTest{{Name: "Torture", F: body}}, nil, nil)
+	})
+	return <-reports
+}
+
+func (c Config) torture(ctx context.Context, t *testing.T) Report {
+	if c.Trace != nil {
+		s := &seeds{}
+		start := time.Now()
+		s.take(Run(t, c.First, c.Trace), time.Since(start), c.Out)
+		s.report.Took = time.Since(start)
+		return s.report
+	}
+	deadline := time.Now().Add(c.For)
+	more := func(uint64) bool { return ctx.Err() == nil && time.Now().Before(deadline) }
+	return work(t, c.First, runtime.GOMAXPROCS(0), more, c.Out)
+}
 
 // A Report is what many seeds came to.
 type Report struct {

@@ -56,8 +56,13 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 		return
 	}
 	for _, change := range c.Changes {
-		if put, ok := change.(keep.PutMutation); ok {
-			w.watchMutation(put)
+		switch v := change.(type) {
+		case keep.PutMutation:
+			w.watchMutation(v)
+		case keep.PutRun:
+			w.saw("run: " + string(v.Run.Status))
+		case keep.OpenEscalation:
+			w.saw("question: " + string(v.Escalation.Kind))
 		}
 	}
 }
@@ -84,6 +89,7 @@ func (w *world) watchMutation(put keep.PutMutation) {
 		w.settled[m.Key] = now
 	}
 	for _, move := range put.Moves {
+		w.saw("move: " + string(move.From) + " on " + move.Evidence)
 		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
 			continue
 		}

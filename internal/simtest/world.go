@@ -48,6 +48,7 @@ type world struct {
 	ids      *rand.Rand // entropy of the engine
 	digest   uint64
 	steps    int
+	seen     map[string]int // what happened, by name
 	result   Result
 	problems []string
 }
@@ -71,8 +72,8 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		lied:  make(map[string]int),
-		truth: truth{effects: make(map[string][]effect)},
-		rng:   rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
+		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
+		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}
 	w.result.Seed = seed
 	w.plan()
@@ -130,9 +131,15 @@ func (w *world) note(what string) {
 // fault counts a misfortune, and traces it.
 func (w *world) fault(what string) {
 	w.note("FAULT " + what)
+	w.saw("fault: " + what)
+	w.result.Faults++
+}
+
+// saw counts a thing that a sample of seeds must contain.
+func (w *world) saw(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.result.Faults++
+	w.seen[what]++
 }
 
 // broken reports a law that does not hold.
