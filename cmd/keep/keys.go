@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) keysCmd() *cobra.Command {
+	show := showCmd(a, "show REF", "Show one idempotency key with its answer", 1,
+		func(ctx context.Context, db *sqlite.DB, args []string) (idempotency.View, error) {
+			if _, err := key.ParseID(args[0]); err != nil {
+				return idempotency.View{}, misusef("%w", err)
+			}
+			return idempotency.NewKeys(db.Keys()).Show(ctx, args[0])
+		},
+		func(_ context.Context, _ *sqlite.DB, v idempotency.View) error { return a.printKey(v) })
+	return noun("keys", a.listKeysCmd, show, a.resolveKeyCmd(), a.forgetKeyCmd())
+}
+
+func (a *app) listKeysCmd() *cobra.Command {
+	f := &listFlags{}
+	var filter key.Filter
+	l := listing[idempotency.View]{
+		header: []string{"REFERENCE", "STATE", "STATUS", "REQUEST", "UPDATED", "KEY"},
+		fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
+			filter.State = key.State(f.status)
+			return idempotency.NewKeys(db.Keys()).List(ctx, filter, p)
+		},
+		row: func(v idempotency.View) []string {
+			status := "-"
+			if v.Status != nil {
+				status = strconv.Itoa(*v.Status)
+			}
+			return []string{v.Reference, string(v.State), status, cutTo(clean(v.Method+" "+v.Path), maxTitle),
+				a.when(v.UpdatedAt), cutTo(clean(v.Key), maxTitle)}
+		},
+		statuses: words(key.States()),
+	}
+	cmd := &cobra.Command{
+		Short: "Idempotency keys of HTTP requests, and what became of them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(l.statuses); err != nil {
+				return err
+			}
+			return a.look(cmd.Context(), func(db *sqlite.DB) error { return printList(cmd.Context(), a, *f, l, db) })
+		},
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&f.limit, "limit", 100, "at most `n`")
+	fs.StringVar(&f.cursor, "cursor", "", "go on after the `cursor` of the previous page")
+	fs.BoolVar(&f.all, "all", false, "everything, page after page")
+	fs.StringVar(&f.status, "status", "", "only those in this `state`")
+	fs.StringVar(&filter.Key, "key", "", "only this `key`, of any caller")
+	a.completeFlag(cmd, "status", fixed(l.statuses))
+	return cmd
+}
+
+func (a *app) resolveKeyCmd() *cobra.Command {
+	var res idempotency.Resolution
+	cmd := &cobra.Command{
+		Use:   "resolve REF happened|did-not-happen",
+		Short: "Say what became of a request whose outcome is unknown",
+		Long: `Resolve records what you found out about a request whose outcome is unknown.
+did-not-happen releases its key: the next request with it is executed. happened
+records the answer that retries get.`,
+		Example: `  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv did-not-happen
+  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv happened --status 201 --body '{"id": 7}'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"happened", "did-not-happen"}, args[1]) {
+				return misusef("%q is neither happened nor did-not-happen", args[1])
+			}
+			res.Happened, res.By = args[1] == "happened", who()
+			if !res.Happened && (cmd.Flags().Changed("status") || cmd.Flags().Changed("body")) {
+				return misusef("--status and --body belong to happened")
+			}
+			return a.decideKey(cmd.Context(), args[0], func(keys *idempotency.Keys) (idempotency.View, error) {
+				return keys.Resolve(cmd.Context(), args[0], res, a.now())
+			})
+		},
+	}
+	cmd.Flags().IntVar(&res.Status, "status", 200, "status `code` of the answer")
+	cmd.Flags().StringVar(&res.Body, "body", "", "body of the answer")
+	return cmd
+}
+
+func (a *app) forgetKeyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget REF",
+		Short: "Give a key free, with its answer: the next request with it is executed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.decideKey(cmd.Context(), args[0], func(keys *idempotency.Keys) (idempotency.View, error) {
+				return keys.Forget(cmd.Context(), args[0], who(), a.now())
+			})
+		},
+	}
+}
+
+// decideKey records a decision about one key and shows what it is now.
+func (a *app) decideKey(ctx context.Context, ref string, decide func(*idempotency.Keys) (idempotency.View, error)) error {
+	if _, err := key.ParseID(ref); err != nil {
+		return misusef("%w", err)
+	}
+	return a.withStore(ctx, toDecide, func(_ *config.Config, db *sqlite.DB) error {
+		v, err := decide(idempotency.NewKeys(db.Keys()))
+		switch {
+		case err != nil:
+			return err
+		case a.json:
+			return a.printJSON(v)
+		}
+		fmt.Fprintf(a.err, "%s is %s.\n", v.Reference, v.State)
+		return nil
+	})
+}
+
+func (a *app) printKey(v idempotency.View) error {
+	var s sheet
+	s.add("reference", "%s", v.Reference)
+	s.add("key", "%s", clean(v.Key))
+	s.add("request", "%s %s", v.Method, clean(v.Path))
+	s.add("caller", "%s", v.Caller)
+	s.add("state", "%s", v.State)
+	if v.UnknownFrom != nil {
+		s.add("unknown from", "%s", a.when(*v.UnknownFrom))
+	}
+	if v.LeaseUntil != nil {
+		s.add("lease until", "%s", a.when(*v.LeaseUntil))
+	}
+	if v.Status != nil {
+		s.add("status", "%d", *v.Status)
+	}
+	s.add("resolved by", "%s", clean(orEmpty(v.ResolvedBy)))
+	s.add("created", "%s", a.when(v.CreatedAt))
+	if v.ExpiresAt != nil {
+		s.add("expires", "%s", a.when(*v.ExpiresAt))
+	}
+	switch {
+	case v.Body != nil:
+		s.add("body", "%s", cutTo(cleanText(*v.Body), maxShown))
+	case v.BodySize != nil:
+		s.add("body", "%d bytes that are no text", *v.BodySize)
+	}
+	return s.print(a.out, a.outInk)
+}
