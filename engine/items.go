@@ -20,6 +20,19 @@ func (e *ItemError) Error() string {
 	return fmt.Sprintf("item %q is %s: %s: %s", e.Item, e.Status, e.Action, e.Why)
 }
 
+// CanDoItem returns why an item is in no state for Reprocess or Skip. It changes
+// nothing, and the item may move before the action is taken.
+func (e *Engine) CanDoItem(it keep.Item, action keep.Action) error {
+	over := it.Status == keep.ItemDone || it.Status == keep.ItemSkipped
+	switch {
+	case action == keep.Reprocess && !over && it.Status != keep.ItemAttention:
+		return &ItemError{it.ID, it.Status, action, "its handler runs again anyway, in the same attempt"}
+	case action == keep.Skip && over:
+		return &ItemError{it.ID, it.Status, action, "nothing is left to skip"}
+	}
+	return nil
+}
+
 // ReprocessItem makes a finished item start over as a new attempt, the next time
 // that its job comes to it. Everything that the item does is then sent again: the
 // mutations of other attempts mean nothing to the new one (S0 §14.3).
@@ -29,14 +42,14 @@ func (e *Engine) ReprocessItem(ctx context.Context, w keep.WorkflowName, id stri
 		return err
 	}
 	d.Action = keep.Reprocess
-	switch it.Status {
-	case keep.ItemDone, keep.ItemSkipped:
-		d.At = e.now()
-		return e.putItem(ctx, lifecycle.Reprocess(it, d.At))
-	case keep.ItemAttention:
+	if err := e.CanDoItem(it, d.Action); err != nil {
+		return err
+	}
+	if it.Status == keep.ItemAttention {
 		return e.decideItem(ctx, it, d)
 	}
-	return &ItemError{id, it.Status, d.Action, "its handler runs again anyway, in the same attempt"}
+	d.At = e.now()
+	return e.putItem(ctx, lifecycle.Reprocess(it, d.At))
 }
 
 // SkipItem leaves an item that is not done: its job passes it over from now on.
@@ -46,9 +59,8 @@ func (e *Engine) SkipItem(ctx context.Context, w keep.WorkflowName, id string, d
 		return err
 	}
 	d.Action = keep.Skip
-	switch it.Status {
-	case keep.ItemDone, keep.ItemSkipped:
-		return &ItemError{id, it.Status, d.Action, "nothing is left to skip"}
+	if err := e.CanDoItem(it, d.Action); err != nil {
+		return err
 	}
 	q, err := e.itemQuestion(ctx, it)
 	if err != nil {

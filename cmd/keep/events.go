@@ -40,7 +40,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			return api.EventOf(e), err
 		}, a.printEvent)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
-	return noun("events", list, show)
+	return noun("events", list, show, a.skipEventsCmd())
 }
 
 func (a *app) printEvent(_ context.Context, _ *sqlite.DB, e api.Event) error {

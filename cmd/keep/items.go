@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -30,7 +34,7 @@ func (a *app) itemsCmd() *cobra.Command {
 			return api.ShowItem(ctx, db, keep.WorkflowName(args[0]), args[1])
 		}, a.printItem)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
-	return noun("items", list, show)
+	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd())
 }
 
 func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
@@ -49,12 +53,19 @@ func (a *app) printItem(ctx context.Context, db *sqlite.DB, it api.Item) error {
 	s.add("workflow", "%s", it.Workflow)
 	s.add("status", "%s, attempt %d", it.Status, it.Attempt)
 	s.add("updated", "%s", a.at(it.UpdatedAt))
-	for _, key := range it.Mutations {
+	attempts := make(map[int][]string)
+	for _, key := range slices.Backward(it.Mutations) { // oldest first
 		m, err := db.Mutation(ctx, key)
 		if err != nil {
 			return err
 		}
-		s.add("mutation", "%s %s, %s, attempt %d (%s)", m.Tool, clean(m.Target), m.State, m.Attempt, m.Key)
+		attempts[m.Attempt] = append(attempts[m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, clean(m.Target), m.State, m.Key))
+	}
+	if len(attempts[it.Attempt]) == 0 {
+		attempts[it.Attempt] = []string{"no calls"}
+	}
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(attempts))) {
+		s.add(fmt.Sprintf("attempt %d", n), "%s", strings.Join(attempts[n], "\n"))
 	}
 	return s.print(a.out, a.outInk)
 }
