@@ -202,6 +202,12 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGone):
 		return err
+	case errors.Is(err, errPaused):
+		if err := x.leave(ctx); !errors.Is(err, errStopping) {
+			return err
+		}
+		x.a.loaded = false // read again that it is paused
+		return nil
 	case errors.Is(err, errStopping):
 		return x.leave(ctx)
 	}

@@ -60,6 +60,11 @@ func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage,
 		}
 		return nil, f
 	}
+	if h.place == policy.InJob && c.Name != "item.end" && c.Name != "item.fail" {
+		if err := h.x.paused(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return call(ctx, c)
 }
 

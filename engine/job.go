@@ -42,6 +42,27 @@ func (x *execution) work(ctx context.Context) error {
 	return nil
 }
 
+// paused returns errPaused if a person paused the workflow since the run began.
+// A job may have many calls before it: only the one under way is finished.
+func (x *execution) paused(ctx context.Context) error {
+	x.e.mu.Lock()
+	changed := x.a.stale
+	x.e.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	all, err := x.e.store.Workflows(ctx)
+	if err != nil {
+		return &storeError{err}
+	}
+	for _, w := range all {
+		if w.Name == x.a.name && w.Paused {
+			return errPaused
+		}
+	}
+	return nil
+}
+
 // failItem stops the run; the item under way is failed until its handler
 // completes in a later run. Mutations that were applied stay applied.
 func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) error {

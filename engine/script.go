@@ -66,6 +66,9 @@ var errTaken = errors.New("the host took the call over")
 // errStopping is returned by a run that was left because the host stops.
 var errStopping = errors.New("the host is stopping")
 
+// errPaused ends a job at its next call because a person paused the workflow.
+var errPaused = fmt.Errorf("%w: a person paused the workflow", errStopping)
+
 // errGone is returned by a phase whose goroutine ended without an answer. Nothing
 // is written then: it is as if the process had died.
 var errGone = fmt.Errorf("%w: a phase ended without an answer", errStopping)

@@ -32,6 +32,8 @@ type world struct {
 	def     keep.Definition
 	version int
 	policy  policy.Policy
+
+	mu      sync.Mutex // protects commits while an engine runs
 	commits int
 
 	onCommit func(c keep.Commit, do func() error) error // stands between engine and store; nil: nothing
@@ -185,7 +187,9 @@ func (s countingStore) Commit(ctx context.Context, c keep.Commit) error {
 		err := s.w.store.Commit(ctx, c)
 		countBackstops(err, c)
 		if err == nil {
+			s.w.mu.Lock()
 			s.w.commits++
+			s.w.mu.Unlock()
 		}
 		return err
 	}

@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Pause lets the call under way finish and be recorded: a job begins no other,
+// and goes on after resume where it was (DESIGN section 4).
+func TestPauseAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t, "a", "b", "c")
+		w.service.onCallContext = func(context.Context) error { time.Sleep(time.Second); return nil } // virtual
+		w.deploy()
+		e := w.engine()
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := e.Run(ctx); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+		time.Sleep(1500 * time.Millisecond)
+		if err := e.SetPaused(t.Context(), "w", true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if w.service.calls != 2 {
+			t.Errorf("%d calls while paused, want 2: the one before and the one under way", w.service.calls)
+		}
+		if got := w.items(); got["a"] != keep.ItemDone || got["b"] != keep.ItemDone || got["c"] != "" {
+			t.Errorf("items %v, want a and b done, no c", got)
+		}
+		if err := e.Trigger(t.Context(), "w", "remind"); err == nil {
+			t.Error("run now was accepted with an unfinished run")
+		}
+		if err := e.SetPaused(t.Context(), "w", false); err != nil {
+			t.Fatal(err)
+		}
+		limit, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		if err := e.WaitIdle(limit); err != nil {
+			t.Errorf("not idle: %v", err)
+		}
+		cancel()
+		wg.Wait()
+		if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.calls != 3 || w.service.total() != 3 || r.Crashes != 0 || r.Retries != 0 {
+			t.Errorf("run = %s after %d calls with %d crashes and %d retries, want committed after 3, none", r.Status, w.service.calls, r.Crashes, r.Retries)
+		}
+		w.check()
+	})
+}
