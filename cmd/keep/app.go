@@ -93,7 +93,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupWrite, a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.keysCmd())
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())
 	add(groupOther, a.doctorCmd(), a.tortureCmd(), a.versionCmd())
 }
