@@ -145,7 +145,7 @@ var breaks = []Break{
 	{"memory-stale-run", "one-at-a-time", "memory/change.go",
 		`case exists != (r.Rev != 0), exists && old.v.Rev != r.Rev:`, `case false:`, "./memory"},
 	{"memory-two-open-runs", "one-at-a-time", "memory/change.go",
-		`case isOpen && open != r.ID && (!exists || !r.Closed):`, `case false:`, "./memory"},
+		`case isOpen && open != r.ID && (!exists || !r.Closed):`, `case isOpen && open == "none":`, "./memory"},
 	{"memory-second-decision", "settled-stays", "memory/change.go",
 		`if !e.v.ClosedAt.IsZero() {`, `if false {`, "./memory"},
 	{"memory-reserved-twice", "pinned", "memory/event.go",

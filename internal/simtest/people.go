@@ -34,6 +34,7 @@ func (p *process) act(e *engine.Engine) {
 	w := p.w
 	f := w.flows[w.below(len(w.flows))]
 	w.result.Acts++
+	clear(w.resting) // a person may want a call before its time
 	var err error
 	var what string
 	switch n := w.below(20); {
@@ -133,6 +134,7 @@ func (w *world) answer(e *engine.Engine, q keep.Escalation, a keep.Action) error
 		w.broken("explained", "%s was taken as an answer to %s, which offers %v", a, q.Kind, q.Choices)
 	case err == nil:
 		w.saw("action: " + string(a))
+		w.taken[q.ID] = a
 		w.result.Decisions++
 	case misfit || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) || errors.Is(err, errDisk) || errors.Is(err, keep.ErrNotFound):
 		w.result.Refusals++

@@ -85,6 +85,7 @@ func (p *process) mayDie(what string) {
 		return
 	}
 	p.w.result.Crashes++
+	clear(p.w.resting) // what was heard and not written is forgotten
 	p.w.note("CRASH " + what)
 	p.dead.Store(true)
 	p.cancel()

@@ -127,12 +127,20 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		panic("a bug of the connector")
 	}
 	if f.err != nil {
+		w.rest(r.Workflow, f.err)
 		return connector.Receipt{}, f.err
 	}
 	if f.result == "" {
 		f.result = `{"id":7}`
 	}
 	return connector.Receipt{Result: json.RawMessage(f.result)}, nil
+}
+
+// rest remembers what a service that has had enough asked for.
+func (w *world) rest(name keep.WorkflowName, err error) {
+	if f, ok := errors.AsType[*keep.Failure](err); ok && f.RetryAfter > 0 {
+		w.resting[name] = time.Now().Add(f.RetryAfter).Truncate(time.Millisecond)
+	}
 }
 
 // hang waits until the host gives up, which it must do in time.

@@ -14,6 +14,7 @@ import (
 // works until nothing is left.
 func (w *world) settle() {
 	w.calm = true
+	clear(w.resting)
 	w.inspect()
 	time.Sleep(72 * time.Hour)
 	p := w.boot()

@@ -136,6 +136,7 @@ func (w *world) live() {
 	select {
 	case <-t.C:
 		w.result.Stops++
+		clear(w.resting)
 		p.cancel() // SIGTERM; it may still die while it stops
 	case <-p.gone:
 	}

@@ -43,6 +43,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	if w.maybe(w.rates.commit) {
 		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
 		w.fault("commit is " + fate)
+		clear(w.resting)
 	}
 	switch fate {
 	case "lost":

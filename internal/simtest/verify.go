@@ -35,6 +35,7 @@ func (w *world) verify() {
 	a.tokens()
 	a.units()
 	a.chains()
+	a.decisions()
 	for _, f := range w.flows {
 		a.events(f)
 		a.items(f)
@@ -139,9 +140,9 @@ func (a audit) events(f *flow) {
 			byChain[r.Chain] = r
 		}
 	}
-	have := make(map[keep.EventRef]bool)
+	have := make(map[keep.EventRef]keep.Event)
 	for _, ev := range events {
-		have[keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}] = true
+		have[keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}] = ev
 	}
 	for _, ev := range events {
 		c, subscribed := f.consumerOf(ev.Topic)
@@ -158,7 +159,7 @@ func (a audit) events(f *flow) {
 	}
 	for _, s := range f.sources {
 		for n := range s.arrivals {
-			if ref := (keep.EventRef{Topic: s.topic, MessageID: keep.MessageID(fmt.Sprintf("e%d", n))}); !have[ref] {
+			if ref := (keep.EventRef{Topic: s.topic, MessageID: keep.MessageID(fmt.Sprintf("e%d", n))}); have[ref].Seq == 0 {
 				w.broken("nothing-lost", "%s never published %v", s.producer, ref)
 			}
 		}
@@ -166,7 +167,7 @@ func (a audit) events(f *flow) {
 }
 
 // consumed checks an event whose run committed.
-func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have map[keep.EventRef]bool) {
+func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have map[keep.EventRef]keep.Event) {
 	unit := fmt.Sprintf("%s %s %s", run.Handler, ev.Topic, ev.MessageID)
 	var m keep.Mutation
 	for _, known := range a.mutations {
@@ -181,8 +182,26 @@ func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have m
 		a.w.broken("all-or-nothing", "%s %s was skipped by the committed run %s, whose mutation is %s", f.name, unit, run.ID, m.State)
 	}
 	out := keep.EventRef{Topic: c.out, MessageID: keep.MessageID(run.Trigger.Topic) + ":" + run.Trigger.MessageID}
-	if c.out != "" && !have[out] {
+	switch follows := have[out]; {
+	case c.out == "":
+	case follows.Seq == 0:
 		a.w.broken("all-or-nothing", "%s %s was consumed by %s, and %v does not exist", f.name, unit, run.ID, out)
+	default:
+		for _, in := range ev.CausedBy {
+			if !slices.Contains(follows.CausedBy, in) {
+				a.w.broken("nothing-lost", "%s %s was caused by %s, and %v, which follows from it, was not", f.name, unit, in, out)
+			}
+		}
+	}
+}
+
+// decisions checks that every answer that was taken is on record.
+func (a audit) decisions() {
+	for id, action := range a.w.taken {
+		q, err := a.w.store.Escalation(context.Background(), id)
+		if err != nil || q.Decision == nil || q.Decision.Action != action || q.Decision.By != "ann" {
+			a.w.broken("nothing-lost", "the answer %s to %s was taken, and is not on record: %v", action, id, err)
+		}
 	}
 }
 

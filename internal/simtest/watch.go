@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
 )
 
 // The watchers look at every call, lookup and commit while it happens. What they
@@ -29,6 +32,21 @@ func (w *world) watchCall(m keep.Mutation) {
 		w.broken("one-at-a-time", "%d calls of %s at once", w.flying[m.Workflow], m.Workflow)
 	}
 	w.result.Calls++
+	if until := w.resting[m.Workflow]; time.Now().Before(until) {
+		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
+	}
+	if m.Tool == "svc.p" && !w.approved(m) {
+		w.broken("once", "%s is sent, and nobody approved it", m.Key)
+	}
+}
+
+// approved reports whether a person agreed to this very call.
+func (w *world) approved(m keep.Mutation) bool {
+	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
+	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
+	return err == nil && slices.ContainsFunc(qs, func(q keep.Escalation) bool {
+		return q.Kind == keep.AskApproval && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve
+	})
 }
 
 // callEnds is called when a call of a process ends, also by its death.

@@ -37,11 +37,13 @@ type world struct {
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
 
 	// Guards of the laws; see watch.
-	flying  map[keep.WorkflowName]int   // calls under way
-	called  map[string]bool             // attempts that were made
-	settled map[keep.MutationKey]string // state and result of what is settled
-	vouched map[keep.EscalationID]bool  // whether an effect contradicts the answer
-	lied    map[string]int              // by token: lookups that hid an effect
+	flying  map[keep.WorkflowName]int         // calls under way
+	called  map[string]bool                   // attempts that were made
+	settled map[keep.MutationKey]string       // state and result of what is settled
+	vouched map[keep.EscalationID]bool        // whether an effect contradicts the answer
+	taken   map[keep.EscalationID]keep.Action // answers that were taken
+	resting map[keep.WorkflowName]time.Time   // until when a service wants no call
+	lied    map[string]int                    // by token: lookups that hid an effect
 
 	mu       sync.Mutex // protects the fields below
 	rng      *rand.Rand // what the seed decides
@@ -71,6 +73,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		seed: seed, trace: trace, store: memory.New(),
 		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
+		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		lied:  make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
