@@ -131,6 +131,7 @@ func ListInputs(ctx context.Context, s Inputs, f keep.InputFilter, p keep.Page) 
 	return out, next, nil
 }
 
+// withOutputs looks up what became of an input.
 func withOutputs(ctx context.Context, s Inputs, in keep.Input) (Input, error) {
 	outputs, err := s.Outputs(ctx, in.ID)
 	return InputOf(in, outputs), err
@@ -166,6 +167,7 @@ func ListItems(ctx context.Context, s Items, f keep.ItemFilter, p keep.Page) ([]
 // makes fewer calls than that, and few items have many attempts.
 const maxItemMutations = 1000
 
+// withMutations looks up the mutations of an item, of all its attempts.
 func withMutations(ctx context.Context, s Items, it keep.Item) (Item, error) {
 	ms, _, err := s.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxItemMutations})
 	return ItemOf(it, each(ms, func(m keep.Mutation) keep.MutationKey { return m.Key })), err
@@ -202,6 +204,7 @@ func ShowWorkflow(ctx context.Context, s Workflows, name keep.WorkflowName) (Wor
 	return Workflow{}, &keep.NotFoundError{What: "workflow", ID: string(name)}
 }
 
+// workflow looks up the version, the handlers and the open run of w.
 func workflow(ctx context.Context, s Workflows, w keep.Workflow) (Workflow, error) {
 	d, err := s.Deployment(ctx, w.Name, w.Version)
 	if err != nil {

@@ -86,6 +86,7 @@ func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, 
 	return out
 }
 
+// scheduleOf returns the object of s.
 func scheduleOf(s keep.Schedule) *Schedule {
 	out := &Schedule{Cron: orNull(s.Cron), Timezone: orNull(s.Timezone)}
 	if s.Interval > 0 {

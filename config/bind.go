@@ -39,6 +39,7 @@ func (b *binder) problem(n *node, path, format string, args ...any) Problem {
 	return p
 }
 
+// addf adds a problem about n.
 func (b *binder) addf(n *node, path, format string, args ...any) {
 	b.problems = append(b.problems, b.problem(n, path, format, args...))
 }
@@ -102,6 +103,7 @@ func (b *binder) bind(dst reflect.Value, n *node, path string) {
 	}
 }
 
+// bindFloat takes whole numbers too, since TOML tells them apart.
 func (b *binder) bindFloat(dst reflect.Value, n *node, path string) {
 	switch v := n.value.(type) {
 	case int64:
@@ -169,6 +171,7 @@ func (b *binder) bindText(dst reflect.Value, n *node, path string) bool {
 	return true
 }
 
+// bindStruct binds the keys that the struct has, and refuses all others.
 func (b *binder) bindStruct(dst reflect.Value, n *node, path string) {
 	t, ok := n.value.(map[string]*node)
 	if !ok {
@@ -202,6 +205,7 @@ func fieldsOf(t reflect.Type) map[string][]int {
 	return fields
 }
 
+// bindMap binds every key, in their order, so that problems have one too.
 func (b *binder) bindMap(dst reflect.Value, n *node, path string) {
 	t, ok := n.value.(map[string]*node)
 	if !ok {
@@ -217,6 +221,7 @@ func (b *binder) bindMap(dst reflect.Value, n *node, path string) {
 	dst.Set(m)
 }
 
+// bindSlice binds the elements of a list.
 func (b *binder) bindSlice(dst reflect.Value, n *node, path string) {
 	list, ok := n.value.([]*node)
 	if !ok {

@@ -153,6 +153,7 @@ type limited struct {
 	left int
 }
 
+// Read fails once more than what is left was read.
 func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.f.Read(p)
 	if l.left -= n; l.left < 0 {

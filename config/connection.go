@@ -102,6 +102,7 @@ func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 	return out
 }
 
+// connection binds one table to the Config of its connector.
 func (b *binder) connection(name, at string, n *node, v *vault) (Connection, bool) {
 	kn := n.table()["connector"]
 	text, isText := kn.string()
@@ -158,6 +159,7 @@ func (c *Config) Describe() ([]connector.Connection, error) {
 	return out, asError(problems)
 }
 
+// open constructs what can be constructed.
 func (c *Config) open() (out []connector.Connection, problems []Problem) {
 	for _, conn := range c.Connections {
 		opened, err := conn.open()

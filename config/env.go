@@ -19,6 +19,7 @@ type environment struct {
 	used map[string]bool
 }
 
+// newEnvironment takes variables as os.Environ has them.
 func newEnvironment(environ []string) *environment {
 	e := &environment{vars: make(map[string]string), used: make(map[string]bool)}
 	for _, kv := range environ {
@@ -104,6 +105,7 @@ func fromText(t reflect.Type, text string) *node {
 	return newIndex(nil).annotate("", doc.V)
 }
 
+// fromList reads a list that is written with commas.
 func fromList(t reflect.Type, text string) *node {
 	list := []*node{}
 	if text != "" {

@@ -67,6 +67,7 @@ type index struct {
 // space that grow with the square of the depth.
 const maxDepth = 100
 
+// newIndex returns an index of text that has no places yet; see walk.
 func newIndex(text []byte) *index {
 	x := &index{text: text, starts: []int{0}, places: make(map[string]place), arrays: make(map[string]int)}
 	for i, c := range text {
@@ -130,6 +131,7 @@ func (x *index) keys(path string, it unstable.Iterator) string {
 	return path
 }
 
+// keyValue records a key and what is inside its value.
 func (x *index) keyValue(prefix string, e *unstable.Node) {
 	path := x.keys(prefix, e.Key())
 	x.inside(path, e.Value())
@@ -156,6 +158,7 @@ func (x *index) inside(path string, v *unstable.Node) {
 	}
 }
 
+// element is the last part of the path of an element.
 func element(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
 // annotate joins decoded values with their places.

@@ -90,6 +90,7 @@ type MissingError struct {
 
 func (e *MissingError) Error() string { return e.Reference + " is not set" }
 
+// fix says where the value can be put.
 func (e *MissingError) fix() string { return "put it into " + strings.Join(e.Places, ", or ") }
 
 // resolve returns what a reference stands for.

@@ -31,6 +31,8 @@ type app struct {
 	logFormat string
 }
 
+// newApp returns an app that writes to the two streams. Colours and animation
+// follow from what they are.
 func newApp(stdout, stderr io.Writer) *app {
 	a := &app{out: stdout, err: &lockedWriter{w: stderr}, tty: isTerminal(stderr), log: slog.New(slog.DiscardHandler)}
 	a.ink, a.outInk = inkFor(stderr), inkFor(stdout)
@@ -84,6 +86,7 @@ const (
 	groupOther  = "other"
 )
 
+// addVerbs adds every verb, in the groups that help shows.
 func (a *app) addVerbs(root *cobra.Command) {
 	add := func(group string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
@@ -168,8 +171,10 @@ func isTerminal(w io.Writer) bool {
 // An ink colours text, or leaves it alone.
 type ink bool
 
+// inkFor returns colours for a terminal, unless NO_COLOR says otherwise.
 func inkFor(w io.Writer) ink { return ink(isTerminal(w) && os.Getenv("NO_COLOR") == "") }
 
+// paint returns s in the colour of an SGR code.
 func (i ink) paint(code, s string) string {
 	if !i || s == "" {
 		return s

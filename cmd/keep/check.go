@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// checkCmd never touches the outside: it opens no database and calls no tool.
 func (a *app) checkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
@@ -51,6 +52,7 @@ type workflowEffects struct {
 	workflow.Report
 }
 
+// check collects everything that is wrong before it prints anything.
 func (a *app) check(ctx context.Context, path string) error {
 	p, err := a.openProject(path)
 	if err != nil && (p == nil || !isRejected(err)) {
@@ -185,6 +187,7 @@ func about(h workflow.HandlerReport) string {
 	return b.String()
 }
 
+// names returns topics on one line.
 func names(topics []keep.TopicName) string {
 	out := make([]string, len(topics))
 	for i, t := range topics {

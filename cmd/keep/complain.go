@@ -85,6 +85,7 @@ func (a *app) complaints(root string, err error) []complaint {
 	return nil
 }
 
+// orPath puts a path before a message, if there is one.
 func orPath(path, message string) string {
 	if path == "" {
 		return message
@@ -102,6 +103,7 @@ func ofConfig(ps []config.Problem, s workflow.Severity) []complaint {
 	return out
 }
 
+// ofBuild returns the complaints of a script that could not be bundled.
 func ofBuild(root string, e *sandbox.BuildError) []complaint {
 	out := make([]complaint, 0, len(e.Problems))
 	for _, p := range e.Problems {

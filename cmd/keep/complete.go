@@ -57,10 +57,12 @@ func described(word, text string) string { return word + "\t" + cutTo(clean(text
 // recent is how many things are offered.
 var recent = keep.Page{Limit: 50}
 
+// completeWorkflows completes the flag --workflow.
 func (a *app) completeWorkflows(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.fromStore(0, workflowNames)(cmd, nil, toComplete)
 }
 
+// workflowNames completes workflows.
 func workflowNames(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	all, err := db.Workflows(ctx)
 	var out []string
@@ -70,6 +72,7 @@ func workflowNames(ctx context.Context, db *sqlite.DB, _ []string) ([]string, er
 	return out, err
 }
 
+// runIDs completes the newest runs.
 func runIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	runs, _, err := db.Runs(ctx, keep.RunFilter{}, recent)
 	var out []string
@@ -79,6 +82,7 @@ func runIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	return out, err
 }
 
+// inputIDs completes the newest inputs, with their titles.
 func inputIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	ins, _, err := db.Inputs(ctx, keep.InputFilter{}, recent)
 	var out []string
@@ -88,6 +92,7 @@ func inputIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) 
 	return out, err
 }
 
+// mutationKeys completes the newest mutations.
 func mutationKeys(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	ms, _, err := db.Mutations(ctx, keep.MutationFilter{}, recent)
 	var out []string
@@ -97,6 +102,7 @@ func mutationKeys(ctx context.Context, db *sqlite.DB, _ []string) ([]string, err
 	return out, err
 }
 
+// questionIDs completes the open questions.
 func questionIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 	qs, _, err := db.Escalations(ctx, keep.EscalationFilter{Open: true}, recent)
 	var out []string
@@ -106,6 +112,7 @@ func questionIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, erro
 	return out, err
 }
 
+// topicNames completes the topics of the workflow named before.
 func topicNames(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
 	counts, err := db.TopicCounts(ctx, keep.WorkflowName(args[0]))
 	var out []string

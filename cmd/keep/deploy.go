@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// deployCmd puts scripts into the database of a host that may be running.
 func (a *app) deployCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "deploy PATH",
@@ -30,6 +31,8 @@ type deployed struct {
 	Changed  bool              `json:"changed"`
 }
 
+// deploy loads everything before it opens the database, so that a mistake in one
+// script leaves all of them as they were.
 func (a *app) deploy(ctx context.Context, path string) (err error) {
 	p, err := a.openProject(path)
 	if err != nil {
@@ -78,6 +81,7 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 	return a.printDeployed(out)
 }
 
+// printDeployed says which scripts have a new version.
 func (a *app) printDeployed(out []deployed) error {
 	if a.json {
 		return a.printJSON(out)

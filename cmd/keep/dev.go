@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// devCmd is for the person who writes a script.
 func (a *app) devCmd() *cobra.Command {
 	var poll bool
 	cmd := &cobra.Command{
@@ -142,6 +143,7 @@ func (d *developer) redeploy(ctx context.Context, p *project) error {
 	return nil
 }
 
+// deploy makes one script current, and says so if it is a new version.
 func (d *developer) deploy(ctx context.Context, sc script) error {
 	before, err := versionsOf(ctx, d.session.db)
 	if err != nil {
@@ -247,6 +249,7 @@ type screen interface {
 	problems(found []complaint)
 }
 
+// newScreen returns the page for a terminal, and lines for all else.
 func newScreen(a *app) screen {
 	if a.tty && !a.json {
 		return newPage(a)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// doctorCmd is for a person who does not trust what they see.
 func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
@@ -44,6 +45,8 @@ type violation struct {
 	Why    string  `json:"why"`
 }
 
+// doctor goes on after a mistake in the configuration: the database is the more
+// important half.
 func (a *app) doctor(ctx context.Context) error {
 	cfg, err := a.loadConfig(".")
 	if cfg == nil {
@@ -112,6 +115,7 @@ func violations(ctx context.Context, db *sqlite.DB) ([]violation, error) {
 	return out, nil
 }
 
+// printDiagnosis prints what is wrong first, and then where things are.
 func (a *app) printDiagnosis(d diagnosis) {
 	for _, c := range d.Problems {
 		fmt.Fprint(a.out, a.outInk.complaint(c))

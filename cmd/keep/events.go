@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// eventsCmd lists the messages of all topics, and shows one with its payload.
 func (a *app) eventsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var topic string
@@ -43,6 +44,7 @@ func (a *app) eventsCmd() *cobra.Command {
 	return noun("events", list, show, a.skipEventsCmd())
 }
 
+// printEvent shows an event, where it came from and who has it.
 func (a *app) printEvent(_ context.Context, _ *sqlite.DB, e api.Event) error {
 	var s sheet
 	s.add("event", "%s", clean(string(e.MessageID)))

@@ -30,6 +30,7 @@ type statusError struct {
 	err    error // nil: everything was said already
 }
 
+// Error returns the message of what went wrong.
 func (e *statusError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit status %d", e.status)
@@ -37,6 +38,7 @@ func (e *statusError) Error() string {
 	return e.err.Error()
 }
 
+// Unwrap returns what went wrong.
 func (e *statusError) Unwrap() error { return e.err }
 
 // misusef says that the command line is wrong.

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// inboxCmd lists, shows and decides questions. Only open ones are listed; show
+// finds the others too.
 func (a *app) inboxCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Escalation]{
@@ -48,6 +50,7 @@ func (a *app) inboxCmd() *cobra.Command {
 	return noun("inbox", list, show, a.decideCmd())
 }
 
+// actionNames returns what a person can type after keep inbox do ID.
 func actionNames(choices []keep.Choice) string {
 	out := make([]string, len(choices))
 	for i, c := range choices {
@@ -80,6 +83,7 @@ func (i ink) questionText(q api.Escalation) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
+// decideCmd is the one verb that answers a question.
 func (a *app) decideCmd() *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
@@ -99,6 +103,7 @@ func (a *app) decideCmd() *cobra.Command {
 	return cmd
 }
 
+// questionActions completes the actions that a question offers.
 func questionActions(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
 	q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
 	var out []string
@@ -111,6 +116,8 @@ func questionActions(ctx context.Context, db *sqlite.DB, args []string) ([]strin
 // maxNote bounds what is recorded of a person's words, in bytes.
 const maxNote = 4000
 
+// decide records a decision. It works beside a running host, which looks for
+// such changes once a second.
 func (a *app) decide(ctx context.Context, id keep.EscalationID, action keep.Action, note string) error {
 	if len(note) > maxNote {
 		return misusef("--note has %d bytes, want at most %d", len(note), maxNote)

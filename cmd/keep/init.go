@@ -26,6 +26,7 @@ var sampleFiles = []struct{ name, source string }{
 	{"keep.d.ts", ""}, // made of keep.toml
 }
 
+// initCmd makes a project that works at once.
 func (a *app) initCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIR]",
@@ -44,6 +45,7 @@ type initReport struct {
 	Kept    []string `json:"kept"` // were there already
 }
 
+// initProject writes what is not there yet, and says what it did.
 func (a *app) initProject(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// inputsCmd is the main view for people: what came in, and what became of it.
 func (a *app) inputsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Inputs: what came in, and what became of it", listing[api.Input]{

@@ -37,6 +37,7 @@ func (a *app) itemsCmd() *cobra.Command {
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd())
 }
 
+// itemIDs completes the items of the workflow named before.
 func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
 	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: keep.WorkflowName(args[0])}, recent)
 	var out []string
@@ -46,6 +47,7 @@ func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error
 	return out, err
 }
 
+// printItem shows an item with the mutations of all its attempts.
 func (a *app) printItem(ctx context.Context, db *sqlite.DB, it api.Item) error {
 	var s sheet
 	s.add("item", "%s", clean(it.ID))

@@ -73,6 +73,7 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 	return cmd
 }
 
+// check refuses what no list could answer.
 func (f *listFlags) check(statuses []string) error {
 	switch {
 	case f.limit < 1 || f.limit > keep.MaxPage:
@@ -117,6 +118,7 @@ type pagePrinter[T any] struct {
 	began bool
 }
 
+// print prints one page; the header comes with the first.
 func (p *pagePrinter[T]) print(rows []T, last bool) error {
 	defer func() { p.began = true }()
 	if p.a.json {
@@ -137,6 +139,8 @@ func (p *pagePrinter[T]) print(rows []T, last bool) error {
 	return t.print(p.a.out, p.a.outInk)
 }
 
+// printJSON prints one page as the next elements of the array, so that --all
+// needs no more memory than a page.
 func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 	for i, r := range rows {
 		text, err := safeJSON(r, "  ")

@@ -1,4 +1,3 @@
-// Command keep runs automations that must not do things twice. See keep help.
 package main
 
 import (
@@ -10,6 +9,7 @@ import (
 	_ "time/tzdata" // schedules name time zones, and not every machine has them
 )
 
+// main connects run to the process: its arguments, streams, signals and status.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once

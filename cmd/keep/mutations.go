@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// mutationsCmd is the ledger as people see it.
 func (a *app) mutationsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var tool, input string
@@ -39,6 +40,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 	return noun("mutations", list, show)
 }
 
+// printMutation shows a record with every move that it made.
 func (a *app) printMutation(_ context.Context, _ *sqlite.DB, m api.Mutation) error {
 	var s sheet
 	s.add("mutation", "%s", m.Key)

@@ -36,6 +36,7 @@ type page struct {
 	body    []string // what the database said
 }
 
+// newPage returns a page that is drawn once run is called.
 func newPage(a *app) *page { return &page{a: a, dirty: true} }
 
 // run draws until ctx ends. What others write to stderr meanwhile becomes a
@@ -68,6 +69,7 @@ func (p *page) attach(s *session) {
 	p.session, p.dirty = s, true
 }
 
+// commit implements screen: it only takes notes, since the engine waits for it.
 func (p *page) commit(c keep.Commit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,12 +90,14 @@ func (p *page) add(line string) {
 	p.dirty = true
 }
 
+// say implements screen.
 func (p *page) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(clean(fmt.Sprintf(format, args...)))
 }
 
+// problems implements screen.
 func (p *page) problems(found []complaint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

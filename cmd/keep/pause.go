@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// pauseCmd is undone by resumeCmd.
 func (a *app) pauseCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pause WORKFLOW", Short: "Let a workflow's current call finish, then start nothing new",
@@ -23,6 +24,7 @@ func (a *app) pauseCmd() *cobra.Command {
 	return cmd
 }
 
+// resumeCmd undoes pauseCmd, and no more than that.
 func (a *app) resumeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resume WORKFLOW", Short: "Let a paused workflow go on",
@@ -36,6 +38,8 @@ func (a *app) resumeCmd() *cobra.Command {
 	return cmd
 }
 
+// setPaused looks the workflow up first: a mistyped name is not found, rather
+// than paused for ever.
 func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) error {
 	return a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
 		if _, err := api.ShowWorkflow(ctx, db, name); err != nil {

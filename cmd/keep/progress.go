@@ -17,6 +17,7 @@ type progress struct {
 	open   map[keep.RunID]keep.Run // runs that were at work here and are not closed
 }
 
+// newProgress returns a progress without counts.
 func newProgress(a *app) *progress {
 	return &progress{a: a, counts: make(map[keep.WorkflowName]*runCount), open: make(map[keep.RunID]keep.Run)}
 }

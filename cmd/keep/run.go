@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// runCmd is for cron, CI and tests: it ends, and its status says how it went.
 func (a *app) runCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -41,6 +42,8 @@ waited for, up to policy.shutdown.`,
 // errTimeout is the cause of a context that --timeout ended.
 var errTimeout = errors.New("--timeout came first")
 
+// runUntilIdle opens the project, runs it until it is idle or the time is over,
+// and says what was done either way.
 func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Duration) (err error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -149,6 +152,8 @@ func (a *app) verdict(sum runSummary, open []api.Run, cause error) error {
 	return nil
 }
 
+// printSummary prints the counts, and every question in full: who reads the
+// output of cron has no other view.
 func (a *app) printSummary(sum runSummary) error {
 	t := table{header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "FAILED"}}
 	for _, w := range sum.Workflows {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// runsCmd lists runs, shows one, and prints what the script of one logged.
 func (a *app) runsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var open bool
@@ -56,11 +57,13 @@ func (a *app) runsCmd() *cobra.Command {
 	return noun("runs", list, show, logs)
 }
 
+// runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
 	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
 		a.at(r.UpdatedAt), cutTo(orDash(r.WaitsFor), maxTitle)}
 }
 
+// printRun shows everything that is known about one attempt, its log included.
 func (a *app) printRun(ctx context.Context, db *sqlite.DB, r api.Run) error {
 	var s sheet
 	s.add("run", "%s", r.ID)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// serveCmd is the daemon. Several verbs work beside it, on the same file.
 func (a *app) serveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
@@ -25,6 +26,8 @@ New versions come with keep deploy.`,
 	}
 }
 
+// serve runs every workflow of the database until ctx ends, and then waits for
+// the calls that are out.
 func (a *app) serve(ctx context.Context) (err error) {
 	cfg, err := a.loadConfig(".")
 	if err != nil {
@@ -64,6 +67,8 @@ func (a *app) serve(ctx context.Context) (err error) {
 	return nil
 }
 
+// sayServing is the line that supervisors and tests wait for: from here on the
+// process is the host of the database.
 func (a *app) sayServing(all []keep.Workflow, db string) {
 	fmt.Fprintf(a.err, "Serving %s of %s. Stop with Ctrl-C.\n", plural(len(all), "workflow"), short(db))
 	if len(all) == 0 {

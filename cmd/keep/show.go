@@ -16,6 +16,7 @@ import (
 // at returns a time of an object as people read it.
 func (a *app) at(t api.Time) string { return a.when(time.Time(t)) }
 
+// number is a cell of a table.
 func number(n int) string { return strconv.Itoa(n) }
 
 // orEmpty returns the text of a value that may be absent.
@@ -34,6 +35,7 @@ func orDash[S ~string](s *S) string {
 	return clean(string(*s))
 }
 
+// joinIDs returns message ids, which scripts and senders choose, on one line.
 func joinIDs(ids []keep.MessageID) string {
 	out := make([]string, len(ids))
 	for i, id := range ids {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// statusCmd answers the question of every morning on one page.
 func (a *app) statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
@@ -50,6 +51,7 @@ type late struct {
 // lateAfter is how far behind its time something may be.
 const lateAfter = time.Minute
 
+// readStatus collects the page. It reads workflow by workflow: there are few.
 func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
 	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, Late: []late{}, Topics: []api.Topic{}}
 	var err error
@@ -73,6 +75,8 @@ func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
 	return s, err
 }
 
+// addWorkflow adds what fails and what is late of one workflow. While a run is
+// open its handlers are not late: they wait for it.
 func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow, now time.Time) error {
 	overdue := func(what string, t time.Time) {
 		if !t.IsZero() && now.Sub(t) > lateAfter {
@@ -105,6 +109,7 @@ func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow,
 	return nil
 }
 
+// printStatus prints what needs a person first, and what is well last.
 func (a *app) printStatus(s status) error {
 	if len(s.Workflows) == 0 {
 		fmt.Fprintln(a.err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")

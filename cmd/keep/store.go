@@ -33,12 +33,18 @@ func openStore(ctx context.Context, cfg *config.Config, r role) (*sqlite.DB, err
 		return nil, unreachable(fmt.Errorf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", short(cfg.DB)))
 	}
 	db := sqlite.New(cfg.DB, sqlite.Config{Host: r == toHost, ReadOnly: r == toLook})
-	if err := db.Open(ctx); err != nil {
+	switch err := db.Open(ctx); {
+	case err == nil:
+		return db, nil
+	case ctx.Err() != nil:
+		// The command was stopped, or its time is over: no fault of the database.
+		return nil, fmt.Errorf("open the database: %w", context.Cause(ctx))
+	default:
 		return nil, unreachable(err)
 	}
-	return db, nil
 }
 
+// unreachable gives err the status of a database that cannot be reached.
 func unreachable(err error) error { return &statusError{exitUnreachable, err} }
 
 // look opens the database of the project around the working directory to read
@@ -48,6 +54,8 @@ func (a *app) look(ctx context.Context, f func(db *sqlite.DB) error) error {
 	return a.withStore(ctx, toLook, func(_ *config.Config, db *sqlite.DB) error { return f(db) })
 }
 
+// withStore opens the database of the project around the working directory in a
+// role, and closes it after f.
 func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, db *sqlite.DB) error) (err error) {
 	cfg, err := a.loadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {

@@ -47,6 +47,7 @@ func (t *table) printRows(w io.Writer) error {
 	return err
 }
 
+// widths returns the columns that each cell needs.
 func (t *table) widths() []int {
 	widths := make([]int, len(t.header))
 	for _, row := range append([][]string{t.header}, t.rows...) {
@@ -57,6 +58,7 @@ func (t *table) widths() []int {
 	return widths
 }
 
+// line returns one row, its cells padded to the widths.
 func line(row []string, widths []int) string {
 	var b strings.Builder
 	for i, c := range row {

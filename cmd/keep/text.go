@@ -38,6 +38,8 @@ func clean(s string) string { return neutral(s, false) }
 // cleanText is clean for text of several lines.
 func cleanText(s string) string { return neutral(s, true) }
 
+// neutral does the work of clean and cleanText. Text that is safe, as almost all
+// is, is returned as it came.
 func neutral(s string, lines bool) string {
 	safe := utf8.ValidString(s) && strings.IndexFunc(s, hostile) < 0
 	if safe {
@@ -74,6 +76,8 @@ func columns(s string) int {
 	return n
 }
 
+// runeColumns returns 0 for what is drawn over its neighbour, 2 for wide East
+// Asian characters, and else 1.
 func runeColumns(r rune) int {
 	if unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) || r == 0x200c || r == 0x200d {
 		return 0

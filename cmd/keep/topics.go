@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// topicsCmd lists topics with their counts, which the store keeps exact.
 func (a *app) topicsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Topics: how many events wait, and how many are done", listing[api.Topic]{
@@ -44,6 +45,7 @@ func (a *app) topicsCmd() *cobra.Command {
 	return noun("topics", list, show)
 }
 
+// printTopic shows the counts and what a consumer would be given next.
 func (a *app) printTopic(ctx context.Context, db *sqlite.DB, t api.Topic) error {
 	var s sheet
 	s.add("topic", "%s of workflow %s", t.Topic, t.Workflow)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// triggerCmd asks for a run; it makes none itself.
 func (a *app) triggerCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger WORKFLOW [HANDLER]",
@@ -31,6 +32,8 @@ unfinished run. A workflow with one producer or job needs no HANDLER.`,
 	return cmd
 }
 
+// trigger finds the handler that is meant and records the request. That it is
+// refused while a run is open is up to the store, in the same transaction.
 func (a *app) trigger(ctx context.Context, name keep.WorkflowName, handler keep.HandlerName) error {
 	return a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
 		w, err := api.ShowWorkflow(ctx, db, name)
@@ -82,6 +85,7 @@ func starters(w api.Workflow) []string {
 	return out
 }
 
+// startable completes the handlers that can be started by hand.
 func startable(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
 	w, err := api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0]))
 	return starters(w), err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// typesCmd writes for editors and language models what scripts may call.
 func (a *app) typesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "types",

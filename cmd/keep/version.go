@@ -18,6 +18,7 @@ type buildVersion struct {
 	Platform string `json:"platform"`
 }
 
+// versionCmd prints what the Go tool knows about the binary.
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,

@@ -70,6 +70,8 @@ func tell(changed chan<- struct{}) {
 	}
 }
 
+// subscribe asks the system to notify of changes. It can fail on network file
+// systems, and where too many directories are watched.
 func (w *watcher) subscribe() (*fsnotify.Watcher, error) {
 	if w.poll {
 		return nil, fmt.Errorf("asked to")
@@ -130,6 +132,7 @@ func (w *watcher) runPoll(ctx context.Context, changed chan<- struct{}) {
 	}
 }
 
+// fingerprint returns a number that changes when a relevant file does.
 func (w *watcher) fingerprint() uint64 {
 	h := fnv.New64a()
 	// Files that cannot be read are as good as gone.

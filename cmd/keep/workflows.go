@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// workflowsCmd lists workflows, shows one, and lists the versions of one.
 func (a *app) workflowsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Workflows: versions, handlers, when they come next", listing[api.Workflow]{
@@ -57,6 +58,7 @@ func (a *app) workflowsCmd() *cobra.Command {
 	return noun("workflows", list, show, versions)
 }
 
+// pausedText says whether a person paused the workflow.
 func pausedText(paused bool) string {
 	if paused {
 		return "paused"
@@ -64,6 +66,8 @@ func pausedText(paused bool) string {
 	return "on"
 }
 
+// printWorkflow shows a workflow, what its open run waits for, and when each
+// handler comes next.
 func (a *app) printWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow) error {
 	var s sheet
 	s.add("workflow", "%s", w.Name)
