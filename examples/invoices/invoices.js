@@ -11,10 +11,14 @@ export default Keep.workflow({
     // The same name is the same event, so it does no harm to list all mails
     // each time.
     async newMail(ctx) {
-      for (const file of await ctx.inbox.list({ glob: "*.eml" })) {
-        const inputId = await ctx.registerInput({ source: "inbox", type: "mail", id: file.name, title: file.name });
-        await ctx.publish("mail", { messageId: file.name, inputId, payload: { name: file.name } });
-      }
+      let page = [];
+      do {
+        page = await ctx.inbox.list({ glob: "*.eml", after: page.at(-1)?.name ?? "", limit: 1000 });
+        for (const { name } of page) {
+          const inputId = await ctx.registerInput({ source: "inbox", type: "mail", id: name, title: name });
+          await ctx.publish("mail", { messageId: name, inputId, payload: { name } });
+        }
+      } while (page.length === 1000);
     },
   },
 
