@@ -75,5 +75,5 @@ say 'fetching Go modules'
 go mod download
 
 if [ $# -eq 0 ]; then set -- ./...; fi
-say "go test $race $*"
-exec go test ${race:+"$race"} "$@"
+say "go test -timeout 15m $race $*"
+exec go test -timeout 15m ${race:+"$race"} "$@"
