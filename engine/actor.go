@@ -24,6 +24,7 @@ type actor struct {
 	// Guarded by Engine.mu.
 	isIdle bool // it waits, and nothing becomes due soon
 	stale  bool // the cache below must be read again
+	isBusy bool // it executes a run that the store may not show yet
 
 	// The cache; only the actor's goroutine touches it.
 	loaded   bool
@@ -105,6 +106,8 @@ func (a *actor) turn(ctx context.Context) error {
 	step := schedule.Next(snap, now)
 	switch step.Do {
 	case schedule.Run:
+		a.busy(true)
+		defer a.busy(false)
 		return a.begin(ctx, step.Handler, snap, now)
 	case schedule.Again:
 		return a.again(ctx, now)
@@ -113,6 +116,12 @@ func (a *actor) turn(ctx context.Context) error {
 	}
 	a.wait(ctx, step, now)
 	return nil
+}
+
+func (a *actor) busy(is bool) {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	a.isBusy = is
 }
 
 // wait waits until the step is due, or something happens.

@@ -180,11 +180,23 @@ func (e *Engine) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool
 // Trigger asks for a run of a producer or job now. It is refused with
 // keep.ErrRunOpen while the workflow has an unfinished run.
 func (e *Engine) Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error {
+	if e.executes(w) {
+		return fmt.Errorf("run %s of %s now: %w", h, w, keep.ErrRunOpen)
+	}
 	if err := e.commit(ctx, w, e.now(), keep.RequestRun{Handler: h}); err != nil {
 		return err
 	}
 	e.wake(w)
 	return nil
+}
+
+// executes reports whether this engine is at a run of w, which the store may not
+// show before its first commit.
+func (e *Engine) executes(w keep.WorkflowName) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.actors[w]
+	return a != nil && a.isBusy
 }
 
 // Deploy makes a version current. If the script is the current one, nothing

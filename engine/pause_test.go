@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,4 +56,34 @@ func TestPauseAJob(t *testing.T) {
 		}
 		w.check()
 	})
+}
+
+// "Run now" is refused while a run executes, also one that has written nothing
+// yet; the handler runs once more only if it is asked to afterwards.
+func TestRunNowDuringARun(t *testing.T) {
+	for _, kind := range []keep.Kind{keep.Producer, keep.Job} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			runs := 0
+			w.def.Handlers = []keep.Handler{{Name: "h", Kind: kind, Schedule: keep.Schedule{Interval: 48 * time.Hour}}}
+			body := func(c *call) any { runs++; return c.do("svc.list", map[string]any{}) }
+			w.script["producers.h"], w.script["jobs.h"] = body, body
+			w.deploy()
+			w.during(string(kind)+"s.h", func() {
+				if err := w.running.Trigger(t.Context(), "w", "h"); !errors.Is(err, keep.ErrRunOpen) {
+					t.Errorf("Trigger during a run of a %s: %v, want ErrRunOpen", kind, err)
+				}
+			})
+			if runs != 1 {
+				t.Errorf("%d runs, want 1", runs)
+			}
+			if err := w.engine().Trigger(t.Context(), "w", "h"); err != nil {
+				t.Error(err)
+			}
+			w.run()
+			if runs != 2 {
+				t.Errorf("%d runs, want 2", runs)
+			}
+		})
+	}
 }
