@@ -92,3 +92,21 @@ func TestWallDoesNotCutAMutation(t *testing.T) {
 	}
 	w.wantOnce(t, 1)
 }
+
+// A script that computes long when it is loaded delays no other workflow.
+func TestSlowLoadDelaysNoOther(t *testing.T) {
+	w := newWorld(t)
+	w.limits = sandbox.Limits{CPU: 20 * time.Second}
+	w.deploy("let n = 0; for (let i = 0; i < 4e6; i++) n += i;" + script("a-slow", `jobs: { async j() {} }`))
+	w.deploy(act("good", "create"))
+	w.publish("good", "in", "a")
+	w.close()
+	w.run()
+	good, slow := w.lastRun("good"), w.lastRun("a-slow")
+	if good.Status != keep.StatusCommitted || slow.Status != keep.StatusCommitted {
+		t.Fatalf("runs are %s and %s, want committed", good.Status, slow.Status)
+	}
+	if !good.UpdatedAt.Before(slow.CreatedAt) {
+		t.Errorf("the run of good ended at %s, after that of a-slow began at %s", good.UpdatedAt, slow.CreatedAt)
+	}
+}

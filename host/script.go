@@ -28,21 +28,20 @@ func newScripts(rt *sandbox.Runtime) *scripts {
 	return &scripts{rt: rt, loaded: make(map[keep.WorkflowName][]*script)}
 }
 
-// Script implements engine.Scripts.
+// Script implements engine.Scripts. A script that is slow to load delays no
+// other workflow: only the actor of its own workflow asks for it.
 func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	have := s.loaded[d.Workflow]
-	for _, sc := range have {
-		if sc.version == d.Version {
-			return sc, nil
-		}
+	if sc := s.find(d); sc != nil {
+		return sc, nil
 	}
 	p, err := s.rt.Load(ctx, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s version %s: %w", d.Workflow, d.Version, err)
 	}
 	sc := &script{version: d.Version, program: p}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.loaded[d.Workflow]
 	if len(have) >= keptVersions {
 		// The engine asks again for a version that it needs again.
 		if err := have[0].program.Close(); err != nil {
@@ -52,6 +51,18 @@ func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script,
 	}
 	s.loaded[d.Workflow] = append(have[:len(have):len(have)], sc)
 	return sc, nil
+}
+
+// find returns the version if it is loaded, and nil if not.
+func (s *scripts) find(d keep.Deployment) *script {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sc := range s.loaded[d.Workflow] {
+		if sc.version == d.Version {
+			return sc
+		}
+	}
+	return nil
 }
 
 // A script is a loaded version as the engine wants it.
