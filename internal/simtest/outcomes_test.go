@@ -10,12 +10,13 @@ import (
 // but where nobody can know (laws once, doubt-is-not-failure).
 func TestOutcomes(t *testing.T) {
 	right := fault{name: "nothing goes wrong", effect: "now"}
+	lags := map[string]int{"a": 1, "b": 1, "c": 2, "d": 1} // only C is found by a search
 	for _, tool := range []string{"a", "b", "c", "d"} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			count, deadly := 0, make(map[string]int)
 			for _, f := range append(slices.Clone(faults), right) {
-				for _, lag := range []bool{false, true} {
+				for _, lag := range []bool{false, true}[:lags[tool]] {
 					for _, job := range []bool{false, true} {
 						for _, death := range deaths {
 							d := drill{tool: tool, job: job, fault: f, lag: lag, dieAt: death.turn}

@@ -23,6 +23,7 @@ func (w *world) settle() {
 		p.wait.Wait()
 		w.inspect()
 	}()
+	p.turn("people")
 	for _, f := range w.flows {
 		w.must("deploy", second(p.engine.Deploy(person, f.deployment(behaviour{}))))
 		w.must("resume", p.engine.SetPaused(person, f.name, false))

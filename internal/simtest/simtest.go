@@ -135,6 +135,7 @@ func (w *world) live() {
 	defer t.Stop()
 	select {
 	case <-t.C:
+		w.turns.wait(nil, "init")
 		w.result.Stops++
 		clear(w.resting)
 		p.cancel() // SIGTERM; it may still die while it stops

@@ -84,12 +84,16 @@ func (a audit) tokens() {
 func (a audit) units() {
 	count, excused := make(map[string]int), make(map[string]int)
 	for _, m := range a.mutations {
+		known := make(map[string]bool)
 		for _, e := range a.w.truth.effects[m.Token] {
 			for _, unit := range e.covers {
 				unit = string(m.Workflow) + " " + unit
 				count[unit]++
-				excused[unit] = max(excused[unit], a.allowed[m.Token])
+				known[unit] = true
 			}
+		}
+		for unit := range known {
+			excused[unit] += a.allowed[m.Token]
 		}
 	}
 	for unit, n := range count {
