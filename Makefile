@@ -32,7 +32,7 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 	$(GO) test -count=1 -v ./examples
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
-	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1400
+	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000
 
 torture: ## simulate fresh seeds for ten minutes
 	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m

@@ -81,7 +81,9 @@ func (w *world) plan() {
 	w.policy.Retry.Attempts = 1 + w.below(5)
 	w.policy.Reconcile.Attempts = 1 + w.below(10)
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
-	w.full, w.less = w.newTools(true), w.newTools(false)
+	for range 3 {
+		w.tools = append(w.tools, w.newTools(len(w.tools)))
+	}
 	for i := range 1 + w.below(3) {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
@@ -159,7 +161,7 @@ func (f *flow) definition(b behaviour) keep.Definition {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: c.name, Kind: keep.Consumer, Subscribe: c.subscribe,
 			HasMutate: c.tool != "", HasNext: c.out != ""})
 	}
-	if f.job != nil {
+	if f.job != nil && (b.bug != "missing-handler" || b.every > 1) {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: f.job.name, Kind: keep.Job, Schedule: f.job.schedule})
 	}
 	return d
@@ -179,9 +181,9 @@ func (w *world) newBug() behaviour {
 	return behaviour{bug: bugs[w.below(len(bugs))], phase: phases[w.below(len(phases))], every: 1 + w.below(3)}
 }
 
-// newTools returns the tools of the services.
-func (w *world) newTools(lookups bool) *engine.Tools {
-	ts, err := engine.NewTools(w.connections(lookups))
+// newTools returns the tools of the services, as far as an upgrade left them.
+func (w *world) newTools(upgrade int) *engine.Tools {
+	ts, err := engine.NewTools(w.connections(upgrade))
 	if err != nil {
 		panic(err) // the plan is wrong
 	}

@@ -31,7 +31,7 @@ type process struct {
 func (w *world) newProcess(mortal bool) *process {
 	p := &process{w: w, mortal: mortal, gone: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.tools(), engine.Config{
+	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.nextTools(), engine.Config{
 		Policy: &w.policy, Salt: "sim", Slow: w.slow, Entropy: w.entropy,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 		Trace:  func(name keep.WorkflowName, at engine.Point) { p.point("at " + string(name) + " " + string(at)) },

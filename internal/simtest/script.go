@@ -190,6 +190,7 @@ func (w *world) again() int {
 type plan struct {
 	ID     string   `json:"id"`
 	Covers []string `json:"covers"` // handler, topic and id of each event
+	Quiet  bool     `json:"quiet"`  // mutate finds nothing to do, and makes no call
 }
 
 type event struct {
@@ -211,7 +212,7 @@ func (c *call) prepare(k consumer) any {
 		none["wakeAt"] = c.c.Now.Add(time.Minute)
 		return none
 	}
-	p := plan{ID: trigger.Topic + ":" + trigger.MessageID}
+	p := plan{ID: trigger.Topic + ":" + trigger.MessageID, Quiet: c.p.w.maybe(0.05)}
 	picked := map[string][]string{trigger.Topic: {trigger.MessageID}}
 	left := k.batch - 1
 	for _, t := range k.subscribe {
@@ -248,6 +249,9 @@ func (c *call) mutate(k consumer) any {
 	c.misbehave("mutate", prepared.Data.ID)
 	if k.peeks {
 		c.do("svc.get", map[string]any{"id": prepared.Data.ID})
+	}
+	if prepared.Data.Quiet {
+		return nil
 	}
 	c.do("svc."+k.tool, map[string]any{"id": string(k.name) + "/" + prepared.Data.ID, "covers": prepared.Data.Covers})
 	panic("the mutate call is terminal")

@@ -65,8 +65,8 @@ var faults = []fault{
 }
 
 // connections returns the one connection: mutate tools of each level, one that
-// wants approval, and reads.
-func (w *world) connections(lookups bool) []connector.Connection {
+// wants approval, and reads. See upgrades.
+func (w *world) connections(upgrade int) []connector.Connection {
 	result := json.RawMessage(`{"type":"object","properties":{"id":{"type":"number"}}}`)
 	conn := connector.Connection{Name: "svc", Connector: "sim"}
 	for _, s := range []connector.Spec{
@@ -78,11 +78,13 @@ func (w *world) connections(lookups bool) []connector.Connection {
 	} {
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
 		m := mutator{tool{w, s}}
-		if s.Level == keep.LevelNone || s.Level == keep.LevelWitness && !lookups {
+		switch {
+		case upgrade == 2 && s.Name == "c":
+		case s.Level == keep.LevelNone, s.Level == keep.LevelWitness && upgrade == 1:
 			conn.Tools = append(conn.Tools, m)
-			continue
+		default:
+			conn.Tools = append(conn.Tools, asker{m})
 		}
-		conn.Tools = append(conn.Tools, asker{m})
 	}
 	conn.Tools = append(conn.Tools,
 		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}}},

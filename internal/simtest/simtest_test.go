@@ -96,5 +96,5 @@ func everything() (names []string) {
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",
 		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow",
-		"fault: the clock was set back", "fault: an upgrade took the lookups of level C away")
+		"fault: the clock was set back", "fault: an upgrade took away the lookups of level C", "fault: an upgrade took away the tool c")
 }

@@ -25,8 +25,7 @@ type world struct {
 	store  *memory.Store
 	flows  []*flow
 	truth  truth
-	full   *engine.Tools // what is usually configured
-	less   *engine.Tools // an upgrade took the lookups of level C away
+	tools  []*engine.Tools // as usual, and as two upgrades left them; see upgrades
 
 	turns *turns   // of this bubble
 	proc  *process // the host that runs; nil: none
@@ -156,11 +155,15 @@ func (w *world) broken(law, format string, args ...any) {
 	}
 }
 
-// tools returns the tools of the next process.
-func (w *world) tools() *engine.Tools {
-	if w.maybe(0.03) {
-		w.fault("an upgrade took the lookups of level C away")
-		return w.less
+// upgrades are what can become of the tools while no process runs.
+var upgrades = []string{"nothing", "the lookups of level C", "the tool c"}
+
+// nextTools returns the tools of the next process.
+func (w *world) nextTools() *engine.Tools {
+	if !w.maybe(0.05) {
+		return w.tools[0]
 	}
-	return w.full
+	n := 1 + w.below(2)
+	w.fault("an upgrade took away " + upgrades[n])
+	return w.tools[n]
 }
