@@ -1,8 +1,10 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +35,34 @@ func TestBreaksFit(t *testing.T) {
 		}
 		if !slices.Contains(laws, b.Law) || !strings.HasPrefix(b.Test, "./") || b.Old == b.New {
 			t.Errorf("%s: law %q, test %q", b.Name, b.Law, b.Test)
+		}
+	}
+}
+
+// The names of tests in docs/GUARANTEES.md are those of tests, where it says.
+func TestGuaranteesNameTests(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := filepath.Join(root, "docs")
+	text, err := os.ReadFile(filepath.Join(docs, "GUARANTEES.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, law := range laws {
+		if !strings.Contains(string(text), "\n## "+law+"\n") {
+			t.Errorf("the law %s has no section", law)
+		}
+	}
+	links := regexp.MustCompile("\\[`((?:Test|Fuzz)[A-Za-z0-9_]+)`\\]\\(([^)]+)\\)").FindAllStringSubmatch(string(text), -1)
+	if len(links) < 40 {
+		t.Errorf("%d links to tests, want 40 at least", len(links))
+	}
+	for _, link := range links {
+		file, err := os.ReadFile(filepath.Join(docs, filepath.FromSlash(link[2])))
+		if err != nil || !strings.Contains(string(file), "func "+link[1]+"(") {
+			t.Errorf("%s is not in %s (%v)", link[1], link[2], err)
 		}
 	}
 }
