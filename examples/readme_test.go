@@ -292,6 +292,28 @@ func documents(t testing.TB) []string {
 	return out
 }
 
+// docs/DEPENDENCIES.md has each module that go.mod requires directly, with its
+// version.
+func TestDependenciesAreListed(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile("../docs/DEPENDENCIES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range required.FindAllStringSubmatch(string(mod), -1) {
+		if want := m[1] + " " + strings.TrimSuffix(m[2], "+incompatible"); !strings.Contains(string(doc), want) {
+			t.Errorf("docs/DEPENDENCIES.md does not list %s", want)
+		}
+	}
+}
+
+// required is a direct requirement in go.mod: module and version.
+var required = regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+) v(\S+)$`)
+
 // The README is short enough to be read, and shows something early.
 func TestREADMESize(t *testing.T) {
 	t.Parallel()
