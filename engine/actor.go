@@ -34,7 +34,8 @@ type actor struct {
 	states   map[keep.HandlerName]keep.HandlerState
 	ran      map[keep.HandlerName]bool // has run since the host started
 	open     *keep.Run
-	doubt    keep.Mutation // mutation of open
+	doubt    keep.Mutation   // mutation of open
+	detached []keep.Mutation // see detach.go
 }
 
 // A version is a deployment with its script loaded.
@@ -113,6 +114,10 @@ func (a *actor) turn(ctx context.Context) error {
 		return a.again(ctx, now)
 	case schedule.Ask:
 		return a.ask(ctx, now)
+	case schedule.AskItem:
+		return a.askDetached(ctx, step.Mutation, now)
+	case schedule.Detach:
+		return a.detach(ctx, now)
 	}
 	a.wait(ctx, step, now)
 	return nil
@@ -203,6 +208,9 @@ func (a *actor) load(ctx context.Context) error {
 	if err := a.overtaken(ctx); err != nil {
 		return err
 	}
+	if err := a.loadDetached(ctx); err != nil {
+		return err
+	}
 	a.loaded = true
 	return nil
 }
@@ -242,7 +250,10 @@ func (a *actor) version(ctx context.Context, v keep.Version) (version, error) {
 }
 
 func (a *actor) snapshot(ctx context.Context) (schedule.Snapshot, error) {
-	snap := schedule.Snapshot{Paused: a.workflow.Paused, Open: a.open, Doubt: a.doubt}
+	snap := schedule.Snapshot{
+		Paused: a.workflow.Paused, Open: a.open, Doubt: a.doubt,
+		Detach: a.mayDetach(), Detached: a.detached,
+	}
 	if a.open != nil {
 		return snap, nil
 	}
@@ -302,7 +313,7 @@ func (a *actor) again(ctx context.Context, now time.Time) error {
 		}
 	}
 	if prev.Status != keep.StatusTransient && prev.Status != keep.StatusCrashed {
-		if x.questions, err = a.openQuestions(ctx, prev.ID); err != nil {
+		if x.questions, err = a.openQuestions(ctx, prev); err != nil {
 			return err
 		}
 	}
@@ -327,14 +338,17 @@ func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handl
 	return v, h, nil
 }
 
-func (a *actor) openQuestions(ctx context.Context, run keep.RunID) ([]keep.EscalationID, error) {
-	es, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: run, Open: true}, keep.Page{})
+// openQuestions returns the open questions that are answered when the run goes on.
+func (a *actor) openQuestions(ctx context.Context, run keep.Run) ([]keep.EscalationID, error) {
+	es, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: run.ID, Open: true}, keep.Page{})
 	if err != nil {
 		return nil, err
 	}
 	ids := make([]keep.EscalationID, 0, len(es))
 	for _, q := range es {
-		ids = append(ids, q.ID)
+		if !isDetached(q, run) {
+			ids = append(ids, q.ID)
+		}
 	}
 	return ids, nil
 }

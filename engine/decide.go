@@ -46,7 +46,7 @@ func (e *Engine) Decide(ctx context.Context, id keep.EscalationID, d keep.Decisi
 	if err != nil {
 		return err
 	}
-	if run.Closed {
+	if run.Closed && !isDetached(q, run) {
 		return &ActionError{id, d.Action, "the run is over"}
 	}
 	d.At = e.now()
@@ -64,6 +64,9 @@ func (e *Engine) Decide(ctx context.Context, id keep.EscalationID, d keep.Decisi
 
 // effect returns the changes that an action causes.
 func (e *Engine) effect(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	if isDetached(q, run) {
+		return e.resolveDetached(ctx, q, run, d)
+	}
 	var m keep.Mutation
 	if run.Mutation != "" {
 		var err error
@@ -102,27 +105,36 @@ func (e *Engine) effect(ctx context.Context, q keep.Escalation, run keep.Run, d 
 
 // resolve ends, or renews, the doubt about a mutation.
 func (e *Engine) resolve(ctx context.Context, q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
+	changes, _, err := e.learn(ctx, q, m, d)
+	if err != nil {
+		return nil, err
+	}
+	if d.Action != keep.CheckAgain {
+		run.RetryAt = d.At
+	}
+	run.UpdatedAt = d.At
+	return append(changes, keep.PutRun{Run: run}), nil
+}
+
+// learn returns the changes that a decision causes to a mutation in doubt and its
+// item, and the mutation as they leave it.
+func (e *Engine) learn(ctx context.Context, q keep.Escalation, m keep.Mutation, d keep.Decision) ([]keep.Change, keep.Mutation, error) {
 	evidence := map[keep.Action]ledger.Evidence{
 		keep.CheckAgain: ledger.CheckAgain, keep.DidNotHappen: ledger.DidNotHappen, keep.Skip: ledger.Skip,
 	}[d.Action]
 	moved, move, err := ledger.Learn(m, ledger.Fact{Evidence: evidence, By: d.By, Detail: d.Note}, d.At)
 	if err != nil {
-		return nil, &ActionError{q.ID, d.Action, err.Error()}
+		return nil, m, &ActionError{q.ID, d.Action, err.Error()}
 	}
 	changes := []keep.Change{keep.PutMutation{Mutation: moved, Moves: []keep.Move{move}}}
-	if d.Action != keep.CheckAgain {
-		run.RetryAt = d.At
-	}
-	run.UpdatedAt = d.At
-	changes = append(changes, keep.PutRun{Run: run})
 	if d.Action == keep.Skip && m.Item != "" {
-		item, err := e.itemSkipped(ctx, run.Workflow, m.Item, d.At)
+		item, err := e.itemSkipped(ctx, m.Workflow, m.Item, d.At)
 		if err != nil {
-			return nil, err
+			return nil, m, err
 		}
 		changes = append(changes, item)
 	}
-	return changes, nil
+	return changes, moved, nil
 }
 
 // skipItem leaves an item undone, and lets its job go on with the others.

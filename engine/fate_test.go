@@ -170,7 +170,7 @@ func (w *world) finish(name string) {
 		if w.service.effects[m.Token] > 0 {
 			a = keep.Skip
 		}
-		if err := w.decide(a); err != nil {
+		if err := w.engine().Decide(w.t.Context(), qs[0].ID, keep.Decision{Action: a, By: "ann", From: "test"}); err != nil {
 			w.t.Fatalf("%s: %s: %v", name, a, err)
 		}
 		w.run()

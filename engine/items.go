@@ -69,16 +69,12 @@ func (e *Engine) SkipItem(ctx context.Context, w keep.WorkflowName, id string, d
 	if q != "" {
 		return e.Decide(ctx, q, d)
 	}
-	run, open, err := e.store.OpenRun(ctx, w)
+	ms, _, err := e.store.Mutations(ctx, keep.MutationFilter{Workflow: w, Item: id}, keep.Page{Limit: keep.MaxPage})
 	if err != nil {
 		return err
 	}
-	if open && run.Mutation != "" {
-		m, err := e.store.Mutation(ctx, run.Mutation)
-		if err != nil {
-			return err
-		}
-		if m.Item == id && lifecycle.Unknown(m.State) {
+	for _, m := range ms {
+		if lifecycle.Unknown(m.State) {
 			return &ItemError{id, it.Status, d.Action, "it is not known yet whether its call happened; the service is being asked"}
 		}
 	}
@@ -100,7 +96,7 @@ func (e *Engine) decideItem(ctx context.Context, it keep.Item, d keep.Decision) 
 
 // itemQuestion returns the open question about an item, empty if there is none.
 func (e *Engine) itemQuestion(ctx context.Context, it keep.Item) (keep.EscalationID, error) {
-	qs, _, err := e.store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{})
+	qs, _, err := e.store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: keep.MaxPage})
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -103,6 +104,10 @@ type itemView struct {
 	Attempt int             `json:"attempt"`
 	Status  keep.ItemStatus `json:"status"`
 	IsDone  bool            `json:"isDone"`
+
+	// IsBlocked: the handler is not to be run, since it is not known whether a
+	// call of the item happened.
+	IsBlocked bool `json:"isBlocked,omitempty"`
 }
 
 func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage, error) {
@@ -128,10 +133,15 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 		return nil, f
 	}
 	h.scopes++
+	if m, yes := h.x.a.blocked(id, item.Attempt); yes {
+		h.x.logs = append(h.x.logs, keep.LogLine{Run: h.x.run.ID, At: h.x.e.now(), Level: "warn", Where: c.At,
+			Text: fmt.Sprintf("item %q is passed over: it is not known whether %s on %s happened", id, m.Tool, m.Target)})
+		return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, false, true}), nil
+	}
 	s := &itemScope{item: item, scope: h.scopes, done: item.Status == keep.ItemDone || item.Status == keep.ItemSkipped}
 	s.dirty = item.Rev == 0
 	h.item = s
-	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done}), nil
+	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done, false}), nil
 }
 
 // knownItem returns the item as this run left it, or as it is stored.

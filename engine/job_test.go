@@ -16,13 +16,16 @@ import (
 
 // withItem is what ctx.withItem does, for scripts in Go.
 func (c *call) withItem(id string, f func(c *call, isDone bool)) {
-	var view struct{ IsDone bool }
+	var view struct{ IsDone, IsBlocked bool }
 	if err := json.Unmarshal(c.do("item.begin", id, "Item "+id), &view); err != nil {
 		panic(err)
 	}
 	inner := *c
 	c.items++
 	inner.scope = c.items
+	if view.IsBlocked {
+		return
+	}
 	f(&inner, view.IsDone)
 	c.do("item.end")
 }

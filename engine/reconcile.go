@@ -67,7 +67,7 @@ func (a *actor) ask(ctx context.Context, now time.Time) error {
 	if x.run.Kind != keep.Consumer {
 		return x.goOn(ctx, now)
 	}
-	if x.questions, err = a.openQuestions(ctx, x.run.ID); err != nil {
+	if x.questions, err = a.openQuestions(ctx, x.run); err != nil {
 		return err
 	}
 	if err := x.transition(keep.Mutated); err != nil {

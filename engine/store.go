@@ -105,4 +105,8 @@ type Inputs interface {
 type Ledger interface {
 	// Mutation returns the record of that key, or *keep.NotFoundError.
 	Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error)
+
+	// Mutations returns a page of records, newest first, and the cursor of the
+	// next page, empty at the end.
+	Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error)
 }

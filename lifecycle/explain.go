@@ -17,7 +17,7 @@ func Explain(r keep.Run, m keep.Mutation) string {
 	}
 	since := "since " + clock(r.UpdatedAt)
 	switch {
-	case r.Status == keep.StatusReconciliation:
+	case r.Status == keep.StatusReconciliation && (m.Key != "" || r.RetryAt.IsZero()):
 		return doubt(m, since)
 	case !r.RetryAt.IsZero():
 		return retry(r, since)

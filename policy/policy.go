@@ -100,10 +100,8 @@ func (p Policy) Validate() error {
 		return fmt.Errorf("policy.wake: want 0 < min <= max: min %s, max %s", p.Wake.Min, p.Wake.Max)
 	case p.DefaultInterval <= 0:
 		return fmt.Errorf("policy.default_interval must be positive: %s", p.DefaultInterval)
-	case p.OnItemBlocked == Continue:
-		return fmt.Errorf("policy.on_item_blocked: %q is not supported yet; leave it at %q", Continue, Stop)
-	case p.OnItemBlocked != Stop:
-		return fmt.Errorf("policy.on_item_blocked: want %q: %q", Stop, p.OnItemBlocked)
+	case p.OnItemBlocked != Stop && p.OnItemBlocked != Continue:
+		return fmt.Errorf("policy.on_item_blocked: want %q or %q: %q", Stop, Continue, p.OnItemBlocked)
 	}
 	return nil
 }

@@ -58,7 +58,8 @@
 //
 // ctx.withItem(id, title, handler) makes the host calls "item.begin", and when
 // the handler has settled and nothing that the script started is left,
-// "item.end"; or "item.fail" if the handler throws. Items of the outer ctx that
+// "item.end"; or "item.fail" if the handler throws. If the host answers that the
+// item isBlocked, its handler does not run and withItem resolves to undefined. Items of the outer ctx that
 // are begun at the same time wait for each other. An item begun inside of an
 // item is passed to the host at once, as an "item.begin" with a scope, for it
 // to refuse. There are three ways to see that it is inside:

@@ -16,6 +16,12 @@
 // An empty prepare remembers what it saw, so that it never spins. A publish that
 // only replaces the payload of a waiting event wakes nobody.
 //
+// # Detached doubts
+//
+// A doubt about an item that was detached from its run is asked about when it is
+// due, before anything else. As long as it is to be asked about, the workflow is
+// not idle.
+//
 // A paused workflow begins nothing, but the outcome of a call that was already
 // sent is still asked for and the consumer run that sent it completed.
 package schedule
@@ -35,6 +41,13 @@ type Snapshot struct {
 	Open     *keep.Run     // the run that is not closed; nil: none
 	Doubt    keep.Mutation // the mutation of Open; zero: none
 	Handlers []Handler
+
+	// Detach: a doubt about an item is to be detached from Open, so that the job
+	// goes on without that item.
+	Detach bool
+
+	// Detached are the doubts about items that are not Open's.
+	Detached []keep.Mutation
 }
 
 // A Handler is one handler of the current version.
@@ -49,13 +62,15 @@ type Handler struct {
 type Do string
 
 const (
-	Run       Do = "run"     // begin a run of Handler
-	Again     Do = "again"   // begin the attempt after Open
-	Ask       Do = "ask"     // ask what became of Open's call
-	Idle      Do = "idle"    // nothing is due
-	Backoff   Do = "backoff" // something that failed or is in doubt has its time coming
-	NeedsHelp Do = "person"  // a person must act first
-	IsPaused  Do = "paused"  // a person paused the workflow
+	Run       Do = "run"      // begin a run of Handler
+	Again     Do = "again"    // begin the attempt after Open
+	Ask       Do = "ask"      // ask what became of Open's call
+	AskItem   Do = "ask-item" // ask what became of Mutation, which is detached
+	Detach    Do = "detach"   // detach the doubt from Open
+	Idle      Do = "idle"     // nothing is due
+	Backoff   Do = "backoff"  // something that failed or is in doubt has its time coming
+	NeedsHelp Do = "person"   // a person must act first
+	IsPaused  Do = "paused"   // a person paused the workflow
 )
 
 // A Step is the decision.
@@ -63,17 +78,58 @@ type Step struct {
 	Do      Do
 	Handler keep.HandlerName // for Run
 
+	Mutation keep.MutationKey // for AskItem
+
 	// At is when to decide again if nothing happens before; zero: nothing
 	// will become due by itself.
 	At time.Time
 }
 
 // Waits reports whether the step starts nothing.
-func (s Step) Waits() bool { return s.Do != Run && s.Do != Again && s.Do != Ask }
+func (s Step) Waits() bool {
+	switch s.Do {
+	case Idle, Backoff, NeedsHelp, IsPaused:
+		return true
+	}
+	return false
+}
 
 // Next decides what the workflow does at time now.
 func Next(s Snapshot, now time.Time) Step {
+	key, at := nextDoubt(s.Detached)
+	if key != "" && !at.After(now) {
+		return Step{Do: AskItem, Mutation: key}
+	}
+	step := next(s, now)
+	if key != "" && step.Waits() {
+		step.Do = Backoff
+		if step.At.IsZero() || at.Before(step.At) {
+			step.At = at
+		}
+	}
+	return step
+}
+
+// nextDoubt returns the detached doubt that is to be asked about next, and when;
+// empty: none.
+func nextDoubt(doubts []keep.Mutation) (key keep.MutationKey, at time.Time) {
+	for _, m := range doubts {
+		if m.State != keep.NeedsReconcile {
+			continue
+		}
+		if c := m.NextReconcileAt.Compare(at); key == "" || c < 0 || c == 0 && m.Key < key {
+			key, at = m.Key, m.NextReconcileAt
+		}
+	}
+	return key, at
+}
+
+// next decides what is to be done besides asking about detached doubts.
+func next(s Snapshot, now time.Time) Step {
 	if s.Open != nil {
+		if s.Detach && detachable(*s.Open, s.Doubt) {
+			return Step{Do: Detach}
+		}
 		return unfinished(*s.Open, s.Doubt, s.Paused, now)
 	}
 	if s.Paused {
@@ -89,6 +145,12 @@ func Next(s Snapshot, now time.Time) Step {
 		return Step{Do: Run, Handler: h.Name}
 	}
 	return Step{Do: Idle, At: soonest(s.Handlers, now)}
+}
+
+// detachable reports whether r waits for the outcome of a call in an item.
+func detachable(r keep.Run, m keep.Mutation) bool {
+	return r.Kind == keep.Job && r.Status == keep.StatusReconciliation && m.Item != "" &&
+		(m.State == keep.NeedsReconcile || m.State == keep.Indeterminate)
 }
 
 func unfinished(r keep.Run, m keep.Mutation, paused bool, now time.Time) Step {

@@ -251,3 +251,48 @@ func TestNextNeverSpins(t *testing.T) {
 		}
 	})
 }
+
+// Doubts about items that were detached from their runs: asked about when due,
+// before anything else; until then nothing is idle, and nothing else waits.
+func TestDetachedDoubts(t *testing.T) {
+	doubt := func(key string, in time.Duration) keep.Mutation {
+		return keep.Mutation{Key: keep.MutationKey(key), Item: "i", State: keep.NeedsReconcile, NextReconcileAt: now.Add(in)}
+	}
+	job := func(in time.Duration) []schedule.Handler {
+		return []schedule.Handler{{Handler: keep.Handler{Name: "j", Kind: keep.Job, Schedule: keep.Schedule{Interval: time.Hour}},
+			State: keep.HandlerState{NextAt: now.Add(in)}}}
+	}
+	inDoubt := &keep.Run{Kind: keep.Job, Status: keep.StatusReconciliation}
+	for _, tt := range []struct {
+		name string
+		s    schedule.Snapshot
+		want schedule.Step
+	}{
+		{"Due", schedule.Snapshot{Detached: []keep.Mutation{doubt("a", 1), doubt("b", 0), doubt("c", -1)}, Handlers: job(0)},
+			schedule.Step{Do: schedule.AskItem, Mutation: "c"}},
+		{"DueWhilePaused", schedule.Snapshot{Detached: []keep.Mutation{doubt("a", 0)}, Paused: true},
+			schedule.Step{Do: schedule.AskItem, Mutation: "a"}},
+		{"DueWhileAnotherRunWaits", schedule.Snapshot{Detached: []keep.Mutation{doubt("a", 0)}, Open: &keep.Run{Status: keep.StatusPerson}},
+			schedule.Step{Do: schedule.AskItem, Mutation: "a"}},
+		{"Later", schedule.Snapshot{Detached: []keep.Mutation{doubt("b", time.Minute), doubt("a", time.Minute)}, Handlers: job(time.Hour)},
+			schedule.Step{Do: schedule.Backoff, At: now.Add(time.Minute)}},
+		{"LaterThanATick", schedule.Snapshot{Detached: []keep.Mutation{doubt("a", time.Hour)}, Handlers: job(time.Minute)},
+			schedule.Step{Do: schedule.Backoff, At: now.Add(time.Minute)}},
+		{"LaterThanARun", schedule.Snapshot{Detached: []keep.Mutation{doubt("a", time.Hour)}, Handlers: job(0)},
+			schedule.Step{Do: schedule.Run, Handler: "j"}},
+		{"ForAPerson", schedule.Snapshot{Detached: []keep.Mutation{{Key: "a", Item: "i", State: keep.Indeterminate}}, Handlers: job(time.Hour)},
+			schedule.Step{Do: schedule.Idle, At: now.Add(time.Hour)}},
+		{"Detach", schedule.Snapshot{Open: inDoubt, Doubt: doubt("a", 0), Detach: true}, schedule.Step{Do: schedule.Detach}},
+		{"DetachForAPerson", schedule.Snapshot{Open: inDoubt, Doubt: keep.Mutation{Item: "i", State: keep.Indeterminate}, Detach: true},
+			schedule.Step{Do: schedule.Detach}},
+		{"MayNotDetach", schedule.Snapshot{Open: inDoubt, Doubt: doubt("a", 0)}, schedule.Step{Do: schedule.Ask}},
+		{"NoItem", schedule.Snapshot{Open: &keep.Run{Kind: keep.Consumer, Status: keep.StatusReconciliation}, Detach: true,
+			Doubt: keep.Mutation{State: keep.NeedsReconcile, NextReconcileAt: now}}, schedule.Step{Do: schedule.Ask}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := schedule.Next(tt.s, now); got != tt.want {
+				t.Errorf("Next = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}

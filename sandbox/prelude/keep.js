@@ -157,6 +157,7 @@
     if (first === null) last = null;
     issue(0, "item.begin", item.text, item.at, (record) => {
       const scope = item.scope = ++scopes;
+      if (record?.isBlocked === true) return close(item); // its handler does not run
       const ctx = makeCtx(scope, record);
       item.entering = true;
       run(item.fn, undefined, [ctx],

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/policy"
+)
+
+// A doubt about a call in an item is detached when it is not that of the open
+// run. Its item is blocked, and nothing else (docs/design/0003-blocked-items.md).
+
+// maxDetached is how many detached doubts a workflow may have (law: bounded).
+const maxDetached = 100
+
+// mayDetach reports whether one more doubt may be detached.
+func (a *actor) mayDetach() bool {
+	return a.e.policy.OnItemBlocked == policy.Continue && len(a.detached) < maxDetached
+}
+
+// loadDetached reads the detached doubts of the workflow.
+func (a *actor) loadDetached(ctx context.Context) error {
+	a.detached = nil
+	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
+		ms, _, err := a.e.store.Mutations(ctx, keep.MutationFilter{Workflow: a.name, State: state}, keep.Page{Limit: maxDetached + 1})
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if m.Item != "" && (a.open == nil || a.open.Mutation != m.Key) {
+				a.detached = append(a.detached, m)
+			}
+		}
+	}
+	return nil
+}
+
+// blocked returns the detached doubt about an item.
+func (a *actor) blocked(id string, attempt int) (keep.Mutation, bool) {
+	for _, m := range a.detached {
+		if m.Item == id && m.Attempt == attempt {
+			return m, true
+		}
+	}
+	return keep.Mutation{}, false
+}
+
+// detach lets the open run go on without the item whose call is in doubt.
+func (a *actor) detach(ctx context.Context, now time.Time) error {
+	run := *a.open
+	run.Mutation, run.UpdatedAt = "", now
+	run.RetryAt = now.Add(a.e.policy.Retry.Delay(0, 0, a.e.jitter()))
+	changes := []keep.Change{keep.PutRun{Run: run}}
+	item, err := a.e.store.Item(ctx, a.name, a.doubt.Item)
+	if err != nil {
+		return err
+	}
+	if item.Status == keep.ItemProcessing { // the host died in it
+		item.Status, item.UpdatedAt = keep.ItemFailed, now
+		changes = append(changes, keep.PutItem{Item: item})
+	}
+	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+		return err
+	}
+	a.log.WarnContext(ctx, "item blocked", "run", run.ID, "handler", run.Handler, "item", item.ID, "mutation", a.doubt.Key)
+	a.loaded = false
+	return nil
+}
+
+// askDetached asks what became of a call whose run is over.
+func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.Time) error {
+	m, err := a.e.store.Mutation(ctx, key)
+	if err != nil {
+		return err
+	}
+	run, err := a.e.store.Run(ctx, m.Run)
+	if err != nil {
+		return err
+	}
+	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
+	if t := a.e.tools.byName[m.Tool]; t != nil && t.canReconcile() {
+		fact = factOf(t.reconcile(ctx, m, a.e.policy.Reconcile.Inline))
+		if ctx.Err() != nil {
+			return errStopping // the question was cut by the stop: it proves nothing
+		}
+		now = a.e.now()
+	}
+	limit := ledger.Limit{
+		Attempts: a.e.policy.Reconcile.Attempts,
+		Next:     now.Add(a.e.policy.Reconcile.Delay(m.ReconcileAttempts, 0, a.e.jitter())),
+	}
+	m, move, err := ledger.Asked(m, fact, limit, now)
+	if err != nil {
+		return err
+	}
+	changes := []keep.Change{keep.PutMutation{Mutation: m, Moves: []keep.Move{move}}}
+	switch {
+	case m.State == keep.Indeterminate:
+		x := a.execution(a.current, keep.Handler{Name: run.Handler, Kind: run.Kind}, run)
+		x.mut, x.run.Mutation, x.run.Title = m, m.Key, m.Title
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskUnknownOutcome, x.callFailure(), now)})
+	case !lifecycle.Unknown(m.State) && a.declares(run):
+		due, err := a.e.dueAgain(ctx, run, m, now)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, due...)
+	}
+	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+		return err
+	}
+	a.loaded = false
+	return nil
+}
+
+// dueAgain returns the changes that make the job of a run due because the outcome
+// of m is known now. A call that has to be made again, and was made as often as
+// the policy retries one, waits for the schedule.
+func (e *Engine) dueAgain(ctx context.Context, run keep.Run, m keep.Mutation, now time.Time) ([]keep.Change, error) {
+	if m.State == keep.Failed && m.ResolvedBy == "reconcile" && e.policy.Retry.Spent(m.Attempts-1) {
+		return nil, nil
+	}
+	states, err := e.store.Handlers(ctx, run.Workflow)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range states {
+		if s.Handler == run.Handler && s.Kind == keep.Job && (s.NextAt.IsZero() || s.NextAt.After(now)) {
+			s.NextAt = now
+			return []keep.Change{keep.PutHandler{State: s}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// isDetached reports whether a question is about a call that is not that of its
+// run any more.
+func isDetached(q keep.Escalation, run keep.Run) bool {
+	return q.Kind == keep.AskUnknownOutcome && q.Item != "" && q.Mutation != run.Mutation
+}
+
+// resolveDetached ends, or renews, the doubt about a call whose run is over.
+func (e *Engine) resolveDetached(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	m, err := e.store.Mutation(ctx, q.Mutation)
+	if err != nil {
+		return nil, err
+	}
+	changes, m, err := e.learn(ctx, q, m, d)
+	if err != nil || d.Action == keep.CheckAgain {
+		return changes, err
+	}
+	due, err := e.dueAgain(ctx, run, m, d.At)
+	return append(changes, due...), err
+}
