@@ -28,9 +28,8 @@ type instance struct {
 	// the instance; deadlines of a phase are the phase's business.
 	ctx context.Context
 
-	phase  *phase    // what runs now; nil between phases
-	holds  *template // what was restored last
-	broken bool      // not to be used again: a call trapped, or recursed deeply
+	phase  *phase // what runs now; nil between phases
+	broken bool   // not to be used again: a call trapped, or recursed deeply
 
 	stack [4]uint64 // arguments and result of one call
 	buf   []byte    // text on its way in

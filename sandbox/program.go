@@ -232,7 +232,7 @@ func (p *phase) load(b *Bundle) error {
 	if err != nil {
 		return err
 	}
-	t, err := freeze(p.in, p.rt.base)
+	t, err := freeze(p.in, p.rt.base, p.rt.limits.Stack)
 	if err != nil {
 		return p.explain(err)
 	}

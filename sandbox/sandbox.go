@@ -211,7 +211,7 @@ func (rt *Runtime) boot(ctx context.Context) error {
 		if err = rt.evalPrelude(in, parts); err != nil {
 			return err
 		}
-		rt.base, err = freeze(in, nil)
+		rt.base, err = freeze(in, nil, rt.limits.Stack)
 		return err
 	})
 }

@@ -39,6 +39,7 @@ const (
 // that differ and refers to the base for the others.
 type template struct {
 	size  int // of the whole linear memory
+	reach int // of the C stack at most, from its top downwards
 	stack uint64
 	parts []part // of [stackTop, size), in order and without gaps
 	own   int    // bytes that are not shared with the base
@@ -52,7 +53,9 @@ type part struct {
 }
 
 // freeze makes a template of what in holds. base may be nil.
-func freeze(in *instance, base *template) (*template, error) {
+//
+// stack is the limit of the engine's stack.
+func freeze(in *instance, base *template, stack int) (*template, error) {
 	if err := in.reserveSlack(); err != nil {
 		return nil, err
 	}
@@ -60,7 +63,7 @@ func freeze(in *instance, base *template) (*template, error) {
 	if !ok {
 		return nil, fmt.Errorf("sandbox: memory of %d bytes cannot be read", in.mem.Size())
 	}
-	t := &template{size: len(mem), stack: in.sp.Get()}
+	t := &template{size: len(mem), reach: min(stackTop, stack+stackMargin), stack: in.sp.Get()}
 	if base == nil {
 		t.image = bytes.TrimRight(mem[stackTop:], "\x00")
 		t.image = bytes.Clone(t.image[:(len(t.image)+block-1)/block*block])
@@ -182,12 +185,7 @@ func (t *template) restore(in *instance) error {
 	if !ok || int(in.mem.Size()) != t.size {
 		return fmt.Errorf("sandbox: template of %d bytes in a memory of %d", t.size, in.mem.Size())
 	}
-	from := 0
-	if in.holds == t {
-		from = stackTop - maxStack - stackMargin // nothing of another program is there
-	}
-	clear(mem[from:stackTop])
-	in.holds = t
+	clear(mem[stackTop-t.reach : stackTop])
 	for _, p := range t.parts {
 		if p.data == nil {
 			clear(mem[p.at : p.at+p.n])
