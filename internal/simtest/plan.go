@@ -80,6 +80,7 @@ func (w *world) plan() {
 	w.policy = policy.Default()
 	w.policy.Retry.Attempts = 1 + w.below(5)
 	w.policy.Reconcile.Attempts = 1 + w.below(10)
+	w.policy.OnItemBlocked = []policy.OnItemBlocked{policy.Stop, policy.Continue}[w.below(2)]
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools)))

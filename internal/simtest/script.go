@@ -279,8 +279,8 @@ func (c *call) work(j *job) any {
 		}
 		it := j.items[i]
 		var view struct {
-			Attempt int
-			IsDone  bool
+			Attempt           int
+			IsDone, IsBlocked bool
 		}
 		c.decode(c.do("item.begin", it.id, "Item "+it.id), &view)
 		inner := *c

@@ -152,6 +152,14 @@ func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutati
 	return s.Store.Mutation(ctx, key)
 }
 
+// Mutations implements engine.Ledger.
+func (s *store) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	if err := s.read(ctx, "mutations", string(f.Workflow), string(f.State)); err != nil {
+		return nil, "", err
+	}
+	return s.Store.Mutations(ctx, f, p)
+}
+
 // Item implements engine.Runs.
 func (s *store) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error) {
 	if err := s.read(ctx, "item", string(w), id); err != nil {

@@ -79,6 +79,9 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 			w.watchMutation(v)
 		case keep.PutRun:
 			w.saw("run: " + string(v.Run.Status))
+			if v.Run.Status == keep.StatusReconciliation && v.Run.Mutation == "" {
+				w.saw("doubt: detached")
+			}
 		case keep.OpenEscalation:
 			w.saw("question: " + string(v.Escalation.Kind))
 		}
