@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package pgtest starts a real Postgres for tests. It needs the server's
 // programs on the machine and nothing else: no service, no container, no
 // configuration. A test without them is skipped with a line that says so.
