@@ -69,7 +69,7 @@ func newCrashWorld(t *testing.T) *crashWorld {
 	}
 	t.Cleanup(w.crm.Close)
 	w.crm.fill(crashEvents)
-	w.crm.reached = w.reach
+	w.crm.tell(w.reach)
 	if out, err := exec.Command("go", "build", "-o", w.bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

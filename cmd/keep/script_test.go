@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,26 +23,49 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"keep": main})
+	testscript.Main(suite{m}, map[string]func(){"keep": main})
 }
 
-// cacheHome returns a user's cache directory with the compiled sandbox in it, so
-// that not every command compiles it.
+// A suite is all tests of the package. They share the compiled sandbox, which
+// takes seconds to make under the race detector.
+type suite struct{ *testing.M }
+
+// Run runs the tests and removes what they shared.
+func (s suite) Run() int {
+	status := s.M.Run()
+	if sharedCache != "" {
+		os.RemoveAll(sharedCache)
+	}
+	return status
+}
+
+var (
+	sharedCache string // made by makeCache; empty: not yet
+	makeCache   sync.Once
+)
+
+// cacheHome returns a user's cache directory with the compiled sandbox in it.
 func cacheHome(tb testing.TB) string {
 	tb.Helper()
-	home := tb.TempDir()
-	dir := filepath.Join(home, "keep")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		tb.Fatal(err)
-	}
-	rt, err := sandbox.Open(tb.Context(), sandbox.Config{CacheDir: dir})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := rt.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return home
+	makeCache.Do(func() {
+		home, err := os.MkdirTemp("", "keep-cache-")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		sharedCache = home
+		dir := filepath.Join(home, "keep")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			tb.Fatal(err)
+		}
+		rt, err := sandbox.Open(tb.Context(), sandbox.Config{CacheDir: dir})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := rt.Close(); err != nil {
+			tb.Fatal(err)
+		}
+	})
+	return sharedCache
 }
 
 func TestScripts(t *testing.T) {

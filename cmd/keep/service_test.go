@@ -20,7 +20,7 @@ type service struct {
 	tokens  map[string]bool // Idempotency-Keys whose creation happened
 	calls   chan struct{}   // gets a value for each creation that was asked for
 
-	// reached is called at each point of a request, without a lock: "feed",
+	// reached is called at each point of a request, without the lock: "feed",
 	// "lookup", "arrived", "done" and "answered". Nil: nothing is called.
 	reached func(point string)
 }
@@ -83,10 +83,20 @@ func (s *service) effects(id string) int {
 	return s.created[id]
 }
 
-// at tells of a point.
+// tell calls f at each point from now on.
+func (s *service) tell(f func(point string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reached = f
+}
+
+// at tells of a point. The caller does not hold mu.
 func (s *service) at(point string) {
-	if s.reached != nil {
-		s.reached(point)
+	s.mu.Lock()
+	reached := s.reached
+	s.mu.Unlock()
+	if reached != nil {
+		reached(point)
 	}
 }
 
