@@ -151,13 +151,19 @@ var breaks = []Break{
 	{"memory-reserved-twice", "pinned", "memory/event.go",
 		`case e.ReservedBy != "":`, `case false:`, "./memory"},
 	{"sqlite-without-savepoint", "all-or-nothing", "sqlite/writer.go",
-		"`ROLLBACK TO one`", "`RELEASE one`", "./sqlite -run TestStore|TestEachCommit"},
+		"`ROLLBACK TO one`", "`SELECT 1`", "./sqlite -run TestStore|TestEachCommit"},
 
 	// The connector for HTTP.
 	{"http-500-is-failed", "doubt-is-not-failure", "connector/httpapi/answer.go",
 		"default:\n\t\treturn keep.ClassUnknown", "default:\n\t\treturn keep.ClassTransient", "./connector/httpapi -run TestStatuses"},
-	{"http-rewinds-bodies", "once", "connector/httpapi/transport.go",
-		`if err != nil && !begun {`, `if err != nil {`, "./connector/httpapi"},
+	{"http-reset-is-not-sent", "doubt-is-not-failure", "connector/httpapi/transport.go",
+		`if err != nil && !begun {`, `if err != nil && (begun || !begun) {`, "./connector/httpapi"},
+
+	// Blocked items.
+	{"blocked-item-runs", "once", "engine/detach.go",
+		`if m.Item == id && m.Attempt == attempt {`, `if false {`, "./engine -run Blocked"},
+	{"detached-without-limit", "bounded", "engine/detach.go",
+		`&& len(a.detached) < maxDetached`, `&& maxDetached > 0`, "./engine -run Blocked"},
 
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "idempotency/key/law.go",

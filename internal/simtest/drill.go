@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/policy"
 )
 
 // A drill is a world in which one thing goes wrong with the first call, and the
@@ -52,7 +53,7 @@ func (d *drill) strikes(w *world, what string) bool {
 // runDrill lets a drill happen, in a world with one event or one item.
 func runDrill(t *testing.T, d drill) Result {
 	w := newWorld(1, nil)
-	w.drill, w.rates = &d, rates{}
+	w.drill, w.rates, w.policy = &d, rates{}, policy.Default()
 	f := &flow{name: "w0", behaviour: make(map[string]behaviour)}
 	if d.job {
 		f.job = &job{name: "remind", tool: d.tool, items: []item{{id: "i0", calls: 1}}}
@@ -74,7 +75,7 @@ func runDrill(t *testing.T, d drill) Result {
 	})
 	synctest.Test(t, func(*testing.T) { w.bubble(-1, w.settle) })
 	w.verify()
-	w.result.Problems = w.problems
+	w.result.Seen, w.result.Problems = w.seen, w.problems
 	return w.result
 }
 

@@ -10,6 +10,7 @@ import (
 // but where nobody can know (laws once, doubt-is-not-failure).
 func TestOutcomes(t *testing.T) {
 	right := fault{name: "nothing goes wrong", effect: "now"}
+	late := []string{"recorded", "emitted", "committed"}   // the answer was heard and written
 	lags := map[string]int{"a": 1, "b": 1, "c": 2, "d": 1} // only C is found by a search
 	for _, tool := range []string{"a", "b", "c", "d"} {
 		t.Run(tool, func(t *testing.T) {
@@ -28,6 +29,11 @@ func TestOutcomes(t *testing.T) {
 							}
 							if r.Effects != 1 {
 								t.Errorf("%s: %d effects, want 1 (law: once)", d, r.Effects)
+							}
+							asked := r.Seen["question: unknown_outcome"] > 0
+							known := tool != "d" || f.name == right.name && slices.Contains(late, death.name)
+							if asked && known {
+								t.Errorf("%s: a person is asked what Keep can know", d)
 							}
 						}
 					}
