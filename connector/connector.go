@@ -100,6 +100,18 @@ type Mutator interface {
 	Mutate(ctx context.Context, m keep.Mutation) (Receipt, error)
 }
 
+// A Starter is a Mutator that needs something of its own in the service before
+// its first call, such as the table that will witness it. The host calls Start
+// before it records each call, so that a record in flight implies that Start
+// succeeded: what Start makes was there, and whoever misses it later knows that
+// it was taken away.
+type Starter interface {
+	// Start makes what is missing and changes nothing else. It is called often
+	// and remembers that it succeeded. An error claims that no call was made;
+	// one without a *keep.Failure is transient.
+	Start(ctx context.Context) error
+}
+
 // A Receipt is what a confirmed change brought.
 type Receipt struct {
 	Result  json.RawMessage // for the script; nil is null

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/ledger"
@@ -24,6 +25,23 @@ type unapprovedError struct{ call ledger.Call }
 
 func (e *unapprovedError) Error() string {
 	return fmt.Sprintf("%s on %s waits for a person's approval", e.call.Tool, e.call.Target)
+}
+
+// admit returns c as it may now be recorded and made: a person agreed where the
+// tool wants that, the tool has what it needs in the service, and the deadline
+// counts from here.
+func (x *execution) admit(ctx context.Context, t *tool, c ledger.Call) (ledger.Call, time.Time, error) {
+	if err := x.checkApproval(ctx, t, c); err != nil {
+		return c, time.Time{}, err
+	}
+	if f := t.start(ctx, x.callAt); ctx.Err() != nil {
+		return c, time.Time{}, errStopping
+	} else if f != nil {
+		return c, time.Time{}, f
+	}
+	now := x.e.now()
+	c.Deadline = now.Add(t.spec.Timeout)
+	return c, now, nil
 }
 
 // checkApproval returns *unapprovedError if t wants a person's agreement and this

@@ -121,10 +121,9 @@ func (x *execution) mutate(ctx context.Context) error {
 // send records the call, makes it, and settles what became of it.
 func (x *execution) send(ctx context.Context, call *takenCall) error {
 	x.trace(BeforeCall)
-	now := x.e.now()
-	lc := call.ledgerCall(x, now)
 	x.callAt = call.at
-	if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+	lc, now, err := x.admit(ctx, call.tool, call.ledgerCall(x, x.e.now()))
+	if err != nil {
 		return x.fail(ctx, err)
 	}
 	if x.mut.Key == "" {

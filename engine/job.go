@@ -214,10 +214,11 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	known, err := x.e.store.Mutation(ctx, lc.Key)
 	switch {
 	case isNotFound(err):
-		if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+		lc, now, err := x.admit(ctx, call.tool, lc)
+		if err != nil {
 			return nil, err
 		}
-		m, move := ledger.Open(lc, x.e.now())
+		m, move := ledger.Open(lc, now)
 		return h.callInItem(ctx, call, m, move)
 	case err != nil:
 		return nil, &storeError{err}
@@ -226,10 +227,11 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	case keep.Applied:
 		return h.replay(call, known, c)
 	case keep.Failed:
-		if err := x.checkApproval(ctx, call.tool, lc); err != nil {
+		lc, now, err := x.admit(ctx, call.tool, lc)
+		if err != nil {
 			return nil, err
 		}
-		m, move, err := ledger.Reopen(known, lc, x.e.now())
+		m, move, err := ledger.Reopen(known, lc, now)
 		if err != nil {
 			return nil, keep.Failf(keep.ClassInternal, "ledger", "%v", err)
 		}

@@ -273,6 +273,32 @@ func (t *tool) target(params json.RawMessage, at string) (target string, fail *k
 	return keep.CutTitle(t.impl.(connector.Mutator).Target(params)), nil
 }
 
+// start makes what the tool needs before a call of it can be recorded. A failure
+// means that nothing was sent.
+func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
+	starter, ok := t.impl.(connector.Starter)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "starting " + string(t.name), After: t.spec.Timeout})
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	err := starter.Start(ctx)
+	if err == nil {
+		return nil
+	}
+	f := keep.Failure{Class: keep.ClassTransient, Code: "not-started", Message: err.Error()}
+	if known, ok := errors.AsType[*keep.Failure](err); ok && known.Class != keep.ClassUnknown {
+		f = *known
+	}
+	f.Tool, f.At = t.name, at
+	return &f
+}
+
 // mutate performs the call that m records, once. The error is nil, or a failure
 // of class unknown unless the connector vouches for another.
 func (t *tool) mutate(ctx context.Context, m keep.Mutation, at string) (receipt connector.Receipt, fail *keep.Failure) {

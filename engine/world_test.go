@@ -374,6 +374,7 @@ type service struct {
 	onCall  func(n int) (effect bool, err error)         // the n-th mutate call, from 1
 	onAsk   func(n int) (v connector.Verdict, err error) // nil: the truth
 	onRead  func() error
+	onStart func() error
 
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
 	onTarget      func()
@@ -424,6 +425,14 @@ func (r reader) Read(context.Context, json.RawMessage) (json.RawMessage, error) 
 }
 
 type mutator struct{ tool }
+
+// Start does what the test says; the ledger must not know of the call yet.
+func (m mutator) Start(context.Context) error {
+	if m.s.onStart != nil {
+		return m.s.onStart()
+	}
+	return nil
+}
 
 func (m mutator) Target(json.RawMessage) string {
 	if m.s.onTarget != nil {

@@ -29,6 +29,9 @@ func (db *database) hasLedger(ctx context.Context, s session) (bool, error) {
 	return t != nil, err
 }
 
+// Start makes the ledger table, so that every recorded call can be looked up.
+func (m *mutator) Start(ctx context.Context) error { return m.db.prepareLedger(ctx, m.spec.Name) }
+
 // prepareLedger makes the ledger table if it is missing, in a transaction of
 // its own: a right to create tables is needed only then.
 func (db *database) prepareLedger(ctx context.Context, tool string) error {
@@ -57,7 +60,10 @@ func (db *database) prepareLedger(ctx context.Context, tool string) error {
 		if f.Class == keep.ClassUnknown {
 			f.Class = keep.ClassTransient // of the table only; the change wasn't begun
 		}
-		f.Message = fmt.Sprintf("the table %s cannot be made: %s; make it by hand, or set ledger_table = \"\"", db.ledger, f.Message)
+		f.Message = fmt.Sprintf("the table %s cannot be made yet: %s", db.ledger, f.Message)
+		if f.Class != keep.ClassTransient {
+			f.Message += "; make it by hand, or set ledger_table = \"\""
+		}
 		return f
 	}
 	if err == nil {
@@ -144,8 +150,8 @@ func (r *reconciler) ask(ctx context.Context, s session, token string) (connecto
 		return connector.Answer{}, err
 	}
 	if !there {
-		// It was made before the first change, so it was dropped since, and
-		// what it would say is gone with it.
+		// Start made it before the call was recorded, so it was dropped since,
+		// and what it would say is gone with it.
 		return connector.Answer{}, r.db.failf(r.spec.Name, keep.ClassPrecondition, "no-ledger",
 			"the table %s is gone; only a person can tell what happened", r.db.ledger)
 	}
