@@ -84,11 +84,17 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return
 	}
 	c.claim = key.Claim{
-		ID: key.NewID(caller, name), Key: name, Caller: hashCaller(caller), Method: r.Method, Path: r.URL.Path,
+		ID: key.NewID(caller, name), Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r),
 		Fingerprint: key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), c.body, rt.Form),
 		Atomic:      rt.Atomic, TTL: rt.TTL,
 	}
 	c.serve()
+}
+
+// shownPath returns what a record keeps of a path, for people: ASCII, and bounded.
+func shownPath(r *http.Request) string {
+	path := r.URL.EscapedPath()
+	return path[:min(len(path), 512)]
 }
 
 // route returns the first rule that matches the request's path; nil if none does.

@@ -173,6 +173,9 @@ func fingerprints() []testCase {
 		"another method": {method: http.MethodPatch},
 	} {
 		c = append(c, testCase{"fingerprint", "refuses " + name, programmable, func(p *probe) error {
+			if q.body == &empty && p.t.Body == "" {
+				return nil // it is the same request
+			}
 			if _, err := p.send(request{}); err != nil {
 				return err
 			}

@@ -1,0 +1,136 @@
+package postgres_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/acceptance"
+	"github.com/keep-run/keep/idempotency/idempotencytest"
+	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/postgres"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// open returns the keys of a database, and its pool.
+func open(t testing.TB, url string) (*postgres.Keys, *pgxpool.Pool) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	k := postgres.NewKeys(pool)
+	if err := k.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return k, pool
+}
+
+func TestKeys(t *testing.T) {
+	idempotencytest.Run(t, func(t testing.TB) idempotency.Store {
+		k, _ := open(t, pgtest.SchemaURL(t))
+		return k
+	})
+}
+
+func TestKeys_of_two_pools_run_once(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	var runs atomic.Int64
+	var guards []http.Handler
+	for range 2 {
+		k, _ := open(t, url)
+		g, err := idempotency.New(k, idempotency.Config{Rules: []idempotency.Rule{{Wait: time.Minute}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		guards = append(guards, g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runs.Add(1)) })))
+	}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			r := httptest.NewRequest("POST", "/%ff%00", strings.NewReader("x"))
+			r.Header.Set("Idempotency-Key", "k")
+			w := httptest.NewRecorder()
+			guards[i%2].ServeHTTP(w, r)
+			if w.Code != 200 || w.Body.String() != "1" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestKeys_pass_the_acceptance_suite(t *testing.T) {
+	t.Parallel()
+	k, _ := open(t, pgtest.SchemaURL(t))
+	g, err := idempotency.New(k, idempotency.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(g.Handler(new(acceptance.Backend)))
+	defer s.Close()
+	results, err := acceptance.Run(t.Context(), acceptance.Target{URL: s.URL, Programmable: true, BodyLimit: 1 << 20, ResponseLimit: 8 << 20,
+		OtherCaller: map[string]string{"Authorization": "b"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if !r.Passed {
+			t.Errorf("%s: %s: %s%s", r.Group, r.Name, r.Problem, r.Skipped)
+		}
+	}
+}
+
+func TestKeys_commit_with_the_handlers_writes(t *testing.T) {
+	t.Parallel()
+	k, pool := open(t, pgtest.SchemaURL(t))
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE orders (note TEXT)`); err != nil {
+		t.Fatal(err)
+	}
+	status := 201
+	g, err := idempotency.New(k, idempotency.Config{Rules: []idempotency.Rule{{Atomic: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tx, err := idempotency.Tx[pgx.Tx](r.Context())
+		if err == nil {
+			_, err = tx.Exec(r.Context(), `INSERT INTO orders VALUES ('x')`)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+	}))
+	for i, test := range []struct {
+		status, orders int
+		state          key.State
+	}{{201, 1, key.Done}, {429, 1, key.Released}, {500, 1, key.Done}, {422, 2, key.Done}} {
+		status = test.status
+		r := httptest.NewRequest("POST", "/", nil)
+		r.Header.Set("Idempotency-Key", fmt.Sprint("k", i))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		var orders int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM orders`).Scan(&orders); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := k.Read(t.Context(), key.NewID("", fmt.Sprint("k", i)))
+		if err != nil || orders != test.orders || rec.State != test.state {
+			t.Errorf("%d: %d orders and key %q, %v, want %d and %q", test.status, orders, rec.State, err, test.orders, test.state)
+		}
+	}
+}
