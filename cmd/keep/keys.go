@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/config"
@@ -23,7 +25,7 @@ func (a *app) keysCmd() *cobra.Command {
 			return idempotency.NewKeys(db.Keys()).Show(ctx, args[0])
 		},
 		func(_ context.Context, _ *sqlite.DB, v idempotency.View) error { return a.printKey(v) })
-	return noun("keys", a.listKeysCmd, show, a.resolveKeyCmd(), a.forgetKeyCmd())
+	return noun("keys", a.listKeysCmd, show, a.resolveKeyCmd(), a.forgetKeyCmd(), a.importKeysCmd())
 }
 
 func (a *app) listKeysCmd() *cobra.Command {
@@ -104,6 +106,43 @@ func (a *app) forgetKeyCmd() *cobra.Command {
 			})
 		},
 	}
+}
+
+func (a *app) importKeysCmd() *cobra.Command {
+	var header string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take over rows of a platform_idempotency_keys table",
+		Long: `Import reads rows of a table platform_idempotency_keys, one JSON object after the
+other, and adds a key for each that the database does not have:
+
+  psql -Atc 'select row_to_json(t) from platform_idempotency_keys t' > keys.jsonl
+
+completed becomes done with its answer; in_progress and failed become unknown,
+since nobody knows what became of them. The table has no fingerprint, so any
+request with the key gets the answer. Callers are known by --header, which the
+proxy's route needs too: caller = "header:X-User-Id".`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rows, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			return a.withStore(cmd.Context(), toDeploy, func(_ *config.Config, db *sqlite.DB) error {
+				n, err := idempotency.Import(cmd.Context(), db.Keys(), rows, header, ttl, a.now())
+				if err == nil && a.json {
+					return a.printJSON(n)
+				}
+				fmt.Fprintf(a.err, "%d added, %d known already, %d expired.\n", n.Added, n.Known, n.Expired)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&header, "header", "X-User-Id", "`name` of the header that has a request's user_id")
+	cmd.Flags().DurationVar(&ttl, "ttl", idempotency.DefaultTTL, "how `long` answers are kept, from created_at on")
+	return cmd
 }
 
 // decideKey records a decision about one key and shows what it is now.

@@ -28,6 +28,10 @@ const (
 	Mismatch Verdict = "mismatch"
 )
 
+// Any is the fingerprint of a record that was imported from a system which did not
+// keep one: every request of the key is the same to it.
+var Any Fingerprint
+
 // Judge says what is to be done with a request of fingerprint f. The zero Record
 // is a key that nobody used.
 //
@@ -38,7 +42,7 @@ func Judge(r Record, f Fingerprint, now time.Time) Verdict {
 	switch {
 	case free:
 		return Run
-	case r.Fingerprint != f:
+	case r.Fingerprint != f && r.Fingerprint != Any:
 		return Mismatch
 	case r.State == Done:
 		return Replay

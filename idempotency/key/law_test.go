@@ -40,7 +40,7 @@ func rows() []struct {
 } {
 	rec := func(s key.State, change func(*key.Record)) key.Record {
 		r := key.Record{ID: key.NewID("", "k"), Key: "k", State: s, Token: 7, Rev: 1, LeaseUntil: t0,
-			CreatedAt: t0.Add(-time.Hour), UpdatedAt: t0.Add(-time.Hour), ExpiresAt: t0.Add(time.Hour)}
+			Fingerprint: key.Fingerprint{2}, CreatedAt: t0.Add(-time.Hour), UpdatedAt: t0.Add(-time.Hour), ExpiresAt: t0.Add(time.Hour)}
 		if s == key.Unknown {
 			r.DoubtAt, r.Doubts = t0.Add(-time.Minute), 1
 		}
@@ -250,7 +250,12 @@ func TestJudge_is_the_table(t *testing.T) {
 	lines := [][]string{{"", "same request", "another request"}}
 	for _, row := range rows() {
 		lines = append(lines, []string{row.name,
-			string(key.Judge(row.r, key.Fingerprint{}, t0)), string(key.Judge(row.r, key.Fingerprint{1}, t0))})
+			string(key.Judge(row.r, key.Fingerprint{2}, t0)), string(key.Judge(row.r, key.Fingerprint{1}, t0))})
+		imported := row.r
+		imported.Fingerprint = key.Any
+		if got, want := key.Judge(imported, key.Fingerprint{1}, t0), key.Judge(row.r, key.Fingerprint{2}, t0); got != want {
+			t.Errorf("an imported record that is %s is judged %s, want %s", row.name, got, want)
+		}
 	}
 	if diff := cmp.Diff(strings.TrimSpace(judgements), strings.TrimSpace(table(lines))); diff != "" {
 		t.Errorf("verdicts differ from the law (-law +got):\n%s", diff)
