@@ -14,6 +14,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,6 +122,7 @@ func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sabotage", flag.ContinueOnError)
 	only := flags.String("only", "", "try only breaks with this `text` in their name or file")
 	list := flags.Bool("list", false, "list the breaks and try none")
+	with := flags.String("with", "", "run these `arguments` of go test instead of the named ones: what does one test notice?")
 	verbose := flags.Bool("v", false, "print what the tests said")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -140,6 +142,7 @@ func run(args []string, out io.Writer) error {
 			fmt.Fprintf(out, "%-28s %-22s %s\n", b.Name, b.Law, b.Test)
 			continue
 		}
+		b.Test = cmp.Or(*with, b.Test)
 		start := time.Now()
 		o, said, err := b.try(ctx, root)
 		if err != nil {

@@ -21,9 +21,9 @@ type turns struct {
 
 // A ticket is one goroutine that waits for its turn.
 type ticket struct {
-	who string
-	p   *process // nil: of no process
-	go_ chan struct{}
+	who   string
+	p     *process // nil: of no process
+	yours chan struct{}
 }
 
 func newTurns(choose func(n int) int) *turns {
@@ -41,7 +41,7 @@ func (s *turns) wait(p *process, who string) {
 	case s.signal <- struct{}{}:
 	default:
 	}
-	<-t.go_
+	<-t.yours
 }
 
 // run gives out turns until stop.
@@ -69,7 +69,7 @@ func (s *turns) next() bool {
 	}
 	t := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)
-	close(t.go_)
+	close(t.yours)
 	return true
 }
 
@@ -79,7 +79,7 @@ func (s *turns) release(p *process) {
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(t *ticket) bool {
 		if t.p == p {
-			close(t.go_)
+			close(t.yours)
 		}
 		return t.p == p
 	})
