@@ -129,59 +129,11 @@ func TestProxy_survives_SIGKILL(t *testing.T) {
 	up := httptest.NewServer(did)
 	defer up.Close()
 	file := filepath.Join(t.TempDir(), "keys.db")
-	var shown, unknown atomic.Int64
+	storm := &storm{file: file, upstream: up.URL}
 	for cycle := range cycles(t) {
-		p := start(t, file, up.URL, "")
-		transport := &http.Transport{MaxIdleConnsPerHost: 16}
-		var wg sync.WaitGroup
-		var answered atomic.Int64
-		dead := make(chan struct{})
-		var left sync.Map // keys without an answer
-		for c := range 16 {
-			wg.Go(func() {
-				for n := 0; ; n++ {
-					k := fmt.Sprintf("c%d-%d-%d", cycle, c, n)
-					status, body := try(transport, p.url, k)
-					if status == 201 && body == "did "+k {
-						answered.Add(1)
-						shown.Add(1)
-					} else {
-						left.Store(k, true)
-						return // the proxy is dead
-					}
-				}
-			})
-		}
-		go func() {
-			defer close(dead)
-			for answered.Load() < 20+rand.Int64N(60) { // a fact, not a duration
-				select {
-				case <-t.Context().Done():
-					return
-				case <-time.After(time.Millisecond):
-				}
-			}
-			p.kill()
-		}()
-		wg.Wait()
-		<-dead
-		transport.CloseIdleConnections()
-		// A new process answers every retry: with the answer, with a first run, or
-		// with what it cannot know.
-		again := start(t, file, up.URL, "")
-		left.Range(func(k, _ any) bool {
-			switch status, body := settle(t, transport, again.url, k.(string)); {
-			case status == 201 && body == "did "+k.(string):
-			case status == 409 && strings.Contains(body, "outcome-unknown"):
-				unknown.Add(1)
-			default:
-				t.Errorf("cycle %d: %s is stuck: %d %s", cycle, k, status, body)
-			}
-			return true
-		})
-		again.kill()
-		transport.CloseIdleConnections()
+		storm.cycle(t, cycle)
 	}
+	storm.settle(t, start(t, file, up.URL, ""))
 	did.mu.Lock()
 	defer did.mu.Unlock()
 	for k, n := range did.done {
@@ -190,7 +142,68 @@ func TestProxy_survives_SIGKILL(t *testing.T) {
 		}
 	}
 	checkShown(t, file, did.done)
-	t.Logf("%d keys, %d answered at once, %d unknown after a death", len(did.done), shown.Load(), unknown.Load())
+	t.Logf("%d keys, %d answered at once, %d unknown after a death", len(did.done), storm.shown.Load(), storm.unknown)
+}
+
+// A storm is the clients of TestProxy_survives_SIGKILL.
+type storm struct {
+	file, upstream string
+	shown          atomic.Int64 // answers that a client saw
+	left           sync.Map     // keys whose client got no answer
+	unknown        int
+}
+
+// cycle starts a proxy, retries what the one before left, and kills it under load.
+func (s *storm) cycle(t *testing.T, cycle int) {
+	t.Helper()
+	p := start(t, s.file, s.upstream, "")
+	s.settle(t, p)
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	defer transport.CloseIdleConnections()
+	var answered atomic.Int64
+	enough := make(chan struct{})
+	fatal := 20 + rand.Int64N(60) // a fact to wait for, not a duration
+	var clients, killer sync.WaitGroup
+	for c := range 16 {
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				k := fmt.Sprintf("c%d-%d-%d", cycle, c, n)
+				if status, body := try(transport, p.url, k); status != 201 || body != "did "+k {
+					s.left.Store(k, true)
+					return // the proxy is dead
+				}
+				s.shown.Add(1)
+				if answered.Add(1) == fatal {
+					close(enough)
+				}
+			}
+		})
+	}
+	killer.Go(func() {
+		<-enough
+		p.kill()
+	})
+	clients.Wait()
+	killer.Wait()
+}
+
+// settle retries every key whose client got no answer: the proxy answers with the
+// first answer, with a first run, or with what it cannot know.
+func (s *storm) settle(t *testing.T, p *process) {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 16}
+	defer transport.CloseIdleConnections()
+	s.left.Range(func(k, _ any) bool {
+		s.left.Delete(k)
+		switch status, body := settle(t, transport, p.url, k.(string)); {
+		case status == 201 && body == "did "+k.(string):
+		case status == 409 && strings.Contains(body, "outcome-unknown"):
+			s.unknown++
+		default:
+			t.Errorf("%s is stuck: %d %s", k, status, body)
+		}
+		return true
+	})
 }
 
 // checkShown compares the records with what was done.
