@@ -114,8 +114,14 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
 	}
 	f := w.nextFault()
-	if f.effect != "" {
+	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
 		w.perform(m.spec.Level, r, f.effect == "late")
+	}
+	if _, no := f.err.(*keep.Failure); no && f.effect == "" && w.does(refusesFalse) || f.effect != "" && w.does(actsTwice) {
+		w.perform(m.spec.Level, r, false)
+	}
+	if f.effect != "" && w.does(repeatsEffect) {
+		w.perform(m.spec.Level, r, true)
 	}
 	if w.maybe(0.3) && !p.sleep(ctx, w.span(3*time.Second), who) {
 		return connector.Receipt{}, ctx.Err()
@@ -187,7 +193,7 @@ func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
 		e.visible += w.span(room)
 	}
 	known := w.truth.effects[r.Token]
-	if level == keep.LevelKey && len(known) > 0 {
+	if level == keep.LevelKey && len(known) > 0 && !w.does(forgetsKeys) {
 		known[0].at, known[0].visible = min(known[0].at, e.at), min(known[0].visible, e.visible)
 		return
 	}
@@ -256,6 +262,9 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 			w.lied[r.Token]++
 			break
 		}
+		return happened, nil
+	}
+	if w.does(findsFalse) {
 		return happened, nil
 	}
 	return connector.Answer{Verdict: connector.Absent}, nil

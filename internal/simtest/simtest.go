@@ -25,6 +25,7 @@ type Result struct {
 
 	Seen     map[string]int // how often each thing happened, by name
 	Problems []string       // laws that were broken; empty: none
+	Script   []string       // if a law was broken: the last things that went wrong or were decided
 }
 
 // Add counts other in.
@@ -50,11 +51,6 @@ func (r *Result) Add(other Result) {
 	}
 }
 
-// Replay says how to see the seed again.
-func (r Result) Replay() string {
-	return fmt.Sprintf("go test ./internal/simtest -run TestSeed -seed %d -v", r.Seed)
-}
-
 // String lists what the seed, or the sum of seeds, came to.
 func (r Result) String() string {
 	return fmt.Sprintf("%d crashes, %d faults, %d starts, %d stops, %d commits, %d calls, %d lookups, %d effects, %d runs, %d decisions taken, %d refused",
@@ -64,8 +60,12 @@ func (r Result) String() string {
 // Run lets the world of a seed happen. Trace, if not nil, gets one line for each
 // thing that happens. Broken laws are in the result; t is only needed for its
 // bubbles.
-func Run(t *testing.T, seed uint64, trace io.Writer) (res Result) {
-	w := newWorld(seed, trace)
+func Run(t *testing.T, seed uint64, trace io.Writer) Result {
+	return newWorld(seed, trace).run(t)
+}
+
+// run lets the world happen, to its end.
+func (w *world) run(t *testing.T) (res Result) {
 	defer func() {
 		// A bubble whose goroutines all wait for each other panics.
 		if p := recover(); p != nil {

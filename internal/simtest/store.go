@@ -51,7 +51,10 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	case "slow":
 		s.p.sleep(context.Background(), w.span(20*time.Second), "slow "+who)
 	}
-	err := s.Store.Commit(ctx, c)
+	if w.does(dropsCommit) {
+		return nil
+	}
+	err := s.Store.Commit(ctx, w.tampered(c))
 	w.watchCommit(c, err)
 	if err != nil {
 		w.note(fmt.Sprintf("refused %v", err))

@@ -114,6 +114,9 @@ func (s *seeds) worker(t *testing.T, first uint64, out io.Writer) {
 		}
 		start := time.Now()
 		r := Run(t, first+n, nil)
+		if len(r.Problems) > 0 {
+			r = r.explain(t)
+		}
 		if !s.take(r, time.Since(start), out) {
 			return
 		}

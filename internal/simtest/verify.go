@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -259,17 +257,4 @@ func (a audit) skippedCall(f *flow, id string) bool {
 	return slices.ContainsFunc(a.mutations, func(m keep.Mutation) bool {
 		return m.Workflow == f.name && m.Item == id && m.State == keep.Skipped
 	})
-}
-
-// describe lists the result and how to replay it.
-func (r Result) describe(took time.Duration) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d (%s): %s\n", r.Seed, took.Round(time.Millisecond), r)
-	for _, p := range r.Problems {
-		fmt.Fprintf(&b, "  broken law %s\n", p)
-	}
-	if len(r.Problems) > 0 {
-		fmt.Fprintf(&b, "replay it, with every step: %s\n", r.Replay())
-	}
-	return b.String()
 }

@@ -31,6 +31,7 @@ type world struct {
 	proc  *process // the host that runs; nil: none
 	calm  bool     // the chaos is over
 	drill *drill   // nil: the seed decides what goes wrong
+	cheat cheat    // empty: none
 
 	offset  time.Duration // how far the host's clock is ahead of the services'
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
