@@ -171,7 +171,7 @@ var breaks = []Break{
 	{"guard-late-owner-is-believed", "settled-stays", "idempotency/key/law.go",
 		`case ofOwner(e.Event) && (from == absent || e.Token != r.Token):`, `case ofOwner(e.Event) && from == absent:`, "./idempotency/key"},
 	{"guard-other-body-replays", "once", "idempotency/key/judge.go",
-		`case r.Fingerprint != f:`, `case false:`, "./idempotency/key"},
+		`case r.Fingerprint != f && r.Fingerprint != Any:`, `case false:`, "./idempotency/key"},
 	{"guard-lease-ends-early", "once", "idempotency/key/law.go",
 		`e.Event == LeaseEnded && now.Before(r.LeaseUntil):`, `false:`, "./idempotency/key"},
 	{"guard-retries-for-ever", "bounded", "idempotency/key/law.go",

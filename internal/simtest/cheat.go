@@ -21,11 +21,12 @@ const (
 	dropsFinish   cheat = "the store forgets that events are consumed"
 	dropsCommit   cheat = "the store says that a commit is durable, and it is not"
 	repeatsEffect cheat = "a service does late what it did before"
+	neverReturns  cheat = "a connector ignores its deadline for ever"
 )
 
 // cheats returns every cheat.
 func cheats() []cheat {
-	return []cheat{forgetsKeys, actsTwice, refusesFalse, claimsFalse, findsFalse, dropsPublish, dropsFinish, dropsCommit, repeatsEffect}
+	return []cheat{forgetsKeys, actsTwice, refusesFalse, claimsFalse, findsFalse, dropsPublish, dropsFinish, dropsCommit, repeatsEffect, neverReturns}
 }
 
 // does reports whether the world cheats this way, this time.

@@ -12,7 +12,7 @@ import (
 // the replay.
 const maxScript = 60
 
-// A script of a history is what the seed decided, as far as it matters: faults,
+// A history is what the seed decided, as far as it matters: faults,
 // crashes, what people did, and which laws broke. It takes in a trace.
 type history struct{ lines []string }
 

@@ -120,6 +120,9 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	if _, no := f.err.(*keep.Failure); no && f.effect == "" && w.does(refusesFalse) || f.effect != "" && w.does(actsTwice) {
 		w.perform(m.spec.Level, r, false)
 	}
+	if w.does(neverReturns) {
+		<-make(chan struct{})
+	}
 	if f.effect != "" && w.does(repeatsEffect) {
 		w.perform(m.spec.Level, r, true)
 	}
