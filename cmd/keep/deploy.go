@@ -49,7 +49,7 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
-	scripts, found, err := a.load(ctx, rt, p)
+	scripts, found, err := a.loadToRun(ctx, rt, p)
 	if err != nil {
 		return err
 	}

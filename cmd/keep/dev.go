@@ -122,7 +122,7 @@ func readSettings(p *project) ([]byte, error) {
 
 // redeploy loads the scripts again and deploys those that are in order.
 func (d *developer) redeploy(ctx context.Context, p *project) error {
-	scripts, found, err := d.a.load(ctx, d.session.runtime, p)
+	scripts, found, err := d.a.loadToRun(ctx, d.session.runtime, p)
 	if err != nil {
 		return d.show(nil, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/workflow"
 )
 
 // A project is what a path on the command line stands for: a configuration and
@@ -132,6 +133,29 @@ func match(root, dir string, patterns []string) ([]string, error) {
 type script struct {
 	file string // relative to the project's root
 	*host.Workflow
+}
+
+// loadToRun is load for scripts that are going to run: calls of tools that no
+// connection has are complaints too.
+func (a *app) loadToRun(ctx context.Context, rt *sandbox.Runtime, p *project) ([]script, []complaint, error) {
+	scripts, found, err := a.load(ctx, rt, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	conns, err := p.cfg.Describe()
+	defer closeAll(conns)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range scripts {
+		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
+		if err != nil {
+			return nil, nil, fmt.Errorf("effects of %s: %w", s.file, err)
+		}
+		effects.Findings = slices.DeleteFunc(effects.Findings, func(f workflow.Finding) bool { return f.Severity != workflow.Error })
+		found = append(found, findings(p.root, effects)...)
+	}
+	return scripts, found, nil
 }
 
 // load reads and checks all scripts of the project. What is wrong with them

@@ -75,7 +75,7 @@ func (a *app) prepare(ctx context.Context, p *project) (*session, []complaint, e
 		return nil, nil, errors.Join(err, s.close())
 	}
 	s.closers = append(s.closers, s.runtime.Close)
-	scripts, found, err := a.load(ctx, s.runtime, p)
+	scripts, found, err := a.loadToRun(ctx, s.runtime, p)
 	if err != nil {
 		return nil, nil, errors.Join(err, s.close())
 	}
