@@ -104,11 +104,15 @@ func (c *call) begin(rec key.Record, how key.Event) bool {
 	if err != nil {
 		return false // the time moved on between two looks
 	}
-	if err := c.write(c.r.Context(), next); errors.Is(err, keep.ErrStale) {
+	// A client that leaves now must not leave doubt whether the key is taken.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
+		&keep.TimeoutError{Op: "take idempotency key", After: c.g.cfg.StoreTimeout})
+	defer cancel()
+	if err := c.write(ctx, next); errors.Is(err, keep.ErrStale) {
 		return false
 	} else if err != nil {
 		// It may be stored all the same; then the key must not be left behind.
-		now, readErr := c.read(c.r.Context())
+		now, readErr := c.read(ctx)
 		if readErr != nil || now.Token != next.Token {
 			c.storeDown(err)
 			return true

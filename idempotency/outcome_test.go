@@ -487,6 +487,32 @@ func TestGuard_stores_the_answer_of_a_client_that_left(t *testing.T) {
 	w.ran(1)
 }
 
+// A client that leaves while its key is being taken leaves no doubt behind.
+func TestGuard_takes_the_key_of_a_client_that_leaves_meanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	g, err := idempotency.New(leaving{w.store, cancel}, idempotency.Config{})
+	must(t, err)
+	runs := 0
+	h := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))
+	h.ServeHTTP(httptest.NewRecorder(), with("k").WithContext(ctx))
+	if got := w.record("k").State; runs != 1 || got != key.Done {
+		t.Errorf("%d runs and the key is %q, want 1 and done", runs, got)
+	}
+}
+
+// leaving is a store whose writes make the client leave first.
+type leaving struct {
+	idempotency.Store
+	leave func()
+}
+
+func (l leaving) Write(ctx context.Context, r key.Record) error {
+	l.leave()
+	return l.Store.Write(ctx, r)
+}
+
 func TestGuard_observes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
