@@ -3,6 +3,7 @@ package files_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,5 +152,28 @@ func TestRead(t *testing.T) {
 	os.Mkdir(filepath.Join(root, "d"), 0o755)
 	if _, err := read(t, conn, "read", `{"name":"d"}`); class(err) != keep.ClassLogic {
 		t.Errorf("directory: %v, want logic", err)
+	}
+}
+
+// A list without a limit never ends silently: the files that it leaves out would
+// be lost for good.
+func TestListNeverEndsSilently(t *testing.T) {
+	root := t.TempDir()
+	for i := range 5001 {
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("%05d", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := files.New("inbox", files.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := tool(t, conn, "list").(connector.Reader)
+	_, err = list.Read(t.Context(), json.RawMessage(`{}`))
+	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Code != "answer-too-large" {
+		t.Errorf("list of 5001 files: %v, want answer-too-large", err)
+	}
+	if _, err := list.Read(t.Context(), json.RawMessage(`{"limit":5000}`)); err != nil {
+		t.Errorf("a page of 5000: %v", err)
 	}
 }

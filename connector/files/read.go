@@ -48,7 +48,6 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 
 // Bounds of list.
 const (
-	defaultLimit = 1000
 	maxLimit     = 5000
 	maxVisited   = 100_000
 )
@@ -61,7 +60,7 @@ var listSpec = connector.Spec{
 		"glob":{"type":"string"},
 		"prefix":{"type":"string"},
 		"after":{"type":"string","description":"only names that sort after this one; the last name of a page gives the next"},
-		"limit":{"type":"integer","minimum":1,"maximum":5000}`),
+		"limit":{"type":"integer","minimum":1,"maximum":5000,"description":"the size of a page; without it all names come, and more than 5000 are a failure"}`),
 	Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["name","size","modified"],"properties":{
 		"name":{"type":"string"},"size":{"type":"integer"},"modified":{"type":"string","format":"date-time"}}}}`),
 }
@@ -89,8 +88,9 @@ func (d *dir) list(ctx context.Context, params json.RawMessage) (any, error) {
 	if _, err := path.Match(p.Glob, ""); err != nil {
 		return nil, d.failf("list", keep.ClassLogic, "bad-params", "glob %q: %v", p.Glob, err)
 	}
-	if p.Limit == 0 {
-		p.Limit = defaultLimit
+	paged := p.Limit != 0
+	if !paged {
+		p.Limit = maxLimit
 	}
 	if p.Limit < 0 || p.Limit > maxLimit {
 		return nil, d.failf("list", keep.ClassLogic, "bad-params", "limit must be 1 to %d", maxLimit)
@@ -110,6 +110,10 @@ func (d *dir) list(ctx context.Context, params json.RawMessage) (any, error) {
 		info, err := root.Stat(name)
 		if err != nil || !info.Mode().IsRegular() {
 			continue // gone since, or a link to something else
+		}
+		if len(entries) == p.Limit && !paged {
+			// A list that silently ends would lose files for good.
+			return nil, d.failf("list", keep.ClassLogic, "answer-too-large", "there are more than %d files; read pages, with limit and after", maxLimit)
 		}
 		if len(entries) == p.Limit {
 			break
