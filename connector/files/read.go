@@ -48,8 +48,8 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 
 // Bounds of list.
 const (
-	maxLimit     = 5000
-	maxVisited   = 100_000
+	maxLimit   = 5000
+	maxVisited = 100_000
 )
 
 var listSpec = connector.Spec{
