@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -59,16 +62,38 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 			fmt.Fprintf(a.err, "keep proxy: admin on http://%s\n", admin)
 		}
 	}
-	db := sqlite.New(path, sqlite.Config{})
-	if err := db.Open(ctx); err != nil {
+	store, closeStore, err := openKeys(ctx, path)
+	if err != nil {
 		return unreachable(err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	p, err := proxy.New(db.Keys(), cfg)
+	defer func() { err = errors.Join(err, closeStore()) }()
+	p, err := proxy.New(store, cfg)
 	if err != nil {
 		return misusef("%w", err)
 	}
 	return p.Run(ctx)
+}
+
+// openKeys opens the records of a file, or of a Postgres database, which several
+// proxies may share.
+func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, error) {
+	if !strings.HasPrefix(db, "postgres://") && !strings.HasPrefix(db, "postgresql://") {
+		file := sqlite.New(db, sqlite.Config{})
+		if err := file.Open(ctx); err != nil {
+			return nil, nil, err
+		}
+		return file.Keys(), file.Close, nil
+	}
+	pool, err := pgxpool.New(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys := postgres.NewKeys(pool)
+	if err := keys.Migrate(ctx); err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return keys, func() error { pool.Close(); return nil }, nil
 }
 
 // readProxyConfig reads the [proxy] table and the database of a keep.toml; no
