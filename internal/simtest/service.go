@@ -141,7 +141,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		w.rest(r.Workflow, f.err)
 		return connector.Receipt{}, f.err
 	}
-	if f.result == "" {
+	if w.odd[r.Token] = f.result != ""; f.result == "" {
 		f.result = `{"id":7}`
 	}
 	return connector.Receipt{Result: json.RawMessage(f.result)}, nil

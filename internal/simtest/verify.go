@@ -59,6 +59,9 @@ func (a audit) tokens() {
 			if n == 0 {
 				a.w.broken("doubt-is-not-failure", "%s is applied, and the service did nothing", m.Key)
 			}
+			if m.ResolvedBy == "call" && a.w.odd[m.Token] && m.Warning == "" {
+				a.w.broken("explained", "%s is applied with the result %s, and nothing warns of it", m.Key, m.Result)
+			}
 		case keep.Failed:
 			if n > 0 && a.allowed[m.Token] == 0 {
 				a.w.broken("doubt-is-not-failure", "%s is failed, and the service did it", m.Key)
