@@ -24,6 +24,7 @@ type actor struct {
 	// Guarded by Engine.mu.
 	isIdle bool // it waits, and nothing becomes due soon
 	stale  bool // the cache below must be read again
+	pokes  int  // how often it became so
 	isBusy bool // it executes a run that the store may not show yet
 
 	// The cache; only the actor's goroutine touches it.
@@ -55,7 +56,10 @@ func newActor(e *Engine, name keep.WorkflowName) *actor {
 // poke makes the actor look again. The caller holds Engine.mu.
 func (a *actor) poke(stale bool) {
 	a.isIdle = false
-	a.stale = a.stale || stale
+	if stale {
+		a.stale = true
+		a.pokes++
+	}
 	select {
 	case a.wakeup <- struct{}{}:
 	default:

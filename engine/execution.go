@@ -30,6 +30,7 @@ type execution struct {
 	moves  []keep.Move // of mut, not yet stored
 	callAt string      // where in the script the call was made
 	item   string      // jobs: the item that stopped the run; empty: none
+	pokes  int         // jobs: see actor.pokes; what it was when the run last looked
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 

@@ -29,6 +29,9 @@ type scriptHost struct {
 	item      *itemScope                 // jobs: the item under way
 	scopes    int                        // jobs: items begun so far
 	finished  []keep.Change              // jobs: items that are done, not stored yet
+	ahead     map[string]keep.Item       // jobs: items that are done, read ahead
+	reads     int                        // jobs: how often that was done
+	hits      int                        // jobs: items that were found there
 }
 
 // An inputKey is what makes an input unique within a workflow.
@@ -61,7 +64,7 @@ func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage,
 		return nil, f
 	}
 	if h.place == policy.InJob && c.Name != "item.end" && c.Name != "item.fail" {
-		if err := h.x.paused(ctx); err != nil {
+		if err := h.paused(ctx); err != nil {
 			return nil, err
 		}
 	}

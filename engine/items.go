@@ -23,11 +23,10 @@ func (e *ItemError) Error() string {
 // CanDoItem returns why an item is in no state for Reprocess or Skip. It changes
 // nothing, and the item may move before the action is taken.
 func (e *Engine) CanDoItem(it keep.Item, action keep.Action) error {
-	over := it.Status == keep.ItemDone || it.Status == keep.ItemSkipped
 	switch {
-	case action == keep.Reprocess && !over && it.Status != keep.ItemAttention:
+	case action == keep.Reprocess && !over(it) && it.Status != keep.ItemAttention:
 		return &ItemError{it.ID, it.Status, action, "its handler runs again anyway, in the same attempt"}
-	case action == keep.Skip && over:
+	case action == keep.Skip && over(it):
 		return &ItemError{it.ID, it.Status, action, "nothing is left to skip"}
 	}
 	return nil

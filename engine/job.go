@@ -45,13 +45,12 @@ func (x *execution) work(ctx context.Context) error {
 
 // paused returns errPaused if a person paused the workflow since the run began.
 // A job may have many calls before it: only the one under way is finished.
-func (x *execution) paused(ctx context.Context) error {
-	x.e.mu.Lock()
-	changed := x.a.stale
-	x.e.mu.Unlock()
-	if !changed {
+func (h *scriptHost) paused(ctx context.Context) error {
+	x := h.x
+	if !x.poked() {
 		return nil
 	}
+	h.ahead = nil
 	all, err := x.e.store.Workflows(ctx)
 	if err != nil {
 		return &storeError{err}
@@ -62,6 +61,16 @@ func (x *execution) paused(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// poked reports whether somebody else may have changed the store since it was
+// last asked.
+func (x *execution) poked() bool {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	before := x.pokes
+	x.pokes = x.a.pokes
+	return x.pokes != before
 }
 
 // failItem stops the run; the item under way is failed until its handler
@@ -138,7 +147,7 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 			Text: fmt.Sprintf("item %q is passed over: it is not known whether %s on %s happened", id, m.Tool, m.Target)})
 		return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, false, true}), nil
 	}
-	s := &itemScope{item: item, scope: h.scopes, done: item.Status == keep.ItemDone || item.Status == keep.ItemSkipped}
+	s := &itemScope{item: item, scope: h.scopes, done: over(item)}
 	s.dirty = item.Rev == 0
 	h.item = s
 	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done, false}), nil
@@ -151,8 +160,33 @@ func (h *scriptHost) knownItem(ctx context.Context, id string) (keep.Item, error
 			return put.Item, nil
 		}
 	}
-	return h.x.e.store.Item(ctx, h.x.a.name, id)
+	if it, ok := h.ahead[id]; ok {
+		h.hits++
+		return it, nil
+	}
+	it, err := h.x.e.store.Item(ctx, h.x.a.name, id)
+	if err != nil || !over(it) || h.hits < h.reads*readAhead/8 {
+		return it, err
+	}
+	h.reads++
+	after, err := h.x.e.store.ItemsAfter(ctx, h.x.a.name, id, readAhead)
+	h.ahead = make(map[string]keep.Item, len(after))
+	for _, it := range after {
+		if over(it) {
+			h.ahead[it.ID] = it
+		}
+	}
+	return it, err
 }
+
+// readAhead is how many items are read at once. Jobs come to items in the order in
+// which they made them, more often than not, and most of them are done. Only
+// those are believed without another look: at worst a reprocessed item waits for
+// the next run. A job for which it seldom helps is soon left alone with it.
+const readAhead = 256
+
+// over reports whether nothing more is done for an item by itself.
+func over(it keep.Item) bool { return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped }
 
 func (h *scriptHost) itemEnd(ctx context.Context, _ HostCall) (json.RawMessage, error) {
 	if s := h.item; s != nil && !s.done {

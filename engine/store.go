@@ -69,6 +69,11 @@ type Runs interface {
 
 	// Item returns an item, or *keep.NotFoundError.
 	Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error)
+
+	// ItemsAfter returns up to limit of the items of w that were made after the
+	// item id, oldest first. It may leave out any of them, and does if there is
+	// no such item.
+	ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, limit int) ([]keep.Item, error)
 }
 
 // Events is what the engine reads of topics.

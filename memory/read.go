@@ -107,6 +107,29 @@ func (s *Store) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.
 	return it.v, context.Cause(ctx)
 }
 
+// ItemsAfter returns up to limit of the items of w that were made after the item
+// id, oldest first.
+func (s *Store) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, limit int) ([]keep.Item, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	first, ok := s.items[itemKey{w, id}]
+	if !ok {
+		return nil, context.Cause(ctx)
+	}
+	var after []row[keep.Item]
+	for _, it := range s.items {
+		if it.v.Workflow == w && it.n > first.n {
+			after = append(after, it)
+		}
+	}
+	slices.SortFunc(after, func(a, b row[keep.Item]) int { return cmp.Compare(a.n, b.n) })
+	var out []keep.Item
+	for _, it := range after[:min(limit, len(after))] {
+		out = append(out, it.v)
+	}
+	return out, context.Cause(ctx)
+}
+
 // Mutation returns the record of that key, or *keep.NotFoundError.
 func (s *Store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
 	s.mu.RLock()

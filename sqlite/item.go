@@ -41,6 +41,16 @@ func (db *DB) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.It
 	return one(ctx, db, "item", id, scanItem, `SELECT `+itemColumns+` FROM item WHERE workflow = ? AND id = ?`, w, id)
 }
 
+// ItemsAfter returns up to limit of the items of w that were made after the item
+// id, oldest first. It looks at limit rows, of whatever workflow.
+func (db *DB) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, limit int) ([]keep.Item, error) {
+	return rows(ctx, db, scanItem, `
+		SELECT `+itemColumns+` FROM item
+		 WHERE n > (SELECT n FROM item WHERE workflow = ?1 AND id = ?2)
+		   AND n <= (SELECT n FROM item WHERE workflow = ?1 AND id = ?2) + ?3 AND +workflow = ?1
+		 ORDER BY n`, w, id, limit)
+}
+
 // itemColumns are those of the table.
 const itemColumns = `workflow, id, title, status, attempt, rev, created_at, updated_at`
 

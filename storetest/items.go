@@ -39,6 +39,23 @@ var itemPromises = []promise{
 			w.refuse("w", unsound, keep.PutItem{Item: it})
 		}
 	}},
+	{"the items after one are those of its workflow that were made later, oldest first", func(w *world) {
+		for _, id := range []string{"c", "a", "b", "d"} {
+			w.commit("w", keep.PutItem{Item: keep.Item{Workflow: "w", ID: id, Status: keep.ItemDone, Attempt: 1}})
+		}
+		w.commit("other", keep.PutItem{Item: keep.Item{Workflow: "other", ID: "e", Status: keep.ItemDone, Attempt: 1}})
+		for _, tt := range []struct {
+			after string
+			limit int
+			want  string
+		}{{"c", 10, "abd"}, {"b", 10, "d"}, {"c", 2, "ab"}, {"d", 10, ""}, {"unknown", 10, ""}, {"e", 10, ""}} {
+			got := ""
+			for _, it := range get[[]keep.Item](w)(w.ItemsAfter(w.ctx, "w", tt.after, tt.limit)) {
+				got += it.ID
+			}
+			w.same("ItemsAfter "+tt.after, got, tt.want)
+		}
+	}},
 	{"an item that does not exist is not found", func(w *world) {
 		_, err := w.Item(w.ctx, "w", "unknown")
 		w.fails("Item", err, notFound("item", "unknown"))

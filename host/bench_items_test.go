@@ -1,0 +1,231 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/sqlite"
+)
+
+// A counted database counts its commits.
+type counted struct {
+	*sqlite.DB
+	commits atomic.Int64
+}
+
+func (c *counted) Commit(ctx context.Context, v keep.Commit) error {
+	c.commits.Add(1)
+	return c.DB.Commit(ctx, v)
+}
+
+// An itemBench is a host over a file, with one job.
+type itemBench struct {
+	b    *testing.B
+	db   *counted
+	host *host.Host
+}
+
+func newItemBench(b *testing.B) *itemBench {
+	db := &counted{DB: sqlite.New(filepath.Join(b.TempDir(), "keep.db"), sqlite.Config{Host: true})}
+	if err := db.Open(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { db.Close() })
+	h, err := host.Open(b.Context(), db, host.Config{
+		Connections: []connector.Connection{{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}}}},
+		Logger:      slog.New(slog.DiscardHandler),
+		Sandbox:     sandbox.Config{CacheDir: cacheDir, Limits: sandbox.Limits{CPU: time.Hour, Wall: time.Hour}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { h.Close() })
+	return &itemBench{b, db, h}
+}
+
+// run deploys a job with that body, and returns how long its run took.
+func (ib *itemBench) run(body string) time.Duration {
+	ib.b.Helper()
+	bundle, err := sandbox.BuildSource("w.js", []byte(`export default Keep.workflow({ name: "w", jobs: { j: { schedule: { interval: "`+
+		fmt.Sprint(1+ib.db.commits.Load()%100)+`h" }, async handler(ctx) {`+body+`} } } });`))
+	if err != nil {
+		ib.b.Fatal(err)
+	}
+	w, err := ib.host.LoadBundle(ib.b.Context(), bundle)
+	if err != nil {
+		ib.b.Fatal(err)
+	}
+	if _, err := ib.host.Deploy(ib.b.Context(), w); err != nil {
+		ib.b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ib.b.Context())
+	var wg sync.WaitGroup
+	start := time.Now()
+	wg.Go(func() {
+		if err := ib.host.Run(ctx); err != nil {
+			ib.b.Error(err)
+		}
+	})
+	if err := ib.host.WaitIdle(ctx); err != nil {
+		ib.b.Fatal(err)
+	}
+	took := time.Since(start)
+	cancel()
+	wg.Wait()
+	return took
+}
+
+// done fails the benchmark unless the last run committed.
+func (ib *itemBench) done() {
+	ib.b.Helper()
+	runs, _, err := ib.db.Runs(ib.b.Context(), keep.RunFilter{Workflow: "w"}, keep.Page{Limit: 1})
+	if err != nil || len(runs) != 1 || runs[0].Status != keep.StatusCommitted {
+		ib.b.Fatalf("last run %+v, %v; want it committed", runs, err)
+	}
+}
+
+// watchHeap returns the most memory that was in use while f ran, over what was in
+// use before.
+func watchHeap(f func()) uint64 {
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	stop, done := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				done <- most
+				return
+			case <-tick.C:
+				runtime.ReadMemStats(&now)
+				most = max(most, now.HeapInuse)
+			}
+		}
+	}()
+	f()
+	close(stop)
+	return max(<-done, before.HeapInuse) - before.HeapInuse
+}
+
+const callEach = `
+	for (let i = 0; i < %d; i++)
+		await ctx.withItem("invoice:" + i, "Remind of " + i, async (ctx) => {
+			if (ctx.item.isDone) return;
+			await ctx.svc.create({ id: String(i), text: "hello" });
+		});`
+
+// BenchmarkItems measures a job over 10,000 items with one call each: first when
+// nothing is done, then when everything is. commits/call counts all of the first
+// run; two are those of the call itself.
+func BenchmarkItems(b *testing.B) {
+	const items = 10_000
+	for _, phase := range []string{"new", "done"} {
+		b.Run(phase, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				ib := newItemBench(b)
+				body := fmt.Sprintf(callEach, items)
+				if phase == "done" {
+					ib.run(body)
+					ib.done()
+				}
+				b.StartTimer()
+				before := ib.db.commits.Load()
+				var took time.Duration
+				heap := watchHeap(func() { took = ib.run(body + "\n") })
+				b.StopTimer()
+				ib.done()
+				b.ReportMetric(items/took.Seconds(), "items/s")
+				b.ReportMetric(float64(ib.db.commits.Load()-before)/items, "commits/item")
+				b.ReportMetric(float64(heap)/(1<<20), "heap-MiB")
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkReplay measures an item whose calls were all applied, and whose handler
+// runs again: each call is answered from the ledger.
+func BenchmarkReplay(b *testing.B) {
+	const items, calls = 20, 900
+	body := fmt.Sprintf(`
+		for (let i = 0; i < %d; i++)
+			await ctx.withItem("i" + i, "I", async (ctx) => {
+				if (!ctx.item.isDone)
+					for (let k = 0; k < %d; k++) await ctx.svc.create({ id: i + "/" + k, text: "hello" });
+			});`, items, calls)
+	for b.Loop() {
+		b.StopTimer()
+		ib := newItemBench(b)
+		ib.run(body)
+		ib.done()
+		for i := range items { // as if the host had died before the items were stored as done
+			it, err := ib.db.Item(b.Context(), "w", fmt.Sprint("i", i))
+			if err != nil {
+				b.Fatal(err)
+			}
+			it.Status = keep.ItemProcessing
+			if err := ib.db.Commit(b.Context(), keep.Commit{Workflow: "w", At: it.UpdatedAt, Changes: []keep.Change{keep.PutItem{Item: it}}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+		took := ib.run(body + "\n")
+		b.StopTimer()
+		ib.done()
+		b.ReportMetric(items*calls/took.Seconds(), "calls/s")
+		b.StartTimer()
+	}
+}
+
+// BenchmarkListItems measures what keep items does, at a million items.
+func BenchmarkListItems(b *testing.B) {
+	const items = 1_000_000
+	ib := newItemBench(b)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i := 0; i < items; {
+		c := keep.Commit{Workflow: "w", At: now}
+		for range 10_000 {
+			it := keep.Item{Workflow: "w", ID: fmt.Sprintf("invoice:%d", i), Title: fmt.Sprintf("Remind of %d", i), Status: keep.ItemDone,
+				Attempt: 1, CreatedAt: now, UpdatedAt: now}
+			if i%1000 == 0 {
+				it.Status = keep.ItemFailed
+			}
+			c.Changes = append(c.Changes, keep.PutItem{Item: it})
+			i++
+		}
+		if err := ib.db.Commit(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, f := range []keep.ItemFilter{{}, {Workflow: "w"}, {Workflow: "w", Status: keep.ItemFailed}, {Status: keep.ItemDone}, {Workflow: "w", Status: keep.ItemAttention}} {
+		b.Run(fmt.Sprintf("workflow=%s,status=%s", f.Workflow, f.Status), func(b *testing.B) {
+			var times []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				if _, _, err := api.ListItems(b.Context(), ib.db, f, keep.Page{}); err != nil {
+					b.Fatal(err)
+				}
+				times = append(times, time.Since(start))
+			}
+			b.ReportMetric(float64(slices.Max(times).Microseconds())/1000, "max-ms")
+		})
+	}
+}
