@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 )
@@ -30,6 +31,7 @@ type Config struct {
 	Policy      policy.Policy  // valid
 	Sandbox     sandbox.Limits // zero fields are the sandbox's defaults
 	Connections []Connection   // sorted by name
+	Proxy       proxy.Config   // as written; proxy.New checks it
 	Warnings    []Problem      // odd, but not wrong
 	Missing     []Problem      // secrets that are not there; Connect refuses to go on without them
 }
@@ -111,6 +113,7 @@ func Load(o Options) (*Config, error) {
 		b.check(&t, root)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
+	cfg.Proxy = t.Proxy
 	cfg.Workflows, cfg.Sandbox, cfg.Policy = t.Workflows, t.Sandbox.limits(), t.Policy.policy()
 	if t.DB != "" && !strings.Contains(t.DB, "${") {
 		cfg.DB = cfg.abs(t.DB)

@@ -189,8 +189,9 @@ func TestProblems(t *testing.T) {
 			"keep.toml:1:1: dbb: unknown key (did you mean db?)\n" +
 				"keep.toml:2:2: polisy: unknown key (did you mean policy?)\n" +
 				"keep.toml:4:1: policy.retry.maxx: unknown key (did you mean max?)"},
-		"proxy is not known yet": {"[proxy]\nupstream = 'x'\n",
-			"keep.toml:1:2: proxy: unknown key (the keys here are connections, db, policy, sandbox, workflows)"},
+		"proxy": {"[proxy]\nupstream = 'x'\nlease = 'soon'\n[[proxy.routes]]\nmethod = ['POST']\n",
+			"keep.toml:3:1: proxy.lease: \"soon\" is not a duration such as \"30s\", \"5m\" or \"7d\"\n" +
+				"keep.toml:5:1: proxy.routes[0].method: unknown key (did you mean methods?)"},
 		"types": {"db = 5\nworkflows = 'x'\npolicy = 1\n[sandbox]\ncpu = 5\nhost_calls = '1'\nmemory = '5 bananas'\n",
 			"keep.toml:1:1: db: want a string, not 5\n" +
 				"keep.toml:2:1: workflows: want a list, not the string \"x\"\n" +

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 )
@@ -18,6 +19,7 @@ type (
 		Policy      policyTable      `toml:"policy"`
 		Sandbox     sandboxTable     `toml:"sandbox"`
 		Connections map[string]*node `toml:"connections"` // bound by kind
+		Proxy       proxy.Config     `toml:"proxy"`       // checked by proxy.New
 	}
 
 	policyTable struct {

@@ -76,7 +76,13 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 		if err != nil {
 			return fmt.Errorf("deploy %s: %w", s.file, err)
 		}
-		out = append(out, deployed{s.Name, v.String(), before[s.Name] != v.String()})
+		changed := before[s.Name] != v.String()
+		if changed {
+			if err := a.warnOfItems(ctx, db, s.Name, s.Definition); err != nil {
+				return err
+			}
+		}
+		out = append(out, deployed{s.Name, v.String(), changed})
 	}
 	return a.printDeployed(out)
 }

@@ -39,7 +39,11 @@ func (a *app) loadConfig(dir string) (*config.Config, error) {
 		file = config.Find(dir)
 	}
 	cfg, err := config.Load(config.Options{File: file, Dir: dir})
-	if cfg != nil && a.db != "" {
+	switch {
+	case cfg == nil || a.db == "":
+	case strings.Contains(a.db, "://"):
+		cfg.DB = a.db
+	default:
 		abs, absErr := filepath.Abs(a.db)
 		if absErr != nil {
 			return cfg, absErr

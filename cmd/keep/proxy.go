@@ -6,17 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
-	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 )
 
@@ -45,15 +41,14 @@ Routes and their rules are in the [proxy] table of keep.toml.`,
 }
 
 func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
-	file := cmp.Or(a.config, os.Getenv("KEEP_CONFIG"), config.Find("."))
-	cfg, path, err := readProxyConfig(file)
+	project, err := a.loadConfig(".")
 	if err != nil {
-		return misusef("%w", err)
+		return err
 	}
-	path = cmp.Or(a.db, path, "keep.db")
-	cfg.Upstream = cmp.Or(flags.Upstream, os.Getenv("KEEP_PROXY_UPSTREAM"), cfg.Upstream)
-	cfg.Listen = cmp.Or(flags.Listen, os.Getenv("KEEP_PROXY_LISTEN"), cfg.Listen)
-	cfg.AdminListen = cmp.Or(flags.AdminListen, os.Getenv("KEEP_PROXY_ADMIN_LISTEN"), cfg.AdminListen)
+	cfg := project.Proxy
+	cfg.Upstream = cmp.Or(flags.Upstream, cfg.Upstream)
+	cfg.Listen = cmp.Or(flags.Listen, cfg.Listen)
+	cfg.AdminListen = cmp.Or(flags.AdminListen, cfg.AdminListen)
 	cfg.TLSCert, cfg.TLSKey = cmp.Or(flags.TLSCert, cfg.TLSCert), cmp.Or(flags.TLSKey, cfg.TLSKey)
 	cfg.Logger = a.log
 	cfg.Ready = func(clients, admin net.Addr) {
@@ -62,7 +57,7 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 			fmt.Fprintf(a.err, "keep proxy: admin on http://%s\n", admin)
 		}
 	}
-	store, closeStore, err := openKeys(ctx, path)
+	store, closeStore, err := openKeys(ctx, project.DB)
 	if err != nil {
 		return unreachable(err)
 	}
@@ -94,42 +89,4 @@ func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, 
 		return nil, nil, err
 	}
 	return keys, func() error { pool.Close(); return nil }, nil
-}
-
-// readProxyConfig reads the [proxy] table and the database of a keep.toml; no
-// file is an empty one. Other tables are for other commands to check.
-func readProxyConfig(file string) (cfg proxy.Config, db string, err error) {
-	if file == "" {
-		return cfg, "", nil
-	}
-	text, err := os.Open(file)
-	if err != nil {
-		return cfg, "", err
-	}
-	defer text.Close()
-	var all struct {
-		DB          string       `toml:"db"`
-		Proxy       proxy.Config `toml:"proxy"`
-		Workflows   any          `toml:"workflows"`
-		Policy      any          `toml:"policy"`
-		Connections any          `toml:"connections"`
-		Sandbox     any          `toml:"sandbox"`
-	}
-	err = toml.NewDecoder(text).DisallowUnknownFields().Decode(&all)
-	var unknown *toml.StrictMissingError
-	var bad *toml.DecodeError
-	switch {
-	case errors.As(err, &unknown) && len(unknown.Errors) > 0:
-		line, column := unknown.Errors[0].Position()
-		return cfg, "", fmt.Errorf("%s:%d:%d: %s: unknown key", file, line, column, strings.Join(unknown.Errors[0].Key(), "."))
-	case errors.As(err, &bad):
-		line, column := bad.Position()
-		return cfg, "", fmt.Errorf("%s:%d:%d: %w", file, line, column, err)
-	case err != nil:
-		return cfg, "", fmt.Errorf("%s: %w", file, err)
-	}
-	if all.DB != "" && !filepath.IsAbs(all.DB) && !strings.Contains(all.DB, "://") {
-		all.DB = filepath.Join(filepath.Dir(file), all.DB)
-	}
-	return all.Proxy, all.DB, nil
 }
