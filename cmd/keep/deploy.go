@@ -18,7 +18,10 @@ func (a *app) deployCmd() *cobra.Command {
 		Long: `Deploy checks the scripts of a file or a directory and makes them the current
 versions in the database. A running host takes them up within a second. A run
 that failed because of its script is tried again with the new one; an unknown
-outcome stays blocked. A script that did not change keeps its version.`,
+outcome stays blocked. A script that did not change keeps its version.
+
+Items stay what they are. Which of them a new version will not come to again is not
+known before it runs, so deploy says how many are not done.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.deploy(cmd.Context(), args[0]) },
 	}
