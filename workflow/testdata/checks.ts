@@ -61,7 +61,7 @@ export default Keep.workflow({
     async nightly(ctx) {
       // @ts-expect-error outside of an item nothing is changed
       await ctx.mail.send({ to: "x" });
-      const n: number = await ctx.withItem("1", "One", async (ctx) => {
+      const n: number | undefined = await ctx.withItem("1", "One", async (ctx) => {
         if (ctx.item.isDone) return 0;
         const made = await ctx.crm.create({ id: "1" });
         await ctx.mail.send({ to: "x", subkey: "second" });

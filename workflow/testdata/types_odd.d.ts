@@ -126,8 +126,11 @@ declare namespace Keep {
   }
 
   interface Items {
-    /** Works on one item. Calls in it happen once for each attempt, whatever crashes. */
-    withItem<T>(id: string, title: string, handler: (ctx: ItemCtx) => T | Promise<T>): Promise<T>;
+    /**
+     * Works on one item. Calls in it happen once for each attempt, whatever crashes.
+     * It is undefined if the item is blocked and policy.on_item_blocked is "continue".
+     */
+    withItem<T>(id: string, title: string, handler: (ctx: ItemCtx) => T | Promise<T>): Promise<T | undefined>;
   }
 
   interface InItem {
