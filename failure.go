@@ -114,6 +114,7 @@ type ReservationError struct {
 	Why   string // "unknown", "consumed", "skipped" or "reserved"
 }
 
+// Error names the event, its topic and why it cannot be reserved.
 func (e *ReservationError) Error() string {
 	return fmt.Sprintf("event %q in topic %q cannot be reserved: it is %s", e.ID, e.Topic, e.Why)
 }
@@ -124,6 +125,7 @@ type NotFoundError struct {
 	ID   string
 }
 
+// Error names the thing.
 func (e *NotFoundError) Error() string { return fmt.Sprintf("no %s %q", e.What, e.ID) }
 
 // Is makes errors.Is(err, ErrNotFound) true.
@@ -136,6 +138,7 @@ type TimeoutError struct {
 	After time.Duration
 }
 
+// Error names the operation and its limit.
 func (e *TimeoutError) Error() string { return fmt.Sprintf("%s took longer than %s", e.Op, e.After) }
 
 // Timeout reports true, as net.Error asks.

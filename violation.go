@@ -8,4 +8,5 @@ type Violation struct {
 	Why    string
 }
 
+// Error names the law, the record and what is wrong with it.
 func (v *Violation) Error() string { return v.Law + ": " + v.Record + ": " + v.Why }

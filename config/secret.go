@@ -79,6 +79,7 @@ func (b *binder) unresolved(n *node, path string, err error) {
 // A referenceError says that a reference is not written as one.
 type referenceError struct{ why string }
 
+// Error says what is wrong with the reference.
 func (e *referenceError) Error() string { return e.why + "; a plain ${ is written $${" }
 
 // A MissingError says that a secret or a variable is not there, and every place
@@ -88,6 +89,7 @@ type MissingError struct {
 	Places    []string
 }
 
+// Error names the reference and never its value.
 func (e *MissingError) Error() string { return e.Reference + " is not set" }
 
 // fix says where the value can be put.

@@ -23,6 +23,7 @@ func approvalHash(c ledger.Call) string {
 // An unapprovedError ends a phase at a call that a person has not agreed to.
 type unapprovedError struct{ call ledger.Call }
 
+// Error names the call that waits.
 func (e *unapprovedError) Error() string {
 	return fmt.Sprintf("%s on %s waits for a person's approval", e.call.Tool, e.call.Target)
 }

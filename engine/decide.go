@@ -25,6 +25,7 @@ type ActionError struct {
 	Why    string
 }
 
+// Error names the question, the action and why it is refused.
 func (e *ActionError) Error() string {
 	return fmt.Sprintf("question %s: %s: %s", e.ID, e.Action, e.Why)
 }

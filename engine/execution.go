@@ -181,7 +181,10 @@ func (x *execution) announce(ctx context.Context) func() error {
 // is no failure of the run: the actor reads everything again.
 type storeError struct{ err error }
 
+// Error is that of the store.
 func (e *storeError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the store.
 func (e *storeError) Unwrap() error { return e.err }
 
 // logBuffer collects the lines that a phase logs.

@@ -16,6 +16,7 @@ type ItemError struct {
 	Why    string
 }
 
+// Error names the item, the action and why it is refused.
 func (e *ItemError) Error() string {
 	return fmt.Sprintf("item %q is %s: %s: %s", e.Item, e.Status, e.Action, e.Why)
 }

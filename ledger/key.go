@@ -25,6 +25,7 @@ const maxSafe = 1<<53 - 1
 // RFC 8785, would round: two different ids could hash alike.
 type NumberError struct{ Number string }
 
+// Error names the number and what to write instead.
 func (e *NumberError) Error() string {
 	return fmt.Sprintf("the number %s is beyond 2^53 and would be rounded: pass it as a string", e.Number)
 }

@@ -96,6 +96,7 @@ type MoveError struct {
 	Why  string // empty: the table has no such move
 }
 
+// Error names the record, its state and the evidence.
 func (e *MoveError) Error() string {
 	msg := fmt.Sprintf("mutation %s is %s and does not move on %q", e.Key, e.From, e.With)
 	if e.Why != "" {

@@ -182,10 +182,13 @@ func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
 
 type keyTx struct{ tx pgx.Tx }
 
+// Handle returns the pgx.Tx.
 func (t keyTx) Handle() any { return t.tx }
 
+// Write puts the record into the transaction.
 func (t keyTx) Write(ctx context.Context, r key.Record) error { return writeKey(ctx, t.tx, r) }
 
+// Commit makes the record durable with everything that the handler wrote.
 func (t keyTx) Commit(ctx context.Context) error { return t.tx.Commit(ctx) }
 
 // Rollback has no context: it must also work after the request's ended.

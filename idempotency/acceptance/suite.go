@@ -154,6 +154,7 @@ type answer struct {
 
 func (a answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
 
+// String is the answer as a failed case shows it.
 func (a answer) String() string {
 	return fmt.Sprintf("%d %s", a.status, strconv.Quote(string(a.body[:min(len(a.body), 120)])))
 }

@@ -43,6 +43,7 @@ type counter struct {
 	commits atomic.Int64
 }
 
+// Commit counts, and passes on.
 func (c *counter) Commit(ctx context.Context, k keep.Commit) error {
 	c.commits.Add(1)
 	return c.DB.Commit(ctx, k)

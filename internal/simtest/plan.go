@@ -81,6 +81,7 @@ func (w *world) plan() {
 	w.policy.Retry.Attempts = 1 + w.below(5)
 	w.policy.Reconcile.Attempts = 1 + w.below(10)
 	w.policy.OnItemBlocked = []policy.OnItemBlocked{policy.Stop, policy.Continue}[w.below(2)]
+	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools)))

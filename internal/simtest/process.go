@@ -49,6 +49,7 @@ func (w *world) boot() *process {
 	w.proc = p
 	w.result.Boots++
 	clear(w.flying)
+	clear(w.heard)
 	p.wait.Go(func() {
 		if err := p.engine.Run(p.ctx); err != nil {
 			w.broken("explained", "Run ended with %v", err)
@@ -85,13 +86,19 @@ func (p *process) mayDie(what string) {
 		return
 	}
 	p.w.result.Crashes++
-	clear(p.w.resting) // what was heard and not written is forgotten
+	p.w.forget()
 	p.w.note("CRASH " + what)
 	p.dead.Store(true)
 	p.cancel()
 	close(p.gone)
 	p.w.turns.release(p)
 	runtime.Goexit()
+}
+
+// forget is called when what was heard may not be written.
+func (w *world) forget() {
+	clear(w.resting)
+	clear(w.heard)
 }
 
 // sleep waits for d, for the end of ctx or for death, and takes a turn then. It

@@ -137,6 +137,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	if f.panics {
 		panic("a bug of the connector")
 	}
+	w.heard[r.Key] = f.err == nil && ctx.Err() == nil
 	if f.err != nil {
 		w.rest(r.Workflow, f.err)
 		return connector.Receipt{}, f.err

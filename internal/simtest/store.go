@@ -43,7 +43,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	if w.maybe(w.rates.commit) {
 		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
 		w.fault("commit is " + fate)
-		clear(w.resting)
+		w.forget()
 	}
 	switch fate {
 	case "lost":
@@ -91,6 +91,7 @@ func (s *store) read(ctx context.Context, what ...string) error {
 	s.p.point(name(ctx, what...))
 	if s.p.w.maybe(s.p.w.rates.read) {
 		s.p.w.fault("read fails")
+		s.p.w.forget()
 		return errDisk
 	}
 	return nil

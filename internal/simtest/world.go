@@ -44,6 +44,7 @@ type world struct {
 	taken   map[keep.EscalationID]keep.Action // answers that were taken
 	resting map[keep.WorkflowName]time.Time   // until when a service wants no call
 	odd     map[string]bool                   // by token: the last answer had the wrong shape
+	heard   map[keep.MutationKey]bool         // answers that a host in good health has had
 	lied    map[string]int                    // by token: lookups that hid an effect
 
 	mu       sync.Mutex // protects the fields below
@@ -75,7 +76,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
-		odd: make(map[string]bool), lied: make(map[string]int),
+		odd: make(map[string]bool), heard: make(map[keep.MutationKey]bool), lied: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}
