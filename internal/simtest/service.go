@@ -126,6 +126,11 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	if f.effect != "" && w.does(repeatsEffect) {
 		w.perform(m.spec.Level, r, true)
 	}
+	if w.maybe(0.03) {
+		w.fault("the host is stopped in a call")
+		w.result.Stops++
+		p.cancel()
+	}
 	if w.maybe(0.3) && !p.sleep(ctx, w.span(3*time.Second), who) {
 		return connector.Receipt{}, ctx.Err()
 	}

@@ -139,7 +139,7 @@ func (w *world) live() {
 		w.result.Stops++
 		clear(w.resting)
 		p.cancel() // SIGTERM; it may still die while it stops
-	case <-p.gone:
+	case <-p.ctx.Done(): // it was stopped, or died
 	}
 	p.wait.Wait()
 	p.cancel()

@@ -95,6 +95,6 @@ func everything() (names []string) {
 	return append(names, "doubt: detached", "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",
-		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow",
+		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow", "fault: the host is stopped in a call",
 		"fault: the clock was set back", "fault: an upgrade took away the lookups of level C", "fault: an upgrade took away the tool c")
 }
