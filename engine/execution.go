@@ -151,10 +151,18 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	if slowErr != nil {
 		return nil, &storeError{slowErr}
 	}
-	if ans.err != nil && ctx.Err() != nil && !errors.Is(ans.err, errGone) {
+	if ans.err != nil && ctx.Err() != nil && !errors.Is(ans.err, errGone) && !x.wasRefused(ans.err) {
 		return nil, errStopping
 	}
 	return ans.result, ans.err
+}
+
+// wasRefused reports whether err is what a service said to the call of this very
+// phase. It is heard also while the host stops: how long to wait, and that the
+// call was made, must not be forgotten.
+func (x *execution) wasRefused(err error) bool {
+	_, failed := errors.AsType[*keep.Failure](err)
+	return failed && x.mut.State == keep.Failed && len(x.moves) > 0
 }
 
 // path returns where the function of that phase is in the declaration.

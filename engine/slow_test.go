@@ -110,6 +110,43 @@ func TestStopWaitsForTheCall(t *testing.T) {
 	}
 }
 
+// What a service said to a call is heard also while the host stops: the wait that
+// it asked for is kept over the restart, and the attempt counts.
+func TestStopHearsARefusal(t *testing.T) {
+	for _, job := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			if job {
+				w = newJobWorld(t, "a")
+			}
+			var calls []time.Time
+			w.service.onCallContext = func(context.Context) error {
+				time.Sleep(5 * time.Second) // virtual
+				calls = append(calls, time.Now())
+				return nil
+			}
+			w.service.onCall = func(n int) (bool, error) {
+				if n == 1 {
+					return false, &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: time.Minute}
+				}
+				return true, nil
+			}
+			w.deploy()
+			if !job {
+				w.publish("in", "a")
+			}
+			w.runUntil(time.Second)
+			if r := w.lastRun(); r.Status != keep.StatusTransient || r.Retries != 0 || r.RetryAt.Sub(calls[0]) < time.Minute {
+				t.Errorf("job %t: the run is %s until %s, want paused:transient for a minute", job, r.Status, r.RetryAt)
+			}
+			w.run()
+			if r := w.lastRun(); r.Retries != 1 || w.service.total() != 1 || calls[1].Sub(calls[0]) < time.Minute {
+				t.Errorf("job %t: called again after %s, %d retries, %d effects; want after a minute, 1, 1", job, calls[1].Sub(calls[0]), r.Retries, w.service.total())
+			}
+		})
+	}
+}
+
 // A call that outlasts the time that a stop waits is given up. The record stays
 // in_flight, and the next host asks before anything else.
 func TestStopGivesTheCallUp(t *testing.T) {

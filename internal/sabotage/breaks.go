@@ -135,6 +135,8 @@ var breaks = []Break{
 		`return err == nil && m.State == keep.Failed, err`, `return err == nil && m.State != "", err`, "./engine -run TestSkipTooLate"},
 	{"stop-loses-the-outcome", "doubt-is-not-failure", "engine/engine.go",
 		`e.store.Commit(context.WithoutCancel(ctx), keep.Commit`, `e.store.Commit(ctx, keep.Commit`, "./engine -run TestStopWaitsForTheCall"},
+	{"stop-forgets-the-wait", "bounded", "engine/execution.go",
+		` && !x.wasRefused(ans.err)`, ``, "./engine -run TestStopHearsARefusal"},
 	{"giving-up-is-an-answer", "doubt-is-not-failure", "engine/consumer.go",
 		`if f != nil && x.e.hard.Err() != nil {`, `if false {`, "./engine -run TestStopGivesTheCallUp"},
 
