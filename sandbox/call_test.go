@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -349,5 +350,38 @@ func TestClose(t *testing.T) {
 	}
 	if err := rt.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
+	}
+}
+
+// slowHost takes its time for every call.
+type slowHost struct{ took time.Duration }
+
+func (h slowHost) Call(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
+	if c.Name == "a.b" {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(h.took):
+		}
+	}
+	return json.RawMessage(`{}`), nil
+}
+
+// The time of a job is that of each item, however many there are; their number
+// is bounded by itself.
+func TestItemsHaveTheirOwnTime(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{Wall: 2 * time.Second, Items: 30}})
+	many := func(n int) string {
+		return fmt.Sprintf(`for (let i = 0; i < %d; i++) await ctx.withItem("i" + i, "t", async (c) => { await c.a.b() })`, n)
+	}
+	if _, err := call(mustLoad(t, rt, "t.js", handler(many(30))), slowHost{100 * time.Millisecond}); err != nil {
+		t.Errorf("thirty items of a tenth of a second each, with two seconds for each: %v", err)
+	}
+	_, err := call(mustLoad(t, rt, "t.js", handler(many(31))), slowHost{})
+	wantLimit(t, err, "items")
+	_, err = call(mustLoad(t, rt, "t.js", handler(
+		`await ctx.withItem("i", "t", async (c) => { for (;;) await c.a.b() })`)), slowHost{100 * time.Millisecond})
+	if l, ok := errors.AsType[*sandbox.LimitError](err); !ok || l.Limit != "wall" {
+		t.Errorf("an item without end: %v, want the limit wall", err)
 	}
 }

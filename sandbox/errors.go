@@ -76,7 +76,7 @@ func (e *ScriptError) Unwrap() error { return e.cause }
 // LimitError says that a script reached one of its [Limits], and was stopped.
 type LimitError struct {
 	// Limit is the setting's name: memory, heap, stack, cpu, wall, host_calls,
-	// result, log_line or log_lines.
+	// result, log_line, log_lines or items.
 	Limit string
 
 	Value int64    // the setting: bytes, a number, or nanoseconds of cpu and wall
@@ -103,6 +103,8 @@ func (e *LimitError) Error() string {
 		if e.Call != "" {
 			s = fmt.Sprintf("script passed more than %s of JSON to %s: send less in one call", size(e.Value), e.Call)
 		}
+	case "items":
+		s = fmt.Sprintf("script began more than %d items: do less in one run", e.Value)
 	case "log_lines":
 		s = fmt.Sprintf("script logged more than %d lines: log less in one run", e.Value)
 	default:

@@ -22,11 +22,12 @@ type Limits struct {
 	// zero, 256 KiB. At most 512 KiB: the module's whole stack is 1 MiB.
 	Stack int
 
-	// CPU is the time inside the VM, host calls not included. If zero, 5 s.
+	// CPU is the time inside the VM, host calls not included; in a job, in each
+	// item. If zero, 5 s.
 	CPU time.Duration
 
 	// Wall is the time from start to end, host calls and waiting for a CPU
-	// included. If zero, 5 min.
+	// included; in a job, of each item. If zero, 5 min.
 	Wall time.Duration
 
 	// HostCalls is how many host calls the script may make; in a job, in each
@@ -44,6 +45,9 @@ type Limits struct {
 	// LogLines is how many lines a phase may log; in a job, each item. If zero,
 	// 1000.
 	LogLines int
+
+	// Items is how many items a job may begin in one run. If zero, 100,000.
+	Items int
 }
 
 const (
@@ -64,6 +68,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	l.Result = cmp.Or(l.Result, 1<<20)
 	l.LogLine = cmp.Or(l.LogLine, 4<<10)
 	l.LogLines = cmp.Or(l.LogLines, 1000)
+	l.Items = cmp.Or(l.Items, 100_000)
 	switch {
 	case l.Memory < 8<<20 || l.Memory > 1<<30:
 		return l, fmt.Errorf("sandbox: memory must be between 8 MiB and 1 GiB: %d", l.Memory)
@@ -73,7 +78,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		return l, fmt.Errorf("sandbox: stack must be between 32 KiB and 512 KiB: %d", l.Stack)
 	case l.CPU < 0 || l.Wall < 0:
 		return l, fmt.Errorf("sandbox: cpu and wall must be positive: %v, %v", l.CPU, l.Wall)
-	case l.HostCalls < 0 || l.Result < 0 || l.LogLine < 0 || l.LogLines < 0:
+	case l.HostCalls < 0 || l.Result < 0 || l.LogLine < 0 || l.LogLines < 0 || l.Items < 0:
 		return l, fmt.Errorf("sandbox: host_calls, result and log limits must be positive")
 	}
 	return l, nil

@@ -55,6 +55,7 @@ type phase struct {
 	queue   []request
 	issued  int // calls, for the limit
 	lines   int // log lines
+	begun   int // items
 	items   bool
 	loading bool // the result is a declaration
 
@@ -94,9 +95,10 @@ func (p *phase) resumeClock() {
 	}
 }
 
-// enter waits for a processor and starts counting CPU time.
-func (p *phase) enter() error {
-	if err := p.rt.gate.enter(p.ctx, p.rt.closed); err != nil {
+// enter waits for a processor and starts counting CPU time. comesBack says that
+// the phase was with its host.
+func (p *phase) enter(comesBack bool) error {
+	if err := p.rt.gate.enter(p.ctx, p.rt.closed, comesBack); err != nil {
 		return p.interrupted(err)
 	}
 	p.inside = true
@@ -172,7 +174,7 @@ func (p *phase) tick(now time.Time) bool {
 	}
 	if p.rt.gate.contended() && now.Sub(p.turned) > turn && p.inside {
 		p.leave()
-		if err := p.enter(); err != nil {
+		if err := p.enter(false); err != nil {
 			p.halt(err, now) // unwinds without a slot, which takes a moment
 		}
 	}
@@ -189,9 +191,13 @@ func (p *phase) enqueue(q request) {
 	case "item.fail": // nothing that the item left behind is served any more
 		p.queue = p.queue[:0]
 	case "item.begin":
-		// A job may have many items: each has the limits of a phase for itself.
-		// Time bounds their number.
+		// A job may have many items: each has the limits of a phase for itself,
+		// those of time too (see serve).
 		p.items, p.issued, p.lines = true, 0, 0
+		if p.begun++; p.begun > p.limits.Items {
+			p.limit("items", int64(p.limits.Items), q.at, "")
+			return
+		}
 		fallthrough
 	default:
 		if p.issued++; p.issued > p.limits.HostCalls {
@@ -356,13 +362,24 @@ func (p *phase) serve() error {
 	if err != nil {
 		return &HostError{Call: q.name, At: c.At, Err: err}
 	}
-	if err := p.enter(); err != nil {
+	if err := p.enter(true); err != nil {
 		return err
 	}
 	if p.check(time.Now()); p.stop != nil {
 		return p.explain(p.stop)
 	}
+	if q.name == "item.begin" || q.name == "item.end" {
+		p.renewTime()
+	}
 	return p.explain(p.answer(q.id, answer))
+}
+
+// renewTime gives an item, or what comes after it, the time of a phase.
+func (p *phase) renewTime() {
+	p.entered = time.Now()
+	p.used, p.deadline = 0, p.entered.Add(p.limits.Wall)
+	p.cancel()
+	p.hostCtx, p.cancel = nil, nil
 }
 
 // answer resumes the script with the result of a call.

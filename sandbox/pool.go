@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,36 +118,84 @@ func (p *pool) close() error {
 // gate hands out the right to execute JavaScript to as many phases as there are
 // processors. A phase holds it only while it computes: never during a host
 // call, and for no more than a turn when others wait.
+//
+// A phase that comes back from a host call goes before those that begin, since
+// it holds an instance: otherwise many workflows would each hold one and wait.
+// It goes before them only once for each call, so it starves nobody.
 type gate struct {
-	slots   chan struct{}
 	waiting atomic.Int32
+
+	mu   sync.Mutex // protects the next 3 fields
+	free int
+	back []*turnstile // come back from a host call, in their order
+	rest []*turnstile // all others, in their order
 }
+
+// turnstile is closed when its phase may go on.
+type turnstile struct{ open chan struct{} }
 
 // turn is how long a phase may compute while another one waits.
 const turn = 10 * time.Millisecond
 
-func newGate(n int) *gate { return &gate{slots: make(chan struct{}, n)} }
+func newGate(n int) *gate { return &gate{free: n} }
 
-// enter waits for its turn, first come, first served.
-func (g *gate) enter(ctx context.Context, closed <-chan struct{}) error {
-	select {
-	case g.slots <- struct{}{}:
+// enter waits until there is a processor for the phase. comesBack says that it
+// does so from a host call.
+func (g *gate) enter(ctx context.Context, closed <-chan struct{}, comesBack bool) error {
+	g.mu.Lock()
+	if g.free > 0 {
+		g.free--
+		g.mu.Unlock()
 		return nil
-	default:
 	}
+	queue := &g.rest
+	if comesBack {
+		queue = &g.back
+	}
+	t := &turnstile{make(chan struct{})}
+	*queue = append(*queue, t)
+	g.mu.Unlock()
 	g.waiting.Add(1)
 	defer g.waiting.Add(-1)
 	select {
-	case g.slots <- struct{}{}:
+	case <-t.open:
 		return nil
 	case <-ctx.Done():
+		g.giveUp(queue, t)
 		return context.Cause(ctx)
 	case <-closed:
+		g.giveUp(queue, t)
 		return ErrClosed
 	}
 }
 
-func (g *gate) leave() { <-g.slots }
+// giveUp takes t out of the queue. If its turn has come meanwhile, the turn is
+// passed on.
+func (g *gate) giveUp(queue *[]*turnstile, t *turnstile) {
+	g.mu.Lock()
+	i := slices.Index(*queue, t)
+	if i >= 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+	}
+	g.mu.Unlock()
+	if i < 0 {
+		g.leave()
+	}
+}
+
+// leave passes the processor on to the first that waits.
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, queue := range []*[]*turnstile{&g.back, &g.rest} {
+		if len(*queue) > 0 {
+			close((*queue)[0].open)
+			*queue = slices.Delete(*queue, 0, 1)
+			return
+		}
+	}
+	g.free++
+}
 
 // contended reports whether somebody waits.
 func (g *gate) contended() bool { return g.waiting.Load() > 0 }

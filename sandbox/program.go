@@ -185,7 +185,7 @@ func (p *phase) within(t *template, f func() error) (err error) {
 		return p.interrupted(context.Cause(p.ctx))
 	}
 	p.deadline = time.Now().Add(p.limits.Wall)
-	if err := p.enter(); err != nil {
+	if err := p.enter(false); err != nil {
 		return err
 	}
 	defer p.leave()
