@@ -47,7 +47,7 @@ func newItemBench(b *testing.B) *itemBench {
 	h, err := host.Open(b.Context(), db, host.Config{
 		Connections: []connector.Connection{{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}}}},
 		Logger:      slog.New(slog.DiscardHandler),
-		Sandbox:     sandbox.Config{CacheDir: cacheDir, Limits: sandbox.Limits{CPU: time.Hour, Wall: time.Hour}},
+		Sandbox:     sandbox.Config{CacheDir: cacheDir},
 	})
 	if err != nil {
 		b.Fatal(err)
