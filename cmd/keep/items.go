@@ -55,6 +55,17 @@ func (a *app) printItem(ctx context.Context, db *sqlite.DB, it api.Item) error {
 	s.add("workflow", "%s", it.Workflow)
 	s.add("status", "%s, attempt %d", it.Status, it.Attempt)
 	s.add("updated", "%s", a.at(it.UpdatedAt))
+	item, err := db.Item(ctx, it.Workflow, it.ID)
+	if err != nil {
+		return err
+	}
+	behind, err := isLeftBehind(ctx, db, item)
+	if err != nil {
+		return err
+	}
+	if behind {
+		s.add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, clean(it.ID))
+	}
 	attempts := make(map[int][]string)
 	for _, key := range slices.Backward(it.Mutations) { // oldest first
 		m, err := db.Mutation(ctx, key)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/lifecycle"
 	"github.com/keep-run/keep/sqlite"
 )
 
@@ -40,4 +42,38 @@ func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, w keep.WorkflowNam
 		fmt.Fprintf(a.err, "  keep items skip %s --status %s           leaves them\n", w, s)
 	}
 	return nil
+}
+
+// isLeftBehind reports whether an item is not done although every job of its
+// workflow has run to its end since the item last moved: none came to it. A job
+// that had would have finished it, or would not have come to its end; unless it
+// is blocked, and was passed over.
+func isLeftBehind(ctx context.Context, db *sqlite.DB, it keep.Item) (bool, error) {
+	if it.Status != keep.ItemFailed && it.Status != keep.ItemProcessing {
+		return false, nil
+	}
+	ms, _, err := db.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: keep.MaxPage})
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(ms, func(m keep.Mutation) bool { return lifecycle.Unknown(m.State) }) {
+		return false, nil
+	}
+	w, err := api.ShowWorkflow(ctx, db, it.Workflow)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range w.Handlers {
+		if h.Kind != keep.Job {
+			continue
+		}
+		if h.LastRun == nil {
+			return false, nil
+		}
+		r, err := db.Run(ctx, *h.LastRun)
+		if err != nil || r.Status != keep.StatusCommitted || !r.CreatedAt.After(it.UpdatedAt) {
+			return false, err
+		}
+	}
+	return true, nil
 }
