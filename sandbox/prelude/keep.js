@@ -234,24 +234,28 @@
     return new ProxyCtor((...args) => call(scope, name, args), handler);
   };
 
+  // What every ctx shares: a job makes one for each of its items.
+  const ctxTraps = freeze(readOnly("ctx"));
+  const ctxLog = (...parts) => void log("info", parts);
+  const ctxNow = () => dateNow();
+
   const makeCtx = (scope, item) => {
     const connections = { __proto__: null };
     const own = {
       __proto__: null,
       item,
-      log: (...parts) => void log("info", parts),
-      now: () => dateNow(),
+      log: ctxLog,
+      now: ctxNow,
       withItem: (id, title, fn) => withItem(scope, id, title, fn),
     };
-    const handler = readOnly("ctx");
-    handler.get = (_, key) => {
+    const get = (_, key) => {
       if (typeof key !== "string" || hidden[key]) return undefined;
       if (key in own) return own[key];
       // A dot would let a script make calls that only Keep makes: item.end.
       if (includes(key, ".")) return undefined;
       return connections[key] ??= connection(scope, key);
     };
-    return new ProxyCtor(own, handler);
+    return new ProxyCtor(own, { __proto__: ctxTraps, get });
   };
 
   // ---- Log ----
