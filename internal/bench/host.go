@@ -88,6 +88,9 @@ const consumer = `export default Keep.workflow({
   },
 });`
 
+const producer = `export default Keep.workflow({ name: %q, topics: { t: {} },
+  producers: { async poll(ctx) { for (let i = 0; i < 10; i++) await ctx.publish("t", { messageId: "m" + i, i }); } } });`
+
 func openBench(ctx context.Context, dir string, workflows int) (*bench, error) {
 	b := &bench{dir: dir, last: make(map[keep.WorkflowName]time.Time)}
 	if err := b.open(ctx); err != nil {
@@ -278,8 +281,7 @@ func produce(ctx context.Context, dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = b.deploy(ctx, "p", `export default Keep.workflow({ name: "p", topics: { t: {} },
-  producers: { async poll(ctx) { for (let i = 0; i < 10; i++) await ctx.publish("t", { messageId: "m" + i, i }); } } });`)
+	err = b.deploy(ctx, "p", fmt.Sprintf(producer, "p"))
 	if err != nil {
 		return err
 	}
@@ -334,7 +336,7 @@ func coldStart(ctx context.Context, dir string, out io.Writer) error {
 	if err := os.MkdirAll(project, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(project, "w.js"), fmt.Appendf(nil, consumer, "w"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(project, "w.js"), []byte(fmt.Sprintf(producer, "w")), 0o600); err != nil {
 		return err
 	}
 	var took []time.Duration
