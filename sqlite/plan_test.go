@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +40,11 @@ func (p *planner) judge(t *testing.T) {
 	if len(p.plans) < 80 && testing.Verbose() {
 		t.Logf("%d statements; the whole suite uses more", len(p.plans))
 	}
-	for text, plan := range p.plans {
+	for _, text := range slices.Sorted(maps.Keys(p.plans)) {
+		plan := p.plans[text]
+		if testing.Verbose() {
+			t.Logf("%s\n%s", strings.TrimSpace(text), plan)
+		}
 		for line := range strings.Lines(plan) {
 			if line = strings.TrimSpace(line); !fast(line) {
 				t.Errorf("%s\n%s", line, text)
