@@ -81,7 +81,7 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 		}
 		changed := before[s.Name] != v.String()
 		if changed {
-			if err := a.warnOfItems(ctx, db, s.Name, s.Definition); err != nil {
+			if err := a.warnOfItems(ctx, db, s); err != nil {
 				return err
 			}
 		}

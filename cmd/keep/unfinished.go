@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/lifecycle"
 	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/workflow"
 )
 
 // maxCounted is how many unfinished items are counted of each status.
@@ -17,7 +19,8 @@ const maxCounted = 1000
 // warnOfItems says which items a new version finds unfinished. Which ids its
 // script will use is not known before it runs. What is known is that without a
 // job nothing comes to an item any more.
-func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, w keep.WorkflowName, def keep.Definition) error {
+func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, s script) error {
+	w, def := s.Name, s.Definition
 	var waiting []keep.ItemStatus
 	n := 0
 	for _, status := range []keep.ItemStatus{keep.ItemProcessing, keep.ItemFailed, keep.ItemAttention} {
@@ -29,19 +32,67 @@ func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, w keep.WorkflowNam
 			waiting = append(waiting, status)
 		}
 	}
-	if n == 0 {
-		return nil
+	if err := a.warnOfOrphans(ctx, db, s); err != nil || n == 0 {
+		return err
 	}
 	why := "an item whose id the new version does not use stays as it is"
 	if !slices.ContainsFunc(def.Handlers, func(h keep.Handler) bool { return h.Kind == keep.Job }) {
 		why = "the new version has no job that could come to them"
 	}
 	fmt.Fprintf(a.err, "Workflow %s has %s that %s not done: %s.\n", w, plural(n, "item"), map[bool]string{true: "is", false: "are"}[n == 1], why)
-	for _, s := range waiting {
-		fmt.Fprintf(a.err, "  keep items --workflow %s --status %s     lists them\n", w, s)
-		fmt.Fprintf(a.err, "  keep items skip %s --status %s           leaves them\n", w, s)
+	for _, status := range waiting {
+		fmt.Fprintf(a.err, "  keep items --workflow %s --status %s     lists them\n", w, status)
+		fmt.Fprintf(a.err, "  keep items skip %s --status %s           leaves them\n", w, status)
 	}
 	return nil
+}
+
+// warnOfOrphans lists items whose ids the new version does not make, if its text
+// tells which ones it makes. What was done under an old id would be done again
+// under a new one: that is worth a look before the first run.
+func (a *app) warnOfOrphans(ctx context.Context, db *sqlite.DB, s script) error {
+	patterns, known := workflow.ItemPatterns(s.Declaration)
+	if !known {
+		return nil
+	}
+	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: s.Name}, keep.Page{Limit: maxCounted})
+	if err != nil {
+		return err
+	}
+	all := len(items)
+	items = slices.DeleteFunc(items, func(it keep.Item) bool {
+		return slices.ContainsFunc(patterns, func(p workflow.ItemPattern) bool { return p.Matches(it.ID) })
+	})
+	if len(items) == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.err, "Workflow %s: %d of its newest %s have ids that the new version does not make (it makes %s).\n"+
+		"If it comes to the same things under other ids, it does them again.\n", s.Name, len(items), plural(all, "item"), joinPatterns(patterns))
+	const shown = 10
+	var left []string
+	for i, it := range items {
+		if i < shown {
+			fmt.Fprintf(a.err, "  %s  %s\n", clean(it.ID), it.Status)
+		}
+		if it.Status != keep.ItemDone && it.Status != keep.ItemSkipped && len(left) < shown {
+			left = append(left, clean(it.ID))
+		}
+	}
+	if len(items) > shown {
+		fmt.Fprintf(a.err, "  … and %d more: keep items --workflow %s\n", len(items)-shown, s.Name)
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(a.err, "  keep items skip %s %s           leaves those that are not done\n", s.Name, strings.Join(left, " "))
+	}
+	return nil
+}
+
+func joinPatterns(ps []workflow.ItemPattern) string {
+	words := make([]string, len(ps))
+	for i, p := range ps {
+		words[i] = clean(string(p))
+	}
+	return strings.Join(words, ", ")
 }
 
 // isLeftBehind reports whether an item is not done although every job of its
