@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -19,6 +20,20 @@ import (
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/sqlite"
 )
+
+// instant is a mutate tool that answers at once.
+type instant struct{}
+
+func (instant) Spec() connector.Spec {
+	return connector.Spec{Name: "create", Effect: connector.Mutate, Level: keep.LevelKey, Identity: []string{"id"}}
+}
+func (instant) Target(json.RawMessage) string { return "thing" }
+func (instant) Mutate(context.Context, keep.Mutation) (connector.Receipt, error) {
+	return connector.Receipt{Result: json.RawMessage(`{"id":"7"}`)}, nil
+}
+func (instant) Reconcile(context.Context, keep.Mutation) (connector.Answer, error) {
+	return connector.Answer{Verdict: connector.Happened}, nil
+}
 
 // A counted database counts its commits.
 type counted struct {

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"time"
 )
 
@@ -25,11 +27,34 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	quick := flag.Bool("quick", false, "a hundredth of the work")
+	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
 	flag.Parse()
-	if err := run(ctx, *quick, os.Stdout); err != nil {
+	stopProfile, err := startProfile(*profile)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	defer stopProfile()
+	if err := run(ctx, *quick, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stopProfile()
+		os.Exit(1)
+	}
+}
+
+// startProfile profiles the whole report into a file, if it has a name.
+func startProfile(name string) (stop func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
 
 // A size says how much work a report is worth.
