@@ -8,9 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
 
@@ -103,12 +107,47 @@ func Identify(params []byte, names []string) (identity, payload []byte, subkey s
 	return identity, payload, subkey, err
 }
 
+// canonicalMap is Canonical of an object whose values are still as they came.
+// Values that RFC 8785 would not change are not parsed again: params are mostly
+// long strings, and this is on the path of every call.
 func canonicalMap(m map[string]json.RawMessage) ([]byte, error) {
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("read params: %w", err)
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
+	})
+	out := []byte{'{'}
+	for i, name := range names {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, fmt.Errorf("read params: %w", err)
+		}
+		for _, part := range [][]byte{key, m[name]} {
+			if !plainString(part) {
+				if part, err = Canonical(part); err != nil {
+					return nil, err
+				}
+			}
+			out = append(append(out, part...), ':')
+		}
+		out = out[:len(out)-1]
 	}
-	return Canonical(raw)
+	return append(out, '}'), nil
+}
+
+// plainString reports whether raw is a JSON string without escapes, and so
+// canonical as it is.
+func plainString(raw []byte) bool {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' || !utf8.Valid(raw) {
+		return false
+	}
+	for _, c := range raw[1 : len(raw)-1] {
+		if c < ' ' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // RunKey returns the key of a consumer's mutation. Every attempt of the chain

@@ -96,6 +96,22 @@ func TestRunKey(t *testing.T) {
 	}
 }
 
+// What Identify puts together is what canonicalising the whole would give.
+func FuzzIdentify(f *testing.F) {
+	f.Add(`{"b":"x","a":{"d":1.0,"c":"\u00e9"},"é":"\n","𐀀":1,"ￜ":2}`)
+	f.Add(`{"to":"a@b","text":"hi \" \\ <&>","n":[1,2.50]}`)
+	f.Fuzz(func(t *testing.T, in string) {
+		_, payload, _, err := ledger.Identify([]byte(in), nil)
+		if err != nil || strings.Contains(in, "subkey") {
+			return
+		}
+		want, err := ledger.Canonical([]byte(in))
+		if err == nil && string(want) != string(payload) {
+			t.Fatalf("Identify(%s) = %s, want %s", in, payload, want)
+		}
+	})
+}
+
 func FuzzCanonical(f *testing.F) {
 	f.Add(`{"b":1.0,"a":"\u00e9"}`)
 	f.Fuzz(func(t *testing.T, in string) {

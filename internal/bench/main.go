@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"time"
 )
@@ -29,6 +30,9 @@ func main() {
 	quick := flag.Bool("quick", false, "a hundredth of the work")
 	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
 	flag.Parse()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300) // as the command does
+	}
 	stopProfile, err := startProfile(*profile)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
