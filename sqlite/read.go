@@ -15,8 +15,9 @@ type source interface {
 
 // A view is one snapshot for several queries.
 type view struct {
-	db *DB
-	tx *sql.Tx
+	db    *DB
+	tx    *sql.Tx
+	fresh []string // statements that the pool does not know yet
 }
 
 // snapshot calls f with a view of the database as it is now.
@@ -28,17 +29,27 @@ func (db *DB) snapshot(ctx context.Context, f func(*view) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // nothing was written
-	return f(&view{db, tx})
+	v := &view{db: db, tx: tx}
+	err = f(v)
+	_ = tx.Rollback() // nothing was written
+	for _, text := range v.fresh {
+		if _, prepErr := db.prepare(ctx, text); prepErr != nil {
+			break // the next view prepares it for itself again
+		}
+	}
+	return err
 }
 
-// prepare returns the pool's statement, bound to the view's connection.
+// prepare returns the pool's statement, bound to the view's connection. One that
+// the pool does not know yet is prepared on that connection alone: to ask the
+// pool for another one while holding this would let all readers wait for each
+// other.
 func (v *view) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
-	stmt, err := v.db.prepare(ctx, text)
-	if err != nil {
-		return nil, err
+	if stmt, ok := v.db.stmts.Load(text); ok {
+		return v.tx.StmtContext(ctx, stmt.(*sql.Stmt)), nil
 	}
-	return v.tx.StmtContext(ctx, stmt), nil
+	v.fresh = append(v.fresh, text)
+	return v.tx.PrepareContext(ctx, text)
 }
 
 // prepare returns the statement of a text; database/sql prepares it once per

@@ -26,6 +26,14 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// A read that asked for a second connection while it holds one would wait for
+// ever here, and in a busy host as soon as every reader did so at once.
+func TestOneReaderIsEnough(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		return file{openDB(tb, filepath.Join(tb.TempDir(), "keep.db"), sqlite.Config{Host: true, Readers: 1})}
+	})
+}
+
 func TestMemoryAgrees(t *testing.T) {
 	storetest.Compare(t, func(tb testing.TB, dir string) (storetest.Store, storetest.Store) {
 		return memory.New(), openDB(tb, filepath.Join(dir, "keep.db"), sqlite.Config{Host: true})
