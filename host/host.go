@@ -37,6 +37,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/feed"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/workflow"
@@ -97,6 +98,7 @@ type Host struct {
 	cfg     Config
 	log     *slog.Logger
 	store   Store
+	changes *feed.Feed
 	runtime *sandbox.Runtime
 	scripts *scripts
 }
@@ -113,14 +115,14 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: cfg.Runtime}
+	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
 	if h.runtime == nil {
 		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
 			return nil, fmt.Errorf("open the sandbox: %w", err)
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	h.Engine, err = engine.New(store, h.scripts, tools, engine.Config{
+	h.Engine, err = engine.New(told{store, h.changes}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {

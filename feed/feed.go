@@ -1,0 +1,184 @@
+// Package feed tells those who look at a host what has changed, so that they
+// look again. It carries names and no data: what a change means is read from the
+// store, by the rights of who reads.
+//
+// # Guarantees
+//
+//   - Publishing never waits for a subscriber, and costs the same with none and
+//     with thousands.
+//   - A subscriber sees every change after its start, in order, or a Reset
+//     instead of those that it missed. A Reset means: read everything again.
+//   - Changes that wait are merged, one for each workflow, so a subscriber that
+//     is slower than the host gets fewer and never falls behind for long.
+//
+// A feed remembers its last changes in a ring. A subscription is a place in it
+// and holds no changes of its own, so that it costs a few bytes.
+package feed
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/keep-run/keep"
+)
+
+// A Kind says what changed.
+type Kind string
+
+const (
+	Run        Kind = "run"
+	Event      Kind = "event"
+	Input      Kind = "input"
+	Mutation   Kind = "mutation"
+	Item       Kind = "item"
+	Escalation Kind = "escalation"
+	Workflow   Kind = "workflow" // its version, its pause, or a handler of it
+	Key        Kind = "key"      // an idempotency key of an HTTP request
+
+	// Reset means that anything may have changed.
+	Reset Kind = "reset"
+)
+
+// Kinds returns every kind, in the order in which changes name them.
+func Kinds() []Kind {
+	return []Kind{Run, Event, Input, Mutation, Item, Escalation, Workflow, Key, Reset}
+}
+
+// A Change says that something changed, and not how.
+type Change struct {
+	// ID is where to go on from: all before it, and it, were seen. It is empty
+	// in a change that was merged and handed out before the last of its batch.
+	ID       string
+	Workflow keep.WorkflowName // empty: of no workflow in particular
+	Kinds    []Kind            // in the order of Kinds, each once
+}
+
+// IsReset reports whether everything is to be read again.
+func (c Change) IsReset() bool { return slices.Contains(c.Kinds, Reset) }
+
+// A Feed hands changes to subscribers. It is safe for concurrent use.
+type Feed struct {
+	epoch string // tells this feed's ids from those of an earlier process
+
+	mu   sync.Mutex // protects the fields below
+	ring []Change   // change n is at n modulo its length
+	next uint64     // number of the next change, from 1
+	more chan struct{}
+}
+
+// New returns a feed that remembers its last size changes; at least one.
+func New(size int) *Feed {
+	return &Feed{epoch: rand.Text()[:12], ring: make([]Change, max(size, 1)), next: 1, more: make(chan struct{})}
+}
+
+// Publish tells every subscriber of a change; its ID is ignored. One without
+// kinds is nothing.
+func (f *Feed) Publish(c Change) {
+	if len(c.Kinds) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.ID = f.id(f.next)
+	f.ring[f.next%uint64(len(f.ring))] = c
+	f.next++
+	close(f.more) // wakes all that wait, and no one has to be waited for
+	f.more = make(chan struct{})
+}
+
+// Reset tells every subscriber to read everything again.
+func (f *Feed) Reset() { f.Publish(Change{Kinds: []Kind{Reset}}) }
+
+// id writes the id of change n.
+func (f *Feed) id(n uint64) string { return fmt.Sprintf("%s-%d", f.epoch, n) }
+
+// A Subscription is one reader's place in a feed. It is used by one goroutine,
+// and needs no end: it holds nothing.
+type Subscription struct {
+	feed *Feed
+	at   uint64 // number of the next change to hand out
+	lost bool   // begin with a Reset
+}
+
+// Subscribe returns a subscription that begins after the change with that ID. An
+// ID that is not remembered any more, or is of another process, begins with a
+// Reset. An empty one begins with what comes next.
+func (f *Feed) Subscribe(_ context.Context, after string) *Subscription {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if after == "" {
+		return &Subscription{feed: f, at: f.next}
+	}
+	epoch, text, _ := strings.Cut(after, "-")
+	n, err := strconv.ParseUint(text, 10, 64)
+	if epoch != f.epoch || err != nil || n >= f.next {
+		return &Subscription{feed: f, at: f.next, lost: true}
+	}
+	return &Subscription{feed: f, at: n + 1}
+}
+
+// Next waits for changes and returns all that there are, one for each workflow,
+// or one Reset instead. It returns the cause when ctx ends.
+func (s *Subscription) Next(ctx context.Context) ([]Change, error) {
+	for {
+		batch, more := s.take()
+		if len(batch) > 0 {
+			return batch, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take returns what there is, or what to wait for.
+func (s *Subscription) take() ([]Change, <-chan struct{}) {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	size := uint64(len(f.ring))
+	if missed := f.next-s.at > size; missed || s.lost {
+		s.at, s.lost = f.next, false
+		return []Change{{ID: f.id(f.next - 1), Kinds: []Kind{Reset}}}, nil
+	}
+	var batch []Change
+	for ; s.at < f.next; s.at++ {
+		batch = merge(batch, f.ring[s.at%size])
+	}
+	for i := range len(batch) - 1 {
+		batch[i].ID = "" // to go on from here would leave out some of the others
+	}
+	return batch, f.more
+}
+
+// merge adds c to a batch of changes. The last of the batch has the newest ID.
+func merge(batch []Change, c Change) []Change {
+	if c.IsReset() {
+		return []Change{c} // says all that was said before
+	}
+	for i, b := range batch {
+		if b.Workflow == c.Workflow && !b.IsReset() {
+			c.Kinds = ordered(append(slices.Clone(b.Kinds), c.Kinds...))
+			return append(slices.Delete(batch, i, i+1), c)
+		}
+	}
+	return append(batch, c)
+}
+
+// ordered returns kinds in the order of Kinds, each once.
+func ordered(kinds []Kind) []Kind {
+	var out []Kind
+	for _, k := range Kinds() {
+		if slices.Contains(kinds, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
