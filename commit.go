@@ -13,6 +13,12 @@ type Commit struct {
 	Workflow WorkflowName
 	At       time.Time // when it was decided; stores never read a clock
 	Changes  []Change
+
+	// Epoch is that of the lease under which a host commits. A store with leases
+	// refuses it with ErrFenced unless it is the epoch of a lease that somebody
+	// has now. Zero is a commit beside the host: a person's decision, a deploy.
+	// Revisions guard that one, and the host of the workflow hears of it.
+	Epoch int64
 }
 
 // A Change is one part of a commit. The types below are all there are.

@@ -89,6 +89,10 @@ var (
 
 	// ErrDecided is returned when a question was already answered.
 	ErrDecided = errors.New("already decided")
+
+	// ErrFenced is returned when a host acts under a lease that is not its own
+	// any more: another host has the workflow, or nobody.
+	ErrFenced = errors.New("the host's lease has ended")
 )
 
 // Errors returned when a database is opened.

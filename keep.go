@@ -7,7 +7,8 @@
 // Read the files in this order: workflow.go (what an author declares), event.go
 // (what arrives), run.go (what is done about it), mutation.go (what is changed
 // outside), escalation.go (what a person is asked), commit.go (what becomes
-// durable together), failure.go (how things go wrong).
+// durable together), lease.go (which host does it), failure.go (how things go
+// wrong).
 //
 // Times are UTC and have millisecond precision, since that is what every store
 // keeps. The zero time means "not set".

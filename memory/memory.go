@@ -42,6 +42,8 @@ type Store struct {
 	inputKeys   map[inputKey]keep.InputID
 	items       map[itemKey]row[keep.Item]
 	escalations map[keep.EscalationID]row[keep.Escalation]
+	leases      map[keep.WorkflowName]lease
+	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 }
 
 // A row is a value and its place in the order of making.
@@ -99,6 +101,8 @@ func New() *Store {
 		inputKeys:   make(map[inputKey]keep.InputID),
 		items:       make(map[itemKey]row[keep.Item]),
 		escalations: make(map[keep.EscalationID]row[keep.Escalation]),
+		leases:      make(map[keep.WorkflowName]lease),
+		hosts:       make(map[keep.HostID]keep.Host),
 	}
 }
 
@@ -135,6 +139,9 @@ func (t *tx) applyAll(c keep.Commit) error {
 		return errors.New("workflow required")
 	case c.At.IsZero():
 		return errors.New("time required")
+	}
+	if err := t.fence(c.Epoch); err != nil {
+		return err
 	}
 	for _, change := range c.Changes {
 		if err := t.apply(change); err != nil {

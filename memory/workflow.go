@@ -19,6 +19,7 @@ func (t *tx) deploy(d keep.Deployment) error {
 	}
 	if !exists {
 		w = keep.Workflow{Name: d.Workflow, CreatedAt: t.at}
+		put(t, t.s.leases, w.Name, lease{Lease: keep.Lease{Workflow: w.Name, Since: t.at}})
 	}
 	w.Version, w.UpdatedAt = d.Version, t.at
 	put(t, t.s.workflows, w.Name, w)
