@@ -51,6 +51,15 @@ func retry(r keep.Run, since string) string {
 	return fmt.Sprintf("Waits %s and is tried again at %s, after: %s.", since, when, reason(r))
 }
 
+// ExplainDoubt returns one sentence for a person about a call whose outcome is
+// unknown and that no open run waits for. It is empty for every other call.
+func ExplainDoubt(m keep.Mutation) string {
+	if !Unknown(m.State) {
+		return ""
+	}
+	return doubt(m, "since "+clock(m.UpdatedAt))
+}
+
 // doubt explains a run whose call has an unknown outcome.
 func doubt(m keep.Mutation, since string) string {
 	call := fmt.Sprintf("%s on %s", m.Tool, m.Target)

@@ -14,7 +14,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var tool, input string
 		return listCmd(a, "", "Mutations: the ledger of every change outside", listing[api.Mutation]{
-			header:   []string{"MUTATION", "WORKFLOW", "TOOL", "TARGET", "STATE", "LEVEL", "CALLS", "UPDATED"},
+			header:   []string{"MUTATION", "WORKFLOW", "TOOL", "TARGET", "STATE", "LEVEL", "CALLS", "UPDATED", "TITLE"},
 			statuses: words(keep.MutationStates()),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&tool, "tool", "", "only of the tool of this `name`, such as crm.create")
@@ -28,7 +28,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 			},
 			row: func(m api.Mutation) []string {
 				return []string{string(m.Key), string(m.Workflow), string(m.Tool), cutTo(clean(m.Target), maxTitle),
-					string(m.State), string(m.Level), number(m.Attempts), a.at(m.UpdatedAt)}
+					string(m.State), string(m.Level), number(m.Attempts), a.at(m.UpdatedAt), cutTo(orDash(m.Title), maxTitle)}
 			},
 		})
 	}

@@ -44,9 +44,11 @@ func (p *progress) commit(c keep.Commit) {
 }
 
 // run counts a run when it begins here, and when it is over. A run that an
-// earlier process began is counted when it is over.
+// earlier process began is counted when it is over. An attempt that a crash ended
+// did not fail: what it began is carried on by the attempt after it, and counted
+// there.
 func (p *progress) run(n *runCount, r keep.Run) {
-	if _, known := p.open[r.ID]; !known && (r.Rev == 0 || r.Closed) {
+	if _, known := p.open[r.ID]; !known && (r.Rev == 0 || r.Closed && r.Status != keep.StatusCrashed) {
 		n.Runs++
 	}
 	if !r.Closed {
@@ -57,7 +59,7 @@ func (p *progress) run(n *runCount, r keep.Run) {
 	switch {
 	case r.Status == keep.StatusCommitted:
 		n.Committed++
-	case r.Status != keep.StatusAborted:
+	case r.Status != keep.StatusAborted && r.Status != keep.StatusCrashed:
 		n.Failed++
 	}
 }

@@ -89,7 +89,7 @@ type runSummary struct {
 type runCount struct {
 	Name      keep.WorkflowName `json:"name"`
 	Version   string            `json:"version"`
-	Runs      int               `json:"runs"`      // attempts that began
+	Runs      int               `json:"runs"`      // attempts, but for those that an earlier process died in
 	Committed int               `json:"committed"` // of them
 	Failed    int               `json:"failed"`    // of them
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,7 +16,7 @@ func (a *app) runsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var open bool
 		return listCmd(a, "", "Runs: what was executed, how far it came, what it waits for", listing[api.Run]{
-			header:   []string{"RUN", "WORKFLOW", "HANDLER", "PHASE", "STATUS", "UPDATED", "WAITS FOR"},
+			header:   []string{"RUN", "WORKFLOW", "HANDLER", "PHASE", "STATUS", "UPDATED", "TITLE", "WAITS FOR"},
 			statuses: words(keep.RunStatuses()),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished")
@@ -60,7 +61,7 @@ func (a *app) runsCmd() *cobra.Command {
 // runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
 	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
-		a.at(r.UpdatedAt), cutTo(orDash(r.WaitsFor), maxTitle)}
+		a.at(r.UpdatedAt), cutTo(clean(cmp.Or(r.Title, "-")), maxTitle), cutTo(orDash(r.WaitsFor), maxTitle)}
 }
 
 // printRun shows everything that is known about one attempt, its log included.
@@ -68,6 +69,7 @@ func (a *app) printRun(ctx context.Context, db *sqlite.DB, r api.Run) error {
 	var s sheet
 	s.add("run", "%s", r.ID)
 	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
+	s.add("title", "%s", clean(r.Title))
 	s.add("status", "%s, phase %s", r.Status, r.Phase)
 	s.add("waits for", "%s", clean(orEmpty(r.WaitsFor)))
 	if r.Error != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/lifecycle"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
@@ -37,8 +38,17 @@ type status struct {
 	Workflows []api.Workflow   `json:"workflows"`
 	NeedsYou  []api.Escalation `json:"needs_you"` // open questions
 	Failing   []api.Run        `json:"failing"`   // unfinished runs with an error, or in doubt
+	InDoubt   []doubt          `json:"in_doubt"`  // calls with an unknown outcome that no open run waits for
 	Late      []late           `json:"late"`      // what should have happened by now
 	Topics    []api.Topic      `json:"topics"`
+}
+
+// A doubt is a call with an unknown outcome that blocks its item and nothing else.
+type doubt struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Item     string            `json:"item"`
+	Mutation keep.MutationKey  `json:"mutation"`
+	Why      string            `json:"why"` // a sentence
 }
 
 // A late is something that should have happened by now.
@@ -53,7 +63,7 @@ const lateAfter = time.Minute
 
 // readStatus collects the page. It reads workflow by workflow: there are few.
 func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
-	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, Late: []late{}, Topics: []api.Topic{}}
+	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, InDoubt: []doubt{}, Late: []late{}, Topics: []api.Topic{}}
 	var err error
 	if s.Workflows, err = api.ListWorkflows(ctx, db); err != nil {
 		return s, err
@@ -87,6 +97,9 @@ func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow,
 	if err != nil {
 		return err
 	}
+	if err := s.addDoubts(ctx, db, w.Name, run.Mutation); err != nil {
+		return err
+	}
 	if open {
 		v, err := api.ShowRun(ctx, db, run.ID)
 		if err != nil {
@@ -109,6 +122,23 @@ func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow,
 	return nil
 }
 
+// addDoubts adds the doubts about items that were detached from their runs. of
+// is the call of the open run, which is shown with that run.
+func (s *status) addDoubts(ctx context.Context, db *sqlite.DB, w keep.WorkflowName, of keep.MutationKey) error {
+	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
+		ms, _, err := db.Mutations(ctx, keep.MutationFilter{Workflow: w, State: state}, keep.Page{Limit: 1000})
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if m.Key != of && m.Item != "" {
+				s.InDoubt = append(s.InDoubt, doubt{w, m.Item, m.Key, lifecycle.ExplainDoubt(m)})
+			}
+		}
+	}
+	return nil
+}
+
 // printStatus prints what needs a person first, and what is well last.
 func (a *app) printStatus(s status) error {
 	if len(s.Workflows) == 0 {
@@ -119,9 +149,12 @@ func (a *app) printStatus(s status) error {
 	for _, q := range s.NeedsYou {
 		fmt.Fprintf(a.out, "%s\n", a.outInk.questionText(q))
 	}
-	a.heading("Failing", len(s.Failing))
+	a.heading("Failing", len(s.Failing)+len(s.InDoubt))
 	for _, r := range s.Failing {
 		fmt.Fprintf(a.out, "  %s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(orEmpty(r.WaitsFor)))
+	}
+	for _, d := range s.InDoubt {
+		fmt.Fprintf(a.out, "  %s: item %s: %s\n", d.Workflow, clean(d.Item), clean(d.Why))
 	}
 	a.heading("Late", len(s.Late))
 	for _, l := range s.Late {
