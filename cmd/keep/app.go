@@ -49,7 +49,7 @@ outside world goes through a durable ledger. When the outcome of a call is
 unknown, Keep asks the service what happened, and when nobody can know, it
 stops and asks you.
 
-Start with: keep init, keep dev .`,
+Start with: keep demo, keep init, keep dev .`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -94,7 +94,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
+	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
 		a.mutationsCmd(), a.itemsCmd(), a.keysCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())

@@ -16,6 +16,7 @@ import (
 // runCmd is for cron, CI and tests: it ends, and its status says how it went.
 func (a *app) runCmd() *cobra.Command {
 	var timeout time.Duration
+	var tethered bool
 	cmd := &cobra.Command{
 		Use:   "run PATH",
 		Short: "Run until idle, then exit (cron, CI, tests)",
@@ -32,9 +33,15 @@ waited for, up to policy.shutdown.`,
 			if timeout < 0 {
 				return misusef("--timeout must not be negative")
 			}
-			return a.runUntilIdle(cmd.Context(), args[0], timeout)
+			ctx := cmd.Context()
+			if tethered {
+				ctx = untilEOF(ctx, cmd.InOrStdin())
+			}
+			return a.runUntilIdle(ctx, args[0], timeout)
 		},
 	}
+	cmd.Flags().BoolVar(&tethered, "tethered", false, "stop when standard input ends: when the process that holds it is gone")
+	_ = cmd.Flags().MarkHidden("tethered") // the flag is there
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `duration`; 0: wait as long as it takes")
 	return cmd
 }

@@ -21,6 +21,7 @@ var (
 // sync.WaitGroup.Go or errgroup.
 var goroutines = map[string]string{
 	"cmd/keep/run.go":     "untilIdle waits for the host that it started",
+	"cmd/keep/tether.go":  "the process ends first, or this ends the process",
 	"engine/execution.go": "call waits for it",
 	"sqlite/writer.go":    "Close waits for the one writer",
 }
