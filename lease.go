@@ -52,7 +52,8 @@ type Pulse struct {
 
 	Draining bool // a person wants the host to drain
 	Held     int  // workflows that the host has
-	Free     int  // workflows that the host could claim: nobody's, or of a host that is gone
+	Free     int  // workflows that could be claimed: nobody's, or of a host that is gone
+	Gone     int  // those of Free that are of a host that is gone
 	Total    int  // workflows, without those of hosts that are there and partial
 	Hosts    int  // hosts that share them: there, not draining, not partial
 

@@ -102,6 +102,9 @@ func (s *Shared) pulse(id keep.HostID, now time.Time) keep.Pulse {
 		h, there := s.host(l.Host, now)
 		if !there {
 			p.Free++
+			if l.Host != "" {
+				p.Gone++
+			}
 		}
 		if !there || !h.Partial {
 			p.Total++

@@ -126,7 +126,11 @@ func (h *hosts) accepted(epoch int64, name keep.WorkflowName) {
 
 // counts are the numbers of a pulse.
 func counts(p keep.Pulse) string {
-	return fmt.Sprintf("held %d, free %d of %d, %d hosts", p.Held, p.Free, p.Total, p.Hosts)
+	gone := ""
+	if p.Gone > 0 {
+		gone = fmt.Sprintf(" (%d of a host that is gone)", p.Gone)
+	}
+	return fmt.Sprintf("held %d, free %d%s of %d, %d hosts", p.Held, p.Free, gone, p.Total, p.Hosts)
 }
 
 var leasePromises = []leasePromise{
@@ -214,7 +218,7 @@ var leasePromises = []leasePromise{
 		h.beat("b")
 		h.same("half the time later", len(h.claim("b", 1)), 0)
 		h.pass(ttl/2 + time.Second)
-		h.same("when a is gone", counts(h.look("b")), "held 0, free 1 of 1, 1 hosts")
+		h.same("when a is gone", counts(h.look("b")), "held 0, free 1 (1 of a host that is gone) of 1, 1 hosts")
 		h.are("taken over", h.claim("b", 1), "w b 2")
 		h.fenced(1, "w")
 		h.accepted(2, "w")
@@ -341,7 +345,7 @@ var leasePromises = []leasePromise{
 		h.pass(ttl - time.Second)
 		h.beat("b")
 		h.pass(2 * time.Second)
-		h.same("when it is gone", counts(h.look("b")), "held 0, free 3 of 3, 1 hosts")
+		h.same("when it is gone", counts(h.look("b")), "held 0, free 3 (1 of a host that is gone) of 3, 1 hosts")
 	}},
 	{"of many who claim at once each workflow has one", claimsAtOnce},
 	{"a commit and the claim of its workflow do not pass each other", commitsBesideClaims},
