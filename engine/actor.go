@@ -37,6 +37,7 @@ type actor struct {
 	open     *keep.Run
 	doubt    keep.Mutation   // mutation of open
 	detached []keep.Mutation // see detach.go
+	ahead    map[keep.HandlerName]ahead
 }
 
 // A version is a deployment with its script loaded.
@@ -50,6 +51,7 @@ func newActor(e *Engine, name keep.WorkflowName) *actor {
 		e: e, name: name, log: e.log.With("workflow", string(name)),
 		wakeup: make(chan struct{}, 1),
 		ran:    make(map[keep.HandlerName]bool),
+		ahead:  make(map[keep.HandlerName]ahead),
 	}
 }
 
@@ -215,6 +217,7 @@ func (a *actor) load(ctx context.Context) error {
 	if err := a.loadDetached(ctx); err != nil {
 		return err
 	}
+	clear(a.ahead)
 	a.loaded = true
 	return nil
 }
@@ -265,7 +268,7 @@ func (a *actor) snapshot(ctx context.Context) (schedule.Snapshot, error) {
 		sh := schedule.Handler{Handler: h, State: a.states[h.Name], Fresh: !a.ran[h.Name]}
 		if h.Kind == keep.Consumer {
 			var err error
-			if sh.Backlog, err = a.e.store.Backlog(ctx, a.name, h.Subscribe); err != nil {
+			if sh.Backlog, err = a.backlog(ctx, h); err != nil {
 				return snap, err
 			}
 		}

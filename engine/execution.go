@@ -95,9 +95,11 @@ func (x *execution) changes() []keep.Change {
 // commit makes the run durable as it stands, with more changes behind.
 func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	now := x.run.UpdatedAt
-	if err := x.e.commit(ctx, x.a.name, now, append(x.changes(), more...)...); err != nil {
+	changes := append(x.changes(), more...)
+	if err := x.e.commit(ctx, x.a.name, now, changes...); err != nil {
 		return lostRace(err)
 	}
+	x.a.forget(changes)
 	x.run.Rev++
 	x.reserved = len(x.run.Reservations) > 0
 	if len(x.moves) > 0 {
@@ -114,6 +116,7 @@ func (x *execution) remember(state *keep.HandlerState) {
 	if !x.run.Closed {
 		run := x.run
 		a.open, a.doubt = &run, x.mut
+		clear(a.ahead) // it may be long until the next look
 	}
 	if state != nil {
 		a.states[state.Handler] = *state

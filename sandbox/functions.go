@@ -35,6 +35,7 @@ var hostFunctions = map[string]struct {
 	"digest": {2, (*phase).hostDigest},
 	"encode": {1, (*phase).hostEncode},
 	"decode": {2, (*phase).hostDecode},
+	"url":    {0, (*phase).hostURL},
 }
 
 // hostCall dispatches env.host_call(name, length, this, argc, argv). Its result
@@ -353,3 +354,6 @@ func cutShort(b []byte) int {
 	}
 	return n
 }
+
+// hostURL returns the function that makes URL and URLSearchParams.
+func (p *phase) hostURL([]value) (value, error) { return p.in.evalCompiled(p.rt.url) }

@@ -47,7 +47,11 @@ func TestGlobals(t *testing.T) {
 		{`(() => { const e = structuredClone(new RangeError("r", { cause: { a: 1 } })); return [e instanceof RangeError, e.message, e.cause] })()`, `[true,"r",{"a":1}]`},
 		{`[() => {}, Symbol(), new WeakMap(), Promise.resolve()].map((v) => { try { structuredClone(v) } catch (e) { return e.name } })`, `["DataCloneError","DataCloneError","DataCloneError","DataCloneError"]`},
 		{`(() => { const b = new ArrayBuffer(4), c = structuredClone([new Uint8Array(b), new Uint8Array(b, 1)]); return [c[0].buffer === c[1].buffer, c[1].length] })()`, `[true,3]`},
-		// URL.
+		// URL, which is made when it is first asked for.
+		{`(() => { const k = "U" + "RL"; return String(new globalThis[k]("http://a/../b")) })()`, `"http://a/b"`},
+		{`(() => { const k = "U" + "RL"; globalThis[k + "SearchParams"] = 1; return [typeof globalThis[k], globalThis[k + "SearchParams"]] })()`, `["function",1]`},
+		{`(() => { const k = "U" + "RL"; delete globalThis[k]; return [typeof globalThis[k + "SearchParams"], typeof globalThis[k]] })()`, `["function","undefined"]`},
+		{`(() => { const k = "U" + "RL"; globalThis[k] = 7; return globalThis[k] })()`, `7`},
 		{`(({ href, protocol, host, hostname, port, pathname, search, hash, origin, username, password }) => [href, protocol, host, hostname, port, pathname, search, hash, origin, username, password])(new URL("../c?q=1#h", "https://u:p@example.com:8080/a/b/"))`,
 			`["https://u:p@example.com:8080/a/c?q=1#h","https:","example.com:8080","example.com","8080","/a/c","?q=1","#h","https://example.com:8080","u","p"]`},
 		{`new URL("http://EXAMPLE.com:80/é?ü=ö#ß")`, `"http://example.com/%C3%A9?%C3%BC=%C3%B6#%C3%9F"`},

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,6 +220,11 @@ func (p *phase) within(t *template, f func() error) (err error) {
 // load evaluates the script, takes its declaration and freezes the rest.
 func (p *phase) load(b *Bundle) error {
 	p.where = Position{File: b.Entry, Line: 1, Column: 1}
+	if bytes.Contains(b.Code, []byte("URL")) {
+		if _, err := p.in.eval([]byte("URL"), "keep"); err != nil {
+			return p.explain(err)
+		}
+	}
 	if _, err := p.in.eval(b.Code, b.Entry); err != nil {
 		return p.explain(err)
 	}
@@ -252,7 +258,8 @@ func (p *phase) call(c *Call) ([]byte, error) {
 	return p.finish()
 }
 
-// message is what the prelude's start takes: [path, seed, seed, args].
+// message is what the prelude's start takes: [path, a, b, c, d, args], where the
+// numbers are the state of Math.random.
 func (p *phase) message(c *Call) []byte {
 	b := append(p.in.buf[:0], '[', '[')
 	for i, key := range c.Path {
@@ -262,7 +269,7 @@ func (p *phase) message(c *Call) []byte {
 		b = appendJSON(b, key)
 	}
 	b = append(b, ']')
-	for range 2 {
+	for range 4 {
 		b = strconv.AppendInt(append(b, ','), int64(int32(rand.Uint32())), 10)
 	}
 	b = append(b, ",[[]"...)

@@ -57,6 +57,7 @@ type Runtime struct {
 	cache  wazero.CompilationCache // nil without CacheDir
 	base   *template
 	entry  entries
+	url    []byte // the compiled part of the prelude that few scripts need
 	pool   *pool
 	gate   *gate
 
@@ -195,14 +196,15 @@ func (rt *Runtime) discard(ctx context.Context) {
 // the compiler of JavaScript leaves behind stays in another instance: the base
 // is copied at each call, so it pays to keep it small.
 func (rt *Runtime) boot(ctx context.Context) error {
-	parts := [][]byte{globalsJS, urlJS, keepJS}
+	parts := [][]byte{globalsJS, keepJS}
 	err := rt.bootStep(ctx, func(in *instance) (err error) {
 		for i, part := range parts {
 			if parts[i], err = in.compile(part); err != nil {
 				return err
 			}
 		}
-		return nil
+		rt.url, err = in.compile(urlJS)
+		return err
 	})
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ var breaks = []Break{
 	{"item-sent-before-recorded", "recorded-before-sent", "engine/job.go",
 		"if err := x.commit(ctx, h.takeItems()...); err != nil {\n\t\treturn nil, &storeError{err}\n\t}", "", "./internal/simtest -run TestSeeds"},
 	{"commit-error-ignored", "recorded-before-sent", "engine/execution.go",
-		"append(x.changes(), more...)...); err != nil {", "append(x.changes(), more...)...); err != nil && false {", "./engine -run TestEveryCommitGoesWrong"},
+		"now, changes...); err != nil {", "now, changes...); err != nil && false {", "./engine -run TestEveryCommitGoesWrong"},
 	{"reset-is-failed", "doubt-is-not-failure", "engine/consumer.go",
 		`case f.Class != keep.ClassUnknown:`, `case f != nil:`, "./engine -run TestLostAnswer"},
 	{"reset-is-failed-in-the-world", "doubt-is-not-failure", "engine/consumer.go",

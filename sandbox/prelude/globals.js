@@ -349,6 +349,26 @@
 
   define("structuredClone", (value) => clone(value, new MapCtor()));
 
+  // ---- URL ----
+
+  // URL and URLSearchParams are a fifth of the prelude's memory, which is copied
+  // for every phase, and few scripts use them: they are made when a script first
+  // asks for one of them, which is before the script itself if its text says URL.
+  const later = (name, other) => {
+    const get = () => {
+      const theirs = getOwnPropertyDescriptor(globalThis, other);
+      host.url()();
+      if (theirs === undefined) delete globalThis[other];
+      else if (theirs.get !== getters[other]) defineProperty(globalThis, other, theirs);
+      return globalThis[name];
+    };
+    getters[name] = get;
+    defineProperty(globalThis, name, { __proto__: null, get, set: (v) => void define(name, v), enumerable: false, configurable: true });
+  };
+  const getters = { __proto__: null };
+  later("URL", "URLSearchParams");
+  later("URLSearchParams", "URL");
+
   // The clock stands still, and there is nothing to measure against.
   delete globalThis.performance;
   delete globalThis.SharedArrayBuffer;

@@ -377,7 +377,7 @@
   // ---- Start ----
 
   // The engine's own generator is part of the template and would give the same
-  // numbers in every phase. sfc32, seeded by the host.
+  // numbers in every phase. sfc32, whose whole state comes from the host.
   let a = 1, b = 2, c = 3, d = 1;
   const random = () => {
     const t = (a + b | 0) + d | 0;
@@ -389,16 +389,11 @@
   };
   Math.random = () => ((random() >>> 5) * 67108864 + (random() >>> 6)) / 9007199254740992;
 
-  const seed = (x, y) => {
-    a = x; b = y; c = 3; d = 1;
-    for (let i = 0; i < 12; i++) random();
-  };
-
-  // start begins a phase. text is [path, seed, seed, args]; each argument is
+  // start begins a phase. text is [path, a, b, c, d, args]; each argument is
   // wrapped in an array, which is empty for undefined, and the first is ctx.
   const start = (text) => {
-    const m = parse(text), path = m[0], args = m[3];
-    seed(m[1] | 0, m[2] | 0);
+    const m = parse(text), path = m[0], args = m[5];
+    a = m[1]; b = m[2]; c = m[3]; d = m[4];
     let self, f = root, name = "";
     for (let i = 0; i < path.length; i++) {
       self = f;
