@@ -18,6 +18,12 @@ type actor struct {
 	name keep.WorkflowName
 	log  *slog.Logger
 
+	// Without leases: 0, nil and that of the engine.
+	epoch  int64
+	tenure *tenure
+	hard   context.Context         // ends when its calls in flight must be given up
+	lose   context.CancelCauseFunc // ends everything that it does
+
 	// wakeup holds a token when something may have changed.
 	wakeup chan struct{}
 
@@ -26,6 +32,7 @@ type actor struct {
 	stale  bool // the cache below must be read again
 	pokes  int  // how often it became so
 	isBusy bool // it executes a run that the store may not show yet
+	yields bool // it ends after the step that it is at
 
 	// The cache; only the actor's goroutine touches it.
 	loaded   bool
@@ -46,13 +53,32 @@ type version struct {
 	script Script
 }
 
-func newActor(e *Engine, name keep.WorkflowName) *actor {
+func newActor(e *Engine, l keep.Lease) *actor {
 	return &actor{
-		e: e, name: name, log: e.log.With("workflow", string(name)),
+		e: e, name: l.Workflow, epoch: l.Epoch, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)),
+		lose:   func(error) {},
 		wakeup: make(chan struct{}, 1),
 		ran:    make(map[keep.HandlerName]bool),
 		ahead:  make(map[keep.HandlerName]ahead),
 	}
+}
+
+// rent makes the actor one that may lose its workflow, and returns the context
+// in which it runs.
+func (a *actor) rent(ctx context.Context, t *tenure) context.Context {
+	soft, endSoft := context.WithCancelCause(ctx)
+	hard, endHard := context.WithCancelCause(a.e.hard)
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	a.tenure, a.hard = t, hard
+	a.lose = func(why error) {
+		endSoft(why)
+		endHard(why)
+	}
+	if t.over {
+		a.lose(errLeaseEnded)
+	}
+	return soft
 }
 
 // poke makes the actor look again. The caller holds Engine.mu.
@@ -68,8 +94,9 @@ func (a *actor) poke(stale bool) {
 	}
 }
 
-// run steps until ctx is done.
-func (a *actor) run(ctx context.Context) {
+// run steps until ctx is done, another host has the workflow, or another host
+// should get it.
+func (a *actor) run(ctx context.Context) error {
 	failures := 0
 	for ctx.Err() == nil {
 		err := a.turn(ctx)
@@ -77,8 +104,8 @@ func (a *actor) run(ctx context.Context) {
 			failures = 0
 			continue
 		}
-		if errors.Is(err, errStopping) || ctx.Err() != nil {
-			return
+		if errors.Is(err, errStopping) || errors.Is(err, keep.ErrFenced) || ctx.Err() != nil {
+			return err
 		}
 		// Somebody else moved a record, the store is unwell, or the fate of a
 		// commit is unknown. Nothing in memory can be trusted: read again, at
@@ -91,6 +118,7 @@ func (a *actor) run(ctx context.Context) {
 		a.log.ErrorContext(ctx, "step failed", "err", err)
 		a.sleep(ctx, a.e.policy.Retry.Delay(min(failures, 6)-1, time.Second, a.e.jitter()))
 	}
+	return nil
 }
 
 // turn decides and does one thing, or waits until there may be one.
@@ -99,7 +127,11 @@ func (a *actor) turn(ctx context.Context) error {
 	if a.stale {
 		a.stale, a.loaded = false, false
 	}
+	yields := a.yields
 	a.e.mu.Unlock()
+	if yields {
+		return errStopping
+	}
 	if !a.loaded {
 		if err := a.load(ctx); err != nil {
 			return err
@@ -127,6 +159,11 @@ func (a *actor) turn(ctx context.Context) error {
 	}
 	a.wait(ctx, step, now)
 	return nil
+}
+
+// commit makes changes of this host durable.
+func (a *actor) commit(ctx context.Context, now time.Time, changes ...keep.Change) error {
+	return a.e.commit(ctx, a.name, a.epoch, now, changes...)
 }
 
 func (a *actor) busy(is bool) {

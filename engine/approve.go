@@ -30,7 +30,7 @@ func (e *unapprovedError) Error() string {
 
 // admit returns c as it may now be recorded and made: a person agreed where the
 // tool wants that, the tool has what it needs in the service, and the deadline
-// counts from here.
+// counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, t *tool, c ledger.Call) (ledger.Call, time.Time, error) {
 	if err := x.checkApproval(ctx, t, c); err != nil {
 		return c, time.Time{}, err
@@ -40,8 +40,15 @@ func (x *execution) admit(ctx context.Context, t *tool, c ledger.Call) (ledger.C
 	} else if f != nil {
 		return c, time.Time{}, f
 	}
+	limit := t.spec.Timeout
+	if lease := x.a.tenure; lease != nil {
+		var err error
+		if limit, err = lease.callTime(ctx, limit); err != nil {
+			return c, time.Time{}, err
+		}
+	}
 	now := x.e.now()
-	c.Deadline = now.Add(t.spec.Timeout)
+	c.Deadline = now.Add(limit)
 	return c, now, nil
 }
 

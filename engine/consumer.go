@@ -157,9 +157,15 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 
 // makeCall makes the one call of the run and settles the record in memory.
 func (x *execution) makeCall(t *tool) error {
-	receipt, f := t.mutate(x.e.hard, x.mut, x.callAt)
+	limit := x.e.remaining(x.mut.CallDeadline)
+	if limit <= 0 { // the record says that it could be out until then, and no longer
+		f := &keep.Failure{Class: keep.ClassTransient, Code: "not-sent", Tool: t.name, At: x.callAt,
+			Message: "the time for the call was over before it was recorded; nothing was sent"}
+		return x.learn(ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f})
+	}
+	receipt, f := t.mutate(x.a.hard, x.mut, limit, x.callAt)
 	x.trace(Answered)
-	if f != nil && x.e.hard.Err() != nil {
+	if f != nil && x.a.hard.Err() != nil {
 		return errStopping // given up: the record stays in_flight for recovery
 	}
 	fact := ledger.Fact{By: "call", Result: receipt.Result, Warning: receipt.Warning, Failure: f}
@@ -237,7 +243,7 @@ func (x *execution) commitOutcome(ctx context.Context) func() error {
 // next computes downstream events and commits the run. It waits for nothing
 // outside, so a host that stops lets it finish.
 func (x *execution) next(context.Context) error {
-	ctx := x.e.hard
+	ctx := x.a.hard
 	if err := x.transition(keep.Emitting); err != nil {
 		return x.fail(ctx, err)
 	}

@@ -56,7 +56,7 @@ func (e *Engine) Decide(ctx context.Context, id keep.EscalationID, d keep.Decisi
 		return err
 	}
 	changes = append(changes, keep.CloseEscalation{ID: id, Decision: &d})
-	if err := e.commit(ctx, q.Workflow, d.At, changes...); err != nil {
+	if err := e.commit(ctx, q.Workflow, 0, d.At, changes...); err != nil {
 		return err
 	}
 	e.wake(q.Workflow)
@@ -183,7 +183,7 @@ func (e *Engine) abort(ctx context.Context, q keep.Escalation, run keep.Run, m k
 // SetPaused pauses or resumes a workflow. A call that is under way finishes and
 // is recorded.
 func (e *Engine) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error {
-	if err := e.commit(ctx, w, e.now(), keep.SetPaused{Paused: paused}); err != nil {
+	if err := e.commit(ctx, w, 0, e.now(), keep.SetPaused{Paused: paused}); err != nil {
 		return err
 	}
 	e.wake(w)
@@ -196,7 +196,7 @@ func (e *Engine) Trigger(ctx context.Context, w keep.WorkflowName, h keep.Handle
 	if e.executes(w) {
 		return fmt.Errorf("run %s of %s now: %w", h, w, keep.ErrRunOpen)
 	}
-	if err := e.commit(ctx, w, e.now(), keep.RequestRun{Handler: h}); err != nil {
+	if err := e.commit(ctx, w, 0, e.now(), keep.RequestRun{Handler: h}); err != nil {
 		return err
 	}
 	e.wake(w)
@@ -258,7 +258,7 @@ func (e *Engine) deploy(ctx context.Context, d keep.Deployment) (keep.Version, e
 	if err != nil {
 		return keep.Version{}, err
 	}
-	if err := e.commit(ctx, d.Workflow, now, append(changes, unblock...)...); err != nil {
+	if err := e.commit(ctx, d.Workflow, 0, now, append(changes, unblock...)...); err != nil {
 		return keep.Version{}, err
 	}
 	e.wake(d.Workflow)

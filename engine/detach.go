@@ -62,7 +62,7 @@ func (a *actor) detach(ctx context.Context, now time.Time) error {
 		item.Status, item.UpdatedAt = keep.ItemFailed, now
 		changes = append(changes, keep.PutItem{Item: item})
 	}
-	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
 	a.log.WarnContext(ctx, "item blocked", "run", run.ID, "handler", run.Handler, "item", item.ID, "mutation", a.doubt.Key)
@@ -109,7 +109,7 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 		}
 		changes = append(changes, due...)
 	}
-	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
 	a.loaded = false

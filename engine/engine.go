@@ -32,11 +32,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"encoding/binary"
@@ -56,6 +56,19 @@ type Config struct {
 
 	// Only names the workflows to work on. If nil, all of them.
 	Only []keep.WorkflowName
+
+	// Leases shares the workflows of the store out between hosts. If nil, the
+	// store belongs to this host alone. If Only is set as well, this host has
+	// no share: it takes those that Only names.
+	Leases Leaser
+
+	// Host names this host to the others and to people; only Name and Version
+	// are read, and only with Leases.
+	Host keep.Host
+
+	// Clock is the clock of this machine, with its monotonic part. If nil,
+	// time.Now. With Leases only its pace matters. Tests set it wrong.
+	Clock func() time.Time
 
 	// Slow is how long a phase may take before the run is made visible, or its
 	// outcome committed on its own. If zero, 10 ms after the call and 200 ms
@@ -102,12 +115,14 @@ type Engine struct {
 	log     *slog.Logger
 	hard    context.Context // ends when calls in flight must be given up
 
-	changed chan struct{} // a workflow may have appeared
+	changed chan struct{}         // a workflow may have appeared
+	heard   atomic.Pointer[heard] // with leases: what the database's clock said last
 
-	mu     sync.Mutex // protects the fields below, and some of each actor
+	mu     sync.Mutex // protects the fields below, and some of each actor and of tenure
 	actors map[keep.WorkflowName]*actor
-	unseen bool // a workflow may have appeared since the last listing
-	listed bool // every workflow has its actor
+	tenure *tenure // nil: every workflow is this host's, for good
+	unseen bool    // a workflow may have appeared since the last listing
+	listed bool    // every workflow has its actor
 	idle   *sync.Cond
 }
 
@@ -127,6 +142,12 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 			return b
 		}
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Leases != nil {
+		cfg.Host.ID = keep.HostID(keep.NewID("host", cfg.Clock(), cfg.Entropy()))
+	}
 	if cfg.Trace == nil {
 		cfg.Trace = func(keep.WorkflowName, Point) {}
 	}
@@ -143,27 +164,67 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 // Run works until ctx is done, and returns nil then. Calls in flight are waited
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
 // is asked about at the next start. All goroutines have ended when Run returns.
+// With leases, Run then has given back those that it had.
 func (e *Engine) Run(ctx context.Context) error {
 	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(errStopping)
 	e.hard = hard
 	e.mu.Lock()
 	clear(e.actors) // those of an earlier Run have ended
+	e.tenure = nil
+	if e.cfg.Leases != nil {
+		e.tenure = newTenure(e)
+	}
+	t := e.tenure
 	e.relist()
 	e.mu.Unlock()
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(e.policy.Shutdown, func() { giveUp(errStopping) })
 	})
 	defer stop()
+	if t == nil {
+		return e.work(ctx, nil)
+	}
+	beating, enough := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { t.run(beating) }) // as long as anything is worked on
+	err := e.work(ctx, t)
+	enough()
+	wg.Wait()
+	return err
+}
+
+// Sync learns the time from the database, for a host that decides and does not
+// Run. It does nothing without leases.
+func (e *Engine) Sync(ctx context.Context) error {
+	if e.cfg.Leases == nil {
+		return nil
+	}
+	sent := e.cfg.Clock()
+	p, err := e.cfg.Leases.Look(ctx, e.cfg.Host.ID)
+	if err != nil {
+		return fmt.Errorf("read the database's clock: %w", err)
+	}
+	e.heard.Store(hear(p, sent, e.cfg.Clock(), nil))
+	return nil
+}
+
+// work runs an actor for each workflow of this host, until ctx is done.
+func (e *Engine) work(ctx context.Context, t *tenure) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	for {
 		fresh, err := e.newActors(ctx)
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("list workflows: %w", err)
 		}
 		for _, a := range fresh {
-			wg.Go(func() { a.run(ctx) })
+			if t == nil {
+				wg.Go(func() { a.run(ctx) })
+				continue
+			}
+			soft := a.rent(ctx, t)
+			wg.Go(func() { t.ended(a, a.run(soft), ctx.Err() != nil) })
 		}
 		select {
 		case <-ctx.Done():
@@ -178,24 +239,43 @@ func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 	e.mu.Lock()
 	e.unseen = false
 	e.mu.Unlock()
-	all, err := e.store.Workflows(ctx)
+	mine, err := e.mine(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.idle.Broadcast()
-	e.listed = !e.unseen
+	e.listed = !e.unseen && (e.tenure == nil || e.tenure.settled)
 	var fresh []*actor
-	for _, w := range all {
-		if e.actors[w.Name] != nil || !e.wants(w.Name) {
+	for _, l := range mine {
+		if e.actors[l.Workflow] != nil {
 			continue
 		}
-		a := newActor(e, w.Name)
-		e.actors[w.Name] = a
+		a := newActor(e, l)
+		e.actors[l.Workflow] = a
 		fresh = append(fresh, a)
 	}
 	return fresh, nil
+}
+
+// mine returns the workflows that this host works on now. Without leases they
+// have no epoch.
+func (e *Engine) mine(ctx context.Context) ([]keep.Lease, error) {
+	if t := e.tenure; t != nil {
+		return t.mine(), nil
+	}
+	all, err := e.store.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mine := make([]keep.Lease, 0, len(all))
+	for _, w := range all {
+		if e.wants(w.Name) {
+			mine = append(mine, keep.Lease{Workflow: w.Name})
+		}
+	}
+	return mine, nil
 }
 
 func (e *Engine) wants(w keep.WorkflowName) bool {
@@ -238,6 +318,10 @@ func (e *Engine) wake(w keep.WorkflowName) {
 		a.poke(true)
 		return
 	}
+	if e.tenure != nil {
+		e.tenure.settled = false // it may have to be claimed yet
+		e.tenure.look()
+	}
 	e.relist()
 }
 
@@ -277,16 +361,40 @@ func (e *Engine) allIdle() bool {
 }
 
 // commit makes c durable, whatever becomes of ctx: once something happened
-// outside, stopping must not keep it from being recorded.
-func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, now time.Time, changes ...keep.Change) error {
-	if err := e.store.Commit(context.WithoutCancel(ctx), keep.Commit{Workflow: w, At: now, Changes: changes}); err != nil {
+// outside, stopping must not keep it from being recorded. The epoch is that of
+// the lease under which an actor commits, 0 for what people decide.
+func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, now time.Time, changes ...keep.Change) error {
+	ctx = context.WithoutCancel(ctx)
+	if epoch != 0 { // a store that cannot be reached must not hold the actor for ever
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.policy.Lease.TTL, &keep.TimeoutError{Op: "commit", After: e.policy.Lease.TTL})
+		defer cancel()
+	}
+	if err := e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes}); err != nil {
 		return fmt.Errorf("commit %s: %w", w, err)
 	}
 	return nil
 }
 
-// Now returns the time as stores keep it.
-func (e *Engine) now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+// now returns the time as stores keep it: that of the database, if several hosts
+// share one.
+func (e *Engine) now() time.Time {
+	clock := e.cfg.Clock()
+	if h := e.heard.Load(); h != nil {
+		clock = h.now(clock)
+	}
+	return clock.UTC().Truncate(time.Millisecond)
+}
+
+// remaining returns how long what must be over at a time may still take, by the
+// database's clock and whatever is not known of that.
+func (e *Engine) remaining(until time.Time) time.Duration {
+	d := until.Sub(e.now())
+	if h := e.heard.Load(); h != nil {
+		d -= h.slack
+	}
+	return d
+}
 
 func (e *Engine) newID(prefix string, now time.Time) string {
 	return keep.NewID(prefix, now, e.cfg.Entropy())
@@ -296,17 +404,4 @@ func (e *Engine) newID(prefix string, now time.Time) string {
 func (e *Engine) jitter() float64 {
 	b := e.cfg.Entropy()
 	return float64(binary.LittleEndian.Uint32(b[:4])) / (math.MaxUint32 + 1)
-}
-
-// refused reports whether a commit error means that nothing was written.
-func refused(err error) bool {
-	if _, ok := errors.AsType[*keep.ReservationError](err); ok {
-		return true
-	}
-	for _, known := range []error{keep.ErrStale, keep.ErrRunOpen, keep.ErrMutationExists, keep.ErrDecided, keep.ErrNotFound} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
 }

@@ -96,7 +96,7 @@ func (x *execution) changes() []keep.Change {
 func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	now := x.run.UpdatedAt
 	changes := append(x.changes(), more...)
-	if err := x.e.commit(ctx, x.a.name, now, changes...); err != nil {
+	if err := x.a.commit(ctx, now, changes...); err != nil {
 		return lostRace(err)
 	}
 	x.a.forget(changes)

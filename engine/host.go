@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -278,14 +280,7 @@ func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
 	return m, nil
 }
 
-func sortedKeys(m map[string]json.RawMessage) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // registerInput returns the id of an input, and makes it if it is new.
 func (h *scriptHost) registerInput(ctx context.Context, c HostCall) (json.RawMessage, error) {

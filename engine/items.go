@@ -109,7 +109,7 @@ func (e *Engine) itemQuestion(ctx context.Context, it keep.Item) (keep.Escalatio
 }
 
 func (e *Engine) putItem(ctx context.Context, it keep.Item) error {
-	if err := e.commit(ctx, it.Workflow, it.UpdatedAt, keep.PutItem{Item: it}); err != nil {
+	if err := e.commit(ctx, it.Workflow, 0, it.UpdatedAt, keep.PutItem{Item: it}); err != nil {
 		return err
 	}
 	e.wake(it.Workflow)

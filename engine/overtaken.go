@@ -42,7 +42,7 @@ func (a *actor) overtaken(ctx context.Context) error {
 		}
 	}
 	if len(changes) > 0 {
-		if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+		if err := a.commit(ctx, now, changes...); err != nil {
 			return err
 		}
 		if err := a.loadOpen(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // askInline asks once, right after the call (S4 §13.7.2).
 func (x *execution) askInline(t *tool) error {
-	fact := factOf(t.reconcile(x.e.hard, x.mut, x.e.policy.Reconcile.Inline))
+	fact := factOf(t.reconcile(x.a.hard, x.mut, x.e.policy.Reconcile.Inline))
 	now := x.e.now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
 	m, move, err := ledger.AskedInline(x.mut, fact, next, now)
@@ -137,7 +137,7 @@ func (a *actor) recover(ctx context.Context) error {
 		x.mut = a.doubt
 		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskInternal, crashed.Error, now)})
 	}
-	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
 	return a.loadOpen(ctx)
@@ -150,7 +150,7 @@ func (a *actor) handOver(ctx context.Context, ended keep.Run, now time.Time) err
 	if err != nil {
 		return err
 	}
-	if err := a.e.commit(ctx, a.name, now, changes...); err != nil {
+	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
 	return a.loadOpen(ctx)

@@ -117,7 +117,7 @@ func (e *Engine) skip(ctx context.Context, w keep.WorkflowName, events []keep.Ev
 	if len(changes) == 0 {
 		return res, nil
 	}
-	if err := e.commit(ctx, w, now, changes...); err != nil {
+	if err := e.commit(ctx, w, 0, now, changes...); err != nil {
 		return res, err
 	}
 	e.wake(w)

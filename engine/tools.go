@@ -299,10 +299,11 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 	return &f
 }
 
-// mutate performs the call that m records, once. The error is nil, or a failure
-// of class unknown unless the connector vouches for another.
-func (t *tool) mutate(ctx context.Context, m keep.Mutation, at string) (receipt connector.Receipt, fail *keep.Failure) {
-	ctx, cancel := context.WithDeadlineCause(ctx, m.CallDeadline, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
+// mutate performs the call that m records, once, and gives it up after rest. The
+// error is nil, or a failure of class unknown unless the connector vouches for
+// another.
+func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, at string) (receipt connector.Receipt, fail *keep.Failure) {
+	ctx, cancel := context.WithTimeoutCause(ctx, rest, &keep.TimeoutError{Op: string(t.name), After: m.CallDeadline.Sub(m.UpdatedAt)})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

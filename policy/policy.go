@@ -18,6 +18,7 @@ type Policy struct {
 	DefaultInterval time.Duration // between the runs of a bare producer or job
 	OnItemBlocked   OnItemBlocked
 	Shutdown        time.Duration // how long a stop waits for calls in flight
+	Lease           Lease
 	Limits          Limits
 }
 
@@ -71,6 +72,7 @@ func Default() Policy {
 		DefaultInterval: 5 * time.Minute,
 		OnItemBlocked:   Stop,
 		Shutdown:        30 * time.Second,
+		Lease:           Lease{TTL: 40 * time.Second},
 		Limits: Limits{
 			Payload: 1 << 20, Reservations: 1000, Publishes: 10000, Causes: 1000,
 			KVValue: 64 << 10, KVTotal: 1 << 20, Peek: 1000,
@@ -103,7 +105,7 @@ func (p Policy) Validate() error {
 	case p.OnItemBlocked != Stop && p.OnItemBlocked != Continue:
 		return fmt.Errorf("policy.on_item_blocked: want %q or %q: %q", Stop, Continue, p.OnItemBlocked)
 	}
-	return nil
+	return p.Lease.Validate()
 }
 
 // Delay returns how long to wait after done repeats: First doubled done times, at

@@ -120,3 +120,33 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+func TestBalance(t *testing.T) {
+	lease := policy.Default().Lease
+	tests := []struct {
+		name        string
+		p           keep.Pulse
+		s           policy.Standing
+		claim, give int
+	}{
+		{"alone it takes everything", keep.Pulse{Free: 7, Total: 7, Hosts: 1}, policy.Standing{Looks: 1}, 7, 0},
+		{"it takes its share", keep.Pulse{Free: 7, Total: 7, Hosts: 2}, policy.Standing{Looks: 1}, 4, 0},
+		{"with its share it takes nothing", keep.Pulse{Held: 4, Free: 3, Total: 7, Hosts: 2}, policy.Standing{Looks: 9, Waiting: 3}, 0, 0},
+		{"it takes what others leave to lie", keep.Pulse{Held: 4, Free: 3, Total: 7, Hosts: 2}, policy.Standing{Looks: 9, Waiting: 4}, 3, 0},
+		{"what is free is not given back for", keep.Pulse{Held: 7, Free: 3, Total: 10, Hosts: 2}, policy.Standing{Looks: 9, Waiting: 1}, 0, 0},
+		{"it gives back what is beyond its share", keep.Pulse{Held: 7, Total: 7, Hosts: 2}, policy.Standing{Looks: 9}, 0, 3},
+		{"a share is rounded up, so nothing goes to and fro", keep.Pulse{Held: 4, Total: 7, Hosts: 2}, policy.Standing{Looks: 9}, 0, 0},
+		{"a newcomer lets those come back that are gone", keep.Pulse{Free: 7, Gone: 7, Total: 7, Hosts: 1}, policy.Standing{Looks: 3}, 0, 0},
+		{"not for long", keep.Pulse{Free: 7, Gone: 7, Total: 7, Hosts: 1}, policy.Standing{Looks: 4, Waiting: 4}, 7, 0},
+		{"one that is there takes over at once", keep.Pulse{Held: 4, Free: 3, Gone: 3, Total: 7, Hosts: 1}, policy.Standing{Looks: 9, Waiting: 1}, 3, 0},
+		{"one that drains gives everything back", keep.Pulse{Held: 4, Free: 3, Total: 7, Hosts: 1, Draining: true}, policy.Standing{Looks: 9}, 0, 4},
+		{"a partial one takes what it can get", keep.Pulse{Held: 1, Free: 3, Total: 7, Hosts: 3}, policy.Standing{Partial: true, Looks: 9}, 3, 0},
+		{"and has no share to keep to", keep.Pulse{Held: 5, Total: 7, Hosts: 3}, policy.Standing{Partial: true, Looks: 9}, 0, 0},
+		{"one that the store does not count does nothing", keep.Pulse{}, policy.Standing{}, 0, 0},
+	}
+	for _, tt := range tests {
+		if claim, give := lease.Balance(tt.p, tt.s); claim != tt.claim || give != tt.give {
+			t.Errorf("%s: Balance(%+v, %+v) = %d, %d, want %d, %d", tt.name, tt.p, tt.s, claim, give, tt.claim, tt.give)
+		}
+	}
+}

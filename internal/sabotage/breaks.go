@@ -106,7 +106,7 @@ var breaks = []Break{
 	{"hanging-lookup-is-not-cut", "bounded", "engine/tools.go",
 		`context.WithTimeoutCause(ctx, limit,`, `context.WithTimeoutCause(ctx, 1000*limit,`, "./internal/simtest -run TestOutcomes|TestSeeds"},
 	{"call-outlives-its-deadline", "doubt-is-not-failure", "engine/tools.go",
-		`context.WithDeadlineCause(ctx, m.CallDeadline,`, `context.WithDeadlineCause(ctx, m.CallDeadline.Add(time.Hour),`, "./engine -run TestToolTimeouts"},
+		`context.WithTimeoutCause(ctx, rest,`, `context.WithTimeoutCause(ctx, rest+time.Hour,`, "./engine -run TestToolTimeouts"},
 	{"odd-result-unnoticed", "once", "engine/tools.go",
 		`warning = t.checkResult(r.Result)`, `warning = ""`, "./engine -run TestOddResult"},
 	{"crash-forgets-the-call", "once", "engine/actor.go",
@@ -134,11 +134,11 @@ var breaks = []Break{
 	{"skip-after-the-call", "all-or-nothing", "engine/skip.go",
 		`return err == nil && m.State == keep.Failed, err`, `return err == nil && m.State != "", err`, "./engine -run TestSkipTooLate"},
 	{"stop-loses-the-outcome", "doubt-is-not-failure", "engine/engine.go",
-		`e.store.Commit(context.WithoutCancel(ctx), keep.Commit`, `e.store.Commit(ctx, keep.Commit`, "./engine -run TestStopWaitsForTheCall"},
+		`ctx = context.WithoutCancel(ctx)`, `_ = context.WithoutCancel`, "./engine -run TestStopWaitsForTheCall"},
 	{"stop-forgets-the-wait", "bounded", "engine/execution.go",
 		` && !x.wasRefused(ans.err)`, ``, "./engine -run TestStopHearsARefusal"},
 	{"giving-up-is-an-answer", "doubt-is-not-failure", "engine/consumer.go",
-		`if f != nil && x.e.hard.Err() != nil {`, `if false {`, "./engine -run TestStopGivesTheCallUp"},
+		`if f != nil && x.a.hard.Err() != nil {`, `if false {`, "./engine -run TestStopGivesTheCallUp"},
 
 	// The stores.
 	{"memory-half-a-commit", "all-or-nothing", "memory/memory.go",

@@ -1,0 +1,576 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/memory"
+)
+
+// A cluster is one store with leases, one service, and hosts that come and go.
+// The database's clock is three hours ahead of the machine's.
+type cluster struct {
+	*world
+	shared *memory.Shared
+	names  []keep.WorkflowName
+}
+
+const skew = 3 * time.Hour
+
+// newCluster returns a cluster with n workflows like that of newWorld.
+func newCluster(t testing.TB, n int) *cluster {
+	w := newWorld(t)
+	shared := memory.New().Share(func() time.Time { return time.Now().Add(skew) })
+	w.store = shared
+	c := &cluster{world: w, shared: shared}
+	for i := range n {
+		w.def.Name = keep.WorkflowName(fmt.Sprintf("w%02d", i))
+		c.names = append(c.names, w.def.Name)
+		w.deploy()
+	}
+	return c
+}
+
+// A node is one host of a cluster, and its wire to the database.
+type node struct {
+	database
+	engine.Leaser
+	c    *cluster
+	id   keep.HostID // learned from its beats
+	eng  *engine.Engine
+	stop func() // and waits
+
+	mu       sync.Mutex
+	cut      bool                 // the database cannot be reached
+	onCommit func(keep.Commit)    // before each commit; nil: nothing
+	epochs   map[int64]int        // commits by epoch
+	pulses   int                  // beats and looks
+	answers  func() time.Duration // how long a pulse takes; nil: no time
+}
+
+var errCut = errors.New("no route to host")
+
+// reach returns an error if the wire is cut.
+func (n *node) reach() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut {
+		return errCut
+	}
+	return nil
+}
+
+func (n *node) name() keep.HostID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.id
+}
+
+func (n *node) setCut(cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+}
+
+func (n *node) Commit(ctx context.Context, c keep.Commit) error {
+	if n.onCommit != nil {
+		n.onCommit(c)
+	}
+	if err := n.reach(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.epochs[c.Epoch]++
+	n.mu.Unlock()
+	return n.database.Commit(ctx, c)
+}
+
+func (n *node) OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error) {
+	if err := n.reach(); err != nil {
+		return keep.Run{}, false, err
+	}
+	return n.database.OpenRun(ctx, w)
+}
+
+func (n *node) wait() {
+	n.mu.Lock()
+	n.pulses++
+	d := n.answers
+	n.mu.Unlock()
+	if d != nil {
+		time.Sleep(d())
+	}
+}
+
+func (n *node) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (keep.Pulse, error) {
+	n.mu.Lock()
+	n.id = h.ID
+	n.mu.Unlock()
+	if err := n.reach(); err != nil {
+		return keep.Pulse{}, err
+	}
+	defer n.wait()
+	return n.Leaser.Beat(ctx, h, ttl)
+}
+
+func (n *node) Look(ctx context.Context, id keep.HostID) (keep.Pulse, error) {
+	if err := n.reach(); err != nil {
+		return keep.Pulse{}, err
+	}
+	defer n.wait()
+	return n.Leaser.Look(ctx, id)
+}
+
+func (n *node) Leave(ctx context.Context, id keep.HostID) error {
+	if err := n.reach(); err != nil {
+		return err
+	}
+	return n.Leaser.Leave(ctx, id)
+}
+
+// start starts a host whose clock is wrong by off.
+func (c *cluster) start(off time.Duration) *node {
+	c.t.Helper()
+	n := c.node()
+	n.run(off, nil)
+	return n
+}
+
+func (c *cluster) node() *node {
+	return &node{database: c.store, Leaser: c.shared, c: c, epochs: make(map[int64]int)}
+}
+
+// run starts the engine of the host.
+func (n *node) run(off time.Duration, only []keep.WorkflowName) {
+	c := n.c
+	c.t.Helper()
+	tools, err := engine.NewTools([]connector.Connection{c.service.connection()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.eng, err = engine.New(n, c.world, tools, engine.Config{
+		Policy: &c.policy, Slow: time.Hour, Leases: n, Only: only, Host: keep.Host{Name: "test"},
+		Clock:  func() time.Time { return time.Now().Add(off) },
+		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := n.eng.Run(ctx); err != nil {
+			c.t.Errorf("Run: %v", err)
+		}
+	})
+	n.stop = func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// pass lets time go by, and everything happen that happens meanwhile.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// held returns the workflows that a host has and that hold.
+func (c *cluster) held(n *node) []keep.WorkflowName {
+	c.t.Helper()
+	leases, err := c.shared.Leases(c.t.Context(), n.name())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var names []keep.WorkflowName
+	for _, l := range leases {
+		names = append(names, l.Workflow)
+	}
+	return names
+}
+
+// give publishes one event to each workflow, and wakes nobody: the hosts hear.
+func (c *cluster) give(id string) {
+	c.t.Helper()
+	for _, name := range c.names {
+		c.def.Name = name
+		c.publish("in", id+" "+string(name))
+	}
+}
+
+// effects fails the test unless the service made n effects, each once.
+func (c *cluster) effects(n int) {
+	c.t.Helper()
+	c.service.mu.Lock()
+	defer c.service.mu.Unlock()
+	for token, times := range c.service.effects {
+		if times > 1 {
+			c.t.Errorf("the effect of %s happened %d times", token, times)
+		}
+	}
+	if len(c.service.effects) != n {
+		c.t.Errorf("%d effects, want %d", len(c.service.effects), n)
+	}
+}
+
+func TestHostsShareWorkflows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 7)
+		a := c.start(time.Hour)
+		pass(2 * time.Second)
+		if got := len(c.held(a)); got != 7 {
+			t.Fatalf("alone, a has %d workflows, want 7", got)
+		}
+		b := c.start(-time.Hour)
+		pass(10 * time.Second)
+		if x, y := len(c.held(a)), len(c.held(b)); x != 4 || y != 3 {
+			t.Errorf("a and b have %d and %d workflows, want 4 and 3", x, y)
+		}
+		c.give("e1")
+		pass(2 * time.Second)
+		c.effects(7)
+		x, y := len(c.held(a)), len(c.held(b))
+		pass(10 * time.Minute)
+		if len(c.held(a)) != x || len(c.held(b)) != y {
+			t.Error("workflows go to and fro between idle hosts")
+		}
+		a.stop()
+		pass(2 * time.Second)
+		if got := len(c.held(b)); got != 7 {
+			t.Errorf("two seconds after a had stopped, b has %d workflows, want 7", got)
+		}
+		c.give("e2")
+		pass(2 * time.Second)
+		c.effects(14)
+		b.stop()
+		hosts, err := c.shared.Hosts(t.Context())
+		if err != nil || len(hosts) != 0 {
+			t.Errorf("Hosts = %v, %v after all had stopped", hosts, err)
+		}
+		c.check()
+	})
+}
+
+func TestIdleHostAsksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 50)
+		a := c.start(0)
+		pass(10 * time.Second)
+		a.mu.Lock()
+		before := a.pulses
+		a.mu.Unlock()
+		pass(100 * time.Second)
+		a.mu.Lock()
+		got := a.pulses - before
+		a.mu.Unlock()
+		if got > 100 { // a beat is a look, too
+			t.Errorf("%d pulses in 100 s, want 100 at most", got)
+		}
+		a.stop()
+	})
+}
+
+func TestDeadHostIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 6)
+		a, b := c.start(time.Hour), c.start(-time.Hour)
+		pass(10 * time.Second)
+		lost := c.held(a)
+		a.setCut(true) // for ever; and nothing that it does is heard of
+		pass(c.policy.Lease.TTL + 2*time.Second)
+		if got := c.held(b); len(got) != 6 {
+			t.Errorf("one lease and 2 s after a was cut off with %v, b has %v", lost, got)
+		}
+		c.give("e")
+		pass(time.Second)
+		c.effects(6)
+		a.stop()
+		b.stop()
+		c.check()
+	})
+}
+
+// A host is cut off in the middle of calls, whose effects happen late. It gives
+// them up before its leases end; the other one believes nothing before then.
+func TestCallsEndBeforeTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.policy.Lease.TTL = 8 * time.Second // and the tool would wait for 10 s
+		var mu sync.Mutex
+		var gaveUp time.Time
+		var calls atomic.Int32
+		c.service.onCallContext = func(ctx context.Context) error {
+			if calls.Add(1) > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			gaveUp = time.Now()
+			return ctx.Err()
+		}
+		var last time.Time
+		a := c.node()
+		a.onCommit = func(k keep.Commit) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, change := range k.Changes {
+				if m, ok := change.(keep.PutMutation); ok && m.Mutation.State == keep.InFlight {
+					last = m.Mutation.CallDeadline
+					time.AfterFunc(0, func() { a.setCut(true) }) // right after this commit
+				}
+			}
+		}
+		a.run(time.Hour, nil)
+		pass(2 * time.Second)
+		b := c.start(-time.Hour)
+		pass(2 * time.Second)
+		c.give("e")
+		pass(7 * time.Second)
+		hosts, err := c.shared.Hosts(t.Context())
+		if err != nil || len(hosts) != 2 {
+			t.Fatalf("Hosts = %v, %v", hosts, err)
+		}
+		until := hosts[0].Until
+		pass(3 * time.Second)
+		mu.Lock()
+		took, last := gaveUp, last
+		mu.Unlock()
+		if end := until.Add(-c.policy.Lease.Margin()); last.IsZero() || last.After(end) {
+			t.Errorf("the deadline of the call is %s, the lease ends at %s: want %s at most", last, until, end)
+		}
+		if took.IsZero() || took.Add(skew).After(last) {
+			t.Errorf("the call was given up at %s, its deadline was %s", took.Add(skew), last)
+		}
+		pass(c.policy.Lease.TTL + 30*time.Second)
+		c.effects(1)
+		if m := c.mutation(); m.State != keep.Applied {
+			t.Errorf("mutation = %s, want it applied", m.State)
+		}
+		a.stop()
+		b.stop()
+		c.check()
+	})
+}
+
+// A host stops for a long time before a commit, and goes on: what it then tries
+// to write is refused, and it works on as if it were new.
+func TestPausedHostIsFenced(t *testing.T) {
+	for _, at := range []string{"record", "outcome"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1)
+				a := c.node()
+				commits := 0
+				refused := make(chan struct{})
+				a.onCommit = func(keep.Commit) {
+					if commits++; (commits == 1) == (at == "record") && commits < 3 {
+						a.setCut(true) // its heart stops as well
+						time.Sleep(5 * time.Minute)
+						a.setCut(false)
+						close(refused)
+					}
+				}
+				a.run(time.Hour, nil)
+				pass(2 * time.Second)
+				b := c.start(-time.Hour)
+				pass(2 * time.Second)
+				c.give("e")
+				pass(4 * time.Minute)
+				c.effects(1)
+				if got := c.held(b); len(got) != 1 {
+					t.Errorf("b has %v while a is away", got)
+				}
+				<-refused
+				pass(time.Minute)
+				c.effects(1)
+				if m := c.mutation(); m.State != keep.Applied {
+					t.Errorf("mutation = %s, want it applied", m.State)
+				}
+				c.give("f")
+				pass(time.Minute)
+				c.effects(2)
+				a.stop()
+				b.stop()
+				c.check()
+			})
+		})
+	}
+}
+
+func TestCutHostComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a := c.start(0)
+		pass(2 * time.Second)
+		a.setCut(true)
+		c.give("e") // by a person at another machine
+		pass(10 * c.policy.Lease.TTL)
+		c.effects(0)
+		a.setCut(false)
+		pass(3 * time.Second)
+		c.effects(3)
+		leases, err := c.shared.Leases(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range leases {
+			if l.Epoch != 1 {
+				t.Errorf("lease %+v, want its first epoch: nobody else was there", l)
+			}
+		}
+		a.stop()
+	})
+}
+
+// A slow answer of the database must not let a host believe that it has more
+// time than it has, nor write a deadline before which it may still be calling.
+func TestSlowPulses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		n := c.node()
+		delay := 900 * time.Millisecond
+		n.answers = func() time.Duration { return delay }
+		var gaveUp time.Time
+		c.service.onCallContext = func(ctx context.Context) error {
+			<-ctx.Done()
+			gaveUp = time.Now()
+			return ctx.Err()
+		}
+		c.service.onAsk = func(int) (connector.Verdict, error) { return connector.Again, nil }
+		n.run(time.Hour, nil)
+		pass(5 * time.Second)
+		c.give("e")
+		pass(15 * time.Second)
+		m := c.mutation()
+		if late := gaveUp.Add(skew).Sub(m.CallDeadline); late > 0 || gaveUp.IsZero() {
+			t.Errorf("the call was given up %s after its deadline", late)
+		}
+		n.stop()
+	})
+}
+
+func TestPersonsAreHeardByTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.service.level = keep.LevelNone
+		c.service.onCall = func(int) (bool, error) { return false, errReset }
+		a := c.start(time.Hour)
+		pass(2 * time.Second)
+		c.def.Name = "w00"
+		c.publish("in", "e")
+		pass(2 * time.Second)
+		if qs := c.questions(); len(qs) != 1 {
+			t.Fatalf("%d questions, want 1", len(qs))
+		}
+		c.service.mu.Lock()
+		c.service.onCall = nil
+		c.service.mu.Unlock()
+		person := c.node()
+		person.run(0, []keep.WorkflowName{}) // beside, and works on nothing
+		pass(time.Second)
+		if err := person.eng.Decide(t.Context(), c.questions()[0].ID, keep.Decision{Action: keep.DidNotHappen, By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		c.effects(1)
+		person.stop()
+		a.stop()
+		c.check()
+	})
+}
+
+func TestPartialHostTakesWhatItNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		n := c.node()
+		n.run(0, []keep.WorkflowName{"w01"})
+		c.give("e")
+		pass(2 * time.Second)
+		if got := c.held(n); !slices.Equal(got, []keep.WorkflowName{"w01"}) {
+			t.Errorf("it has %v, want w01", got)
+		}
+		if err := n.eng.WaitIdle(t.Context()); err != nil {
+			t.Errorf("WaitIdle: %v", err)
+		}
+		c.effects(1)
+		a := c.start(0)
+		pass(2 * time.Second)
+		if got := c.held(a); len(got) != 2 {
+			t.Errorf("the other one has %v, want the other two", got)
+		}
+		n.stop()
+		pass(5 * time.Second)
+		c.effects(3)
+		if got := c.held(a); len(got) != 3 {
+			t.Errorf("alone, the other one has %v", got)
+		}
+		a.stop()
+	})
+}
+
+func TestDrainedHostGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		a, b := c.start(0), c.start(0)
+		pass(10 * time.Second)
+		if err := c.shared.Drain(t.Context(), a.name(), true); err != nil {
+			t.Fatal(err)
+		}
+		pass(4 * time.Second)
+		if x, y := len(c.held(a)), len(c.held(b)); x != 0 || y != 4 {
+			t.Errorf("a and b have %d and %d workflows, want 0 and 4", x, y)
+		}
+		if err := c.shared.Drain(t.Context(), a.name(), false); err != nil {
+			t.Fatal(err)
+		}
+		pass(10 * time.Second)
+		if x, y := len(c.held(a)), len(c.held(b)); x != 2 || y != 2 {
+			t.Errorf("a and b have %d and %d workflows, want 2 and 2", x, y)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// After the database was away all leases have expired, and everybody comes back
+// at once: nobody takes what another one still wants.
+func TestDatabaseComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 6)
+		a, b := c.start(0), c.start(0)
+		pass(10 * time.Second)
+		before, err := c.shared.Leases(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.setCut(true)
+		b.setCut(true)
+		pass(10 * time.Minute)
+		a.setCut(false)
+		pass(700 * time.Millisecond)
+		b.setCut(false)
+		pass(10 * time.Second)
+		after, err := c.shared.Leases(t.Context(), "")
+		if err != nil || !slices.Equal(before, after) {
+			t.Errorf("leases are %v, %v; they were %v", after, err, before)
+		}
+		c.give("e")
+		pass(2 * time.Second)
+		c.effects(6)
+		a.stop()
+		b.stop()
+		c.check()
+	})
+}
