@@ -88,6 +88,7 @@ wake = { min = "1m", max = "2d" }
 default_interval = "1d12h"
 on_item_blocked = "stop"
 shutdown = "5s"
+lease = { ttl = "20s" }
 [sandbox]
 memory = "32MiB"
 heap = "16 MiB"
@@ -112,6 +113,7 @@ func TestEverySetting(t *testing.T) {
 		Backoff: policy.Backoff{First: 3 * time.Second, Max: 4 * time.Minute, Attempts: 8}}
 	p.Wake = policy.Window{Min: time.Minute, Max: 48 * time.Hour}
 	p.DefaultInterval, p.Shutdown = 36*time.Hour, 5*time.Second
+	p.Lease.TTL = 20 * time.Second
 	if diff := cmp.Diff(p, cfg.Policy); diff != "" {
 		t.Errorf("policy: %s", diff)
 	}

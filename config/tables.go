@@ -29,6 +29,11 @@ type (
 		DefaultInterval time.Duration  `toml:"default_interval"`
 		OnItemBlocked   string         `toml:"on_item_blocked"`
 		Shutdown        time.Duration  `toml:"shutdown"`
+		Lease           leaseTable     `toml:"lease"`
+	}
+
+	leaseTable struct {
+		TTL time.Duration `toml:"ttl"`
 	}
 
 	backoffTable struct {
@@ -73,6 +78,7 @@ func defaults() tables {
 			DefaultInterval: p.DefaultInterval,
 			OnItemBlocked:   string(p.OnItemBlocked),
 			Shutdown:        p.Shutdown,
+			Lease:           leaseTable{p.Lease.TTL},
 		},
 	}
 }
@@ -87,6 +93,7 @@ func (t policyTable) policy() policy.Policy {
 	p.DefaultInterval = t.DefaultInterval
 	p.OnItemBlocked = policy.OnItemBlocked(t.OnItemBlocked)
 	p.Shutdown = t.Shutdown
+	p.Lease = policy.Lease{TTL: t.Lease.TTL}
 	return p
 }
 

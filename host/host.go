@@ -19,9 +19,10 @@
 //
 // # Processes
 //
-// One process runs the workflows of a database. Others may open it beside that
-// one, read, and record what a person decides; the host looks for such changes
-// once a second.
+// One process runs the workflows of a database; with leases each workflow has one
+// that runs it (docs/design/0005-leases.md). Others may open the database beside
+// them, read, and record what a person decides; the host of the workflow looks for
+// such changes once a second.
 package host
 
 import (
@@ -82,6 +83,16 @@ type Config struct {
 	// rest. If nil, all of them.
 	Only []keep.WorkflowName
 
+	// Leases shares the workflows out, if several hosts work on the store. If
+	// nil, the store itself does so if it can; else it belongs to this host.
+	Leases engine.Leaser
+
+	// Name and Version say to people, where there are leases, which host this is.
+	Name, Version string
+
+	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
+	Clock func() time.Time
+
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
@@ -115,6 +126,9 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
+	if l, ok := store.(engine.Leaser); ok && cfg.Leases == nil {
+		cfg.Leases = l
+	}
 	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
 	if h.runtime == nil {
 		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
@@ -124,7 +138,11 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	h.scripts = newScripts(h.runtime)
 	h.Engine, err = engine.New(told{store, h.changes}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
+		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})
+	if err == nil {
+		err = h.Engine.Sync(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, h.closeRuntime())
 	}
@@ -135,7 +153,7 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 func (h *Host) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if w, ok := h.store.(Watcher); ok {
+	if w, ok := h.store.(Watcher); ok && h.cfg.Leases == nil {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		wg.Go(func() { h.watch(ctx, w) })
