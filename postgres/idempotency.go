@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the schema
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,11 +24,23 @@ var idempotencySchema string
 
 // Keys keeps the records of idempotency keys. It is an idempotency.Store, and an
 // idempotency.TxStore whose transactions are pgx.Tx.
-type Keys struct{ pool *pgxpool.Pool }
+//
+// Concurrent reads share round trips, and so do concurrent writes, which share a
+// transaction as well. Each takes up to two of the pool's connections.
+type Keys struct {
+	pool   *pgxpool.Pool
+	reads  line[key.Record]
+	writes line[struct{}]
+}
 
 // NewKeys returns the records in the pool's database. It touches nothing; Migrate
 // makes the table.
-func NewKeys(pool *pgxpool.Pool) *Keys { return &Keys{pool} }
+func NewKeys(pool *pgxpool.Pool) *Keys {
+	k := &Keys{pool: pool}
+	k.reads.atOnce, k.reads.ask = 2, k.askReads
+	k.writes.atOnce, k.writes.ask = 2, k.askWrites
+	return k
+}
 
 // migrationLock is the advisory lock under which the schema is changed: "KEEP".
 const migrationLock = 0x4b454550
@@ -54,16 +69,28 @@ const keyColumns = `id, key, caller, method, path, fingerprint, state, atomic, t
 
 // Read returns the record of an id, or the zero Record.
 func (k *Keys) Read(ctx context.Context, id key.ID) (key.Record, error) {
-	var r key.Record
-	err := scanKey(k.pool.QueryRow(ctx, `SELECT `+keyColumns+`, header, body FROM idempotency_key WHERE id = $1`, id[:]),
-		&r, &r.Answer.Header, &r.Answer.Body)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return key.Record{}, nil
-	}
+	r, err := k.reads.do(ctx, id, key.Record{})
 	if err != nil {
 		return key.Record{}, fmt.Errorf("read %s: %w", id, err)
 	}
 	return r, nil
+}
+
+// askReads reads each record of a group, in one round trip.
+func (k *Keys) askReads(ctx context.Context, group []*turn[key.Record]) {
+	batch := new(pgx.Batch)
+	for _, t := range group {
+		batch.Queue(`SELECT `+keyColumns+`, header, body FROM idempotency_key WHERE id = $1`, t.id[:])
+	}
+	results := k.pool.SendBatch(ctx, batch)
+	for _, t := range group {
+		r := &t.answer
+		t.err = scanKey(results.QueryRow(), r, &r.Answer.Header, &r.Answer.Body)
+		if errors.Is(t.err, pgx.ErrNoRows) {
+			t.answer, t.err = key.Record{}, nil
+		}
+	}
+	_ = results.Close() // an error that matters is a turn's, too
 }
 
 // scanKey reads the columns of keyColumns into r, and those after them into more.
@@ -82,40 +109,83 @@ func scanKey(row pgx.Row, r *key.Record, more ...any) error {
 }
 
 // Write stores r in place of the record with its Rev, or returns keep.ErrStale.
-func (k *Keys) Write(ctx context.Context, r key.Record) error { return writeKey(ctx, k.pool, r) }
-
-// An execer runs one statement: the pool, or a transaction.
-type execer interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-func writeKey(ctx context.Context, db execer, r key.Record) error {
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	args := []any{r.ID[:], r.Key, r.Caller, r.Method, r.Path, r.Fingerprint[:], string(r.State), r.Atomic, int64(r.Token), r.Doubts,
-		millis(r.LeaseUntil), millis(r.DoubtAt), r.Answer.Status, r.ResolvedBy,
-		millis(r.CreatedAt), millis(r.UpdatedAt), millis(r.ExpiresAt), orNull(r.Answer.Header), orNull(r.Answer.Body), r.Rev + 1}
-	sql := `INSERT INTO idempotency_key (
-			id, key, caller, method, path, fingerprint, state, atomic, token, doubts, lease_until, doubt_at, status,
-			resolved_by, created_at, updated_at, expires_at, header, body, rev)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-		ON CONFLICT (id) DO NOTHING`
-	if r.Rev > 0 {
-		sql = `UPDATE idempotency_key SET
-			key = $2, caller = $3, method = $4, path = $5, fingerprint = $6, state = $7, atomic = $8, token = $9, doubts = $10,
-			lease_until = $11, doubt_at = $12, status = $13, resolved_by = $14, created_at = $15, updated_at = $16,
-			expires_at = $17, header = $18, body = $19, rev = $20
-		WHERE id = $1 AND rev = $20 - 1`
-	}
-	tag, err := db.Exec(ctx, sql, args...)
-	if err == nil && tag.RowsAffected() == 0 {
-		err = keep.ErrStale
+func (k *Keys) Write(ctx context.Context, r key.Record) error {
+	err := r.Validate()
+	if err == nil {
+		_, err = k.writes.do(ctx, r.ID, r)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// askWrites stores the records of a group in one transaction. If the server
+// refuses one, nothing is stored, and each is tried again alone.
+func (k *Keys) askWrites(ctx context.Context, group []*turn[struct{}]) {
+	// Two transactions lock records in one order, so neither waits for the other
+	// for ever.
+	slices.SortFunc(group, func(a, b *turn[struct{}]) int { return bytes.Compare(a.id[:], b.id[:]) })
+	err := k.writeGroup(ctx, group)
+	if undone(err) && len(group) > 1 {
+		for i := range group {
+			group[i].err = cmp.Or(k.writeGroup(ctx, group[i:i+1]), group[i].err)
+		}
+		return
+	}
+	for _, t := range group {
+		t.err = cmp.Or(err, t.err)
+	}
+}
+
+// writeGroup stores a group in one transaction and one round trip. Who was stale
+// is in its turn; an error is about all.
+func (k *Keys) writeGroup(ctx context.Context, group []*turn[struct{}]) error {
+	var added, changed columns
+	for _, t := range group {
+		if t.err = keep.ErrStale; t.arg.Rev == 0 {
+			added.add(t.arg)
+		} else {
+			changed.add(t.arg)
+		}
+	}
+	batch := new(pgx.Batch) // without BEGIN it is a transaction of its own
+	stored := func(rows pgx.Rows) error { return eachID(rows, group, func(t *turn[struct{}]) { t.err = nil }) }
+	if len(added.id) > 0 {
+		batch.Queue(insertKeys+` RETURNING id`, added.args()...).Query(stored)
+	}
+	if len(changed.id) > 0 {
+		batch.Queue(byIndex)
+		batch.Queue(updateKeys+` RETURNING k.id`, changed.args()...).Query(stored)
+	}
+	return k.pool.SendBatch(ctx, batch).Close() // with the commit
+}
+
+// byIndex makes the next statements of the transaction find rows by their index,
+// also while the server still believes that the table is empty. Statements are
+// planned once, and a plan that reads the whole table would stay when it has
+// grown.
+const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+	set_config('enable_mergejoin', 'off', true)`
+
+// eachID calls f with the turn of each id that a statement returned.
+func eachID[A any](rows pgx.Rows, group []*turn[A], f func(*turn[A])) error {
+	var id []byte
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		i, ok := slices.BinarySearchFunc(group, id, func(t *turn[A], id []byte) int { return bytes.Compare(t.id[:], id) })
+		if ok {
+			f(group[i])
+		}
+		return nil
+	})
+	return err
+}
+
+// undone reports whether err says that the server rolled the transaction back and
+// goes on. After any other nobody knows.
+func undone(err error) bool {
+	refused := new(pgconn.PgError)
+	return errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR"
 }
 
 // Sweep deletes at most limit records that are over at now. Two sweepers do not
@@ -171,7 +241,8 @@ func (k *Keys) List(ctx context.Context, f key.Filter, p keep.Page) ([]key.Recor
 }
 
 // Begin starts the transaction in which a handler works and its key completes. Its
-// handle is a pgx.Tx.
+// handle is a pgx.Tx. It takes a connection of the pool until its end: give the
+// pool more than there are such handlers at once, or nobody else gets one.
 func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
 	tx, err := k.pool.Begin(ctx)
 	if err != nil {
@@ -186,7 +257,25 @@ type keyTx struct{ tx pgx.Tx }
 func (t keyTx) Handle() any { return t.tx }
 
 // Write puts the record into the transaction.
-func (t keyTx) Write(ctx context.Context, r key.Record) error { return writeKey(ctx, t.tx, r) }
+func (t keyTx) Write(ctx context.Context, r key.Record) error {
+	err := r.Validate()
+	if err == nil {
+		var c columns
+		c.add(r)
+		text := updateKeys
+		if r.Rev == 0 {
+			text = insertKeys
+		}
+		var tag pgconn.CommandTag
+		if tag, err = t.tx.Exec(ctx, text, c.args()...); err == nil && tag.RowsAffected() == 0 {
+			err = keep.ErrStale
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", r.ID, err)
+	}
+	return nil
+}
 
 // Commit makes the record durable with everything that the handler wrote.
 func (t keyTx) Commit(ctx context.Context) error { return t.tx.Commit(ctx) }

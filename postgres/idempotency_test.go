@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/acceptance"
 	"github.com/keep-run/keep/idempotency/idempotencytest"
@@ -132,5 +135,78 @@ func TestKeys_commit_with_the_handlers_writes(t *testing.T) {
 		if err != nil || orders != test.orders || rec.State != test.state {
 			t.Errorf("%d: %d orders and key %q, %v, want %d and %q", test.status, orders, rec.State, err, test.orders, test.state)
 		}
+	}
+}
+
+// One record that the server refuses must not take those with it that share its
+// transaction.
+func TestKeys_of_a_group_have_their_own_fates(t *testing.T) {
+	t.Parallel()
+	k, _ := open(t, pgtest.SchemaURL(t))
+	record := func(name string) key.Record {
+		r, err := key.Next(key.Record{}, key.Evidence{Event: key.Begun, Token: 1, Lease: time.Minute, Claim: key.Claim{
+			ID: key.NewID("", name), Key: name, Method: "POST", Path: "/", TTL: time.Hour}}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	taken := record("taken")
+	if err := k.Write(t.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			name, want := fmt.Sprint("k", i), error(nil)
+			switch i % 10 {
+			case 3:
+				name = strings.Repeat("x", 300) + name // against a CHECK of the table
+			case 7:
+				name, want = "taken", keep.ErrStale
+			}
+			err := k.Write(t.Context(), record(name))
+			refused := new(pgconn.PgError)
+			if i%10 == 3 && !errors.As(err, &refused) || i%10 != 3 && !errors.Is(err, want) {
+				t.Errorf("write %d: %v", i, err)
+			}
+			if got, err := k.Read(t.Context(), key.NewID("", name)); err != nil || (got.Rev == 1) != (i%10 != 3) {
+				t.Errorf("read %d: rev %d, %v", i, got.Rev, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A server that is gone is an error for all who wait, and none once it is back.
+func TestKeys_after_lost_connections(t *testing.T) {
+	t.Parallel()
+	k, pool := open(t, pgtest.SchemaURL(t)+"&application_name="+t.Name())
+	for range 3 {
+		if _, err := k.Read(t.Context(), key.NewID("", "k")); err != nil {
+			t.Fatal(err)
+		}
+		// Every connection but the one that asks for it.
+		_, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND application_name = $1`, t.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for tries := 0; ; tries++ {
+					_, err := k.Read(t.Context(), key.NewID("", "k"))
+					if err == nil {
+						return
+					}
+					if tries == 10 {
+						t.Errorf("still %v", err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
 	}
 }

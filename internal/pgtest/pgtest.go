@@ -31,6 +31,7 @@ type Server struct {
 	Data string // data directory
 
 	bin  string
+	set  []string            // settings, "name=value"
 	cred *syscall.Credential // nil: as this process
 	cmd  *exec.Cmd
 	done chan error // has the end of cmd
@@ -106,8 +107,8 @@ var ErrMissing = errors.New("no Postgres on this machine (looked for initdb in P
 
 // Start makes a cluster in a new directory below dir (empty: the system's
 // temporary directory) and starts a server on a free port. Its durability is
-// off: tests that cut the power need another one.
-func Start(dir string) (*Server, error) {
+// off, unless settings such as "fsync=on" say something else; see Durable.
+func Start(dir string, settings ...string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func Start(dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Data: filepath.Join(base, "data"), bin: bin, cred: cred}
+	s := &Server{Data: filepath.Join(base, "data"), bin: bin, set: settings, cred: cred}
 	if cred != nil {
 		if err := os.Chown(base, int(cred.Uid), int(cred.Gid)); err != nil {
 			return nil, err
@@ -136,6 +137,12 @@ func Start(dir string) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Durable are the settings of a server whose commits survive a power cut, as in
+// production: what benchmarks measure.
+func Durable() []string {
+	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB"}
 }
 
 // programs returns the directory of the newest server programs.
@@ -196,9 +203,13 @@ func (s *Server) run() error {
 	s.Addr = ln.Addr().String()
 	ln.Close()
 	_, port, _ := net.SplitHostPort(s.Addr)
-	s.cmd = s.command("postgres", "-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
+	args := []string{"-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "synchronous_commit=off",
-		"-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB")
+		"-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB"}
+	for _, setting := range s.set {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = s.command("postgres", args...)
 	log, err := os.Create(filepath.Join(filepath.Dir(s.Data), "log"))
 	if err != nil {
 		return err
@@ -267,4 +278,32 @@ func (s *Server) Stop() {
 	}
 	s.wait.Wait()
 	os.RemoveAll(filepath.Dir(s.Data))
+}
+
+// CPU returns the processor time that the server's processes have used, those that
+// ended included. It is 0 where there is no /proc.
+func (s *Server) CPU() time.Duration {
+	pid := strconv.Itoa(s.cmd.Process.Pid)
+	ticks := 0
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		f := strings.Fields(rest) // from the state on, the third field of proc(5)
+		if len(f) < 15 || f[1] != pid && !strings.HasPrefix(string(text), pid+" ") {
+			continue
+		}
+		fields := f[11:13] // user and system time
+		if f[1] != pid {
+			fields = f[11:15] // and those of children that ended
+		}
+		for _, n := range fields {
+			v, _ := strconv.Atoi(n)
+			ticks += v
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 everywhere
 }
