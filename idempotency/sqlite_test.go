@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -143,5 +144,30 @@ func TestTx_refuses_where_there_is_none(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), with("k"))
 	if _, err := idempotency.Tx[*sql.Tx](late); !errors.Is(err, idempotency.ErrNotGuarded) {
 		t.Errorf("after the answer: %v", err)
+	}
+}
+
+// What a sweep deletes comes back to the file system.
+func TestGuard_Sweep_gives_disk_space_back(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keys.db")
+	g, err := idempotency.New(openFile(t, path).Keys(), idempotency.Config{})
+	must(t, err)
+	h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 64<<10)) }))
+	for i := range 200 {
+		h.ServeHTTP(httptest.NewRecorder(), with(fmt.Sprint("k", i)))
+	}
+	size := func() int64 {
+		t.Helper()
+		file, err := os.Stat(path)
+		must(t, err)
+		log, err := os.Stat(path + "-wal")
+		must(t, err)
+		return file.Size() + log.Size()
+	}
+	before := size()
+	n, err := g.Sweep(t.Context(), time.Now().Add(idempotency.DefaultTTL+time.Hour))
+	if after := size(); n != 200 || err != nil || before < 12<<20 || after > 2<<20 {
+		t.Errorf("Sweep = %d, %v; %d bytes before and %d after", n, err, before, after)
 	}
 }

@@ -44,3 +44,14 @@ type TxStore interface {
 	// writes until its end; SQLite's does.
 	Begin(ctx context.Context) (key.Tx, error)
 }
+
+// A Shrinker can give the space of deleted records back to the file system. A
+// Store that is none reuses it.
+type Shrinker interface {
+	Store
+
+	// Shrink gives back what is free beyond a reserve, in steps that leave room
+	// for others between them, and returns how many bytes that were. It ends
+	// with ctx.
+	Shrink(ctx context.Context) (bytes int64, err error)
+}

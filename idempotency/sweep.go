@@ -33,8 +33,8 @@ func (g *Guard) Run(ctx context.Context) error {
 }
 
 // Sweep deletes what is over at now, in small batches, and marks the keys whose
-// owners were not heard of, so that lists say what is true. It returns how many
-// records it deleted.
+// owners were not heard of, so that lists say what is true. Then it lets a
+// Shrinker give back the space. It returns how many records it deleted.
 func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	if err := g.markLate(ctx, now); err != nil {
 		return 0, err
@@ -46,12 +46,27 @@ func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 			return deleted, fmt.Errorf("sweep idempotency keys: %w", err)
 		}
 		if n < g.cfg.SweepBatch {
-			return deleted, nil
+			return deleted, g.shrink(ctx)
 		}
 		if !rest(ctx, pauseBetweenBatches) {
 			return deleted, context.Cause(ctx)
 		}
 	}
+}
+
+func (g *Guard) shrink(ctx context.Context) error {
+	store, ok := g.store.(Shrinker)
+	if !ok {
+		return nil
+	}
+	bytes, err := store.Shrink(ctx)
+	if bytes > 0 {
+		g.cfg.Logger.InfoContext(ctx, "idempotency keys: disk space given back", "bytes", bytes)
+	}
+	if err != nil {
+		return fmt.Errorf("give back the space of idempotency keys: %w", err)
+	}
+	return nil
 }
 
 // markLate moves the records whose lease ended.

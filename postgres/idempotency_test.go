@@ -138,20 +138,22 @@ func TestKeys_commit_with_the_handlers_writes(t *testing.T) {
 	}
 }
 
+// record returns a key that was begun now, for an hour.
+func record(t testing.TB, name string) key.Record {
+	r, err := key.Next(key.Record{}, key.Evidence{Event: key.Begun, Token: 1, Lease: time.Minute, Claim: key.Claim{
+		ID: key.NewID("", name), Key: name, Method: "POST", Path: "/", TTL: time.Hour}}, time.Now())
+	if err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
 // One record that the server refuses must not take those with it that share its
 // transaction.
 func TestKeys_of_a_group_have_their_own_fates(t *testing.T) {
 	t.Parallel()
 	k, _ := open(t, pgtest.SchemaURL(t))
-	record := func(name string) key.Record {
-		r, err := key.Next(key.Record{}, key.Evidence{Event: key.Begun, Token: 1, Lease: time.Minute, Claim: key.Claim{
-			ID: key.NewID("", name), Key: name, Method: "POST", Path: "/", TTL: time.Hour}}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	taken := record("taken")
+	taken := record(t, "taken")
 	if err := k.Write(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +167,7 @@ func TestKeys_of_a_group_have_their_own_fates(t *testing.T) {
 			case 7:
 				name, want = "taken", keep.ErrStale
 			}
-			err := k.Write(t.Context(), record(name))
+			err := k.Write(t.Context(), record(t, name))
 			refused := new(pgconn.PgError)
 			if i%10 == 3 && !errors.As(err, &refused) || i%10 != 3 && !errors.Is(err, want) {
 				t.Errorf("write %d: %v", i, err)
@@ -208,5 +210,66 @@ func TestKeys_after_lost_connections(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	}
+}
+
+// What is swept is used again once the server has vacuumed, which it does by
+// itself, and what is at the end of the table comes back to the file system.
+func TestKeys_space_comes_back(t *testing.T) {
+	t.Parallel()
+	k, pool := open(t, pgtest.URL(t)) // nobody else there has a transaction that may still see what was deleted
+	fill := func() {
+		t.Helper()
+		var wg sync.WaitGroup
+		for worker := range 16 {
+			wg.Go(func() {
+				for i := range 100 {
+					r := record(t, fmt.Sprint("k", worker, "-", i))
+					r, err := key.Next(r, key.Evidence{Event: key.Answered, Token: 1, By: "owner", Answer: key.Answer{Status: 200, Body: make([]byte, 1000)}}, time.Now())
+					if err == nil {
+						err = k.Write(t.Context(), r)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	size := func() (table, all int64) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), `SELECT pg_table_size('idempotency_key'), pg_total_relation_size('idempotency_key')`).Scan(&table, &all); err != nil {
+			t.Fatal(err)
+		}
+		return table, all
+	}
+	sweep := func() {
+		t.Helper()
+		for {
+			n, err := k.Sweep(t.Context(), time.Now().Add(2*time.Hour), 200)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n < 200 {
+				break
+			}
+		}
+		if _, err := pool.Exec(t.Context(), `VACUUM idempotency_key`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	table, all := size()
+	for range 3 {
+		sweep()
+		if now, _ := size(); now > table/10 {
+			t.Errorf("the table has %d bytes after a sweep, %d before", now, table)
+		}
+		fill()
+	}
+	if _, now := size(); now > all*5/4 {
+		t.Errorf("table and indexes have %d bytes when filled again, %d the first time", now, all)
 	}
 }

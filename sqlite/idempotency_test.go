@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"path/filepath"
 	"testing"
 
@@ -27,4 +28,15 @@ func TestKeys(t *testing.T) {
 	idempotencytest.Run(t, func(t testing.TB) idempotency.Store {
 		return openKeys(t, filepath.Join(t.TempDir(), "keep.db")).Keys()
 	})
+}
+
+// openRaw opens the file as another program would.
+func openRaw(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	raw, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = raw.Close() })
+	return raw
 }

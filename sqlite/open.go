@@ -209,8 +209,10 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 	}
 	defer c.close()
 	// The mark is written before the switch to WAL: so it is in the file itself,
-	// where inspectFile looks, from the first byte on.
+	// where inspectFile looks, from the first byte on. Whether free pages can be
+	// given back is chosen before the first byte; in an older file it says nothing.
 	for _, pragma := range []string{
+		`PRAGMA auto_vacuum = INCREMENTAL`,
 		`PRAGMA application_id = ` + strconv.Itoa(applicationID),
 		`PRAGMA journal_mode = WAL`,
 	} {

@@ -14,17 +14,28 @@ import (
 
 // doctorCmd is for a person who does not trust what they see.
 func (a *app) doctorCmd() *cobra.Command {
-	return &cobra.Command{
+	compact := false
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the configuration and the whole database",
 		Long: `Doctor checks keep.toml with its secrets, and then every record of the database
 against the laws of Keep. It changes nothing and may run beside a host. A broken
-law is a bug of Keep or a damaged file: keep a copy of the file and report it.`,
+law is a bug of Keep or a damaged file: keep a copy of the file and report it.
+
+With --compact it then writes an SQLite file anew without its free pages, if no
+law is broken. It needs as much disk again meanwhile, and no host may be running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.doctor(cmd.Context())
+			if err := a.doctor(cmd.Context()); err != nil || !compact {
+				return err
+			}
+			return a.withStore(cmd.Context(), toHost, func(_ *config.Config, db *sqlite.DB) error {
+				return db.Compact(cmd.Context())
+			})
 		},
 	}
+	cmd.Flags().BoolVar(&compact, "compact", false, "then write the database file anew, without its free pages")
+	return cmd
 }
 
 // A diagnosis is what keep doctor --json prints.
