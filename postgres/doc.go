@@ -1,12 +1,50 @@
-// Package postgres keeps records in a Postgres database. So far those of
-// idempotency keys.
+// Package postgres keeps everything in a Postgres database.
 //
-// It decides nothing and never reads a clock: times come with the records. Writes
-// that arrive together are one transaction, which the server commits before it
-// answers; each learns its own fate. Two processes agree by compare-and-set on a
-// record's rev.
+// # Guarantees
 //
-// What a sweep deletes is used again after the server's autovacuum, and what is
-// at the end of the table then goes back to the file system. Its indexes keep
+//   - When Commit returns nil, every change of the commit is as durable as the
+//     server makes it (synchronous_commit), and every later read sees it.
+//   - When Commit returns an error of package keep, nothing of it is stored, and
+//     the commits that shared its transaction are not affected.
+//   - After any other error, such as a connection that broke while the server
+//     committed, nobody knows: read before you act.
+//   - A read is one statement, and so one snapshot. It never waits for a commit, and
+//     no commit waits for it.
+//   - One host works on a database: Open with Config.Host holds an advisory lock.
+//     Other processes may read and commit beside it.
+//   - A schema of another program or of a newer Keep is refused and not touched.
+//   - Text and JSON come back to the byte, also what Postgres has no text for.
+//
+// # How commits are grouped
+//
+// Whoever commits while fewer than Config.Writers groups are under way takes all
+// commits that wait, one of each workflow, and makes them in one transaction of two
+// round trips. The first locks a row of each workflow, in the order of their names,
+// and reads what the commits must know. Then the law is applied here, in Go: a commit
+// that is refused is left out. The second round trip writes, with one statement for
+// each table whatever the size of the group, and commits. So a refusal costs the others
+// nothing, and a group has one fsync, one plan for each statement, and no lock that is
+// held while this side thinks.
+//
+// What the server refuses, a CHECK or a unique index, is a bug of the caller. It
+// undoes the transaction, and the commits of the group are tried one by one.
+//
+// # Idempotency keys
+//
+// Keys writes records in transactions of their own: those that arrive together share
+// one, and each learns its own fate. Two processes agree by compare-and-set on a
+// record's rev. What a sweep deletes is used again after the server's autovacuum, and
+// what is at the end of the table then goes back to the file system. Its indexes keep
 // their size and reuse their pages.
+//
+// # The schema
+//
+// See migrations. All state is keyed by workflow. No two workflows write one row, and
+// there is no sequence: numbers that order rows come from the workflow's own row of
+// clock, and from the time of the commit.
+//
+// # What it does not do
+//
+// It decides nothing that is not a precondition of a change, and never reads a
+// clock: times come with the commits. It has no retention yet.
 package postgres

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed" // the schema
 	"errors"
 	"fmt"
 	"slices"
@@ -18,9 +17,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency/key"
 )
-
-//go:embed migrations/0002_idempotency.sql
-var idempotencySchema string
 
 // Keys keeps the records of idempotency keys. It is an idempotency.Store, and an
 // idempotency.TxStore whose transactions are pgx.Tx.
@@ -42,20 +38,20 @@ func NewKeys(pool *pgxpool.Pool) *Keys {
 	return k
 }
 
-// migrationLock is the advisory lock under which the schema is changed: "KEEP".
-const migrationLock = 0x4b454550
-
 // Migrate makes the table if it is missing. Several processes may call it at once.
 func (k *Keys) Migrate(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, migrationLock); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}
 		var exists bool
 		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL`).Scan(&exists); err != nil || exists {
 			return err
 		}
-		_, err := tx.Exec(ctx, idempotencySchema)
+		schema, err := migrations.ReadFile("migrations/0002_idempotency.sql")
+		if err == nil {
+			_, err = tx.Exec(ctx, string(schema))
+		}
 		return err
 	})
 	if err != nil {
@@ -296,20 +292,4 @@ func orNull(b []byte) []byte {
 		return nil
 	}
 	return b
-}
-
-// millis returns t as it is stored; 0 means not set.
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// moment is the opposite of millis.
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }

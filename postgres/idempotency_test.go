@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,8 +23,6 @@ import (
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/postgres"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // open returns the keys of a database, and its pool.
 func open(t testing.TB, url string) (*postgres.Keys, *pgxpool.Pool) {

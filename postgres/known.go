@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+)
+
+// A known is what a group of commits must know before it can be decided. It is
+// read in one round trip, after the rows of clock are locked: from then on nobody
+// else changes what belongs to these workflows. What commits decide is written
+// into it, so that a later change of the same commit sees it.
+type known struct {
+	last        map[keep.WorkflowName]int64 // the last number given
+	runs        map[keep.RunID]*runFact
+	open        map[keep.WorkflowName]keep.RunID
+	mutations   map[keep.MutationKey]*mutationFact
+	events      map[eventKey]*eventFact
+	held        map[chainKey][]*eventFact // pending events of a chain
+	topics      map[topicKey]bool
+	inputs      map[keep.InputID]*inputFact
+	inputKeys   map[inputKey]keep.InputID
+	items       map[itemKey]*itemFact
+	escalations map[keep.EscalationID]*escalationFact
+	workflows   map[keep.WorkflowName]*keep.Workflow
+	handlers    map[handlerKey]*keep.HandlerState
+}
+
+type (
+	chainKey struct {
+		workflow keep.WorkflowName
+		chain    keep.RunID
+	}
+	topicKey struct {
+		workflow keep.WorkflowName
+		topic    keep.TopicName
+	}
+	eventKey struct {
+		topicKey
+		id keep.MessageID
+	}
+	inputKey struct {
+		workflow                keep.WorkflowName
+		source, typ, externalID string
+	}
+	itemKey struct {
+		workflow keep.WorkflowName
+		id       string
+	}
+	handlerKey struct {
+		workflow keep.WorkflowName
+		handler  keep.HandlerName
+	}
+)
+
+func newKnown() *known {
+	return &known{
+		last: make(map[keep.WorkflowName]int64), runs: make(map[keep.RunID]*runFact),
+		open: make(map[keep.WorkflowName]keep.RunID), mutations: make(map[keep.MutationKey]*mutationFact),
+		events: make(map[eventKey]*eventFact), held: make(map[chainKey][]*eventFact), topics: make(map[topicKey]bool),
+		inputs: make(map[keep.InputID]*inputFact), inputKeys: make(map[inputKey]keep.InputID),
+		items: make(map[itemKey]*itemFact), escalations: make(map[keep.EscalationID]*escalationFact),
+		workflows: make(map[keep.WorkflowName]*keep.Workflow), handlers: make(map[handlerKey]*keep.HandlerState),
+	}
+}
+
+// A wish names what to read: arrays of equal length for each query.
+type wish struct {
+	workflows                                  []string // of all commits, sorted
+	runs                                       []string
+	open                                       []string // workflows
+	mutations                                  []string
+	eventWorkflows, eventTopics, eventIDs      []string
+	chainWorkflows, chains                     []string
+	topicWorkflows, topics                     []string
+	inputs                                     []string
+	keyWorkflows, keySources, keyTypes, keyIDs []string
+	itemWorkflows, items                       []string
+	escalations                                []string
+	states                                     []string // workflows
+	handlerWorkflows, handlers                 []string
+}
+
+// want adds what a commit must know.
+func (w *wish) want(c keep.Commit) {
+	name := text(string(c.Workflow))
+	w.workflows = append(w.workflows, name)
+	for _, change := range c.Changes {
+		switch c := change.(type) {
+		case keep.PutRun:
+			w.runs = append(w.runs, text(string(c.Run.ID)))
+			w.open = append(w.open, name)
+		case keep.PutMutation:
+			w.mutations = append(w.mutations, text(string(c.Mutation.Key)))
+		case keep.Reserve:
+			w.events(name, c.Topic, c.IDs...)
+		case keep.SkipEvents:
+			w.events(name, c.Topic, c.IDs...)
+		case keep.Publish:
+			w.events(name, c.Event.Topic, c.Event.MessageID)
+			w.inputs = append(w.inputs, texts(c.Event.CausedBy)...)
+			w.topicWorkflows, w.topics = append(w.topicWorkflows, name), append(w.topics, text(string(c.Event.Topic)))
+		case keep.Release:
+			w.chainWorkflows, w.chains = append(w.chainWorkflows, name), append(w.chains, text(string(c.Chain)))
+		case keep.Finish:
+			w.chainWorkflows, w.chains = append(w.chainWorkflows, name), append(w.chains, text(string(c.Chain)))
+		case keep.PutInput:
+			w.inputs = append(w.inputs, text(string(c.Input.ID)))
+			w.keyWorkflows, w.keySources = append(w.keyWorkflows, name), append(w.keySources, text(c.Input.Source))
+			w.keyTypes, w.keyIDs = append(w.keyTypes, text(c.Input.Type)), append(w.keyIDs, text(c.Input.ExternalID))
+		case keep.SkipInput:
+			w.inputs = append(w.inputs, text(string(c.Input)))
+		case keep.PutHandler:
+			w.handlerWorkflows, w.handlers = append(w.handlerWorkflows, name), append(w.handlers, text(string(c.State.Handler)))
+		case keep.RequestRun:
+			w.open = append(w.open, name)
+			w.handlerWorkflows, w.handlers = append(w.handlerWorkflows, name), append(w.handlers, text(string(c.Handler)))
+		case keep.Deploy, keep.SetPaused:
+			w.states = append(w.states, name)
+		case keep.AppendLogs:
+			for _, l := range c.Lines {
+				w.runs = append(w.runs, text(string(l.Run)))
+			}
+		case keep.OpenEscalation:
+			w.escalations = append(w.escalations, text(string(c.Escalation.ID)))
+		case keep.CloseEscalation:
+			w.escalations = append(w.escalations, text(string(c.ID)))
+		case keep.PutItem:
+			w.itemWorkflows, w.items = append(w.itemWorkflows, name), append(w.items, text(c.Item.ID))
+		}
+	}
+}
+
+func (w *wish) events(workflow string, topic keep.TopicName, ids ...keep.MessageID) {
+	for _, id := range ids {
+		w.eventWorkflows, w.eventTopics = append(w.eventWorkflows, workflow), append(w.eventTopics, text(string(topic)))
+		w.eventIDs = append(w.eventIDs, text(string(id)))
+	}
+}
+
+// begin is where every commit begins: the row of each workflow is locked, in the
+// order of names, and says which number was given last.
+const begin = `SELECT workflow, n FROM clock WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
+
+// queue asks for all that is wished for. Events come before those that a chain
+// holds, which then are the same facts.
+func (w *wish) queue(b *pgx.Batch, k *known) {
+	slices.Sort(w.workflows)
+	ask(b, begin, func(row pgx.CollectableRow) error {
+		var name keep.WorkflowName
+		var n int64
+		err := row.Scan(into(&name), &n)
+		k.last[name] = n
+		return err
+	}, w.workflows)
+	if len(w.runs) > 0 {
+		ask(b, runFacts, k.scanRun, w.runs)
+	}
+	if len(w.open) > 0 {
+		ask(b, openFacts, k.scanOpen, w.open)
+	}
+	if len(w.mutations) > 0 {
+		ask(b, mutationFacts, k.scanMutation, w.mutations)
+	}
+	if len(w.eventIDs) > 0 {
+		ask(b, eventFacts, k.scanEvent, w.eventWorkflows, w.eventTopics, w.eventIDs)
+	}
+	if len(w.chains) > 0 {
+		ask(b, heldFacts, k.scanHeld, w.chainWorkflows, w.chains)
+	}
+	if len(w.topics) > 0 {
+		ask(b, topicFacts, k.scanTopic, w.topicWorkflows, w.topics)
+	}
+	if len(w.inputs) > 0 {
+		ask(b, inputFacts, k.scanInput, w.inputs)
+	}
+	if len(w.keyIDs) > 0 {
+		ask(b, inputKeyFacts, k.scanInput, w.keyWorkflows, w.keySources, w.keyTypes, w.keyIDs)
+	}
+	if len(w.items) > 0 {
+		ask(b, itemFacts, k.scanItem, w.itemWorkflows, w.items)
+	}
+	if len(w.escalations) > 0 {
+		ask(b, escalationFacts, k.scanEscalation, w.escalations)
+	}
+	if len(w.states) > 0 {
+		ask(b, workflowFacts, k.scanWorkflow, w.states)
+	}
+	if len(w.handlers) > 0 {
+		ask(b, handlerFacts, k.scanHandler, w.handlerWorkflows, w.handlers)
+	}
+}
+
+// ask queues a query whose rows go to scan.
+func ask(b *pgx.Batch, sql string, scan func(pgx.CollectableRow) error, arrays ...[]string) {
+	args := make([]any, len(arrays))
+	for i, a := range arrays {
+		args[i] = a
+	}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+// send runs a batch to its end.
+func send(ctx context.Context, conn interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}, b *pgx.Batch) error {
+	return conn.SendBatch(ctx, b).Close()
+}

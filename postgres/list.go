@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+)
+
+// placed is a row of a list and its place: lists are in falling order of n, then
+// of the workflow.
+type placed[T any] struct {
+	what     T
+	n        int64
+	workflow keep.WorkflowName
+}
+
+// A query is a list's statement while it is put together. It has a condition for
+// each field of a filter that is set, so that the planner sees only those, and a
+// statement for each combination.
+type query struct {
+	where []string
+	args  []any
+}
+
+// arg adds an argument and returns its placeholder.
+func (q *query) arg(v any) string {
+	q.args = append(q.args, v)
+	return "$" + strconv.Itoa(len(q.args))
+}
+
+// and adds "column = value", unless the value is empty.
+func and[T ~string](q *query, column string, value T) {
+	if value != "" {
+		q.where = append(q.where, column+" = "+q.arg(value))
+	}
+}
+
+// conditions returns the WHERE of all conditions.
+func (q *query) conditions(more ...string) string {
+	all := append(append([]string(nil), q.where...), more...)
+	if len(all) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(all, " AND ")
+}
+
+// A cut is the part of a list that is wanted: what comes after a place, and limit
+// rows of it.
+type cut struct {
+	first    bool // there is no place: from the start
+	n        int64
+	workflow keep.WorkflowName
+	limit    int
+}
+
+// after limits q to what comes after the cut, for a table.
+func (q *query) after(table string, c cut) {
+	if !c.first {
+		q.where = append(q.where, "("+table+".n, "+table+".workflow) < ("+q.arg(c.n)+", "+q.arg(c.workflow)+")")
+	}
+}
+
+// newest returns the end of a list's statement.
+func (q *query) newest(table string, c cut) string {
+	return " ORDER BY " + table + ".n DESC, " + table + ".workflow DESC LIMIT " + q.arg(c.limit)
+}
+
+// A listing says how to read one kind of list.
+type listing[T any] struct {
+	kind string                                      // one letter that marks its cursors
+	scan func(pgx.CollectableRow) (placed[T], error) // reads one row
+	sql  func(q *query, c cut) string
+}
+
+// page reads one page. One row more than the page is read, to know whether there
+// is a next one.
+func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list []T, next string, err error) {
+	c, err := parseCursor(l.kind, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	var q query
+	sql := l.sql(&q, c)
+	found, err := rows(ctx, db, l.scan, sql, q.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	if len(found) == c.limit {
+		found = found[:c.limit-1]
+		last := found[len(found)-1]
+		next = l.kind + strconv.FormatInt(last.n, 10) + "." + hex.EncodeToString([]byte(last.workflow))
+	}
+	for _, v := range found {
+		list = append(list, v.what)
+	}
+	return list, next, nil
+}
+
+// parseCursor reads the cursor that page made.
+func parseCursor(kind string, p keep.Page) (cut, error) {
+	c := cut{first: p.After == "", limit: p.Size() + 1}
+	if c.first {
+		return c, nil
+	}
+	place, ours := strings.CutPrefix(p.After, kind)
+	digits, name, dotted := strings.Cut(place, ".")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	workflow, hexErr := hex.DecodeString(name)
+	if !ours || !dotted || err != nil || hexErr != nil || n < 1 {
+		return c, fmt.Errorf("cursor %q: %w", p.After, keep.ErrBadCursor)
+	}
+	c.n, c.workflow = n, keep.WorkflowName(workflow)
+	return c, nil
+}
+
+// perName lists the rows of one workflow, whose index has a name before n: the
+// newest of each name, merged, are the newest of all. The names are few, and found
+// by a step over the index for each.
+func perName(table, column, columns string, q *query, w string, rest string, c cut) string {
+	step := func(more string) string {
+		return `(SELECT ` + column + ` FROM ` + table + ` WHERE workflow = ` + w + more + ` ORDER BY workflow, ` + column + ` LIMIT 1)`
+	}
+	limit := q.arg(c.limit)
+	return `WITH RECURSIVE name (name) AS (
+			SELECT ` + step("") + `
+			UNION ALL
+			SELECT ` + step(` AND `+column+` > name.name`) + ` FROM name WHERE name.name IS NOT NULL)
+		SELECT ` + columns + ` FROM name, LATERAL (
+			SELECT * FROM ` + table + rest + ` AND ` + column + ` = name.name
+			 ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
+		 WHERE name.name IS NOT NULL ORDER BY ` + table + `.n DESC LIMIT ` + limit
+}
+
+// Runs returns a page of runs, newest first, and the cursor of the next.
+func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
+	return page(ctx, db, p, listing[keep.Run]{"r", scanRunAt, func(q *query, c cut) string {
+		and(q, "run.workflow", f.Workflow)
+		and(q, "run.handler", f.Handler)
+		and(q, "run.status", f.Status)
+		if f.Open {
+			q.where = append(q.where, "NOT run.closed")
+		}
+		q.after("run", c)
+		switch {
+		case f.Chain != "": // as many as it has attempts
+			chain := q.arg(f.Chain)
+			return `SELECT * FROM (
+				SELECT ` + runColumns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
+				UNION ALL
+				SELECT ` + runColumns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
+		case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+			q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
+		case f.Status == keep.StatusActive: // open, by law
+			q.where = append(q.where, "NOT run.closed")
+		case f.Open || f.Workflow == "" || f.Handler != "":
+		default:
+			return perName("run", "handler", runColumns, q, "$1", q.conditions(), c)
+		}
+		return `SELECT ` + runColumns + ` FROM run` + q.conditions() + q.newest("run", c)
+	}})
+}
+
+// Mutations returns a page of ledger records, newest first, and the cursor of
+// the next.
+func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	return page(ctx, db, p, listing[keep.Mutation]{"m", scanMutationAt, func(q *query, c cut) string {
+		if f.Input != "" { // as many as its events were tried
+			q.arg(f.Input)
+			q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
+		}
+		and(q, "mutation.workflow", f.Workflow)
+		and(q, "mutation.state", f.State)
+		and(q, "mutation.tool", f.Tool)
+		and(q, "mutation.run", f.Run)
+		and(q, "mutation.item", f.Item)
+		q.after("mutation", c)
+		switch {
+		case f.Input != "" || f.Run != "" || f.Workflow == "":
+		case f.Item != "":
+			q.where = append(q.where, "mutation.item <> ''")
+		case f.Tool == "" && (f.State == "" || f.State == keep.Applied):
+			return perName("mutation", "tool", mutationColumns, q, "$1", q.conditions(), c)
+		}
+		if f.State != "" && f.State != keep.Applied {
+			q.where = append(q.where, "mutation.state <> 'applied'")
+		}
+		return `SELECT ` + mutationColumns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
+	}})
+}
+
+// Events returns a page of events, newest first, and the cursor of the next.
+func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
+	return page(ctx, db, p, listing[keep.Event]{"e", scanEventAt, func(q *query, c cut) string {
+		if f.Input != "" {
+			input := q.arg(f.Input)
+			and(q, "event.workflow", f.Workflow)
+			and(q, "event.topic", f.Topic)
+			and(q, "event.status", f.Status)
+			q.after("event", c)
+			return `SELECT ` + eventColumns + ` FROM input
+				  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
+				  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
+				q.conditions("input.id = "+input) + q.newest("event", c)
+		}
+		if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) {
+			and(q, "event.topic", f.Topic)
+			and(q, "event.status", f.Status)
+			q.after("event", c)
+			return `SELECT ` + eventColumns + ` FROM event` + q.conditions() + q.newest("event", c)
+		}
+		return eventsOfTopics(q, f, c)
+	}})
+}
+
+// eventsOfTopics merges the newest events of each topic.
+func eventsOfTopics(q *query, f keep.EventFilter, c cut) string {
+	var topics query
+	q.where = append(q.where, "event.workflow = topic.workflow", "event.topic = topic.name")
+	if f.Status != "" { // a constant, so that the index of that status is found
+		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'")
+	}
+	q.after("event", c)
+	topics.args = q.args
+	and(&topics, "topic.workflow", f.Workflow)
+	and(&topics, "topic.name", f.Topic)
+	q.args = topics.args
+	limit := q.arg(c.limit)
+	return `SELECT ` + eventColumns + ` FROM topic, LATERAL (
+			SELECT * FROM event` + q.conditions() + ` ORDER BY event.n DESC LIMIT ` + limit + `) event` +
+		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + limit
+}
+
+// eventStatus returns a status that is one, for a statement's text: "none" otherwise.
+func eventStatus(s keep.EventStatus) keep.EventStatus {
+	for _, known := range keep.EventStatuses() {
+		if s == known {
+			return known
+		}
+	}
+	return "none"
+}
+
+// Inputs returns a page of inputs, newest first, and the cursor of the next.
+func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
+	return page(ctx, db, p, listing[keep.Input]{"i", scanInputAt, func(q *query, c cut) string {
+		and(q, "input.workflow", f.Workflow)
+		and(q, "input.status", f.Status)
+		q.after("input", c)
+		if f.Workflow != "" && f.Status == "" {
+			return perName("input", "status", inputColumns, q, "$1", q.conditions(), c)
+		}
+		return `SELECT ` + inputColumns + ` FROM input` + q.conditions() + q.newest("input", c)
+	}})
+}
+
+// Items returns a page of items, newest first, and the cursor of the next.
+func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
+	return page(ctx, db, p, listing[keep.Item]{"t", scanItemAt, func(q *query, c cut) string {
+		and(q, "item.workflow", f.Workflow)
+		and(q, "item.status", f.Status)
+		q.after("item", c)
+		return `SELECT ` + itemColumns + ` FROM item` + q.conditions() + q.newest("item", c)
+	}})
+}
+
+// Escalations returns a page of questions, newest first, and the cursor of the
+// next.
+func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
+	return page(ctx, db, p, listing[keep.Escalation]{"q", scanEscalationAt, func(q *query, c cut) string {
+		and(q, "escalation.workflow", f.Workflow)
+		and(q, "escalation.run", f.Run)
+		if f.Open { // few: each one stops something
+			q.where = append(q.where, "escalation.closed_at = 0")
+		}
+		q.after("escalation", c)
+		return `SELECT ` + escalationColumns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
+	}})
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+)
+
+// A mutationFact is what must be known of a record, and what is to be written.
+type mutationFact struct {
+	workflow keep.WorkflowName
+	tool     keep.ToolName
+	item     string
+	attempt  int
+	rev      int
+	n        int64
+	made     bool // by this commit
+	dirty    bool
+	put      keep.Mutation // if dirty
+}
+
+const mutationFacts = `SELECT key, workflow, tool, item, attempt, rev, n FROM mutation WHERE key = ANY($1)`
+
+func (k *known) scanMutation(row pgx.CollectableRow) error {
+	var key keep.MutationKey
+	m := new(mutationFact)
+	err := row.Scan(into(&key), into(&m.workflow), into(&m.tool), into(&m.item), &m.attempt, &m.rev, &m.n)
+	k.mutations[key] = m
+	return err
+}
+
+var insertMove = insertInto("mutation_history",
+	`workflow text, mutation bigint, n bigint, at bigint, who text, from_state text, to_state text, evidence text, detail text`, "")
+
+// putMutation writes a record if its stored revision is the one that was read,
+// then its moves. Validate runs here too: a record that claims a result without
+// being applied must not reach the disk by any path.
+func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
+	if err := t.mine("mutation", string(m.Key), m.Workflow); err != nil {
+		return err
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	old := t.mutations[m.Key]
+	switch {
+	case m.Rev == 0 && old != nil:
+		return fmt.Errorf("mutation %s: %w", m.Key, keep.ErrMutationExists)
+	case m.Rev != 0 && (old == nil || old.rev != m.Rev):
+		return fmt.Errorf("mutation %s: %w", m.Key, keep.ErrStale)
+	case old != nil && (old.workflow != m.Workflow || old.tool != m.Tool || old.item != m.Item || old.attempt != m.Attempt):
+		return fmt.Errorf("mutation %s: workflow, tool, item and attempt are fixed", m.Key)
+	}
+	if old == nil {
+		old = &mutationFact{workflow: m.Workflow, tool: m.Tool, item: m.Item, attempt: m.Attempt, n: t.next(), made: true}
+		t.mutations[m.Key] = old
+	}
+	old.rev++
+	old.put = m
+	changed(&t.mutationWrites, old, &old.dirty)
+	for _, move := range moves {
+		t.add(&insertMove, text(string(t.workflow)), old.n, t.next(), millis(move.At), text(move.By), text(string(move.From)), text(string(move.To)),
+			text(move.Evidence), text(move.Detail))
+	}
+	return nil
+}
+
+const mutationSpec = `run text, connector text, level text, target text, subkey text, payload_hash text, token text, title text,
+	state text, warning text, attempts bigint, reconcile_attempts bigint, next_reconcile_at bigint, call_deadline bigint,
+	settle_after bigint, can_reconcile boolean, resolved_by text, rev bigint, created_at bigint, updated_at bigint,
+	error text?, identity bytea?, payload bytea?, result bytea?`
+
+var (
+	insertMutation = insertInto("mutation", `workflow text, tool text, n bigint, key text, item text, attempt bigint, `+mutationSpec, "")
+	updateMutation = updateOf("mutation", `workflow text, tool text, n bigint`, mutationSpec)
+)
+
+func (t *tx) writeMutation(f *mutationFact) error {
+	m := f.put
+	failure, err := encodeFailure(m.Error)
+	if err != nil {
+		return fmt.Errorf("mutation %s: %w", m.Key, err)
+	}
+	key := []any{text(string(m.Workflow)), text(string(m.Tool)), f.n}
+	row := []any{
+		text(string(m.Run)), text(m.Connector), text(string(m.Level)), text(m.Target), text(m.Subkey), text(m.PayloadHash), text(m.Token), text(m.Title),
+		text(string(m.State)), text(m.Warning), int64(m.Attempts), int64(m.ReconcileAttempts), millis(m.NextReconcileAt), millis(m.CallDeadline),
+		int64(m.SettleAfter), m.CanReconcile, text(m.ResolvedBy), int64(f.rev), millis(m.CreatedAt), millis(m.UpdatedAt),
+		failure, []byte(m.Identity), []byte(m.Payload), []byte(m.Result),
+	}
+	if f.made {
+		t.add(&insertMutation, append(append(key, text(string(m.Key)), text(m.Item), int64(m.Attempt)), row...)...)
+	} else {
+		t.add(&updateMutation, append(key, row...)...)
+	}
+	return nil
+}
+
+// Mutation returns the record of that key, or *keep.NotFoundError.
+func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	return one(ctx, db, "mutation", string(key), scanMutation, `SELECT `+mutationColumns+` FROM mutation WHERE key = $1`, key)
+}
+
+// History returns every move of a mutation, oldest first.
+func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error) {
+	return rows(ctx, db, scanMove, `
+		SELECT h.at, h.who, h.from_state, h.to_state, h.evidence, h.detail
+		  FROM mutation m JOIN mutation_history h ON h.workflow = m.workflow AND h.mutation = m.n
+		 WHERE m.key = $1 ORDER BY h.n`, key)
+}
+
+// scanMove reads one line of history.
+func scanMove(row pgx.CollectableRow) (m keep.Move, err error) {
+	var at int64
+	err = row.Scan(&at, into(&m.By), into(&m.From), into(&m.To), into(&m.Evidence), into(&m.Detail))
+	m.At = moment(at)
+	return m, err
+}
+
+// mutationColumns end with JSON, which can be long.
+const mutationColumns = `mutation.key, mutation.workflow, mutation.run, mutation.item, mutation.attempt, mutation.tool,
+	mutation.connector, mutation.level, mutation.target, mutation.subkey, mutation.payload_hash, mutation.token, mutation.title,
+	mutation.state, mutation.warning, mutation.attempts, mutation.reconcile_attempts, mutation.next_reconcile_at,
+	mutation.call_deadline, mutation.settle_after, mutation.can_reconcile, mutation.resolved_by, mutation.rev,
+	mutation.created_at, mutation.updated_at, mutation.error, mutation.identity, mutation.payload, mutation.result, mutation.n`
+
+// scanMutation reads mutationColumns.
+func scanMutation(row pgx.CollectableRow) (keep.Mutation, error) {
+	p, err := scanMutationAt(row)
+	return p.what, err
+}
+
+// scanMutationAt reads mutationColumns, with the place of the record in lists.
+func scanMutationAt(row pgx.CollectableRow) (p placed[keep.Mutation], err error) {
+	var next, deadline, settle, created, updated int64
+	var failure []byte
+	m := &p.what
+	err = row.Scan(into(&m.Key), into(&m.Workflow), into(&m.Run), into(&m.Item), &m.Attempt, into(&m.Tool),
+		into(&m.Connector), into(&m.Level), into(&m.Target), into(&m.Subkey), into(&m.PayloadHash), into(&m.Token), into(&m.Title),
+		into(&m.State), into(&m.Warning), &m.Attempts, &m.ReconcileAttempts, &next,
+		&deadline, &settle, &m.CanReconcile, into(&m.ResolvedBy), &m.Rev,
+		&created, &updated, &failure, (*[]byte)(&m.Identity), (*[]byte)(&m.Payload), (*[]byte)(&m.Result), &p.n)
+	if err != nil {
+		return p, err
+	}
+	p.workflow = m.Workflow
+	m.NextReconcileAt, m.CallDeadline = moment(next), moment(deadline)
+	m.SettleAfter = time.Duration(settle)
+	m.CreatedAt, m.UpdatedAt = moment(created), moment(updated)
+	if m.Error, err = decodeFailure(failure); err != nil {
+		return p, fmt.Errorf("mutation %s: read error: %w", m.Key, err)
+	}
+	return p, nil
+}

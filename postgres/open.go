@@ -1,0 +1,268 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keep-run/keep"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Locks of the whole database, taken by pg_advisory_lock: "KEEP" and a number.
+const (
+	migrationLock = 0x4b454550
+	hostLockClass = 0x4b454551
+)
+
+// Name returns where the database is, for people: the URL without its password.
+func (db *DB) Name() string { return Redact(db.url) }
+
+// Redact returns a URL without its password and options.
+func Redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" && u.Path == "" {
+		return "postgres"
+	}
+	name := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		name.User = url.User(u.User.Username())
+	}
+	return name.String()
+}
+
+// connect makes the pool and tries it.
+func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(db.url)
+	if err != nil {
+		// The error of a URL quotes it, with the password.
+		return nil, errors.New("the URL cannot be read: want postgres://user:password@host:port/database?sslmode=verify-full")
+	}
+	if u, err := url.Parse(db.url); db.cfg.Conns > 0 {
+		cfg.MaxConns = int32(db.cfg.Conns)
+	} else if err == nil && !u.Query().Has("pool_max_conns") {
+		cfg.MaxConns = 10
+	}
+	cfg.MaxConns = max(cfg.MaxConns, int32(db.cfg.Writers)+1)
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" && !pooled(cfg.ConnConfig) {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "keep"
+	}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if pooled(conn.Config()) {
+			return nil
+		}
+		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout), pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// pooled reports whether a pooler such as PgBouncer in transaction mode stands
+// before the server: then a session is not ours, and nothing of it may be kept or
+// set. The URL says so by a default_query_exec_mode without prepared statements.
+func pooled(cfg *pgx.ConnConfig) bool {
+	return cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
+}
+
+// sessionSettings are for every connection of ours.
+//
+// Every statement has an index for what it looks for, but is planned once for all
+// sizes that its tables will have. A plan made while they are small would read them
+// whole, and stay.
+func sessionSettings(timeout time.Duration) string {
+	return `SET statement_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
+		SET idle_in_transaction_session_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
+		SET plan_cache_mode = force_generic_plan;
+		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
+}
+
+// A hostLock says: this process runs the workflows. It is an advisory lock of a
+// connection of its own, and goes with it.
+type hostLock struct {
+	mu   sync.Mutex // protects conn
+	conn *pgx.Conn
+}
+
+// lockHost takes the lock, or returns keep.ErrLocked.
+func lockHost(ctx context.Context, cfg *pgx.ConnConfig) (*hostLock, error) {
+	if pooled(cfg) {
+		return nil, nil // a session of a pooler can hold no lock
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(current_schema()))`, int32(hostLockClass)).Scan(&ok)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: stop it, or use another database", keep.ErrLocked)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return &hostLock{conn: conn}, nil
+}
+
+// held reports whether the connection that holds the lock is still there, as far
+// as this side knows.
+func (l *hostLock) held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.conn.IsClosed() && l.conn.PgConn().CheckConn() == nil
+}
+
+// close gives the lock up.
+func (l *hostLock) close() error { return l.conn.Close(context.Background()) }
+
+// migrationFiles returns the names of the migrations; the first has number 1.
+func migrationFiles() ([]string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%04d_", i+1)) {
+			return nil, fmt.Errorf("migration %s: want number %04d", name, i+1)
+		}
+	}
+	return names, nil
+}
+
+// prepareSchema makes sure that the schema is that of this version of Keep.
+func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) error {
+	files, err := migrationFiles()
+	if err != nil {
+		return err
+	}
+	version, err := schemaVersion(ctx, pool)
+	if err != nil {
+		return err
+	}
+	switch {
+	case version > len(files):
+		return fmt.Errorf("%w (its schema is %d, this one knows %d); install that version", keep.ErrNewerDatabase, version, len(files))
+	case version == len(files):
+		return nil
+	case readOnly && version == 0:
+		return errors.New("there is nothing of Keep in it yet: start a host once")
+	case readOnly:
+		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
+	}
+	return migrate(ctx, pool, files)
+}
+
+// A querier runs one query: the pool, or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// schemaVersion returns the number of the last migration, and 0 for a schema that
+// has nothing of ours. A table of somebody else by one of our names is refused.
+func schemaVersion(ctx context.Context, q querier) (int, error) {
+	var version *string
+	var meta, run bool
+	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL`).Scan(&meta, &run)
+	if err != nil {
+		return 0, err
+	}
+	if meta {
+		err = q.QueryRow(ctx, `SELECT max(value) FROM meta WHERE name = 'keep_schema'`).Scan(&version)
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "42703" { // no such column
+			return 0, foreign("meta")
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case version != nil:
+		return strconv.Atoi(*version)
+	case meta:
+		return 0, foreign("meta")
+	case run:
+		return 0, foreign("run")
+	}
+	return 0, nil
+}
+
+// foreign says whose a schema is.
+func foreign(table string) error {
+	return fmt.Errorf("%w: its table %s is of another program; choose another database, or another schema with ?search_path=", keep.ErrForeignDatabase, table)
+}
+
+// migrate brings the schema up to date, in one transaction. Several processes may
+// do so at once; one waits for the other.
+func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
+			return err
+		}
+		version, err := schemaVersion(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for i := version; i < len(files); i++ {
+			if err := migrateOne(ctx, tx, files[i], i+1); err != nil {
+				return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), err)
+			}
+		}
+		return nil
+	})
+}
+
+// idempotencyNumber is that of the migration that Keys makes alone, where there
+// is no other table of ours.
+const idempotencyNumber = 2
+
+// migrateOne applies one file and its number.
+func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
+	script, err := migrations.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var there bool
+	if number == idempotencyNumber {
+		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL`).Scan(&there); err != nil {
+			return err
+		}
+	}
+	if !there {
+		if _, err := tx.Conn().PgConn().Exec(ctx, string(script)).ReadAll(); err != nil {
+			return err
+		}
+	}
+	if number == 1 {
+		if _, err := tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('id', $1)`, rand.Text()); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('keep_schema', $1)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(number))
+	return err
+}

@@ -1,0 +1,61 @@
+package postgres_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/storetest"
+)
+
+var _ engine.Store = (*postgres.DB)(nil)
+
+func TestMain(m *testing.M) {
+	// A sequence costs a schema and its round trips; -rapid.checks asks for more.
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		panic(err)
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		return base{openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Host: true, Conns: 4})}
+	})
+}
+
+func TestMemoryAgrees(t *testing.T) {
+	storetest.Compare(t, func(tb testing.TB, _ string) (storetest.Store, storetest.Store) {
+		return memory.New(), openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Conns: 4})
+	})
+}
+
+// A base is a database that can be closed and opened again.
+type base struct{ *postgres.DB }
+
+func (b base) Reopen(tb testing.TB) storetest.Store {
+	tb.Helper()
+	if err := b.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return base{openDB(tb, b.URL(), postgres.Config{Host: true, Conns: 4})}
+}
+
+// openDB opens a database and closes it when the test ends.
+func openDB(tb testing.TB, url string, cfg postgres.Config) *postgres.DB {
+	tb.Helper()
+	db := postgres.New(url, cfg)
+	if err := db.Open(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return db
+}

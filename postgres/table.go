@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A statement writes any number of rows at once: each column is one array, which
+// the server joins row by row. So a group of commits costs one statement for each
+// table, whatever its size.
+type statement struct {
+	sql   string
+	types []string
+}
+
+// columns splits "name type, name type, …". A type that ends in ? may be NULL.
+func columns(spec string) (names, types []string) {
+	for _, column := range strings.Split(spec, ",") {
+		words := strings.Fields(column)
+		names, types = append(names, words[0]), append(types, words[1])
+	}
+	return names, types
+}
+
+// rowsOf returns the table expression of a statement's arrays.
+func rowsOf(names, types []string) string {
+	var b strings.Builder
+	b.WriteString("unnest(")
+	for i, t := range types {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("$" + strconv.Itoa(i+1) + "::" + strings.TrimSuffix(t, "?") + "[]")
+	}
+	return b.String() + ") AS v (" + strings.Join(names, ", ") + ")"
+}
+
+// insertInto returns the statement that adds rows to a table; more is what
+// follows, such as ON CONFLICT.
+func insertInto(table, spec, more string) statement {
+	names, types := columns(spec)
+	list := strings.Join(names, ", ")
+	return statement{"INSERT INTO " + table + " AS t (" + list + ") SELECT " + list + " FROM " + rowsOf(names, types) + " " + more, types}
+}
+
+// updateOf returns the statement that sets columns of the rows that keys name.
+func updateOf(table, keys, spec string) statement {
+	names, types := columns(keys)
+	var where, set []string
+	for _, name := range names {
+		where = append(where, "t."+name+" = v."+name)
+	}
+	names2, types2 := columns(spec)
+	for _, name := range names2 {
+		set = append(set, name+" = v."+name)
+	}
+	names, types = append(names, names2...), append(types, types2...)
+	return statement{"UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + rowsOf(names, types) +
+		" WHERE " + strings.Join(where, " AND "), types}
+}
+
+// A change is rows for a statement.
+type change struct {
+	statement *statement
+	rows      [][]any
+}
+
+// arguments turns rows into columns.
+func (c change) arguments() []any {
+	args := make([]any, len(c.statement.types))
+	for i, t := range c.statement.types {
+		switch t {
+		case "text":
+			args[i] = column(c.rows, i, func(v any) string { return v.(string) })
+		case "text?":
+			args[i] = column(c.rows, i, func(v any) *string { return v.(*string) })
+		case "bigint":
+			args[i] = column(c.rows, i, func(v any) int64 { return v.(int64) })
+		case "boolean":
+			args[i] = column(c.rows, i, func(v any) bool { return v.(bool) })
+		case "bytea", "bytea?":
+			args[i] = column(c.rows, i, func(v any) []byte { return v.([]byte) })
+		default:
+			panic("unknown column type " + t)
+		}
+	}
+	return args
+}
+
+func column[T any](rows [][]any, i int, value func(any) T) []T {
+	out := make([]T, len(rows))
+	for j, row := range rows {
+		out[j] = value(row[i])
+	}
+	return out
+}
+
+// writes are what a commit changes, in the order of the statements.
+type writes struct{ changes []change }
+
+// add adds a row. Its values are of the Go types that the columns have.
+func (w *writes) add(s *statement, row ...any) {
+	for i := range w.changes {
+		if w.changes[i].statement == s {
+			w.changes[i].rows = append(w.changes[i].rows, row)
+			return
+		}
+	}
+	w.changes = append(w.changes, change{s, [][]any{row}})
+}
+
+// drop forgets the rows of a statement.
+func (w *writes) drop(s *statement) {
+	for i := range w.changes {
+		if w.changes[i].statement == s {
+			w.changes[i].rows = nil
+		}
+	}
+}
+
+// join adds all rows of other.
+func (w *writes) join(other *writes) {
+	for _, c := range other.changes {
+		for _, row := range c.rows {
+			w.add(c.statement, row...)
+		}
+	}
+}
+
+// queue puts the statements into a batch, in the order of order.
+func (w *writes) queue(b *pgx.Batch, order []*statement) {
+	for _, s := range order {
+		for _, c := range w.changes {
+			if c.statement == s && len(c.rows) > 0 {
+				b.Queue(s.sql, c.arguments()...)
+			}
+		}
+	}
+}
