@@ -320,7 +320,7 @@ func (db *DB) Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.To
 	if len(topics) == 0 {
 		return b, nil
 	}
-	list, err := rows(ctx, db, func(row pgx.CollectableRow) (b keep.Backlog, err error) {
+	list, err := collect(ctx, db, func(row pgx.CollectableRow) (b keep.Backlog, err error) {
 		b.Oldest, err = scanEvent(row, &b.Newest)
 		return b, err
 	}, `
@@ -341,7 +341,7 @@ func (db *DB) Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.To
 
 // Peek returns up to limit free events of a topic, oldest first.
 func (db *DB) Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, limit int) ([]keep.Event, error) {
-	return rows(ctx, db, readEvent, `
+	return collect(ctx, db, readEvent, `
 		SELECT `+eventColumns+` FROM event
 		 WHERE workflow = $1 AND topic = $2 AND status = 'pending' AND reserved_by = ''
 		 ORDER BY n LIMIT $3`, w, t, max(limit, 0))
@@ -350,7 +350,7 @@ func (db *DB) Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, l
 // EventsByID returns those of the named events that exist, in the order of ids,
 // whatever their status.
 func (db *DB) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error) {
-	return rows(ctx, db, readEvent, `
+	return collect(ctx, db, readEvent, `
 		SELECT `+eventColumns+` FROM unnest($3::text[]) WITH ORDINALITY AS v (id, place)
 		  JOIN event ON workflow = $1 AND topic = $2 AND message_id = v.id
 		 ORDER BY v.place`, w, t, texts(ids))

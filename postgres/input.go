@@ -131,7 +131,7 @@ func (db *DB) InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, 
 
 // Causes returns the inputs of all events that the chain reserved, sorted.
 func (db *DB) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error) {
-	lists, err := rows(ctx, db, func(row pgx.CollectableRow) ([]keep.InputID, error) {
+	lists, err := collect(ctx, db, func(row pgx.CollectableRow) ([]keep.InputID, error) {
 		var stored string
 		if err := row.Scan(&stored); err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func (db *DB) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, err
 // Outputs returns the mutations of the runs that reserved events caused by an
 // input, oldest first.
 func (db *DB) Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKey, error) {
-	return rows(ctx, db, func(row pgx.CollectableRow) (key keep.MutationKey, err error) {
+	return collect(ctx, db, func(row pgx.CollectableRow) (key keep.MutationKey, err error) {
 		err = row.Scan(into(&key))
 		return key, err
 	}, `SELECT mutation.key FROM mutation WHERE run IN (`+runsOfInput+`) ORDER BY n`, id)

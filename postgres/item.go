@@ -76,7 +76,7 @@ func (db *DB) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.It
 // ItemsAfter returns up to limit of the items of w that were made after the item
 // id, oldest first.
 func (db *DB) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, limit int) ([]keep.Item, error) {
-	return rows(ctx, db, scanItem, `
+	return collect(ctx, db, scanItem, `
 		SELECT `+itemColumns+` FROM item
 		 WHERE workflow = $1 AND n > (SELECT n FROM item WHERE workflow = $1 AND id = $2)
 		 ORDER BY n LIMIT $3`, w, id, max(limit, 0))

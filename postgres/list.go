@@ -87,7 +87,7 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 	}
 	var q query
 	sql := l.sql(&q, c)
-	found, err := rows(ctx, db, l.scan, sql, q.args...)
+	found, err := collect(ctx, db, l.scan, sql, q.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}

@@ -107,7 +107,7 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 
 // History returns every move of a mutation, oldest first.
 func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error) {
-	return rows(ctx, db, scanMove, `
+	return collect(ctx, db, scanMove, `
 		SELECT h.at, h.who, h.from_state, h.to_state, h.evidence, h.detail
 		  FROM mutation m JOIN mutation_history h ON h.workflow = m.workflow AND h.mutation = m.n
 		 WHERE m.key = $1 ORDER BY h.n`, key)

@@ -8,9 +8,9 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// rows returns what a query finds. Each query is one statement, and so one
+// collect returns what a query finds. Each query is one statement, and so one
 // snapshot; none waits for a commit.
-func rows[T any](ctx context.Context, db *DB, scan func(pgx.CollectableRow) (T, error), sql string, args ...any) ([]T, error) {
+func collect[T any](ctx context.Context, db *DB, scan func(pgx.CollectableRow) (T, error), sql string, args ...any) ([]T, error) {
 	if db.pool == nil || db.over.Load() {
 		return nil, ErrClosed
 	}
@@ -32,7 +32,7 @@ func rows[T any](ctx context.Context, db *DB, scan func(pgx.CollectableRow) (T, 
 
 // one returns the one thing that a query finds, or *keep.NotFoundError.
 func one[T any](ctx context.Context, db *DB, what, id string, scan func(pgx.CollectableRow) (T, error), sql string, args ...any) (T, error) {
-	list, err := rows(ctx, db, scan, sql, args...)
+	list, err := collect(ctx, db, scan, sql, args...)
 	if err == nil && len(list) == 0 {
 		err = &keep.NotFoundError{What: what, ID: id}
 	}

@@ -126,7 +126,7 @@ func (t *tx) appendLogs(lines []keep.LogLine) error {
 
 // OpenRun returns the run of w that is not closed, and whether there is one.
 func (db *DB) OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error) {
-	list, err := rows(ctx, db, scanRun, `SELECT `+runColumns+` FROM run WHERE workflow = $1 AND NOT closed`, w)
+	list, err := collect(ctx, db, scanRun, `SELECT `+runColumns+` FROM run WHERE workflow = $1 AND NOT closed`, w)
 	if err != nil || len(list) == 0 {
 		return keep.Run{}, false, err
 	}
@@ -140,7 +140,7 @@ func (db *DB) Run(ctx context.Context, id keep.RunID) (keep.Run, error) {
 
 // Logs returns every line that a run wrote, oldest first.
 func (db *DB) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error) {
-	return rows(ctx, db, func(row pgx.CollectableRow) (l keep.LogLine, err error) {
+	return collect(ctx, db, func(row pgx.CollectableRow) (l keep.LogLine, err error) {
 		var at int64
 		err = row.Scan(into(&l.Run), &at, into(&l.Level), into(&l.Text), into(&l.Where))
 		l.At = moment(at)

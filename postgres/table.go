@@ -15,8 +15,8 @@ type statement struct {
 	types []string
 }
 
-// columns splits "name type, name type, …". A type that ends in ? may be NULL.
-func columns(spec string) (names, types []string) {
+// fieldsOf splits "name type, name type, …". A type that ends in ? may be NULL.
+func fieldsOf(spec string) (names, types []string) {
 	for _, column := range strings.Split(spec, ",") {
 		words := strings.Fields(column)
 		names, types = append(names, words[0]), append(types, words[1])
@@ -40,19 +40,19 @@ func rowsOf(names, types []string) string {
 // insertInto returns the statement that adds rows to a table; more is what
 // follows, such as ON CONFLICT.
 func insertInto(table, spec, more string) statement {
-	names, types := columns(spec)
+	names, types := fieldsOf(spec)
 	list := strings.Join(names, ", ")
 	return statement{"INSERT INTO " + table + " AS t (" + list + ") SELECT " + list + " FROM " + rowsOf(names, types) + " " + more, types}
 }
 
 // updateOf returns the statement that sets columns of the rows that keys name.
 func updateOf(table, keys, spec string) statement {
-	names, types := columns(keys)
+	names, types := fieldsOf(keys)
 	var where, set []string
 	for _, name := range names {
 		where = append(where, "t."+name+" = v."+name)
 	}
-	names2, types2 := columns(spec)
+	names2, types2 := fieldsOf(spec)
 	for _, name := range names2 {
 		set = append(set, name+" = v."+name)
 	}

@@ -231,7 +231,7 @@ func compareKV(a, b kvKey) int {
 
 // Workflows returns every workflow, sorted by name.
 func (db *DB) Workflows(ctx context.Context) ([]keep.Workflow, error) {
-	return rows(ctx, db, scanWorkflow, `SELECT `+workflowColumns+` FROM workflow ORDER BY name`)
+	return collect(ctx, db, scanWorkflow, `SELECT `+workflowColumns+` FROM workflow ORDER BY name`)
 }
 
 // Deployment returns one version of a workflow, or *keep.NotFoundError.
@@ -245,11 +245,11 @@ func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Versio
 // newest first, without their code.
 func (db *DB) Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error) {
 	if w == "" {
-		return rows(ctx, db, scanDeployment, `
+		return collect(ctx, db, scanDeployment, `
 			SELECT workflow, major, minor, hash, entry, definition, created_at, NULL::bytea, NULL::bytea
 			  FROM deployment ORDER BY n DESC, workflow DESC`)
 	}
-	return rows(ctx, db, scanDeployment, `
+	return collect(ctx, db, scanDeployment, `
 		SELECT workflow, major, minor, hash, entry, definition, created_at, NULL::bytea, NULL::bytea
 		  FROM deployment WHERE workflow = $1 ORDER BY major DESC, minor DESC`, w)
 }
@@ -271,12 +271,12 @@ func scanDeployment(row pgx.CollectableRow) (d keep.Deployment, err error) {
 
 // Handlers returns the handler states of a workflow, sorted by name.
 func (db *DB) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerState, error) {
-	return rows(ctx, db, scanHandler, `SELECT `+handlerColumns+` FROM handler WHERE workflow = $1 ORDER BY name`, w)
+	return collect(ctx, db, scanHandler, `SELECT `+handlerColumns+` FROM handler WHERE workflow = $1 ORDER BY name`, w)
 }
 
 // KV returns one value of a producer's checkpoint; nil if it is not set.
 func (db *DB) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
-	list, err := rows(ctx, db, func(row pgx.CollectableRow) (value []byte, err error) {
+	list, err := collect(ctx, db, func(row pgx.CollectableRow) (value []byte, err error) {
 		err = row.Scan(&value)
 		return value, err
 	}, `SELECT value FROM kv WHERE workflow = $1 AND producer = $2 AND key = $3`, w, producer, key)
@@ -288,7 +288,7 @@ func (db *DB) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handler
 
 // KVSize returns the bytes of all keys and values of a checkpoint.
 func (db *DB) KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error) {
-	list, err := rows(ctx, db, scanNumber, `
+	list, err := collect(ctx, db, scanNumber, `
 		SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0)::bigint
 		  FROM kv WHERE workflow = $1 AND producer = $2`, w, producer)
 	if err != nil {
@@ -312,7 +312,7 @@ func (db *DB) TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.Topi
 			 WHERE run.workflow = t.workflow AND NOT run.closed
 			   AND e.workflow = t.workflow AND e.topic = t.name AND e.status = 'pending') r`
 	if w == "" {
-		return rows(ctx, db, scan, counts+` ORDER BY t.workflow, t.name`)
+		return collect(ctx, db, scan, counts+` ORDER BY t.workflow, t.name`)
 	}
-	return rows(ctx, db, scan, counts+` WHERE t.workflow = $1 ORDER BY t.name`, w)
+	return collect(ctx, db, scan, counts+` WHERE t.workflow = $1 ORDER BY t.name`, w)
 }

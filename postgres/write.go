@@ -16,6 +16,9 @@ import (
 // anything is written, and is left out. What the server refuses, a CHECK or a
 // unique index, undoes the transaction; then each commit is tried alone, so that it
 // does not take the others with it.
+//
+// After any other error nobody knows: the server may have committed, and its answer
+// got lost. That pgx calls an error safe to retry says nothing about a COMMIT.
 func (db *DB) serve(ctx context.Context, group []*request[keep.Commit]) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*db.cfg.StatementTimeout, &keep.TimeoutError{Op: "commit", After: 2 * db.cfg.StatementTimeout})
 	defer cancel()
@@ -36,19 +39,11 @@ func (db *DB) serve(ctx context.Context, group []*request[keep.Commit]) {
 	}
 }
 
-// undone reports whether the server said that it undid the transaction. After any
-// other error nobody knows: it may have committed, and its answer got lost. That
-// pgx calls an error safe to retry says nothing about a COMMIT.
-func undone(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Severity == "ERROR"
-}
-
 // again reports whether a transaction that was undone can do better the second
 // time: it lost a race for an id, or waited for a lock in a circle.
 func again(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Severity == "ERROR" && (e.Code == "23505" || e.Code == "40001" || e.Code == "40P01")
+	return ok && undone(err) && (e.Code == "23505" || e.Code == "40001" || e.Code == "40P01")
 }
 
 // transact decides and writes a group in one transaction and two round trips: one

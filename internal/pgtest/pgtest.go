@@ -139,6 +139,21 @@ func Start(dir string, settings ...string) (*Server, error) {
 	return s, nil
 }
 
+// StartDurable starts a server of a test's own that is Durable. It stops when the
+// test ends. The test is skipped if there is no Postgres on the machine.
+func StartDurable(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := Start("", Durable()...)
+	if errors.Is(err, ErrMissing) {
+		tb.Skipf("pgtest: %v", err)
+	}
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
 // Durable are the settings of a server whose commits survive a power cut, as in
 // production: what benchmarks measure.
 func Durable() []string {
@@ -196,12 +211,14 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 // run starts the server and waits until it takes connections.
 func (s *Server) run() error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+	if s.Addr == "" {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s.Addr = ln.Addr().String()
+		ln.Close()
 	}
-	s.Addr = ln.Addr().String()
-	ln.Close()
 	_, port, _ := net.SplitHostPort(s.Addr)
 	args := []string{"-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "synchronous_commit=off",
@@ -265,6 +282,30 @@ func (s *Server) exec(ctx context.Context, query string) error {
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, query)
 	return err
+}
+
+// Kill ends the server as a power cut does for it: SIGKILL. Its other processes
+// notice and end, too. Restart starts it again.
+func (s *Server) Kill() {
+	s.cmd.Process.Kill()
+	<-s.done
+	s.wait.Wait()
+}
+
+// Restart starts a killed server on the data that it left, at the same address.
+// It waits while processes of the killed one still end.
+func (s *Server) Restart(ctx context.Context) error {
+	for {
+		err := s.run()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("restart: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Stop ends the server at once and removes its data.
