@@ -19,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/sandbox"
 )
 
@@ -32,7 +33,7 @@ type suite struct{ *testing.M }
 
 // Run runs the tests and removes what they shared.
 func (s suite) Run() int {
-	status := s.M.Run()
+	status := pgtest.Main(s.M)
 	if sharedCache != "" {
 		os.RemoveAll(sharedCache)
 	}
