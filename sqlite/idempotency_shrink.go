@@ -31,6 +31,8 @@ func (k *Keys) Shrink(ctx context.Context) (bytes int64, err error) {
 	if k.db.write == nil {
 		return 0, ErrReadOnly
 	}
+	pause := time.NewTimer(shrinkPause)
+	defer pause.Stop()
 	for {
 		var step int64
 		err := k.db.write.do(ctx, func(c *conn) (err error) {
@@ -43,8 +45,9 @@ func (k *Keys) Shrink(ctx context.Context) (bytes int64, err error) {
 		if bytes += step; step == 0 {
 			break
 		}
+		pause.Reset(shrinkPause)
 		select {
-		case <-time.After(shrinkPause):
+		case <-pause.C:
 		case <-ctx.Done():
 			return bytes, context.Cause(ctx)
 		}
