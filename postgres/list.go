@@ -218,7 +218,8 @@ func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]ke
 	}})
 }
 
-// eventsOfTopics merges the newest events of each topic.
+// eventsOfTopics merges the newest events of each topic. Those that are pending
+// are free or reserved, and of the latter there are few.
 func eventsOfTopics(q *query, f keep.EventFilter, c cut) string {
 	var topics query
 	q.where = append(q.where, "event.workflow = topic.workflow", "event.topic = topic.name")
@@ -230,10 +231,14 @@ func eventsOfTopics(q *query, f keep.EventFilter, c cut) string {
 	and(&topics, "topic.workflow", f.Workflow)
 	and(&topics, "topic.name", f.Topic)
 	q.args = topics.args
-	limit := q.arg(c.limit)
-	return `SELECT ` + eventColumns + ` FROM topic, LATERAL (
-			SELECT * FROM event` + q.conditions() + ` ORDER BY event.n DESC LIMIT ` + limit + `) event` +
-		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + limit
+	limit := " ORDER BY event.n DESC LIMIT " + q.arg(c.limit)
+	newest := `SELECT * FROM event` + q.conditions() + limit
+	if f.Status == keep.EventPending {
+		newest = `(SELECT * FROM event` + q.conditions("event.reserved_by = ''") + limit + `)
+			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + limit + `)`
+	}
+	return `SELECT ` + eventColumns + ` FROM topic, LATERAL (` + newest + `) event` +
+		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + "$" + strconv.Itoa(len(q.args))
 }
 
 // eventStatus returns a status that is one, for a statement's text: "none" otherwise.

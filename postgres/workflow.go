@@ -304,13 +304,11 @@ func (db *DB) TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.Topi
 		err = row.Scan(into(&c.Workflow), into(&c.Topic), &c.Pending, &c.Reserved, &c.Consumed, &c.Skipped)
 		return c, err
 	}
-	// What is reserved belongs to the chain of the open run.
 	const counts = `
 		SELECT t.workflow, t.name, t.pending - r.reserved, r.reserved, t.consumed, t.skipped
 		  FROM topic t, LATERAL (
-			SELECT count(*) AS reserved FROM run JOIN event e ON e.reserved_by = run.chain AND e.reserved_by <> ''
-			 WHERE run.workflow = t.workflow AND NOT run.closed
-			   AND e.workflow = t.workflow AND e.topic = t.name AND e.status = 'pending') r`
+			SELECT count(*) AS reserved FROM event e
+			 WHERE e.workflow = t.workflow AND e.topic = t.name AND e.reserved_by > '' AND e.status = 'pending') r`
 	if w == "" {
 		return collect(ctx, db, scan, counts+` ORDER BY t.workflow, t.name`)
 	}

@@ -161,8 +161,8 @@ CREATE TABLE event (
 );
 
 CREATE INDEX event_by_n ON event (n, workflow);
--- What a workflow has before it, those few that are reserved among them.
-CREATE INDEX event_pending ON event (workflow, topic, n) WHERE status = 'pending';
+-- What a workflow has before it: free events are those with reserved_by = ''.
+CREATE INDEX event_pending ON event (workflow, topic, reserved_by, n) WHERE status = 'pending';
 CREATE INDEX event_skipped ON event (workflow, topic, n) WHERE status = 'skipped';
 CREATE INDEX event_by_chain ON event (reserved_by) WHERE reserved_by <> '';
 
