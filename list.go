@@ -7,6 +7,11 @@ const MaxPage = 10_000
 type Page struct {
 	Limit int    // at most this many, and never over MaxPage; zero: 100
 	After string // the cursor that came with the previous page; empty: from the start
+
+	// Bare leaves out what may be large and is not read then: the payload of an
+	// event; the identity, payload and result of a mutation; what the prepare of
+	// a run returned.
+	Bare bool
 }
 
 // Size returns the limit of p: 100 if it has none, and MaxPage at most.
@@ -23,7 +28,8 @@ type RunFilter struct {
 	Handler  HandlerName
 	Status   RunStatus
 	Chain    RunID
-	Open     bool // only those that are not closed
+	Open     bool   // only those that are not closed
+	Text     string // words that all begin a word of the title; see HasWords
 }
 
 // A MutationFilter selects ledger records. Zero fields select everything.
@@ -34,6 +40,7 @@ type MutationFilter struct {
 	Run      RunID
 	Item     string // needs Workflow
 	Input    InputID
+	Text     string // as in RunFilter
 }
 
 // An EventFilter selects events. Zero fields select everything.
@@ -48,6 +55,7 @@ type EventFilter struct {
 type InputFilter struct {
 	Workflow WorkflowName
 	Status   InputStatus
+	Text     string // as in RunFilter
 }
 
 // An EscalationFilter selects escalations. Zero fields select everything.
@@ -61,6 +69,7 @@ type EscalationFilter struct {
 type ItemFilter struct {
 	Workflow WorkflowName
 	Status   ItemStatus
+	Text     string // as in RunFilter
 }
 
 // A TopicCount says how many events of a topic are in which state.

@@ -54,10 +54,39 @@ func is[T comparable](want, v T) bool {
 func (s *Store) Runs(_ context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return page("r", p, maps.Values(s.runs), func(r keep.Run) bool {
+	return page("r", p, maps.Values(s.runs), matchRun(f), func(r keep.Run) keep.Run {
+		if p.Bare {
+			r.Prepared = nil
+		}
+		return copyRun(r)
+	})
+}
+
+// matchRun returns a filter as a function.
+func matchRun(f keep.RunFilter) func(keep.Run) bool {
+	words := keep.SearchWords(f.Text)
+	return func(r keep.Run) bool {
 		return is(f.Workflow, r.Workflow) && is(f.Handler, r.Handler) && is(f.Status, r.Status) &&
-			is(f.Chain, r.Chain) && (!f.Open || !r.Closed)
-	}, copyRun)
+			is(f.Chain, r.Chain) && (!f.Open || !r.Closed) && keep.HasWords(r.Title, words)
+	}
+}
+
+// CountRuns counts the runs that a filter selects, by their status.
+func (s *Store) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return count(maps.Values(s.runs), matchRun(f), func(r keep.Run) keep.RunStatus { return r.Status }), context.Cause(ctx)
+}
+
+// count counts the rows that match, by what state says of them.
+func count[T any, S comparable](rows iter.Seq[row[T]], match func(T) bool, state func(T) S) map[S]int {
+	counts := make(map[S]int)
+	for r := range rows {
+		if match(r.v) {
+			counts[state(r.v)]++
+		}
+	}
+	return counts
 }
 
 // Mutations returns a page of ledger records, newest first, and the cursor of
@@ -65,14 +94,32 @@ func (s *Store) Runs(_ context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 func (s *Store) Mutations(_ context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return page("m", p, maps.Values(s.mutations), s.matchMutation(f), func(m keep.Mutation) keep.Mutation {
+		if p.Bare {
+			m.Identity, m.Payload, m.Result = nil, nil, nil
+		}
+		return copyMutation(m)
+	})
+}
+
+// matchMutation returns a filter as a function. The caller holds mu.
+func (s *Store) matchMutation(f keep.MutationFilter) func(keep.Mutation) bool {
 	var outputs []keep.MutationKey
 	if f.Input != "" {
 		outputs = s.outputs(f.Input)
 	}
-	return page("m", p, maps.Values(s.mutations), func(m keep.Mutation) bool {
+	words := keep.SearchWords(f.Text)
+	return func(m keep.Mutation) bool {
 		return is(f.Workflow, m.Workflow) && is(f.State, m.State) && is(f.Tool, m.Tool) && is(f.Run, m.Run) &&
-			is(f.Item, m.Item) && (f.Input == "" || slices.Contains(outputs, m.Key))
-	}, copyMutation)
+			is(f.Item, m.Item) && (f.Input == "" || slices.Contains(outputs, m.Key)) && keep.HasWords(m.Title, words)
+	}
+}
+
+// CountMutations counts the records that a filter selects, by their state.
+func (s *Store) CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return count(maps.Values(s.mutations), s.matchMutation(f), func(m keep.Mutation) keep.MutationState { return m.State }), context.Cause(ctx)
 }
 
 // Outputs returns the mutations of the runs that reserved events caused by an
@@ -114,25 +161,56 @@ func (s *Store) Events(_ context.Context, f keep.EventFilter, p keep.Page) ([]ke
 	return page("e", p, rows, func(e keep.Event) bool {
 		return is(f.Workflow, e.Workflow) && is(f.Topic, e.Topic) && is(f.Status, e.Status) &&
 			(f.Input == "" || slices.Contains(e.CausedBy, f.Input))
-	}, copyEvent)
+	}, func(e keep.Event) keep.Event {
+		if p.Bare {
+			e.Payload = nil
+		}
+		return copyEvent(e)
+	})
 }
 
 // Inputs returns a page of inputs, newest first, and the cursor of the next.
 func (s *Store) Inputs(_ context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return page("i", p, maps.Values(s.inputs), func(in keep.Input) bool {
-		return is(f.Workflow, in.Workflow) && is(f.Status, s.withStatus(in).Status)
-	}, s.withStatus)
+	return page("i", p, maps.Values(s.inputs), s.matchInput(f), s.withStatus)
+}
+
+// matchInput returns a filter as a function. The caller holds mu.
+func (s *Store) matchInput(f keep.InputFilter) func(keep.Input) bool {
+	words := keep.SearchWords(f.Text)
+	return func(in keep.Input) bool {
+		return is(f.Workflow, in.Workflow) && is(f.Status, s.withStatus(in).Status) && keep.HasWords(in.Title, words)
+	}
+}
+
+// CountInputs counts the inputs that a filter selects, by their status.
+func (s *Store) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return count(maps.Values(s.inputs), s.matchInput(f), func(in keep.Input) keep.InputStatus { return s.withStatus(in).Status }), context.Cause(ctx)
 }
 
 // Items returns a page of items, newest first, and the cursor of the next.
 func (s *Store) Items(_ context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return page("t", p, maps.Values(s.items), func(it keep.Item) bool {
-		return is(f.Workflow, it.Workflow) && is(f.Status, it.Status)
-	}, copyItem)
+	return page("t", p, maps.Values(s.items), matchItem(f), copyItem)
+}
+
+// matchItem returns a filter as a function.
+func matchItem(f keep.ItemFilter) func(keep.Item) bool {
+	words := keep.SearchWords(f.Text)
+	return func(it keep.Item) bool {
+		return is(f.Workflow, it.Workflow) && is(f.Status, it.Status) && keep.HasWords(it.Title, words)
+	}
+}
+
+// CountItems counts the items that a filter selects, by their status.
+func (s *Store) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return count(maps.Values(s.items), matchItem(f), func(it keep.Item) keep.ItemStatus { return it.Status }), context.Cause(ctx)
 }
 
 // Escalations returns a page of questions, newest first, and the cursor of the
@@ -140,9 +218,21 @@ func (s *Store) Items(_ context.Context, f keep.ItemFilter, p keep.Page) ([]keep
 func (s *Store) Escalations(_ context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return page("q", p, maps.Values(s.escalations), func(e keep.Escalation) bool {
+	return page("q", p, maps.Values(s.escalations), matchEscalation(f), copyEscalation)
+}
+
+// matchEscalation returns a filter as a function.
+func matchEscalation(f keep.EscalationFilter) func(keep.Escalation) bool {
+	return func(e keep.Escalation) bool {
 		return is(f.Workflow, e.Workflow) && is(f.Run, e.Run) && (!f.Open || e.ClosedAt.IsZero())
-	}, copyEscalation)
+	}
+}
+
+// CountEscalations counts the questions that a filter selects, by their kind.
+func (s *Store) CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return count(maps.Values(s.escalations), matchEscalation(f), func(e keep.Escalation) keep.EscalationKind { return e.Kind }), context.Cause(ctx)
 }
 
 // Deployments returns the versions of a workflow, or of all if w is empty,

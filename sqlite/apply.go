@@ -31,6 +31,7 @@ func apply(conn *conn, c keep.Commit) error {
 		if err := t.apply(change); err != nil {
 			return err
 		}
+		conn.unindexed += titles(change)
 	}
 	if err := t.countInputs(); err != nil {
 		return err
@@ -81,6 +82,21 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putItem(c.Item)
 	}
 	return fmt.Errorf("unknown change %T", change)
+}
+
+// titles returns how many titles a change may bring.
+func titles(change keep.Change) int {
+	switch c := change.(type) {
+	case keep.PutRun:
+		return min(len(c.Run.Title), 1)
+	case keep.PutMutation:
+		return min(len(c.Mutation.Title), 1)
+	case keep.PutInput:
+		return min(len(c.Input.Title), 1)
+	case keep.PutItem:
+		return min(len(c.Item.Title), 1)
+	}
+	return 0
 }
 
 // mine refuses a record of another workflow than the commit's: nothing else

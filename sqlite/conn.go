@@ -21,6 +21,8 @@ type conn struct {
 	raw   driver.Conn
 	stmts map[string]stmt
 	args  []driver.NamedValue // reused by every statement
+
+	unindexed int // titles that came since indexTitles; about
 }
 
 // A stmt is what the driver's prepared statements can do.

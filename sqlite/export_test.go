@@ -79,3 +79,6 @@ func (db *DB) plan(ctx context.Context, text string) (string, error) {
 	}
 	return strings.Join(lines, "\n"), rows.Err()
 }
+
+// IndexTitles adds all titles to the index.
+func (db *DB) IndexTitles(ctx context.Context) error { return db.indexTitles(ctx) }

@@ -91,6 +91,11 @@ func (db *DB) Open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if db.cfg.Host {
+		if err := db.indexTitles(ctx); err != nil {
+			return err
+		}
+	}
 	return db.openReaders(ctx)
 }
 

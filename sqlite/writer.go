@@ -120,9 +120,23 @@ func (w *writer) run() {
 				break
 			}
 			w.serve(group)
+			if w.conn.unindexed >= maxUnindexed {
+				w.index()
+			}
 			w.gather()
 		}
 	}
+}
+
+// index adds titles to the search, in a transaction of its own. If that fails
+// they stay where searches look through them, and it is tried with the next ones.
+func (w *writer) index() {
+	w.conn.unindexed = 0
+	r := &request{do: func(c *conn) error {
+		_, err := c.indexTitles(indexChunk)
+		return err
+	}}
+	_ = w.transact([]*request{r}, w.call)
 }
 
 // gather lets those who just got their answer run, for as long as that makes the

@@ -121,11 +121,36 @@ func (c *comparison) compare() {
 			}
 		}
 	}
+	for _, text := range []string{"", "new", "ne item"} {
+		c.counts(text)
+	}
 	lawsA, lawsB := Violations(c.tb, c.a), Violations(c.tb, c.b)
 	slices.Sort(lawsA)
 	slices.Sort(lawsB)
 	if diff := cmp.Diff(lawsA, lawsB); diff != "" {
 		c.Fatalf("the Checks differ (-one +other):\n%s", diff)
+	}
+}
+
+// counts wants the same counts in both stores.
+func (c *comparison) counts(text string) {
+	for _, name := range append(names, "") {
+		a, b := countAll(c.tb, c.a, name, text), countAll(c.tb, c.b, name, text)
+		if diff := cmp.Diff(a, b); diff != "" {
+			c.Fatalf("the counts of %q with %q differ (-one +other):\n%s", name, text, diff)
+		}
+	}
+}
+
+// countAll returns what a store counts of each noun.
+func countAll(tb testing.TB, s Store, w keep.WorkflowName, text string) []any {
+	r := reader{tb: tb, ctx: context.Background(), s: s}
+	return []any{
+		read1(r, s.CountRuns, keep.RunFilter{Workflow: w, Text: text}),
+		read1(r, s.CountMutations, keep.MutationFilter{Workflow: w, Text: text}),
+		read1(r, s.CountInputs, keep.InputFilter{Workflow: w, Text: text}),
+		read1(r, s.CountItems, keep.ItemFilter{Workflow: w, Text: text}),
+		read1(r, s.CountEscalations, keep.EscalationFilter{Workflow: w}),
 	}
 }
 
@@ -152,6 +177,7 @@ var (
 	items    = []string{"", "i1", "i2"}
 	asked    = []keep.EscalationID{"esc_1", "esc_2", "esc_3"}
 	handlers = []keep.HandlerName{"p", "c", "j"}
+	entitled = []string{"", "New item", "item, renewed", "old"}
 )
 
 func pick[T any](c *comparison, label string, list []T) T {
@@ -206,7 +232,7 @@ func (c *comparison) putRun(w keep.WorkflowName) keep.Change {
 	if rapid.Bool().Draw(c.T, "with mutation") {
 		r.Mutation = pick(c, "mutation", keys)
 	}
-	r.UpdatedAt = c.time()
+	r.Title, r.UpdatedAt = pick(c, "title", entitled), c.time()
 	return keep.PutRun{Run: r}
 }
 
@@ -285,6 +311,7 @@ func (c *comparison) putItem(w keep.WorkflowName) keep.Change {
 		it = keep.Item{Workflow: c.owner(w), ID: id, Attempt: 1, CreatedAt: c.time()}
 	}
 	it.Status, it.UpdatedAt = pick(c, "status", keep.ItemStatuses()), c.time()
+	it.Title = pick(c, "title", entitled)
 	return keep.PutItem{Item: it}
 }
 

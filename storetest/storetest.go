@@ -15,6 +15,7 @@ import (
 type Store interface {
 	engine.Store
 	Lists
+	Counts
 	Details
 
 	// StoreID returns a random name that the store got when it was made.
@@ -32,6 +33,17 @@ type Lists interface {
 	Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error)
 	Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error)
 	Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error)
+}
+
+// Counts count what the list of that filter has, by its state, all in one
+// snapshot. What none has is not in the map. The cost does not grow with the rows
+// in the usual state, which are nearly all, unless the filter has a Text.
+type Counts interface {
+	CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error)
+	CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error)
+	CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error)
+	CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error)
+	CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error)
 }
 
 // Details are what surfaces show of one thing.
@@ -77,7 +89,7 @@ type promise struct {
 // and closes it when the test ends.
 func Run(t *testing.T, open func(testing.TB) Store) {
 	promises := slices.Concat(runPromises, mutationPromises, eventPromises, inputPromises, workflowPromises,
-		itemPromises, escalationPromises, listPromises, commitPromises)
+		itemPromises, escalationPromises, listPromises, countPromises, searchPromises, commitPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
