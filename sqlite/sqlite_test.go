@@ -11,7 +11,10 @@ import (
 	"github.com/keep-run/keep/storetest"
 )
 
-var _ engine.Store = (*sqlite.DB)(nil)
+var (
+	_ engine.Store     = (*sqlite.DB)(nil)
+	_ storetest.Looker = (*sqlite.DB)(nil)
+)
 
 // TestStore runs the conformance suite, and then looks at the query plan of every
 // statement that the suite made the database use, lists included.

@@ -10,26 +10,52 @@ import (
 	"github.com/keep-run/keep"
 )
 
-var countPromises = []promise{
-	{"counts agree with the list of the same filter", func(w *world) {
-		populate(w)
+// ofLookers makes promises of those stores that people look at.
+func ofLookers(promises []lookerPromise) []promise {
+	var out []promise
+	for _, p := range promises {
+		out = append(out, promise{p.name, func(w *world) {
+			s, ok := w.Store.(Looker)
+			if !ok {
+				w.Skip("the store does not count and search")
+			}
+			p.test(&looker{w, s})
+		}})
+	}
+	return out
+}
+
+// A looker is the world of a store that people look at.
+type looker struct {
+	*world
+	Counts
+}
+
+type lookerPromise struct {
+	name string
+	test func(*looker)
+}
+
+var countPromises = []lookerPromise{
+	{"counts agree with the list of the same filter", func(w *looker) {
+		populate(w.world)
 		for _, name := range []keep.WorkflowName{"", "w1", "none"} {
 			countRuns(w, name)
 			countMutations(w, name)
 			for _, text := range []string{"", "mail", "none"} {
 				for _, status := range append(keep.InputStatuses(), "") {
-					counted(w, "Inputs", w.Inputs, w.CountInputs, keep.InputFilter{Workflow: name, Status: status, Text: text},
+					counted(w.world, "Inputs", w.Inputs, w.CountInputs, keep.InputFilter{Workflow: name, Status: status, Text: text},
 						func(in keep.Input) keep.InputStatus { return in.Status })
 				}
 				for _, status := range append(keep.ItemStatuses(), "") {
-					counted(w, "Items", w.Items, w.CountItems, keep.ItemFilter{Workflow: name, Status: status, Text: text},
+					counted(w.world, "Items", w.Items, w.CountItems, keep.ItemFilter{Workflow: name, Status: status, Text: text},
 						func(it keep.Item) keep.ItemStatus { return it.Status })
 				}
 			}
-			for _, q := range page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{})) {
+			for _, q := range page[keep.Escalation](w.world)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{})) {
 				for _, run := range []keep.RunID{"", q.Run} {
 					for _, open := range []bool{false, true} {
-						counted(w, "Escalations", w.Escalations, w.CountEscalations,
+						counted(w.world, "Escalations", w.Escalations, w.CountEscalations,
 							keep.EscalationFilter{Workflow: name, Run: run, Open: open},
 							func(q keep.Escalation) keep.EscalationKind { return q.Kind })
 					}
@@ -37,22 +63,22 @@ var countPromises = []promise{
 			}
 		}
 	}},
-	{"a bare page leaves out what may be large, and nothing else", func(w *world) {
-		populate(w)
+	{"a bare page leaves out what may be large, and nothing else", func(w *looker) {
+		populate(w.world)
 		w.deploy("w3")
 		r, m := w.call("w3")
 		r.Prepared = json.RawMessage(`{"data":{"n":1}}`)
 		m.Identity, m.Result, m.State, m.ResolvedBy = json.RawMessage(`{"id":1}`), json.RawMessage(`{}`), keep.Applied, "call"
 		w.commit("w3", keep.PutRun{Run: r}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})
-		bare(w, "Runs", w.Runs, func(r keep.Run) keep.Run { r.Prepared = nil; return r })
-		bare(w, "Mutations", w.Mutations, func(m keep.Mutation) keep.Mutation {
+		bare(w.world, "Runs", w.Runs, func(r keep.Run) keep.Run { r.Prepared = nil; return r })
+		bare(w.world, "Mutations", w.Mutations, func(m keep.Mutation) keep.Mutation {
 			m.Identity, m.Payload, m.Result = nil, nil, nil
 			return m
 		})
-		bare(w, "Events", w.Events, func(e keep.Event) keep.Event { e.Payload = nil; return e })
-		bare(w, "Inputs", w.Inputs, func(in keep.Input) keep.Input { return in })
-		bare(w, "Items", w.Items, func(it keep.Item) keep.Item { return it })
-		bare(w, "Escalations", w.Escalations, func(q keep.Escalation) keep.Escalation { return q })
+		bare(w.world, "Events", w.Events, func(e keep.Event) keep.Event { e.Payload = nil; return e })
+		bare(w.world, "Inputs", w.Inputs, func(in keep.Input) keep.Input { return in })
+		bare(w.world, "Items", w.Items, func(it keep.Item) keep.Item { return it })
+		bare(w.world, "Escalations", w.Escalations, func(q keep.Escalation) keep.Escalation { return q })
 	}},
 }
 
@@ -81,10 +107,10 @@ func bare[F, T any](w *world, what string, list func(context.Context, F, keep.Pa
 	w.same("bare "+what, page[T](w)(list(w.ctx, all, keep.Page{Limit: keep.MaxPage, Bare: true})), full)
 }
 
-func countRuns(w *world, name keep.WorkflowName) {
+func countRuns(w *looker, name keep.WorkflowName) {
 	w.Helper()
 	chains := []keep.RunID{"", "run_0"}
-	for _, r := range page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{})) {
+	for _, r := range page[keep.Run](w.world)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{})) {
 		if r.RetryOf != "" {
 			chains = append(chains, r.Chain)
 		}
@@ -94,37 +120,37 @@ func countRuns(w *world, name keep.WorkflowName) {
 			for _, chain := range chains {
 				for _, open := range []bool{false, true} {
 					f := keep.RunFilter{Workflow: name, Handler: handler, Status: status, Chain: chain, Open: open}
-					counted(w, "Runs", w.Runs, w.CountRuns, f, func(r keep.Run) keep.RunStatus { return r.Status })
+					counted(w.world, "Runs", w.Runs, w.CountRuns, f, func(r keep.Run) keep.RunStatus { return r.Status })
 				}
 			}
 		}
 	}
 }
 
-func countMutations(w *world, name keep.WorkflowName) {
+func countMutations(w *looker, name keep.WorkflowName) {
 	w.Helper()
 	state := func(m keep.Mutation) keep.MutationState { return m.State }
-	all := page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{}, keep.Page{}))
-	inputs := page[keep.Input](w)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
+	all := page[keep.Mutation](w.world)(w.Mutations(w.ctx, keep.MutationFilter{}, keep.Page{}))
+	inputs := page[keep.Input](w.world)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
 	for _, s := range append(keep.MutationStates(), "") {
 		for _, tool := range []keep.ToolName{"", "crm.create", "none"} {
-			counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Tool: tool}, state)
+			counted(w.world, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Tool: tool}, state)
 		}
-		counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Run: all[0].Run}, state)
-		counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Item: all[0].Item}, state)
-		counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Input: inputs[len(inputs)-1].ID}, state)
+		counted(w.world, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Run: all[0].Run}, state)
+		counted(w.world, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Item: all[0].Item}, state)
+		counted(w.world, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Input: inputs[len(inputs)-1].ID}, state)
 	}
 }
 
-var searchPromises = []promise{
-	{"a text finds the titles that have words which begin so", func(w *world) {
+var searchPromises = []lookerPromise{
+	{"a text finds the titles that have words which begin so", func(w *looker) {
 		entitle(w)
 		for _, text := range []string{"", "?", "invoice", "INVOICE 7", "inv", "voice", "alice@ex", "jörg", "jor", "7 alice", "w2", "odd", "x\u0301y",
 			`"`, `* OR invoice`, "NEAR(a b)", "-invoice", "words:invoice", "nothing"} {
 			finds(w, text)
 		}
 	}},
-	{"a text finds many titles, old and new ones, and those that changed", func(w *world) {
+	{"a text finds many titles, old and new ones, and those that changed", func(w *looker) {
 		var changes []keep.Change
 		for i := range 1200 {
 			id := w.id("in")
@@ -150,47 +176,48 @@ var searchPromises = []promise{
 		for _, text := range []string{"mail", "bob", "mail 11", "ann 1197", "it"} {
 			finds(w, text)
 		}
-		pages(w, "searched Inputs", w.Inputs, keep.InputFilter{Text: "ma 119"}, func(in keep.Input) string { return string(in.ID) })
+		pages(w.world, "searched Inputs", w.Inputs, keep.InputFilter{Text: "ma 119"}, func(in keep.Input) string { return string(in.ID) })
 	}},
-	{"a text and other filters select what both select", func(w *world) {
+	{"a text and other filters select what both select", func(w *looker) {
 		entitle(w)
 		w.call("w2") // an open run
-		runs := page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{}))
-		ins := page[keep.Input](w)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
+		runs := page[keep.Run](w.world)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{}))
+		ins := page[keep.Input](w.world)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
 		for _, text := range []string{"invoice", "a", "mail"} {
 			words := keep.SearchWords(text)
 			for _, name := range []keep.WorkflowName{"", "w1", "w2"} {
 				for _, r := range runs[:6] {
-					filtered(w, "Runs", w.Runs, keep.RunFilter{Workflow: name, Chain: r.Chain, Text: text}, func(v keep.Run) bool {
+					filtered(w.world, "Runs", w.Runs, keep.RunFilter{Workflow: name, Chain: r.Chain, Text: text}, func(v keep.Run) bool {
 						return want(name, v.Workflow) && v.Chain == r.Chain && keep.HasWords(v.Title, words)
 					})
 				}
-				filtered(w, "Runs", w.Runs, keep.RunFilter{Workflow: name, Open: true, Text: text}, func(v keep.Run) bool {
+				filtered(w.world, "Runs", w.Runs, keep.RunFilter{Workflow: name, Open: true, Text: text}, func(v keep.Run) bool {
 					return want(name, v.Workflow) && !v.Closed && keep.HasWords(v.Title, words)
 				})
 				for _, in := range ins {
-					outputs := get[[]keep.MutationKey](w)(w.Outputs(w.ctx, in.ID))
-					filtered(w, "Mutations", w.Mutations, keep.MutationFilter{Workflow: name, Input: in.ID, Text: text}, func(m keep.Mutation) bool {
+					outputs := get[[]keep.MutationKey](w.world)(w.Outputs(w.ctx, in.ID))
+					filtered(w.world, "Mutations", w.Mutations, keep.MutationFilter{Workflow: name, Input: in.ID, Text: text}, func(m keep.Mutation) bool {
 						return want(name, m.Workflow) && slices.Contains(outputs, m.Key) && keep.HasWords(m.Title, words)
 					})
 				}
 			}
 		}
 	}},
-	{"what is searched survives a restart", func(w *world) {
+	{"what is searched survives a restart", func(w *looker) {
 		s, ok := w.Store.(Reopener)
 		if !ok {
 			w.Skip("the store ends with its process")
 		}
 		entitle(w)
 		w.Store = s.Reopen(w)
+		w.Counts = w.Store.(Looker)
 		finds(w, "invoice")
 		finds(w, "jörg")
 	}},
 }
 
 // entitle makes rows with titles in two workflows.
-func entitle(w *world) {
+func entitle(w *looker) {
 	w.Helper()
 	titles := []string{"Invoice 7 from alice@example.com", "invoice 71: Jörg", "Voice mail", "", odd, "x\u0301y", "W2 w2 w2", "a"}
 	for _, name := range []keep.WorkflowName{"w1", "w2"} {
@@ -217,15 +244,15 @@ func entitle(w *world) {
 }
 
 // finds wants what a text finds in every list, and how much.
-func finds(w *world, text string) {
+func finds(w *looker, text string) {
 	w.Helper()
 	words := keep.SearchWords(text)
-	filtered(w, "Inputs", w.Inputs, keep.InputFilter{Text: text}, func(v keep.Input) bool { return keep.HasWords(v.Title, words) })
-	filtered(w, "Runs", w.Runs, keep.RunFilter{Text: text}, func(v keep.Run) bool { return keep.HasWords(v.Title, words) })
-	filtered(w, "Mutations", w.Mutations, keep.MutationFilter{Text: text}, func(v keep.Mutation) bool { return keep.HasWords(v.Title, words) })
-	filtered(w, "Items", w.Items, keep.ItemFilter{Text: text}, func(v keep.Item) bool { return keep.HasWords(v.Title, words) })
-	counted(w, "Inputs", w.Inputs, w.CountInputs, keep.InputFilter{Text: text}, func(v keep.Input) keep.InputStatus { return v.Status })
-	counted(w, "Runs", w.Runs, w.CountRuns, keep.RunFilter{Text: text}, func(v keep.Run) keep.RunStatus { return v.Status })
-	counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Text: text}, func(v keep.Mutation) keep.MutationState { return v.State })
-	counted(w, "Items", w.Items, w.CountItems, keep.ItemFilter{Text: text}, func(v keep.Item) keep.ItemStatus { return v.Status })
+	filtered(w.world, "Inputs", w.Inputs, keep.InputFilter{Text: text}, func(v keep.Input) bool { return keep.HasWords(v.Title, words) })
+	filtered(w.world, "Runs", w.Runs, keep.RunFilter{Text: text}, func(v keep.Run) bool { return keep.HasWords(v.Title, words) })
+	filtered(w.world, "Mutations", w.Mutations, keep.MutationFilter{Text: text}, func(v keep.Mutation) bool { return keep.HasWords(v.Title, words) })
+	filtered(w.world, "Items", w.Items, keep.ItemFilter{Text: text}, func(v keep.Item) bool { return keep.HasWords(v.Title, words) })
+	counted(w.world, "Inputs", w.Inputs, w.CountInputs, keep.InputFilter{Text: text}, func(v keep.Input) keep.InputStatus { return v.Status })
+	counted(w.world, "Runs", w.Runs, w.CountRuns, keep.RunFilter{Text: text}, func(v keep.Run) keep.RunStatus { return v.Status })
+	counted(w.world, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Text: text}, func(v keep.Mutation) keep.MutationState { return v.State })
+	counted(w.world, "Items", w.Items, w.CountItems, keep.ItemFilter{Text: text}, func(v keep.Item) keep.ItemStatus { return v.Status })
 }
