@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,18 +25,53 @@ import (
 // Concurrent reads share round trips, and so do concurrent writes, which share a
 // transaction as well. Each takes up to two of the pool's connections.
 type Keys struct {
-	pool   *pgxpool.Pool
-	reads  line[key.Record]
-	writes line[struct{}]
+	pool          *pgxpool.Pool
+	reads, writes combiner[*keyRequest]
 }
+
+// A keyRequest is one read or write of one record.
+type keyRequest struct {
+	ctx context.Context // the caller's: a request is a call
+	id  key.ID
+	r   key.Record // what was read, or is to be written
+}
+
+// keyGroup is the most that share a round trip. It bounds how long the first
+// waits, and how much is done again when one of them is refused.
+const keyGroup = 64
 
 // NewKeys returns the records in the pool's database. It touches nothing; Migrate
 // makes the table.
 func NewKeys(pool *pgxpool.Pool) *Keys {
 	k := &Keys{pool: pool}
-	k.reads.atOnce, k.reads.ask = 2, k.askReads
-	k.writes.atOnce, k.writes.ask = 2, k.askWrites
+	k.reads = combiner[*keyRequest]{serve: whileAwaited(k.readGroup), width: 2, limit: keyGroup}
+	// Two writes of one record must not meet in a transaction, where the second
+	// would not be stale yet.
+	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup,
+		key: func(q *keyRequest) string { return string(q.id[:]) }}
 	return k
+}
+
+// roundTrip is the most time for one: a server that is gone must not hold
+// everybody up for ever.
+const roundTrip = 10 * time.Second
+
+// whileAwaited returns serve with a context that ends when nobody waits for the
+// group any more.
+func whileAwaited(serve func(context.Context, []*request[*keyRequest])) func(context.Context, []*request[*keyRequest]) {
+	return func(ctx context.Context, group []*request[*keyRequest]) {
+		ctx, cancel := context.WithTimeout(ctx, roundTrip)
+		defer cancel()
+		var left atomic.Int64
+		for _, r := range group {
+			defer context.AfterFunc(r.what.ctx, func() {
+				if left.Add(1) == int64(len(group)) {
+					cancel()
+				}
+			})()
+		}
+		serve(ctx, group)
+	}
 }
 
 // Migrate makes the table if it is missing. Several processes may call it at once.
@@ -65,28 +101,28 @@ const keyColumns = `id, key, caller, method, path, fingerprint, state, atomic, t
 
 // Read returns the record of an id, or the zero Record.
 func (k *Keys) Read(ctx context.Context, id key.ID) (key.Record, error) {
-	r, err := k.reads.do(ctx, id, key.Record{})
-	if err != nil {
+	q := &keyRequest{ctx: ctx, id: id}
+	if err := k.reads.do(ctx, q); err != nil {
 		return key.Record{}, fmt.Errorf("read %s: %w", id, err)
 	}
-	return r, nil
+	return q.r, nil
 }
 
-// askReads reads each record of a group, in one round trip.
-func (k *Keys) askReads(ctx context.Context, group []*turn[key.Record]) {
+// readGroup reads the records of a group, in one round trip.
+func (k *Keys) readGroup(ctx context.Context, group []*request[*keyRequest]) {
 	batch := new(pgx.Batch)
-	for _, t := range group {
-		batch.Queue(`SELECT `+keyColumns+`, header, body FROM idempotency_key WHERE id = $1`, t.id[:])
+	for _, r := range group {
+		batch.Queue(`SELECT `+keyColumns+`, header, body FROM idempotency_key WHERE id = $1`, r.what.id[:])
 	}
 	results := k.pool.SendBatch(ctx, batch)
-	for _, t := range group {
-		r := &t.answer
-		t.err = scanKey(results.QueryRow(), r, &r.Answer.Header, &r.Answer.Body)
-		if errors.Is(t.err, pgx.ErrNoRows) {
-			t.answer, t.err = key.Record{}, nil
+	for _, r := range group {
+		got := &r.what.r
+		r.err = scanKey(results.QueryRow(), got, &got.Answer.Header, &got.Answer.Body)
+		if errors.Is(r.err, pgx.ErrNoRows) {
+			*got, r.err = key.Record{}, nil
 		}
 	}
-	_ = results.Close() // an error that matters is a turn's, too
+	_ = results.Close() // an error that matters is a request's, too
 }
 
 // scanKey reads the columns of keyColumns into r, and those after them into more.
@@ -108,7 +144,7 @@ func scanKey(row pgx.Row, r *key.Record, more ...any) error {
 func (k *Keys) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
 	if err == nil {
-		_, err = k.writes.do(ctx, r.ID, r)
+		err = k.writes.do(ctx, &keyRequest{ctx, r.ID, r})
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
@@ -116,37 +152,37 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 	return nil
 }
 
-// askWrites stores the records of a group in one transaction. If the server
+// writeGroup stores the records of a group in one transaction. If the server
 // refuses one, nothing is stored, and each is tried again alone.
-func (k *Keys) askWrites(ctx context.Context, group []*turn[struct{}]) {
+func (k *Keys) writeGroup(ctx context.Context, group []*request[*keyRequest]) {
 	// Two transactions lock records in one order, so neither waits for the other
 	// for ever.
-	slices.SortFunc(group, func(a, b *turn[struct{}]) int { return bytes.Compare(a.id[:], b.id[:]) })
-	err := k.writeGroup(ctx, group)
+	slices.SortFunc(group, func(a, b *request[*keyRequest]) int { return bytes.Compare(a.what.id[:], b.what.id[:]) })
+	err := k.writeOnce(ctx, group)
 	if undone(err) && len(group) > 1 {
 		for i := range group {
-			group[i].err = cmp.Or(k.writeGroup(ctx, group[i:i+1]), group[i].err)
+			group[i].err = cmp.Or(k.writeOnce(ctx, group[i:i+1]), group[i].err)
 		}
 		return
 	}
-	for _, t := range group {
-		t.err = cmp.Or(err, t.err)
+	for _, r := range group {
+		r.err = cmp.Or(err, r.err)
 	}
 }
 
-// writeGroup stores a group in one transaction and one round trip. Who was stale
-// is in its turn; an error is about all.
-func (k *Keys) writeGroup(ctx context.Context, group []*turn[struct{}]) error {
+// writeOnce stores a group in one transaction and one round trip. Who was stale is
+// in its request; an error is about all.
+func (k *Keys) writeOnce(ctx context.Context, group []*request[*keyRequest]) error {
 	var added, changed columns
-	for _, t := range group {
-		if t.err = keep.ErrStale; t.arg.Rev == 0 {
-			added.add(t.arg)
+	for _, r := range group {
+		if r.err = keep.ErrStale; r.what.r.Rev == 0 {
+			added.add(r.what.r)
 		} else {
-			changed.add(t.arg)
+			changed.add(r.what.r)
 		}
 	}
 	batch := new(pgx.Batch) // without BEGIN it is a transaction of its own
-	stored := func(rows pgx.Rows) error { return eachID(rows, group, func(t *turn[struct{}]) { t.err = nil }) }
+	stored := func(rows pgx.Rows) error { return markStored(rows, group) }
 	if len(added.id) > 0 {
 		batch.Queue(insertKeys+` RETURNING id`, added.args()...).Query(stored)
 	}
@@ -157,25 +193,25 @@ func (k *Keys) writeGroup(ctx context.Context, group []*turn[struct{}]) error {
 	return k.pool.SendBatch(ctx, batch).Close() // with the commit
 }
 
+// markStored takes the error from each request whose id a statement returned.
+func markStored(rows pgx.Rows, group []*request[*keyRequest]) error {
+	var id []byte
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		i, ok := slices.BinarySearchFunc(group, id, func(r *request[*keyRequest], id []byte) int { return bytes.Compare(r.what.id[:], id) })
+		if ok {
+			group[i].err = nil
+		}
+		return nil
+	})
+	return err
+}
+
 // byIndex makes the next statements of the transaction find rows by their index,
 // also while the server still believes that the table is empty. Statements are
 // planned once, and a plan that reads the whole table would stay when it has
 // grown.
 const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
 	set_config('enable_mergejoin', 'off', true)`
-
-// eachID calls f with the turn of each id that a statement returned.
-func eachID[A any](rows pgx.Rows, group []*turn[A], f func(*turn[A])) error {
-	var id []byte
-	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-		i, ok := slices.BinarySearchFunc(group, id, func(t *turn[A], id []byte) int { return bytes.Compare(t.id[:], id) })
-		if ok {
-			f(group[i])
-		}
-		return nil
-	})
-	return err
-}
 
 // undone reports whether err says that the server rolled the transaction back and
 // goes on. After any other nobody knows.
