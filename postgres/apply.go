@@ -36,6 +36,9 @@ type kvKey struct {
 // nothing of the commit is written.
 func decide(k *known, c keep.Commit) (*writes, error) {
 	t := &tx{known: k, workflow: c.Workflow, at: millis(c.At)}
+	if err := t.fence(c.Epoch); err != nil {
+		return nil, err
+	}
 	for _, change := range c.Changes {
 		if err := t.apply(change); err != nil {
 			return nil, err
@@ -44,7 +47,7 @@ func decide(k *known, c keep.Commit) (*writes, error) {
 	if err := t.flush(); err != nil {
 		return nil, err
 	}
-	t.add(&setClock, text(string(t.workflow)), t.last[t.workflow])
+	t.writeLease(c.Epoch)
 	return &t.writes, nil
 }
 
@@ -59,9 +62,6 @@ func sound(c keep.Commit) error {
 	return nil
 }
 
-// setClock ends every commit.
-var setClock = updateOf("clock", "workflow text", "n bigint")
-
 // order is that of the statements of a group. A row is made before what refers to
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
@@ -69,7 +69,8 @@ var order = []*statement{
 	&updateRun, &insertRun, &insertLog, &insertItem, &updateItem,
 	&insertMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &republishEvent, &insertCause, &countTopic,
-	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &setClock,
+	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations,
+	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 
 // clockBits leave room for 1,024 numbers in a millisecond, and keep them below
@@ -78,8 +79,8 @@ const clockBits = 10
 
 // next returns a number for a new row: later ones are larger.
 func (t *tx) next() int64 {
-	n := max(t.last[t.workflow]+1, min(t.at, 1<<43-1)<<clockBits)
-	t.last[t.workflow] = n
+	n := max(t.leases[t.workflow].last+1, min(t.at, 1<<43-1)<<clockBits)
+	t.leases[t.workflow].last = n
 	return n
 }
 

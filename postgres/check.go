@@ -107,12 +107,24 @@ var checks = []check{
 		  FROM event_cause c LEFT JOIN event e ON e.workflow = c.workflow AND e.topic = c.topic AND e.n = c.event
 		 WHERE e.n IS NULL OR NOT EXISTS (SELECT 1 FROM json_array_elements_text(e.caused_by::json) AS j (id) WHERE j.id = c.input)`},
 	{"nothing-lost", `
-		SELECT 'workflow ' || c.workflow, 'its clock is at ' || c.n || ', a row has ' || max(r.n)
-		  FROM clock c JOIN (
+		SELECT 'workflow ' || c.workflow, 'its last number is ' || c.n || ', a row has ' || max(r.n)
+		  FROM lease c JOIN (
 			SELECT workflow, n FROM run UNION ALL SELECT workflow, n FROM event UNION ALL SELECT workflow, n FROM mutation_history
 			UNION ALL SELECT workflow, n FROM input UNION ALL SELECT workflow, n FROM item UNION ALL SELECT workflow, n FROM run_log
 			UNION ALL SELECT workflow, n FROM escalation UNION ALL SELECT workflow, n FROM deployment) r ON r.workflow = c.workflow
 		 WHERE r.n > c.n GROUP BY c.workflow, c.n`},
+
+	{"one-at-a-time", `
+		SELECT 'host ' || coalesce(h.id, l.host), coalesce(h.held, 0) || ' leases are counted, there are ' || coalesce(l.actual, 0)
+		  FROM host h FULL JOIN (SELECT host, count(*) AS actual FROM lease WHERE host <> '' GROUP BY host) l ON l.host = h.id
+		 WHERE coalesce(h.held, 0) <> coalesce(l.actual, 0)`},
+	{"nothing-lost", `
+		SELECT 'workflow ' || coalesce(w.name, l.workflow), CASE WHEN w.name IS NULL THEN 'it has a lease, and was not deployed' ELSE 'it has no lease' END
+		  FROM workflow w FULL JOIN (SELECT workflow FROM lease WHERE deployed) l ON l.workflow = w.name
+		 WHERE w.name IS NULL OR l.workflow IS NULL
+		UNION ALL
+		SELECT 'database', value || ' workflows are counted, there are ' || actual
+		  FROM meta, (SELECT count(*) AS actual FROM workflow) w WHERE name = 'workflows' AND value <> actual::text`},
 
 	// What refers to something else.
 	{"nothing-lost", `

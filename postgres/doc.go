@@ -10,8 +10,8 @@
 //     committed, nobody knows: read before you act.
 //   - A read is one statement, and so one snapshot. It never waits for a commit, and
 //     no commit waits for it.
-//   - One host works on a database: Open with Config.Host holds an advisory lock.
-//     Other processes may read and commit beside it.
+//   - Several hosts may work on a database: a workflow has a lease, and a commit under
+//     another epoch is refused in its own transaction. The server's clock decides.
 //   - A schema of another program or of a newer Keep is refused and not touched.
 //   - Text and JSON come back to the byte, also what Postgres has no text for.
 //
@@ -41,7 +41,7 @@
 //
 // See migrations. All state is keyed by workflow. No two workflows write one row, and
 // there is no sequence: numbers that order rows come from the workflow's own row of
-// clock, and from the time of the commit.
+// lease, and from the time of the commit.
 //
 // # What it does not do
 //

@@ -10,11 +10,11 @@ import (
 )
 
 // A known is what a group of commits must know before it can be decided. It is
-// read in one round trip, after the rows of clock are locked: from then on nobody
+// read in one round trip, after the rows of lease are locked: from then on nobody
 // else changes what belongs to these workflows. What commits decide is written
 // into it, so that a later change of the same commit sees it.
 type known struct {
-	last        map[keep.WorkflowName]int64 // the last number given
+	leases      map[keep.WorkflowName]*leaseFact
 	runs        map[keep.RunID]*runFact
 	open        map[keep.WorkflowName]keep.RunID
 	mutations   map[keep.MutationKey]*mutationFact
@@ -58,7 +58,7 @@ type (
 
 func newKnown() *known {
 	return &known{
-		last: make(map[keep.WorkflowName]int64), runs: make(map[keep.RunID]*runFact),
+		leases: make(map[keep.WorkflowName]*leaseFact), runs: make(map[keep.RunID]*runFact),
 		open: make(map[keep.WorkflowName]keep.RunID), mutations: make(map[keep.MutationKey]*mutationFact),
 		events: make(map[eventKey]*eventFact), held: make(map[chainKey][]*eventFact), topics: make(map[topicKey]bool),
 		inputs: make(map[keep.InputID]*inputFact), inputKeys: make(map[inputKey]keep.InputID),
@@ -141,21 +141,11 @@ func (w *wish) events(workflow string, topic keep.TopicName, ids ...keep.Message
 	}
 }
 
-// begin is where every commit begins: the row of each workflow is locked, in the
-// order of names, and says which number was given last.
-const begin = `SELECT workflow, n FROM clock WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
-
 // queue asks for all that is wished for. Events come before those that a chain
 // holds, which then are the same facts.
 func (w *wish) queue(b *pgx.Batch, k *known) {
 	slices.Sort(w.workflows)
-	ask(b, begin, func(row pgx.CollectableRow) error {
-		var name keep.WorkflowName
-		var n int64
-		err := row.Scan(into(&name), &n)
-		k.last[name] = n
-		return err
-	}, w.workflows)
+	ask(b, leaseFacts, k.scanLease, w.workflows)
 	if len(w.runs) > 0 {
 		ask(b, runFacts, k.scanRun, w.runs)
 	}

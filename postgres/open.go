@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,11 +23,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Locks of the whole database, taken by pg_advisory_lock: "KEEP" and a number.
-const (
-	migrationLock = 0x4b454550
-	hostLockClass = 0x4b454551
-)
+// migrationLock is the advisory lock under which the schema is changed: "KEEP".
+const migrationLock = 0x4b454550
 
 // Name returns where the database is, for people: the URL without its password.
 func (db *DB) Name() string { return Redact(db.url) }
@@ -84,8 +80,8 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 // pooled reports whether a pooler such as PgBouncer in transaction mode stands
-// before the server: then a session is not ours, and nothing of it may be kept or
-// set. The URL says so by a default_query_exec_mode without prepared statements.
+// before the server: then a session is not ours, and nothing of it may be kept,
+// set or listened to. The URL says so by a default_query_exec_mode without prepared statements.
 func pooled(cfg *pgx.ConnConfig) bool {
 	return cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
 }
@@ -101,44 +97,6 @@ func sessionSettings(timeout time.Duration) string {
 		SET plan_cache_mode = force_generic_plan;
 		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 }
-
-// A hostLock says: this process runs the workflows. It is an advisory lock of a
-// connection of its own, and goes with it.
-type hostLock struct {
-	mu   sync.Mutex // protects conn
-	conn *pgx.Conn
-}
-
-// lockHost takes the lock, or returns keep.ErrLocked.
-func lockHost(ctx context.Context, cfg *pgx.ConnConfig) (*hostLock, error) {
-	if pooled(cfg) {
-		return nil, nil // a session of a pooler can hold no lock
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	var ok bool
-	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(current_schema()))`, int32(hostLockClass)).Scan(&ok)
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: stop it, or use another database", keep.ErrLocked)
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
-	}
-	return &hostLock{conn: conn}, nil
-}
-
-// held reports whether the connection that holds the lock is still there, as far
-// as this side knows.
-func (l *hostLock) held() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.conn.IsClosed() && l.conn.PgConn().CheckConn() == nil
-}
-
-// close gives the lock up.
-func (l *hostLock) close() error { return l.conn.Close(context.Background()) }
 
 // migrationFiles returns the names of the migrations; the first has number 1.
 func migrationFiles() ([]string, error) {

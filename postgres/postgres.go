@@ -25,8 +25,9 @@ var (
 // Config says how a database is opened. The zero Config opens it beside a host:
 // to read, and to commit what a command decides.
 type Config struct {
-	// Host makes this process the one that runs workflows on the database. Open
-	// fails with keep.ErrLocked while another process has that role.
+	// Host makes this process one that runs workflows on the database. There may
+	// be others: leases say which has which. It hears at once of what others
+	// commit to its workflows.
 	Host bool
 
 	// ReadOnly refuses commits. The schema must exist and be up to date.
@@ -51,8 +52,8 @@ type DB struct {
 	cfg Config
 
 	pool   *pgxpool.Pool
-	host   *hostLock // held by a host
-	id     string    // StoreID
+	alerts *alerts // of a host
+	id     string  // StoreID
 	over   atomic.Bool
 	commit combiner[keep.Commit]
 	keys   *Keys
@@ -72,8 +73,8 @@ func New(url string, cfg Config) *DB {
 }
 
 // Open connects, and brings the schema up to date unless Config.ReadOnly is set.
-// Its errors are keep.ErrLocked, keep.ErrForeignDatabase and keep.ErrNewerDatabase,
-// and those of the connection; they name the server and what to do, and never a
+// Its errors are keep.ErrForeignDatabase and keep.ErrNewerDatabase, and those of the
+// connection; they name the server and what to do, and never a
 // password. After an error the database is as it was.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool != nil {
@@ -88,34 +89,30 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool, err = db.connect(ctx); err != nil {
 		return err
 	}
-	if db.cfg.Host {
-		if db.host, err = lockHost(ctx, db.pool.Config().ConnConfig); err != nil {
-			return err
-		}
-	}
 	if err := prepareSchema(ctx, db.pool, db.cfg.ReadOnly); err != nil {
 		return err
 	}
 	db.keys = NewKeys(db.pool)
-	return db.pool.QueryRow(ctx, `SELECT value FROM meta WHERE name = 'id'`).Scan(&db.id)
+	if err := db.pool.QueryRow(ctx, `SELECT value FROM meta WHERE name = 'id'`).Scan(&db.id); err != nil {
+		return err
+	}
+	if db.cfg.Host && !pooled(db.pool.Config().ConnConfig) {
+		db.alerts = listen(db.pool.Config().ConnConfig, channel(db.id))
+	}
+	return nil
 }
 
-// Close waits for commits under way, refuses new ones, and gives up the role of a
-// host. Closing twice is fine.
+// Close waits for commits under way, and refuses new ones. Closing twice is fine.
 func (db *DB) Close() error {
 	if db.over.Swap(true) {
 		return nil
 	}
 	db.commit.close()
-	var err error
-	if db.host != nil {
-		err = db.host.close()
+	if db.alerts != nil {
+		db.alerts.close()
 	}
 	if db.pool != nil {
 		db.pool.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("close %s: %w", db.Name(), err)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ func (t *tx) deploy(d keep.Deployment) error {
 	if w == nil {
 		w = &keep.Workflow{Name: t.workflow, CreatedAt: moment(t.at)}
 		t.workflows[t.workflow] = w
+		t.lease()
 	}
 	w.Version, w.UpdatedAt = d.Version, moment(t.at)
 	t.writeWorkflow(w)

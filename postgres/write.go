@@ -55,9 +55,6 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 		return err
 	}
 	defer conn.Release()
-	if db.host != nil && !db.host.held() {
-		return fmt.Errorf("%w, since the connection that held this host's lock broke: start it again", keep.ErrLocked)
-	}
 	k, err := db.read(ctx, conn, group)
 	if err != nil {
 		return rollback(ctx, conn, err)
@@ -81,7 +78,7 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 }
 
 // read begins the transaction, locks the workflows of a group and reads what must
-// be known. A workflow that never committed gets its row of clock first.
+// be known. A workflow that never committed gets its row of lease first.
 func (db *DB) read(ctx context.Context, conn *pgxpool.Conn, group []*request[keep.Commit]) (*known, error) {
 	var w wish
 	for _, r := range group {
@@ -95,11 +92,11 @@ func (db *DB) read(ctx context.Context, conn *pgxpool.Conn, group []*request[kee
 		if err := send(ctx, conn, b); err != nil {
 			return nil, err
 		}
-		if len(k.last) == len(w.workflows) {
+		if len(k.leases) == len(w.workflows) {
 			return k, nil
 		}
 		b = new(pgx.Batch)
-		b.Queue(`INSERT INTO clock (workflow, n) SELECT name, 0 FROM unnest($1::text[]) AS v (name) ORDER BY name ON CONFLICT DO NOTHING`, w.workflows)
+		b.Queue(`INSERT INTO lease (workflow, n) SELECT name, 0 FROM unnest($1::text[]) AS v (name) ORDER BY name ON CONFLICT DO NOTHING`, w.workflows)
 	}
 }
 

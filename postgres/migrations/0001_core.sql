@@ -8,7 +8,7 @@
 --
 -- Everything belongs to a workflow, and keys begin with it. No two workflows share
 -- a row that a run writes, and no sequence: what lists show has a number n that
--- comes from the workflow's own row of clock. It is the time of the commit in
+-- comes from the workflow's own row of lease. It is the time of the commit in
 -- milliseconds times 1024, or one more than the last, so it rises in a workflow and
 -- orders workflows by their times. (n, workflow) is unique and serves lists of
 -- everything; an index that begins with a workflow serves its own.
@@ -22,11 +22,39 @@ CREATE TABLE meta (
 	value TEXT NOT NULL
 );
 
+INSERT INTO meta (name, value) VALUES ('workflows', '0'); -- how many were deployed
+
 -- Where a commit begins: it locks the row of its workflow, so that the commits of
--- one workflow come one after the other, and takes its numbers here.
-CREATE TABLE clock (
-	workflow TEXT COLLATE "C"   PRIMARY KEY,
-	n        BIGINT NOT NULL CHECK (n >= 0) -- the last that was given
+-- one workflow come one after the other, takes its numbers here, and asks whether the
+-- host may still commit (docs/design/0005-leases.md). A claim locks the same row, so
+-- the two cannot pass each other. A workflow that was never deployed has a row, too,
+-- if anything was committed to it, and no lease.
+CREATE TABLE lease (
+	workflow TEXT    COLLATE "C" PRIMARY KEY,
+	n        BIGINT  NOT NULL CHECK (n >= 0), -- the last number that was given
+	deployed BOOLEAN NOT NULL DEFAULT FALSE,
+	host     TEXT    COLLATE "C" NOT NULL DEFAULT '', -- '': nobody
+	epoch    BIGINT  NOT NULL DEFAULT 0 CHECK (epoch >= 0),
+	since    BIGINT  NOT NULL DEFAULT 0,
+	touched  BOOLEAN NOT NULL DEFAULT FALSE, -- somebody else committed, and the host does not know yet
+	CONSTRAINT lease_of_a_deployed_workflow CHECK (deployed OR host = ''),
+	CONSTRAINT lease_touched_for_a_host CHECK (host <> '' OR NOT touched)
+) WITH (fillfactor = 50);
+
+CREATE INDEX lease_of_host ON lease (host, workflow) WHERE host <> '';
+CREATE INDEX lease_free ON lease (workflow) WHERE deployed AND host = '';
+CREATE INDEX lease_touched ON lease (host) WHERE touched;
+
+-- Processes that work on workflows, a row for each. Times are of this server's clock.
+CREATE TABLE host (
+	id         TEXT    COLLATE "C" PRIMARY KEY CHECK (id <> ''),
+	name       TEXT    NOT NULL,
+	version    TEXT    NOT NULL,
+	started_at BIGINT  NOT NULL,
+	until      BIGINT  NOT NULL, -- its leases end then
+	draining   BOOLEAN NOT NULL DEFAULT FALSE,
+	partial    BOOLEAN NOT NULL,
+	held       BIGINT  NOT NULL DEFAULT 0 CHECK (held >= 0) -- leases that it has: kept, not counted
 ) WITH (fillfactor = 50);
 
 CREATE TABLE workflow (
