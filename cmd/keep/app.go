@@ -29,6 +29,7 @@ type app struct {
 	json      bool
 	verbose   int
 	logFormat string
+	admin     string // of keep keys
 }
 
 // newApp returns an app that writes to the two streams. Colours and animation

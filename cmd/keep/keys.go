@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -12,30 +14,106 @@ import (
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
+// A keyring is what the commands do with keys: in a database, or through the
+// admin API of a running proxy.
+type keyring interface {
+	List(ctx context.Context, f key.Filter, p keep.Page) ([]idempotency.View, string, error)
+	Show(ctx context.Context, reference string) (idempotency.View, error)
+	Resolve(ctx context.Context, reference string, res idempotency.Resolution, now time.Time) (idempotency.View, error)
+	Forget(ctx context.Context, reference, by string, now time.Time) (idempotency.View, error)
+}
+
 func (a *app) keysCmd() *cobra.Command {
-	show := showCmd(a, "show REF", "Show one idempotency key with its answer", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (idempotency.View, error) {
+	cmd := noun("keys", a.listKeysCmd, a.showKeyCmd(), a.resolveKeyCmd(), a.forgetKeyCmd(), a.importKeysCmd())
+	cmd.Long = `Keys shows what became of requests with an idempotency key, and records what a
+person found out about those whose outcome is unknown.
+
+It asks the admin API at --admin. Without that: the database at --db, a file or
+postgres://…; else the proxy of keep.toml, if its proxy.admin_listen is set and it
+runs; else the database of keep.toml.`
+	cmd.PersistentFlags().StringVar(&a.admin, "admin", "", "`URL` of the admin API of a running proxy")
+	return cmd
+}
+
+// withKeys calls f with the keys that the command is about.
+func (a *app) withKeys(ctx context.Context, r role, f func(keyring) error) error {
+	if a.admin != "" {
+		u, err := url.Parse(a.admin)
+		if err != nil || u.Host == "" {
+			return misusef("--admin is %q, want a URL such as http://127.0.0.1:7434", a.admin)
+		}
+		c := &proxy.AdminClient{URL: a.admin}
+		if !c.Healthy(ctx) {
+			return unreachable(fmt.Errorf("no proxy answers at %s; start keep proxy, or name its database with --db", a.admin))
+		}
+		return f(c)
+	}
+	cfg, err := a.loadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") {
+		return err
+	}
+	if listen := cfg.Proxy.AdminListen; a.db == "" && listen != "" && listen != "off" {
+		if c := (&proxy.AdminClient{URL: "http://" + listen}); c.Healthy(ctx) {
+			return f(c)
+		}
+	}
+	return a.withKeyStore(ctx, cfg, r, func(s idempotency.Store) error { return f(idempotency.NewKeys(s)) })
+}
+
+// withKeyStore calls f with the records of the configured database.
+func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r role, f func(idempotency.Store) error) (err error) {
+	var store idempotency.Store
+	var closeStore func() error
+	if isPostgres(cfg.DB) {
+		if store, closeStore, err = openKeys(ctx, cfg.DB); err != nil {
+			return unreachable(err)
+		}
+	} else {
+		db, err := openStore(ctx, cfg, r)
+		if err != nil {
+			return err
+		}
+		store, closeStore = db.Keys(), db.Close
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	return f(store)
+}
+
+func (a *app) showKeyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "show REF", Short: "Show one idempotency key with its answer", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := key.ParseID(args[0]); err != nil {
-				return idempotency.View{}, misusef("%w", err)
+				return misusef("%w", err)
 			}
-			return idempotency.NewKeys(db.Keys()).Show(ctx, args[0])
+			return a.withKeys(cmd.Context(), toLook, func(keys keyring) error {
+				v, err := keys.Show(cmd.Context(), args[0])
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					return a.printJSON(v)
+				}
+				return a.printKey(v)
+			})
 		},
-		func(_ context.Context, _ *sqlite.DB, v idempotency.View) error { return a.printKey(v) })
-	return noun("keys", a.listKeysCmd, show, a.resolveKeyCmd(), a.forgetKeyCmd(), a.importKeysCmd())
+	}
 }
 
 func (a *app) listKeysCmd() *cobra.Command {
 	f := &listFlags{}
 	var filter key.Filter
+	var keys keyring
 	l := listing[idempotency.View]{
 		header: []string{"REFERENCE", "STATE", "STATUS", "REQUEST", "UPDATED", "KEY"},
-		fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
+		fetch: func(ctx context.Context, _ *sqlite.DB, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
 			filter.State = key.State(f.status)
-			return idempotency.NewKeys(db.Keys()).List(ctx, filter, p)
+			return keys.List(ctx, filter, p)
 		},
 		row: func(v idempotency.View) []string {
 			status := "-"
@@ -53,7 +131,10 @@ func (a *app) listKeysCmd() *cobra.Command {
 			if err := f.check(l.statuses); err != nil {
 				return err
 			}
-			return a.look(cmd.Context(), func(db *sqlite.DB) error { return printList(cmd.Context(), a, *f, l, db) })
+			return a.withKeys(cmd.Context(), toLook, func(k keyring) error {
+				keys = k
+				return printList(cmd.Context(), a, *f, l, nil)
+			})
 		},
 	}
 	fs := cmd.Flags()
@@ -85,7 +166,7 @@ records the answer that retries get.`,
 			if !res.Happened && (cmd.Flags().Changed("status") || cmd.Flags().Changed("body")) {
 				return misusef("--status and --body belong to happened")
 			}
-			return a.decideKey(cmd.Context(), args[0], func(keys *idempotency.Keys) (idempotency.View, error) {
+			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
 				return keys.Resolve(cmd.Context(), args[0], res, a.now())
 			})
 		},
@@ -101,7 +182,7 @@ func (a *app) forgetKeyCmd() *cobra.Command {
 		Short: "Give a key free, with its answer: the next request with it is executed",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.decideKey(cmd.Context(), args[0], func(keys *idempotency.Keys) (idempotency.View, error) {
+			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
 				return keys.Forget(cmd.Context(), args[0], who(), a.now())
 			})
 		},
@@ -130,8 +211,15 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 				return err
 			}
 			defer rows.Close()
-			return a.withStore(cmd.Context(), toDeploy, func(_ *config.Config, db *sqlite.DB) error {
-				n, err := idempotency.Import(cmd.Context(), db.Keys(), rows, header, ttl, a.now())
+			if a.admin != "" {
+				return misusef("the admin API takes no rows: name the database with --db")
+			}
+			cfg, err := a.loadConfig(".")
+			if err != nil && (cfg == nil || cfg.DB == "") {
+				return err
+			}
+			return a.withKeyStore(cmd.Context(), cfg, toDeploy, func(store idempotency.Store) error {
+				n, err := idempotency.Import(cmd.Context(), store, rows, header, ttl, a.now())
 				if err == nil && a.json {
 					return a.printJSON(n)
 				}
@@ -146,12 +234,12 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 }
 
 // decideKey records a decision about one key and shows what it is now.
-func (a *app) decideKey(ctx context.Context, ref string, decide func(*idempotency.Keys) (idempotency.View, error)) error {
+func (a *app) decideKey(ctx context.Context, ref string, decide func(keyring) (idempotency.View, error)) error {
 	if _, err := key.ParseID(ref); err != nil {
 		return misusef("%w", err)
 	}
-	return a.withStore(ctx, toDecide, func(_ *config.Config, db *sqlite.DB) error {
-		v, err := decide(idempotency.NewKeys(db.Keys()))
+	return a.withKeys(ctx, toDecide, func(keys keyring) error {
+		v, err := decide(keys)
 		switch {
 		case err != nil:
 			return err

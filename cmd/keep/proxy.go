@@ -72,7 +72,7 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 // openKeys opens the records of a file, or of a Postgres database, which several
 // proxies may share.
 func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, error) {
-	if !strings.HasPrefix(db, "postgres://") && !strings.HasPrefix(db, "postgresql://") {
+	if !isPostgres(db) {
 		file := sqlite.New(db, sqlite.Config{})
 		if err := file.Open(ctx); err != nil {
 			return nil, nil, err
@@ -89,4 +89,9 @@ func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, 
 		return nil, nil, err
 	}
 	return keys, func() error { pool.Close(); return nil }, nil
+}
+
+// isPostgres reports whether a database is on a server.
+func isPostgres(db string) bool {
+	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
 }

@@ -1,0 +1,143 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/idempotency"
+)
+
+// keepIn runs keep in a directory and returns its status and what it printed.
+func keepIn(t testing.TB, dir string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), keepBinary(t), args...)
+	var out, said bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "NO_COLOR=1"), &out, &said
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		status = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return status, out.String(), said.String()
+}
+
+// People see and decide about keys beside a running proxy: in its database, through
+// its admin API, and through that of keep.toml.
+func TestKeysOfARunningProxy(t *testing.T) {
+	t.Parallel()
+	onBothStores(t, func(t *testing.T, db string) {
+		up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+		defer up.Close()
+		p := startProxy(t, db, up.URL, "")
+		transport := newTransport(t)
+		dir := t.TempDir()
+		config := "db = 'nothing.db'\n[proxy]\nadmin_listen = '" + strings.TrimPrefix(p.admin, "http://") + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, where := range map[string][]string{"database": {"--db", db}, "admin": {"--admin", p.admin}, "keep.toml": nil} {
+			keys := func(args ...string) (int, string, string) {
+				t.Helper()
+				return keepIn(t, dir, append(append([]string{"keys"}, args...), where...)...)
+			}
+			ask := func(want int, word string) {
+				t.Helper()
+				if status, body := try(transport, p.url, name); status != want || !strings.Contains(body, word) {
+					t.Errorf("%s: the proxy answers %d %s, want %d %s", name, status, body, want, word)
+				}
+			}
+			ask(502, "outcome-unknown") // the upstream hung up
+			status, out, said := keys("--json", "--status", "unknown", "--key", name)
+			var views []idempotency.View
+			if err := json.Unmarshal([]byte(out), &views); status != 0 || err != nil || len(views) != 1 || views[0].Key != name {
+				t.Fatalf("%s: list: %d %s%s %v", name, status, out, said, err)
+			}
+			ref := views[0].Reference
+			if status, out, said := keys("resolve", ref, "happened", "--status", "201", "--body", "found"); status != 0 {
+				t.Errorf("%s: resolve: %d %s%s", name, status, out, said)
+			}
+			ask(201, "found")
+			if status, _, said := keys("resolve", ref, "did-not-happen"); status != 1 || !strings.Contains(said, "not unknown") {
+				t.Errorf("%s: second resolve: %d %s", name, status, said)
+			}
+			if status, out, _ := keys("show", ref); status != 0 || !strings.Contains(out, "found") || !strings.Contains(out, "person: ") {
+				t.Errorf("%s: show: %d %s", name, status, out)
+			}
+			if status, _, said := keys("forget", ref); status != 0 || !strings.Contains(said, "is released") {
+				t.Errorf("%s: forget: %d %s", name, status, said)
+			}
+			ask(502, "outcome-unknown") // it ran again
+			if status, _, said := keys("show", "key_36aagtdmsnzqbd7rejge7z5zdv"); status != exitNotFound || !strings.Contains(said, "no idempotency key") {
+				t.Errorf("%s: show of a key that is not there: %d %s", name, status, said)
+			}
+		}
+		if status, out, said := keepIn(t, dir, "keys", "--json", "--all", "--admin", p.admin); status != 0 || strings.Count(out, `"reference"`) != 3 {
+			t.Errorf("--all: %d %s%s", status, out, said)
+		}
+		status, out, _ := keepIn(t, dir, "keys", "--json", "--limit", "2", "--admin", p.admin)
+		if status != 0 || strings.Count(out, `"reference"`) != 2 {
+			t.Errorf("--limit 2: %d %s", status, out)
+		}
+		p.kill()
+		if status, _, said := keepIn(t, dir, "keys", "--admin", p.admin); status != exitUnreachable || !strings.Contains(said, "no proxy answers") {
+			t.Errorf("without a proxy: %d %s", status, said)
+		}
+		if status, _, said := keepIn(t, dir, "keys", "import", "keep.toml", "--admin", p.admin); status != exitMisused {
+			t.Errorf("import through the admin API: %d %s", status, said)
+		}
+	})
+}
+
+// Rows of platform_idempotency_keys become records that the proxy replays.
+func TestImportedKeysAreReplayed(t *testing.T) {
+	t.Parallel()
+	onBothStores(t, func(t *testing.T, db string) {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }))
+		defer up.Close()
+		p := startProxy(t, db, up.URL, "[[proxy.routes]]\ncaller = 'header:X-User-Id'")
+		rows := filepath.Join(t.TempDir(), "rows.jsonl")
+		text := `{"key":"done","user_id":"u","endpoint":"/act","status":"completed","response_status":201,"response_body":{"id":1.10},"created_at":"2026-11-01T00:00:00Z"}
+{"key":"lost","user_id":"u","endpoint":"/act","status":"in_progress","created_at":"2026-11-01T00:00:00Z"}
+`
+		if err := os.WriteFile(rows, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"2 added, 0 known", "0 added, 2 known"} {
+			if status, _, said := keepIn(t, t.TempDir(), "keys", "import", rows, "--ttl", "876000h", "--db", db); status != 0 || !strings.Contains(said, want) {
+				t.Errorf("import: %d %s, want %s", status, said, want)
+			}
+		}
+		for k, want := range map[string]struct {
+			status int
+			word   string
+		}{"done": {201, `{"id":1.10}`}, "lost": {409, "outcome-unknown"}} {
+			r, err := http.NewRequest("POST", p.url+"/act", strings.NewReader("any"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-User-Id", "u")
+			r.Header["x-idempotency-key"] = []string{k}
+			resp, err := newTransport(t).RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var body bytes.Buffer
+			_, _ = body.ReadFrom(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != want.status || !strings.Contains(body.String(), want.word) {
+				t.Errorf("%s: %d %s, want %d %s", k, resp.StatusCode, &body, want.status, want.word)
+			}
+		}
+	})
+}
