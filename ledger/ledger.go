@@ -17,6 +17,8 @@
 //     found nothing after the call's deadline plus the tool's settle time, or
 //     when a person vouches for it. An earlier absence is no evidence: the
 //     record stays, and the next lookup is planned for the time when it counts.
+//     A call that was heard of only after its deadline, because the host was
+//     stopped, crashed or overslept, may have been sent until then.
 //   - Every function returns the record as it then stands together with the line
 //     of history that says why, and changes nothing when it returns an error.
 //   - The package reads no clock and makes no key that depends on one.
@@ -129,6 +131,9 @@ func Learn(m keep.Mutation, f Fact, now time.Time) (keep.Mutation, keep.Move, er
 			"the effect may still appear until " + m.SettlesAt().Format(time.RFC3339)}
 	}
 	move := keep.Move{At: now, By: f.By, From: m.State, To: to, Evidence: string(f.Evidence), Detail: f.Detail}
+	if Unsettled(to) && m.State == keep.InFlight {
+		m = Until(m, now)
+	}
 	m.State, m.UpdatedAt, m.NextReconcileAt = to, now, time.Time{}
 	switch to {
 	case keep.Applied:
@@ -145,6 +150,20 @@ func Learn(m keep.Mutation, f Fact, now time.Time) (keep.Mutation, keep.Move, er
 		m.Error = f.Failure
 	}
 	return m, move, nil
+}
+
+// Unsettled reports whether a record in that state is in doubt.
+func Unsettled(s keep.MutationState) bool { return s == keep.NeedsReconcile || s == keep.Indeterminate }
+
+// Until returns m as the record of a call that may have been sent until end. A
+// call is cancelled at its deadline, but a host that was stopped, or a connector
+// that does not listen, may send after it: the effect then settles later, and an
+// absence counts later.
+func Until(m keep.Mutation, end time.Time) keep.Mutation {
+	if end.After(m.CallDeadline) {
+		m.CallDeadline = end
+	}
+	return m
 }
 
 // tooEarly reports whether ev is an absence that proves nothing yet: the record
