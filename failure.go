@@ -95,6 +95,10 @@ var (
 	ErrFenced = errors.New("the host's lease has ended")
 )
 
+// ErrDiskFull is returned when there is no space for a durable change. The change
+// is not made, and everything that was recorded before stays.
+var ErrDiskFull = errors.New("the disk is full")
+
 // Errors returned when a database is opened.
 var (
 	// ErrForeignDatabase is returned when the file belongs to another program.

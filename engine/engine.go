@@ -370,10 +370,7 @@ func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, n
 		ctx, cancel = context.WithTimeoutCause(ctx, e.policy.Lease.TTL, &keep.TimeoutError{Op: "commit", After: e.policy.Lease.TTL})
 		defer cancel()
 	}
-	if err := e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes}); err != nil {
-		return fmt.Errorf("commit %s: %w", w, err)
-	}
-	return nil
+	return e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes})
 }
 
 // now returns the time as stores keep it: that of the database, if several hosts

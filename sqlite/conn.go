@@ -12,6 +12,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/keep-run/keep"
 )
 
 // A conn is one connection with its prepared statements, used by one goroutine.
@@ -177,6 +179,16 @@ func isUnique(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE ||
 		e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
+// named returns err as keep.ErrDiskFull if that is what it is, with what to do.
+// Path is the database.
+func named(err error, path string) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_FULL {
+		return err
+	}
+	return fmt.Errorf("%w; what is recorded is safe; make space where %s is, and a host goes on by itself (%w)", keep.ErrDiskFull, path, err)
 }
 
 // ofDatabase reports whether err came from SQLite and is about the state of the

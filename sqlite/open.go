@@ -249,7 +249,7 @@ func migrateOne(c *conn, file string, number int) error {
 		err = c.script(`COMMIT`)
 	}
 	if err != nil {
-		return errors.Join(err, c.script(`ROLLBACK`))
+		_ = c.script(`ROLLBACK`) // after a full disk SQLite may have done so itself
 	}
-	return nil
+	return err
 }

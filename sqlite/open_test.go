@@ -188,7 +188,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	for err = l.run(t.Context(), db); err == nil; err = l.run(t.Context(), db) {
 		acknowledged++
 	}
-	if !strings.Contains(err.Error(), "full") {
+	if !errors.Is(err, keep.ErrDiskFull) || !strings.Contains(err.Error(), "make space where /") {
 		t.Fatalf("run = %v, want a full disk", err)
 	}
 	small := keep.Commit{Workflow: other.workflow, At: l.at, Changes: []keep.Change{keep.SetPaused{Paused: true}}}

@@ -71,7 +71,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open %s: %w", db.path, err)
+			err = fmt.Errorf("open %s: %w", db.path, named(err, db.path))
 			_ = db.Close() // the first error tells more
 		}
 	}()
@@ -87,7 +87,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if !db.cfg.ReadOnly {
-		if db.write, err = openWriter(ctx, db.dsn(false)); err != nil {
+		if db.write, err = openWriter(ctx, db.path, db.dsn(false)); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ const maxGroup = 512
 // openWriter and awaited by close, serves the queue.
 type writer struct {
 	conn *conn
+	path string        // of the database, for errors
 	done chan struct{} // closed when the goroutine has ended
 	wake chan struct{} // has a value when the queue is not empty
 
@@ -43,12 +44,12 @@ const (
 )
 
 // openWriter opens the connection and starts the goroutine.
-func openWriter(ctx context.Context, dsn string) (*writer, error) {
+func openWriter(ctx context.Context, path, dsn string) (*writer, error) {
 	conn, err := openConn(ctx, dsn)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{conn: conn, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &writer{conn: conn, path: path, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -94,7 +95,7 @@ func (w *writer) do(ctx context.Context, f func(*conn) error) error {
 		}
 		<-r.ready
 	}
-	return r.err
+	return named(r.err, w.path)
 }
 
 // signal wakes the goroutine, now or when it next looks.

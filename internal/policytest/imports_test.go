@@ -59,6 +59,7 @@ connectortest           test   . ledger connector
 idempotency/idempotencytest test . idempotency idempotency/key
 internal/policytest     test
 internal/crashtest      test   *
+internal/chaos          test
 internal/simtest        clock  *
 internal/pgtest         test
 internal/faultproxy     test
