@@ -117,6 +117,29 @@ func TestEarlyAbsenceProvesNothing(t *testing.T) {
 	}
 }
 
+// Law once: a call of which the host hears only after its deadline may have been
+// sent until then, so its effect settles from then on. The deadline of a call
+// that ends in time stays, and so does that of a record that is asked about.
+func TestALateDoubtSettlesLater(t *testing.T) {
+	deadline, late := t0.Add(10*time.Second), t0.Add(time.Hour)
+	for _, tt := range []struct {
+		from keep.MutationState
+		ev   ledger.Evidence
+		at   time.Time
+		want time.Time
+	}{
+		{keep.InFlight, ledger.Unsure, t0, deadline},
+		{keep.InFlight, ledger.Unsure, late, late},
+		{keep.InFlight, ledger.NoWay, late, late},
+		{keep.NeedsReconcile, ledger.Unsure, late, deadline},
+	} {
+		got, _, err := ledger.Learn(record(tt.from), ledger.Fact{Evidence: tt.ev}, tt.at)
+		if err != nil || !got.CallDeadline.Equal(tt.want) {
+			t.Errorf("Learn(%s, %s) at %s: deadline %s, %v; want %s", tt.from, tt.ev, tt.at, got.CallDeadline, err, tt.want)
+		}
+	}
+}
+
 // The service that says no in its own answer is believed at once.
 func TestRefusalIsBelieved(t *testing.T) {
 	got, _, err := ledger.Learn(record(keep.InFlight), ledger.Fact{Evidence: ledger.Absent}, t0)

@@ -38,6 +38,7 @@ type fault struct {
 	err    error  // nil: it answers
 	hangs  bool   // no answer comes at all
 	panics bool
+	sleeps bool   // the host stands still with the request, until an absence would count, and then sends it
 	result string // instead of the right one
 }
 
@@ -53,6 +54,7 @@ var faults = []fault{
 	{name: "timeout without effect", hangs: true},
 	{name: "timeout after the effect", effect: "now", hangs: true},
 	{name: "timeout, and the effect comes late", effect: "late", hangs: true},
+	{name: "the host stood still, and the effect comes late", effect: "late", sleeps: true, err: errReset},
 	{name: "429", err: &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 90 * time.Second}},
 	{name: "503 that promises nothing", effect: "now", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
 	{name: "503 without effect", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
@@ -114,6 +116,9 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
 	}
 	f := w.nextFault()
+	if f.sleeps {
+		p.sleep(context.Background(), time.Until(r.SettlesAt())+w.span(time.Minute), who)
+	}
 	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
 		w.perform(m.spec.Level, r, f.effect == "late")
 	}
@@ -190,7 +195,7 @@ func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
 	e := effect{at: w.now(), covers: sent.Covers}
-	last := w.now() + time.Until(r.SettlesAt()) - time.Millisecond
+	last := w.now() + max(time.Until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
 		if w.chance(0.3) {
