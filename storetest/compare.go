@@ -20,8 +20,29 @@ import (
 // same state, and their Checks must find the same broken laws: the commits are
 // not those of an engine.
 //
+// Every kind of change must have been made, and every kind of refusal been heard,
+// at least once in the whole sample.
+//
 // Open returns two empty stores; dir is theirs.
 func Compare(t *testing.T, open func(tb testing.TB, dir string) (a, b Store)) {
+	seen := make(map[string]int)
+	missing := wanted()
+	for range maxSamples {
+		sample(t, open, seen)
+		missing = slices.DeleteFunc(missing, func(what string) bool { return seen[what] > 0 })
+		if len(missing) == 0 || t.Failed() {
+			return
+		}
+	}
+	t.Errorf("in no commit of %d samples was %q", maxSamples, missing)
+}
+
+// maxSamples is how often rapid is asked for its sequences until everything was
+// seen. A few times are enough, unless nothing makes a kind of change any more.
+const maxSamples = 20
+
+// sample makes as many sequences of commits as rapid is told to.
+func sample(t *testing.T, open func(tb testing.TB, dir string) (a, b Store), seen map[string]int) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {
@@ -30,14 +51,33 @@ func Compare(t *testing.T, open func(tb testing.TB, dir string) (a, b Store)) {
 		defer os.RemoveAll(dir)
 		tb := &scope{TB: t}
 		defer tb.end()
-		c := comparison{T: rt, tb: tb}
+		c := comparison{T: rt, tb: tb, seen: seen}
 		c.a, c.b = open(tb, dir)
+		c.prelude()
 		for range rapid.IntRange(1, 60).Draw(rt, "commits") {
 			c.step()
 		}
 		c.compare()
 	})
 }
+
+// wanted returns what a sample must contain.
+func wanted() (list []string) {
+	for _, c := range []keep.Change{
+		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{},
+		keep.PutInput{}, keep.SkipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.Deploy{},
+		keep.SetPaused{}, keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{},
+	} {
+		list = append(list, fmt.Sprintf("%T", c))
+	}
+	for _, err := range refusals {
+		list = append(list, err.Error())
+	}
+	return list
+}
+
+// refusals are the errors by which a store refuses a commit.
+var refusals = []error{keep.ErrStale, keep.ErrRunOpen, keep.ErrMutationExists, keep.ErrDecided}
 
 // A scope runs cleanups at the end of one random sequence, not of the test.
 type scope struct {
@@ -62,17 +102,45 @@ type comparison struct {
 	tb   testing.TB
 	a, b Store
 	at   int64
+	seen map[string]int // changes that were made and answers that were given, in all sequences
+}
+
+// prelude makes, most of the time, what later commits are about.
+func (c *comparison) prelude() {
+	if !c.likely("prelude") {
+		return
+	}
+	c.at++
+	w := names[0]
+	commit := keep.Commit{Workflow: w, At: c.time(), Changes: []keep.Change{
+		keep.Deploy{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 1},
+			Definition: keep.Definition{Name: w, Topics: topics[:1]}, CreatedAt: c.time()}},
+		keep.PutInput{Input: keep.Input{ID: inputs[0], Workflow: w, Source: "s", Type: "t", ExternalID: string(inputs[0]), CreatedAt: c.time()}},
+	}}
+	for _, h := range handlers {
+		commit.Changes = append(commit.Changes, keep.PutHandler{State: keep.HandlerState{Workflow: w, Handler: h, Kind: keep.Job}})
+	}
+	for _, s := range []Store{c.a, c.b} {
+		if err := s.Commit(context.Background(), commit); err != nil {
+			c.Fatalf("deploy %s: %v", w, err)
+		}
+	}
 }
 
 // step makes one random commit in both stores.
 func (c *comparison) step() {
 	c.at++
 	commit := keep.Commit{Workflow: pick(c, "workflow", names), At: c.time()}
-	for range rapid.IntRange(1, 4).Draw(c.T, "changes") {
+	for range pick(c, "changes", []int{1, 1, 1, 2, 3, 4}) {
 		commit.Changes = append(commit.Changes, c.change(commit.Workflow))
 	}
 	errA, errB := c.a.Commit(context.Background(), commit), c.b.Commit(context.Background(), commit)
 	a, b := answer(errA), answer(errB)
+	if c.seen[a]++; errA == nil {
+		for _, change := range commit.Changes {
+			c.seen[fmt.Sprintf("%T", change)]++
+		}
+	}
 	if a == unnamed && errB != nil || b == unnamed && errA != nil {
 		return // a commit that is wrong in two ways may be refused for either
 	}
@@ -93,7 +161,7 @@ func answer(err error) string {
 	case errors.As(err, &missing):
 		return fmt.Sprintf("%+v", *missing)
 	}
-	for _, known := range []error{keep.ErrStale, keep.ErrRunOpen, keep.ErrMutationExists, keep.ErrDecided} {
+	for _, known := range refusals {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -205,7 +273,7 @@ func (c *comparison) owner(w keep.WorkflowName) keep.WorkflowName {
 func (c *comparison) change(w keep.WorkflowName) keep.Change {
 	makers := []func(keep.WorkflowName) keep.Change{
 		c.putRun, c.putRun, c.putRun, c.putMutation, c.putMutation, c.publish, c.publish, c.publish,
-		c.reserve, c.reserve, c.finish, c.putItem, c.putInput, c.putInput, c.ask, c.small, c.small,
+		c.reserve, c.reserve, c.finish, c.putItem, c.putInput, c.putInput, c.ask, c.ask, c.small, c.small, c.small, c.small,
 	}
 	return pick(c, "change", makers)(w)
 }
@@ -331,7 +399,10 @@ func (c *comparison) putInput(w keep.WorkflowName) keep.Change {
 
 func (c *comparison) ask(w keep.WorkflowName) keep.Change {
 	id := pick(c, "escalation", asked)
-	if rapid.Bool().Draw(c.T, "answer") {
+	if rapid.Bool().Draw(c.T, "one question") {
+		id = asked[0] // so that some are answered twice
+	}
+	if _, err := c.a.Escalation(context.Background(), id); err == nil == c.likely("answer what is asked") {
 		return keep.CloseEscalation{ID: id, Decision: &keep.Decision{Action: keep.Skip, By: "ann", At: c.time()}}
 	}
 	return keep.OpenEscalation{Escalation: keep.Escalation{ID: id, Kind: keep.AskUnknownOutcome, Workflow: c.owner(w),
@@ -349,6 +420,7 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 	}
 	return pick(c, "small", []keep.Change{
 		keep.PutHandler{State: keep.HandlerState{Workflow: c.owner(w), Handler: handler, Kind: keep.Job, IdleSeq: c.at, NextAt: c.time()}, Served: served},
+		keep.RequestRun{Handler: handler},
 		keep.RequestRun{Handler: handler},
 		keep.SetKV{Producer: "p", Key: "k1", Value: value},
 		keep.SetKV{Producer: "p", Key: "k2", Value: value},

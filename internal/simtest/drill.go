@@ -74,7 +74,7 @@ func runDrill(t *testing.T, d drill) Result {
 		})
 	})
 	synctest.Test(t, func(*testing.T) { w.bubble(-1, w.settle) })
-	w.verify()
+	w.withStore(w.verify)
 	w.result.Seen, w.result.Problems = w.seen, w.problems
 	return w.result
 }

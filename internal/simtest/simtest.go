@@ -64,6 +64,14 @@ func Run(t *testing.T, seed uint64, trace io.Writer) Result {
 	return newWorld(seed, trace).run(t)
 }
 
+// RunOn is Run with a store of the caller's, which must be empty. A store may
+// make no difference: the trace of a seed is the same on all.
+func RunOn(t *testing.T, open Opener, seed uint64, trace io.Writer) Result {
+	w := newWorld(seed, trace)
+	w.open = open
+	return w.run(t)
+}
+
 // run lets the world happen, to its end.
 func (w *world) run(t *testing.T) (res Result) {
 	defer func() {
@@ -78,7 +86,7 @@ func (w *world) run(t *testing.T) (res Result) {
 		synctest.Test(t, func(*testing.T) { w.bubble(n, w.chaos) })
 	}
 	synctest.Test(t, func(*testing.T) { w.bubble(-1, w.settle) })
-	w.verify()
+	w.withStore(w.verify)
 	w.result.Digest, w.result.Seen, w.result.Problems = w.digest, w.seen, w.problems
 	return w.result
 }
@@ -91,7 +99,7 @@ func (w *world) bubble(n int, f func()) {
 	w.turns = newTurns(w.below)
 	var turns sync.WaitGroup
 	turns.Go(w.turns.run)
-	f()
+	w.withStore(f)
 	w.stopped = time.Since(epoch)
 	w.turns.stop()
 	turns.Wait()

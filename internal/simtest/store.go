@@ -4,11 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/memory"
 )
+
+// A Store is what the simulation needs of a store: what the engine needs, and
+// what it compares with the truth.
+type Store interface {
+	engine.Store
+	Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error)
+	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
+	Check(ctx context.Context) iter.Seq[error]
+}
+
+// An Opener opens the store of a world, the same data each time, and returns it
+// with what closes it. What a store starts ends when it is closed: a world opens
+// its store once in each bubble, and once more to look at it.
+type Opener func() (Store, func() error)
+
+// inMemory is the Opener of a store in memory.
+func inMemory() Opener {
+	s := memory.New()
+	return func() (Store, func() error) { return s, func() error { return nil } }
+}
+
+// withStore opens the store of the world for f.
+func (w *world) withStore(f func()) {
+	store, closeStore := w.open()
+	w.store = store
+	defer func() {
+		w.store = nil
+		w.must("close the store", closeStore())
+	}()
+	f()
+}
 
 // errDisk is what a store says when it is unwell.
 var errDisk = errors.New("disk I/O error")
@@ -16,7 +49,7 @@ var errDisk = errors.New("disk I/O error")
 // A store stands between one process and the store of the world. It survives no
 // death: what a dead process still wanted to write is never written.
 type store struct {
-	*memory.Store
+	Store
 	p *process
 }
 
@@ -86,9 +119,13 @@ func brief(c keep.Commit) string {
 	return string(b)
 }
 
-// read is a turn before a read, which may fail.
+// read is a turn before a read, which may fail. It does if nobody waits for it
+// any more: some stores look at that and others do not.
 func (s *store) read(ctx context.Context, what ...string) error {
 	s.p.point(name(ctx, what...))
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	if s.p.w.maybe(s.p.w.rates.read) {
 		s.p.w.fault("read fails")
 		s.p.w.forget()

@@ -74,6 +74,7 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 		return
 	}
 	for _, change := range c.Changes {
+		w.saw(fmt.Sprintf("change: %T", change))
 		switch v := change.(type) {
 		case keep.PutMutation:
 			w.watchMutation(v)

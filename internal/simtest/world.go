@@ -10,7 +10,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/memory"
 	"github.com/keep-run/keep/policy"
 )
 
@@ -22,7 +21,8 @@ type world struct {
 	rates  rates
 	policy policy.Policy
 	slow   time.Duration
-	store  *memory.Store
+	open   Opener
+	store  Store // what open returned; nil: it is closed
 	flows  []*flow
 	truth  truth
 	tools  []*engine.Tools // as usual, and as two upgrades left them; see upgrades
@@ -72,7 +72,7 @@ type rates struct {
 // newWorld makes the world of a seed.
 func newWorld(seed uint64, trace io.Writer) *world {
 	w := &world{
-		seed: seed, trace: trace, store: memory.New(),
+		seed: seed, trace: trace, open: inMemory(),
 		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),

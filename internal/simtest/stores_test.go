@@ -1,0 +1,64 @@
+package simtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/sqlite"
+)
+
+// onSQLite returns an Opener of a file.
+func onSQLite(t *testing.T) Opener {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	return func() (Store, func() error) {
+		db := sqlite.New(path, sqlite.Config{Host: true})
+		if err := db.Open(person); err != nil {
+			t.Fatal(err)
+		}
+		return db, db.Close
+	}
+}
+
+// The same worlds on every store: commits that fail, that are made and reported
+// as failed, crashes, and all else that a seed decides. No law is broken, and
+// the engine does the same things in the same order as in memory, since a store
+// makes no difference.
+func TestStoresMakeNoDifference(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) Opener{"sqlite": onSQLite} {
+		t.Run(name, func(t *testing.T) {
+			var sum Result
+			for n := range uint64(12) {
+				want, got := Run(t, n+1, nil), RunOn(t, open(t), n+1, nil)
+				for _, problem := range got.Problems {
+					t.Errorf("seed %d: broken law %s", n+1, problem)
+				}
+				if got.Digest != want.Digest {
+					t.Errorf("seed %d: %s; in memory: %s", n+1, got, want)
+				}
+				sum.Add(got)
+			}
+			t.Log(sum)
+			for _, what := range append(changes(), "fault: commit is lost", "fault: commit is unknown", "fault: commit is slow") {
+				if sum.Seen[what] == 0 {
+					t.Errorf("this never happened: %s", what)
+				}
+			}
+		})
+	}
+}
+
+// changes returns what a sample must have seen committed: all that an engine
+// asks of a store, but the reset of a checkpoint, which people seldom do.
+func changes() (names []string) {
+	for _, c := range []keep.Change{
+		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{},
+		keep.PutInput{}, keep.SkipInput{}, keep.SetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.Deploy{}, keep.SetPaused{},
+		keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{},
+	} {
+		names = append(names, fmt.Sprintf("change: %T", c))
+	}
+	return names
+}
