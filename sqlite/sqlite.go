@@ -139,6 +139,9 @@ func (db *DB) Close() error {
 // Path returns where the file is.
 func (db *DB) Path() string { return db.path }
 
+// Name returns where the file is, for people.
+func (db *DB) Name() string { return db.path }
+
 // Commit makes all changes of c durable, or none; see engine.Committer.
 func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	err := ErrClosed

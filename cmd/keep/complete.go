@@ -6,7 +6,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -32,7 +31,7 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, f completer) {
 
 // fromStore completes the argument at position with what the database holds. It
 // says nothing if there is no database: a shell is no place for errors.
-func (a *app) fromStore(position int, f func(ctx context.Context, db *sqlite.DB, args []string) ([]string, error)) completer {
+func (a *app) fromStore(position int, f func(ctx context.Context, db database, args []string) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != position {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -40,7 +39,7 @@ func (a *app) fromStore(position int, f func(ctx context.Context, db *sqlite.DB,
 		ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 		defer cancel()
 		var out []string
-		err := a.withStore(ctx, toLook, func(_ *config.Config, db *sqlite.DB) (err error) {
+		err := a.withStore(ctx, toLook, func(_ *config.Config, db database) (err error) {
 			out, err = f(ctx, db, args)
 			return err
 		})
@@ -63,7 +62,7 @@ func (a *app) completeWorkflows(cmd *cobra.Command, _ []string, toComplete strin
 }
 
 // workflowNames completes workflows.
-func workflowNames(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
+func workflowNames(ctx context.Context, db database, _ []string) ([]string, error) {
 	all, err := db.Workflows(ctx)
 	var out []string
 	for _, w := range all {
@@ -73,7 +72,7 @@ func workflowNames(ctx context.Context, db *sqlite.DB, _ []string) ([]string, er
 }
 
 // runIDs completes the newest runs.
-func runIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
+func runIDs(ctx context.Context, db database, _ []string) ([]string, error) {
 	runs, _, err := db.Runs(ctx, keep.RunFilter{}, recent)
 	var out []string
 	for _, r := range runs {
@@ -83,7 +82,7 @@ func runIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
 }
 
 // inputIDs completes the newest inputs, with their titles.
-func inputIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
+func inputIDs(ctx context.Context, db database, _ []string) ([]string, error) {
 	ins, _, err := db.Inputs(ctx, keep.InputFilter{}, recent)
 	var out []string
 	for _, in := range ins {
@@ -93,7 +92,7 @@ func inputIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) 
 }
 
 // mutationKeys completes the newest mutations.
-func mutationKeys(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
+func mutationKeys(ctx context.Context, db database, _ []string) ([]string, error) {
 	ms, _, err := db.Mutations(ctx, keep.MutationFilter{}, recent)
 	var out []string
 	for _, m := range ms {
@@ -103,7 +102,7 @@ func mutationKeys(ctx context.Context, db *sqlite.DB, _ []string) ([]string, err
 }
 
 // questionIDs completes the open questions.
-func questionIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, error) {
+func questionIDs(ctx context.Context, db database, _ []string) ([]string, error) {
 	qs, _, err := db.Escalations(ctx, keep.EscalationFilter{Open: true}, recent)
 	var out []string
 	for _, q := range qs {
@@ -113,7 +112,7 @@ func questionIDs(ctx context.Context, db *sqlite.DB, _ []string) ([]string, erro
 }
 
 // topicNames completes the topics of the workflow named before.
-func topicNames(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
+func topicNames(ctx context.Context, db database, args []string) ([]string, error) {
 	counts, err := db.TopicCounts(ctx, keep.WorkflowName(args[0]))
 	var out []string
 	for _, c := range counts {
@@ -123,7 +122,7 @@ func topicNames(ctx context.Context, db *sqlite.DB, args []string) ([]string, er
 }
 
 // byPosition completes each argument in its own way.
-func (a *app) byPosition(fs ...func(context.Context, *sqlite.DB, []string) ([]string, error)) completer {
+func (a *app) byPosition(fs ...func(context.Context, database, []string) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(fs) {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -29,8 +29,12 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 			if err := a.doctor(cmd.Context()); err != nil || !compact {
 				return err
 			}
-			return a.withStore(cmd.Context(), toHost, func(_ *config.Config, db *sqlite.DB) error {
-				return db.Compact(cmd.Context())
+			return a.withStore(cmd.Context(), toHost, func(_ *config.Config, db database) error {
+				file, ok := db.(*sqlite.DB)
+				if !ok {
+					return misusef("--compact is for files of SQLite; Postgres has autovacuum")
+				}
+				return file.Compact(cmd.Context())
 			})
 		},
 	}
@@ -63,7 +67,7 @@ func (a *app) doctor(ctx context.Context) error {
 	if cfg == nil {
 		return err
 	}
-	d := diagnosis{Version: thisVersion().Version, DB: cfg.DB, Problems: []complaint{}, Violations: []violation{}}
+	d := diagnosis{Version: thisVersion().Version, DB: fullName(cfg.DB), Problems: []complaint{}, Violations: []violation{}}
 	if cfg.File != "" {
 		d.Config = &cfg.File
 	}
@@ -98,7 +102,7 @@ func (a *app) doctor(ctx context.Context) error {
 
 // examine checks the database. That there is none yet is fine.
 func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) error {
-	if _, err := os.Stat(cfg.DB); errors.Is(err, os.ErrNotExist) && a.db == "" {
+	if _, err := os.Stat(cfg.DB); !isPostgres(cfg.DB) && errors.Is(err, os.ErrNotExist) && a.db == "" {
 		fmt.Fprintf(a.err, "There is no database %s yet.\n", short(cfg.DB))
 		return nil
 	}
@@ -111,7 +115,7 @@ func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) err
 }
 
 // violations returns every broken law of a database.
-func violations(ctx context.Context, db *sqlite.DB) ([]violation, error) {
+func violations(ctx context.Context, db database) ([]violation, error) {
 	out := []violation{}
 	for err := range db.Check(ctx) {
 		if ctx.Err() != nil {
@@ -151,12 +155,12 @@ func (a *app) printDiagnosis(d diagnosis) {
 
 // checkStore is keep check --db: the database alone.
 func (a *app) checkStore(ctx context.Context) error {
-	return a.look(ctx, func(db *sqlite.DB) error {
+	return a.look(ctx, func(db database) error {
 		found, err := violations(ctx, db)
 		if err != nil {
 			return err
 		}
-		d := diagnosis{OK: len(found) == 0, Version: thisVersion().Version, DB: db.Path(),
+		d := diagnosis{OK: len(found) == 0, Version: thisVersion().Version, DB: db.Name(),
 			Problems: []complaint{}, Violations: found}
 		if a.json {
 			err = a.printJSON(d)

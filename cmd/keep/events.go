@@ -5,7 +5,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -19,7 +18,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`")
 			},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Event, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Event, string, error) {
 				events, next, err := db.Events(ctx, keep.EventFilter{
 					Workflow: keep.WorkflowName(f.workflow), Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status),
 				}, p)
@@ -36,7 +35,7 @@ func (a *app) eventsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show WORKFLOW TOPIC ID", "Show one event with its payload", 3,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Event, error) {
+		func(ctx context.Context, db database, args []string) (api.Event, error) {
 			e, err := db.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
 			return api.EventOf(e), err
 		}, a.printEvent)
@@ -45,7 +44,7 @@ func (a *app) eventsCmd() *cobra.Command {
 }
 
 // printEvent shows an event, where it came from and who has it.
-func (a *app) printEvent(_ context.Context, _ *sqlite.DB, e api.Event) error {
+func (a *app) printEvent(_ context.Context, _ database, e api.Event) error {
 	var s sheet
 	s.add("event", "%s", clean(string(e.MessageID)))
 	s.add("topic", "%s of workflow %s", e.Topic, e.Workflow)

@@ -13,7 +13,6 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -23,7 +22,7 @@ func (a *app) inboxCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Escalation]{
 			header: []string{"QUESTION", "WORKFLOW", "KIND", "SINCE", "ACTIONS", "ABOUT"},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Escalation, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Escalation, string, error) {
 				qs, next, err := db.Escalations(ctx, keep.EscalationFilter{Workflow: keep.WorkflowName(f.workflow), Open: true}, p)
 				out := make([]api.Escalation, 0, len(qs))
 				for _, q := range qs {
@@ -38,11 +37,11 @@ func (a *app) inboxCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show ID", "Show one question with its evidence", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Escalation, error) {
+		func(ctx context.Context, db database, args []string) (api.Escalation, error) {
 			q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
 			return api.EscalationOf(q), err
 		},
-		func(_ context.Context, _ *sqlite.DB, q api.Escalation) error {
+		func(_ context.Context, _ database, q api.Escalation) error {
 			_, err := fmt.Fprintln(a.out, a.outInk.questionText(q))
 			return err
 		})
@@ -104,7 +103,7 @@ func (a *app) decideCmd() *cobra.Command {
 }
 
 // questionActions completes the actions that a question offers.
-func questionActions(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
+func questionActions(ctx context.Context, db database, args []string) ([]string, error) {
 	q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
 	var out []string
 	for _, c := range q.Choices {
@@ -122,7 +121,7 @@ func (a *app) decide(ctx context.Context, id keep.EscalationID, action keep.Acti
 	if len(note) > maxNote {
 		return misusef("--note has %d bytes, want at most %d", len(note), maxNote)
 	}
-	return a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
+	return a.withEngine(ctx, func(db database, e *engine.Engine) error {
 		err := e.Decide(ctx, id, keep.Decision{Action: action, By: who(), From: "cli", Note: note})
 		if refused, ok := errors.AsType[*engine.ActionError](err); ok {
 			return a.refuse(ctx, db, refused)
@@ -140,7 +139,7 @@ func (a *app) decide(ctx context.Context, id keep.EscalationID, action keep.Acti
 }
 
 // refuse says why an action cannot be taken, and which can.
-func (a *app) refuse(ctx context.Context, db *sqlite.DB, refused *engine.ActionError) error {
+func (a *app) refuse(ctx context.Context, db database, refused *engine.ActionError) error {
 	q, err := db.Escalation(ctx, refused.ID)
 	if err == nil && len(q.Choices) > 0 && !q.Allows(refused.Action) {
 		return misusef("question %s does not offer %q; choose from %s", refused.ID, string(refused.Action), actionNames(q.Choices))
@@ -157,8 +156,8 @@ func who() string {
 }
 
 // withEngine opens the database beside a host, to record what a person decides.
-func (a *app) withEngine(ctx context.Context, f func(db *sqlite.DB, e *engine.Engine) error) error {
-	return a.withStore(ctx, toDecide, func(_ *config.Config, db *sqlite.DB) error {
+func (a *app) withEngine(ctx context.Context, f func(db database, e *engine.Engine) error) error {
+	return a.withStore(ctx, toDecide, func(_ *config.Config, db database) error {
 		tools, err := engine.NewTools(nil)
 		if err != nil {
 			return err

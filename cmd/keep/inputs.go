@@ -5,7 +5,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -15,7 +14,7 @@ func (a *app) inputsCmd() *cobra.Command {
 		return listCmd(a, "", "Inputs: what came in, and what became of it", listing[api.Input]{
 			header:   []string{"INPUT", "WORKFLOW", "STATUS", "OUTPUTS", "CREATED", "TITLE"},
 			statuses: words(keep.InputStatuses()),
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Input, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Input, string, error) {
 				return api.ListInputs(ctx, db, keep.InputFilter{
 					Workflow: keep.WorkflowName(f.workflow), Status: keep.InputStatus(f.status),
 				}, p)
@@ -27,7 +26,7 @@ func (a *app) inputsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show ID", "Show one input with its outputs", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Input, error) {
+		func(ctx context.Context, db database, args []string) (api.Input, error) {
 			return api.ShowInput(ctx, db, keep.InputID(args[0]))
 		}, a.printInput)
 	show.ValidArgsFunction = a.byPosition(inputIDs)
@@ -35,7 +34,7 @@ func (a *app) inputsCmd() *cobra.Command {
 }
 
 // printInput prints an input and the chain of events and mutations behind it.
-func (a *app) printInput(ctx context.Context, db *sqlite.DB, in api.Input) error {
+func (a *app) printInput(ctx context.Context, db database, in api.Input) error {
 	var s sheet
 	s.add("input", "%s", in.ID)
 	s.add("title", "%s", clean(in.Title))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -18,7 +17,7 @@ func (a *app) itemsCmd() *cobra.Command {
 		return listCmd(a, "", "Items: the units of work of jobs", listing[api.Item]{
 			header:   []string{"WORKFLOW", "ITEM", "STATUS", "ATTEMPT", "MUTATIONS", "UPDATED", "TITLE"},
 			statuses: words(keep.ItemStatuses()),
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Item, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Item, string, error) {
 				return api.ListItems(ctx, db, keep.ItemFilter{
 					Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status),
 				}, p)
@@ -30,7 +29,7 @@ func (a *app) itemsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show WORKFLOW ID", "Show one item with its mutations", 2,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Item, error) {
+		func(ctx context.Context, db database, args []string) (api.Item, error) {
 			return api.ShowItem(ctx, db, keep.WorkflowName(args[0]), args[1])
 		}, a.printItem)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
@@ -38,7 +37,7 @@ func (a *app) itemsCmd() *cobra.Command {
 }
 
 // itemIDs completes the items of the workflow named before.
-func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
+func itemIDs(ctx context.Context, db database, args []string) ([]string, error) {
 	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: keep.WorkflowName(args[0])}, recent)
 	var out []string
 	for _, it := range items {
@@ -48,7 +47,7 @@ func itemIDs(ctx context.Context, db *sqlite.DB, args []string) ([]string, error
 }
 
 // printItem shows an item with the mutations of all its attempts.
-func (a *app) printItem(ctx context.Context, db *sqlite.DB, it api.Item) error {
+func (a *app) printItem(ctx context.Context, db database, it api.Item) error {
 	var s sheet
 	s.add("item", "%s", clean(it.ID))
 	s.add("title", "%s", clean(it.Title))

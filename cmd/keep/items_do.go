@@ -11,7 +11,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
 )
 
 // An itemPlan is what a person wants of an item, and what that will cause.
@@ -106,7 +105,7 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 	if err := f.check(words(keep.ItemStatuses())); err != nil {
 		return err
 	}
-	return d.a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
+	return d.a.withEngine(ctx, func(db database, e *engine.Engine) error {
 		if _, err := api.ShowWorkflow(ctx, db, w); err != nil {
 			return err
 		}
@@ -125,7 +124,7 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 }
 
 // each calls f with the items that were asked for, page by page.
-func (d *itemsDoer) each(ctx context.Context, db *sqlite.DB, w keep.WorkflowName, ids []string, f func([]keep.Item, bool) error) error {
+func (d *itemsDoer) each(ctx context.Context, db database, w keep.WorkflowName, ids []string, f func([]keep.Item, bool) error) error {
 	if len(ids) > 0 {
 		items := make([]keep.Item, 0, len(ids))
 		for _, id := range ids { // all of them exist, or nothing is done
@@ -150,7 +149,7 @@ func (d *itemsDoer) each(ctx context.Context, db *sqlite.DB, w keep.WorkflowName
 }
 
 // page plans what is to be done to the items, and does it if that was said.
-func (d *itemsDoer) page(ctx context.Context, db *sqlite.DB, e *engine.Engine, items []keep.Item) ([]itemPlan, error) {
+func (d *itemsDoer) page(ctx context.Context, db database, e *engine.Engine, items []keep.Item) ([]itemPlan, error) {
 	plans := make([]itemPlan, 0, len(items))
 	for _, it := range items {
 		p := itemPlan{Workflow: it.Workflow, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: it.Attempt,

@@ -15,7 +15,6 @@ import (
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/idempotency/proxy"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -78,7 +77,7 @@ func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r role, f fu
 		if err != nil {
 			return err
 		}
-		store, closeStore = db.Keys(), db.Close
+		store, closeStore = keysOf(db), db.Close
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	return f(store)
@@ -111,7 +110,7 @@ func (a *app) listKeysCmd() *cobra.Command {
 	var keys keyring
 	l := listing[idempotency.View]{
 		header: []string{"REFERENCE", "STATE", "STATUS", "REQUEST", "UPDATED", "KEY"},
-		fetch: func(ctx context.Context, _ *sqlite.DB, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
+		fetch: func(ctx context.Context, _ database, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
 			filter.State = key.State(f.status)
 			return keys.List(ctx, filter, p)
 		},

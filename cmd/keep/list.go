@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +24,7 @@ type listFlags struct {
 type listing[T any] struct {
 	header []string
 	row    func(T) []string
-	fetch  func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]T, string, error)
+	fetch  func(ctx context.Context, db database, f listFlags, p keep.Page) ([]T, string, error)
 
 	// statuses are what --status takes. Nil: there is no such flag.
 	statuses []string
@@ -52,7 +51,7 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 			if err := f.check(l.statuses); err != nil {
 				return err
 			}
-			return a.look(cmd.Context(), func(db *sqlite.DB) error {
+			return a.look(cmd.Context(), func(db database) error {
 				return printList(cmd.Context(), a, *f, l, db)
 			})
 		},
@@ -85,7 +84,7 @@ func (f *listFlags) check(statuses []string) error {
 }
 
 // printList prints one page, or all of them as they are read.
-func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], db *sqlite.DB) error {
+func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], db database) error {
 	page := keep.Page{Limit: f.limit, After: f.cursor}
 	if f.all {
 		page.Limit = 1000
@@ -168,13 +167,13 @@ func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 
 // showCmd returns a command that shows one thing, named by its arguments.
 func showCmd[T any](a *app, use, short string, args int,
-	fetch func(ctx context.Context, db *sqlite.DB, args []string) (T, error),
-	print func(ctx context.Context, db *sqlite.DB, v T) error,
+	fetch func(ctx context.Context, db database, args []string) (T, error),
+	print func(ctx context.Context, db database, v T) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.look(cmd.Context(), func(db *sqlite.DB) error {
+			return a.look(cmd.Context(), func(db database) error {
 				v, err := fetch(cmd.Context(), db, args)
 				switch {
 				case err != nil:

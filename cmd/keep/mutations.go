@@ -5,7 +5,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -20,7 +19,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 				cmd.Flags().StringVar(&tool, "tool", "", "only of the tool of this `name`, such as crm.create")
 				cmd.Flags().StringVar(&input, "input", "", "only those that came of the input of this `id`")
 			},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Mutation, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Mutation, string, error) {
 				return api.ListMutations(ctx, db, keep.MutationFilter{
 					Workflow: keep.WorkflowName(f.workflow), State: keep.MutationState(f.status),
 					Tool: keep.ToolName(tool), Input: keep.InputID(input),
@@ -33,7 +32,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show KEY", "Show one mutation with its history", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Mutation, error) {
+		func(ctx context.Context, db database, args []string) (api.Mutation, error) {
 			return api.ShowMutation(ctx, db, keep.MutationKey(args[0]))
 		}, a.printMutation)
 	show.ValidArgsFunction = a.byPosition(mutationKeys)
@@ -41,7 +40,7 @@ func (a *app) mutationsCmd() *cobra.Command {
 }
 
 // printMutation shows a record with every move that it made.
-func (a *app) printMutation(_ context.Context, _ *sqlite.DB, m api.Mutation) error {
+func (a *app) printMutation(_ context.Context, _ database, m api.Mutation) error {
 	var s sheet
 	s.add("mutation", "%s", m.Key)
 	s.add("call", "%s on %s, level %s", m.Tool, clean(m.Target), m.Level)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 )
 
 const (
@@ -143,7 +142,7 @@ func (p *page) read(ctx context.Context) bool {
 }
 
 // workflow returns the lines of one workflow.
-func (p *page) workflow(ctx context.Context, db *sqlite.DB, name keep.WorkflowName) ([]string, error) {
+func (p *page) workflow(ctx context.Context, db database, name keep.WorkflowName) ([]string, error) {
 	w, err := api.ShowWorkflow(ctx, db, name)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +40,7 @@ func (a *app) resumeCmd() *cobra.Command {
 // setPaused looks the workflow up first: a mistyped name is not found, rather
 // than paused for ever.
 func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) error {
-	return a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
+	return a.withEngine(ctx, func(db database, e *engine.Engine) error {
 		if _, err := api.ShowWorkflow(ctx, db, name); err != nil {
 			return err
 		}
@@ -53,7 +52,7 @@ func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool
 }
 
 // changed tells what a command did to a workflow.
-func (a *app) changed(ctx context.Context, db *sqlite.DB, name keep.WorkflowName, what string) error {
+func (a *app) changed(ctx context.Context, db database, name keep.WorkflowName, what string) error {
 	fmt.Fprintf(a.err, "Workflow %s: %s.\n", name, what)
 	if !a.json {
 		return nil

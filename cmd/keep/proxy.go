@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/keep-run/keep/idempotency"
@@ -89,9 +88,4 @@ func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, 
 		return nil, nil, err
 	}
 	return keys, func() error { pool.Close(); return nil }, nil
-}
-
-// isPostgres reports whether a database is on a server.
-func isPostgres(db string) bool {
-	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -176,7 +175,7 @@ func (a *app) printSummary(sum runSummary) error {
 }
 
 // versionsOf returns the current version of each workflow.
-func versionsOf(ctx context.Context, db *sqlite.DB) (map[keep.WorkflowName]string, error) {
+func versionsOf(ctx context.Context, db database) (map[keep.WorkflowName]string, error) {
 	all, err := db.Workflows(ctx)
 	if err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func versionsOf(ctx context.Context, db *sqlite.DB) (map[keep.WorkflowName]strin
 }
 
 // questions returns the open questions of a workflow, or of all.
-func questions(ctx context.Context, db *sqlite.DB, w keep.WorkflowName) ([]api.Escalation, error) {
+func questions(ctx context.Context, db database, w keep.WorkflowName) ([]api.Escalation, error) {
 	var out []api.Escalation
 	page := keep.Page{Limit: 1000}
 	for {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +20,7 @@ func (a *app) runsCmd() *cobra.Command {
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished")
 			},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Run, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Run, string, error) {
 				return api.ListRuns(ctx, db, keep.RunFilter{
 					Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open,
 				}, p)
@@ -30,12 +29,12 @@ func (a *app) runsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show ID", "Show one run with its log", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Run, error) {
+		func(ctx context.Context, db database, args []string) (api.Run, error) {
 			return api.ShowRun(ctx, db, keep.RunID(args[0]))
 		}, a.printRun)
 	show.ValidArgsFunction = a.byPosition(runIDs)
 	logs := showCmd(a, "logs ID", "Show what the script of a run logged", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) ([]api.LogLine, error) {
+		func(ctx context.Context, db database, args []string) ([]api.LogLine, error) {
 			if _, err := db.Run(ctx, keep.RunID(args[0])); err != nil {
 				return nil, err
 			}
@@ -46,7 +45,7 @@ func (a *app) runsCmd() *cobra.Command {
 			}
 			return out, err
 		},
-		func(_ context.Context, _ *sqlite.DB, lines []api.LogLine) error {
+		func(_ context.Context, _ database, lines []api.LogLine) error {
 			for _, l := range lines {
 				if _, err := fmt.Fprintln(a.out, logText(l)); err != nil {
 					return err
@@ -65,7 +64,7 @@ func (a *app) runRow(r api.Run) []string {
 }
 
 // printRun shows everything that is known about one attempt, its log included.
-func (a *app) printRun(ctx context.Context, db *sqlite.DB, r api.Run) error {
+func (a *app) printRun(ctx context.Context, db database, r api.Run) error {
 	var s sheet
 	s.add("run", "%s", r.ID)
 	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)

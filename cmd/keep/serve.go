@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
@@ -49,7 +51,7 @@ func (a *app) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
 	h, err := host.Open(ctx, db, host.Config{
-		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log,
+		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version,
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(conns))
@@ -70,8 +72,17 @@ func (a *app) serve(ctx context.Context) (err error) {
 // sayServing is the line that supervisors and tests wait for: from here on the
 // process is the host of the database.
 func (a *app) sayServing(all []keep.Workflow, db string) {
-	fmt.Fprintf(a.err, "Serving %s of %s. Stop with Ctrl-C.\n", plural(len(all), "workflow"), short(db))
+	fmt.Fprintf(a.err, "Serving %s of %s. Stop with Ctrl-C.\n", plural(len(all), "workflow"), nameOf(db))
 	if len(all) == 0 {
 		fmt.Fprintln(a.err, "There is nothing to run yet: keep deploy PATH")
 	}
+}
+
+// hostName says to people which process of which machine this is.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	return name + ":" + strconv.Itoa(os.Getpid())
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/workflow"
 )
 
@@ -21,7 +20,7 @@ type session struct {
 	scripts []script
 	conns   []connector.Connection // until the host has them
 	runtime *sandbox.Runtime
-	db      *sqlite.DB
+	db      database
 	host    *host.Host
 	closers []func() error // in the order of closing
 }
@@ -91,6 +90,7 @@ func (s *session) open(ctx context.Context, a *app, after func(keep.Commit)) (er
 	s.closers = append(s.closers, s.db.Close)
 	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
 		Connections: s.conns, Policy: &s.project.cfg.Policy, Runtime: s.runtime, Only: s.names(), Logger: a.log,
+		Leases: leasesOf(s.db), Name: hostName(), Version: thisVersion().Version,
 	})
 	if err != nil {
 		return err

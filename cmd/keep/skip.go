@@ -9,7 +9,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
 )
 
 // A skipped is what became of what a person skipped.
@@ -33,7 +32,7 @@ skipped. A run that holds one of them and has not made its call is ended, and it
 other events are released. A run past its call completes.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withEngine(cmd.Context(), func(db *sqlite.DB, e *engine.Engine) error {
+			return a.withEngine(cmd.Context(), func(db database, e *engine.Engine) error {
 				return a.skipInputs(cmd.Context(), db, e, args)
 			})
 		},
@@ -42,7 +41,7 @@ other events are released. A run past its call completes.`,
 	return cmd
 }
 
-func (a *app) skipInputs(ctx context.Context, db *sqlite.DB, e *engine.Engine, args []string) error {
+func (a *app) skipInputs(ctx context.Context, db database, e *engine.Engine, args []string) error {
 	var ins []api.Input
 	for _, id := range args { // all of them exist, or nothing is done
 		in, err := api.ShowInput(ctx, db, keep.InputID(id))
@@ -77,7 +76,7 @@ its call is ended, and its other events are released. A run past its call comple
 			for _, id := range args[2:] {
 				ids = append(ids, keep.MessageID(id))
 			}
-			return a.withEngine(cmd.Context(), func(_ *sqlite.DB, e *engine.Engine) error {
+			return a.withEngine(cmd.Context(), func(_ database, e *engine.Engine) error {
 				res, err := e.SkipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
 				if err != nil {
 					return err

@@ -8,7 +8,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -19,7 +18,7 @@ func (a *app) statusCmd() *cobra.Command {
 		Short: "What needs a person, what fails, what is late",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.look(cmd.Context(), func(db *sqlite.DB) error {
+			return a.look(cmd.Context(), func(db database) error {
 				s, err := a.readStatus(cmd.Context(), db)
 				switch {
 				case err != nil:
@@ -62,7 +61,7 @@ type late struct {
 const lateAfter = time.Minute
 
 // readStatus collects the page. It reads workflow by workflow: there are few.
-func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
+func (a *app) readStatus(ctx context.Context, db database) (status, error) {
 	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, InDoubt: []doubt{}, Late: []late{}, Topics: []api.Topic{}}
 	var err error
 	if s.Workflows, err = api.ListWorkflows(ctx, db); err != nil {
@@ -87,7 +86,7 @@ func (a *app) readStatus(ctx context.Context, db *sqlite.DB) (status, error) {
 
 // addWorkflow adds what fails and what is late of one workflow. While a run is
 // open its handlers are not late: they wait for it.
-func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow, now time.Time) error {
+func (s *status) addWorkflow(ctx context.Context, db database, w api.Workflow, now time.Time) error {
 	overdue := func(what string, t time.Time) {
 		if !t.IsZero() && now.Sub(t) > lateAfter {
 			s.Late = append(s.Late, late{w.Name, what, api.Time(t)})
@@ -124,7 +123,7 @@ func (s *status) addWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow,
 
 // addDoubts adds the doubts about items that were detached from their runs. of
 // is the call of the open run, which is shown with that run.
-func (s *status) addDoubts(ctx context.Context, db *sqlite.DB, w keep.WorkflowName, of keep.MutationKey) error {
+func (s *status) addDoubts(ctx context.Context, db database, w keep.WorkflowName, of keep.MutationKey) error {
 	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
 		ms, _, err := db.Mutations(ctx, keep.MutationFilter{Workflow: w, State: state}, keep.Page{Limit: 1000})
 		if err != nil {

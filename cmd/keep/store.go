@@ -5,35 +5,66 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
 )
+
+// A database is what every command works on: a file of SQLite or a database of
+// Postgres.
+type database interface {
+	engine.Store
+	lists
+	details
+
+	StoreID(ctx context.Context) (string, error)
+	Check(ctx context.Context) iter.Seq[error]
+
+	// Name returns where it is, without a password.
+	Name() string
+
+	Close() error
+}
+
+// lists are what the lists of the command line show, page by page.
+type lists interface {
+	Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error)
+	Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error)
+	Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error)
+	TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.TopicCount, error)
+	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
+}
+
+// details are what keep … show shows.
+type details interface {
+	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
+	Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKey, error)
+	History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error)
+	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+}
 
 // A role is what a command does with the database.
 type role int
 
 const (
-	toLook   role = iota // reads; the file must exist
-	toDecide             // records what a person decides; the file must exist
-	toDeploy             // as toDecide, but makes the file if there is none
-	toHost               // runs workflows; one process at a time
+	toLook   role = iota // reads; the database must exist
+	toDecide             // records what a person decides; the database must exist
+	toDeploy             // as toDecide, but makes the database if there is none
+	toHost               // runs workflows; of a file, one process at a time
 )
 
 // openStore opens the database of the configuration. Every error means that it
 // cannot be reached, and says what to do.
-func openStore(ctx context.Context, cfg *config.Config, r role) (*sqlite.DB, error) {
-	if scheme, _, isURL := strings.Cut(cfg.DB, "://"); isURL {
-		return nil, unreachable(fmt.Errorf("%s databases are not supported by this version; name a file", clean(scheme)))
-	}
-	if _, err := os.Stat(cfg.DB); errors.Is(err, fs.ErrNotExist) && (r == toLook || r == toDecide) {
-		return nil, unreachable(fmt.Errorf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", short(cfg.DB)))
-	}
-	db := sqlite.New(cfg.DB, sqlite.Config{Host: r == toHost, ReadOnly: r == toLook})
-	switch err := db.Open(ctx); {
+func openStore(ctx context.Context, cfg *config.Config, r role) (database, error) {
+	db, err := openDatabase(ctx, cfg.DB, r)
+	switch {
 	case err == nil:
 		return db, nil
 	case ctx.Err() != nil:
@@ -44,19 +75,68 @@ func openStore(ctx context.Context, cfg *config.Config, r role) (*sqlite.DB, err
 	}
 }
 
+// openDatabase opens a file or a URL in a role.
+func openDatabase(ctx context.Context, name string, r role) (database, error) {
+	if isPostgres(name) {
+		db := postgres.New(name, postgres.Config{Host: r == toHost, ReadOnly: r == toLook})
+		return db, db.Open(ctx)
+	}
+	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
+		return nil, fmt.Errorf("there are no %s databases; name a file, or postgres://user@host/database", clean(scheme))
+	}
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && (r == toLook || r == toDecide) {
+		return nil, fmt.Errorf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", short(name))
+	}
+	db := sqlite.New(name, sqlite.Config{Host: r == toHost, ReadOnly: r == toLook})
+	return db, db.Open(ctx)
+}
+
+// isPostgres reports whether a database is named by a URL of Postgres.
+func isPostgres(name string) bool {
+	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
+// nameOf returns how people are told of a database: a short name.
+func nameOf(db string) string {
+	if isPostgres(db) {
+		return fullName(db)
+	}
+	return short(db)
+}
+
+// fullName returns where a database is: the path of a file, or a URL without its
+// password.
+func fullName(db string) string {
+	if isPostgres(db) {
+		return postgres.Redact(db)
+	}
+	return db
+}
+
+// keysOf returns the idempotency keys of a database.
+func keysOf(db database) idempotency.Store {
+	switch db := db.(type) {
+	case *sqlite.DB:
+		return db.Keys()
+	case *postgres.DB:
+		return db.Keys()
+	}
+	panic(fmt.Sprintf("no keys in a %T", db)) // openDatabase makes no other
+}
+
 // unreachable gives err the status of a database that cannot be reached.
 func unreachable(err error) error { return &statusError{exitUnreachable, err} }
 
 // look opens the database of the project around the working directory to read
 // from it, and calls f with it. A mistake in another part of the configuration
 // is no reason not to look.
-func (a *app) look(ctx context.Context, f func(db *sqlite.DB) error) error {
-	return a.withStore(ctx, toLook, func(_ *config.Config, db *sqlite.DB) error { return f(db) })
+func (a *app) look(ctx context.Context, f func(db database) error) error {
+	return a.withStore(ctx, toLook, func(_ *config.Config, db database) error { return f(db) })
 }
 
 // withStore opens the database of the project around the working directory in a
 // role, and closes it after f.
-func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, db *sqlite.DB) error) (err error) {
+func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, db database) error) (err error) {
 	cfg, err := a.loadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return err
@@ -69,15 +149,21 @@ func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, 
 	return f(cfg, db)
 }
 
+// leasesOf returns the leases of a database that several hosts share, or nil.
+func leasesOf(db database) engine.Leaser {
+	l, _ := db.(engine.Leaser)
+	return l
+}
+
 // A tap is a store that tells of each commit once it is durable.
 type tap struct {
-	*sqlite.DB
+	database
 	after func(c keep.Commit) // called by several goroutines at once
 }
 
 // Commit makes c durable and then tells of it.
 func (t *tap) Commit(ctx context.Context, c keep.Commit) error {
-	err := t.DB.Commit(ctx, c)
+	err := t.database.Commit(ctx, c)
 	if err == nil {
 		t.after(c)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -14,7 +13,7 @@ func (a *app) topicsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Topics: how many events wait, and how many are done", listing[api.Topic]{
 			header: []string{"WORKFLOW", "TOPIC", "PENDING", "RESERVED", "CONSUMED", "SKIPPED"},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Topic, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Topic, string, error) {
 				counts, err := db.TopicCounts(ctx, keep.WorkflowName(f.workflow))
 				out := make([]api.Topic, 0, len(counts))
 				for _, c := range counts {
@@ -29,7 +28,7 @@ func (a *app) topicsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show WORKFLOW TOPIC", "Show one topic with its oldest pending events", 2,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Topic, error) {
+		func(ctx context.Context, db database, args []string) (api.Topic, error) {
 			counts, err := db.TopicCounts(ctx, keep.WorkflowName(args[0]))
 			if err != nil {
 				return api.Topic{}, err
@@ -46,7 +45,7 @@ func (a *app) topicsCmd() *cobra.Command {
 }
 
 // printTopic shows the counts and what a consumer would be given next.
-func (a *app) printTopic(ctx context.Context, db *sqlite.DB, t api.Topic) error {
+func (a *app) printTopic(ctx context.Context, db database, t api.Topic) error {
 	var s sheet
 	s.add("topic", "%s of workflow %s", t.Topic, t.Workflow)
 	s.add("pending", "%d", t.Pending)

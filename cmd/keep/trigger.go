@@ -7,7 +7,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +34,7 @@ unfinished run. A workflow with one producer or job needs no HANDLER.`,
 // trigger finds the handler that is meant and records the request. That it is
 // refused while a run is open is up to the store, in the same transaction.
 func (a *app) trigger(ctx context.Context, name keep.WorkflowName, handler keep.HandlerName) error {
-	return a.withEngine(ctx, func(db *sqlite.DB, e *engine.Engine) error {
+	return a.withEngine(ctx, func(db database, e *engine.Engine) error {
 		w, err := api.ShowWorkflow(ctx, db, name)
 		if err != nil {
 			return err
@@ -86,7 +85,7 @@ func starters(w api.Workflow) []string {
 }
 
 // startable completes the handlers that can be started by hand.
-func startable(ctx context.Context, db *sqlite.DB, args []string) ([]string, error) {
+func startable(ctx context.Context, db database, args []string) ([]string, error) {
 	w, err := api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0]))
 	return starters(w), err
 }

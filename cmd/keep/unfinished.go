@@ -9,7 +9,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/workflow"
 )
 
@@ -19,7 +18,7 @@ const maxCounted = 1000
 // warnOfItems says which items a new version finds unfinished. Which ids its
 // script will use is not known before it runs. What is known is that without a
 // job nothing comes to an item any more.
-func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, s script) error {
+func (a *app) warnOfItems(ctx context.Context, db database, s script) error {
 	w, def := s.Name, s.Definition
 	var waiting []keep.ItemStatus
 	n := 0
@@ -50,7 +49,7 @@ func (a *app) warnOfItems(ctx context.Context, db *sqlite.DB, s script) error {
 // warnOfOrphans lists items whose ids the new version does not make, if its text
 // tells which ones it makes. What was done under an old id would be done again
 // under a new one: that is worth a look before the first run.
-func (a *app) warnOfOrphans(ctx context.Context, db *sqlite.DB, s script) error {
+func (a *app) warnOfOrphans(ctx context.Context, db database, s script) error {
 	patterns, known := workflow.ItemPatterns(s.Declaration)
 	if !known {
 		return nil
@@ -99,7 +98,7 @@ func joinPatterns(ps []workflow.ItemPattern) string {
 // workflow has run to its end since the item last moved: none came to it. A job
 // that had would have finished it, or would not have come to its end; unless it
 // is blocked, and was passed over.
-func isLeftBehind(ctx context.Context, db *sqlite.DB, it keep.Item) (bool, error) {
+func isLeftBehind(ctx context.Context, db database, it keep.Item) (bool, error) {
 	if it.Status != keep.ItemFailed && it.Status != keep.ItemProcessing {
 		return false, nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +15,7 @@ func (a *app) workflowsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Workflows: versions, handlers, when they come next", listing[api.Workflow]{
 			header: []string{"WORKFLOW", "VERSION", "STATE", "HANDLERS", "OPEN RUN", "UPDATED"},
-			fetch: func(ctx context.Context, db *sqlite.DB, f listFlags, p keep.Page) ([]api.Workflow, string, error) {
+			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Workflow, string, error) {
 				all, err := api.ListWorkflows(ctx, db)
 				if f.workflow != "" {
 					one, showErr := api.ShowWorkflow(ctx, db, keep.WorkflowName(f.workflow))
@@ -31,12 +30,12 @@ func (a *app) workflowsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show NAME", "Show one workflow with its handlers", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) (api.Workflow, error) {
+		func(ctx context.Context, db database, args []string) (api.Workflow, error) {
 			return api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0]))
 		}, a.printWorkflow)
 	show.ValidArgsFunction = a.byPosition(workflowNames)
 	versions := showCmd(a, "versions NAME", "List the versions of a workflow, newest first", 1,
-		func(ctx context.Context, db *sqlite.DB, args []string) ([]api.Version, error) {
+		func(ctx context.Context, db database, args []string) ([]api.Version, error) {
 			if _, err := api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0])); err != nil {
 				return nil, err
 			}
@@ -47,7 +46,7 @@ func (a *app) workflowsCmd() *cobra.Command {
 			}
 			return out, err
 		},
-		func(_ context.Context, _ *sqlite.DB, all []api.Version) error {
+		func(_ context.Context, _ database, all []api.Version) error {
 			t := table{header: []string{"VERSION", "FILE", "CREATED", "HASH"}}
 			for _, v := range all {
 				t.add(v.Version, v.Entry, a.at(v.CreatedAt), v.Hash)
@@ -68,7 +67,7 @@ func pausedText(paused bool) string {
 
 // printWorkflow shows a workflow, what its open run waits for, and when each
 // handler comes next.
-func (a *app) printWorkflow(ctx context.Context, db *sqlite.DB, w api.Workflow) error {
+func (a *app) printWorkflow(ctx context.Context, db database, w api.Workflow) error {
 	var s sheet
 	s.add("workflow", "%s", w.Name)
 	s.add("version", "%s, %s", w.Version, pausedText(w.Paused))
