@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,9 +71,40 @@ func cacheHome(tb testing.TB) string {
 }
 
 func TestScripts(t *testing.T) {
+	testscript.Run(t, scripts(t, func(*testscript.Env) {}, scriptFiles(t, func(string) bool { return true })...))
+}
+
+// What a host does is the same on Postgres, so are the scripts: each on a schema
+// of its own, but for those that are about files.
+func TestScriptsOnPostgres(t *testing.T) {
+	pgtest.SchemaURL(t) // or the test is skipped
+	aboutFiles := []string{"database", "demo", "exit_codes", "second", "torture", "keys", "idempotency", "config", "names", "init", "help", "check"}
+	testscript.Run(t, scripts(t, func(e *testscript.Env) {
+		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))
+	}, scriptFiles(t, func(name string) bool { return !slices.Contains(aboutFiles, name) })...))
+}
+
+// scriptFiles returns the scripts whose names are wanted.
+func scriptFiles(t *testing.T, wanted func(name string) bool) (files []string) {
+	t.Helper()
+	all, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range all {
+		if wanted(strings.TrimSuffix(filepath.Base(file), ".txtar")) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// scripts says how scripts are run; more adds to the environment of each.
+func scripts(t *testing.T, more func(*testscript.Env), files ...string) testscript.Params {
+	t.Helper()
 	cache := cacheHome(t)
-	testscript.Run(t, testscript.Params{
-		Dir:                "testdata/script",
+	return testscript.Params{
+		Files:              files,
 		RequireUniqueNames: true,
 		Condition: func(cond string) (bool, error) {
 			if cond != "root" {
@@ -90,6 +122,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CRM_URL", s.URL)
 			e.Setenv("KEEP_SECRET_CRM", "hunter2")
 			e.Setenv("USER", "tester")
+			more(e)
 			return os.CopyFS(filepath.Join(e.WorkDir, "crm"), os.DirFS("testdata/crm"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -101,7 +134,7 @@ func TestScripts(t *testing.T) {
 			"mkbig":   cmdMkbig,
 			"id":      cmdID,
 		},
-	})
+	}
 }
 
 // status N command args… runs a command that must end with that status.
