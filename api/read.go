@@ -47,6 +47,29 @@ type Workflows interface {
 	OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error)
 }
 
+// Events reads events and what topics have.
+type Events interface {
+	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
+	Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error)
+	TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.TopicCount, error)
+}
+
+// Questions reads escalations.
+type Questions interface {
+	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
+	Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error)
+}
+
+// Counts counts what the list of the same filter has. A status that none has is
+// not in the map.
+type Counts interface {
+	CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error)
+	CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error)
+	CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error)
+	CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error)
+	CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error)
+}
+
 // ShowRun returns one run.
 func ShowRun(ctx context.Context, s Runs, id keep.RunID) (Run, error) {
 	r, err := s.Run(ctx, id)

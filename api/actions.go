@@ -1,0 +1,310 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/engine"
+)
+
+// maxNamed is the most things that one request may name (law: bounded).
+const maxNamed = 1000
+
+// actions registers everything that changes something.
+func (s *Server) actions() {
+	post(s, "/escalations/{escalation}/decision", "decide", "Answer a question; the second of two answers gets 409", s.decide)
+	post(s, "/inputs/skip", "skip-inputs", "Leave inputs undone, or look what that would do", s.skipInputs)
+	post(s, "/workflows/{workflow}/topics/{topic}/skip", "skip-events", "Leave events undone, or look what that would do", s.skipEvents)
+	post(s, "/workflows/{workflow}/items/skip", "skip-items", "Leave items undone, or look which could be", s.skipItems)
+	post(s, "/workflows/{workflow}/items/reprocess", "reprocess-items", "Do items again as a new attempt, or look which could be", s.reprocessItems)
+	post(s, "/workflows/{workflow}/pause", "pause", "Let the current call finish, then start nothing new", s.pause)
+	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow go on", s.resume)
+	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
+	s.deploys()
+}
+
+// post registers an action whose answer is what f returns.
+func post[I, O any](s *Server, path, id, summary string, f func(context.Context, *I) (O, error)) {
+	op := s.operation(http.MethodPost, path, id, summary, access.Operator)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*out[O], error) {
+		v, err := f(ctx, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return &out[O]{v}, nil
+	})
+}
+
+// decision returns what the caller decided.
+func decision(ctx context.Context, a keep.Action, note string) keep.Decision {
+	id, _ := access.From(ctx)
+	return keep.Decision{Action: a, By: id.Name, From: "api", Note: note}
+}
+
+// decide answers a question. Who comes second is told who was first.
+func (s *Server) decide(ctx context.Context, in *struct {
+	ID   keep.EscalationID `path:"escalation"`
+	Body struct {
+		Action keep.Action `json:"action" minLength:"1"`
+		Note   string      `json:"note,omitempty" maxLength:"2000"`
+	}
+}) (Answered, error) {
+	err := s.cfg.Actor.Decide(ctx, in.ID, decision(ctx, in.Body.Action, in.Body.Note))
+	if err != nil && !errors.Is(err, keep.ErrDecided) {
+		return Answered{}, err
+	}
+	q, readErr := s.cfg.Store.Escalation(ctx, in.ID)
+	switch {
+	case readErr != nil:
+		return Answered{}, readErr
+	case err != nil && q.Decision != nil:
+		return Answered{}, problemOf(http.StatusConflict, "decided", fmt.Sprintf("%s decided %s at %s, from the %s",
+			q.Decision.By, q.Decision.Action, Time(q.Decision.At), q.Decision.From))
+	case err != nil:
+		return Answered{}, problemOf(http.StatusConflict, "decided", "it was closed at "+Time(q.ClosedAt).String()+", since it no longer applied")
+	}
+	return AnsweredOf(q), nil
+}
+
+// A Skipped is what became of what somebody skipped, or would become.
+type Skipped struct {
+	Input    *keep.InputID `json:"input" doc:"null: events were named"`
+	Preview  bool          `json:"preview" doc:"nothing was done"`
+	Skipped  int           `json:"skipped" doc:"events that are skipped"`
+	InRun    int           `json:"in_run" doc:"preview: events that a run holds; it is ended if it has not made its call"`
+	Aborted  []keep.RunID  `json:"aborted" doc:"runs that were ended before their call"`
+	TooLate  int           `json:"too_late" doc:"events whose run is past its call, and completes"`
+	Finished int           `json:"finished" doc:"events that were consumed or skipped before"`
+}
+
+func skippedOf(r engine.SkipResult) Skipped {
+	return Skipped{Skipped: r.Skipped, Aborted: list(r.Aborted), TooLate: r.TooLate, Finished: r.Finished}
+}
+
+// wouldSkip says what skipping events would do.
+func wouldSkip(events []keep.Event) Skipped {
+	out := Skipped{Preview: true, Aborted: []keep.RunID{}}
+	for _, e := range events {
+		switch {
+		case e.Free():
+			out.Skipped++
+		case e.Status == keep.EventPending:
+			out.InRun++
+		default:
+			out.Finished++
+		}
+	}
+	return out
+}
+
+// skipInputs skips the inputs that are named, or all that a filter selects: all
+// of them are found before the first is skipped.
+func (s *Server) skipInputs(ctx context.Context, in *struct {
+	Body struct {
+		IDs   []keep.InputID `json:"ids,omitempty" maxItems:"1000"`
+		Match *struct {
+			Workflow keep.WorkflowName `json:"workflow,omitempty"`
+			Text     string            `json:"q,omitempty" maxLength:"200"`
+		} `json:"match,omitempty" doc:"all pending inputs that match, instead of ids"`
+		Preview bool `json:"preview,omitempty" doc:"only say what would be done"`
+	}
+}) (Page[Skipped], error) {
+	var inputs []keep.Input
+	switch {
+	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
+		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "ambiguous", "name either ids or a match")
+	case in.Body.Match != nil:
+		found, next, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text,
+			Status: keep.InputPending}, keep.Page{Limit: maxNamed})
+		if err != nil {
+			return Page[Skipped]{}, err
+		}
+		if next != "" && !in.Body.Preview {
+			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "too-many", fmt.Sprintf("more than %d match; narrow it", maxNamed))
+		}
+		inputs = found
+	}
+	for _, id := range in.Body.IDs {
+		input, err := s.cfg.Store.Input(ctx, id)
+		if err != nil {
+			return Page[Skipped]{}, err
+		}
+		inputs = append(inputs, input)
+	}
+	results := make([]Skipped, 0, len(inputs))
+	for _, input := range inputs {
+		res, err := s.skipInput(ctx, input, in.Body.Preview)
+		if err != nil {
+			return Page[Skipped]{}, err
+		}
+		results = append(results, res)
+	}
+	return Page[Skipped]{Items: results}, nil
+}
+
+// skipInput skips one input, or says what that would do.
+func (s *Server) skipInput(ctx context.Context, input keep.Input, preview bool) (Skipped, error) {
+	var res Skipped
+	if preview {
+		events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID},
+			keep.Page{Limit: keep.MaxPage, Bare: true})
+		if err != nil {
+			return res, err
+		}
+		res = wouldSkip(events)
+	} else {
+		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID)
+		if err != nil {
+			return res, err
+		}
+		res = skippedOf(done)
+	}
+	res.Input = &input.ID
+	return res, nil
+}
+
+func (s *Server) skipEvents(ctx context.Context, in *struct {
+	WorkflowPath
+	Topic keep.TopicName `path:"topic"`
+	Body  struct {
+		IDs     []keep.MessageID `json:"ids" minItems:"1" maxItems:"1000"`
+		Preview bool             `json:"preview,omitempty" doc:"only say what would be done"`
+	}
+}) (Skipped, error) {
+	if !in.Body.Preview {
+		res, err := s.cfg.Actor.SkipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs)
+		return skippedOf(res), err
+	}
+	var events []keep.Event
+	for _, id := range in.Body.IDs {
+		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, id)
+		if err != nil {
+			return Skipped{}, err
+		}
+		events = append(events, e)
+	}
+	return wouldSkip(events), nil
+}
+
+// An itemsAction is a request to do something to items.
+type itemsAction struct {
+	WorkflowPath
+	Body struct {
+		IDs     []string `json:"ids" minItems:"1" maxItems:"1000"`
+		Note    string   `json:"note,omitempty" maxLength:"2000"`
+		Preview bool     `json:"preview,omitempty" doc:"only say what would be done"`
+	}
+}
+
+// An ItemDone is what became of one item.
+type ItemDone struct {
+	ID      string          `json:"id"`
+	Done    bool            `json:"done" doc:"preview: it could be done"`
+	Refused *string         `json:"refused" doc:"why not"`
+	Status  keep.ItemStatus `json:"status" doc:"now"`
+}
+
+func (s *Server) skipItems(ctx context.Context, in *itemsAction) (Page[ItemDone], error) {
+	return s.doItems(ctx, in, keep.Skip, s.cfg.Actor.SkipItem)
+}
+
+func (s *Server) reprocessItems(ctx context.Context, in *itemsAction) (Page[ItemDone], error) {
+	return s.doItems(ctx, in, keep.Reprocess, s.cfg.Actor.ReprocessItem)
+}
+
+// doItems does something to each item that allows it. All of them exist, or
+// nothing is done.
+func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Action,
+	do func(context.Context, keep.WorkflowName, string, keep.Decision) error) (Page[ItemDone], error) {
+	var items []keep.Item
+	for _, id := range in.Body.IDs {
+		it, err := s.cfg.Store.Item(ctx, in.Workflow, id)
+		if err != nil {
+			return Page[ItemDone]{}, err
+		}
+		items = append(items, it)
+	}
+	results := make([]ItemDone, 0, len(items))
+	for _, it := range items {
+		err := s.cfg.Actor.CanDoItem(it, action)
+		if err == nil && !in.Body.Preview {
+			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
+		}
+		res := ItemDone{ID: it.ID, Done: err == nil, Status: it.Status}
+		if err != nil {
+			why := s.problem(ctx, err).(*huma.ErrorModel).Detail
+			res.Refused = &why
+		}
+		if now, err := s.cfg.Store.Item(ctx, it.Workflow, it.ID); err == nil {
+			res.Status = now.Status
+		}
+		results = append(results, res)
+	}
+	return Page[ItemDone]{Items: results}, nil
+}
+
+func (s *Server) pause(ctx context.Context, in *WorkflowPath) (Workflow, error) {
+	return s.setPaused(ctx, in.Workflow, true)
+}
+
+func (s *Server) resume(ctx context.Context, in *WorkflowPath) (Workflow, error) {
+	return s.setPaused(ctx, in.Workflow, false)
+}
+
+// setPaused looks the workflow up first: a mistyped name is not found, rather
+// than paused for ever.
+func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) (Workflow, error) {
+	if _, err := ShowWorkflow(ctx, s.cfg.Store, name); err != nil {
+		return Workflow{}, err
+	}
+	if err := s.cfg.Actor.SetPaused(ctx, name, paused); err != nil {
+		return Workflow{}, err
+	}
+	return ShowWorkflow(ctx, s.cfg.Store, name)
+}
+
+func (s *Server) trigger(ctx context.Context, in *struct {
+	WorkflowPath
+	Body struct {
+		Handler keep.HandlerName `json:"handler,omitempty" doc:"a producer or a job; empty: the only one"`
+	}
+}) (Workflow, error) {
+	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	if err != nil {
+		return Workflow{}, err
+	}
+	handler, err := starter(w, in.Body.Handler)
+	if err != nil {
+		return Workflow{}, err
+	}
+	if err := s.cfg.Actor.Trigger(ctx, w.Name, handler); err != nil {
+		return Workflow{}, err
+	}
+	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+}
+
+// starter returns the handler that is meant: a producer or a job.
+func starter(w Workflow, name keep.HandlerName) (keep.HandlerName, error) {
+	var found []keep.HandlerName
+	for _, h := range w.Handlers {
+		switch {
+		case h.Name == name && h.Kind == keep.Consumer:
+			return "", problemOf(http.StatusUnprocessableEntity, "consumer", string(name)+" is a consumer; it runs when an event comes")
+		case h.Kind != keep.Consumer && (name == "" || h.Name == name):
+			found = append(found, h.Name)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case name != "":
+		return "", &keep.NotFoundError{What: "handler", ID: string(w.Name) + "/" + string(name)}
+	}
+	return "", problemOf(http.StatusUnprocessableEntity, "ambiguous", fmt.Sprintf("name one of the producers and jobs: %v", found))
+}

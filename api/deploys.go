@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+)
+
+// maxScript is the longest script that is taken, in bytes.
+const maxScript = 4 << 20
+
+// A deploy is a new script for a workflow.
+type deploy struct {
+	WorkflowPath
+	IfMatch     string `header:"If-Match" doc:"the version that is replaced, as its ETag"`
+	IfNoneMatch string `header:"If-None-Match" doc:"* for a workflow that is new"`
+	Body        struct {
+		File   string `json:"file" minLength:"1" maxLength:"255" doc:"name that errors use; .ts is TypeScript"`
+		Source string `json:"source" minLength:"1"`
+	}
+}
+
+// deploys registers what takes new versions.
+func (s *Server) deploys() {
+	op := s.operation(http.MethodPut, "/workflows/{workflow}", "deploy", "Make a script the current version", access.Author)
+	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none."
+	op.MaxBodyBytes = maxScript
+	op.Errors = append(op.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusUnprocessableEntity)
+	huma.Register(s.api, op, func(ctx context.Context, in *deploy) (*tagged, error) {
+		w, err := s.deploy(ctx, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return &tagged{ETag: etag(w.Version), Body: w}, nil
+	})
+}
+
+// deploy compares the version that the author saw, and then replaces it. Deploys
+// of this process wait for each other in between; one of another process may come
+// first, and is then replaced.
+func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
+	if s.cfg.Deployer == nil {
+		return Workflow{}, problemOf(http.StatusNotImplemented, "no-deploys", "this host takes its scripts from files; see keep deploy")
+	}
+	s.deploying.Lock()
+	defer s.deploying.Unlock()
+	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	isNew := errors.Is(err, keep.ErrNotFound)
+	switch {
+	case err != nil && !isNew:
+		return Workflow{}, err
+	case in.IfMatch == "" && in.IfNoneMatch == "":
+		return Workflow{}, problemOf(http.StatusPreconditionRequired, "no-version",
+			"say what is replaced: If-Match with its ETag, or If-None-Match: * for a new workflow")
+	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
+		return Workflow{}, problemOf(http.StatusBadRequest, "bad-version", "If-None-Match takes only *")
+	case in.IfNoneMatch == "*" && !isNew:
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "the workflow is there, in version "+w.Version)
+	case in.IfMatch != "" && isNew:
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "there is no such workflow yet")
+	case in.IfMatch != "" && in.IfMatch != "*" && in.IfMatch != etag(w.Version):
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "the current version is "+w.Version+", not "+in.IfMatch)
+	}
+	if _, err := s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body.File, []byte(in.Body.Source)); err != nil {
+		return Workflow{}, err
+	}
+	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+}

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// typeOf returns the type T.
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// document returns the OpenAPI document, as the repository has it.
+func (s *Server) document() ([]byte, error) {
+	for _, schema := range s.api.OpenAPI().Components.Schemas.Map() {
+		nullable(schema)
+	}
+	text, err := json.Marshal(s.api.OpenAPI())
+	if err != nil {
+		return nil, err
+	}
+	var doc bytes.Buffer
+	if err := json.Indent(&doc, text, "", "  "); err != nil {
+		return nil, err
+	}
+	doc.WriteByte('\n')
+	return doc.Bytes(), nil
+}
+
+// mayBeNull are the properties that hold an object or null: what is absent is
+// null, and a reference alone doesn't say so.
+var mayBeNull = map[string]bool{"error": true, "trigger": true, "schedule": true, "decision": true}
+
+// nullable lets the properties of a schema be null that may be.
+func nullable(schema *huma.Schema) {
+	for name, p := range schema.Properties {
+		if p.Ref != "" && mayBeNull[name] {
+			schema.Properties[name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+		}
+	}
+}
+
+// Document returns the OpenAPI 3.1 document of the API, as JSON.
+func (s *Server) Document() []byte { return bytes.Clone(s.doc) }
+
+// serveDocument answers with the OpenAPI document.
+func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json")
+	_, _ = w.Write(s.doc) // the client is gone
+}

@@ -1,0 +1,288 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+)
+
+// A Page is a part of a list, newest first.
+type Page[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next" doc:"cursor of the next page; null: this is the last one"`
+}
+
+// Counted says how many rows a filter selects.
+type Counted struct {
+	Total int            `json:"total"`
+	By    map[string]int `json:"by" doc:"how many are in each status, state or kind; those that none has are left out"`
+}
+
+// out is the answer of an operation.
+type out[T any] struct{ Body T }
+
+// Paging is what all lists take. It and the queries are exported since their
+// fields are found by reflection.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items of the page"`
+	Cursor string `query:"cursor" doc:"next of the page before; empty: the first page"`
+	Full   bool   `query:"full" doc:"with payloads, results and prepared data, which are null otherwise"`
+}
+
+func (p Paging) page() keep.Page {
+	return keep.Page{Limit: p.Limit, After: p.Cursor, Bare: !p.Full}
+}
+
+// The filters of lists and counts, as queries have them.
+type (
+	RunQuery struct {
+		Workflow keep.WorkflowName `query:"workflow"`
+		Handler  keep.HandlerName  `query:"handler"`
+		Status   keep.RunStatus    `query:"status"`
+		Open     bool              `query:"open" doc:"only those that are not over"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+	}
+	MutationQuery struct {
+		Workflow keep.WorkflowName  `query:"workflow"`
+		State    keep.MutationState `query:"state"`
+		Tool     keep.ToolName      `query:"tool"`
+		Run      keep.RunID         `query:"run"`
+		Item     string             `query:"item" doc:"id of an item; needs workflow"`
+		Input    keep.InputID       `query:"input"`
+		Text     string             `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+	}
+	InputQuery struct {
+		Workflow keep.WorkflowName `query:"workflow"`
+		Status   keep.InputStatus  `query:"status"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+	}
+	ItemQuery struct {
+		Workflow keep.WorkflowName `query:"workflow"`
+		Status   keep.ItemStatus   `query:"status"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+	}
+	EscalationQuery struct {
+		Workflow keep.WorkflowName `query:"workflow"`
+		Run      keep.RunID        `query:"run"`
+		All      bool              `query:"all" doc:"also those that are answered"`
+	}
+)
+
+func (f RunQuery) filter() keep.RunFilter {
+	return keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Status: f.Status, Open: f.Open, Text: f.Text}
+}
+
+func (f MutationQuery) filter() keep.MutationFilter { return keep.MutationFilter(f) }
+func (f InputQuery) filter() keep.InputFilter       { return keep.InputFilter(f) }
+func (f ItemQuery) filter() keep.ItemFilter         { return keep.ItemFilter(f) }
+
+func (f EscalationQuery) filter() keep.EscalationFilter {
+	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All}
+}
+
+// reads registers everything that changes nothing.
+func (s *Server) reads() {
+	s.readRuns()
+	s.readLedger()
+	s.readInputs()
+	s.readItems()
+	s.readEscalations()
+	s.readWorkflows()
+	get(s, "/whoami", "whoami", "Whose token or session this is", func(ctx context.Context, _ *struct{}) (Identity, error) {
+		id, _ := access.From(ctx)
+		return Identity{Name: id.Name, Role: id.Role, Via: id.Via}, nil
+	})
+}
+
+// An Identity is whose a request is.
+type Identity struct {
+	Name string      `json:"name"`
+	Role access.Role `json:"role"`
+	Via  access.Via  `json:"via"`
+}
+
+// get registers a read whose answer is what f returns.
+func get[I, O any](s *Server, path, id, summary string, f func(context.Context, *I) (O, error)) {
+	op := s.operation(http.MethodGet, path, id, summary, access.Viewer)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*out[O], error) {
+		v, err := f(ctx, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return &out[O]{v}, nil
+	})
+}
+
+// paged makes a page of what a list returns.
+func paged[T any](items []T, next string, err error) (Page[T], error) {
+	return Page[T]{Items: list(items), Next: orNull(next)}, err
+}
+
+// counted makes the object of counts.
+func counted[S ~string](by map[S]int, err error) (Counted, error) {
+	c := Counted{By: make(map[string]int, len(by))}
+	for state, n := range by {
+		c.By[string(state)] = n
+		c.Total += n
+	}
+	return c, err
+}
+
+func (s *Server) readRuns() {
+	get(s, "/runs", "list-runs", "Runs", func(ctx context.Context, in *struct {
+		RunQuery
+		Paging
+	}) (Page[Run], error) {
+		return paged(ListRuns(ctx, s.cfg.Store, in.filter(), in.page()))
+	})
+	get(s, "/runs/counts", "count-runs", "How many runs there are, by status", func(ctx context.Context, in *RunQuery) (Counted, error) {
+		return counted(s.cfg.Store.CountRuns(ctx, in.filter()))
+	})
+	get(s, "/runs/{run}", "show-run", "One run", func(ctx context.Context, in *struct {
+		Run keep.RunID `path:"run"`
+	}) (Run, error) {
+		return ShowRun(ctx, s.cfg.Store, in.Run)
+	})
+	get(s, "/runs/{run}/logs", "list-logs", "What a run logged, oldest first", func(ctx context.Context, in *struct {
+		Run keep.RunID `path:"run"`
+	}) ([]LogLine, error) {
+		if _, err := s.cfg.Store.Run(ctx, in.Run); err != nil {
+			return nil, err
+		}
+		lines, err := s.cfg.Store.Logs(ctx, in.Run)
+		return each(lines, LogLineOf), err
+	})
+}
+
+func (s *Server) readLedger() {
+	get(s, "/mutations", "list-mutations", "Records of the ledger", func(ctx context.Context, in *struct {
+		MutationQuery
+		Paging
+	}) (Page[Mutation], error) {
+		return paged(ListMutations(ctx, s.cfg.Store, in.filter(), in.page()))
+	})
+	get(s, "/mutations/counts", "count-mutations", "How many records there are, by state", func(ctx context.Context, in *MutationQuery) (Counted, error) {
+		return counted(s.cfg.Store.CountMutations(ctx, in.filter()))
+	})
+	get(s, "/mutations/{mutation}", "show-mutation", "One record, with its history", func(ctx context.Context, in *struct {
+		Key keep.MutationKey `path:"mutation"`
+	}) (Mutation, error) {
+		return ShowMutation(ctx, s.cfg.Store, in.Key)
+	})
+}
+
+func (s *Server) readInputs() {
+	get(s, "/inputs", "list-inputs", "Inputs, with what was done about them", func(ctx context.Context, in *struct {
+		InputQuery
+		Paging
+	}) (Page[Input], error) {
+		return paged(ListInputs(ctx, s.cfg.Store, in.filter(), in.page()))
+	})
+	get(s, "/inputs/counts", "count-inputs", "How many inputs there are, by status", func(ctx context.Context, in *InputQuery) (Counted, error) {
+		return counted(s.cfg.Store.CountInputs(ctx, in.filter()))
+	})
+	get(s, "/inputs/{input}", "show-input", "One input", func(ctx context.Context, in *struct {
+		ID keep.InputID `path:"input"`
+	}) (Input, error) {
+		return ShowInput(ctx, s.cfg.Store, in.ID)
+	})
+}
+
+func (s *Server) readItems() {
+	get(s, "/items", "list-items", "Items of jobs", func(ctx context.Context, in *struct {
+		ItemQuery
+		Paging
+	}) (Page[Item], error) {
+		return paged(ListItems(ctx, s.cfg.Store, in.filter(), in.page()))
+	})
+	get(s, "/items/counts", "count-items", "How many items there are, by status", func(ctx context.Context, in *ItemQuery) (Counted, error) {
+		return counted(s.cfg.Store.CountItems(ctx, in.filter()))
+	})
+	get(s, "/workflows/{workflow}/items/{item}", "show-item", "One item", func(ctx context.Context, in *struct {
+		Workflow keep.WorkflowName `path:"workflow"`
+		ID       string            `path:"item"`
+	}) (Item, error) {
+		return ShowItem(ctx, s.cfg.Store, in.Workflow, in.ID)
+	})
+}
+
+func (s *Server) readEscalations() {
+	get(s, "/escalations", "list-escalations", "Questions to people", func(ctx context.Context, in *struct {
+		EscalationQuery
+		Paging
+	}) (Page[Escalation], error) {
+		qs, next, err := s.cfg.Store.Escalations(ctx, in.filter(), in.page())
+		return paged(each(qs, EscalationOf), next, err)
+	})
+	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
+		return counted(s.cfg.Store.CountEscalations(ctx, in.filter()))
+	})
+	get(s, "/escalations/{escalation}", "show-escalation", "One question, with its evidence", func(ctx context.Context, in *struct {
+		ID keep.EscalationID `path:"escalation"`
+	}) (Answered, error) {
+		q, err := s.cfg.Store.Escalation(ctx, in.ID)
+		return AnsweredOf(q), err
+	})
+}
+
+func (s *Server) readWorkflows() {
+	get(s, "/workflows", "list-workflows", "Every workflow, by name", func(ctx context.Context, _ *struct{}) (Page[Workflow], error) {
+		all, err := ListWorkflows(ctx, s.cfg.Store)
+		return paged(all, "", err)
+	})
+	op := s.operation(http.MethodGet, "/workflows/{workflow}", "show-workflow", "One workflow; its ETag is its version", access.Viewer)
+	huma.Register(s.api, op, func(ctx context.Context, in *WorkflowPath) (*tagged, error) {
+		w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return &tagged{ETag: etag(w.Version), Body: w}, nil
+	})
+	get(s, "/workflows/{workflow}/versions", "list-versions", "Versions of a workflow, newest first", func(ctx context.Context, in *WorkflowPath) (Page[Version], error) {
+		if _, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow); err != nil {
+			return Page[Version]{}, err
+		}
+		all, err := s.cfg.Store.Deployments(ctx, in.Workflow)
+		return paged(each(all, VersionOf), "", err)
+	})
+	get(s, "/workflows/{workflow}/topics", "list-topics", "How many events the topics of a workflow have", func(ctx context.Context, in *WorkflowPath) (Page[Topic], error) {
+		all, err := s.cfg.Store.TopicCounts(ctx, in.Workflow)
+		return paged(each(all, TopicOf), "", err)
+	})
+	get(s, "/workflows/{workflow}/events", "list-events", "Events of a workflow", func(ctx context.Context, in *struct {
+		WorkflowPath
+		Topic  keep.TopicName   `query:"topic"`
+		Status keep.EventStatus `query:"status"`
+		Input  keep.InputID     `query:"input" doc:"caused by it"`
+		Paging
+	}) (Page[Event], error) {
+		events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Topic: in.Topic, Status: in.Status, Input: in.Input}, in.page())
+		return paged(each(events, EventOf), next, err)
+	})
+	get(s, "/workflows/{workflow}/topics/{topic}/events/{event}", "show-event", "One event", func(ctx context.Context, in *struct {
+		WorkflowPath
+		Topic keep.TopicName `path:"topic"`
+		ID    keep.MessageID `path:"event"`
+	}) (Event, error) {
+		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, in.ID)
+		return EventOf(e), err
+	})
+}
+
+// A WorkflowPath is the workflow of a path.
+type WorkflowPath struct {
+	Workflow keep.WorkflowName `path:"workflow"`
+}
+
+// tagged is a workflow with the tag that a deploy can compare.
+type tagged struct {
+	ETag string `header:"ETag"`
+	Body Workflow
+}
+
+// etag returns the tag of a version.
+func etag(version string) string { return `"` + version + `"` }

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/idempotency"
+)
+
+// Prefix is where the API is.
+const Prefix = "/api/v1"
+
+// A Store is what the API reads. The packages sqlite and memory have it.
+type Store interface {
+	Runs
+	Ledger
+	Inputs
+	Items
+	Workflows
+	Events
+	Questions
+	Counts
+
+	// Logs returns every line that a run wrote, oldest first.
+	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+
+	// Deployments returns the versions of a workflow, newest first, without
+	// their code.
+	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
+}
+
+// An Actor does what people decide; *engine.Engine and *host.Host are actors, and
+// describe each method.
+type Actor interface {
+	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
+	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (engine.SkipResult, error)
+	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
+	CanDoItem(it keep.Item, action keep.Action) error
+	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
+	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+}
+
+// A Deployer makes a script the current version of a workflow.
+type Deployer interface {
+	// Deploy checks the script, which must declare the workflow w, and makes it
+	// current. A script that is wrong is a *ScriptError.
+	Deploy(ctx context.Context, w keep.WorkflowName, file string, source []byte) (keep.Version, error)
+}
+
+// Config configures a Server.
+type Config struct {
+	// Store is what is read. Required.
+	Store Store
+
+	// Actor does what people decide. Required.
+	Actor Actor
+
+	// Deployer takes new versions. If nil, they are refused.
+	Deployer Deployer
+
+	// Changes is what /events follows. Required.
+	Changes *feed.Feed
+
+	// Keys keep the answers of requests with an Idempotency-Key. If nil, the
+	// header is refused: it must not be ignored.
+	Keys idempotency.Store
+
+	// Heartbeat is the time between two signs of life on /events. If zero, 15
+	// seconds.
+	Heartbeat time.Duration
+
+	// Gather is the least time between two changes on /events; what comes in
+	// between is told at once. If zero, 100 ms.
+	Gather time.Duration
+
+	// Version is the version of Keep that the document names. If empty, "devel".
+	Version string
+
+	// Logger receives what a person should hear of. If nil, slog.Default().
+	Logger *slog.Logger
+}
+
+// A Server answers everything below Prefix. Requests must carry an
+// access.Identity; see access.Guard. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	api     huma.API
+	keys    *idempotency.Guard // nil: none
+	handler http.Handler
+	docs    *page
+	doc     []byte // the OpenAPI document
+
+	deploying sync.Mutex // one deploy at a time: If-Match is compared, then set
+}
+
+// New returns a server. It starts nothing.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.Actor == nil || cfg.Changes == nil {
+		return nil, errors.New("api: Store, Actor and Changes are required")
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
+	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
+	cfg.Version = cmp.Or(cfg.Version, "devel")
+	mux := http.NewServeMux()
+	s := &Server{cfg: cfg, log: cfg.Logger, api: humago.New(mux, description(cfg.Version))}
+	s.reads()
+	s.actions()
+	s.streams()
+	var err error
+	if s.doc, err = s.document(); err != nil {
+		return nil, err
+	}
+	if s.docs, err = newPage(s.api.OpenAPI()); err != nil {
+		return nil, err
+	}
+	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
+	mux.Handle("GET "+Prefix+"/docs", s.docs)
+	mux.HandleFunc(Prefix+"/", notFound)
+	s.handler, err = s.guarded(mux)
+	return s, err
+}
+
+// guarded puts idempotency keys in front of what changes something.
+func (s *Server) guarded(next http.Handler) (http.Handler, error) {
+	if s.cfg.Keys == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && (r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != "") {
+				writeProblem(w, problemOf(http.StatusNotImplemented, "no-keys", "this server keeps no idempotency keys"))
+				return
+			}
+			next.ServeHTTP(w, r)
+		}), nil
+	}
+	var err error
+	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Logger: s.log, Rules: []idempotency.Rule{{
+		Path: Prefix + "/", Methods: []string{http.MethodPost}, Caller: caller,
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	return s.keys.Handler(next), nil
+}
+
+// caller tells whose key it is: two people never see each other's answers.
+func caller(r *http.Request) (string, error) {
+	id, ok := access.From(r.Context())
+	if !ok {
+		return "", idempotency.ErrCallerUnknown
+	}
+	return string(id.Via) + " " + id.Name, nil
+}
+
+// Run deletes old idempotency keys until ctx is done, and returns nil then.
+func (s *Server) Run(ctx context.Context) error {
+	if s.keys == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.keys.Run(ctx)
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	s.handler.ServeHTTP(w, r)
+}
+
+// notFound answers what is no route.
+func notFound(w http.ResponseWriter, r *http.Request) {
+	writeProblem(w, problemOf(http.StatusNotFound, "not-found", "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+}
+
+// description returns what the OpenAPI document says of the whole.
+func description(version string) huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Keep", Version: version,
+				Description: "Look at the workflows of a host, and decide what it asks. Lists are newest first, in pages; " +
+					"errors are problems of RFC 9457; a POST with an Idempotency-Key is done once.",
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "made by keep token add"},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+	}
+}
+
+// operation describes a route and who may use it.
+func (s *Server) operation(method, path, id, summary string, need access.Role) huma.Operation {
+	op := huma.Operation{
+		OperationID: id, Method: method, Path: Prefix + path, Summary: summary,
+		Description: "Needs the role " + string(need) + ".",
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
+		Middlewares: huma.Middlewares{s.allow(need)},
+	}
+	if method == http.MethodPost {
+		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusConflict)
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "Makes the request happen once: a repetition gets the first answer.",
+		})
+	}
+	return op
+}
+
+// allow refuses those whose role does not do.
+func (s *Server) allow(need access.Role) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		id, ok := access.From(ctx.Context())
+		_, w := humago.Unwrap(ctx)
+		switch {
+		case !ok:
+			writeProblem(w, problemOf(http.StatusUnauthorized, "unauthorized", "a token is needed: keep token add"))
+		case !id.Role.Covers(need):
+			writeProblem(w, problemOf(http.StatusForbidden, "forbidden", id.Name+" has the role "+string(id.Role)+"; this needs "+string(need)))
+		default:
+			next(ctx)
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/memory"
+)
+
+// A world is a server with a store behind it.
+type world struct {
+	t       testing.TB
+	store   *memory.Store
+	engine  *engine.Engine
+	changes *feed.Feed
+	server  *httptest.Server
+}
+
+// told publishes what is committed, as a host does.
+type told struct {
+	*memory.Store
+	changes *feed.Feed
+}
+
+func (s told) Commit(ctx context.Context, c keep.Commit) error {
+	err := s.Store.Commit(ctx, c)
+	s.changes.Publish(feed.Of(c))
+	return err
+}
+
+// newWorld returns a server over a store with one of everything. Who sends a
+// request says so in the header As: a name and a role.
+func newWorld(t testing.TB, change func(*api.Config)) *world {
+	t.Helper()
+	w := &world{t: t, store: memory.New(), changes: feed.New(64)}
+	var err error
+	w.engine, err = engine.New(told{w.store, w.changes}, nil, nil, engine.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := api.Config{Store: w.store, Actor: w.engine, Changes: w.changes, Keys: new(memory.Keys), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if name, role, ok := strings.Cut(r.Header.Get("As"), " "); ok {
+			r = r.WithContext(access.With(r.Context(), access.Identity{Name: name, Role: access.Role(role), Via: access.ViaToken}))
+		}
+		s.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(w.server.Close)
+	w.populate()
+	return w
+}
+
+func (w *world) commit(changes ...keep.Change) {
+	w.t.Helper()
+	if err := w.store.Commit(context.Background(), keep.Commit{Workflow: "invoices", At: noon, Changes: changes}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// populate makes a workflow whose run asks whether a call happened.
+func (w *world) populate() {
+	w.t.Helper()
+	run, m, d := fullRun, fullMutation, fullDeployment
+	d.Code = []byte("x")
+	run.Chain, run.ID, run.RetryOf, run.Status, run.Rev, run.Error = "run_1", "run_1", "", keep.StatusReconciliation, 0, nil
+	run.Reservations = []keep.Reservation{{Topic: "email.received", IDs: []keep.MessageID{"m1"}}}
+	m.Run, m.State, m.Result, m.ResolvedBy, m.Rev, m.Item, m.Attempt = run.ID, keep.Indeterminate, nil, "", 0, "", 0
+	q := fullEscalation
+	q.Run, q.ClosedAt, q.Decision, q.Item = run.ID, time.Time{}, nil, ""
+	q.Choices = []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "goes on"}, {Action: keep.DidNotHappen, Label: "No", Effect: "sends"}}
+	event := fullEvent
+	event.ReservedBy, event.Seq = "", 0
+	free := event
+	free.MessageID = "m2"
+	w.commit(keep.Deploy{Deployment: d}, keep.PutInput{Input: fullInput}, keep.Publish{Event: event}, keep.Publish{Event: free},
+		keep.PutRun{Run: run}, keep.Reserve{Chain: run.Chain, Reservation: run.Reservations[0]},
+		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: noon, By: "call", To: keep.InFlight}, {At: noon, By: "call", From: keep.InFlight, To: keep.Indeterminate}}},
+		keep.OpenEscalation{Escalation: q},
+		keep.AppendLogs{Lines: []keep.LogLine{{Run: run.ID, At: noon, Level: "log", Text: "hi"}}})
+	for i, status := range []keep.ItemStatus{keep.ItemDone, keep.ItemFailed} {
+		it := fullItem
+		it.ID, it.Status, it.Rev = fmt.Sprint("invoice:", i), status, 0
+		w.commit(keep.PutItem{Item: it})
+	}
+	for _, h := range d.Definition.Handlers {
+		w.commit(keep.PutHandler{State: keep.HandlerState{Workflow: "invoices", Handler: h.Name, Kind: h.Kind}})
+	}
+}
+
+// An answer is what came back.
+type answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// ask sends a request as somebody. A body is sent as JSON.
+func (w *world) ask(as, method, path, body string, header ...string) answer {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if as != "" {
+		r.Header.Set("As", as)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer{res.StatusCode, res.Header, string(text)}
+}
+
+// want fails the test if the answer is not of that status, or lacks a part.
+func (a answer) want(t testing.TB, status int, parts ...string) {
+	t.Helper()
+	if a.Status != status {
+		t.Errorf("status %d, want %d: %s", a.Status, status, a.Body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(a.Body, part) {
+			t.Errorf("%s\nlacks %q", a.Body, part)
+		}
+	}
+	if a.Status >= 400 && a.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("an error of type %q, want a problem", a.Header.Get("Content-Type"))
+	}
+}
+
+// Each object is what ShowX and the golden files have.
+func TestReads(t *testing.T) {
+	w := newWorld(t, nil)
+	for path, parts := range map[string][]string{
+		"/whoami":                {`"name":"ann"`, `"role":"viewer"`},
+		"/runs":                  {`"id":"run_1"`, `"next":null`, `"prepared":null`},
+		"/runs?full=true":        {`"prepared":{"data":{"b":1,"a":2}}`},
+		"/runs?status=committed": {`"items":[]`},
+		"/runs/counts":           {`"total":1`, `"paused:reconciliation":1`},
+		"/runs/run_1":            {`"waits_for":"`, `"trigger":{"topic":"email.received"`},
+		"/runs/run_1/logs":       {`"text":"hi"`},
+		"/mutations?q=create":    {`"key":"mut_1"`, `"payload":null`},
+		"/mutations?q=nothing":   {`"items":[]`},
+		"/mutations/counts?workflow=invoices&q=cre":           {`"by":{"indeterminate":1}`},
+		"/mutations/mut_1":                                    {`"history":[{`, `"payload":{"id":1,"name":"Ada"}`},
+		"/inputs?q=alice":                                     {`"title":"Email from alice"`, `"outputs":["mut_1"]`},
+		"/inputs/counts":                                      {`"pending":1`},
+		"/inputs/in_1":                                        {`"external_id":"`},
+		"/items?status=failed":                                {`"id":"invoice:1"`},
+		"/items/counts":                                       {`"total":2`},
+		"/workflows/invoices/items/invoice:1":                 {`"attempt":2`},
+		"/workflows/invoices/items/invoice%3A1":               {`"attempt":2`},
+		"/escalations":                                        {`"id":"esc_1"`, `"actions":[{"action":"skip"`},
+		"/escalations/counts":                                 {`"unknown_outcome":1`},
+		"/escalations/esc_1":                                  {`"decision":null`},
+		"/workflows":                                          {`"name":"invoices"`},
+		"/workflows/invoices":                                 {`"version":"1.2"`},
+		"/workflows/invoices/versions":                        {`"hash":"abc"`},
+		"/workflows/invoices/topics":                          {`"pending":1`, `"reserved":1`},
+		"/workflows/invoices/events?status=pending":           {`"message_id":"m2"`},
+		"/workflows/invoices/topics/email.received/events/m1": {`"payload":{"x":1}`},
+		"/openapi.json":                                       {`"openapi": "3.1.0"`},
+		"/docs":                                               {"<h1>The API of Keep"},
+	} {
+		w.ask("ann viewer", "GET", api.Prefix+path, "").want(t, 200, parts...)
+	}
+}
+
+func TestPages(t *testing.T) {
+	w := newWorld(t, nil)
+	var page api.Page[api.Item]
+	a := w.ask("ann viewer", "GET", api.Prefix+"/items?limit=1", "")
+	if err := json.Unmarshal([]byte(a.Body), &page); err != nil || len(page.Items) != 1 || page.Next == nil {
+		t.Fatalf("first page: %v: %s", err, a.Body)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/items?limit=1&cursor="+*page.Next, "").want(t, 200, `"next":null`, `"id":"invoice:0"`)
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, tt := range []struct {
+		as, method, path, body string
+		status                 int
+		part                   string
+	}{
+		{"", "GET", "/runs", "", 401, "keep token add"},
+		{"ann viewer", "POST", "/workflows/invoices/pause", "", 403, "needs operator"},
+		{"ann operator", "PUT", "/workflows/invoices", `{"file":"a.js","source":"x"}`, 403, "needs author"},
+		{"ann root", "GET", "/runs", "", 403, "root"},
+		{"ann viewer", "GET", "/runs/none", "", 404, "none"},
+		{"ann viewer", "GET", "/nothing", "", 404, "/api/v1/docs"},
+		{"ann viewer", "GET", "/runs?limit=0", "", 422, "query.limit"},
+		{"ann viewer", "GET", "/runs?stauts=active", "", 422, "stauts"},
+		{"ann viewer", "GET", "/runs?cursor=x", "", 400, "bad-cursor"},
+		{"ann operator", "POST", "/workflows/none/pause", "", 404, "none"},
+		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"poll"}`, 409, "run-open"},
+		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"addRow"}`, 422, "consumer"},
+		{"ann operator", "POST", "/workflows/invoices/trigger", `{}`, 422, "poll"},
+		{"ann operator", "POST", "/escalations/esc_1/decision", `{"action":"approve"}`, 409, "not among the choices"},
+		{"ann operator", "POST", "/escalations/none/decision", `{"action":"skip"}`, 404, "none"},
+		{"ann operator", "POST", "/inputs/skip", `{}`, 422, "ids or a match"},
+		{"ann operator", "POST", "/inputs/skip", `{"ids":["in_1"],"typo":1}`, 422, "typo"},
+		{"ann author", "PUT", "/workflows/invoices", `{"file":"a.js","source":"x"}`, 501, "keep deploy"},
+	} {
+		w.ask(tt.as, tt.method, api.Prefix+tt.path, tt.body).want(t, tt.status, tt.part)
+	}
+}
+
+// Of two people who decide at once one wins, and the other is told who and when.
+func TestTwoDecideAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	answers := make([]answer, 2)
+	var wg sync.WaitGroup
+	for i, who := range []string{"ann operator", "bob operator"} {
+		wg.Go(func() {
+			answers[i] = w.ask(who, "POST", api.Prefix+"/escalations/esc_1/decision", `{"action":"skip","note":"looked"}`)
+		})
+	}
+	wg.Wait()
+	names := []string{"ann", "bob"}
+	won := 0
+	if answers[0].Status != 200 {
+		won = 1
+	}
+	answers[won].want(t, 200, `"decision":{"action":"skip","by":"`+names[won]+`","from":"api","note":"looked","at":"20`)
+	answers[1-won].want(t, 409, names[won]+" decided skip at 20", "problems/decided")
+}
+
+func TestSkips(t *testing.T) {
+	w := newWorld(t, nil)
+	events := api.Prefix + "/workflows/invoices/topics/email.received/skip"
+	w.ask("ann operator", "POST", events, `{"ids":["m1","m2"],"preview":true}`).want(t, 200, `"preview":true,"skipped":1,"in_run":1`)
+	w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"match":{"q":"ali"},"preview":true}`).want(t, 200, `"input":"in_1","preview":true,"skipped":1,"in_run":1`)
+	w.ask("ann operator", "POST", events, `{"ids":["m2"]}`).want(t, 200, `"preview":false,"skipped":1`)
+	w.ask("ann operator", "POST", events, `{"ids":["m2","none"]}`).want(t, 404, "none")
+	w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1"]}`).want(t, 200, `"skipped":0`, `"too_late":1`, `"finished":1`)
+	items := api.Prefix + "/workflows/invoices/items/"
+	body := `{"ids":["invoice:0","invoice:1"],"preview":true}`
+	w.ask("ann operator", "POST", items+"skip", body).want(t, 200, `"done":false,"refused":"`, `{"id":"invoice:1","done":true,"refused":null,"status":"failed"}`)
+	w.ask("ann operator", "POST", items+"reprocess", strings.Replace(body, "true", "false", 1)).want(t, 200, `"id":"invoice:0","done":true`)
+	w.ask("ann viewer", "GET", items+"invoice:0", "").want(t, 200, `"attempt":3`)
+}
+
+func TestPause(t *testing.T) {
+	w := newWorld(t, nil)
+	w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "").want(t, 200, `"paused":true`)
+	w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/resume", "").want(t, 200, `"paused":false`)
+}
+
+// A POST with a key is done once, also when its answer was lost; another person's
+// key is another one.
+func TestIdempotencyKey(t *testing.T) {
+	w := newWorld(t, nil)
+	decide := func(as, body string) answer {
+		return w.ask(as, "POST", api.Prefix+"/escalations/esc_1/decision", body, "Idempotency-Key", `"k1"`)
+	}
+	first := decide("ann operator", `{"action":"skip"}`)
+	first.want(t, 200)
+	again := decide("ann operator", `{"action":"skip"}`)
+	if again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the repetition got %+v, want the first answer: %s", again, first.Body)
+	}
+	decide("ann operator", `{"action":"did-not-happen"}`).want(t, 422, "key-reused")
+	decide("bob operator", `{"action":"skip"}`).want(t, 409, "ann decided")
+
+	bare := newWorld(t, func(c *api.Config) { c.Keys = nil })
+	bare.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "", "Idempotency-Key", "k").want(t, 501, "keeps no idempotency keys")
+}
+
+// deployer takes every script that is not "broken".
+type deployer struct{ w *world }
+
+func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte) (keep.Version, error) {
+	if bytes.Contains(source, []byte("broken")) {
+		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: file, Line: 1, Column: 2, Message: "no"}}}
+	}
+	v := keep.Version{Major: 2}
+	deployment := fullDeployment
+	deployment.Version, deployment.Workflow, deployment.Code = v, name, source
+	return v, d.w.store.Commit(ctx, keep.Commit{Workflow: name, At: noon, Changes: []keep.Change{keep.Deploy{Deployment: deployment}}})
+}
+
+// Whoever deploys says what he replaces.
+func TestDeploy(t *testing.T) {
+	d := &deployer{}
+	w := newWorld(t, func(c *api.Config) { c.Deployer = d })
+	d.w = w
+	put := func(name, source string, header ...string) answer {
+		return w.ask("ann author", "PUT", api.Prefix+"/workflows/"+name, `{"file":"a.js","source":"`+source+`"}`, header...)
+	}
+	tag := w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").Header.Get("ETag")
+	put("invoices", "x").want(t, 428, "If-Match")
+	put("invoices", "x", "If-None-Match", "*").want(t, 412, "1.2")
+	put("invoices", "x", "If-Match", `"1.1"`).want(t, 412, "1.2")
+	put("none", "x", "If-Match", tag).want(t, 412)
+	put("invoices", "broken", "If-Match", tag).want(t, 422, "a.js:1:2")
+	a := put("invoices", "x", "If-Match", tag)
+	a.want(t, 200, `"version":"2.0"`)
+	if a.Header.Get("ETag") != `"2.0"` {
+		t.Errorf("ETag = %s, want 2.0", a.Header.Get("ETag"))
+	}
+	put("invoices", "y", "If-Match", tag).want(t, 412, "2.0")
+	put("fresh", "x", "If-None-Match", "*").want(t, 200, `"name":"fresh"`)
+}
+
+// The document in the repository is the one that is served.
+func TestDocument(t *testing.T) {
+	w := newWorld(t, nil)
+	got := w.ask("ann viewer", "GET", api.Prefix+"/openapi.json", "").Body
+	if *update {
+		if err := os.WriteFile("openapi.json", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("openapi.json (-committed +served; -update rewrites):\n%s", diff)
+	}
+}

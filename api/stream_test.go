@@ -1,0 +1,115 @@
+package api_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/feed"
+)
+
+// A follower reads /events.
+type follower struct {
+	t    testing.TB
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// follow opens /events and reads up to its first sign of life. It is a plain
+// connection, so that what it costs is what the server needs.
+func (w *world) follow(after string) *follower {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.server.Listener.Addr().String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "GET %s/events HTTP/1.1\r\nHost: keep\r\nAs: ann viewer\r\nLast-Event-ID: %s\r\n\r\n", api.Prefix, after)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f := &follower{w.t, conn, bufio.NewReaderSize(conn, 64)}
+	f.until(": keep")
+	return f
+}
+
+// until reads lines up to one that has a part, and returns it.
+func (f *follower) until(part string) string {
+	f.t.Helper()
+	for {
+		line, err := f.in.ReadString('\n')
+		if err != nil {
+			f.t.Fatalf("no %q: %v", part, err)
+		}
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+}
+
+func TestFollow(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Heartbeat, c.Gather = 20*time.Millisecond, time.Millisecond })
+	f := w.follow("")
+	f.until(": still here")
+	w.changes.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Run, feed.Input}})
+	id := strings.TrimPrefix(f.until("id: "), "id: ")
+	f.until("event: change")
+	if got, want := f.until("data: "), `data: {"workflow":"w","kinds":["run","input"]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "").want(t, 200)
+	f.until(`{"workflow":"invoices","kinds":["workflow"]}`)
+
+	w.follow(id).until(`{"workflow":"invoices","kinds":["workflow"]}`) // what came in between
+	g := w.follow("an-earlier-process-7")
+	g.until("event: reset")
+	g.until(`{"workflow":null,"kinds":["reset"]}`)
+}
+
+func TestFollowNeedsSomebody(t *testing.T) {
+	w := newWorld(t, nil)
+	w.ask("", http.MethodGet, api.Prefix+"/events", "").want(t, 401)
+}
+
+// Five hundred who follow cost under 50 MB, and one who does not read costs the
+// host nothing (issue: bounded).
+func TestManyFollowers(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Gather = time.Millisecond })
+	before := inUse()
+	var followers []*follower
+	for range 500 {
+		followers = append(followers, w.follow(""))
+	}
+	asleep := followers[0] // does not read any more
+	for i := range 50_000 {
+		w.changes.Publish(feed.Change{Workflow: keep.WorkflowName(fmt.Sprint("w", i%64)), Kinds: feed.Kinds()[:6]})
+	}
+	w.changes.Publish(feed.Change{Workflow: "last", Kinds: []feed.Kind{feed.Run}})
+	for _, f := range followers[1:] {
+		f.until("id: ") // lives, and is told
+	}
+	cost := inUse() - before
+	t.Logf("500 followers cost %.1f MB", float64(cost)/1e6)
+	if limit := int64(50e6); cost > limit {
+		t.Errorf("500 followers cost %d bytes, want under %d", cost, limit)
+	}
+	asleep.until("id: ")
+}
+
+// inUse returns the bytes of heap and stacks in use.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
