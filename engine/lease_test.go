@@ -57,6 +57,7 @@ type node struct {
 	epochs   map[int64]int        // commits by epoch
 	pulses   int                  // beats and looks
 	answers  func() time.Duration // how long a pulse takes; nil: no time
+	hangs    bool                 // claims get no answer
 }
 
 var errCut = errors.New("no route to host")
@@ -130,6 +131,17 @@ func (n *node) Look(ctx context.Context, id keep.HostID) (keep.Pulse, error) {
 	}
 	defer n.wait()
 	return n.Leaser.Look(ctx, id)
+}
+
+func (n *node) Claim(ctx context.Context, id keep.HostID, k int, only []keep.WorkflowName) ([]keep.Lease, error) {
+	n.mu.Lock()
+	hangs := n.hangs
+	n.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return n.Leaser.Claim(ctx, id, k, only)
 }
 
 func (n *node) Leave(ctx context.Context, id keep.HostID) error {
@@ -571,6 +583,93 @@ func TestDatabaseComesBack(t *testing.T) {
 		c.effects(6)
 		a.stop()
 		b.stop()
+		c.check()
+	})
+}
+
+// A claim that gets no answer does not keep a host from renewing what it has.
+func TestHangingClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		n := c.start(0)
+		pass(2 * time.Second)
+		n.mu.Lock()
+		n.hangs = true
+		n.mu.Unlock()
+		c.def.Name = "fresh"
+		c.deploy()
+		for range 20 {
+			pass(c.policy.Lease.TTL / 4)
+			if p, err := c.shared.Look(t.Context(), n.name()); err != nil || p.Until.Sub(p.Now) < c.policy.Lease.TTL/4 {
+				t.Fatalf("the leases end %s after %s, %v", p.Until, p.Now, err)
+			}
+		}
+		n.mu.Lock()
+		n.hangs = false
+		n.mu.Unlock()
+		pass(c.policy.Lease.TTL/4 + 2*time.Second)
+		if got := c.held(n); len(got) != 3 {
+			t.Errorf("it has %v, want three workflows", got)
+		}
+		n.stop()
+	})
+}
+
+// A host that cannot renew its leases stops in the middle of what it does, before
+// they end.
+func TestLateHostStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		var stopped time.Time
+		c.script["consumers.act.prepare"] = func(k *call) any {
+			<-k.ctx.Done() // a script that waits for its reads
+			stopped = time.Now()
+			panic(ended{context.Cause(k.ctx)})
+		}
+		c.give("e")
+		n := c.start(0)
+		pass(2 * time.Second)
+		n.setCut(true)
+		hosts, err := c.shared.Hosts(t.Context())
+		if err != nil || len(hosts) != 1 {
+			t.Fatalf("Hosts = %v, %v", hosts, err)
+		}
+		pass(time.Minute)
+		if end := hosts[0].Until.Add(-skew); stopped.IsZero() || !stopped.Before(end) {
+			t.Errorf("the run was stopped at %s, the leases ended at %s", stopped, end)
+		}
+		n.stop()
+	})
+}
+
+// The record of a call says until when the call may be out. If it took longer than
+// that to write it, the call is not made any more.
+func TestLateCallIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		n := c.node()
+		slow := 20 * time.Second // the tool has 10
+		n.onCommit = func(k keep.Commit) {
+			for _, change := range k.Changes {
+				if m, ok := change.(keep.PutMutation); ok && m.Mutation.State == keep.InFlight {
+					time.Sleep(slow)
+					slow = 0
+				}
+			}
+		}
+		n.run(0, nil)
+		c.give("e")
+		pass(22 * time.Second)
+		c.effects(0)
+		if m := c.mutation(); m.State != keep.Failed || m.Error == nil || m.Error.Code != "not-sent" {
+			t.Errorf("mutation = %s, %v, want it failed, not-sent", m.State, m.Error)
+		}
+		pass(time.Minute)
+		c.effects(1)
+		if c.service.calls != 1 {
+			t.Errorf("%d calls, want 1", c.service.calls)
+		}
+		n.stop()
 		c.check()
 	})
 }

@@ -16,6 +16,10 @@ import (
 // lookEvery is how often an idle host asks what is new.
 const lookEvery = time.Second
 
+// gather is how long a host waits after it was called to look, for what happens
+// together to be found together.
+const gather = 5 * time.Millisecond
+
 // claimAtOnce is how many workflows one claim takes at most.
 const claimAtOnce = 1000
 
@@ -59,10 +63,14 @@ type heard struct {
 	slack time.Duration
 }
 
+// rounding is what times lose because they are kept in milliseconds, once by the
+// database and once by Engine.now.
+const rounding = 2 * time.Millisecond
+
 // hear returns a pulse as the host can use it. What it knew before is kept if it
 // is more exact, so that time does not go back; it does if the database's does.
 func hear(p keep.Pulse, sent, got time.Time, before *heard) *heard {
-	h := heard{Pulse: p, sent: sent, got: got, base: p.Now, slack: got.Sub(sent)}
+	h := heard{Pulse: p, sent: sent, got: got, base: p.Now, slack: got.Sub(sent) + rounding}
 	if before != nil {
 		known := before.now(got)
 		if ahead := known.Sub(h.base); ahead > 0 && ahead <= h.slack {
@@ -136,9 +144,16 @@ func (t *tenure) pause(ctx context.Context, d time.Duration) {
 	}
 	select {
 	case <-ctx.Done():
+		return
 	case <-timer.C:
+		return
 	case <-t.urge:
 	case <-alerts:
+	}
+	timer.Reset(gather)
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -162,8 +177,12 @@ func (t *tenure) look() {
 	}
 }
 
-// turn asks once how this host stands, and does about it what has to be done.
+// turn asks once how this host stands, and does about it what has to be done. It
+// takes so little time, whatever the database does, that the next one can still
+// renew the leases.
 func (t *tenure) turn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.rules.TTL/4, &keep.TimeoutError{Op: "renewing leases", After: t.rules.TTL / 4})
+	defer cancel()
 	if err := t.giveBack(ctx); err != nil {
 		return err
 	}
@@ -192,14 +211,12 @@ func (t *tenure) pulse(ctx context.Context) (keep.Pulse, error) {
 	t.e.mu.Unlock()
 	sent := t.e.cfg.Clock()
 	beat = beat || sent.Sub(t.beatAt) >= t.rules.Beat()-t.rules.Beat()/16
-	limited, cancel := context.WithTimeout(ctx, t.rules.TTL/4)
-	defer cancel()
 	var p keep.Pulse
 	var err error
 	if beat {
-		p, err = t.store.Beat(limited, t.me, t.rules.TTL)
+		p, err = t.store.Beat(ctx, t.me, t.rules.TTL)
 	} else {
-		p, err = t.store.Look(limited, t.me.ID)
+		p, err = t.store.Look(ctx, t.me.ID)
 	}
 	if err != nil {
 		return p, err
@@ -269,7 +286,7 @@ func (t *tenure) expire(ctx context.Context) {
 func (t *tenure) end() {
 	t.over, t.settled = true, false
 	for _, a := range t.e.actors {
-		a.lose(errLeaseEnded)
+		a.lose(errLeaseEnded) // stops it
 	}
 }
 

@@ -67,6 +67,26 @@ var breaks = []Break{
 	{"deploy-unblocks-doubt", "doubt-is-not-failure", "lifecycle/lifecycle.go",
 		`if r.Closed || r.Status != keep.StatusLogic {`, `if r.Closed {`, "./lifecycle"},
 
+	// leases: several hosts on one store.
+	{"commits-without-epoch", "one-at-a-time", "engine/actor.go",
+		`a.e.commit(ctx, a.name, a.epoch, now,`, `a.e.commit(ctx, a.name, 0, now,`, "./internal/simtest -run TestGroups"},
+	{"own-clock-is-believed", "doubt-is-not-failure", "engine/engine.go",
+		`clock = h.now(clock)`, `_ = h.now(clock)`, "./internal/simtest -run TestGroups"},
+	{"calls-outlast-the-lease", "one-at-a-time", "engine/tenure.go",
+		`return min(timeout, left), nil`, `return timeout, nil`, "./engine -run TestCallsEndBeforeTheLease"},
+	{"answers-take-no-time", "one-at-a-time", "engine/engine.go",
+		`d -= h.slack`, `_ = h.slack`, "./engine -run TestSlowPulses"},
+	{"late-host-works-on", "one-at-a-time", "engine/tenure.go",
+		`a.lose(errLeaseEnded) // stops it`, `_ = a`, "./engine -run TestLateHostStops"},
+	{"late-call-is-made", "once", "engine/consumer.go",
+		`if limit <= 0 {`, `if false {`, "./engine -run TestLateCallIsNotMade"},
+	{"newcomer-takes-all", "one-at-a-time", "policy/lease.go",
+		`case p.Gone > 0 && s.Looks <= patience:`, `case false:`, "./engine -run TestDatabaseComesBack"},
+	{"fence-is-open", "one-at-a-time", "memory/lease.go",
+		`l.Host == "" || l.Epoch != epoch)`, `l.Host == "")`, "./memory -run TestLeases"},
+	{"claims-what-is-held", "one-at-a-time", "memory/lease.go",
+		`if _, taken := s.host(l.Host, now); taken {`, `if _, taken := s.host(l.Host, now); taken && l.Host == id {`, "./memory -run TestLeases"},
+
 	// policy and schedule.
 	{"prepare-may-mutate", "not-catchable", "policy/calls.go",
 		`InPrepare:  {CallList, CallGet, CallTopics},`, `InPrepare:  {CallList, CallGet, CallTopics, CallMutate},`, "./policy"},

@@ -31,6 +31,15 @@
 // time of the services: a host whose clock leaps ahead believes an absence too
 // early, and no simulation of ours can change that (docs/GUARANTEES.md says so).
 //
+// # Several hosts
+//
+// A group (RunGroup) is two or three hosts at once, on a store with leases. Their
+// clocks are wrong by an hour. They die, are frozen for longer than their leases
+// and go on in the middle of whatever they did, and are cut off from the database.
+// Beside the laws that hold for one, no commit under an old epoch is accepted, no
+// absence is believed before its time by the database's clock, and no workflow is
+// nobody's for long while a host could have it.
+//
 // # The end
 //
 // When the chaos is over the world settles: no more faults, a corrected script,

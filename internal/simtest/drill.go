@@ -64,7 +64,7 @@ func runDrill(t *testing.T, d drill) Result {
 	w.flows = []*flow{f}
 	synctest.Test(t, func(*testing.T) {
 		w.bubble(0, func() {
-			p := w.newProcess(false)
+			p := w.newProcess("", false)
 			w.must("deploy", second(p.engine.Deploy(person, f.deployment(behaviour{}))))
 			for range 2 {
 				w.rates.life = 3 * time.Hour

@@ -23,7 +23,10 @@ func (p *process) people() {
 			p.act(p.engine)
 			continue
 		}
-		p.act(w.newProcess(false).engine)
+		p.act(w.newProcess(p.name+"beside ", false).engine)
+		if w.group != nil {
+			continue // the host of the workflow hears of it
+		}
 		p.sleep(p.ctx, w.span(time.Second), "people")
 		p.engine.Reload()
 	}

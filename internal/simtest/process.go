@@ -14,9 +14,10 @@ import (
 	"github.com/keep-run/keep/engine"
 )
 
-// A process is one life of the host, from its start to its death or stop.
+// A process is one life of a host, from its start to its death or stop.
 type process struct {
 	w      *world
+	name   string // empty if there is one host at a time
 	engine *engine.Engine
 	mortal bool // may die
 
@@ -25,31 +26,52 @@ type process struct {
 	gone   chan struct{} // closed at death
 	dead   atomic.Bool
 	wait   sync.WaitGroup // Run, and people who use this process
+
+	// In a group; see there. They change in turns only.
+	frozen bool
+	cut    bool
+	stops  int       // how often it was frozen
+	wellAt time.Time // when it was last well again
 }
 
+// aProcess is the key of the process in its contexts.
+type aProcess struct{}
+
+// processOf returns the process that makes a call.
+func processOf(ctx context.Context) *process { return ctx.Value(aProcess{}).(*process) }
+
 // newProcess returns a process with an engine that does not run yet.
-func (w *world) newProcess(mortal bool) *process {
-	p := &process{w: w, mortal: mortal, gone: make(chan struct{})}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.nextTools(), engine.Config{
+func (w *world) newProcess(name string, mortal bool) *process {
+	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.WithValue(context.Background(), aProcess{}, p))
+	cfg := engine.Config{
 		Policy: &w.policy, Salt: "sim", Slow: w.slow, Entropy: w.entropy,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 		Trace:  func(name keep.WorkflowName, at engine.Point) { p.point("at " + string(name) + " " + string(at)) },
-	})
+	}
+	if w.group != nil {
+		cfg.Leases, cfg.Clock = &lessor{w.group.shared, p}, w.newClock()
+	}
+	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.nextTools(), cfg)
 	if err != nil {
 		panic(err) // the plan is wrong
+	}
+	for !mortal && e.Sync(p.ctx) != nil {
 	}
 	p.engine = e
 	return p
 }
 
 // boot starts the host, and people beside it.
-func (w *world) boot() *process {
-	p := w.newProcess(true)
-	w.proc = p
+func (w *world) boot() *process { return w.bootAs("") }
+
+// bootAs starts a host of that name.
+func (w *world) bootAs(name string) *process {
+	p := w.newProcess(name, true)
 	w.result.Boots++
-	clear(w.flying)
-	clear(w.heard)
+	if w.group == nil {
+		clear(w.heard)
+	}
 	p.wait.Go(func() {
 		if err := p.engine.Run(p.ctx); err != nil {
 			w.broken("explained", "Run ended with %v", err)
@@ -63,6 +85,7 @@ func (w *world) boot() *process {
 
 // turn waits for the caller's turn. In a dead process nobody gets one.
 func (p *process) turn(who string) {
+	who = p.name + who
 	if !p.dead.Load() {
 		p.w.turns.wait(p, who)
 	}

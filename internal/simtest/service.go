@@ -108,13 +108,13 @@ func (m mutator) Target(params json.RawMessage) string { return "things" }
 
 // Mutate makes the change, as far as the seed lets it.
 func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt, error) {
-	w, p, who := m.w, m.w.proc, fmt.Sprintf("call %s %s %s", r.Workflow, r.Tool, r.Payload)
+	w, p, who := m.w, processOf(ctx), fmt.Sprintf("call %s %s %s", r.Workflow, r.Tool, r.Payload)
 	p.point(who)
-	w.watchCall(r)
-	defer w.callEnds(p, r)
 	if ctx.Err() != nil {
 		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
 	}
+	w.watchCall(p, r)
+	defer w.callEnds(p, r)
 	f := w.nextFault()
 	if f.sleeps {
 		p.sleep(context.Background(), time.Until(r.SettlesAt())+w.span(time.Minute), who)
@@ -140,14 +140,14 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err()
 	}
 	if f.hangs {
-		w.hang(ctx, p, who, time.Until(r.CallDeadline))
+		w.hang(ctx, p, who, max(0, time.Until(r.CallDeadline)))
 		return connector.Receipt{}, ctx.Err()
 	}
 	p.point("answer to " + who)
 	if f.panics {
 		panic("a bug of the connector")
 	}
-	w.heard[r.Key] = f.err == nil && ctx.Err() == nil
+	w.heard[r.Key] = f.err == nil && ctx.Err() == nil && w.group == nil
 	if f.err != nil {
 		w.rest(r.Workflow, f.err)
 		return connector.Receipt{}, f.err
@@ -167,9 +167,9 @@ func (w *world) rest(name keep.WorkflowName, err error) {
 
 // hang waits until the host gives up, which it must do in time.
 func (w *world) hang(ctx context.Context, p *process, who string, limit time.Duration) {
-	start := time.Now()
+	start, stops := time.Now(), p.stops
 	p.sleep(ctx, 24*time.Hour, who)
-	if took := time.Since(start); took > limit+time.Millisecond {
+	if took := time.Since(start); took > limit+time.Millisecond && stops == p.stops {
 		w.broken("bounded", "%s was cut after %s, its limit is %s", who, took, limit)
 	}
 }
@@ -237,8 +237,11 @@ type asker struct{ mutator }
 
 // Reconcile tells the truth, if it tells anything; see rates.lie.
 func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer, error) {
-	w, p, who := a.w, a.w.proc, fmt.Sprintf("lookup %s %s", r.Workflow, r.Tool)
+	w, p, who := a.w, processOf(ctx), fmt.Sprintf("lookup %s %s", r.Workflow, r.Tool)
 	p.point(who)
+	if ctx.Err() != nil {
+		return connector.Answer{}, ctx.Err() // nobody wants to know any more
+	}
 	w.watchLookup(r)
 	if w.maybe(w.rates.ask) {
 		switch w.below(5) {
@@ -288,7 +291,7 @@ type reader struct{ tool }
 
 // Read returns what came to a source, or anything.
 func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	w, p, who := r.w, r.w.proc, fmt.Sprintf("read %s %s", r.spec.Name, params)
+	w, p, who := r.w, processOf(ctx), fmt.Sprintf("read %s %s", r.spec.Name, params)
 	p.point(who)
 	if w.maybe(w.rates.call / 4) {
 		w.fault("a read fails")

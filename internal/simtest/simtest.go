@@ -124,6 +124,10 @@ func (w *world) resume(n int) time.Duration {
 func (w *world) chaos() {
 	share := w.result.Points + w.rates.points/w.rates.stretch
 	began := w.now()
+	if w.group != nil {
+		w.group.chaos(w, share)
+		return
+	}
 	for w.result.Points < share && w.now()-began < 60*24*time.Hour {
 		w.live()
 		w.inspect()
@@ -151,7 +155,6 @@ func (w *world) live() {
 	}
 	p.wait.Wait()
 	p.cancel()
-	w.proc = nil
 	for key, yes := range w.heard {
 		// A host that was only stopped has written what it heard.
 		if m, err := w.store.Mutation(person, key); yes && (err != nil || m.State != keep.Applied) {
@@ -162,7 +165,7 @@ func (w *world) live() {
 
 // aside is what people do while no host runs.
 func (w *world) aside() {
-	p := w.newProcess(false)
+	p := w.newProcess("", false)
 	for range 1 + w.below(3) {
 		p.act(p.engine)
 	}

@@ -72,6 +72,9 @@ func name(ctx context.Context, what ...string) string {
 func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
 	s.p.point("before " + who)
+	if s.p.cut {
+		return s.p.noRoute(ctx, who)
+	}
 	fate := ""
 	if w.maybe(w.rates.commit) {
 		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
@@ -125,6 +128,9 @@ func (s *store) read(ctx context.Context, what ...string) error {
 	s.p.point(name(ctx, what...))
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if s.p.cut {
+		return errCut
 	}
 	if s.p.w.maybe(s.p.w.rates.read) {
 		s.p.w.fault("read fails")

@@ -37,11 +37,16 @@ func (s *turns) wait(p *process, who string) {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, t)
 	s.mu.Unlock()
+	s.look()
+	<-t.yours
+}
+
+// look makes run see who waits.
+func (s *turns) look() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
 	}
-	<-t.yours
 }
 
 // run gives out turns until stop.
@@ -57,20 +62,41 @@ func (s *turns) next() bool {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.waiting)
+	// Those of a frozen process wait behind all others.
+	n := len(s.waiting) - s.sink()
 	if n == 0 {
 		return false
 	}
 	i := 0
 	if n > 1 {
 		// The order of arrival is the scheduler's; that of names is ours.
-		slices.SortStableFunc(s.waiting, func(a, b *ticket) int { return cmp.Compare(a.who, b.who) })
+		slices.SortStableFunc(s.waiting[:n], func(a, b *ticket) int { return cmp.Compare(a.who, b.who) })
 		i = s.choose(n)
 	}
 	t := s.waiting[i]
 	s.waiting = slices.Delete(s.waiting, i, i+1)
 	close(t.yours)
 	return true
+}
+
+// sink moves the tickets of frozen processes to the end, and counts them.
+func (s *turns) sink() int {
+	slices.SortStableFunc(s.waiting, func(a, b *ticket) int {
+		return cmp.Compare(a.frozen(), b.frozen())
+	})
+	n := 0
+	for _, t := range s.waiting {
+		n += t.frozen()
+	}
+	return n
+}
+
+// frozen returns 1 if the process of t is stopped, as by SIGSTOP.
+func (t *ticket) frozen() int {
+	if t.p != nil && t.p.frozen {
+		return 1
+	}
+	return 0
 }
 
 // release lets all goroutines of a dead process go: they end at once.

@@ -14,8 +14,14 @@ import (
 // The watchers look at every call, lookup and commit while it happens. What they
 // report no later state can hide.
 
+// A flight is a call of a workflow by one process.
+type flight struct {
+	p        *process
+	workflow keep.WorkflowName
+}
+
 // watchCall looks at a call before it is sent.
-func (w *world) watchCall(m keep.Mutation) {
+func (w *world) watchCall(p *process, m keep.Mutation) {
 	rec, err := w.store.Mutation(context.Background(), m.Key)
 	switch {
 	case err != nil:
@@ -28,8 +34,9 @@ func (w *world) watchCall(m keep.Mutation) {
 		w.broken("once", "%s is sent twice", attempt)
 	}
 	w.called[attempt] = true
-	if w.flying[m.Workflow]++; w.flying[m.Workflow] > 1 {
-		w.broken("one-at-a-time", "%d calls of %s at once", w.flying[m.Workflow], m.Workflow)
+	by := flight{p, m.Workflow}
+	if w.flying[by]++; w.flying[by] > 1 {
+		w.broken("one-at-a-time", "%d calls of %s at once", w.flying[by], m.Workflow)
 	}
 	w.result.Calls++
 	if until := w.resting[m.Workflow]; time.Now().Before(until) {
@@ -51,8 +58,8 @@ func (w *world) approved(m keep.Mutation) bool {
 
 // callEnds is called when a call of a process ends, also by its death.
 func (w *world) callEnds(p *process, m keep.Mutation) {
-	if p == w.proc && !p.dead.Load() {
-		w.flying[m.Workflow]--
+	if !p.dead.Load() {
+		w.flying[flight{p, m.Workflow}]--
 	}
 }
 
@@ -70,7 +77,7 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 	if errors.Is(err, keep.ErrMutationExists) || errors.Is(err, keep.ErrRunOpen) && !requests(c) {
 		w.broken("once", "a unique index, not the law, prevented a duplicate: %v", err)
 	}
-	if err != nil {
+	if w.group.watchCommit(w, c, err); err != nil {
 		return
 	}
 	for _, change := range c.Changes {
@@ -115,8 +122,8 @@ func (w *world) watchMutation(put keep.PutMutation) {
 		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
 			continue
 		}
-		if move.At.Before(m.SettlesAt()) {
-			w.broken("doubt-is-not-failure", "%s is failed at %s, its effect may appear until %s", m.Key, move.At, m.SettlesAt())
+		if now := time.Now(); move.At.Before(m.SettlesAt()) || now.Before(m.SettlesAt()) {
+			w.broken("doubt-is-not-failure", "%s is failed at %s (%s), its effect may appear until %s", m.Key, move.At, now, m.SettlesAt())
 		}
 		if w.truth.contradicts(m.Token) && w.lied[m.Token] == 0 && !w.vouchedWrong(m.Key) {
 			w.broken("doubt-is-not-failure", "%s is failed, and its effect is there", m.Key)

@@ -27,17 +27,17 @@ type world struct {
 	truth  truth
 	tools  []*engine.Tools // as usual, and as two upgrades left them; see upgrades
 
-	turns *turns   // of this bubble
-	proc  *process // the host that runs; nil: none
-	calm  bool     // the chaos is over
-	drill *drill   // nil: the seed decides what goes wrong
-	cheat cheat    // empty: none
+	turns *turns // of this bubble
+	group *group // nil: one host at a time
+	calm  bool   // the chaos is over
+	drill *drill // nil: the seed decides what goes wrong
+	cheat cheat  // empty: none
 
 	offset  time.Duration // how far the host's clock is ahead of the services'
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
 
 	// Guards of the laws; see watch.
-	flying  map[keep.WorkflowName]int         // calls under way
+	flying  map[flight]int                    // calls under way
 	called  map[string]bool                   // attempts that were made
 	settled map[keep.MutationKey]string       // state and result of what is settled
 	vouched map[keep.EscalationID]bool        // whether an effect contradicts the answer
@@ -73,7 +73,7 @@ type rates struct {
 func newWorld(seed uint64, trace io.Writer) *world {
 	w := &world{
 		seed: seed, trace: trace, open: inMemory(),
-		flying: make(map[keep.WorkflowName]int), called: make(map[string]bool),
+		flying: make(map[flight]int), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), heard: make(map[keep.MutationKey]bool), lied: make(map[string]int),

@@ -1,0 +1,55 @@
+package simtest
+
+import (
+	"flag"
+	"io"
+	"testing"
+	"time"
+)
+
+var groupSeeds = flag.Uint64("group-seeds", 25, "how many seeds TestGroups simulates")
+
+// TestGroup replays one seed with several hosts: -run TestGroup$ -seed N -v.
+func TestGroup(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("no -seed given")
+	}
+	start := time.Now()
+	r := RunGroup(t, *seed, t.Output())
+	if t.Log(r.describe(time.Since(start))); len(r.Problems) > 0 {
+		t.Fail()
+	}
+}
+
+// Several hosts that die, freeze, are cut off and have wrong clocks do what one
+// does: each effect once, and nothing is left to lie for longer than a lease.
+func TestGroups(t *testing.T) {
+	var sum Result
+	for n := range *groupSeeds {
+		r := RunGroup(t, n+1, nil)
+		sum.Add(r)
+		for _, p := range r.Problems {
+			t.Errorf("seed %d: broken law %s (replay it with -run TestGroup$ -seed %d -v)", n+1, p, n+1)
+		}
+	}
+	t.Log(sum)
+	if *groupSeeds < 25 {
+		return
+	}
+	for _, what := range []string{"fault: a host is frozen", "fault: a host is cut off", "lease: a late host is fenced",
+		"lease: a workflow changes hands", "fault: answer to a pulse or claim is lost",
+		"fault: answer to a pulse or claim is unknown", "fault: answer to a pulse or claim is slow"} {
+		if sum.Seen[what] == 0 {
+			t.Errorf("this never happened: %s", what)
+		}
+	}
+}
+
+func TestSameGroupSameTrace(t *testing.T) {
+	for n := range uint64(3) {
+		a, b := RunGroup(t, n+1, nil), RunGroup(t, n+1, io.Discard)
+		if a.Digest != b.Digest || a.Digest == 0 {
+			t.Errorf("seed %d: digests %x and %x", n+1, a.Digest, b.Digest)
+		}
+	}
+}
