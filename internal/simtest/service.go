@@ -116,7 +116,9 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	w.watchCall(p, r)
 	defer w.callEnds(p, r)
 	f := w.nextFault()
-	if f.sleeps {
+	if f.sleeps && (w.group == nil || m.spec.Level == keep.LevelKey) {
+		// In a group another host would have asked meanwhile: what is sent after
+		// that only a service can refuse that knows the key (docs/design/0005-leases.md).
 		p.sleep(context.Background(), time.Until(r.SettlesAt())+w.span(time.Minute), who)
 	}
 	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
