@@ -115,6 +115,13 @@ type CloseEscalation struct {
 	Decision *Decision
 }
 
+// PutNotice writes what became of telling a sink of a question. If Notice.Rev is
+// 0 it is new: ErrStale if there is one, ErrDecided if the question is closed.
+// Otherwise the stored Rev must be Notice.Rev, else ErrStale. The stored Rev is
+// then Notice.Rev + 1. CloseEscalation makes every pending notice of its question
+// moot, which counts as a write.
+type PutNotice struct{ Notice Notice }
+
 // PutItem writes an item. Rev works as in PutRun.
 type PutItem struct{ Item Item }
 
@@ -136,4 +143,5 @@ func (SetPaused) change()       {}
 func (AppendLogs) change()      {}
 func (OpenEscalation) change()  {}
 func (CloseEscalation) change() {}
+func (PutNotice) change()       {}
 func (PutItem) change()         {}

@@ -31,6 +31,7 @@ type Config struct {
 	Policy      policy.Policy  // valid
 	Sandbox     sandbox.Limits // zero fields are the sandbox's defaults
 	Connections []Connection   // sorted by name
+	Notify      Notify         // valid; zero: nobody is told of questions
 	Proxy       proxy.Config   // as written; proxy.New checks it
 	Warnings    []Problem      // odd, but not wrong
 	Missing     []Problem      // secrets that are not there; Connect refuses to go on without them
@@ -111,6 +112,7 @@ func Load(o Options) (*Config, error) {
 	b.bind(reflect.ValueOf(&t).Elem(), root, "")
 	if len(b.problems) == 0 {
 		b.check(&t, root)
+		cfg.Notify = b.notify(t.Notify, root, cfg.Dir)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
 	cfg.Proxy = t.Proxy

@@ -185,6 +185,17 @@ func TestVariableThatSetsNothingIsAWarning(t *testing.T) {
 // Each case is a keep.toml and every problem that must be found in it.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
+		"notify": {"[notify]\nwebhook = { url = 'example.com', secret = 'hunter2' }\non_escalation = []\ntimeout = '0s'\nretry = { first = '1h', max = '1s' }\n",
+			"keep.toml:2:13: notify.webhook.url: want https:// or http:// and a host\n" +
+				"keep.toml:2:34: notify.webhook.secret: does not begin with whsec_: want whsec_ and the base64 of 24 to 64 random bytes, such as: echo whsec_$(openssl rand -base64 32)\n" +
+				"keep.toml:3:1: notify.on_escalation: is empty; write a list such as [\"./tell.sh\", \"team\"]\n" +
+				"keep.toml:4:1: notify.timeout: must be more than zero\n" +
+				"keep.toml:5:1: notify.retry: want 0 < first <= max and attempts >= 0: first 1h0m0s, max 1s, attempts 20"},
+		"notify without": {"[notify]\n[notify.webhook]\nurll = 'x'\n",
+			"keep.toml:3:1: notify.webhook.urll: unknown key (did you mean url?)"},
+		"notify nobody": {"[notify.webhook]\n",
+			"keep.toml:1:9: notify.webhook.secret: is missing; write \"${secret:webhook}\", and put whsec_ and the base64 of 32 random bytes into .secrets/webhook\n" +
+				"keep.toml:1:9: notify.webhook.url: is missing; it is where questions are sent to"},
 		"syntax": {"db = \n", "keep.toml:1:6: "},
 		"twice":  {"db = 'a'\ndb = 'b'\n", "keep.toml:2:"},
 		"unknown keys": {"dbb = 'a'\n[polisy]\n[policy.retry]\nmaxx = '1s'\n",

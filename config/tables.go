@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 )
@@ -18,6 +19,7 @@ type (
 		Workflows   []string         `toml:"workflows"`
 		Policy      policyTable      `toml:"policy"`
 		Sandbox     sandboxTable     `toml:"sandbox"`
+		Notify      notifyTable      `toml:"notify"`
 		Connections map[string]*node `toml:"connections"` // bound by kind
 		Proxy       proxy.Config     `toml:"proxy"`       // checked by proxy.New
 	}
@@ -67,8 +69,9 @@ type (
 
 // defaults returns the tables as they are when nothing is configured.
 func defaults() tables {
-	p := policy.Default()
+	p, told := policy.Default(), notify.DefaultRetry()
 	return tables{
+		Notify:    notifyTable{Retry: backoffTable{told.First, told.Max, told.Attempts}, Timeout: notify.DefaultTimeout},
 		DB:        "keep.db",
 		Workflows: []string{"*.js", "*.ts"},
 		Policy: policyTable{

@@ -39,6 +39,8 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Workflow}
 	case keep.SetKV, keep.ResetKV:
 		return nil // nobody sees a checkpoint
+	case keep.PutNotice:
+		return nil // that somebody was told changes no question
 	}
 	return Kinds() // a new kind of change: rather look too often
 }

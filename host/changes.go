@@ -5,15 +5,17 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/notify"
 )
 
 // remembered is how many changes the feed keeps for those who come back.
 const remembered = 4096
 
-// told is a store whose commits are told to a feed.
+// told is a store whose commits are told to a feed, and its questions to people.
 type told struct {
 	Store
-	changes *feed.Feed
+	changes  *feed.Feed
+	notifier *notify.Notifier
 }
 
 // Commit tells the feed also after an error: the commit may be durable, and to
@@ -21,6 +23,9 @@ type told struct {
 func (s told) Commit(ctx context.Context, c keep.Commit) error {
 	err := s.Store.Commit(ctx, c)
 	s.changes.Publish(feed.Of(c))
+	if asks(c) {
+		s.notifier.Wake()
+	}
 	return err
 }
 
@@ -33,4 +38,5 @@ func (h *Host) Changes() *feed.Feed { return h.changes }
 func (h *Host) Reload() {
 	h.Engine.Reload()
 	h.changes.Reset()
+	h.notifier.Wake()
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/workflow"
@@ -93,6 +94,11 @@ type Config struct {
 	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
 	Clock func() time.Time
 
+	// Notify tells people of questions. If Notify.Store is nil, the store of the
+	// host must be one; Notify.Logger is Logger if it is nil. If Notify has no
+	// targets, nobody is told.
+	Notify notify.Config
+
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
@@ -112,6 +118,8 @@ type Host struct {
 	changes *feed.Feed
 	runtime *sandbox.Runtime
 	scripts *scripts
+
+	notifier *notify.Notifier // nil: nobody is told
 }
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
@@ -126,17 +134,21 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
+	notifier, err := newNotifier(store, cfg)
+	if err != nil {
+		return nil, err
+	}
 	if l, ok := store.(engine.Leaser); ok && cfg.Leases == nil {
 		cfg.Leases = l
 	}
-	h := &Host{cfg: cfg, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
+	h := &Host{cfg: cfg, notifier: notifier, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
 	if h.runtime == nil {
 		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
 			return nil, fmt.Errorf("open the sandbox: %w", err)
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	h.Engine, err = engine.New(told{store, h.changes}, h.scripts, tools, engine.Config{
+	h.Engine, err = engine.New(told{store, h.changes, notifier}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})
@@ -153,10 +165,12 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 func (h *Host) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	// Both go on until the engine has ended: it may ask while it stops.
+	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	wg.Go(func() { h.notifier.Run(beside) })
 	if w, ok := h.store.(Watcher); ok && h.cfg.Leases == nil {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		wg.Go(func() { h.watch(ctx, w) })
+		wg.Go(func() { h.watch(beside, w) })
 	}
 	return h.Engine.Run(ctx)
 }

@@ -47,6 +47,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.openEscalation(copyEscalation(c.Escalation))
 	case keep.CloseEscalation:
 		return t.closeEscalation(c)
+	case keep.PutNotice:
+		return t.putNotice(copyNotice(c.Notice))
 	case keep.PutItem:
 		return t.putItem(copyItem(c.Item))
 	}
@@ -226,5 +228,6 @@ func (t *tx) closeEscalation(c keep.CloseEscalation) error {
 	e.v.ClosedAt = t.at
 	e.v.Decision = copyDecision(c.Decision)
 	put(t, t.s.escalations, c.ID, e)
+	t.makeMoot(c.ID)
 	return nil
 }

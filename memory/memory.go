@@ -42,6 +42,7 @@ type Store struct {
 	inputKeys   map[inputKey]keep.InputID
 	items       map[itemKey]row[keep.Item]
 	escalations map[keep.EscalationID]row[keep.Escalation]
+	notices     map[noticeKey]keep.Notice
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 }
@@ -73,6 +74,10 @@ type (
 		workflow                keep.WorkflowName
 		source, typ, externalID string
 	}
+	noticeKey struct {
+		escalation keep.EscalationID
+		sink       keep.Sink
+	}
 	itemKey struct {
 		workflow keep.WorkflowName
 		id       string
@@ -101,6 +106,7 @@ func New() *Store {
 		inputKeys:   make(map[inputKey]keep.InputID),
 		items:       make(map[itemKey]row[keep.Item]),
 		escalations: make(map[keep.EscalationID]row[keep.Escalation]),
+		notices:     make(map[noticeKey]keep.Notice),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}

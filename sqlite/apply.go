@@ -78,6 +78,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.openEscalation(c.Escalation)
 	case keep.CloseEscalation:
 		return t.closeEscalation(c)
+	case keep.PutNotice:
+		return t.putNotice(c.Notice)
 	case keep.PutItem:
 		return t.putItem(c.Item)
 	}

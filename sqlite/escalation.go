@@ -63,7 +63,7 @@ func (t *tx) closeEscalation(c keep.CloseEscalation) error {
 	if err != nil {
 		return fmt.Errorf("escalation %s: %w", c.ID, err)
 	}
-	return nil
+	return t.makeMoot(c.ID)
 }
 
 // Escalation returns a question, or *keep.NotFoundError.

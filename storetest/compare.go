@@ -177,6 +177,9 @@ func (c *comparison) compare() {
 	a, b := Snapshot(c.tb, c.a), Snapshot(c.tb, c.b)
 	rank(a.Events, a.Backlogs)
 	rank(b.Events, b.Backlogs)
+	if _, ok := c.teller(); !ok {
+		a.Notices, a.Owed, b.Notices, b.Owed = nil, nil, nil, nil
+	}
 	if diff := cmp.Diff(a, b); diff != "" {
 		c.Fatalf("the stores differ (-one +other):\n%s", diff)
 	}
@@ -273,7 +276,7 @@ func (c *comparison) owner(w keep.WorkflowName) keep.WorkflowName {
 func (c *comparison) change(w keep.WorkflowName) keep.Change {
 	makers := []func(keep.WorkflowName) keep.Change{
 		c.putRun, c.putRun, c.putRun, c.putMutation, c.putMutation, c.publish, c.publish, c.publish,
-		c.reserve, c.reserve, c.finish, c.putItem, c.putInput, c.putInput, c.ask, c.ask, c.small, c.small, c.small, c.small,
+		c.reserve, c.reserve, c.finish, c.putItem, c.putInput, c.putInput, c.ask, c.ask, c.tell, c.tell, c.small, c.small, c.small, c.small,
 	}
 	return pick(c, "change", makers)(w)
 }
@@ -407,6 +410,37 @@ func (c *comparison) ask(w keep.WorkflowName) keep.Change {
 	}
 	return keep.OpenEscalation{Escalation: keep.Escalation{ID: id, Kind: keep.AskUnknownOutcome, Workflow: c.owner(w),
 		Run: pick(c, "run", runs), Mutation: pick(c, "mutation", keys), CreatedAt: c.time()}}
+}
+
+// sinks are those that people are told by.
+var sinks = []keep.Sink{"webhook", "on_escalation"}
+
+// teller returns the first store if both keep who was told.
+func (c *comparison) teller() (Teller, bool) {
+	a, okA := c.a.(Teller)
+	_, okB := c.b.(Teller)
+	return a, okA && okB
+}
+
+// tell writes a notice, most often on top of what is stored, if both stores keep
+// notices.
+func (c *comparison) tell(w keep.WorkflowName) keep.Change {
+	a, ok := c.teller()
+	if !ok {
+		return c.small(w)
+	}
+	n := keep.Notice{Escalation: pick(c, "escalation", asked), Sink: pick(c, "sink", sinks)}
+	known, _ := a.Notices(context.Background(), n.Escalation)
+	for _, k := range known {
+		if k.Sink == n.Sink && c.likely("known") {
+			n = k
+		}
+	}
+	n.Status, n.Attempts, n.UpdatedAt = pick(c, "notice", keep.NoticeStatuses()), n.Attempts+1, c.time()
+	if n.NextAt = (time.Time{}); (n.Status == keep.NoticePending) == c.likely("with a time") {
+		n.NextAt = c.time()
+	}
+	return keep.PutNotice{Notice: n}
 }
 
 // small returns one of the changes that touch one row of one table.

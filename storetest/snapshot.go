@@ -27,6 +27,8 @@ type State struct {
 	Outputs     [][]keep.MutationKey
 	Items       []keep.Item
 	Escalations []keep.Escalation
+	Notices     [][]keep.Notice
+	Owed        []keep.Owed
 }
 
 // Snapshot reads everything but checkpoints, which have no list.
@@ -44,6 +46,9 @@ func Snapshot(tb testing.TB, s Store) State {
 	st.Inputs = all(r, s.Inputs, keep.InputFilter{})
 	st.Items = all(r, s.Items, keep.ItemFilter{})
 	st.Escalations = all(r, s.Escalations, keep.EscalationFilter{})
+	if t, ok := s.(Teller); ok {
+		r.notices(&st, t)
+	}
 	for _, run := range st.Runs {
 		st.Logs = append(st.Logs, read1(r, s.Logs, run.ID))
 		st.Causes = append(st.Causes, read1(r, s.Causes, run.Chain))
@@ -61,6 +66,17 @@ type reader struct {
 	tb  testing.TB
 	ctx context.Context
 	s   Store
+}
+
+func (r reader) notices(st *State, t Teller) {
+	for _, e := range st.Escalations {
+		st.Notices = append(st.Notices, read1(r, t.Notices, e.ID))
+	}
+	for _, sink := range sinks {
+		owed, err := t.Owed(r.ctx, sink, keep.MaxPage)
+		r.ok(err)
+		st.Owed = append(st.Owed, owed...)
+	}
 }
 
 func (r reader) workflows(st *State) {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -65,14 +64,11 @@ type crashWorld struct {
 func newCrashWorld(t *testing.T) *crashWorld {
 	w := &crashWorld{
 		T: t, dir: t.TempDir(), crm: startService(), rng: rand.New(rand.NewPCG(crashSeed, 1)),
-		bin: filepath.Join(t.TempDir(), "keep"),
+		bin: buildKeep(t),
 	}
 	t.Cleanup(w.crm.Close)
 	w.crm.fill(crashEvents)
 	w.crm.tell(w.reach)
-	if out, err := exec.Command("go", "build", "-o", w.bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	if err := os.CopyFS(w.dir, os.DirFS("testdata/crash")); err != nil {
 		t.Fatal(err)
 	}

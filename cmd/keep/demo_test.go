@@ -22,10 +22,7 @@ import (
 // demoCommand returns keep demo as a process of its own.
 func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), "keep")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := buildKeep(t)
 	cmd := exec.CommandContext(t.Context(), bin, append([]string{"demo"}, args...)...)
 	// What the user has set for other projects must not disturb the demo.
 	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_DB=elsewhere.db", "TMPDIR="+t.TempDir())

@@ -41,9 +41,9 @@ func (a *app) inboxCmd() *cobra.Command {
 			q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
 			return api.EscalationOf(q), err
 		},
-		func(_ context.Context, _ database, q api.Escalation) error {
-			_, err := fmt.Fprintln(a.out, a.outInk.questionText(q))
-			return err
+		func(ctx context.Context, db database, q api.Escalation) error {
+			fmt.Fprintln(a.out, a.outInk.questionText(q))
+			return a.printTold(ctx, db, q.ID)
 		})
 	show.ValidArgsFunction = a.byPosition(questionIDs)
 	return noun("inbox", list, show, a.decideCmd())

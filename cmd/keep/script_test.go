@@ -35,8 +35,10 @@ type suite struct{ *testing.M }
 // Run runs the tests and removes what they shared.
 func (s suite) Run() int {
 	status := pgtest.Main(s.M)
-	if sharedCache != "" {
-		os.RemoveAll(sharedCache)
+	for _, dir := range []string{sharedCache, sharedBin} {
+		if dir != "" {
+			os.RemoveAll(dir)
+		}
 	}
 	return status
 }
@@ -44,7 +46,25 @@ func (s suite) Run() int {
 var (
 	sharedCache string // made by makeCache; empty: not yet
 	makeCache   sync.Once
+	sharedBin   string // made by makeBin; empty: not yet
+	makeBin     sync.Once
 )
+
+// buildKeep returns the file of the command, which is built once.
+func buildKeep(tb testing.TB) string {
+	tb.Helper()
+	makeBin.Do(func() {
+		dir, err := os.MkdirTemp("", "keep-bin-")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		sharedBin = dir
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "keep"), ".").CombinedOutput(); err != nil {
+			tb.Fatalf("go build: %v\n%s", err, out)
+		}
+	})
+	return filepath.Join(sharedBin, "keep")
+}
 
 // cacheHome returns a user's cache directory with the compiled sandbox in it.
 func cacheHome(tb testing.TB) string {

@@ -50,8 +50,13 @@ func (a *app) serve(ctx context.Context) (err error) {
 		return errors.Join(err, closeAll(conns))
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
+	told, err := a.notifyConfig(cfg, db)
+	if err != nil {
+		return errors.Join(err, closeAll(conns))
+	}
 	h, err := host.Open(ctx, db, host.Config{
 		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version,
+		Notify: told,
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(conns))

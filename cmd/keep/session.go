@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/workflow"
 )
@@ -88,9 +89,14 @@ func (s *session) open(ctx context.Context, a *app, after func(keep.Commit)) (er
 		return err
 	}
 	s.closers = append(s.closers, s.db.Close)
+	told, err := a.notifyConfig(s.project.cfg, s.db)
+	if err != nil {
+		return err
+	}
 	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
 		Connections: s.conns, Policy: &s.project.cfg.Policy, Runtime: s.runtime, Only: s.names(), Logger: a.log,
 		Leases: leasesOf(s.db), Name: hostName(), Version: thisVersion().Version,
+		Notify: told,
 	})
 	if err != nil {
 		return err
@@ -115,8 +121,9 @@ func (s *session) deploy(ctx context.Context, a *app, sc script) (keep.Version, 
 	return v, nil
 }
 
-// untilIdle runs the host until it is idle, and stops it. It reports whether it
-// came to that before ctx ended.
+// untilIdle runs the host until it is idle, and stops it. What people were not
+// told by then is tried once more; the rest is told after the next start. It
+// reports whether it came to be idle before ctx ended.
 func (s *session) untilIdle(ctx context.Context, watch *progress) (bool, error) {
 	runCtx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -136,6 +143,9 @@ func (s *session) untilIdle(ctx context.Context, watch *progress) (bool, error) 
 	if runErr != nil {
 		return false, fmt.Errorf("run: %w", runErr)
 	}
+	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notify.DefaultTimeout)
+	defer cancel()
+	s.host.FlushNotices(flushCtx)
 	return idleErr == nil, nil
 }
 

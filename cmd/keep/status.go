@@ -36,6 +36,7 @@ func (a *app) statusCmd() *cobra.Command {
 type status struct {
 	Workflows []api.Workflow   `json:"workflows"`
 	NeedsYou  []api.Escalation `json:"needs_you"` // open questions
+	NotTold   []notTold        `json:"not_told"`  // of them, and of whom [notify] gave up
 	Failing   []api.Run        `json:"failing"`   // unfinished runs with an error, or in doubt
 	InDoubt   []doubt          `json:"in_doubt"`  // calls with an unknown outcome that no open run waits for
 	Late      []late           `json:"late"`      // what should have happened by now
@@ -62,7 +63,7 @@ const lateAfter = time.Minute
 
 // readStatus collects the page. It reads workflow by workflow: there are few.
 func (a *app) readStatus(ctx context.Context, db database) (status, error) {
-	s := status{NeedsYou: []api.Escalation{}, Failing: []api.Run{}, InDoubt: []doubt{}, Late: []late{}, Topics: []api.Topic{}}
+	s := status{NeedsYou: []api.Escalation{}, NotTold: []notTold{}, Failing: []api.Run{}, InDoubt: []doubt{}, Late: []late{}, Topics: []api.Topic{}}
 	var err error
 	if s.Workflows, err = api.ListWorkflows(ctx, db); err != nil {
 		return s, err
@@ -72,6 +73,9 @@ func (a *app) readStatus(ctx context.Context, db database) (status, error) {
 		return s, err
 	}
 	s.NeedsYou = append(s.NeedsYou, qs...)
+	if err := s.addNotTold(ctx, db); err != nil {
+		return s, err
+	}
 	for _, w := range s.Workflows {
 		if err := s.addWorkflow(ctx, db, w, a.now()); err != nil {
 			return s, err
@@ -147,6 +151,9 @@ func (a *app) printStatus(s status) error {
 	a.heading("Needs you", len(s.NeedsYou))
 	for _, q := range s.NeedsYou {
 		fmt.Fprintf(a.out, "%s\n", a.outInk.questionText(q))
+	}
+	for _, n := range s.NotTold {
+		fmt.Fprintf(a.out, "  %s was given up after %s to tell of %s: %s\n", n.Sink, plural(n.Attempts, "attempt"), n.Question, clean(n.Error))
 	}
 	a.heading("Failing", len(s.Failing)+len(s.InDoubt))
 	for _, r := range s.Failing {

@@ -30,7 +30,7 @@ idempotency/key         pure   .
 
 workflow                timed  . connector policy schedule
 repair                  timed  . policy
-config                  timed  . connector connector/... policy sandbox idempotency idempotency/...
+config                  timed  . connector connector/... policy sandbox idempotency idempotency/... notify
 
 connector               timed  . ledger
 connector/internal/...  timed  . connector
@@ -52,7 +52,8 @@ feed                    timed  .
 access                  clock  .
 api                     clock  . ledger lifecycle policy feed access engine idempotency idempotency/...
 web                     clock  . ledger lifecycle policy feed access api
-host                    clock  . ledger lifecycle schedule policy workflow engine repair connector sandbox feed
+notify                  clock  . policy
+host                    clock  . ledger lifecycle schedule policy workflow engine repair connector sandbox feed notify
 
 storetest               test   . ledger lifecycle schedule policy engine
 connectortest           test   . ledger connector

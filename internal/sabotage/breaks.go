@@ -4,6 +4,16 @@ package main
 // Who changes a line that is named here moves the break along; who removes the
 // need for a line removes its break.
 var breaks = []Break{
+	// notify: people are told at least once.
+	{"attempt-is-not-recorded-first", "nothing-lost", "notify/notify.go",
+		`if ok, err := w.put(ctx, o, n); !ok {`, `if ok, err := true, error(nil); !ok {`, "./notify -run TestTheNextHost"},
+	{"failure-counts-as-told", "nothing-lost", "notify/notify.go",
+		`if failure == nil {`, `if true {`, "./notify -run TestTheNextHost"},
+	{"told-after-the-answer", "nothing-lost", "memory/change.go",
+		`t.makeMoot(c.ID)`, `_ = c.ID`, "./memory"},
+	{"signature-without-the-time", "nothing-lost", "notify/webhook.go",
+		`[]byte(id + "." + stamp + ".")`, `[]byte(id + "..")`, "./notify -run TestSignature"},
+
 	// ledger: the law of mutations.
 	{"early-absence", "doubt-is-not-failure", "ledger/ledger.go",
 		`return ev == Absent && m.State == keep.NeedsReconcile && now.Before(m.SettlesAt())`, `return false`, "./ledger"},

@@ -1,0 +1,41 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/notify"
+)
+
+// newNotifier returns what tells people of questions; nobody, if cfg says so.
+func newNotifier(store Store, cfg Config) (*notify.Notifier, error) {
+	if len(cfg.Notify.Targets) == 0 {
+		return nil, nil
+	}
+	if cfg.Notify.Store == nil {
+		s, ok := store.(notify.Store)
+		if !ok {
+			return nil, fmt.Errorf("%T cannot record who was told of questions", store)
+		}
+		cfg.Notify.Store = s
+	}
+	cfg.Notify.Logger = cmp.Or(cfg.Notify.Logger, cfg.Logger)
+	return notify.New(cfg.Notify)
+}
+
+// asks reports whether a commit may have opened a question.
+func asks(c keep.Commit) bool {
+	return slices.ContainsFunc(c.Changes, func(change keep.Change) bool {
+		_, opens := change.(keep.OpenEscalation)
+		return opens
+	})
+}
+
+// FlushNotices tells people of what is due now: it tries each target once with
+// each question, and returns when that is done or ctx ends. It is for a program
+// that ends; call it after Run returned. What it does not come to is told after
+// the next start.
+func (h *Host) FlushNotices(ctx context.Context) { h.notifier.Flush(ctx) }
