@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	keeps "github.com/keep-run/keep"
 )
 
 // bin is the directory of the programs under test.
@@ -102,10 +104,22 @@ func keep(t testing.TB, dir string, env []string, status int, args ...string) st
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		t.Fatalf("keep %s: %v, %v", strings.Join(args, " "), err, exit)
 	}
+	checkBackstop(t, stderr.String())
 	if got != status {
 		t.Fatalf("keep %s = status %d, want %d\nstdout: %s\nstderr: %s", strings.Join(args, " "), got, status, &stdout, &stderr)
 	}
 	return stdout.String()
+}
+
+// checkBackstop fails the test if what a host said tells that a unique index of
+// the store, and not the law, prevented a duplicate.
+func checkBackstop(t testing.TB, said string) {
+	t.Helper()
+	for _, err := range []error{keeps.ErrMutationExists, keeps.ErrRunOpen} {
+		if strings.Contains(said, err.Error()) {
+			t.Errorf("a unique index prevented a duplicate; the law must decide before:\n%s", said)
+		}
+	}
 }
 
 // A summary is what keep run --json prints.
@@ -151,7 +165,10 @@ func start(t testing.TB, dir string, env ...string) *process {
 		defer close(p.ended)
 		_ = p.cmd.Wait() // how it ended is seen in what it did
 	}()
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		checkBackstop(t, p.out.String())
+	})
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -120,6 +121,11 @@ func (w *crashWorld) runUntilKilled() bool {
 	w.process = cmd.Process
 	w.mu.Unlock()
 	err := cmd.Wait()
+	for _, refused := range []error{keep.ErrMutationExists, keep.ErrRunOpen} {
+		if strings.Contains(out.String(), refused.Error()) {
+			w.Errorf("a unique index prevented a duplicate; the law must decide before:\n%s", out.Bytes())
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.process = nil
