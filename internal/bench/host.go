@@ -324,11 +324,7 @@ func idle(ctx context.Context, dir string, d time.Duration, out io.Writer) error
 
 // coldStart measures keep run of a small project with a warm compilation cache.
 func coldStart(ctx context.Context, dir string, out io.Writer) error {
-	bin := filepath.Join(dir, "keep")
-	if msg, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/keep").CombinedOutput(); err != nil {
-		return fmt.Errorf("build keep: %w: %s", err, msg)
-	}
-	bin, err := filepath.Abs(bin)
+	bin, err := buildKeep(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	onlyItems := flag.Bool("items", false, "measure only keep items")
 	quick := flag.Bool("quick", false, "a hundredth of the work")
 	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
 	flag.Parse()
@@ -39,7 +40,7 @@ func main() {
 		os.Exit(1)
 	}
 	defer stopProfile()
-	if err := run(ctx, *quick, os.Stdout); err != nil {
+	if err := run(ctx, *quick, *onlyItems, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stopProfile()
 		os.Exit(1)
@@ -67,13 +68,14 @@ type size struct {
 	single int // runs of one workflow
 	many   int // runs of 64 workflows
 	events int // events stored before the last measurement
+	items  int // of keep items
 	idle   time.Duration
 }
 
-func run(ctx context.Context, quick bool, out io.Writer) error {
-	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, idle: 20 * time.Second}
+func run(ctx context.Context, quick, onlyItems bool, out io.Writer) error {
+	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second}
 	if quick {
-		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, idle: 200 * time.Millisecond}
+		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond}
 	}
 	dir, err := os.MkdirTemp(".", "bench-") // on the disk of the checkout, not in memory
 	if err != nil {
@@ -82,6 +84,9 @@ func run(ctx context.Context, quick bool, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "%s %s/%s, %d processors, %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.DateOnly))
 
+	if onlyItems {
+		return items(ctx, filepath.Join(dir, "items"), s.items, out)
+	}
 	syncs, err := floor(filepath.Join(dir, "floor"), s.floor)
 	if err != nil {
 		return err
@@ -111,7 +116,10 @@ func run(ctx context.Context, quick bool, out io.Writer) error {
 	if err := idle(ctx, filepath.Join(dir, "idle"), s.idle, out); err != nil {
 		return err
 	}
-	return coldStart(ctx, dir, out)
+	if err := coldStart(ctx, dir, out); err != nil {
+		return err
+	}
+	return items(ctx, filepath.Join(dir, "items"), s.items, out)
 }
 
 // floor appends and syncs blocks one after another, and returns how many a second.
