@@ -45,13 +45,15 @@ postgres                timed  . ledger idempotency/key
 
 engine                  clock  . ledger lifecycle schedule policy connector
 sandbox                 clock  sandbox/internal/...
-sandbox/internal/...    clock  sandbox/internal/...
+sandbox/internal/...    clock  sandbox/internal/... internal/npm
 idempotency             clock  . ledger idempotency/...
 idempotency/...         clock  . ledger idempotency idempotency/...
 feed                    timed  .
 access                  clock  .
 api                     clock  . ledger lifecycle policy feed access engine idempotency idempotency/...
-web                     clock  . ledger lifecycle policy feed access api
+web                     clock  . ledger lifecycle policy feed access api connector engine idempotency idempotency/key web/graph
+web/graph               pure
+web/internal/...        main   internal/npm
 notify                  clock  . policy
 host                    clock  . ledger lifecycle schedule policy workflow engine repair connector sandbox feed notify
 
@@ -62,6 +64,7 @@ internal/policytest     test
 internal/crashtest      test   *
 internal/chaos          test
 internal/simtest        clock  *
+internal/npm            clock
 internal/pgtest         test
 internal/faultproxy     test
 internal/bench          main   *
