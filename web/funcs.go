@@ -1,0 +1,238 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+//go:embed template
+var templateFiles embed.FS
+
+// parsePages reads the template of each page, with the layout around it and the
+// parts that pages share.
+func parsePages(s *static) (map[string]*template.Template, error) {
+	files, err := fs.Glob(templateFiles, "template/page/*.html")
+	if err != nil {
+		return nil, err
+	}
+	base, err := template.New("").Funcs(funcs(s)).ParseFS(templateFiles, "template/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := make(map[string]*template.Template)
+	for _, f := range files {
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(templateFiles, f)
+		}
+		if err != nil {
+			return nil, err
+		}
+		pages[strings.TrimSuffix(path.Base(f), ".html")] = t
+	}
+	return pages, nil
+}
+
+// funcs are what templates may call.
+func funcs(s *static) template.FuncMap {
+	return template.FuncMap{
+		"asset":  s.link,
+		"at":     func(t time.Time) template.HTML { return timeHTML(t, "") },
+		"ago":    func(t time.Time) template.HTML { return timeHTML(t, "ago") },
+		"prose":  prose,
+		"cut":    cut,
+		"num":    number,
+		"plural": plural,
+		"bytes":  byteCount,
+		"human":  human,
+		"tone":   tone,
+		"word":   word,
+		"level":  levelMeaning,
+		"list":   func(s ...string) []string { return s },
+		"add":    func(a, b int) int { return a + b },
+	}
+}
+
+const (
+	machineTime = "2006-01-02T15:04:05.000Z"
+	exactTime   = "2006-01-02 15:04:05 UTC"
+)
+
+// timeHTML writes a time: in UTC as it is, in the reader's zone with JavaScript,
+// and exact on hover. The zero time is nothing.
+func timeHTML(t time.Time, class string) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	t = t.UTC()
+	exact := t.Format(exactTime)
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" class="%s">%s</time>`, t.Format(machineTime), exact, class, exact))
+}
+
+// spokenTime finds the times in sentences of package lifecycle.
+var spokenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
+
+// prose writes a sentence whose times are shown like all others.
+func prose(s string) template.HTML {
+	s = cut(maxProse, s)
+	var b strings.Builder
+	last := 0
+	for _, m := range spokenTime.FindAllStringIndex(s, -1) {
+		t, err := time.Parse(exactTime, s[m[0]:m[1]])
+		if err != nil {
+			continue
+		}
+		b.WriteString(template.HTMLEscapeString(s[last:m[0]]))
+		b.WriteString(string(timeHTML(t, "")))
+		last = m[1]
+	}
+	b.WriteString(template.HTMLEscapeString(s[last:]))
+	return template.HTML(b.String())
+}
+
+// maxProse bounds a sentence: it may quote what a service said.
+const maxProse = 4000
+
+// number writes n with its thousands apart.
+func number(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// plural writes how many there are of what.
+func plural(n int, one string, many ...string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case len(many) > 0:
+		return number(n) + " " + many[0]
+	}
+	return number(n) + " " + one + "s"
+}
+
+func byteCount(n int) string {
+	switch {
+	case n < 1<<10:
+		return plural(n, "byte")
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// human writes a length of time without the zeros of Duration.String.
+func human(d time.Duration) string {
+	s := d.Round(time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// tone is the colour of a state: what is well, what moves, what needs somebody. It
+// is never the only sign: the word stands beside it.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case "applied", "done", "committed", "consumed", "ok":
+		return "ok"
+	case "active", "in_flight", "processing", "in_progress", "running", "reserved", string(keep.StatusTransient), "crashed":
+		return "run"
+	case "needs_reconcile", "indeterminate", "failed", "needs_attention", "unknown", "paused", "late",
+		string(keep.StatusApproval), string(keep.StatusReconciliation), string(keep.StatusPerson),
+		string(keep.StatusLogic), string(keep.StatusInternal):
+		return "bad"
+	}
+	return ""
+}
+
+// word is a state as people say it.
+func word(state any) string {
+	switch s := fmt.Sprint(state); s {
+	case "in_flight":
+		return "in flight"
+	case "needs_reconcile":
+		return "being looked up"
+	case "indeterminate":
+		return "outcome unknown"
+	case "needs_attention":
+		return "needs attention"
+	case "in_progress":
+		return "in progress"
+	case "done_without_body":
+		return "done, answer not kept"
+	case string(keep.StatusTransient):
+		return "will be tried again"
+	case string(keep.StatusReconciliation):
+		return "outcome not known yet"
+	case string(keep.StatusApproval):
+		return "waits for approval"
+	case string(keep.StatusPerson):
+		return "waits for a person"
+	case string(keep.StatusLogic):
+		return "script failed"
+	case string(keep.StatusInternal):
+		return "internal failure"
+	default:
+		return strings.ReplaceAll(s, "_", " ")
+	}
+}
+
+// levelMeaning says how an outcome can be known (DESIGN section 7).
+func levelMeaning(l keep.Level) string {
+	switch l {
+	case keep.LevelKey:
+		return "after a doubt the call is sent again with the same key, which the service knows"
+	case keep.LevelClaim:
+		return "after a doubt a one-time token tells whether it was used"
+	case keep.LevelWitness:
+		return "after a doubt the service is searched for the effect"
+	case keep.LevelNone:
+		return "nobody can tell after a doubt: a person is asked at once"
+	}
+	return ""
+}
+
+// maxPreview is how much of a payload a page shows, in bytes.
+const maxPreview = 64 << 10
+
+// A payload is JSON as pages show it.
+type payload struct {
+	Name string // what it is
+	Text string // all of it, or its beginning
+	Size int    // bytes; 0: there is none
+	Cut  bool
+	Link string // where to download all of it
+}
+
+// payloadOf makes raw readable, unless it is large.
+func payloadOf(name string, raw json.RawMessage, link string) payload {
+	p := payload{Name: name, Size: len(raw), Link: link}
+	if len(raw) > maxPreview {
+		p.Text, p.Cut = cut(maxPreview, string(raw)), true
+		return p
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil || b.Len() > 4*maxPreview {
+		p.Text = string(raw)
+		return p
+	}
+	p.Text = b.String()
+	return p
+}

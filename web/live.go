@@ -1,0 +1,112 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// Times of a stream of changes.
+const (
+	liveGap   = 250 * time.Millisecond // least time between two messages
+	liveBeat  = 25 * time.Second       // a comment after so much silence keeps proxies from closing
+	liveWrite = 10 * time.Second       // who does not read for so long is gone
+)
+
+// liveURL is where a page hears of the changes that it watches.
+func liveURL(p page) string {
+	q := url.Values{}
+	for _, k := range p.Watch {
+		q.Add("kind", string(k))
+	}
+	if p.Of != "" {
+		q.Set("workflow", string(p.Of))
+	}
+	return "/live?" + q.Encode()
+}
+
+// live tells a page, as server-sent events, that something it shows changed. The
+// message has no data: the page asks for itself again.
+func (s *site) live(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Feed == nil {
+		s.fail(w, r, &keep.NotFoundError{What: "page", ID: "/live"})
+		return
+	}
+	q := r.URL.Query()
+	watch := func(c feed.Change) bool {
+		of := keep.WorkflowName(q.Get("workflow"))
+		if c.IsReset() {
+			return true
+		}
+		return (of == "" || c.Workflow == "" || c.Workflow == of) &&
+			slices.ContainsFunc(c.Kinds, func(k feed.Kind) bool { return slices.Contains(q["kind"], string(k)) })
+	}
+	out := newStream(w)
+	ctx := r.Context()
+	after := r.Header.Get("Last-Event-ID")
+	sub := s.cfg.Feed.Subscribe(ctx, after)
+	// A page is older than its stream. What changed in between is not known, so it
+	// is told once to look.
+	if err := out.changed(""); err != nil {
+		return
+	}
+	for {
+		batch, err := nextWithin(ctx, sub, liveBeat)
+		if err == nil && !slices.ContainsFunc(batch, watch) {
+			continue
+		}
+		switch {
+		case err == nil:
+			err = out.changed(batch[len(batch)-1].ID)
+		case errors.Is(err, errBeat):
+			err = out.beat()
+		}
+		if err != nil || pause(ctx, liveGap) != nil {
+			return
+		}
+	}
+}
+
+// A stream writes server-sent events.
+type stream struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+func newStream(w http.ResponseWriter) stream {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	return stream{w, http.NewResponseController(w)}
+}
+
+// changed tells that something changed, up to the change with that id.
+func (s stream) changed(id string) error {
+	var b strings.Builder
+	if id != "" {
+		fmt.Fprintf(&b, "id: %s\n", id)
+	}
+	b.WriteString("event: keep-changed\ndata:\n\n")
+	return s.send(b.String())
+}
+
+func (s stream) beat() error { return s.send(": \n\n") }
+
+func (s stream) send(text string) error {
+	// Not every writer has deadlines; the server's own has.
+	if err := s.rc.SetWriteDeadline(time.Now().Add(liveWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}

@@ -1,0 +1,233 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/idempotency"
+)
+
+// A page is what a view shows.
+type page struct {
+	Title   string
+	Section string // which link of the navigation is current
+	Data    any
+
+	// Watch are the kinds of changes that make the page be read again, of the
+	// workflow Of or of all. None: the page stands still.
+	Watch []feed.Kind
+	Of    keep.WorkflowName
+
+	Status int // of the answer; 0 is 200
+}
+
+// A frame is a page with what is around it.
+type frame struct {
+	page
+	Who     access.Identity
+	MayAct  bool
+	Open    int    // questions that wait, at most maxOpen
+	Live    string // where changes are told; empty: nowhere
+	Notice  string // what the last action did
+	Version string
+}
+
+// maxOpen bounds what the number beside Inbox counts. Each open question stops
+// something, so there are few.
+const maxOpen = 1000
+
+// view is a handler that shows a page, or fails.
+type view func(r *http.Request) (page, error)
+
+// action is a handler that does something and says where to go on, and what it did:
+// a key of notices.
+type action func(r *http.Request) (to, did string, err error)
+
+// allow answers only those who have a role.
+func (s *site) allow(need access.Role, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if id, _ := access.From(r.Context()); !id.Role.Covers(need) {
+			s.fail(w, r, &forbiddenError{need})
+			return
+		}
+		next(w, r)
+	}
+}
+
+// show routes to a view; one that is reached by POST needs an operator.
+func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
+	need := access.Viewer
+	if strings.HasPrefix(pattern, "POST ") {
+		need = access.Operator
+	}
+	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
+		limitBody(w, r)
+		p, err := v(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.render(w, r, name, p)
+	}))
+}
+
+// do routes to an action, and shows another page after it: to load that again does
+// nothing twice.
+func (s *site) do(mux *http.ServeMux, pattern string, a action) {
+	mux.HandleFunc(pattern, s.allow(access.Operator, func(w http.ResponseWriter, r *http.Request) {
+		limitBody(w, r)
+		to, did, err := a(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if did != "" {
+			sep := "?"
+			if strings.Contains(to, "?") {
+				sep = "&"
+			}
+			to += sep + "did=" + url.QueryEscape(did)
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+	}))
+}
+
+// file routes to a handler that writes a download.
+func (s *site) file(mux *http.ServeMux, pattern string, f func(http.ResponseWriter, *http.Request) error) {
+	mux.HandleFunc(pattern, s.allow(access.Viewer, func(w http.ResponseWriter, r *http.Request) {
+		if err := f(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}))
+}
+
+// maxForm bounds the body of a request: a note and a few names.
+const maxForm = 64 << 10
+
+func limitBody(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+}
+
+// render writes a page. It is made as a whole first, so that a template that fails
+// leaves no half page.
+func (s *site) render(w http.ResponseWriter, r *http.Request, name string, p page) {
+	f, err := s.frame(r, p)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.write(w, r, name, f)
+}
+
+// frame reads what is around a page.
+func (s *site) frame(r *http.Request, p page) (frame, error) {
+	id, _ := access.From(r.Context())
+	f := frame{page: p, Who: id, MayAct: id.Role.Covers(access.Operator), Version: s.cfg.Version,
+		Notice: notices[r.URL.Query().Get("did")]}
+	qs, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Open: true}, keep.Page{Limit: maxOpen})
+	if err != nil {
+		return f, err
+	}
+	f.Open = len(qs)
+	if s.cfg.Feed != nil && len(p.Watch) > 0 && r.Method == http.MethodGet {
+		f.Live = liveURL(p)
+	}
+	return f, nil
+}
+
+func (s *site) write(w http.ResponseWriter, r *http.Request, name string, f frame) {
+	var b bytes.Buffer
+	if err := s.pages[name].ExecuteTemplate(&b, "layout", f); err != nil {
+		s.log.ErrorContext(r.Context(), "render page", "page", name, "err", err)
+		http.Error(w, "This page could not be made; the log of Keep says why.", http.StatusInternalServerError)
+		return
+	}
+	body := visible(b.Bytes())
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	if f.Status != 0 {
+		w.WriteHeader(f.Status)
+	}
+	w.Write(body) // an error means that nobody reads it any more
+}
+
+// A forbiddenError is returned to who lacks a role.
+type forbiddenError struct{ need access.Role }
+
+func (e *forbiddenError) Error() string {
+	return fmt.Sprintf("this needs the role %s", e.need)
+}
+
+// A refusedError says that a request makes no sense as it is.
+type refusedError struct{ why string }
+
+func (e *refusedError) Error() string { return e.why }
+
+func refusef(format string, args ...any) error {
+	return &refusedError{fmt.Sprintf(format, args...)}
+}
+
+// A trouble is what the page of an error shows.
+type trouble struct {
+	What string // in one line
+	Why  string
+	Next string // what to do
+}
+
+// statusOf maps errors to answers, once for all pages.
+func statusOf(err error) (int, trouble) {
+	if f, ok := errors.AsType[*forbiddenError](err); ok {
+		return http.StatusForbidden, trouble{"You may not do this", f.Error() + ".", "Ask an admin for a token with that role."}
+	}
+	if _, ok := errors.AsType[*refusedError](err); ok {
+		return http.StatusBadRequest, trouble{"This request makes no sense", err.Error() + ".", "Go back and try again."}
+	}
+	_, isAction := errors.AsType[*engine.ActionError](err)
+	_, isItem := errors.AsType[*engine.ItemError](err)
+	switch {
+	case errors.Is(err, keep.ErrNotFound):
+		return http.StatusNotFound, trouble{"Not found", err.Error() + ".", "It may never have been here, or the link is cut."}
+	case errors.Is(err, keep.ErrBadCursor):
+		return http.StatusBadRequest, trouble{"This is not a page of the list", err.Error() + ".", "Begin at its first page."}
+	case errors.Is(err, keep.ErrDecided), errors.Is(err, idempotency.ErrNotUnknown):
+		return http.StatusConflict, trouble{"Somebody was faster", err.Error() + ".", "Look at what was decided."}
+	case errors.Is(err, keep.ErrRunOpen):
+		return http.StatusConflict, trouble{"Not now", err.Error() + ".", "Wait until the run is finished, or decide its question."}
+	case isAction, isItem, errors.Is(err, keep.ErrStale):
+		return http.StatusConflict, trouble{"Not in this state", err.Error() + ".", "Load the page again: something changed meanwhile."}
+	}
+	return http.StatusInternalServerError, trouble{"Something went wrong", "Keep could not read or write what this page needs.", "Try again; if it stays, the log of Keep says why."}
+}
+
+// fail shows an error. What is not for the reader goes to the log.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return // nobody reads it
+	}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = refusef("the form has more than %d bytes", tooLarge.Limit)
+	}
+	status, t := statusOf(err)
+	if status == http.StatusInternalServerError {
+		s.log.ErrorContext(r.Context(), "serve page", "path", r.URL.Path, "err", err)
+	}
+	f := frame{page: page{Title: t.What, Data: t, Status: status}, Version: s.cfg.Version}
+	f.Who, _ = access.From(r.Context())
+	s.write(w, r, "trouble", f)
+}
+
+func (s *site) notFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, &keep.NotFoundError{What: "page", ID: cut(100, r.URL.Path)})
+}

@@ -1,0 +1,193 @@
+// Times in the reader's zone, the theme, the keyboard and the palette. Every page
+// works without this file; htmx and its SSE extension do the live updates.
+(function () {
+	"use strict";
+	var root = document.documentElement;
+	var $ = function (selector) { return document.querySelector(selector); };
+	var all = function (selector) { return Array.prototype.slice.call(document.querySelectorAll(selector)); };
+
+	// Times.
+
+	var exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+	var units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+	var words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+
+	function relative(then, now) {
+		var seconds = Math.round((then - now) / 1000);
+		if (Math.abs(seconds) < 5) return "now";
+		for (var i = 0; i < units.length; i++) {
+			if (Math.abs(seconds) >= units[i][1] || i === units.length - 1) {
+				return words.format(Math.trunc(seconds / units[i][1]), units[i][0]);
+			}
+		}
+	}
+
+	function localize() {
+		var now = Date.now();
+		all("time[datetime]").forEach(function (t) {
+			var then = new Date(t.getAttribute("datetime"));
+			if (isNaN(then)) return;
+			var text = exact.format(then);
+			if (t.classList.contains("ago") && Math.abs(then - now) < 7 * 86400000) text = relative(then, now);
+			if (t.textContent !== text) t.textContent = text;
+		});
+	}
+
+	// The theme.
+
+	function toggleTheme() {
+		var dark = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+		root.dataset.theme = dark === "dark" ? "light" : "dark";
+		try { localStorage.setItem("theme", root.dataset.theme); } catch (e) { /* lasts as long as the page */ }
+	}
+
+	// Rows: j and k move, Enter opens.
+
+	function rows() { return all("[data-row]").filter(function (r) { return r.offsetParent !== null; }); }
+
+	function move(by) {
+		var list = rows();
+		if (!list.length) return;
+		var at = list.findIndex(function (r) { return r.classList.contains("here"); });
+		var to = at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + by));
+		list.forEach(function (r) { r.classList.remove("here"); });
+		list[to].classList.add("here");
+		list[to].scrollIntoView({ block: "nearest" });
+		var link = list[to].querySelector("a");
+		if (link) link.focus({ preventScroll: true });
+	}
+
+	function here() { return $("[data-row].here") || $(".card.ask:focus-within"); }
+
+	function act(n) {
+		var scope = here();
+		if (!scope || !scope.querySelector("[data-act]")) scope = $("[data-acts]");
+		var button = scope && scope.querySelector('[data-act="' + n + '"]');
+		if (button) button.click();
+	}
+
+	// The palette and the help.
+
+	function open(dialog) {
+		if (!dialog || dialog.open) return;
+		dialog.showModal();
+		var input = dialog.querySelector("input");
+		if (input) { input.value = ""; filter(input); input.focus(); }
+	}
+
+	function filter(input) {
+		var wanted = input.value.trim().toLowerCase().split(/\s+/);
+		var first = true;
+		all("#palette li").forEach(function (li) {
+			var text = li.textContent.toLowerCase();
+			var ok = li.hasAttribute("data-search") || wanted.every(function (w) { return text.indexOf(w) >= 0; });
+			li.hidden = !ok || (li.hasAttribute("data-search") && !input.value.trim());
+			li.classList.toggle("here", !li.hidden && first);
+			if (!li.hidden) first = false;
+			if (li.hasAttribute("data-search")) li.querySelector("a").href = li.getAttribute("data-search") + encodeURIComponent(input.value.trim());
+		});
+	}
+
+	function paletteKey(e) {
+		var list = all("#palette li").filter(function (li) { return !li.hidden; });
+		var at = list.findIndex(function (li) { return li.classList.contains("here"); });
+		if (e.key === "ArrowDown" || e.key === "ArrowUp") {
+			e.preventDefault();
+			var to = Math.max(0, Math.min(list.length - 1, at + (e.key === "ArrowDown" ? 1 : -1)));
+			list.forEach(function (li, i) { li.classList.toggle("here", i === to); });
+			if (list[to]) list[to].scrollIntoView({ block: "nearest" });
+		} else if (e.key === "Enter" && list[at]) {
+			e.preventDefault();
+			list[at].querySelector("a").click();
+		}
+	}
+
+	document.addEventListener("keydown", function (e) {
+		if ((e.ctrlKey || e.metaKey) && !e.altKey && e.key.toLowerCase() === "k") {
+			e.preventDefault();
+			open($("#palette"));
+			return;
+		}
+		if (e.target.id === "palette-q") { paletteKey(e); return; }
+		var typing = /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName);
+		if (typing && e.key === "Escape") { e.target.blur(); return; }
+		if (typing || e.ctrlKey || e.metaKey || e.altKey || $("dialog[open]")) return;
+		if (e.key === "j") move(1);
+		else if (e.key === "k") move(-1);
+		else if (e.key === "/") {
+			var q = $("input[type=search]");
+			if (!q) { location.href = "/inputs"; return; }
+			e.preventDefault();
+			q.focus();
+			q.select();
+		} else if (e.key === "?") open($("#help"));
+		else if (e.key === "Enter") {
+			var row = here();
+			if (!row || e.target !== document.body) return;
+			var link = row.querySelector("a");
+			if (link) link.click();
+		} else if (/^[1-9]$/.test(e.key)) act(e.key);
+	});
+
+	document.addEventListener("input", function (e) {
+		if (e.target.id === "palette-q") filter(e.target);
+	});
+
+	document.addEventListener("click", function (e) {
+		var button = e.target.closest("[data-do]");
+		if (!button) {
+			if (e.target.tagName === "DIALOG") e.target.close();
+			return;
+		}
+		var what = button.dataset.do;
+		if (what === "theme") toggleTheme();
+		else if (what === "close") button.closest("dialog").close();
+		else open($("#" + what));
+	});
+
+	// A filter is sent when it is chosen; its button is for those without this.
+	document.addEventListener("change", function (e) {
+		if (e.target.matches("form.filters select")) e.target.form.requestSubmit();
+	});
+
+	// Twice sent is once meant: the second click of a button does nothing.
+	document.addEventListener("submit", function (e) {
+		if (e.target.method !== "post") return;
+		if (e.target.dataset.sent) { e.preventDefault(); return; }
+		e.target.dataset.sent = "1";
+	});
+	window.addEventListener("pageshow", function () {
+		all("form[data-sent]").forEach(function (f) { delete f.dataset.sent; });
+	});
+
+	// Live updates.
+
+	var kept = null; // the row at the cursor
+
+	document.addEventListener("htmx:before:swap", function () {
+		var row = here();
+		kept = row && row.id;
+	});
+	document.addEventListener("htmx:after:settle", function () {
+		localize();
+		var row = kept && document.getElementById(kept);
+		if (row && row.hasAttribute("data-row")) row.classList.add("here");
+	});
+	document.addEventListener("htmx:sse:after:connection", function () { state("live"); });
+	document.addEventListener("htmx:sse:error", function () { state("reconnecting…"); });
+
+	function state(text) {
+		var label = $("#live-state");
+		if (label) label.textContent = text;
+	}
+
+	localize();
+	setInterval(localize, 10000);
+	if (location.search.indexOf("did=") >= 0) {
+		var url = new URL(location.href);
+		url.searchParams.delete("did");
+		history.replaceState(history.state, "", url);
+	}
+	var auto = $("form[data-auto]");
+	if (auto) setTimeout(function () { auto.requestSubmit(); }, 300);
+})();

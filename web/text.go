@@ -1,0 +1,72 @@
+package web
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// hidden reports whether r would hide or reorder what a person reads, or is a
+// control character. Lines and tabs are what pages are made of.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n', r == '\t', r == '\r':
+		return false
+	case r < ' ', r >= 0x7f && r <= 0x9f: // controls
+		return true
+	case r == 0x061c, r == 0x200e, r == 0x200f, // direction marks
+		r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // direction overrides
+		return true
+	case r == 0x200b, r == 0x2060, r == 0xfeff, r == 0x00ad: // invisible
+		return true
+	case r == 0x2028, r == 0x2029: // other ends of lines
+		return true
+	case r >= 0xe0000 && r <= 0xe0fff: // tags
+		return true
+	case r >= 0xfff9 && r <= 0xfffb: // annotations
+		return true
+	}
+	return false
+}
+
+// visible returns a page with everything hidden shown by its number. It works on
+// the page as a whole, since our own templates have none of these characters: so no
+// place in them can be forgotten. Pages without any, as almost all are, come back as
+// they were.
+func visible(page []byte) []byte {
+	out, copied := []byte(nil), 0
+	for i := 0; i < len(page); {
+		if page[i] >= ' ' && page[i] < 0x7f {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(page[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			out = fmt.Appendf(append(out, page[copied:i]...), `\x%02x`, page[i])
+		case !hidden(r):
+			i += size
+			continue
+		case r > 0xffff:
+			out = fmt.Appendf(append(out, page[copied:i]...), `\U%08x`, r)
+		default:
+			out = fmt.Appendf(append(out, page[copied:i]...), `\u%04x`, r)
+		}
+		i += size
+		copied = i
+	}
+	if copied == 0 {
+		return page
+	}
+	return append(out, page[copied:]...)
+}
+
+// cut returns s, or its beginning in at most n bytes, at a character.
+func cut(n int, s string) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/policy"
+)
+
+// Config configures the pages.
+type Config struct {
+	// Store is what pages read. Required.
+	Store Store
+
+	// Actor does what people decide. Required.
+	Actor Actor
+
+	// Feed says when to read again. If nil, pages stand still until they are
+	// loaded again.
+	Feed Feed
+
+	// Connections are shown with their tools. Their reads are called only when
+	// somebody presses a test button.
+	Connections []connector.Connection
+
+	// Keys are the idempotency keys of HTTP requests. If nil, their page says
+	// that there are none.
+	Keys Keys
+
+	// Policy is shown as the policy in force. If nil, policy.Default().
+	Policy *policy.Policy
+
+	// Version is the version of Keep that pages name. If empty, "devel".
+	Version string
+
+	// Logger receives failures that nobody but an operator can mend. If nil,
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// site is everything that handlers share. It does not change after New.
+type site struct {
+	cfg    Config
+	policy policy.Policy
+	log    *slog.Logger
+	static *static
+	pages  map[string]*template.Template
+}
+
+// New returns the handler of all pages and of the files below /static/. It starts
+// nothing. Requests must carry an access.Identity (see package access); one without
+// may read nothing.
+func New(cfg Config) (http.Handler, error) {
+	switch {
+	case cfg.Store == nil:
+		return nil, fmt.Errorf("web: a Store is required")
+	case cfg.Actor == nil:
+		return nil, fmt.Errorf("web: an Actor is required")
+	}
+	s := &site{cfg: cfg, policy: policy.Default(), log: cmp.Or(cfg.Logger, slog.Default())}
+	if cfg.Policy != nil {
+		s.policy = *cfg.Policy
+	}
+	s.cfg.Version = cmp.Or(cfg.Version, "devel")
+	var err error
+	if s.static, err = newStatic(); err != nil {
+		return nil, fmt.Errorf("web: static files: %w", err)
+	}
+	if s.pages, err = parsePages(s.static); err != nil {
+		return nil, fmt.Errorf("web: templates: %w", err)
+	}
+	return s.handler(), nil
+}
+
+// handler routes requests. A pattern names what it shows.
+func (s *site) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", s.static)
+	mux.HandleFunc("GET /live", s.allow(access.Viewer, s.live))
+
+	s.show(mux, "GET /{$}", "home", s.home)
+	s.show(mux, "GET /inputs", "inputs", s.inputs)
+	s.show(mux, "GET /inputs/{id}", "input", s.input)
+	s.do(mux, "POST /inputs/{id}/skip", s.skipInput)
+	s.show(mux, "GET /skip-inputs", "bulk", s.bulkPreview)
+	s.show(mux, "POST /skip-inputs", "bulk", s.bulkSkip)
+
+	s.show(mux, "GET /inbox", "inbox", s.inbox)
+	s.show(mux, "GET /inbox/{id}", "question", s.question)
+	s.do(mux, "POST /inbox/{id}", s.decide)
+
+	s.show(mux, "GET /runs", "runs", s.runs)
+	s.show(mux, "GET /runs/{id}", "run", s.run)
+	s.file(mux, "GET /runs/{id}/prepared", s.preparedFile)
+
+	s.show(mux, "GET /workflows", "workflows", s.workflows)
+	s.show(mux, "GET /workflows/{name}", "workflow", s.workflow)
+	s.show(mux, "GET /workflows/{name}/versions/{version}", "version", s.version)
+	s.do(mux, "POST /workflows/{name}/pause", s.pause)
+	s.do(mux, "POST /workflows/{name}/resume", s.resume)
+	s.do(mux, "POST /workflows/{name}/run", s.trigger)
+
+	s.show(mux, "GET /events", "events", s.events)
+	s.show(mux, "GET /event", "event", s.event)
+	s.do(mux, "POST /event/skip", s.skipEvent)
+	s.file(mux, "GET /event/payload", s.eventFile)
+
+	s.show(mux, "GET /items", "items", s.items)
+	s.show(mux, "GET /item", "item", s.item)
+	s.do(mux, "POST /item", s.decideItem)
+
+	s.show(mux, "GET /mutations", "mutations", s.mutations)
+	s.file(mux, "GET /mutations.csv", s.exportCSV)
+	s.file(mux, "GET /mutations.json", s.exportJSON)
+	s.show(mux, "GET /mutations/{key}", "mutation", s.mutation)
+	s.file(mux, "GET /mutations/{key}/payload", s.payloadFile)
+	s.file(mux, "GET /mutations/{key}/result", s.resultFile)
+
+	s.show(mux, "GET /connections", "connections", s.connections)
+	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)
+
+	s.show(mux, "GET /keys", "keys", s.keys)
+	s.show(mux, "GET /keys/{ref}", "key", s.key)
+	s.do(mux, "POST /keys/{ref}", s.decideKey)
+
+	s.show(mux, "GET /settings", "settings", s.settings)
+	mux.HandleFunc("/", s.allow(access.Viewer, s.notFound))
+	return secure(mux)
+}
+
+// secure adds the headers that keep pages to themselves. There is no inline script
+// or style in them, so the policy of content security needs no exception.
+func secure(next http.Handler) http.Handler {
+	const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
