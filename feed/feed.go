@@ -94,6 +94,14 @@ func (f *Feed) Publish(c Change) {
 // Reset tells every subscriber to read everything again.
 func (f *Feed) Reset() { f.Publish(Change{Kinds: []Kind{Reset}}) }
 
+// Last returns the ID of the newest change. Whoever reads the store after this call
+// may go on from it, and misses nothing.
+func (f *Feed) Last() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id(f.next - 1)
+}
+
 // id writes the id of change n.
 func (f *Feed) id(n uint64) string { return fmt.Sprintf("%s-%d", f.epoch, n) }
 

@@ -110,6 +110,20 @@ func TestGoOn(t *testing.T) {
 	}
 }
 
+// Whoever reads after Last, and subscribes later, misses nothing in between.
+func TestLast(t *testing.T) {
+	f := feed.New(4)
+	begin := f.Last()
+	changed(f, "w1", feed.Run)
+	last := f.Last()
+	changed(f, "w2", feed.Run)
+	for id, want := range map[string]string{begin: "w1[run] w2[run]", last: "w2[run]"} {
+		if got := said(next(t, f.Subscribe(t.Context(), id))); got != want {
+			t.Errorf("after %s: %s, want %s", id, got, want)
+		}
+	}
+}
+
 // A subscriber that sleeps is told so once, and then goes on.
 func TestSlowSubscriberGetsOneReset(t *testing.T) {
 	f := feed.New(4)

@@ -47,11 +47,12 @@ func parsePages(s *static) (map[string]*template.Template, error) {
 // funcs are what templates may call.
 func funcs(s *static) template.FuncMap {
 	return template.FuncMap{
-		"asset":  s.link,
-		"at":     func(t time.Time) template.HTML { return timeHTML(t, "") },
-		"ago":    func(t time.Time) template.HTML { return timeHTML(t, "ago") },
-		"prose":  prose,
-		"cut":    cut,
+		"asset": s.link,
+		"at":    func(t time.Time) template.HTML { return timeHTML(t, "") },
+		"ago":   func(t time.Time) template.HTML { return timeHTML(t, "ago") },
+		// Names and ids are strings of their own types.
+		"prose":  func(s any) template.HTML { return prose(fmt.Sprint(s)) },
+		"cut":    func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
 		"num":    number,
 		"plural": plural,
 		"bytes":  byteCount,
@@ -60,6 +61,8 @@ func funcs(s *static) template.FuncMap {
 		"word":   word,
 		"level":  levelMeaning,
 		"list":   func(s ...string) []string { return s },
+		"asks":   kindWord,
+		"form":   func(c card, from string) map[string]any { return map[string]any{"Card": c, "From": from} },
 		"add":    func(a, b int) int { return a + b },
 	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,8 +22,8 @@ const (
 )
 
 // liveURL is where a page hears of the changes that it watches.
-func liveURL(p page) string {
-	q := url.Values{}
+func liveURL(p page, after string) string {
+	q := url.Values{"after": {after}}
 	for _, k := range p.Watch {
 		q.Add("kind", string(k))
 	}
@@ -50,11 +51,8 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newStream(w)
 	ctx := r.Context()
-	after := r.Header.Get("Last-Event-ID")
-	sub := s.cfg.Feed.Subscribe(ctx, after)
-	// A page is older than its stream. What changed in between is not known, so it
-	// is told once to look.
-	if err := out.changed(""); err != nil {
+	sub := s.cfg.Feed.Subscribe(ctx, cmp.Or(r.Header.Get("Last-Event-ID"), q.Get("after")))
+	if err := out.beat(); err != nil { // the stream is open
 		return
 	}
 	for {

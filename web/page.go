@@ -39,7 +39,26 @@ type frame struct {
 	Open    int    // questions that wait, at most maxOpen
 	Live    string // where changes are told; empty: nowhere
 	Notice  string // what the last action did
+	Places  []link // where the palette leads
 	Version string
+}
+
+// A link is a place that the palette leads to.
+type link struct{ Link, Name, Kind string }
+
+// maxPlaces bounds the workflows in the palette.
+const maxPlaces = 200
+
+// places returns the pages, then the workflows.
+func (s *site) places(ctx context.Context) ([]link, error) {
+	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
+		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
+		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
+	names, err := s.names(ctx)
+	for _, n := range names[:min(len(names), maxPlaces)] {
+		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})
+	}
+	return out, err
 }
 
 // maxOpen bounds what the number beside Inbox counts. Each open question stops
@@ -72,12 +91,16 @@ func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
 	}
 	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r)
+		after := ""
+		if s.cfg.Feed != nil {
+			after = s.cfg.Feed.Last() // before the view reads
+		}
 		p, err := v(r)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		s.render(w, r, name, p)
+		s.render(w, r, name, p, after)
 	}))
 }
 
@@ -119,9 +142,9 @@ func limitBody(w http.ResponseWriter, r *http.Request) {
 }
 
 // render writes a page. It is made as a whole first, so that a template that fails
-// leaves no half page.
-func (s *site) render(w http.ResponseWriter, r *http.Request, name string, p page) {
-	f, err := s.frame(r, p)
+// leaves no half page. Changes up to the one with the ID after are in it.
+func (s *site) render(w http.ResponseWriter, r *http.Request, name string, p page, after string) {
+	f, err := s.frame(r, p, after)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -130,7 +153,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, name string, p pag
 }
 
 // frame reads what is around a page.
-func (s *site) frame(r *http.Request, p page) (frame, error) {
+func (s *site) frame(r *http.Request, p page, after string) (frame, error) {
 	id, _ := access.From(r.Context())
 	f := frame{page: p, Who: id, MayAct: id.Role.Covers(access.Operator), Version: s.cfg.Version,
 		Notice: notices[r.URL.Query().Get("did")]}
@@ -139,8 +162,11 @@ func (s *site) frame(r *http.Request, p page) (frame, error) {
 		return f, err
 	}
 	f.Open = len(qs)
+	if f.Places, err = s.places(r.Context()); err != nil {
+		return f, err
+	}
 	if s.cfg.Feed != nil && len(p.Watch) > 0 && r.Method == http.MethodGet {
-		f.Live = liveURL(p)
+		f.Live = liveURL(p, after)
 	}
 	return f, nil
 }
@@ -184,31 +210,35 @@ type trouble struct {
 	What string // in one line
 	Why  string
 	Next string // what to do
+	Link string // to look at; empty: nothing
 }
 
 // statusOf maps errors to answers, once for all pages.
 func statusOf(err error) (int, trouble) {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		return http.StatusForbidden, trouble{"You may not do this", f.Error() + ".", "Ask an admin for a token with that role."}
+		return http.StatusForbidden, trouble{What: "You may not do this", Why: f.Error() + ".", Next: "Ask an admin for a token with that role."}
 	}
 	if _, ok := errors.AsType[*refusedError](err); ok {
-		return http.StatusBadRequest, trouble{"This request makes no sense", err.Error() + ".", "Go back and try again."}
+		return http.StatusBadRequest, trouble{What: "This request makes no sense", Why: err.Error() + ".", Next: "Go back and try again."}
+	}
+	if b, ok := errors.AsType[*beatenError](err); ok {
+		return http.StatusConflict, trouble{What: "Somebody was faster", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}
 	}
 	_, isAction := errors.AsType[*engine.ActionError](err)
 	_, isItem := errors.AsType[*engine.ItemError](err)
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
-		return http.StatusNotFound, trouble{"Not found", err.Error() + ".", "It may never have been here, or the link is cut."}
+		return http.StatusNotFound, trouble{What: "Not found", Why: err.Error() + ".", Next: "It may never have been here, or the link is cut."}
 	case errors.Is(err, keep.ErrBadCursor):
-		return http.StatusBadRequest, trouble{"This is not a page of the list", err.Error() + ".", "Begin at its first page."}
+		return http.StatusBadRequest, trouble{What: "This is not a page of the list", Why: err.Error() + ".", Next: "Begin at its first page."}
 	case errors.Is(err, keep.ErrDecided), errors.Is(err, idempotency.ErrNotUnknown):
-		return http.StatusConflict, trouble{"Somebody was faster", err.Error() + ".", "Look at what was decided."}
+		return http.StatusConflict, trouble{What: "Somebody was faster", Why: err.Error() + ".", Next: "Look at what was decided."}
 	case errors.Is(err, keep.ErrRunOpen):
-		return http.StatusConflict, trouble{"Not now", err.Error() + ".", "Wait until the run is finished, or decide its question."}
+		return http.StatusConflict, trouble{What: "Not now", Why: err.Error() + ".", Next: "Wait until the run is finished, or decide its question."}
 	case isAction, isItem, errors.Is(err, keep.ErrStale):
-		return http.StatusConflict, trouble{"Not in this state", err.Error() + ".", "Load the page again: something changed meanwhile."}
+		return http.StatusConflict, trouble{What: "Not in this state", Why: err.Error() + ".", Next: "Load the page again: something changed meanwhile."}
 	}
-	return http.StatusInternalServerError, trouble{"Something went wrong", "Keep could not read or write what this page needs.", "Try again; if it stays, the log of Keep says why."}
+	return http.StatusInternalServerError, trouble{What: "Something went wrong", Why: "Keep could not read or write what this page needs.", Next: "Try again; if it stays, the log of Keep says why."}
 }
 
 // fail shows an error. What is not for the reader goes to the log.

@@ -24,6 +24,15 @@ type Store interface {
 	Questions
 	Versions
 	Runs
+	Counts
+}
+
+// Counts counts what the filters of lists select, by status or state.
+type Counts interface {
+	CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error)
+	CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error)
+	CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error)
+	CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error)
 }
 
 // Events reads events and what they come from.
@@ -72,6 +81,7 @@ type ItemActor interface {
 
 // A Feed tells what changed; *feed.Feed does.
 type Feed interface {
+	Last() string
 	Subscribe(ctx context.Context, after string) *feed.Subscription
 }
 

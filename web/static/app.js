@@ -9,6 +9,7 @@
 	// Times.
 
 	var exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+	var clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 	var units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 	var words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 
@@ -27,8 +28,13 @@
 		all("time[datetime]").forEach(function (t) {
 			var then = new Date(t.getAttribute("datetime"));
 			if (isNaN(then)) return;
-			var text = exact.format(then);
+			var today = then.toDateString() === new Date(now).toDateString();
+			var text = (today ? clock : exact).format(then);
 			if (t.classList.contains("ago") && Math.abs(then - now) < 7 * 86400000) text = relative(then, now);
+			if (t.textContent !== text) t.textContent = text;
+		});
+		all("text[data-time]").forEach(function (t) {
+			var text = clock.format(new Date(t.getAttribute("data-time")));
 			if (t.textContent !== text) t.textContent = text;
 		});
 	}

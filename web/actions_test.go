@@ -1,0 +1,160 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+)
+
+// Every action works as a plain form, without JavaScript, and says what it did.
+func TestActions(t *testing.T) {
+	w := fullWorld(t)
+	c := w.as("ada", access.Operator)
+
+	t.Run("decide that it did not happen", func(t *testing.T) {
+		q := w.question("mails")
+		c.get("/inbox/"+string(q.ID)).want(t, 200, "Outcome unknown", "sent folder of the desk", "sends the call again", "a claim of the script")
+		w.desk.set(func(d *desk) { d.lose["/replies"] = false })
+		before := w.desk.done("/replies")
+		a := c.post("/inbox/"+string(q.ID), "action", "did-not-happen", "note", "looked in the sent folder", "from", "question")
+		a.want(t, 200, "Your decision is recorded.", "<strong>ada</strong> decided “It didn&#39;t happen”", "looked in the sent folder")
+		w.settle("mails")
+		if n := w.desk.done("/replies") - before; n != 4 { // the one in doubt, and the three behind it
+			t.Errorf("%d replies after the decision, want 4", n)
+		}
+		got, err := w.db.Escalation(t.Context(), q.ID)
+		w.must(err)
+		if d := got.Decision; d == nil || d.By != "ada" || d.From != "web" {
+			t.Errorf("the decision is %+v, want one by ada, from web", d)
+		}
+		c.get("/runs/"+string(q.Run)).want(t, 200, "ada decided “It didn&#39;t happen”. Note: looked in the sent folder", "attempt 1 of 2")
+	})
+	t.Run("approve", func(t *testing.T) {
+		q := w.question("refunds")
+		c.get("/inbox/"+string(q.ID)).want(t, 200, "May refund of workflow refunds call desk.refund", "4000", "Harmless refund")
+		c.post("/inbox/"+string(q.ID), "action", "approve").want(t, 200, "Your decision is recorded.", "Script failed")
+		w.until("the refund was made", func() bool { return w.desk.done("/refunds") == 1 })
+	})
+	t.Run("pause and resume", func(t *testing.T) {
+		c.post("/workflows/mails/pause").want(t, 200, "The workflow is paused.", ">Resume ")
+		c.post("/workflows/mails/resume").want(t, 200, "The workflow goes on.", ">Pause ")
+		c.post("/workflows/nobody/pause").want(t, 404, "no workflow &#34;nobody&#34;")
+	})
+	t.Run("run now", func(t *testing.T) {
+		w.settle("mails")
+		before := w.ran("mails", "poll")
+		w.until("mails is free", func() bool { // it may look once more for events
+			return strings.Contains(c.post("/workflows/mails/run", "handler", "poll").body, "Asked to run")
+		})
+		w.until("poll ran again", func() bool { return w.ran("mails", "poll") != before })
+		c.post("/workflows/mails/run", "handler", "reply").want(t, 400, "reply is a consumer")
+		c.post("/workflows/mails/run", "handler", "x").want(t, 404)
+		c.post("/workflows/broken/run", "handler", "watch").want(t, 409, "Not now", "unfinished run")
+	})
+	t.Run("reprocess and skip an item", func(t *testing.T) {
+		item := "/item?workflow=reminders&id=order:17"
+		c.get(item).want(t, 200, "Remind lee@northwind.test", "Starts over as attempt 2")
+		c.post(item, "action", "reprocess", "note", "the address was wrong").want(t, 200, "starts over as a new attempt", "attempt 2")
+		c.post(item, "action", "skip").want(t, 200, "passed over from now on")
+		c.post(item, "action", "skip").want(t, 409, "nothing is left to skip")
+		c.post(item, "action", "eat").want(t, 400, "not &#34;eat&#34;")
+	})
+}
+
+// Of two people who decide at once the second sees who was first, and when.
+func TestSecondOfTwoDeciders(t *testing.T) {
+	w := newWorld(t, "refunds.js")
+	q := w.question("refunds")
+	w.as("ada", access.Operator).post("/inbox/"+string(q.ID), "action", "reject", "note", "too much").want(t, 200, "Your decision is recorded.")
+	got, err := w.db.Escalation(t.Context(), q.ID)
+	w.must(err)
+	at := got.Decision.At.UTC().Format("2006-01-02 15:04:05 UTC")
+	bob := w.as("bob", access.Operator)
+	bob.post("/inbox/"+string(q.ID), "action", "approve").want(t, 409, "Somebody was faster", "ada decided “Reject” at "+at, "your answer was not recorded", "/inbox/"+string(q.ID))
+	bob.get("/inbox/"+string(q.ID)).want(t, 200, "<strong>ada</strong> decided “Reject”", "too much")
+	bob.get("/inbox?show=decided").want(t, 200, "too much")
+	if n := w.desk.done("/refunds"); n != 0 {
+		t.Errorf("%d refunds were made, want none", n)
+	}
+}
+
+// Skipping all that match says first what that is, and leaves alone what came
+// later or does not match.
+func TestSkipAllThatMatch(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) {
+		d.lose["/replies"] = true
+		d.mails = append(mails(130), mail{ID: "keep", From: "x@example.com", Subject: "Holiday", Text: "-"})
+	})
+	w.trigger("mails", "poll")
+	w.question("mails") // holds the first
+	c := w.as("ada", access.Operator)
+	c.get("/inputs?q=invoice").want(t, 200, "Skip all 130 pending that match")
+	plan := c.get("/skip-inputs?q=invoice")
+	plan.want(t, 200, "130 inputs will be left undone", "and others, 130 in all", "Inputs that come in from now on are left alone")
+	form := formOf(t, plan.body)
+	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "mails", At: keepNow(), Changes: lateInput()}))
+	a := c.post("/skip-inputs", form...)
+	for strings.Contains(a.body, "data-auto") {
+		a = c.post("/skip-inputs", formOf(t, a.body)...)
+	}
+	a.want(t, 200, "129 inputs skipped", "Too late for 1", "Done.")
+	counts, err := w.db.CountInputs(t.Context(), keep.InputFilter{})
+	w.must(err)
+	if got, want := fmt.Sprint(counts), fmt.Sprint(map[keep.InputStatus]int{keep.InputPending: 2, keep.InputSkipped: 130}); got != want {
+		t.Errorf("inputs are %s, want %s", got, want)
+	}
+	c.get("/skip-inputs?q=invoice").want(t, 200, "will be left undone") // the late one
+	c.get("/skip-inputs?q=nothing").want(t, 200, "No pending input matches")
+}
+
+// A viewer sees everything and no buttons, and can do nothing.
+func TestRoles(t *testing.T) {
+	w := fullWorld(t)
+	viewer, nobody := w.as("vera", access.Viewer), w.as("", "")
+	q := w.question("mails")
+	for name, path := range w.views() {
+		if name == "missing" {
+			continue
+		}
+		a := viewer.get(path)
+		a.want(t, http.StatusOK)
+		if strings.Contains(a.body, `method="post"`) {
+			t.Errorf("%s shows a viewer a form:\n%s", path, a.body)
+		}
+		a = nobody.get(path)
+		if a.want(t, http.StatusForbidden, "You may not do this"); strings.Contains(a.body, "mails") {
+			t.Errorf("%s tells nobody about workflows", path)
+		}
+	}
+	nobody.get("/live").want(t, http.StatusForbidden)
+	nobody.get("/mutations.csv").want(t, http.StatusForbidden)
+	nobody.get("/static/app.css").want(t, http.StatusOK)
+	for _, path := range []string{"/inbox/" + string(q.ID), "/inputs/" + string(w.inputOf(q)) + "/skip", "/skip-inputs", "/workflows/mails/pause",
+		"/workflows/mails/resume", "/workflows/mails/run", "/item?workflow=reminders&id=order:17", "/event/skip?workflow=mails&topic=mail.received&id=m5",
+		"/connections/desk/mails/test", "/keys/key_00000000000000000000000000"} {
+		viewer.post(path, "action", "skip").want(t, http.StatusForbidden, "this needs the role operator")
+	}
+	if got := w.question("mails"); got.ID != q.ID {
+		t.Error("a viewer decided a question")
+	}
+}
+
+// A read that changes nothing can be tried out; nothing else can.
+func TestTestButton(t *testing.T) {
+	w := newWorld(t, "refunds.js")
+	c := w.as("ada", access.Operator)
+	c.get("/connections").want(t, 200, "/connections/desk/mails/test", "it would change something")
+	c.post("/connections/desk/mails/test").want(t, 200, "It answered in")
+	c.post("/connections/desk/down/test").want(t, 200, "The read failed after", "503 Service Unavailable")
+	c.post("/connections/desk/reply/test").want(t, 400, "not a read that needs no params")
+	c.post("/connections/desk/nothing/test").want(t, 404)
+	if n := w.desk.done("/replies"); n != 0 {
+		t.Errorf("the test made %d calls", n)
+	}
+}

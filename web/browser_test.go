@@ -1,0 +1,226 @@
+package web_test
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// chromium is the one browser of the test binary; each tab has cookies of its own.
+var chromium struct {
+	sync.Mutex
+	ctx  context.Context // nil: not started
+	stop func()
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+	if rt, err := sandboxes(); err == nil {
+		rt.Close()
+	}
+	os.Exit(code)
+}
+
+var errNoBrowser = errors.New("no Chromium on this machine (apt-get install chromium)")
+
+// browser returns the context of the shared browser, and starts it first.
+func browser() (context.Context, error) {
+	chromium.Lock()
+	defer chromium.Unlock()
+	if chromium.ctx != nil || chromium.err != nil {
+		return chromium.ctx, chromium.err
+	}
+	var file string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			file = path
+			break
+		}
+	}
+	if file == "" {
+		chromium.err = errNoBrowser
+		return nil, chromium.err
+	}
+	dir, err := os.MkdirTemp("", "keep-chromium-")
+	if err != nil {
+		return nil, err
+	}
+	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(file), chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU,
+		chromedp.NoFirstRun, chromedp.UserDataDir(dir), chromedp.WSURLReadTimeout(time.Minute)}
+	for _, name := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage"} {
+		flags = append(flags, chromedp.Flag(name, true))
+	}
+	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), flags...)
+	ctx, stopTab := chromedp.NewContext(alloc)
+	chromium.stop = func() {
+		stopTab()
+		stopAlloc()
+		os.RemoveAll(dir)
+	}
+	chromium.ctx, chromium.err = ctx, chromedp.Do(ctx)
+	return chromium.ctx, chromium.err
+}
+
+// A tab is somebody at a browser. What the browser complains about fails the test.
+type tab struct {
+	*world
+	ctx context.Context
+}
+
+// tab opens a tab of somebody who may act.
+func (w *world) tab(who string) *tab {
+	w.Helper()
+	shared, err := browser()
+	if errors.Is(err, errNoBrowser) {
+		w.Skip(err)
+	}
+	w.must(err)
+	ctx, stop := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
+	w.Cleanup(stop)
+	t := &tab{w, ctx}
+	w.must(chromedp.Do(ctx))
+	t.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
+	w.Cleanup(stop)
+	w.must(chromedp.Listen(t.ctx, t.hear))
+	call(t, log.Enable, cdp.Empty{})
+	call(t, network.SetCookie, network.SetCookieParams{Name: "who", Value: who, URL: w.site.URL})
+	t.size(1200, 900)
+	return t
+}
+
+// hear takes what the browser says: errors of scripts, and what was refused.
+func (t *tab) hear(ev any) {
+	switch ev := ev.(type) {
+	case *runtime.EventExceptionThrown:
+		t.Errorf("a script failed: %s", ev.ExceptionDetails.Text)
+	case *log.EventEntryAdded:
+		if ev.Entry.Level == "error" && !strings.Contains(ev.Entry.Text, "the server responded with a status of 4") && !strings.Contains(ev.Entry.Text, "ERR_INCOMPLETE_CHUNKED_ENCODING") {
+			t.Errorf("the browser says: %s (%s)", ev.Entry.Text, ev.Entry.URL)
+		}
+	}
+}
+
+// call sends a command of the protocol.
+func call[P, R any](t *tab, c cdp.Command[P, R], params P) {
+	t.Helper()
+	_, err := chromedp.Run(t.ctx, chromedp.Action[R](func(ctx context.Context, target *chromedp.Target) (R, error) {
+		return cdp.Call(ctx, target, c, params)
+	}))
+	t.must(err)
+}
+
+// size sets the size of the window.
+func (t *tab) size(w, h int64, opts ...chromedp.EmulateViewportOption) {
+	t.Helper()
+	t.must(chromedp.Do(t.ctx, chromedp.EmulateViewport(w, h, opts...)))
+}
+
+// prefer sets what the system asks for, light or dark.
+func (t *tab) prefer(scheme string) {
+	t.Helper()
+	call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+}
+
+// open loads a page.
+func (t *tab) open(path string) {
+	t.Helper()
+	t.must(chromedp.Do(t.ctx, chromedp.Navigate(t.site.URL+path)))
+}
+
+// eval evaluates JavaScript in the page.
+func eval[T any](t *tab, code string) T {
+	t.Helper()
+	v, err := chromedp.Run(t.ctx, chromedp.Evaluate[T](code, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", code, err)
+	}
+	return v
+}
+
+// sees waits until a condition holds in the page.
+func (t *tab) sees(condition string) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		// While a page is loaded there may be nothing to ask.
+		ok, err := chromedp.Run(t.ctx, chromedp.Evaluate[bool](`!!(`+condition+`)`))
+		if err == nil && ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.shot("failed")
+			t.Fatalf("waited a minute for %s (%v); the page is %s:\n%s", condition, err, eval[string](t, "location.href"), eval[string](t, "document.body.innerText"))
+		}
+	}
+}
+
+// says waits until the page shows a text.
+func (t *tab) says(text string) {
+	t.Helper()
+	t.sees(fmt.Sprintf("document.querySelector('#page').innerText.includes(%q)", text))
+}
+
+// click presses what a selector finds.
+func (t *tab) click(selector string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+		t.Fatalf("click %s: %v", selector, err)
+	}
+}
+
+// keys presses keys.
+func (t *tab) keys(keys string, opts ...chromedp.KeyOption) {
+	t.Helper()
+	t.must(chromedp.Do(t.ctx, chromedp.KeyEvent(keys, opts...)))
+}
+
+// shot saves a picture of the whole page, if KEEP_SCREENSHOTS names a directory.
+func (t *tab) shot(name string) {
+	t.Helper()
+	dir := os.Getenv("KEEP_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(t.ctx, chromedp.FullScreenshot(100))
+	t.must(err)
+	t.must(os.MkdirAll(dir, 0o755))
+	t.must(os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644))
+}
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// accessible reports what axe-core finds wrong with the page.
+func (t *tab) accessible(name string) {
+	t.Helper()
+	if !eval[bool](t, `!!window.axe`) {
+		eval[int](t, axe+"; 0")
+	}
+	found := eval[[]string](t, `axe.run({resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.html.slice(0, 160) + " " + (n.any[0] ? n.any[0].message : ""))))`)
+	for _, f := range found {
+		t.Errorf("%s: %s", name, f)
+	}
+}

@@ -1,0 +1,146 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/feed"
+)
+
+// connectionsData is the configured accounts.
+type connectionsData struct {
+	Connections []connectionRow
+}
+
+// A connectionRow is a connection with its tools.
+type connectionRow struct {
+	Name, Connector string
+	Tools           []toolRow
+	Testable        bool // has a read that needs no params
+}
+
+// A toolRow is a tool, and when it last did something.
+type toolRow struct {
+	connector.Spec
+	Tool     keep.ToolName
+	Last     *keep.Mutation // the newest that was applied; nil: none
+	CanAsk   bool
+	Harmless bool // can be tested: changes nothing and needs no params
+}
+
+func (s *site) connections(r *http.Request) (page, error) {
+	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation}}
+	var d connectionsData
+	names, err := s.names(r.Context())
+	if err != nil {
+		return p, err
+	}
+	for _, c := range s.cfg.Connections {
+		row := connectionRow{Name: c.Name, Connector: c.Connector}
+		for _, t := range c.Tools {
+			tool, err := s.toolRow(r.Context(), c, t, names)
+			if err != nil {
+				return p, err
+			}
+			row.Testable = row.Testable || tool.Harmless
+			row.Tools = append(row.Tools, tool)
+		}
+		d.Connections = append(d.Connections, row)
+	}
+	p.Data = d
+	return p, nil
+}
+
+func (s *site) toolRow(ctx context.Context, c connector.Connection, t connector.Tool, names []keep.WorkflowName) (toolRow, error) {
+	row := toolRow{Spec: t.Spec(), Harmless: harmless(t)}
+	row.Tool = keep.ToolName(c.Name + "." + row.Name)
+	_, row.CanAsk = t.(connector.Reconciler)
+	if row.Effect != connector.Mutate {
+		return row, nil
+	}
+	for _, w := range names {
+		f := keep.MutationFilter{Workflow: w, Tool: row.Tool, State: keep.Applied}
+		ms, _, err := s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: 1, Bare: true})
+		if err != nil {
+			return row, err
+		}
+		if len(ms) > 0 && (row.Last == nil || ms[0].UpdatedAt.After(row.Last.UpdatedAt)) {
+			row.Last = &ms[0]
+		}
+	}
+	return row, nil
+}
+
+// harmless reports whether a person may press a button to call t: it lists, which
+// changes nothing, and its schema requires no params.
+func harmless(t connector.Tool) bool {
+	spec := t.Spec()
+	if _, ok := t.(connector.Reader); !ok || spec.Effect != connector.List {
+		return false
+	}
+	var schema struct {
+		Required []string `json:"required"`
+		MinProps int      `json:"minProperties"`
+	}
+	if len(spec.Params) > 0 && json.Unmarshal(spec.Params, &schema) != nil {
+		return false
+	}
+	return len(schema.Required) == 0 && schema.MinProps == 0
+}
+
+// testData is what came of pressing a test button.
+type testData struct {
+	Tool    keep.ToolName
+	Took    time.Duration
+	Size    int // bytes of the answer, which is not shown
+	Failure *keep.Failure
+}
+
+// testTimeout bounds a test.
+const testTimeout = 15 * time.Second
+
+// testTool calls a harmless read without params. Nothing is recorded, since nothing
+// is changed.
+func (s *site) testTool(r *http.Request) (page, error) {
+	d := testData{Tool: keep.ToolName(r.PathValue("name") + "." + r.PathValue("tool"))}
+	p := page{Title: "Test of " + string(d.Tool), Section: "connections"}
+	t := s.tool(r.PathValue("name"), r.PathValue("tool"))
+	if t == nil {
+		return p, &keep.NotFoundError{What: "tool", ID: string(d.Tool)}
+	}
+	reader, ok := t.(connector.Reader)
+	if !ok || !harmless(t) {
+		return p, refusef("%s is not a read that needs no params", d.Tool)
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), testTimeout, &keep.TimeoutError{Op: "test of " + string(d.Tool), After: testTimeout})
+	defer cancel()
+	start := time.Now()
+	answer, err := reader.Read(ctx, json.RawMessage(`{}`))
+	d.Took, d.Size = time.Since(start).Round(time.Millisecond), len(answer)
+	if err != nil {
+		if f, ok := errors.AsType[*keep.Failure](err); ok {
+			d.Failure = f
+		} else {
+			d.Failure = keep.Failf(keep.ClassTransient, "read-failed", "%v", err)
+		}
+	}
+	p.Data = d
+	return p, nil
+}
+
+// tool returns a configured tool; nil if there is none.
+func (s *site) tool(connection, name string) connector.Tool {
+	for _, c := range s.cfg.Connections {
+		for _, t := range c.Tools {
+			if c.Name == connection && t.Spec().Name == name {
+				return t
+			}
+		}
+	}
+	return nil
+}

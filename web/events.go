@@ -1,0 +1,108 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// eventsData is the list of events.
+type eventsData struct {
+	Filter    keep.EventFilter
+	Workflows []keep.WorkflowName
+	Counts    []keep.TopicCount // of the workflow; nil: all workflows are listed
+	Rows      []keep.Event
+	Pager     pager
+}
+
+func (s *site) events(r *http.Request) (page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status"))}
+	p := page{Title: "Events", Section: "workflows", Of: f.Workflow, Watch: []feed.Kind{feed.Event}}
+	if f.Status != "" && !slices.Contains(keep.EventStatuses(), f.Status) {
+		return p, refusef("there is no status %q", cut(40, string(f.Status)))
+	}
+	d := eventsData{Filter: f}
+	var err error
+	if d.Workflows, err = s.names(ctx); err != nil {
+		return p, err
+	}
+	if f.Workflow != "" {
+		if d.Counts, err = s.cfg.Store.TopicCounts(ctx, f.Workflow); err != nil {
+			return p, err
+		}
+	}
+	var next string
+	if d.Rows, next, err = s.cfg.Store.Events(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
+		return p, err
+	}
+	d.Pager = pagerOf("/events", q.Get("after"), next, "workflow", string(f.Workflow), "topic", string(f.Topic), "status", string(f.Status))
+	p.Data = d
+	return p, nil
+}
+
+// eventData is one event.
+type eventData struct {
+	keep.Event
+	Payload payload
+	Inputs  []keep.Input
+	Query   string // names the event in links
+	MaySkip bool
+}
+
+// eventQuery names an event in a link. Message ids are anything, so they are no
+// part of a path.
+func eventQuery(ev keep.Event) string {
+	return "?" + url.Values{"workflow": {string(ev.Workflow)}, "topic": {string(ev.Topic)}, "id": {string(ev.MessageID)}}.Encode()
+}
+
+func (s *site) eventOf(r *http.Request) (keep.Event, error) {
+	q := r.URL.Query()
+	return s.cfg.Store.Event(r.Context(), keep.WorkflowName(q.Get("workflow")), keep.TopicName(q.Get("topic")), keep.MessageID(q.Get("id")))
+}
+
+func (s *site) event(r *http.Request) (page, error) {
+	ev, err := s.eventOf(r)
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: "Event", Section: "workflows", Of: ev.Workflow, Watch: []feed.Kind{feed.Event, feed.Run}}
+	d := eventData{Event: ev, Query: eventQuery(ev), MaySkip: ev.Status == keep.EventPending}
+	d.Payload = payloadOf("Payload", ev.Payload, "/event/payload"+d.Query)
+	for _, id := range ev.CausedBy[:min(len(ev.CausedBy), maxShown)] {
+		in, err := s.cfg.Store.Input(r.Context(), id)
+		if err != nil {
+			return p, err
+		}
+		d.Inputs = append(d.Inputs, in)
+	}
+	p.Data = d
+	return p, nil
+}
+
+func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
+	ev, err := s.eventOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipEvents(r.Context(), ev.Workflow, ev.Topic, []keep.MessageID{ev.MessageID})
+	if err != nil {
+		return "", "", err
+	}
+	did = "skipped"
+	if res.TooLate > 0 {
+		did = "too-late"
+	}
+	return "/event" + eventQuery(ev), did, nil
+}
+
+func (s *site) eventFile(w http.ResponseWriter, r *http.Request) error {
+	ev, err := s.eventOf(r)
+	if err != nil {
+		return err
+	}
+	return download(w, "event-payload.json", ev.Payload)
+}

@@ -1,0 +1,111 @@
+package web
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+)
+
+// exportPage is how many records are read at once. An export is written while it
+// is read, so its size has no limit and needs no memory.
+const exportPage = 500
+
+// exportCSV writes the records that a filter matches, newest first.
+func (s *site) exportCSV(w http.ResponseWriter, r *http.Request) error {
+	f, err := parseMutationFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	asFile(w, exported(time.Now(), "csv"), "text/csv; charset=utf-8")
+	out := csv.NewWriter(w)
+	err = out.Write([]string{"key", "workflow", "run", "item", "attempt", "tool", "target", "level", "state", "title", "attempts",
+		"reconcile_attempts", "resolved_by", "error", "payload_hash", "created_at", "updated_at"})
+	if err != nil {
+		return nil // nobody reads it any more
+	}
+	s.export(w, r, f, true, func(m keep.Mutation) error {
+		failure := ""
+		if m.Error != nil {
+			failure = m.Error.Error()
+		}
+		row := []string{string(m.Key), string(m.Workflow), string(m.Run), m.Item, itoa(m.Attempt), string(m.Tool), m.Target,
+			string(m.Level), string(m.State), m.Title, itoa(m.Attempts), itoa(m.ReconcileAttempts), m.ResolvedBy, failure,
+			m.PayloadHash, m.CreatedAt.UTC().Format(machineTime), m.UpdatedAt.UTC().Format(machineTime)}
+		for i := range row {
+			row[i] = inert(row[i])
+		}
+		return out.Write(row)
+	}, func() error { out.Flush(); return out.Error() })
+	return nil
+}
+
+// inert keeps a spreadsheet from running a cell that begins like a formula.
+func inert(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+// exportJSON writes the records that a filter matches, newest first, as an array of
+// the objects of the API.
+func (s *site) exportJSON(w http.ResponseWriter, r *http.Request) error {
+	f, err := parseMutationFilter(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	asFile(w, exported(time.Now(), "json"), "application/json")
+	out := bufio.NewWriter(w)
+	sep := "[\n"
+	s.export(w, r, f, false, func(m keep.Mutation) error {
+		raw, err := json.Marshal(api.MutationOf(m))
+		if err != nil {
+			return err
+		}
+		out.WriteString(sep) // the last error is kept, and returned by Flush
+		sep = ",\n"
+		_, err = out.Write(raw)
+		return err
+	}, out.Flush)
+	if sep == "[\n" {
+		out.WriteString(sep)
+	}
+	out.WriteString("\n]\n")
+	out.Flush() // an error means that nobody reads it any more
+	return nil
+}
+
+// export calls write with each record, and flush after each page. The answer has
+// begun: after an error the connection is cut, so that half an export does not look
+// like a whole one.
+func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFilter, bare bool, write func(keep.Mutation) error, flush func() error) {
+	rc := http.NewResponseController(w)
+	for p := (keep.Page{Limit: exportPage, Bare: bare}); ; {
+		ms, next, err := s.cfg.Store.Mutations(r.Context(), f, p)
+		for i := 0; err == nil && i < len(ms); i++ {
+			err = write(ms[i])
+		}
+		if err == nil {
+			err = flush()
+		}
+		if derr := rc.SetWriteDeadline(time.Now().Add(time.Minute)); err == nil && derr != nil && !errors.Is(derr, http.ErrNotSupported) {
+			err = derr
+		}
+		if err != nil {
+			if r.Context().Err() == nil {
+				s.log.ErrorContext(r.Context(), "export mutations", "err", err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		if p.After = next; next == "" {
+			return
+		}
+	}
+}

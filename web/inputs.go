@@ -1,0 +1,317 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// pageSize is how many rows a list shows at once.
+const pageSize = 50
+
+// An inputRow is an input with what was done about it.
+type inputRow struct {
+	keep.Input
+	State    string // in a word or two
+	Tone     string
+	Why      string          // a sentence, while it is pending
+	Standing *standing       // the run that is about it; nil: none
+	Bar      []segment       // its events, oldest first
+	Outputs  []keep.Mutation // oldest first
+	More     int             // outputs that are not shown
+}
+
+// A segment is one event of an input, as a part of its bar.
+type segment struct{ Tone, Text string }
+
+// A row shows this many events and outputs of an input.
+const (
+	maxBar     = 10
+	maxOutputs = 4
+)
+
+// inputRows reads what was done about inputs.
+func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) ([]inputRow, error) {
+	if slices.ContainsFunc(ins, func(in keep.Input) bool { return in.Status == keep.InputPending }) {
+		if err := s.withCauses(ctx, st); err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]inputRow, 0, len(ins))
+	for _, in := range ins {
+		row, err := s.inputRow(ctx, in, st)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (s *site) inputRow(ctx context.Context, in keep.Input, st *situation) (inputRow, error) {
+	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status)}
+	outs, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxOutputs})
+	if err != nil {
+		return row, err
+	}
+	if next != "" {
+		keys, err := s.cfg.Store.Outputs(ctx, in.ID)
+		if err != nil {
+			return row, err
+		}
+		row.More = len(keys) - len(outs)
+	}
+	slices.Reverse(outs)
+	row.Outputs = outs
+	events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxBar})
+	if err != nil {
+		return row, err
+	}
+	slices.Reverse(events)
+	for _, ev := range events {
+		row.Bar = append(row.Bar, segmentOf(ev, st.runs[in.Workflow]))
+	}
+	if in.Status == keep.InputPending {
+		row.explain(st)
+	}
+	return row, nil
+}
+
+// explain says what a pending input waits for.
+func (row *inputRow) explain(st *situation) {
+	r := st.causes[row.ID]
+	if r == nil {
+		row.State, row.Why = "waiting", st.waits(row.Workflow)
+		return
+	}
+	row.Standing, row.Why = r, r.Why
+	row.State, row.Tone = word(r.Run.Status), tone(r.Run.Status)
+	if r.Question != nil {
+		row.State, row.Tone = "needs you", "bad"
+	}
+}
+
+// segmentOf shows how far an event came. r is the open run of its workflow.
+func segmentOf(ev keep.Event, r *standing) segment {
+	switch {
+	case ev.Status == keep.EventConsumed:
+		return segment{"ok", string(ev.Topic) + ": consumed"}
+	case ev.Status == keep.EventSkipped:
+		return segment{"off", string(ev.Topic) + ": skipped"}
+	case ev.ReservedBy == "":
+		return segment{"", string(ev.Topic) + ": pending"}
+	case r != nil && r.Run.Chain == ev.ReservedBy && r.Run.Status != keep.StatusActive:
+		return segment{"bad", string(ev.Topic) + ": reserved, " + word(r.Run.Status)}
+	}
+	return segment{"run", string(ev.Topic) + ": reserved"}
+}
+
+// inputsData is the list of inputs.
+type inputsData struct {
+	Filter    inputQuery
+	Workflows []keep.WorkflowName
+	Counts    []inputCount // of each status, with the rest of the filter
+	Rows      []inputRow
+	Pager     pager
+	MaySkip   int // pending inputs that the filter matches
+}
+
+// An inputCount is how many inputs have a status.
+type inputCount struct {
+	Status keep.InputStatus // empty: any
+	Count  int
+	Link   string
+}
+
+// An inputQuery is the filter of the list, as its URL says it.
+type inputQuery struct {
+	keep.InputFilter
+	After string
+}
+
+// maxText bounds what is searched for, in bytes.
+const maxText = 200
+
+func parseInputQuery(q url.Values) (inputQuery, error) {
+	f := inputQuery{After: q.Get("after")}
+	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
+	f.Text = q.Get("q")
+	if f.Status != "" && !slices.Contains(keep.InputStatuses(), f.Status) {
+		return f, refusef("there is no status %q", cut(40, string(f.Status)))
+	}
+	if len(f.Text) > maxText {
+		return f, refusef("search for at most %d bytes", maxText)
+	}
+	return f, nil
+}
+
+// Query writes the filter with another status, from the first page on.
+func (f inputQuery) Query(status keep.InputStatus) string {
+	return query("q", f.Text, "workflow", string(f.Workflow), "status", string(status))
+}
+
+// query writes pairs of names and values, without those that are empty.
+func query(pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// A pager leads through the pages of a list. To go back is the browser's.
+type pager struct {
+	First string // link to the first page; empty: this is it
+	Next  string // link to the next page; empty: this is the last
+}
+
+// pagerOf makes the links of a list at path. pairs are its filter.
+func pagerOf(path, after, next string, pairs ...string) pager {
+	var p pager
+	if after != "" {
+		p.First = path + query(pairs...)
+	}
+	if next != "" {
+		p.Next = path + query(append(pairs, "after", next)...)
+	}
+	return p
+}
+
+func (s *site) inputs(r *http.Request) (page, error) {
+	ctx := r.Context()
+	p := page{Title: "Inputs", Section: "inputs", Watch: []feed.Kind{feed.Input, feed.Run, feed.Mutation, feed.Escalation, feed.Workflow}}
+	f, err := parseInputQuery(r.URL.Query())
+	if err != nil {
+		return p, err
+	}
+	p.Of = f.Workflow
+	d := inputsData{Filter: f}
+	if d.Workflows, err = s.names(ctx); err != nil {
+		return p, err
+	}
+	if d.Counts, err = s.inputCounts(ctx, f); err != nil {
+		return p, err
+	}
+	ins, next, err := s.cfg.Store.Inputs(ctx, f.InputFilter, keep.Page{Limit: pageSize, After: f.After})
+	if err != nil {
+		return p, err
+	}
+	for _, c := range d.Counts {
+		if c.Status == keep.InputPending && (f.Status == "" || f.Status == keep.InputPending) {
+			d.MaySkip = c.Count
+		}
+	}
+	in := make(map[keep.WorkflowName]bool)
+	for _, v := range ins {
+		in[v.Workflow] = true
+	}
+	st, err := s.situation(ctx, func(w keep.WorkflowName) bool { return in[w] })
+	if err != nil {
+		return p, err
+	}
+	if d.Rows, err = s.inputRows(ctx, ins, st); err != nil {
+		return p, err
+	}
+	d.Pager = pagerOf("/inputs", f.After, next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status))
+	p.Data = d
+	return p, nil
+}
+
+// names returns the names of all workflows.
+func (s *site) names(ctx context.Context) ([]keep.WorkflowName, error) {
+	all, err := s.cfg.Store.Workflows(ctx)
+	names := make([]keep.WorkflowName, 0, len(all))
+	for _, w := range all {
+		names = append(names, w.Name)
+	}
+	return names, err
+}
+
+// inputData is one input, and the whole chain from it to its outputs.
+type inputData struct {
+	inputRow
+	Events   []keep.Event // newest first
+	More     bool         // there are more events than shown
+	MaySkip  bool
+	Attempts []keep.Run // runs of the chains that reserved its events, newest first
+}
+
+// maxShown bounds what belongs to one thing and is listed on its page.
+const maxShown = 100
+
+func (s *site) input(r *http.Request) (page, error) {
+	ctx := r.Context()
+	in, err := s.cfg.Store.Input(ctx, keep.InputID(r.PathValue("id")))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: in.Title, Section: "inputs", Of: in.Workflow,
+		Watch: []feed.Kind{feed.Input, feed.Event, feed.Run, feed.Mutation, feed.Escalation, feed.Workflow}}
+	st, err := s.situation(ctx, func(w keep.WorkflowName) bool { return w == in.Workflow })
+	if err != nil {
+		return p, err
+	}
+	rows, err := s.inputRows(ctx, []keep.Input{in}, st)
+	if err != nil {
+		return p, err
+	}
+	d := inputData{inputRow: rows[0], MaySkip: in.Status == keep.InputPending}
+	if d.Outputs, _, err = s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxShown}); err != nil {
+		return p, err
+	}
+	slices.Reverse(d.Outputs)
+	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxShown})
+	if err != nil {
+		return p, err
+	}
+	d.Events, d.More = events, next != ""
+	if d.Attempts, err = s.chains(ctx, events); err != nil {
+		return p, err
+	}
+	p.Data = d
+	return p, nil
+}
+
+// chains returns the runs of the chains that reserved events, newest first.
+func (s *site) chains(ctx context.Context, events []keep.Event) ([]keep.Run, error) {
+	seen := make(map[keep.RunID]bool)
+	var runs []keep.Run
+	for _, ev := range events {
+		if ev.ReservedBy == "" || seen[ev.ReservedBy] || len(runs) >= maxShown {
+			continue
+		}
+		seen[ev.ReservedBy] = true
+		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: ev.ReservedBy}, keep.Page{Limit: maxShown})
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return nil, err
+		}
+		runs = append(runs, chain...)
+	}
+	return runs, nil
+}
+
+func (s *site) skipInput(r *http.Request) (to, did string, err error) {
+	in, err := s.cfg.Store.Input(r.Context(), keep.InputID(r.PathValue("id")))
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipInput(r.Context(), in.Workflow, in.ID)
+	if err != nil {
+		return "", "", err
+	}
+	did = "skipped"
+	if res.TooLate > 0 {
+		did = "too-late"
+	}
+	return "/inputs/" + url.PathEscape(string(in.ID)), did, nil
+}

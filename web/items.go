@@ -1,0 +1,128 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// itemsData is the list of items.
+type itemsData struct {
+	Filter    keep.ItemFilter
+	Workflows []keep.WorkflowName
+	Statuses  []keep.ItemStatus
+	Rows      []keep.Item
+	Pager     pager
+}
+
+func (s *site) items(r *http.Request) (page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	f := keep.ItemFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Status: keep.ItemStatus(q.Get("status")), Text: q.Get("q")}
+	p := page{Title: "Items", Section: "items", Of: f.Workflow, Watch: []feed.Kind{feed.Item}}
+	switch {
+	case f.Status != "" && !slices.Contains(keep.ItemStatuses(), f.Status):
+		return p, refusef("there is no status %q", cut(40, string(f.Status)))
+	case len(f.Text) > maxText:
+		return p, refusef("search for at most %d bytes", maxText)
+	}
+	d := itemsData{Filter: f, Statuses: keep.ItemStatuses()}
+	var err error
+	if d.Workflows, err = s.names(ctx); err != nil {
+		return p, err
+	}
+	var next string
+	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {
+		return p, err
+	}
+	d.Pager = pagerOf("/items", q.Get("after"), next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status))
+	p.Data = d
+	return p, nil
+}
+
+// itemData is one item, with the calls of all its attempts.
+type itemData struct {
+	keep.Item
+	Query     string // names the item in links
+	Attempts  []itemAttempt
+	Question  *keep.Escalation
+	Reprocess string // why it cannot be done; empty: it can
+	Skip      string
+}
+
+// An itemAttempt is the calls of one attempt, oldest first.
+type itemAttempt struct {
+	N     int
+	Calls []keep.Mutation
+}
+
+// itemQuery names an item in a link. Item ids are anything, so they are no part of
+// a path.
+func itemQuery(w keep.WorkflowName, id string) string {
+	return "?" + url.Values{"workflow": {string(w)}, "id": {id}}.Encode()
+}
+
+func (s *site) item(r *http.Request) (page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	it, err := s.cfg.Store.Item(ctx, keep.WorkflowName(q.Get("workflow")), q.Get("id"))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: it.Title, Section: "items", Of: it.Workflow, Watch: []feed.Kind{feed.Item, feed.Mutation, feed.Escalation}}
+	d := itemData{Item: it, Query: itemQuery(it.Workflow, it.ID)}
+	if err := s.cfg.Actor.CanDoItem(it, keep.Reprocess); err != nil {
+		d.Reprocess = err.Error()
+	}
+	if err := s.cfg.Actor.CanDoItem(it, keep.Skip); err != nil {
+		d.Skip = err.Error()
+	}
+	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
+	if err != nil {
+		return p, err
+	}
+	d.Attempts = attempts(ms)
+	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: maxOpen})
+	if err != nil {
+		return p, err
+	}
+	for _, e := range qs {
+		if e.Item == it.ID {
+			d.Question = &e
+			break
+		}
+	}
+	p.Data = d
+	return p, nil
+}
+
+// attempts groups calls, given newest first, by attempt, newest first.
+func attempts(ms []keep.Mutation) []itemAttempt {
+	var out []itemAttempt
+	for _, m := range ms {
+		if len(out) == 0 || out[len(out)-1].N != m.Attempt {
+			out = append(out, itemAttempt{N: m.Attempt})
+		}
+		last := &out[len(out)-1]
+		last.Calls = append([]keep.Mutation{m}, last.Calls...)
+	}
+	return out
+}
+
+func (s *site) decideItem(r *http.Request) (to, did string, err error) {
+	q := r.URL.Query()
+	w, id := keep.WorkflowName(q.Get("workflow")), q.Get("id")
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	to = "/item" + itemQuery(w, id)
+	switch d.Action {
+	case keep.Reprocess:
+		return to, "reprocess", s.cfg.Actor.ReprocessItem(r.Context(), w, id, d)
+	case keep.Skip:
+		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)
+	}
+	return "", "", refusef("an item can be reprocessed or skipped, not %q", cut(40, string(d.Action)))
+}

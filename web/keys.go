@@ -1,0 +1,108 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// keysData is the list of idempotency keys.
+type keysData struct {
+	Off    bool // this host keeps none
+	State  key.State
+	Key    string
+	States []key.State
+	Rows   []idempotency.View
+	Pager  pager
+}
+
+func (s *site) keys(r *http.Request) (page, error) {
+	q := r.URL.Query()
+	d := keysData{Off: s.cfg.Keys == nil, State: key.State(q.Get("state")), Key: q.Get("q"), States: key.States()}
+	p := page{Title: "Keys", Section: "keys", Watch: []feed.Kind{feed.Key}}
+	if d.State != "" && !slices.Contains(d.States, d.State) {
+		return p, refusef("there is no state %q", cut(40, string(d.State)))
+	}
+	if !d.Off {
+		var next string
+		var err error
+		d.Rows, next, err = s.cfg.Keys.List(r.Context(), key.Filter{State: d.State, Key: d.Key}, keep.Page{Limit: pageSize, After: q.Get("after")})
+		if err != nil {
+			return p, err
+		}
+		d.Pager = pagerOf("/keys", q.Get("after"), next, "q", d.Key, "state", string(d.State))
+	}
+	p.Data = d
+	return p, nil
+}
+
+// keyData is one key with its answer.
+type keyData struct {
+	idempotency.View
+	Body  *payload // nil: there is none, or it is no text
+	Words []string // names of the header, sorted
+}
+
+func (s *site) findKey(r *http.Request) (idempotency.View, error) {
+	ref := r.PathValue("ref")
+	if _, err := key.ParseID(ref); err != nil || s.cfg.Keys == nil {
+		return idempotency.View{}, &keep.NotFoundError{What: "idempotency key", ID: cut(60, ref)}
+	}
+	return s.cfg.Keys.Show(r.Context(), ref)
+}
+
+func (s *site) key(r *http.Request) (page, error) {
+	v, err := s.findKey(r)
+	if err != nil {
+		return page{}, err
+	}
+	d := keyData{View: v}
+	for name := range v.Header {
+		d.Words = append(d.Words, name)
+	}
+	slices.Sort(d.Words)
+	if v.Body != nil {
+		body := payloadOf("Body of the answer", []byte(*v.Body), "")
+		d.Body = &body
+	}
+	return page{Title: "Key", Section: "keys", Watch: []feed.Kind{feed.Key}, Data: d}, nil
+}
+
+// decideKey records what became of a request, or gives its key free.
+func (s *site) decideKey(r *http.Request) (to, did string, err error) {
+	v, err := s.findKey(r)
+	if err != nil {
+		return "", "", err
+	}
+	if err := r.ParseForm(); err != nil {
+		return "", "", err
+	}
+	who, _ := access.From(r.Context())
+	to = "/keys/" + url.PathEscape(v.Reference)
+	switch action := r.PostForm.Get("action"); action {
+	case "did-not-happen":
+		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{By: who.Name}, time.Now())
+		return to, "released", err
+	case "happened":
+		status, err := strconv.Atoi(r.PostForm.Get("status"))
+		if err != nil || status < 200 || status > 599 {
+			return "", "", refusef("the status of the answer is a number from 200 to 599, not %q", cut(20, r.PostForm.Get("status")))
+		}
+		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{
+			Happened: true, Status: status, Body: r.PostForm.Get("body"), By: who.Name}, time.Now())
+		return to, "resolved", err
+	case "forget":
+		_, err = s.cfg.Keys.Forget(r.Context(), v.Reference, who.Name, time.Now())
+		return to, "released", err
+	default:
+		return "", "", refusef("a key can be resolved or forgotten, not %q", cut(40, action))
+	}
+}

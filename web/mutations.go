@@ -1,0 +1,131 @@
+package web
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// mutationsData is the ledger.
+type mutationsData struct {
+	Filter    keep.MutationFilter
+	Workflows []keep.WorkflowName
+	States    []keep.MutationState
+	Rows      []keep.Mutation
+	Pager     pager
+	Export    string // the filter, for the links of downloads
+}
+
+func parseMutationFilter(q url.Values) (keep.MutationFilter, error) {
+	f := keep.MutationFilter{Workflow: keep.WorkflowName(q.Get("workflow")), State: keep.MutationState(q.Get("state")),
+		Tool: keep.ToolName(q.Get("tool")), Text: q.Get("q")}
+	switch {
+	case f.State != "" && !slices.Contains(keep.MutationStates(), f.State):
+		return f, refusef("there is no state %q", cut(40, string(f.State)))
+	case len(f.Text) > maxText:
+		return f, refusef("search for at most %d bytes", maxText)
+	}
+	return f, nil
+}
+
+func (s *site) mutations(r *http.Request) (page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	p := page{Title: "Mutations", Section: "mutations", Watch: []feed.Kind{feed.Mutation}}
+	f, err := parseMutationFilter(q)
+	if err != nil {
+		return p, err
+	}
+	p.Of = f.Workflow
+	d := mutationsData{Filter: f, States: keep.MutationStates()}
+	if d.Workflows, err = s.names(ctx); err != nil {
+		return p, err
+	}
+	var next string
+	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
+		return p, err
+	}
+	pairs := []string{"q", f.Text, "workflow", string(f.Workflow), "state", string(f.State), "tool", string(f.Tool)}
+	d.Pager = pagerOf("/mutations", q.Get("after"), next, pairs...)
+	d.Export = query(pairs...)
+	p.Data = d
+	return p, nil
+}
+
+// mutationData is one record of the ledger.
+type mutationData struct {
+	keep.Mutation
+	Moves    []keep.Move // oldest first
+	Identity payload
+	Payload  payload
+	Result   payload
+	ItemLink string // empty: it is of no item
+}
+
+func (s *site) mutation(r *http.Request) (page, error) {
+	m, err := s.cfg.Store.Mutation(r.Context(), keep.MutationKey(r.PathValue("key")))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: string(m.Tool) + " on " + cut(80, m.Target), Section: "mutations", Of: m.Workflow, Watch: []feed.Kind{feed.Mutation}}
+	d := mutationData{Mutation: m,
+		Identity: payloadOf("Identity: what is changed", m.Identity, ""),
+		Payload:  payloadOf("Payload: as it was sent", m.Payload, mutationPath(m.Key)+"/payload"),
+		Result:   payloadOf("Result: what the service answered", m.Result, mutationPath(m.Key)+"/result")}
+	if m.Item != "" {
+		d.ItemLink = "/item" + itemQuery(m.Workflow, m.Item)
+	}
+	if d.Moves, err = s.cfg.Store.History(r.Context(), m.Key); err != nil {
+		return p, err
+	}
+	p.Data = d
+	return p, nil
+}
+
+func (s *site) payloadFile(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.cfg.Store.Mutation(r.Context(), keep.MutationKey(r.PathValue("key")))
+	if err != nil {
+		return err
+	}
+	return download(w, "payload.json", m.Payload)
+}
+
+func (s *site) resultFile(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.cfg.Store.Mutation(r.Context(), keep.MutationKey(r.PathValue("key")))
+	if err != nil {
+		return err
+	}
+	return download(w, "result.json", m.Result)
+}
+
+// asFile makes an answer a download that no browser runs.
+func asFile(w http.ResponseWriter, name, kind string) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cache-Control", "no-store")
+}
+
+// download writes JSON as a file; what is not there is null.
+func download(w http.ResponseWriter, name string, raw []byte) error {
+	asFile(w, name, "application/json")
+	if len(raw) == 0 {
+		raw = []byte("null")
+	}
+	http.ServeContent(w, &http.Request{Method: http.MethodGet}, "", time.Time{}, bytes.NewReader(raw))
+	return nil
+}
+
+// exported is the name of a file of the ledger, from the time of the export.
+func exported(now time.Time, ext string) string {
+	return "mutations-" + now.UTC().Format("20060102-150405") + "." + ext
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,16 @@
+package web
+
+// notices are what an action did, by the words that a link may carry. There is
+// nothing of a request in them.
+var notices = map[string]string{
+	"skipped":      "Skipped.",
+	"too-late":     "Part of it was too late to skip: its run is past its call, and completes.",
+	"decided":      "Your decision is recorded.",
+	"paused":       "The workflow is paused. A call that is under way finishes and is recorded.",
+	"resumed":      "The workflow goes on. An unknown outcome stays blocked until somebody decides it.",
+	"triggered":    "Asked to run; the host does it as soon as the workflow is free.",
+	"reprocess":    "The item starts over as a new attempt, the next time that its job comes to it.",
+	"item-skipped": "The item is passed over from now on.",
+	"resolved":     "Recorded: retries with this key get the answer.",
+	"released":     "The key is free: the next request with it is executed.",
+}

@@ -1,0 +1,101 @@
+package web
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/keep-run/keep"
+)
+
+// sources returns the author's files of a version, by name, from its source map.
+func sources(d keep.Deployment) map[string]string {
+	var m struct {
+		Sources        []string `json:"sources"`
+		SourcesContent []string `json:"sourcesContent"`
+	}
+	files := make(map[string]string)
+	if json.Unmarshal(d.Map, &m) != nil {
+		m.Sources = nil
+	}
+	for i, name := range m.Sources {
+		if i < len(m.SourcesContent) {
+			files[name] = m.SourcesContent[i]
+		}
+	}
+	if len(files) == 0 && len(d.Code) > 0 {
+		files[d.Entry] = string(d.Code) // nothing was mapped: it is as it was written
+	}
+	return files
+}
+
+// An excerpt is some lines of a file.
+type excerpt struct {
+	File  string
+	Lines []sourceLine
+}
+
+// A sourceLine is a line of a script; Hit marks the one that is meant.
+type sourceLine struct {
+	N    int
+	Text string
+	Hit  bool
+}
+
+// around is how many lines an excerpt has before and after the one that is meant.
+const around = 4
+
+// maxLine bounds what is shown of one line, in bytes.
+const maxLine = 400
+
+// quote returns the lines around a place, such as "a.js:12:5"; nil if the files do
+// not have it.
+func quote(files map[string]string, at string) *excerpt {
+	name, line, ok := place(at)
+	if !ok {
+		return nil
+	}
+	text, known := files[name]
+	if !known {
+		for _, f := range slices.Sorted(maps.Keys(files)) {
+			if path.Base(f) == path.Base(name) {
+				name, text, known = f, files[f], true
+				break
+			}
+		}
+	}
+	lines := strings.Split(text, "\n")
+	if !known || line < 1 || line > len(lines) {
+		return nil
+	}
+	e := &excerpt{File: name}
+	for n := max(line-around, 1); n <= min(line+around, len(lines)); n++ {
+		e.Lines = append(e.Lines, sourceLine{n, cut(maxLine, lines[n-1]), n == line})
+	}
+	return e
+}
+
+// place reads file:line:column.
+func place(at string) (file string, line int, ok bool) {
+	rest, _, ok := cutLast(at, ":")
+	if !ok {
+		return "", 0, false
+	}
+	file, number, ok := cutLast(rest, ":")
+	if !ok {
+		return "", 0, false
+	}
+	line, err := strconv.Atoi(number)
+	return file, line, err == nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

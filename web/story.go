@@ -1,0 +1,156 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
+)
+
+// A moment is one thing that happened to a run, as a sentence.
+type moment struct {
+	At   time.Time
+	Text string
+	Tone string
+}
+
+// story tells a chain of runs in sentences, from the records alone.
+func story(d *runData) []moment {
+	var out []moment
+	for i, r := range d.Attempts {
+		out = append(out, began(i, r))
+	}
+	for _, m := range d.Mutations {
+		for _, v := range d.Moves[m.Key] {
+			out = append(out, moment{v.At, moved(m, v), tone(v.To)})
+		}
+	}
+	for i, r := range d.Attempts {
+		if r.Status != keep.StatusActive {
+			out = append(out, ended(i, r))
+		}
+	}
+	for _, q := range d.Questions {
+		out = append(out, moment{q.CreatedAt, "Keep asked a person: " + q.Question, "bad"})
+		if q.Decision != nil {
+			text := fmt.Sprintf("%s decided “%s”.", q.Decision.By, label(q))
+			if q.Decision.Note != "" {
+				text += " Note: " + q.Decision.Note
+			}
+			out = append(out, moment{q.Decision.At, text, "ok"})
+		} else if !q.ClosedAt.IsZero() {
+			out = append(out, moment{q.ClosedAt, "The question was closed, since it no longer applied.", ""})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b moment) int { return cmp.Compare(a.At.UnixMilli(), b.At.UnixMilli()) })
+	return out
+}
+
+// label is what the button said that was pressed.
+func label(q keep.Escalation) string {
+	if q.Decision == nil {
+		return ""
+	}
+	for _, c := range q.Choices {
+		if c.Action == q.Decision.Action {
+			return c.Label
+		}
+	}
+	return string(q.Decision.Action)
+}
+
+// began tells the start of an attempt.
+func began(i int, r keep.Run) moment {
+	text := fmt.Sprintf("The %s %s began, with version %s", r.Kind, r.Handler, r.Version)
+	if i > 0 {
+		text = fmt.Sprintf("Attempt %d began, with version %s", i+1, r.Version)
+	} else if !r.Trigger.IsZero() {
+		text += fmt.Sprintf(", for event %s of topic %s", cut(80, string(r.Trigger.MessageID)), r.Trigger.Topic)
+	}
+	return moment{r.CreatedAt, text + ".", ""}
+}
+
+// ended tells how an attempt ended or where it stands.
+func ended(i int, r keep.Run) moment {
+	m := moment{At: r.UpdatedAt, Tone: tone(r.Status)}
+	switch r.Status {
+	case keep.StatusCommitted:
+		m.Text = "It committed: events, downstream events and state became one durable fact."
+		if r.Kind != keep.Consumer {
+			m.Text = "It committed."
+		}
+		return m
+	case keep.StatusAborted:
+		m.Text = "It was ended before its call, since a person skipped what it was about."
+		return m
+	case keep.StatusReconciliation:
+		m.Text = fmt.Sprintf("Attempt %d waits, in phase %s, until the outcome is known.", i+1, r.Phase)
+		return m
+	case keep.StatusCrashed:
+		m.Text = fmt.Sprintf("The host died in phase %s. Nothing of the attempt that was not recorded counts.", r.Phase)
+		return m
+	}
+	m.Text = fmt.Sprintf("Attempt %d stopped in phase %s (%s)", i+1, r.Phase, word(r.Status))
+	if r.Error != nil {
+		m.Text += ": " + r.Error.Error()
+	}
+	if !strings.HasSuffix(m.Text, ".") {
+		m.Text += "."
+	}
+	return m
+}
+
+// moved tells one move of a mutation.
+func moved(m keep.Mutation, v keep.Move) string {
+	call := string(m.Tool)
+	if m.Target != "" {
+		call += " on " + cut(120, m.Target)
+	}
+	var text string
+	switch ledger.Evidence(v.Evidence) {
+	case ledger.NewAttempt:
+		text = "The call " + call + " was recorded, and then sent."
+		if v.From != "" {
+			text = "The call " + call + " was recorded again, with the same key, and then sent."
+		}
+	case ledger.Happened:
+		text = fmt.Sprintf("%s: %s happened.", said(v.By), call)
+	case ledger.Absent:
+		text = fmt.Sprintf("%s: %s did not happen.", said(v.By), call)
+	case ledger.Unsure:
+		text = fmt.Sprintf("It is not known whether %s happened.", call)
+	case ledger.NoWay:
+		text = fmt.Sprintf("It is not known whether %s happened, and the service cannot be asked.", call)
+	case ledger.Spent:
+		text = fmt.Sprintf("The service was asked as often as allowed whether %s happened; nobody can tell.", call)
+	case ledger.DidNotHappen:
+		text = fmt.Sprintf("%s vouches that %s did not happen.", v.By, call)
+	case ledger.Skip:
+		text = fmt.Sprintf("%s decided to go on without knowing whether %s happened.", v.By, call)
+	case ledger.CheckAgain:
+		text = fmt.Sprintf("%s wants the service asked again whether %s happened.", v.By, call)
+	default:
+		text = fmt.Sprintf("%s became %s (%s).", call, word(v.To), v.Evidence)
+	}
+	if v.Detail != "" {
+		text += " " + v.Detail
+	}
+	return text
+}
+
+// said names who said so.
+func said(by string) string {
+	switch by {
+	case "call":
+		return "The service answered"
+	case "reconcile":
+		return "The service was asked, and says"
+	case "recovery":
+		return "After a crash the service was asked, and says"
+	}
+	return by
+}

@@ -1,0 +1,265 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/feed"
+)
+
+// workflowsData is the list of workflows.
+type workflowsData struct {
+	Rows []workflowRow
+	Late []late
+}
+
+func (s *site) workflows(r *http.Request) (page, error) {
+	p := page{Title: "Workflows", Section: "workflows", Watch: []feed.Kind{feed.Workflow, feed.Run, feed.Event, feed.Escalation}}
+	st, err := s.situation(r.Context(), nil)
+	if err != nil {
+		return p, err
+	}
+	var d workflowsData
+	d.Rows, d.Late, err = s.workflowRows(r.Context(), st, time.Now())
+	p.Data = d
+	return p, err
+}
+
+// workflowData is one workflow.
+type workflowData struct {
+	keep.Workflow
+	Deployed keep.Deployment // the current version, without its code
+	Handlers []handlerRow
+	Topics   []keep.TopicCount
+	Standing *standing // nil: nothing under way
+	Open     []keep.Escalation
+	Versions []keep.Deployment // newest first
+	Drawing  drawing
+	Late     []late
+}
+
+// A handlerRow is a handler with what the host remembers of it.
+type handlerRow struct {
+	keep.Handler
+	State    keep.HandlerState
+	Schedule string // in words; empty for consumers
+	Next     time.Time
+}
+
+// Startable reports whether a person can start the handler.
+func (h handlerRow) Startable() bool { return h.Kind != keep.Consumer }
+
+func (s *site) workflow(r *http.Request) (page, error) {
+	ctx := r.Context()
+	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: string(w.Name), Section: "workflows", Of: w.Name,
+		Watch: []feed.Kind{feed.Workflow, feed.Run, feed.Event, feed.Escalation, feed.Mutation}}
+	d := workflowData{Workflow: w}
+	st, err := s.situation(ctx, func(n keep.WorkflowName) bool { return n == w.Name })
+	if err != nil {
+		return p, err
+	}
+	d.Standing, d.Open = st.runs[w.Name], st.questions
+	if d.Versions, err = s.cfg.Store.Deployments(ctx, w.Name); err != nil {
+		return p, err
+	}
+	i := slices.IndexFunc(d.Versions, func(v keep.Deployment) bool { return v.Version == w.Version })
+	if i < 0 {
+		return p, &keep.NotFoundError{What: "version", ID: string(w.Name) + " " + w.Version.String()}
+	}
+	d.Deployed = d.Versions[i]
+	states, err := s.cfg.Store.Handlers(ctx, w.Name)
+	if err != nil {
+		return p, err
+	}
+	d.Handlers = s.handlerRows(d.Deployed.Definition, states)
+	if d.Topics, err = s.cfg.Store.TopicCounts(ctx, w.Name); err != nil {
+		return p, err
+	}
+	d.Late = lateOf(workflowRow{Workflow: w, Standing: d.Standing}, states, time.Now())
+	d.Drawing = draw(d)
+	p.Data = d
+	return p, nil
+}
+
+// find returns a workflow by name.
+func (s *site) find(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error) {
+	all, err := s.cfg.Store.Workflows(ctx)
+	if err != nil {
+		return keep.Workflow{}, err
+	}
+	for _, w := range all {
+		if w.Name == name {
+			return w, nil
+		}
+	}
+	return keep.Workflow{}, &keep.NotFoundError{What: "workflow", ID: string(name)}
+}
+
+// handlerRows joins what a script declares and what the host remembers.
+func (s *site) handlerRows(def keep.Definition, states []keep.HandlerState) []handlerRow {
+	var rows []handlerRow
+	for _, h := range def.Handlers {
+		row := handlerRow{Handler: h}
+		if h.Kind != keep.Consumer {
+			row.Schedule = s.scheduleWords(h.Schedule)
+		}
+		for _, st := range states {
+			if st.Handler == h.Name {
+				row.State, row.Next = st, nextOf(st)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// nextOf returns when a handler is due; zero: when something comes.
+func nextOf(st keep.HandlerState) time.Time {
+	switch {
+	case !st.RequestedAt.IsZero():
+		return st.RequestedAt
+	case st.Kind == keep.Consumer:
+		return st.WakeAt
+	}
+	return st.NextAt
+}
+
+// scheduleWords says when a producer or job is due.
+func (s *site) scheduleWords(sc keep.Schedule) string {
+	switch {
+	case sc.Cron != "" && sc.Timezone != "":
+		return fmt.Sprintf("cron %s (%s)", sc.Cron, sc.Timezone)
+	case sc.Cron != "":
+		return fmt.Sprintf("cron %s (UTC)", sc.Cron)
+	case sc.Interval > 0:
+		return "every " + human(sc.Interval)
+	}
+	return "every " + human(s.policy.DefaultInterval) + ", and at start"
+}
+
+// versionData is the script of one version, compared with another.
+type versionData struct {
+	keep.Deployment
+	Current bool
+	Against keep.Version   // zero: there is none to compare with
+	Others  []keep.Version // to compare with, newest first
+	Files   []versionFile
+}
+
+// A versionFile is one file of a script.
+type versionFile struct {
+	Name string
+	Text string
+	Diff []diffLine // from the other version; nil: the same, or nothing to compare
+}
+
+func (s *site) version(r *http.Request) (page, error) {
+	ctx := r.Context()
+	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return page{}, err
+	}
+	number, err := keep.ParseVersion(r.PathValue("version"))
+	if err != nil {
+		return page{}, refusef("%v", err)
+	}
+	d := versionData{Current: number == w.Version}
+	if d.Deployment, err = s.cfg.Store.Deployment(ctx, w.Name, number); err != nil {
+		return page{}, err
+	}
+	p := page{Title: fmt.Sprintf("%s %s", w.Name, number), Section: "workflows"}
+	all, err := s.cfg.Store.Deployments(ctx, w.Name)
+	if err != nil {
+		return p, err
+	}
+	for i, v := range all {
+		if v.Version != number {
+			d.Others = append(d.Others, v.Version)
+		} else if i+1 < len(all) {
+			d.Against = all[i+1].Version // the one before
+		}
+	}
+	if text := r.URL.Query().Get("against"); text != "" {
+		if d.Against, err = keep.ParseVersion(text); err != nil {
+			return p, refusef("%v", err)
+		}
+	}
+	p.Data, err = s.withFiles(ctx, d)
+	return p, err
+}
+
+// withFiles reads the files of a version, and what differs.
+func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error) {
+	var before map[string]string
+	if !d.Against.IsZero() {
+		other, err := s.cfg.Store.Deployment(ctx, d.Workflow, d.Against)
+		if err != nil {
+			return d, err
+		}
+		before = sources(other)
+	}
+	files := sources(d.Deployment)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := versionFile{Name: name, Text: cut(maxPreview, files[name])}
+		if before != nil {
+			f.Diff = diff(before[name], files[name])
+		}
+		d.Files = append(d.Files, f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, kept := files[name]; !kept {
+			d.Files = append(d.Files, versionFile{Name: name, Diff: diff(before[name], "")})
+		}
+	}
+	return d, nil
+}
+
+func (s *site) pause(r *http.Request) (to, did string, err error) {
+	return s.setPaused(r, true, "paused")
+}
+
+func (s *site) resume(r *http.Request) (to, did string, err error) {
+	return s.setPaused(r, false, "resumed")
+}
+
+// setPaused looks the workflow up first: a name that is cut is not found, rather
+// than paused for ever.
+func (s *site) setPaused(r *http.Request, paused bool, did string) (string, string, error) {
+	w, err := s.find(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return "", "", err
+	}
+	return "/workflows/" + string(w.Name), did, s.cfg.Actor.SetPaused(r.Context(), w.Name, paused)
+}
+
+func (s *site) trigger(r *http.Request) (to, did string, err error) {
+	w, err := s.find(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return "", "", err
+	}
+	if err := r.ParseForm(); err != nil {
+		return "", "", err
+	}
+	d, err := s.cfg.Store.Deployment(r.Context(), w.Name, w.Version)
+	if err != nil {
+		return "", "", err
+	}
+	name := keep.HandlerName(r.PostForm.Get("handler"))
+	h, ok := d.Definition.Handler(name)
+	switch {
+	case !ok:
+		return "", "", &keep.NotFoundError{What: "handler", ID: string(w.Name) + "/" + cut(80, string(name))}
+	case h.Kind == keep.Consumer:
+		return "", "", refusef("%s is a consumer; it runs when an event comes", name)
+	}
+	return "/workflows/" + string(w.Name), "triggered", s.cfg.Actor.Trigger(r.Context(), w.Name, name)
+}
