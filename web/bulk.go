@@ -20,20 +20,21 @@ const (
 // and after it.
 type bulkData struct {
 	Filter inputQuery
-	Upto   keep.InputID // inputs that came later than this one are left alone
-	Total  int          // that matched when it was planned
+	Total  int // that matched when it was planned
+
+	// First is the newest that was planned, until it is done; Cursor leads to
+	// those before it. What came later is behind neither.
+	First  keep.InputID
+	Cursor string
 
 	Rows []keep.Input // the first of them, in the plan
 
 	// What was done so far.
-	Begun, Over    bool
-	Cursor         string
-	Skipped        int // inputs
-	Aborted        int // runs that were ended before their call
-	TooLate        int // inputs with a run past its call
-	Left           int
-	Workflows      int
-	NothingMatches bool
+	Begun, Over bool
+	Skipped     int // inputs
+	Aborted     int // runs that were ended before their call
+	TooLate     int // inputs with a run past its call
+	Left        int
 }
 
 // bulkPreview shows what would be skipped.
@@ -51,10 +52,13 @@ func (s *site) bulkPreview(r *http.Request) (page, error) {
 	if d.Rows, _, err = s.cfg.Store.Inputs(r.Context(), f.InputFilter, keep.Page{Limit: 10}); err != nil {
 		return p, err
 	}
-	if len(d.Rows) > 0 {
-		d.Upto = d.Rows[0].ID
+	first, cursor, err := s.cfg.Store.Inputs(r.Context(), f.InputFilter, keep.Page{Limit: 1})
+	if err != nil {
+		return p, err
 	}
-	d.NothingMatches = len(d.Rows) == 0
+	if len(first) > 0 {
+		d.First, d.Cursor = first[0].ID, cursor
+	}
 	p.Data = d
 	return p, nil
 }
@@ -69,13 +73,13 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	f.Status, f.After = keep.InputPending, ""
-	d := bulkData{Filter: f, Upto: keep.InputID(r.PostForm.Get("upto")), Begun: true, Cursor: r.PostForm.Get("cursor")}
+	d := bulkData{Filter: f, First: keep.InputID(r.PostForm.Get("first")), Begun: true, Cursor: r.PostForm.Get("cursor")}
 	for name, n := range map[string]*int{"total": &d.Total, "skipped": &d.Skipped, "aborted": &d.Aborted, "late": &d.TooLate} {
 		if *n, err = strconv.Atoi(r.PostForm.Get(name)); err != nil || *n < 0 {
 			return page{}, refusef("the form says %q for %s", cut(40, r.PostForm.Get(name)), name)
 		}
 	}
-	if d.Upto == "" {
+	if d.First == "" && d.Cursor == "" {
 		return page{}, refusef("the form does not say which inputs were meant")
 	}
 	if err := s.bulkStep(r.Context(), &d, time.Now().Add(bulkTime)); err != nil {
@@ -88,30 +92,43 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 // bulkStep skips inputs, newest first, until the time is over. Those that somebody
 // else finished meanwhile are no longer in the list.
 func (s *site) bulkStep(ctx context.Context, d *bulkData, until time.Time) error {
-	for done := 0; done < bulkStep && time.Now().Before(until); {
+	if d.First != "" {
+		in, err := s.cfg.Store.Input(ctx, d.First)
+		if err != nil {
+			return err
+		}
+		if err := s.bulkOne(ctx, d, in); err != nil {
+			return err
+		}
+		d.First = ""
+	}
+	for done := 0; d.Cursor != "" && done < bulkStep && time.Now().Before(until); {
 		ins, next, err := s.cfg.Store.Inputs(ctx, d.Filter.InputFilter, keep.Page{Limit: 50, After: d.Cursor})
 		if err != nil {
 			return err
 		}
 		for _, in := range ins {
-			if in.ID > d.Upto { // ids made later sort later
-				continue
-			}
-			res, err := s.cfg.Actor.SkipInput(ctx, in.Workflow, in.ID)
-			if err != nil {
+			if err := s.bulkOne(ctx, d, in); err != nil {
 				return err
 			}
-			if done++; res.TooLate > 0 {
-				d.TooLate++
-			} else {
-				d.Skipped++
-			}
-			d.Aborted += len(res.Aborted)
 		}
-		if d.Cursor = next; next == "" {
-			d.Over = true
-			return nil
-		}
+		done += len(ins)
+		d.Cursor = next
+	}
+	d.Over = d.Cursor == ""
+	return nil
+}
+
+// bulkOne skips one input.
+func (s *site) bulkOne(ctx context.Context, d *bulkData, in keep.Input) error {
+	res, err := s.cfg.Actor.SkipInput(ctx, in.Workflow, in.ID)
+	if err != nil {
+		return err
+	}
+	if d.Aborted += len(res.Aborted); res.TooLate > 0 {
+		d.TooLate++
+	} else {
+		d.Skipped++
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) (
 
 func (s *site) inputRow(ctx context.Context, in keep.Input, st *situation) (inputRow, error) {
 	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status)}
-	outs, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxOutputs})
+	outs, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxOutputs, Bare: true})
 	if err != nil {
 		return row, err
 	}
@@ -68,7 +68,7 @@ func (s *site) inputRow(ctx context.Context, in keep.Input, st *situation) (inpu
 	}
 	slices.Reverse(outs)
 	row.Outputs = outs
-	events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxBar})
+	events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxBar, Bare: true})
 	if err != nil {
 		return row, err
 	}
@@ -266,11 +266,11 @@ func (s *site) input(r *http.Request) (page, error) {
 		return p, err
 	}
 	d := inputData{inputRow: rows[0], MaySkip: in.Status == keep.InputPending}
-	if d.Outputs, _, err = s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxShown}); err != nil {
+	if d.Outputs, _, err = s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxShown, Bare: true}); err != nil {
 		return p, err
 	}
 	slices.Reverse(d.Outputs)
-	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxShown})
+	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return p, err
 	}
@@ -291,7 +291,7 @@ func (s *site) chains(ctx context.Context, events []keep.Event) ([]keep.Run, err
 			continue
 		}
 		seen[ev.ReservedBy] = true
-		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: ev.ReservedBy}, keep.Page{Limit: maxShown})
+		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: ev.ReservedBy}, keep.Page{Limit: maxShown, Bare: true})
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return nil, err
 		}

@@ -1,13 +1,21 @@
 package web_test
 
 import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/web"
 )
 
 // mails returns n mails; those below want are what tests name.
@@ -90,4 +98,147 @@ func checkSafe(t *testing.T, path string, a answer) {
 	if strings.Contains(a.body, "<no value>") || strings.Contains(a.body, "%!") || strings.Contains(a.body, "ZgotmplZ") {
 		t.Errorf("%s was not made well:\n%s", path, a.body)
 	}
+}
+
+// bareOnly is a store that fails a test when a list reads payloads.
+type bareOnly struct {
+	*sqlite.DB
+	tb testing.TB
+}
+
+func (s bareOnly) check(what string, p keep.Page) {
+	if !p.Bare {
+		s.tb.Errorf("a page of %d %s was read with payloads", p.Size(), what)
+	}
+}
+
+func (s bareOnly) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	s.check("mutations", p)
+	return s.DB.Mutations(ctx, f, p)
+}
+
+func (s bareOnly) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
+	s.check("events", p)
+	return s.DB.Events(ctx, f, p)
+}
+
+func (s bareOnly) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
+	s.check("runs", p)
+	return s.DB.Runs(ctx, f, p)
+}
+
+func TestListsReadNoPayloads(t *testing.T) {
+	w := fullWorld(t)
+	w.site.Close()
+	w.serve(web.Config{Store: bareOnly{w.db, t}, Actor: w.host, Connections: w.conns})
+	c := w.as("vera", access.Viewer)
+	for name, path := range w.views() {
+		if name != "missing" {
+			c.get(path).want(t, http.StatusOK)
+		}
+	}
+	c.get("/mutations.csv").want(t, http.StatusOK)
+}
+
+// A payload of more than 64 KiB is shown in part, and whole in a file that no
+// browser runs.
+func TestLargePayload(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	text := strings.Repeat("0123456789", 30_000) + "<script>alert(1)</script>the end"
+	w.desk.set(func(d *desk) { d.mails = []mail{{"big", "p@example.com", "Big", text}} })
+	w.trigger("mails", "poll")
+	c := w.as("vera", access.Viewer)
+	a := c.get("/event?workflow=mails&topic=mail.received&id=big")
+	a.want(t, http.StatusOK, "this is its beginning", "293.0 KiB")
+	if len(a.body) > 80<<10 || strings.Contains(a.body, "the end") {
+		t.Errorf("the page of a large payload has %d bytes", len(a.body))
+	}
+	file := c.get("/event/payload?workflow=mails&topic=mail.received&id=big")
+	file.want(t, http.StatusOK, text[len(text)-7:])
+	h := file.header
+	if h.Get("Content-Type") != "application/json" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") ||
+		h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") {
+		t.Errorf("the file came with %v", h)
+	}
+	ms, _, err := w.db.Mutations(t.Context(), keep.MutationFilter{Tool: "desk.reply"}, keep.Page{})
+	w.must(err)
+	c.get("/mutations/"+string(ms[0].Key)).want(t, http.StatusOK, "this is its beginning")
+	c.get("/mutations/"+string(ms[0].Key)+"/payload").want(t, http.StatusOK, "the end")
+}
+
+// The ledger can be taken away as a file, as the filter says, and no spreadsheet
+// runs what is in it.
+func TestExport(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) {
+		d.mails = append(mails(3), mail{ID: "=cmd()", From: "=HYPERLINK(1)", Subject: "x, \"y\"", Text: "t"})
+	})
+	w.trigger("mails", "poll")
+	c := w.as("vera", access.Viewer)
+	rows, err := csv.NewReader(strings.NewReader(c.get("/mutations.csv").body)).ReadAll()
+	w.must(err)
+	if len(rows) != 9 || rows[0][0] != "key" {
+		t.Errorf("%d lines, the first %v; want 9, the first with names", len(rows), rows[0])
+	}
+	for _, row := range rows {
+		for _, cell := range row {
+			if cell != "" && strings.ContainsAny(cell[:1], "=+-@") {
+				t.Errorf("a cell begins like a formula: %q", cell)
+			}
+		}
+	}
+	var all, some []api.Mutation
+	w.must(json.Unmarshal([]byte(c.get("/mutations.json").body), &all))
+	w.must(json.Unmarshal([]byte(c.get("/mutations.json?tool=desk.reply").body), &some))
+	if len(all) != 8 || len(some) != 4 || !strings.Contains(string(some[0].Payload), "text") {
+		t.Errorf("%d and %d objects, want 8 and 4 with payloads", len(all), len(some))
+	}
+	if got := c.get("/mutations.json?workflow=nobody").body; got != "[\n\n]\n" {
+		t.Errorf("an export of nothing is %q", got)
+	}
+	c.get("/mutations.csv?state=eaten").want(t, http.StatusBadRequest)
+}
+
+// Keyset pages lead through everything once, whatever comes in meanwhile.
+func TestPages(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) { d.mails = mails(120) })
+	w.trigger("mails", "poll")
+	c := w.as("vera", access.Viewer)
+	seen := make(map[string]int)
+	path, pages := "/inputs?status=done", 0
+	for next := regexp.MustCompile(`href="([^"]*)" rel="next"`); path != ""; pages++ {
+		a := c.get(path)
+		a.want(t, http.StatusOK, `done <b>12`)
+		for _, m := range regexp.MustCompile(`id="row-(in_[a-z0-9]+)"`).FindAllStringSubmatch(a.body, -1) {
+			seen[m[1]]++
+		}
+		path = ""
+		if m := next.FindStringSubmatch(a.body); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+		if pages == 0 {
+			w.desk.set(func(d *desk) { d.mails = append(d.mails, mail{"new", "n@example.com", "New", "-"}) })
+			w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "mails", At: keepNow(), Changes: lateInput()[:1]}))
+		}
+		if pages > 5 {
+			t.Fatal("the pages do not end")
+		}
+	}
+	if len(seen) < 120 || pages != 3 {
+		t.Errorf("%d inputs on %d pages, want 120 on 3", len(seen), pages)
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("input %s was on %d pages", id, n)
+		}
+	}
+	c.get("/inputs?after=x7").want(t, http.StatusBadRequest, "Begin at its first page")
+	c.get("/inputs?status=eaten").want(t, http.StatusBadRequest)
+	c.get("/inputs?q="+strings.Repeat("a", 300)).want(t, http.StatusBadRequest)
+	c.get("/inputs?q=invoice+1007").want(t, http.StatusOK, `all <b>1</b>`, "Invoice 1007")
+	c.get("/inputs?q=nowhere").want(t, http.StatusOK, "No input matches")
 }

@@ -131,7 +131,7 @@ func (s *site) readAttempts(ctx context.Context, d *runData) error {
 func (s *site) readMutations(ctx context.Context, d *runData) error {
 	d.Moves = make(map[keep.MutationKey][]keep.Move)
 	for _, r := range d.Attempts {
-		ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Run: r.ID}, keep.Page{Limit: maxShown})
+		ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Run: r.ID}, keep.Page{Limit: maxShown, Bare: true})
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (s *site) readMutations(ctx context.Context, d *runData) error {
 func (s *site) readQuestions(ctx context.Context, d *runData) error {
 	var open []keep.Escalation
 	for _, r := range d.Attempts {
-		qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Run: r.ID}, keep.Page{Limit: maxShown})
+		qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Run: r.ID}, keep.Page{Limit: maxShown, Bare: true})
 		if err != nil {
 			return err
 		}

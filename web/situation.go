@@ -51,7 +51,7 @@ func (s *site) situation(ctx context.Context, want func(keep.WorkflowName) bool)
 			st.questions = append(st.questions, q)
 		}
 	}
-	open, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage})
+	open, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *site) standing(ctx context.Context, r keep.Run, questions []keep.Escala
 	}
 	out.Why = here.Replace(lifecycle.Explain(r, out.Mutation))
 	if r.RetryOf != "" {
-		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: r.Chain}, keep.Page{Limit: keep.MaxPage})
+		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: r.Chain}, keep.Page{Limit: keep.MaxPage, Bare: true})
 		if err != nil {
 			return nil, err
 		}

@@ -34,11 +34,11 @@ import (
 // the pages on a server of their own.
 type world struct {
 	testing.TB
-	desk *desk
-	db   *sqlite.DB
-	host *host.Host
-	site *httptest.Server
-	wrap func(web.Config) web.Config
+	desk  *desk
+	db    *sqlite.DB
+	host  *host.Host
+	conns []connector.Connection
+	site  *httptest.Server
 }
 
 // sandboxes is one sandbox for all worlds: to open it is what costs.
@@ -60,10 +60,10 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 	p.Retry.First, p.Retry.Max = time.Hour, time.Hour
 	p.Reconcile.First, p.Reconcile.Max, p.Reconcile.Inline = time.Hour, time.Hour, 10*time.Second
 	quiet := slog.New(slog.DiscardHandler)
-	conns := []connector.Connection{w.desk.connection(tb)}
-	w.host, err = host.Open(ctx, w.db, host.Config{Connections: conns, Policy: &p, Runtime: rt, Logger: quiet})
+	w.conns = []connector.Connection{w.desk.connection(tb)}
+	w.host, err = host.Open(ctx, w.db, host.Config{Connections: w.conns, Policy: &p, Runtime: rt, Logger: quiet})
 	w.must(err)
-	cfg := web.Config{Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: conns,
+	cfg := web.Config{Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: w.conns,
 		Keys: idempotency.NewKeys(w.db.Keys()), Policy: &p, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	w.serve(cfg)
 	var running sync.WaitGroup
@@ -292,13 +292,13 @@ func (c *client) post(path string, pairs ...string) answer {
 func (a answer) want(tb testing.TB, status int, says ...string) {
 	tb.Helper()
 	if a.status != status {
-		tb.Errorf("%s: status %d, want %d:\n%s", a.path, a.status, status, a.body)
+		tb.Errorf("%s: status %d, want %d:\n%.3000s", a.path, a.status, status, a.body)
 	}
 	for _, s := range says {
 		if !strings.Contains(a.body, s) {
 			_, page, _ := strings.Cut(a.body, `<main id="main"`)
 			page, _, _ = strings.Cut(page, "</main>")
-			tb.Errorf("%s does not say %q:\n%s", a.path, s, page)
+			tb.Errorf("%s does not say %q:\n%.3000s", a.path, s, page)
 		}
 	}
 }
