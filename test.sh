@@ -5,10 +5,11 @@
 #	./test.sh -run Crash ./engine  a part of it
 #
 # Needed are Go 1.26, which is not installed here, and for all tests to run a C
-# compiler (the race detector wants one) and PostgreSQL (the sql connector is
-# tested on a real one). On Debian and Ubuntu those two are installed with
-# apt-get if they are missing and the user is root; otherwise the tests that need
-# them are left out, and a line says so. With CI=true leaving out is a failure.
+# compiler (the race detector wants one), PostgreSQL (the sql connector is tested
+# on a real one) and Chromium (the pages are looked at with it). On Debian these are
+# installed with apt-get if they are missing and the user is root; otherwise the
+# tests that need them are left out, and a line says so. With CI=true leaving out is
+# a failure.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -25,6 +26,10 @@ lacking() {
 have_postgres() {
 	command -v initdb >/dev/null && return
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+have_chromium() {
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
 }
 
 have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
@@ -62,6 +67,7 @@ race=-race
 missing=()
 have_compiler || missing+=(gcc libc6-dev)
 have_postgres || missing+=(postgresql)
+have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
 if ! have_compiler; then
 	race=
@@ -69,6 +75,9 @@ if ! have_compiler; then
 fi
 if ! have_postgres; then
 	lacking 'there is no PostgreSQL' 'its tests are skipped'
+fi
+if ! have_chromium; then
+	lacking 'there is no Chromium' 'the pages are not looked at with a browser'
 fi
 
 say 'fetching Go modules'

@@ -39,6 +39,11 @@ func TestActions(t *testing.T) {
 		c.post("/inbox/"+string(q.ID), "action", "approve").want(t, 200, "Your decision is recorded.", "Script failed")
 		w.until("the refund was made", func() bool { return w.desk.done("/refunds") == 1 })
 	})
+	t.Run("reprocess what changed", func(t *testing.T) {
+		q := w.question("letters")
+		c.get("/inbox/"+string(q.ID)).want(t, 200, "What differs", "amount: 10 → 12", "Letter to kim@example.com")
+		c.post("/inbox/"+string(q.ID), "action", "skip", "from", "question").want(t, 200, "decided “Skip”")
+	})
 	t.Run("pause and resume", func(t *testing.T) {
 		c.post("/workflows/mails/pause").want(t, 200, "The workflow is paused.", ">Resume ")
 		c.post("/workflows/mails/resume").want(t, 200, "The workflow goes on.", ">Pause ")

@@ -83,7 +83,8 @@ func browser() (context.Context, error) {
 // A tab is somebody at a browser. What the browser complains about fails the test.
 type tab struct {
 	*world
-	ctx context.Context
+	ctx   context.Context
+	width int64
 }
 
 // tab opens a tab of somebody who may act.
@@ -96,7 +97,7 @@ func (w *world) tab(who string) *tab {
 	w.must(err)
 	ctx, stop := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	w.Cleanup(stop)
-	t := &tab{w, ctx}
+	t := &tab{world: w, ctx: ctx}
 	w.must(chromedp.Do(ctx))
 	t.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
 	w.Cleanup(stop)
@@ -131,6 +132,7 @@ func call[P, R any](t *tab, c cdp.Command[P, R], params P) {
 // size sets the size of the window.
 func (t *tab) size(w, h int64, opts ...chromedp.EmulateViewportOption) {
 	t.Helper()
+	t.width = w
 	t.must(chromedp.Do(t.ctx, chromedp.EmulateViewport(w, h, opts...)))
 }
 
@@ -173,6 +175,12 @@ func (t *tab) sees(condition string) {
 			t.Fatalf("waited a minute for %s (%v); the page is %s:\n%s", condition, err, eval[string](t, "location.href"), eval[string](t, "document.body.innerText"))
 		}
 	}
+}
+
+// lands waits until another page is there as a whole.
+func (t *tab) lands(condition string) {
+	t.Helper()
+	t.sees(condition + " && document.readyState == 'complete'")
 }
 
 // says waits until the page shows a text.

@@ -36,6 +36,7 @@ type desk struct {
 	mu      sync.Mutex // protects what follows
 	mails   []mail
 	orders  []order
+	letters []order
 	lose    map[string]bool // answers to calls of these paths are lost
 	blind   bool            // lookups are not answered
 	effects map[string]int  // by path
@@ -44,10 +45,11 @@ type desk struct {
 
 func newDesk(tb testing.TB) *desk {
 	tb.Helper()
-	d := &desk{mails: []mail{}, orders: []order{}, lose: make(map[string]bool), effects: make(map[string]int)}
+	d := &desk{mails: []mail{}, orders: []order{}, letters: []order{}, lose: make(map[string]bool), effects: make(map[string]int)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /mails", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, func() any { return d.mails }) })
 	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, func() any { return d.orders }) })
+	mux.HandleFunc("GET /letters", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, func() any { return d.letters }) })
 	mux.HandleFunc("GET /down", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "down for maintenance", http.StatusServiceUnavailable)
 	})
@@ -114,9 +116,10 @@ func (d *desk) connection(tb testing.TB) connector.Connection {
 	tb.Helper()
 	settle := connector.Duration(time.Millisecond)
 	c, err := httpapi.New("desk", httpapi.Config{BaseURL: d.URL, Tools: map[string]httpapi.Tool{
-		"mails":  {Effect: connector.List, Path: "/mails", Description: "the mails of today"},
-		"orders": {Effect: connector.List, Path: "/orders"},
-		"down":   {Effect: connector.List, Path: "/down"},
+		"mails":   {Effect: connector.List, Path: "/mails", Description: "the mails of today"},
+		"orders":  {Effect: connector.List, Path: "/orders"},
+		"letters": {Effect: connector.List, Path: "/letters"},
+		"down":    {Effect: connector.List, Path: "/down"},
 		"reply": {Effect: connector.Mutate, Path: "/replies", Identity: []string{"to", "subject"},
 			VerifyByHand: "Look in the sent folder of the desk."},
 		"archive": {Effect: connector.Mutate, Path: "/archive", Identity: []string{"id"}, IdempotencyHeader: "X-Token", SettleAfter: &settle,

@@ -43,7 +43,19 @@ func fullWorld(tb testing.TB) *world {
 	w.question("mails")
 	w.question("refunds")
 	w.question("broken")
+	w.changedItem()
 	return w
+}
+
+// changedItem deploys a job with an item that was sent, failed, and now says
+// something else: a person is asked what should become of it.
+func (w *world) changedItem() {
+	w.desk.set(func(d *desk) { d.letters = []order{{"5", "kim@example.com", 10}} })
+	w.deploy("letters.js")
+	q := w.question("letters")
+	w.desk.set(func(d *desk) { d.letters[0].Amount = 12 })
+	w.must(w.host.Decide(w.Context(), q.ID, keep.Decision{Action: keep.Retry, By: "ada", From: "web"}))
+	w.until("the item is asked about", func() bool { return w.question("letters").Kind == keep.AskItem })
 }
 
 var hrefs = regexp.MustCompile(`(?:href|action|src|hx-sse:connect)="([^"]*)"`)

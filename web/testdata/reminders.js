@@ -8,6 +8,7 @@ export default Keep.workflow({
       async handler(ctx) {
         for (const o of await ctx.desk.orders({})) {
           await ctx.withItem(`order:${o.id}`, `Remind ${o.who}`, async (ctx) => {
+            if (ctx.item.isDone) return;
             await ctx.desk.remind({ order: o.id, to: o.who, amount: o.amount });
           });
         }
