@@ -3,9 +3,9 @@ module github.com/keep-run/keep
 go 1.26.0
 
 require (
-	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.0
+	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/emersion/go-message v0.18.2
 	github.com/evanw/esbuild v0.28.2
