@@ -43,6 +43,7 @@ type Store struct {
 	items       map[itemKey]row[keep.Item]
 	escalations map[keep.EscalationID]row[keep.Escalation]
 	notices     map[noticeKey]keep.Notice
+	credentials map[string]row[keep.Credential]
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 }
@@ -107,6 +108,7 @@ func New() *Store {
 		items:       make(map[itemKey]row[keep.Item]),
 		escalations: make(map[keep.EscalationID]row[keep.Escalation]),
 		notices:     make(map[noticeKey]keep.Notice),
+		credentials: make(map[string]row[keep.Credential]),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}

@@ -95,7 +95,8 @@ type promise struct {
 // and closes it when the test ends.
 func Run(t *testing.T, open func(testing.TB) Store) {
 	promises := slices.Concat(runPromises, mutationPromises, eventPromises, inputPromises, workflowPromises,
-		itemPromises, escalationPromises, ofTellers(noticePromises), listPromises, ofLookers(countPromises), ofLookers(searchPromises), commitPromises)
+		itemPromises, escalationPromises, ofTellers(noticePromises), listPromises, ofLookers(countPromises),
+		ofLookers(searchPromises), credentialPromises, commitPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
