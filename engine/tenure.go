@@ -194,10 +194,10 @@ func (t *tenure) turn(ctx context.Context) error {
 	if t.standing.Waiting++; p.Free == 0 {
 		t.standing.Waiting = 0
 	}
+	t.tell(p)
 	if err := t.mend(ctx, p); err != nil {
 		return err
 	}
-	t.tell(p)
 	t.standing.Partial = t.me.Partial
 	claim, give := t.rules.Balance(p, t.standing)
 	t.yield(give)

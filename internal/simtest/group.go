@@ -85,8 +85,7 @@ func (g *group) chaos(w *world, share int) {
 	var hosts, watch sync.WaitGroup
 	for n := range g.size {
 		hosts.Go(func() {
-			for life := 0; w.result.Points < share; life++ {
-				g.live(w, fmt.Sprintf("h%d.%d ", n, life))
+			for life := 0; g.live(w, fmt.Sprintf("h%d.%d ", n, life), share); life++ {
 			}
 		})
 	}
@@ -97,9 +96,12 @@ func (g *group) chaos(w *world, share int) {
 	w.inspect()
 }
 
-// live is one life of one host.
-func (g *group) live(w *world, name string) {
+// live is one life of one host. It reports false if the world had its share.
+func (g *group) live(w *world, name string, share int) bool {
 	w.turns.wait(nil, name+"init")
+	if w.result.Points >= share {
+		return false
+	}
 	p := w.bootAs(name)
 	p.wellAt = time.Now()
 	g.well[name] = p
@@ -128,6 +130,7 @@ func (g *group) live(w *world, name string) {
 	if d := w.span(4 * w.policy.Lease.TTL); w.chance(0.5) {
 		time.Sleep(d)
 	}
+	return true
 }
 
 // strike freezes a host, or takes its way to the database, for a time.
