@@ -17,7 +17,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/acceptance"
 	"github.com/keep-run/keep/idempotency/idempotencytest"
 	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/internal/pgtest"
@@ -72,27 +71,6 @@ func TestKeys_of_two_pools_run_once(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func TestKeys_pass_the_acceptance_suite(t *testing.T) {
-	t.Parallel()
-	k, _ := open(t, pgtest.SchemaURL(t))
-	g, err := idempotency.New(k, idempotency.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(g.Handler(new(acceptance.Backend)))
-	defer s.Close()
-	results, err := acceptance.Run(t.Context(), acceptance.Target{URL: s.URL, Programmable: true, BodyLimit: 1 << 20, ResponseLimit: 8 << 20,
-		OtherCaller: map[string]string{"Authorization": "b"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if !r.Passed {
-			t.Errorf("%s: %s: %s%s", r.Group, r.Name, r.Problem, r.Skipped)
-		}
-	}
 }
 
 func TestKeys_commit_with_the_handlers_writes(t *testing.T) {

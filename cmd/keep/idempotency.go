@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"time"
 
 	"github.com/keep-run/keep/idempotency/acceptance"
+	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 )
@@ -16,25 +22,30 @@ func (a *app) idempotencyCmd() *cobra.Command {
 		Use: "idempotency", Short: "Ask an API whether it keeps the promises of idempotency keys", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.idempotencyTestCmd())
+	cmd.AddCommand(a.idempotencyTestCmd(), a.idempotencyBackendCmd())
 	return cmd
 }
 
 func (a *app) idempotencyTestCmd() *cobra.Command {
 	var file string
-	var target acceptance.Target
 	cmd := &cobra.Command{
 		Use:   "test URL",
 		Short: "Send an endpoint requests and retries, and check the answers",
 		Long: `Test sends the endpoint at URL requests with idempotency keys and checks the
 answers. It makes real requests, each of which has its effect: point it at a test
-system. What the endpoint can't be asked is skipped.
+system. What the endpoint can't be asked is skipped, and the table says why.
 
 A file describes the endpoint, in TOML:
 
   method  = "POST"
   body    = '{"title": "test {n}"}'   # {n} is a new word in each case
   body_limit = 1048576                # bytes; without it no case about it
+  programmable = true                 # keep idempotency backend is behind it
+  response_limit = 8388608            # with that; the longest answer that is kept
+  admin = "http://127.0.0.1:7434"     # the admin address of a keep proxy
+  restart = "kill -9 $(cat pid)"      # kills the server, which something starts again
+  lease = "30s"                       # how long a dead owner is believed to live
+  store_down = "./stop-database.sh"   # and store_up
   [headers]
   Content-Type  = "application/json"
   Authorization = "Bearer one"
@@ -43,34 +54,98 @@ A file describes the endpoint, in TOML:
 		Example: `  keep idempotency test http://127.0.0.1:7433/orders --describe orders.toml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := describe(file, &target); err != nil {
+			d, err := describe(file)
+			if err != nil {
 				return misusef("%w", err)
 			}
-			target.URL = args[0]
-			return a.idempotencyTest(cmd.Context(), target)
+			d.target.URL = args[0]
+			return a.idempotencyTest(cmd.Context(), d.target)
 		},
 	}
 	cmd.Flags().StringVar(&file, "describe", "", "TOML `file` that describes the endpoint")
 	return cmd
 }
 
+// A description is what the file of keep idempotency test says.
+type description struct {
+	target acceptance.Target
+
+	Restart   string         `toml:"restart"`
+	StoreDown string         `toml:"store_down"`
+	StoreUp   string         `toml:"store_up"`
+	Lease     proxy.Duration `toml:"lease"`
+}
+
 // describe reads a description; no file is an empty one.
-func describe(file string, target *acceptance.Target) error {
+func describe(file string) (d description, err error) {
 	if file == "" {
+		return d, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return d, err
+	}
+	both := struct {
+		acceptance.Target
+		description
+	}{}
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&both); err != nil {
+		if strict := new(toml.StrictMissingError); errors.As(err, &strict) {
+			return d, fmt.Errorf("%s: %s", file, strict.String())
+		}
+		return d, fmt.Errorf("%s: %w", file, err)
+	}
+	d = both.description
+	d.target = both.Target
+	d.target.Restart, d.target.StoreDown, d.target.StoreUp = shell(d.Restart), shell(d.StoreDown), shell(d.StoreUp)
+	d.target.Lease = time.Duration(d.Lease)
+	return d, nil
+}
+
+// shell returns a function that runs a command of the description; nil for none.
+// Processes that the command leaves behind must not keep its output open.
+func shell(command string) func(context.Context) error {
+	if command == "" {
 		return nil
 	}
-	text, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer text.Close()
-	if err := toml.NewDecoder(text).DisallowUnknownFields().Decode(target); err != nil {
-		if strict := new(toml.StrictMissingError); errors.As(err, &strict) {
-			return fmt.Errorf("%s: %s", file, strict.String())
+	return func(ctx context.Context) error {
+		cmd := exec.CommandContext(ctx, "sh", "-c", command)
+		cmd.WaitDelay = 5 * time.Second
+		if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			return fmt.Errorf("%s: %w: %s", command, err, bytes.TrimSpace(out))
 		}
-		return fmt.Errorf("%s: %w", file, err)
+		return nil
 	}
-	return nil
+}
+
+func (a *app) idempotencyBackendCmd() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "backend",
+		Short: "Serve an endpoint that does as the test says, to put behind what is tested",
+		Long: `Backend serves an endpoint that answers as the headers of a request say, and counts.
+Behind a proxy or gateway it lets keep idempotency test ask everything: describe
+the endpoint with programmable = true.`,
+		Example: `  keep idempotency backend --listen 127.0.0.1:8000
+  keep proxy --upstream http://127.0.0.1:8000 --db keys.db
+  keep idempotency test http://127.0.0.1:7433/orders --describe programmable.toml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "keep idempotency backend: http://%s\n", l.Addr())
+			s := &http.Server{Handler: new(acceptance.Backend), ReadHeaderTimeout: 10 * time.Second}
+			defer context.AfterFunc(cmd.Context(), func() { _ = s.Close() })()
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8000", "`address`")
+	return cmd
 }
 
 func (a *app) idempotencyTest(ctx context.Context, target acceptance.Target) error {

@@ -19,6 +19,7 @@ import (
 //	X-Do-Header: Name: v    a header of the answer, as often as it is there
 //	X-Do-Size: 9000000      that many bytes instead of a body
 //	X-Do-Wait: 200ms        answers that much later
+//	X-Do-Cut: yes           hangs up instead of an answer
 //
 // GET with X-Do-Count answers how often requests with that key were executed.
 type Backend struct {
@@ -42,6 +43,9 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(d):
 		case <-r.Context().Done():
 		}
+	}
+	if r.Header.Get("X-Do-Cut") != "" {
+		panic(http.ErrAbortHandler)
 	}
 	for _, line := range r.Header["X-Do-Header"] {
 		name, value, _ := strings.Cut(line, ": ")

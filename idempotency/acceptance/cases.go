@@ -14,7 +14,7 @@ import (
 // cases returns every case, in the order of its group.
 func cases() []testCase {
 	var all []testCase
-	for _, group := range []func() []testCase{gating, fidelity, fingerprints, concurrency, policy, scope, expiry, size} {
+	for _, group := range []func() []testCase{gating, fidelity, fingerprints, concurrency, policy, crash, scope, expiry, size, outage, operations} {
 		all = append(all, group()...)
 	}
 	return all

@@ -43,6 +43,22 @@ type Target struct {
 	BodyLimit     int `toml:"body_limit"`
 	ResponseLimit int `toml:"response_limit"`
 
+	// Admin is the admin address of a keep proxy. Empty: cases about operations
+	// are skipped.
+	Admin string `toml:"admin"`
+
+	// Restart ends the server without warning (SIGKILL) and has it started again;
+	// it need not wait until it answers. If nil, cases about crashes are skipped.
+	Restart func(context.Context) error `toml:"-"`
+
+	// StoreDown takes the server's store away, and StoreUp gives it back. If nil,
+	// cases about that are skipped.
+	StoreDown, StoreUp func(context.Context) error `toml:"-"`
+
+	// Lease is how long after its death an owner is believed to live. If zero,
+	// 30 seconds.
+	Lease time.Duration `toml:"-"`
+
 	// Client sends the requests. If nil, one that asks for nothing by itself.
 	Client *http.Client `toml:"-"`
 }
@@ -67,24 +83,34 @@ type testCase struct {
 type need int
 
 const (
-	anything need = iota
-	programmable
+	programmable need = 1 << iota
 	otherCaller
 	bodyLimit
 	responseLimit
+	restart
+	store
+	admin
+
+	anything need = 0
 )
 
 // missing says what the target lacks; "" if it has it.
 func (t Target) missing(n need) string {
 	switch {
-	case n == programmable && !t.Programmable:
+	case n&restart != 0 && t.Restart == nil:
+		return "needs a command that kills and restarts the server (restart)"
+	case n&store != 0 && (t.StoreDown == nil || t.StoreUp == nil):
+		return "needs commands that take the store away (store_down, store_up)"
+	case n&admin != 0 && t.Admin == "":
+		return "needs the admin address of a keep proxy (admin)"
+	case n&(programmable|responseLimit) != 0 && !t.Programmable:
 		return "needs an endpoint that does as it is told (programmable)"
-	case n == otherCaller && len(t.OtherCaller) == 0:
+	case n&otherCaller != 0 && len(t.OtherCaller) == 0:
 		return "needs other_caller"
-	case n == bodyLimit && t.BodyLimit == 0:
+	case n&bodyLimit != 0 && t.BodyLimit == 0:
 		return "needs body_limit"
-	case n == responseLimit && (t.ResponseLimit == 0 || !t.Programmable):
-		return "needs response_limit and a programmable endpoint"
+	case n&responseLimit != 0 && t.ResponseLimit == 0:
+		return "needs response_limit"
 	}
 	return ""
 }
@@ -96,6 +122,7 @@ func Run(ctx context.Context, t Target, each func(Result)) ([]Result, error) {
 		return nil, errors.New("acceptance: url required")
 	}
 	t.Method = cmp.Or(t.Method, http.MethodPost)
+	t.Lease = cmp.Or(t.Lease, 30*time.Second)
 	if t.Client == nil {
 		transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 32}
 		defer transport.CloseIdleConnections()

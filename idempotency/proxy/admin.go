@@ -23,7 +23,7 @@ import (
 // Admin returns the handler of the admin address:
 //
 //	GET  /healthz                          the process lives
-//	GET  /readyz                           the store answers and nothing drains
+//	GET  /readyz                           the store takes writes and nothing drains
 //	GET  /metrics                          Prometheus text
 //	GET  /api/v1/keys                      ?state= &key= &caller= &limit= &cursor=
 //	GET  /api/v1/keys/{reference}
@@ -64,12 +64,14 @@ func localOnly(next http.Handler) http.Handler {
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	_, err := p.store.Read(ctx, key.ID{})
+	// A store that only reads is of no use to a new key. This writes nothing, but
+	// would: nothing is over since 1970.
+	_, err := p.store.Sweep(ctx, time.Unix(0, 0), 1)
 	switch {
 	case p.draining.Load():
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 	case err != nil:
-		http.Error(w, "the store does not answer", http.StatusServiceUnavailable)
+		http.Error(w, "the store takes no writes", http.StatusServiceUnavailable)
 	default:
 		fmt.Fprintln(w, "ready")
 	}
