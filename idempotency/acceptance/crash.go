@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -106,15 +107,14 @@ func (p *probe) killed() error {
 	defer cancel()
 	during := *p
 	during.ctx = ctx
-	done := make(chan error, 1)
-	go func() { // ends with the connection, at the latest with ctx
-		_, err := during.send(request{do: []string{"X-Do-Wait", "30s"}})
-		done <- err
-	}()
+	var answered error
+	var first sync.WaitGroup
+	first.Go(func() { _, answered = during.send(request{do: []string{"X-Do-Wait", "30s"}}) })
 	err := p.soon("the request was not run", func() bool { return p.ran(1) == nil })
 	err = errors.Join(err, p.restart())
-	cancel()
-	if <-done == nil && err == nil {
+	cancel() // if the connection did not end with the server
+	first.Wait()
+	if answered == nil && err == nil {
 		err = errors.New("the request was answered although the server was killed")
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // outage returns the cases that need the store to be gone.
@@ -58,29 +59,25 @@ func outage() []testCase {
 		}),
 		c("an answer that can't be recorded is withheld, and not run again", programmable, func(p *probe) error {
 			q := request{do: []string{"X-Do-Wait", "300ms"}}
-			type sent struct {
-				answer
-				error
-			}
-			first := make(chan sent, 1)
-			go func() { // ends with the answer
-				a, err := p.send(q)
-				first <- sent{a, err}
-			}()
+			var a answer
+			var failed error
+			var first sync.WaitGroup
+			first.Go(func() { a, failed = p.send(q) })
+			defer first.Wait()
 			if err := p.soon("the request was not run", func() bool { return p.ran(1) == nil }); err != nil {
 				return err
 			}
 			err := p.without(func() error {
-				a := <-first
-				if a.error == nil && a.status != 503 {
-					return fmt.Errorf("it was answered with %s, want 503", a.answer)
+				first.Wait()
+				if failed == nil && a.status != 503 {
+					failed = fmt.Errorf("it was answered with %s, want 503", a)
 				}
-				return a.error
+				return failed
 			})
 			if err != nil {
 				return err
 			}
-			a, err := p.settled(q)
+			a, err = p.settled(q)
 			if err == nil && a.status != 409 && !a.replayed() {
 				err = fmt.Errorf("the retry got %s", a)
 			}
