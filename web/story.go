@@ -16,6 +16,8 @@ type moment struct {
 	At   time.Time
 	Text string
 	Tone string
+
+	attempt int // in which it happened: orders what happened in one millisecond
 }
 
 // story tells a chain of runs in sentences, from the records alone.
@@ -26,27 +28,69 @@ func story(d *runData) []moment {
 	}
 	for _, m := range d.Mutations {
 		for _, v := range d.Moves[m.Key] {
-			out = append(out, moment{v.At, moved(m, v), tone(v.To)})
+			out = append(out, moment{v.At, moved(m, v), tone(v.To), d.attemptAt(v.At)})
 		}
 	}
 	for i, r := range d.Attempts {
 		if r.Status != keep.StatusActive {
-			out = append(out, ended(i, r))
+			end := ended(i, r)
+			end.At, end.attempt = d.stopped(i), i
+			out = append(out, end)
 		}
 	}
 	for _, q := range d.Questions {
-		out = append(out, moment{q.CreatedAt, "Keep asked a person: " + q.Question, "bad"})
-		if q.Decision != nil {
-			text := fmt.Sprintf("%s decided “%s”.", q.Decision.By, label(q))
-			if q.Decision.Note != "" {
-				text += " Note: " + q.Decision.Note
-			}
-			out = append(out, moment{q.Decision.At, text, "ok"})
-		} else if !q.ClosedAt.IsZero() {
-			out = append(out, moment{q.ClosedAt, "The question was closed, since it no longer applied.", ""})
+		out = append(out, asked(q, d.attemptOf(q.Run))...)
+	}
+	slices.SortStableFunc(out, func(a, b moment) int {
+		return cmp.Or(cmp.Compare(a.At.UnixMilli(), b.At.UnixMilli()), cmp.Compare(a.attempt, b.attempt))
+	})
+	return out
+}
+
+// attemptOf returns which attempt a run is, from 0.
+func (d *runData) attemptOf(id keep.RunID) int {
+	return max(slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return r.ID == id }), 0)
+}
+
+// attemptAt returns which attempt was the last to begin before t.
+func (d *runData) attemptAt(t time.Time) int {
+	at := 0
+	for i, r := range d.Attempts {
+		if !r.CreatedAt.After(t) {
+			at = i
 		}
 	}
-	slices.SortStableFunc(out, func(a, b moment) int { return cmp.Compare(a.At.UnixMilli(), b.At.UnixMilli()) })
+	return at
+}
+
+// stopped returns when an attempt stopped. Its record changes once more when
+// another takes over, so the question that it led to, or that other, tells.
+func (d *runData) stopped(i int) time.Time {
+	r := d.Attempts[i]
+	for _, q := range d.Questions {
+		if q.Run == r.ID {
+			return q.CreatedAt
+		}
+	}
+	if i+1 < len(d.Attempts) && d.Attempts[i+1].CreatedAt.Before(r.UpdatedAt) {
+		return d.Attempts[i+1].CreatedAt
+	}
+	return r.UpdatedAt
+}
+
+// asked tells a question and what became of it.
+func asked(q keep.Escalation, attempt int) []moment {
+	out := []moment{{q.CreatedAt, "Keep asked a person: " + q.Question, "bad", attempt}}
+	switch {
+	case q.Decision != nil:
+		text := fmt.Sprintf("%s decided “%s”.", q.Decision.By, label(q))
+		if q.Decision.Note != "" {
+			text += " Note: " + q.Decision.Note
+		}
+		out = append(out, moment{q.Decision.At, text, "ok", attempt})
+	case !q.ClosedAt.IsZero():
+		out = append(out, moment{q.ClosedAt, "The question was closed, since it no longer applied.", "", attempt})
+	}
 	return out
 }
 
@@ -71,7 +115,7 @@ func began(i int, r keep.Run) moment {
 	} else if !r.Trigger.IsZero() {
 		text += fmt.Sprintf(", for event %s of topic %s", cut(80, string(r.Trigger.MessageID)), r.Trigger.Topic)
 	}
-	return moment{r.CreatedAt, text + ".", ""}
+	return moment{r.CreatedAt, text + ".", "", i}
 }
 
 // ended tells how an attempt ended or where it stands.

@@ -34,7 +34,7 @@ const (
 func spans(d *runData, now time.Time) []span {
 	var out []span
 	for i, r := range d.Attempts {
-		end := r.UpdatedAt
+		end := d.stopped(i)
 		if !r.Closed {
 			end = later(now, end)
 		}
@@ -81,7 +81,7 @@ func newScale(spans []span) scale {
 		gap := sc.times[i].Sub(sc.times[i-1]).Seconds()
 		sc.x[i] = sc.x[i-1] + 0.4 + math.Log1p(20*gap)
 	}
-	room := lineWidth - lineLeft - 50
+	room := lineWidth - lineLeft - 80
 	for i := range sc.x {
 		if total := sc.x[len(sc.x)-1]; total > 0 {
 			sc.x[i] = sc.x[i] / total * room

@@ -1,0 +1,168 @@
+package web
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/ledger"
+)
+
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":              "plain",
+		"two\nlines\tand ü":  "two\nlines\tand ü",
+		"a\u202eb":           `a\u202eb`,
+		"\u2066x\u2069":      `\u2066x\u2069`,
+		"zero\u200bwidth":    `zero\u200bwidth`,
+		"bad\xffbyte":        `bad\xffbyte`,
+		"bell\a":             `bell\u0007`,
+		"tag\U000e0041":      `tag\U000e0041`,
+		"\ufffd is a sign":   "\ufffd is a sign",
+		"שלום and مرحبا":     "שלום and مرحبا",
+		"family 👨‍👩‍👧 emoji": "family 👨‍👩‍👧 emoji",
+	} {
+		if got := string(visible([]byte(in))); got != want {
+			t.Errorf("visible(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, n := rapid.String().Draw(t, "s"), rapid.IntRange(0, 20).Draw(t, "n")
+		got := cut(n, s)
+		if len(s) <= n && got != s || len(got) > n+len("…") || !strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
+			t.Fatalf("cut(%d, %q) = %q", n, s, got)
+		}
+	})
+}
+
+func TestProse(t *testing.T) {
+	got := string(prose("Waits since 2026-11-20 10:00:05 UTC for <b>you</b>."))
+	want := `Waits since <time datetime="2026-11-20T10:00:05.000Z" title="2026-11-20 10:00:05 UTC" class="">2026-11-20 10:00:05 UTC</time> for &lt;b&gt;you&lt;/b&gt;.`
+	if got != want {
+		t.Errorf("prose = %s\nwant    %s", got, want)
+	}
+	if got := prose("2026-99-99 10:00:05 UTC"); got != "2026-99-99 10:00:05 UTC" {
+		t.Errorf("a day that is none became %s", got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		if got := number(n); got != want {
+			t.Errorf("number(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 5 * time.Minute: "5m", 90 * time.Second: "1m30s", 24 * time.Hour: "24h", 30 * time.Second: "30s"} {
+		if got := human(d); got != want {
+			t.Errorf("human(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+// A comparison loses no line of either text, and says nothing about equal ones.
+func TestDiff(t *testing.T) {
+	line := rapid.SampledFrom([]string{"a", "b", "c", ""})
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.SliceOfN(line, 1, 12).Draw(t, "a")
+		b := rapid.SliceOfN(line, 1, 12).Draw(t, "b")
+		lines := diff(strings.Join(a, "\n"), strings.Join(b, "\n"))
+		if slices.Equal(a, b) != (lines == nil) {
+			t.Fatalf("diff of %q and %q = %v", a, b, lines)
+		}
+		for _, l := range lines {
+			if l.Old > 0 && a[l.Old-1] != l.Text || l.New > 0 && b[l.New-1] != l.Text {
+				t.Fatalf("line %+v is not what the texts have: %q, %q", l, a, b)
+			}
+		}
+		for i, text := range a {
+			if !slices.Contains(b, text) && !slices.ContainsFunc(lines, func(l diffLine) bool { return l.Removed() && l.Old == i+1 }) {
+				t.Fatalf("line %d of %q is not shown as removed", i+1, a)
+			}
+		}
+	})
+}
+
+func TestDiffOfManyLines(t *testing.T) {
+	a, b := strings.Repeat("x\n", 3000), strings.Repeat("y\n", 3000)
+	if got := len(diff(a, b)); got != 6001 {
+		t.Errorf("%d lines, want every one and the last, which is the same", got)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	files := map[string]string{"lib/a.js": "one\ntwo\nthree"}
+	for at, want := range map[string]string{
+		"lib/a.js:2:5": "two", "a.js:3:1": "three", "a.js:4:1": "", "a.js:0:1": "", "b.js:1:1": "", "": "", "a.js": "", "a.js:x:1": "",
+	} {
+		got := ""
+		if e := quote(files, at); e != nil {
+			for _, l := range e.Lines {
+				if l.Hit {
+					got = l.Text
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("quote(%q) hits %q, want %q", at, got, want)
+		}
+	}
+}
+
+// Each kind of evidence has a sentence of its own.
+func TestEveryMoveIsTold(t *testing.T) {
+	seen := make(map[string]ledger.Evidence)
+	for _, ev := range ledger.Evidences() {
+		text := moved(keep.Mutation{Tool: "crm.create", Target: "x"}, keep.Move{By: "call", From: keep.InFlight, To: keep.Applied, Evidence: string(ev)})
+		if strings.Contains(text, "became") || seen[text] != "" || !strings.Contains(text, "crm.create on x") {
+			t.Errorf("%s is told as %q, like %q", ev, text, seen[text])
+		}
+		seen[text] = ev
+	}
+}
+
+// Every state and status has a word, and every question a heading.
+func TestEveryStateHasAWord(t *testing.T) {
+	var states []string
+	for _, s := range keep.RunStatuses() {
+		states = append(states, word(s))
+	}
+	for _, s := range keep.MutationStates() {
+		states = append(states, word(s))
+	}
+	for _, s := range keep.EscalationKinds() {
+		states = append(states, kindWord(s))
+	}
+	for _, s := range states {
+		if s == "" || strings.ContainsAny(s, "_:") {
+			t.Errorf("a state is shown as %q", s)
+		}
+	}
+}
+
+// A timeline is well-formed, in order, and within its picture, whatever the times.
+func TestTimeline(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+		d := &runData{Moves: map[keep.MutationKey][]keep.Move{}}
+		for i := range rapid.IntRange(1, 6).Draw(t, "attempts") {
+			end := at.Add(time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "took")))
+			d.Attempts = append(d.Attempts, keep.Run{ID: keep.RunID(fmt.Sprint(i)), CreatedAt: at, UpdatedAt: end, Closed: true, Status: keep.StatusCrashed})
+			at = end
+		}
+		sc := newScale(spans(d, at))
+		if !slices.IsSorted(sc.x) || sc.x[0] < lineLeft || sc.x[len(sc.x)-1] > lineWidth {
+			t.Fatalf("the scale is %v", sc.x)
+		}
+		if svg := string(timeline(d, at)); strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Fatalf("the picture is %s", svg)
+		}
+	})
+}
