@@ -163,7 +163,9 @@ func (x *execution) makeCall(t *tool) error {
 			Message: "the time for the call was over before it was recorded; nothing was sent"}
 		return x.learn(ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f})
 	}
-	receipt, f := t.mutate(x.a.hard, x.mut, limit, x.callAt)
+	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
+	receipt, f := t.mutate(ctx, x.mut, limit, x.callAt)
+	end(f)
 	x.trace(Answered)
 	if f != nil && x.a.hard.Err() != nil {
 		return errStopping // given up: the record stays in_flight for recovery

@@ -82,7 +82,7 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 	}
 	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
 	if t := a.e.tools.byName[m.Tool]; t != nil && t.canReconcile() {
-		fact = factOf(t.reconcile(ctx, m, a.e.policy.Reconcile.Inline))
+		fact = a.e.lookUp(ctx, t, m)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}

@@ -41,6 +41,8 @@ import (
 
 	"encoding/binary"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/policy"
 )
@@ -77,6 +79,9 @@ type Config struct {
 
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
+
+	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
+	Tracer trace.Tracer
 
 	// Entropy returns random bytes for ids and jitter. If nil, crypto/rand.
 	Entropy func() [10]byte

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/lifecycle"
 )
@@ -36,6 +38,8 @@ type execution struct {
 
 	logs  []keep.LogLine // not yet stored
 	extra []keep.Change  // not yet stored, besides all that
+
+	spanCtx trace.SpanContext // of the run; zero: nobody traces
 }
 
 // never is longer than any phase lasts.
@@ -49,6 +53,8 @@ func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
 // any state that is on record.
 func (x *execution) perform(ctx context.Context, start lifecycle.Start) error {
 	x.a.ran[x.run.Handler] = true
+	ctx, end := x.span(ctx)
+	defer end()
 	switch x.run.Kind {
 	case keep.Producer:
 		return x.produce(ctx)
@@ -130,6 +136,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 		result json.RawMessage
 		err    error
 	}
+	ctx, end := x.phaseSpan(ctx, phase)
 	done := make(chan answer, 1)
 	now := x.e.now()
 	log := logBuffer{run: x.run.ID, e: x.e}
@@ -150,6 +157,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 		slowErr = meanwhile()
 		ans = <-done
 	}
+	end(ans.err)
 	x.logs = append(x.logs, log.lines...)
 	if slowErr != nil {
 		return nil, &storeError{slowErr}

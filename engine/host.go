@@ -134,7 +134,13 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		return nil, f
 	}
 	if t.spec.Effect != connector.Mutate {
-		return t.read(ctx, c, params)
+		ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
+		result, f := t.read(ctx, c, params)
+		end(f)
+		if f != nil {
+			return nil, f
+		}
+		return result, nil
 	}
 	call := &takenCall{tool: t, at: c.At}
 	var err error

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/ledger"
@@ -13,7 +16,7 @@ import (
 
 // askInline asks once, right after the call (S4 §13.7.2).
 func (x *execution) askInline(t *tool) error {
-	fact := factOf(t.reconcile(x.a.hard, x.mut, x.e.policy.Reconcile.Inline))
+	fact := x.e.lookUp(x.within(x.a.hard), t, x.mut)
 	now := x.e.now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
 	m, move, err := ledger.AskedInline(x.mut, fact, next, now)
@@ -22,6 +25,15 @@ func (x *execution) askInline(t *tool) error {
 	}
 	x.mut, x.moves = m, append(x.moves, move)
 	return nil
+}
+
+// lookUp asks the service what became of m.
+func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
+	ctx, end := e.toolSpan(ctx, "lookup", t, m.Key)
+	defer end(nil)
+	f := factOf(t.reconcile(ctx, m, e.policy.Reconcile.Inline))
+	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
+	return f
 }
 
 // factOf returns what an answer means to the ledger.
@@ -46,7 +58,7 @@ func (a *actor) ask(ctx context.Context, now time.Time) error {
 	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
 	t := a.e.tools.byName[x.mut.Tool]
 	if t != nil && t.canReconcile() {
-		fact = factOf(t.reconcile(ctx, x.mut, a.e.policy.Reconcile.Inline))
+		fact = a.e.lookUp(ctx, t, x.mut)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}

@@ -232,15 +232,15 @@ func schemaReasons(err error) string {
 
 // read performs a list or get call. A failure without a class is transient, and
 // a failed read is never unknown: it changed nothing (DESIGN section 14).
-func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (result json.RawMessage, err error) {
+func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (result json.RawMessage, fail *keep.Failure) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: c.At, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: c.At, Message: fmt.Sprintf("the connector panicked: %v", p)}
 		}
 	}()
-	result, err = t.impl.(connector.Reader).Read(ctx, params)
+	result, err := t.impl.(connector.Reader).Read(ctx, params)
 	switch {
 	case err == nil && len(result) == 0:
 		return nil, nil

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
@@ -25,6 +27,7 @@ import (
 // A world is a store, a service and one workflow, and the engines that come and
 // go over them.
 type world struct {
+	tracer  trace.Tracer // nil: nobody traces
 	t       testing.TB
 	store   database
 	service *service
@@ -207,6 +210,7 @@ func (w *world) engine() *engine.Engine {
 	}
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
 		Policy: &w.policy,
+		Tracer: w.tracer,
 		Slow:   cmp.Or(w.slow, time.Hour),
 		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {

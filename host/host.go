@@ -35,6 +35,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
@@ -102,6 +104,9 @@ type Config struct {
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
+	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
+	Tracer trace.Tracer
+
 	// Trace is called between durable steps; tests die there. If nil, nothing
 	// is called.
 	Trace func(w keep.WorkflowName, p engine.Point)
@@ -149,7 +154,7 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	}
 	h.scripts = newScripts(h.runtime)
 	h.Engine, err = engine.New(told{store, h.changes, notifier}, h.scripts, tools, engine.Config{
-		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Trace: cfg.Trace,
+		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})
 	if err == nil {

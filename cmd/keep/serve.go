@@ -22,7 +22,8 @@ Ctrl-C). Then it starts nothing new, and waits for calls that are out, up to
 policy.shutdown; what is still out after that is recorded as such, and asked
 about at the next start. A second signal ends it at once, which is safe too.
 
-New versions come with keep deploy.`,
+New versions come with keep deploy. If OTEL_EXPORTER_OTLP_ENDPOINT names a
+collector, each run is a trace (OTLP over HTTP, JSON).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context()) },
 	}
@@ -54,9 +55,14 @@ func (a *app) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, closeAll(conns))
 	}
+	tracer, flush, err := a.openTraces(ctx)
+	if err != nil {
+		return errors.Join(err, closeAll(conns))
+	}
+	defer func() { err = errors.Join(err, flush()) }()
 	h, err := host.Open(ctx, db, host.Config{
 		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version,
-		Notify: told,
+		Notify: told, Tracer: tracer,
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(conns))

@@ -93,10 +93,15 @@ func (s *session) open(ctx context.Context, a *app, after func(keep.Commit)) (er
 	if err != nil {
 		return err
 	}
+	tracer, flush, err := a.openTraces(ctx)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, flush)
 	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
 		Connections: s.conns, Policy: &s.project.cfg.Policy, Runtime: s.runtime, Only: s.names(), Logger: a.log,
 		Leases: leasesOf(s.db), Name: hostName(), Version: thisVersion().Version,
-		Notify: told,
+		Notify: told, Tracer: tracer,
 	})
 	if err != nil {
 		return err

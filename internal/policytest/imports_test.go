@@ -68,6 +68,7 @@ internal/npm            clock
 internal/pgtest         test
 internal/faultproxy     test
 internal/bench          main   *
+internal/otlp           clock
 internal/sabotage       main
 cmd/keep                main   *
 examples/...            main

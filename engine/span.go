@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/keep-run/keep"
+)
+
+// Spans. A run is one span; each phase of its script, each call of a tool and
+// each lookup is one inside of it. Without Config.Tracer nothing is made.
+
+// span begins a span for the run. The function ends it.
+func (x *execution) span(ctx context.Context) (context.Context, func()) {
+	if x.e.cfg.Tracer == nil {
+		return ctx, func() {}
+	}
+	r := &x.run
+	ctx, s := x.e.cfg.Tracer.Start(ctx, "run", trace.WithAttributes(
+		attribute.String("keep.workflow", string(r.Workflow)),
+		attribute.String("keep.version", r.Version.String()),
+		attribute.String("keep.handler", string(r.Handler)),
+		attribute.String("keep.kind", string(r.Kind)),
+		attribute.String("keep.run", string(r.ID)),
+		attribute.String("keep.chain", string(r.Chain)),
+	))
+	x.spanCtx = trace.SpanContextFromContext(ctx)
+	return ctx, func() {
+		s.SetAttributes(attribute.String("keep.phase", string(r.Phase)), attribute.String("keep.status", string(r.Status)))
+		if r.Error != nil && r.Status != keep.StatusCommitted {
+			fault(s, r.Error)
+		}
+		s.End()
+	}
+}
+
+// within returns ctx as part of the run's span: what must go on while the host
+// stops has a context of its own.
+func (x *execution) within(ctx context.Context) context.Context {
+	if !x.spanCtx.IsValid() {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, x.spanCtx)
+}
+
+// phaseSpan begins a span for a phase of the script.
+func (x *execution) phaseSpan(ctx context.Context, phase string) (context.Context, func(error)) {
+	if x.e.cfg.Tracer == nil {
+		return ctx, func(error) {}
+	}
+	ctx, s := x.e.cfg.Tracer.Start(x.within(ctx), cmp.Or(phase, "handler"))
+	return ctx, func(err error) {
+		if err != nil && !errors.Is(err, errTaken) { // its mutate call ended it: a success
+			fault(s, asFailure(err))
+		}
+		s.End()
+	}
+}
+
+// toolSpan begins a span for one use of a tool: op is call, read or lookup. key
+// is that of the mutation, empty for a read.
+func (e *Engine) toolSpan(ctx context.Context, op string, t *tool, key keep.MutationKey) (context.Context, func(*keep.Failure)) {
+	if e.cfg.Tracer == nil {
+		return ctx, func(*keep.Failure) {}
+	}
+	attrs := []attribute.KeyValue{
+		attribute.String("keep.tool", string(t.name)),
+		attribute.String("keep.connector", t.connector),
+	}
+	if key != "" {
+		attrs = append(attrs, attribute.String("keep.mutation", string(key)))
+	}
+	ctx, s := e.cfg.Tracer.Start(ctx, op+" "+string(t.name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	return ctx, func(f *keep.Failure) {
+		if f != nil {
+			fault(s, f)
+		}
+		s.End()
+	}
+}
+
+// fault says on a span what went wrong.
+func fault(s trace.Span, f *keep.Failure) {
+	s.SetAttributes(attribute.String("error.type", string(f.Class)), attribute.String("keep.code", f.Code))
+	s.SetStatus(codes.Error, f.Message)
+}

@@ -1,0 +1,55 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// Who traces sees a run with its phases, its call and what was asked about it.
+func TestSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		seen := tracetest.NewInMemoryExporter()
+		p := trace.NewTracerProvider(trace.WithSyncer(seen))
+		w.tracer = p.Tracer("test")
+		w.service.onCall = func(int) (bool, error) { return true, errReset }
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		names := make(map[string]string) // span id to name
+		for _, s := range seen.GetSpans() {
+			names[s.SpanContext.SpanID().String()] = s.Name
+		}
+		var got []string
+		for _, s := range seen.GetSpans() {
+			line := names[s.Parent.SpanID().String()] + " > " + s.Name
+			if s.Status.Code == codes.Error {
+				line += " failed"
+			}
+			for _, a := range s.Attributes {
+				switch a.Key {
+				case "keep.status", "keep.evidence", "error.type":
+					line += fmt.Sprintf(" %s=%s", a.Key, a.Value.Emit())
+				}
+			}
+			got = append(got, line)
+		}
+		slices.Sort(got)
+		const want = ` > run keep.status=committed
+run > call svc.create failed error.type=unknown
+run > lookup svc.create keep.evidence=happened
+run > mutate
+run > next
+run > prepare`
+		if s := strings.Join(got, "\n"); s != want {
+			t.Errorf("spans:\n%s\nwant:\n%s", s, want)
+		}
+	})
+}
