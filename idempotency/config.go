@@ -46,7 +46,7 @@ type Config struct {
 	// SweepEvery is the time between two sweeps of Run. If zero, one minute.
 	SweepEvery time.Duration
 
-	// SweepBatch is the most records deleted at once. If zero, 200.
+	// SweepBatch is the most records deleted at once. If zero, 100.
 	SweepBatch int
 
 	// Logger receives what a person should hear of. Keys, callers and bodies are
@@ -147,7 +147,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
-	c.SweepBatch = cmp.Or(c.SweepBatch, 200)
+	c.SweepBatch = cmp.Or(c.SweepBatch, 100)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if len(c.Rules) == 0 {
 		c.Rules = []Rule{{}}

@@ -10,8 +10,12 @@ import (
 	"github.com/keep-run/keep/idempotency/key"
 )
 
-// pauseBetweenBatches lets requests through while much is swept.
-const pauseBetweenBatches = 20 * time.Millisecond
+// After each batch a sweep rests nine times as long as the batch took, and at
+// least that long: it takes a tenth of the store's time, however much is over.
+const (
+	pauseBetweenBatches = 20 * time.Millisecond
+	sweepRests          = 9
+)
 
 // Run sweeps until ctx is done, at once and then every Config.SweepEvery, and
 // returns the cause. A sweep that fails is logged and tried again.
@@ -40,6 +44,7 @@ func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 		return 0, err
 	}
 	for {
+		start := time.Now()
 		n, err := g.store.Sweep(ctx, now, g.cfg.SweepBatch)
 		deleted += n
 		if err != nil {
@@ -48,7 +53,7 @@ func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 		if n < g.cfg.SweepBatch {
 			return deleted, g.shrink(ctx)
 		}
-		if !rest(ctx, pauseBetweenBatches) {
+		if !rest(ctx, max(pauseBetweenBatches, sweepRests*time.Since(start))) {
 			return deleted, context.Cause(ctx)
 		}
 	}

@@ -15,8 +15,8 @@ const (
 	shrinkPages = 64
 
 	// shrinkPause is the time between two steps. With it a file shrinks by some
-	// 20 MB a second.
-	shrinkPause = 10 * time.Millisecond
+	// 5 MB a second.
+	shrinkPause = 50 * time.Millisecond
 
 	// reservePages stay free, or an eighth of what is in use if that is more: they
 	// are needed again soon, and a file that shrinks only to grow wears the disk.

@@ -1,0 +1,72 @@
+package policytest
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestIdempotencyIsImportableAlone holds to a promise: who wants idempotency keys
+// only pays for no JavaScript engine, no bundler and no command line, and with one
+// store not for the other's driver.
+func TestIdempotencyIsImportableAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks the go command")
+	}
+	guard := []string{"github.com/dunglas/httpsfv", "github.com/gowebpki/jcs"}
+	for _, test := range []struct {
+		packages []string
+		deps     []string // modules of others; nil: any but those below
+	}{
+		{[]string{"/idempotency"}, guard},
+		{[]string{"/idempotency", "/memory"}, guard},
+		{[]string{"/idempotency/proxy", "/idempotency/acceptance"}, guard},
+		{[]string{"/idempotency", "/sqlite"}, nil},
+		{[]string{"/idempotency", "/postgres"}, nil},
+	} {
+		args := []string{"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{end}}{{.ImportPath}}"}
+		for _, p := range test.packages {
+			args = append(args, module+p)
+		}
+		out, err := exec.Command("go", args...).Output()
+		if err != nil {
+			t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+		}
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			if len(words) != 2 || words[0] == module && allowedBeside(test.packages, strings.TrimPrefix(words[1], module)) {
+				continue // the standard library, or ours
+			}
+			if problem := forbidden(words[0], words[1], test.packages, test.deps); problem != "" {
+				t.Errorf("%v: %s", test.packages, problem)
+			}
+		}
+	}
+}
+
+// allowedBeside reports whether a package of ours may come with others: the nouns,
+// and what is about keys.
+func allowedBeside(packages []string, pkg string) bool {
+	return pkg == "" || pkg == "/ledger" || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
+}
+
+// forbidden says what is wrong with a dependency; "" if nothing is.
+func forbidden(mod, pkg string, packages, deps []string) string {
+	for name, why := range map[string]string{
+		"wazero": "runs JavaScript", "esbuild": "bundles JavaScript", "cobra": "is for commands", "go-toml": "is for configuration files",
+	} {
+		if strings.Contains(mod, name) {
+			return pkg + " " + why
+		}
+	}
+	for driver, store := range map[string]string{"modernc.org/": "/sqlite", "github.com/jackc/": "/postgres"} {
+		if strings.HasPrefix(mod, driver) && !slices.Contains(packages, store) {
+			return pkg + " belongs to " + store
+		}
+	}
+	if mod == module || deps != nil && !slices.Contains(deps, mod) {
+		return pkg + " is not needed"
+	}
+	return ""
+}
