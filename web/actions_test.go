@@ -3,11 +3,14 @@ package web_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/web"
 )
 
 // Every action works as a plain form, without JavaScript, and says what it did.
@@ -129,8 +132,8 @@ func TestRoles(t *testing.T) {
 		}
 		a := viewer.get(path)
 		a.want(t, http.StatusOK)
-		if strings.Contains(a.body, `method="post"`) {
-			t.Errorf("%s shows a viewer a form:\n%s", path, a.body)
+		if strings.Contains(strings.ReplaceAll(a.body, `method="post" action="/logout"`, ""), `method="post"`) {
+			t.Errorf("%s shows a viewer a form:\n%.3000s", path, a.body)
 		}
 		a = nobody.get(path)
 		if a.want(t, http.StatusForbidden, "You may not do this"); strings.Contains(a.body, "mails") {
@@ -162,4 +165,37 @@ func TestTestButton(t *testing.T) {
 	if n := w.desk.done("/replies"); n != 0 {
 		t.Errorf("the test made %d calls", n)
 	}
+}
+
+// An admin makes tokens, which are shown once, and revokes them; nobody else sees
+// them.
+func TestTokens(t *testing.T) {
+	w := newWorld(t)
+	store := memory.New()
+	w.site.Close()
+	w.serve(web.Config{Store: w.db, Actor: w.host, Access: store})
+	admin := w.as("ada", access.Admin)
+	a := admin.post("/settings/tokens", "name", "deploy bot", "role", "author", "days", "90")
+	a.want(t, 200, "shown once", "deploy bot")
+	secret := regexp.MustCompile(`keep_[a-z0-9]+_[a-z0-9]+`).FindString(a.body)
+	if secret == "" {
+		t.Fatal("no secret was shown")
+	}
+	a = admin.get("/settings")
+	if a.want(t, 200, "deploy bot", "author", "Revoke"); strings.Contains(a.body, secret) {
+		t.Error("the secret is shown twice")
+	}
+	for _, bad := range [][]string{{"name", "", "role", "author", "days", "1"}, {"name", "x", "role", "god", "days", "1"}, {"name", "x", "role", "viewer", "days", "0"}} {
+		admin.post("/settings/tokens", bad...).want(t, 400)
+	}
+	for _, role := range []access.Role{access.Viewer, access.Operator, access.Author} {
+		c := w.as("bob", role)
+		if a := c.get("/settings"); strings.Contains(a.body, "deploy bot") {
+			t.Errorf("a %s sees tokens", role)
+		}
+		c.post("/settings/tokens", "name", "x", "role", "admin", "days", "1").want(t, 403)
+		c.post("/settings/credentials/"+strings.Split(secret, "_")[1]+"/revoke").want(t, 403)
+	}
+	admin.post("/settings/credentials/"+strings.Split(secret, "_")[1]+"/revoke").want(t, 200, "Revoked", "There are none")
+	admin.post("/settings/credentials/nothing/revoke").want(t, 404)
 }

@@ -12,5 +12,6 @@ var notices = map[string]string{
 	"reprocess":    "The item starts over as a new attempt, the next time that its job comes to it.",
 	"item-skipped": "The item is passed over from now on.",
 	"resolved":     "Recorded: retries with this key get the answer.",
+	"revoked":      "Revoked: it lets nobody in any more.",
 	"released":     "The key is free: the next request with it is executed.",
 }

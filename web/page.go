@@ -89,6 +89,11 @@ func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
 	if strings.HasPrefix(pattern, "POST ") {
 		need = access.Operator
 	}
+	s.showTo(mux, need, pattern, name, v)
+}
+
+// showTo routes to a view for those who have a role.
+func (s *site) showTo(mux *http.ServeMux, need access.Role, pattern, name string, v view) {
 	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r)
 		after := ""
@@ -104,10 +109,15 @@ func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
 	}))
 }
 
-// do routes to an action, and shows another page after it: to load that again does
-// nothing twice.
+// do routes to an action of an operator.
 func (s *site) do(mux *http.ServeMux, pattern string, a action) {
-	mux.HandleFunc(pattern, s.allow(access.Operator, func(w http.ResponseWriter, r *http.Request) {
+	s.doAs(mux, access.Operator, pattern, a)
+}
+
+// doAs routes to an action, and shows another page after it: to load that again
+// does nothing twice.
+func (s *site) doAs(mux *http.ServeMux, need access.Role, pattern string, a action) {
+	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r)
 		to, did, err := a(r)
 		if err != nil {

@@ -3,6 +3,9 @@ package web
 import (
 	"net/http"
 	"runtime"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
@@ -12,6 +15,11 @@ import (
 // keep.toml.
 type settingsData struct {
 	Who     access.Identity
+	Session bool // the browser is logged in, and can be logged out
+	Admin   bool // sees what lets people in
+	Tokens  []keep.Credential
+	Logins  []keep.Credential // sessions
+	Roles   []access.Role
 	Policy  []setting
 	Limits  []setting
 	Levels  []keep.Level
@@ -55,5 +63,56 @@ func (s *site) settings(r *http.Request) (page, error) {
 			{"Platform", runtime.GOOS + "/" + runtime.GOARCH, ""},
 		},
 	}
+	if d.Session = id.Via == access.ViaSession; s.cfg.Access != nil && id.Role.Covers(access.Admin) {
+		d.Admin, d.Roles = true, access.Roles()
+		var err error
+		if d.Tokens, err = s.cfg.Access.Credentials(r.Context(), keep.CredentialToken); err != nil {
+			return page{}, err
+		}
+		if d.Logins, err = s.cfg.Access.Credentials(r.Context(), keep.CredentialSession); err != nil {
+			return page{}, err
+		}
+	}
 	return page{Title: "Settings", Section: "settings", Data: d}, nil
+}
+
+// tokenData is a new token. Its secret is on this page, once, and nowhere else.
+type tokenData struct {
+	keep.Credential
+	Secret string
+}
+
+// maxDays bounds the life of a token.
+const maxDays = 3650
+
+// issueToken makes a token for a program.
+func (s *site) issueToken(r *http.Request) (page, error) {
+	p := page{Title: "New token", Section: "settings"}
+	if s.cfg.Access == nil {
+		return p, &keep.NotFoundError{What: "page", ID: r.URL.Path}
+	}
+	if err := r.ParseForm(); err != nil {
+		return p, err
+	}
+	c := keep.Credential{Kind: keep.CredentialToken, Name: strings.TrimSpace(r.PostForm.Get("name")), Role: r.PostForm.Get("role")}
+	days, err := strconv.Atoi(r.PostForm.Get("days"))
+	switch {
+	case err != nil || days < 1 || days > maxDays:
+		return p, refusef("a token lasts 1 to %d days, not %q", maxDays, cut(20, r.PostForm.Get("days")))
+	case c.Name == "" || len(c.Name) > access.MaxName:
+		return p, refusef("a token has a name of 1 to %d bytes", access.MaxName)
+	case access.Role(c.Role).Validate() != nil:
+		return p, refusef("%v", access.Role(c.Role).Validate())
+	}
+	secret, c, err := access.Issue(r.Context(), s.cfg.Access, c, time.Now(), time.Duration(days)*24*time.Hour)
+	p.Data = tokenData{c, secret}
+	return p, err
+}
+
+// revoke ends a token or a session.
+func (s *site) revoke(r *http.Request) (to, did string, err error) {
+	if s.cfg.Access == nil {
+		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
+	}
+	return "/settings", "revoked", s.cfg.Access.DropCredential(r.Context(), r.PathValue("id"))
 }

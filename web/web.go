@@ -32,6 +32,10 @@ type Config struct {
 	// that there are none.
 	Keys Keys
 
+	// Access keeps the tokens and sessions that admins see. If nil, logging in is
+	// not this host's, and there is nothing to see.
+	Access access.Store
+
 	// Policy is shown as the policy in force. If nil, policy.Default().
 	Policy *policy.Policy
 
@@ -129,6 +133,8 @@ func (s *site) handler() http.Handler {
 	s.do(mux, "POST /keys/{ref}", s.decideKey)
 
 	s.show(mux, "GET /settings", "settings", s.settings)
+	s.showTo(mux, access.Admin, "POST /settings/tokens", "token", s.issueToken)
+	s.doAs(mux, access.Admin, "POST /settings/credentials/{id}/revoke", s.revoke)
 	mux.HandleFunc("/", s.allow(access.Viewer, s.notFound))
 	return secure(mux)
 }
