@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -20,26 +22,33 @@ func sum[S comparable](counts map[S]int) int {
 	return n
 }
 
+// countTime is how long a page waits for the number of titles that match. Words
+// that a million titles have take seconds to count, and are counted on request.
+const countTime = 250 * time.Millisecond
+
+// errCountTime ends a count that takes too long to wait for.
+var errCountTime = errors.New("counting takes too long")
+
 // inputCounts counts the inputs of each status that match the rest of the filter.
-func (s *site) inputCounts(ctx context.Context, f inputQuery) ([]inputCount, error) {
-	any := f.InputFilter
-	any.Status = ""
-	counts, err := s.cfg.Store.CountInputs(ctx, any)
-	if err != nil {
-		return nil, err
+// A page shows exact numbers or none: known is false if they take too long.
+func (s *site) inputCounts(ctx context.Context, f inputQuery) (out []inputCount, known bool, err error) {
+	every := f.InputFilter
+	every.Status = ""
+	if f.Text != "" && !f.Count {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, countTime, errCountTime)
+		defer cancel()
 	}
-	out := []inputCount{{"", sum(counts), "/inputs" + f.Query("")}}
+	counts, err := s.cfg.Store.CountInputs(ctx, every)
+	known = err == nil
+	if err != nil && !errors.Is(context.Cause(ctx), errCountTime) {
+		return nil, false, err
+	}
+	out = []inputCount{{"", sum(counts), "/inputs" + f.Query("")}}
 	for _, st := range keep.InputStatuses() {
 		out = append(out, inputCount{st, counts[st], "/inputs" + f.Query(st)})
 	}
-	return out, nil
-}
-
-// A stateCount is how many rows of a list have a state.
-type stateCount struct {
-	State string
-	Count int
-	Link  string
+	return out, known, nil
 }
 
 // totals are numbers of the whole database.

@@ -116,9 +116,10 @@ type inputsData struct {
 	Filter    inputQuery
 	Workflows []keep.WorkflowName
 	Counts    []inputCount // of each status, with the rest of the filter
+	Counted   bool         // the numbers are known
 	Rows      []inputRow
 	Pager     pager
-	MaySkip   int // pending inputs that the filter matches
+	MaySkip   int // pending inputs that the filter matches; -1: not counted
 }
 
 // An inputCount is how many inputs have a status.
@@ -132,13 +133,14 @@ type inputCount struct {
 type inputQuery struct {
 	keep.InputFilter
 	After string
+	Count bool // numbers are wanted, however long they take
 }
 
 // maxText bounds what is searched for, in bytes.
 const maxText = 200
 
 func parseInputQuery(q url.Values) (inputQuery, error) {
-	f := inputQuery{After: q.Get("after")}
+	f := inputQuery{After: q.Get("after"), Count: q.Get("count") != ""}
 	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
 	f.Text = q.Get("q")
 	if f.Status != "" && !slices.Contains(keep.InputStatuses(), f.Status) {
@@ -199,17 +201,13 @@ func (s *site) inputs(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	if d.Counts, err = s.inputCounts(ctx, f); err != nil {
+	if d.Counts, d.Counted, err = s.inputCounts(ctx, f); err != nil {
 		return p, err
 	}
+	d.MaySkip = d.pending()
 	ins, next, err := s.cfg.Store.Inputs(ctx, f.InputFilter, keep.Page{Limit: pageSize, After: f.After})
 	if err != nil {
 		return p, err
-	}
-	for _, c := range d.Counts {
-		if c.Status == keep.InputPending && (f.Status == "" || f.Status == keep.InputPending) {
-			d.MaySkip = c.Count
-		}
 	}
 	in := make(map[keep.WorkflowName]bool)
 	for _, v := range ins {
@@ -225,6 +223,22 @@ func (s *site) inputs(r *http.Request) (page, error) {
 	d.Pager = pagerOf("/inputs", f.After, next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status))
 	p.Data = d
 	return p, nil
+}
+
+// pending returns how many of the inputs that match are pending; -1: not counted.
+func (d inputsData) pending() int {
+	if d.Filter.Status != "" && d.Filter.Status != keep.InputPending {
+		return 0
+	}
+	if !d.Counted {
+		return -1
+	}
+	for _, c := range d.Counts {
+		if c.Status == keep.InputPending {
+			return c.Count
+		}
+	}
+	return 0
 }
 
 // names returns the names of all workflows.
