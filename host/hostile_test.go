@@ -36,48 +36,54 @@ var hostile = []struct{ name, code, limits string }{
 }
 
 const (
-	hostileCPU = 150 * time.Millisecond
+	hostileCPU    = 150 * time.Millisecond
+	hostileSlack  = 200 * time.Millisecond // that a stop may take after the limit
+	hostileMemory = 512 << 20              // that the process may take, all in all
 
-	// hostileSlack is what a stop may take on a loaded machine under the race
-	// detector; 200 ms is what it takes on one that is free.
-	hostileSlack = 3 * time.Second
-
-	hostileMemory = 512 << 20 // that the process may take, all in all
+	// hostileTries is how often a script may run until it is stopped in time: the
+	// machine may be busy with other things, and what is tested is what the
+	// stopping takes by itself.
+	hostileTries = 10
 )
 
-// Laws no-ambient-power and bounded: a hostile script is stopped near its limit
-// wherever it runs, by a failure that names the limit, while the garbage
-// collector runs all the time; a workflow beside it does its next run, and the
-// process stays small.
+// Laws no-ambient-power and bounded: a hostile script is stopped within its limit
+// and 200 ms wherever it runs, by a failure that names the limit, while the
+// garbage collector runs all the time; a workflow beside it does its next run,
+// and the process stays small.
 func TestHostileScripts(t *testing.T) {
 	w := newWorld(t)
 	w.limits = sandbox.Limits{CPU: hostileCPU, Wall: 20 * time.Second}
 	w.deploy(script("good", `consumers: { c: Keep.consumer({ subscribe: ["in"], prepare: take,
 		async mutate(ctx, p) { await ctx.svc.create({ id: p.data.id }) } }) }`))
-	for _, h := range hostile {
-		for _, phase := range []string{"prepare", "next"} {
-			code := map[string]string{phase: h.code}
-			w.deploy(script(h.name+"-"+phase, fmt.Sprintf(`consumers: { c: Keep.consumer({ subscribe: ["in"],
-				async prepare(ctx, trigger) { %s; return take(ctx, trigger) }, async next(ctx) { %s } }) }`, code["prepare"], code["next"])))
-		}
-	}
 	collect(t)
 	w.start()
+	tries := 0
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
-			w.t = t
-			t.Run("load", func(t *testing.T) { w.loadHostile(t, h.code, h.limits) })
+			t.Run("load", func(t *testing.T) {
+				b := hostileBundle(t, h.code)
+				inTime(t, func(int) {}, func(int) time.Duration { return w.loadHostile(t, b, h.limits) })
+			})
 			for _, phase := range []string{"prepare", "next"} {
 				t.Run(phase, func(t *testing.T) {
+					defer func(was testing.TB) { w.t = was }(w.t)
 					w.t = t
-					w.runHostile(t, keep.WorkflowName(h.name+"-"+phase), h.limits)
+					code := map[string]string{phase: h.code}
+					name := func(try int) keep.WorkflowName { return keep.WorkflowName(fmt.Sprintf("%s-%s-%d", h.name, phase, try)) }
+					inTime(t, func(try int) {
+						w.deploy(script(string(name(try)), fmt.Sprintf(`consumers: { c: Keep.consumer({ subscribe: ["in"],
+							async prepare(ctx, trigger) { %s; return take(ctx, trigger) }, async next(ctx) { %s } }) }`, code["prepare"], code["next"])))
+						w.idle()
+					}, func(try int) time.Duration {
+						tries++
+						return w.runHostile(t, name(try), h.limits)
+					})
 				})
 			}
 		})
 	}
-	w.t = t
-	if n, want := w.service.total(), 2*len(hostile); n != want {
-		t.Errorf("the workflow beside them made %d effects, want %d", n, want)
+	if n := w.service.total(); n != tries {
+		t.Errorf("the workflow beside them made %d effects, want %d", n, tries)
 	}
 	if rss := residentMemory(); rss > hostileMemory {
 		t.Errorf("the process takes %d MiB, want less than %d", rss>>20, hostileMemory>>20)
@@ -101,13 +107,44 @@ func collect(t *testing.T) {
 	t.Cleanup(func() { close(stop); wg.Wait() })
 }
 
-// loadHostile loads a script that is hostile at its top level.
-func (w *world) loadHostile(t *testing.T, code, limits string) {
+// inTime tries something hostile, which begin prepares, until it is stopped in
+// time. What try returns is how long that took.
+func inTime(t *testing.T, begin func(n int), try func(n int) time.Duration) {
+	t.Helper()
+	var best time.Duration
+	for n := range hostileTries {
+		begin(n)
+		took := try(n)
+		t.Logf("stopped after %s", took)
+		if t.Failed() || took <= hostileCPU+hostileSlack {
+			return
+		}
+		if best == 0 || took < best {
+			best = took
+		}
+	}
+	t.Errorf("the best of %d tries took %s with a limit of %s", hostileTries, best, hostileCPU)
+}
+
+// hostileBundle returns a script that is hostile at its top level.
+func hostileBundle(t *testing.T, code string) *sandbox.Bundle {
+	t.Helper()
 	if strings.Contains(code, "await") {
 		code = "(async () => { " + code + " })()"
 	}
+	b, err := sandbox.BuildSource("w.js", []byte(code+"\n"+script("w", `jobs: { async j() {} }`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// loadHostile loads a script that is hostile at its top level, and returns how
+// long that took.
+func (w *world) loadHostile(t *testing.T, b *sandbox.Bundle, limits string) time.Duration {
+	t.Helper()
 	start := time.Now()
-	_, err := w.load(code + "\n" + script("w", `jobs: { async j() {} }`))
+	_, err := w.open().LoadBundle(t.Context(), b)
 	took := time.Since(start)
 	name := "script-error"
 	if l, ok := errors.AsType[*sandbox.LimitError](err); ok {
@@ -118,14 +155,13 @@ func (w *world) loadHostile(t *testing.T, code, limits string) {
 	if !strings.Contains(limits, name) {
 		t.Errorf("load: stopped by %s (%v), want one of %s", name, err, limits)
 	}
-	if took > hostileCPU+hostileSlack {
-		t.Errorf("load took %s with a limit of %s", took, hostileCPU)
-	}
+	return took
 }
 
 // runHostile lets a workflow run into its hostile phase, and another one run
-// beside it.
-func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) {
+// beside it. It returns how long both took.
+func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) time.Duration {
+	t.Helper()
 	start := time.Now()
 	w.publish(wf, "in", "a")
 	w.publish("good", "in", string(wf))
@@ -141,9 +177,7 @@ func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) {
 	if ev := w.event("good", "in", string(wf)); ev.Status != keep.EventConsumed {
 		t.Errorf("the event of the workflow beside it is %s, want consumed", ev.Status)
 	}
-	if took > hostileCPU+hostileSlack {
-		t.Errorf("the run took %s with a limit of %s", took, hostileCPU)
-	}
+	return took
 }
 
 // residentMemory returns what the process takes of the memory; 0 if the system
