@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -23,6 +24,8 @@ type actor struct {
 	tenure *tenure
 	hard   context.Context         // ends when its calls in flight must be given up
 	lose   context.CancelCauseFunc // ends everything that it does
+
+	calls sync.WaitGroup // calls of tools that can be asked; run ends after them
 
 	// wakeup holds a token when something may have changed.
 	wakeup chan struct{}
@@ -97,6 +100,7 @@ func (a *actor) poke(stale bool) {
 // run steps until ctx is done, another host has the workflow, or another host
 // should get it.
 func (a *actor) run(ctx context.Context) error {
+	defer a.calls.Wait()
 	failures := 0
 	for ctx.Err() == nil {
 		err := a.turn(ctx)

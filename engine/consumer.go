@@ -164,8 +164,11 @@ func (x *execution) makeCall(t *tool) error {
 		return x.learn(ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f})
 	}
 	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
-	receipt, f := t.mutate(ctx, x.mut, limit, x.callAt)
+	receipt, f, err := x.a.callOut(ctx, t, x.mut, limit, x.callAt)
 	end(f)
+	if err != nil {
+		return err
+	}
 	x.trace(Answered)
 	if f != nil && x.a.hard.Err() != nil {
 		return errStopping // given up: the record stays in_flight for recovery

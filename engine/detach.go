@@ -82,17 +82,13 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 	}
 	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
 	if t := a.e.tools.byName[m.Tool]; t != nil && t.canReconcile() {
-		fact = a.e.lookUp(ctx, t, m)
+		m, fact = a.e.whatBecame(ctx, t, m)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}
 		now = a.e.now()
 	}
-	limit := ledger.Limit{
-		Attempts: a.e.policy.Reconcile.Attempts,
-		Next:     now.Add(a.e.policy.Reconcile.Delay(m.ReconcileAttempts, 0, a.e.jitter())),
-	}
-	m, move, err := ledger.Asked(m, fact, limit, now)
+	m, move, err := ledger.Asked(m, fact, a.e.askLimit(m, fact, now), now)
 	if err != nil {
 		return err
 	}

@@ -129,6 +129,9 @@ type Engine struct {
 	unseen bool    // a workflow may have appeared since the last listing
 	listed bool    // every workflow has its actor
 	idle   *sync.Cond
+
+	overdue map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
+	started time.Time                     // when Run began
 }
 
 // New returns an engine. It starts nothing.
@@ -161,6 +164,7 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 		hard:    context.Background(),
 		changed: make(chan struct{}, 1),
 		actors:  make(map[keep.WorkflowName]*actor),
+		overdue: make(map[keep.MutationKey]*overdue),
 	}
 	e.idle = sync.NewCond(&e.mu)
 	return e, nil
@@ -168,14 +172,17 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 
 // Run works until ctx is done, and returns nil then. Calls in flight are waited
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
-// is asked about at the next start. All goroutines have ended when Run returns.
+// is asked about at the next start. All goroutines have ended when Run returns;
+// a connector that ignores the end of its context is waited for.
 // With leases, Run then has given back those that it had.
 func (e *Engine) Run(ctx context.Context) error {
 	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(errStopping)
 	e.hard = hard
 	e.mu.Lock()
-	clear(e.actors) // those of an earlier Run have ended
+	clear(e.actors) // those of an earlier Run have ended, and so have their calls
+	clear(e.overdue)
+	e.started = e.now()
 	e.tenure = nil
 	if e.cfg.Leases != nil {
 		e.tenure = newTenure(e)

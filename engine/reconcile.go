@@ -16,10 +16,10 @@ import (
 
 // askInline asks once, right after the call (S4 §13.7.2).
 func (x *execution) askInline(t *tool) error {
-	fact := x.e.lookUp(x.within(x.a.hard), t, x.mut)
+	m, fact := x.e.whatBecame(x.within(x.a.hard), t, x.mut)
 	now := x.e.now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
-	m, move, err := ledger.AskedInline(x.mut, fact, next, now)
+	m, move, err := ledger.AskedInline(m, fact, next, now)
 	if err != nil {
 		return err
 	}
@@ -58,17 +58,13 @@ func (a *actor) ask(ctx context.Context, now time.Time) error {
 	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
 	t := a.e.tools.byName[x.mut.Tool]
 	if t != nil && t.canReconcile() {
-		fact = a.e.lookUp(ctx, t, x.mut)
+		x.mut, fact = a.e.whatBecame(ctx, t, x.mut)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}
 		now = a.e.now()
 	}
-	limit := ledger.Limit{
-		Attempts: a.e.policy.Reconcile.Attempts,
-		Next:     now.Add(a.e.policy.Reconcile.Delay(x.mut.ReconcileAttempts, 0, a.e.jitter())),
-	}
-	m, move, err := ledger.Asked(x.mut, fact, limit, now)
+	m, move, err := ledger.Asked(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
 	if err != nil {
 		return err
 	}
@@ -89,6 +85,16 @@ func (a *actor) ask(ctx context.Context, now time.Time) error {
 		return err
 	}
 	return x.next(ctx)
+}
+
+// askLimit bounds the lookups about m after the one that brought f. While the call
+// is out they do not count, and come as seldom as they ever do.
+func (e *Engine) askLimit(m keep.Mutation, f ledger.Fact, now time.Time) ledger.Limit {
+	p, n := e.policy.Reconcile, m.ReconcileAttempts
+	if f.Out {
+		n = p.Attempts
+	}
+	return ledger.Limit{Attempts: p.Attempts, Next: now.Add(p.Delay(n, 0, e.jitter()))}
 }
 
 // goOn plans the attempt of a job that replays what is now known.

@@ -116,6 +116,10 @@ type Fact struct {
 	Result  []byte        // with Happened
 	Warning string        // with Happened
 	Failure *keep.Failure // with Absent and Unsure: what the service said; nil: nothing
+
+	// Out says of a lookup that the call itself is not over: it may still be
+	// sent, so finding nothing means nothing. Only Happened is believed then.
+	Out bool
 }
 
 // Learn returns m as it stands after the host learned f at time now.
@@ -181,7 +185,7 @@ type Limit struct {
 // Asked returns m after the service was asked what happened and answered
 // Happened, Absent or Unsure. An absence that comes too early counts as unsure,
 // uses up no attempt, and plans the next lookup for the time when it can be
-// believed (DESIGN sections 7 and 14).
+// believed (DESIGN sections 7 and 14). Neither does a lookup while the call is out.
 //
 // Only a record in doubt is asked about: one in flight is moved on by what its
 // own call learned first.
@@ -189,8 +193,12 @@ func Asked(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Mutation, 
 	if m.State != keep.NeedsReconcile {
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "it is not in doubt"}
 	}
-	early := tooEarly(m, f.Evidence, now)
-	if early {
+	early, next := tooEarly(m, f.Evidence, now), m.SettlesAt()
+	switch {
+	case f.Out && f.Evidence != Happened:
+		early, next, f.Evidence = true, limit.Next, Unsure
+		f.Detail = joinDetail("the call has not returned and may still be sent", f.Detail)
+	case early:
 		f.Evidence = Unsure
 		f.Detail = joinDetail("nothing found, but the effect may still appear until "+
 			m.SettlesAt().UTC().Format(time.RFC3339Nano), f.Detail)
@@ -198,7 +206,7 @@ func Asked(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Mutation, 
 	if f.Evidence != Unsure || early {
 		m, move, err := Learn(m, f, now)
 		if err == nil && early {
-			m.NextReconcileAt = m.SettlesAt()
+			m.NextReconcileAt = next
 		}
 		return m, move, err
 	}
@@ -207,15 +215,15 @@ func Asked(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Mutation, 
 		f.Evidence = Spent
 		f.Detail = joinDetail(fmt.Sprintf("asked %d times", count), f.Detail)
 	}
-	next, move, err := Learn(m, f, now)
+	after, move, err := Learn(m, f, now)
 	if err != nil {
 		return m, keep.Move{}, err
 	}
-	next.ReconcileAttempts = count
-	if next.State == keep.NeedsReconcile {
-		next.NextReconcileAt = limit.Next
+	after.ReconcileAttempts = count
+	if after.State == keep.NeedsReconcile {
+		after.NextReconcileAt = limit.Next
 	}
-	return next, move, nil
+	return after, move, nil
 }
 
 // AskedInline is Asked for the one lookup right after the call. It uses up no

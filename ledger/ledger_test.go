@@ -140,6 +140,26 @@ func TestALateDoubtSettlesLater(t *testing.T) {
 	}
 }
 
+// Law once: while the call itself is out, only finding its effect ends the doubt.
+// Nothing else is believed, however late, and nothing is counted.
+func TestNothingIsBelievedWhileTheCallIsOut(t *testing.T) {
+	m := record(keep.NeedsReconcile)
+	late, next := t0.Add(time.Hour), t0.Add(2*time.Hour)
+	for _, ev := range []ledger.Evidence{ledger.Absent, ledger.Unsure} {
+		got, move, err := ledger.Asked(m, ledger.Fact{Evidence: ev, Out: true}, ledger.Limit{Attempts: 1, Next: next}, late)
+		if err != nil || got.State != keep.NeedsReconcile || got.ReconcileAttempts != 0 || !got.NextReconcileAt.Equal(next) {
+			t.Errorf("Asked(%s, out) = %s after %d attempts, next %s, %v; want needs_reconcile, 0, %s", ev, got.State, got.ReconcileAttempts, got.NextReconcileAt, err, next)
+		}
+		if !strings.Contains(move.Detail, "may still be sent") {
+			t.Errorf("history says %q, want why nothing counts", move.Detail)
+		}
+	}
+	got, _, err := ledger.Asked(m, ledger.Fact{Evidence: ledger.Happened, Out: true}, ledger.Limit{Attempts: 1}, late)
+	if err != nil || got.State != keep.Applied {
+		t.Errorf("Asked(happened, out) = %s, %v; want applied", got.State, err)
+	}
+}
+
 // The service that says no in its own answer is believed at once.
 func TestRefusalIsBelieved(t *testing.T) {
 	got, _, err := ledger.Learn(record(keep.InFlight), ledger.Fact{Evidence: ledger.Absent}, t0)

@@ -36,7 +36,7 @@ var breaks = []Break{
 	{"inline-lookup-counts", "bounded", "ledger/ledger.go",
 		`after.ReconcileAttempts = m.ReconcileAttempts`, `after.ReconcileAttempts += 0`, "./ledger"},
 	{"early-lookup-not-planned", "explained", "ledger/ledger.go",
-		`m.NextReconcileAt = m.SettlesAt()`, `m.NextReconcileAt = time.Time{}`, "./ledger"},
+		`tooEarly(m, f.Evidence, now), m.SettlesAt()`, `tooEarly(m, f.Evidence, now), time.Time{}`, "./ledger"},
 	{"new-attempt-new-token", "once", "ledger/ledger.go",
 		`c.Token = m.Token`, `c.Token += "x"`, "./ledger"},
 	{"key-without-attempt", "once", "ledger/key.go",
@@ -49,6 +49,16 @@ var breaks = []Break{
 		`delete(all, "subkey")`, `_ = all`, "./ledger"},
 	{"token-without-salt", "once", "ledger/key.go",
 		`strconv.Itoa(len(salt)) + ":" + salt + string(key)`, `strconv.Itoa(0) + ":" + string(key)`, "./ledger"},
+
+	// engine: calls that do not return.
+	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
+		`fact.Evidence, fact.Out = ledger.Unsure, true`, `_ = fact`, "./engine -run TestDeafConnector"},
+	{"deaf-connector-settles-at-its-deadline", "doubt-is-not-failure", "engine/overdue.go",
+		`m = ledger.Until(m, late.at)`, `_ = ledger.Until`, "./engine -run TestDeafConnectorSendsLate"},
+	{"dead-deaf-connector-is-forgotten", "doubt-is-not-failure", "engine/overdue.go",
+		`m = ledger.Until(m, e.started)`, `_ = ledger.Until`, "./engine -run TestDeathOfADeafConnector"},
+	{"deaf-connector-is-sent-beside", "once", "engine/overdue.go",
+		`if t.spec.Level != keep.LevelKey {`, `if true {`, "./engine -run TestDeafConnector"},
 
 	// lifecycle: the law of runs.
 	{"phases-go-back", "pinned", "lifecycle/lifecycle.go",

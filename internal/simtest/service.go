@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -38,7 +39,8 @@ type fault struct {
 	err    error  // nil: it answers
 	hangs  bool   // no answer comes at all
 	panics bool
-	sleeps bool   // the host stands still with the request, until an absence would count, and then sends it
+	sleeps bool   // the host stands still with the request, and sends it after the deadline
+	deaf   bool   // the connector does not hear that its time is over, and sends when an absence would count
 	result string // instead of the right one
 }
 
@@ -55,6 +57,9 @@ var faults = []fault{
 	{name: "timeout after the effect", effect: "now", hangs: true},
 	{name: "timeout, and the effect comes late", effect: "late", hangs: true},
 	{name: "the host stood still, and the effect comes late", effect: "late", sleeps: true, err: errReset},
+	{name: "a deaf connector, and the effect comes late", effect: "late", deaf: true, err: errReset},
+	{name: "a deaf connector that answers in the end", effect: "late", deaf: true},
+	{name: "a deaf connector, and no effect", deaf: true, err: errReset},
 	{name: "429", err: &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 90 * time.Second}},
 	{name: "503 that promises nothing", effect: "now", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
 	{name: "503 without effect", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
@@ -114,12 +119,19 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err() // its time is over: nothing is sent
 	}
 	w.watchCall(p, r)
-	defer w.callEnds(p, r)
+	end := sync.OnceFunc(func() { w.callEnds(p, r) })
+	defer end()
 	f := w.nextFault()
-	if f.sleeps && (w.group == nil || m.spec.Level == keep.LevelKey) {
-		// In a group another host would have asked meanwhile: what is sent after
-		// that only a service can refuse that knows the key (docs/design/0005-leases.md).
-		p.sleep(context.Background(), time.Until(r.SettlesAt())+w.span(time.Minute), who)
+	// In a group another host would have asked meanwhile: what is sent after that
+	// only a service can refuse that knows the key (docs/design/0005-leases.md).
+	late := w.group == nil || m.spec.Level == keep.LevelKey
+	switch {
+	case f.sleeps && late:
+		p.sleep(context.Background(), time.Until(r.CallDeadline)+w.span(5*time.Second), who)
+	case f.deaf && late && m.spec.Level != keep.LevelNone:
+		p.sleep(context.Background(), time.Until(r.CallDeadline)+10*time.Second, who)
+		end() // nobody waits for it any more
+		p.sleep(context.Background(), r.SettleAfter+w.span(time.Minute), who)
 	}
 	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
 		w.perform(m.spec.Level, r, f.effect == "late")

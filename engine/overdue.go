@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/lifecycle"
+)
+
+// overtime is how long after its time a call may take to return before the engine
+// goes on without it.
+const overtime = 5 * time.Second
+
+// codeOut marks a record whose connector had not returned when the engine went on.
+const codeOut = "not-returned"
+
+// An overdue is a call whose connector did not return when its time was over. A
+// connector that ignores the end of its context may still send, as long as it has
+// not returned:
+//
+//   - its record stays in doubt, whatever lookups do not find and however often,
+//     so that no second call is made and nobody is asked to vouch for it;
+//   - a lookup that finds the effect is believed, and so is the call itself if it
+//     returns a result after all;
+//   - when it has returned without one, the effect settles from then on;
+//   - the actor of its workflow, and with it Run, ends after it.
+//
+// A process that dies takes its goroutines along. The next one knows by codeOut
+// that the call may have been sent until it started itself.
+//
+// None of this is for tools that cannot be asked: the answer of the call is all
+// that can be known about it, so the engine waits for it.
+type overdue struct {
+	at      time.Time // when it returned; zero: it has not
+	receipt connector.Receipt
+	fail    *keep.Failure
+}
+
+// A callAnswer is what a call came to. Gone: its goroutine ended without one.
+type callAnswer struct {
+	receipt connector.Receipt
+	fail    *keep.Failure
+	gone    bool
+}
+
+// callOut makes the call that m records, within limit, and returns what became of
+// it as tool.mutate does. It returns without the connector when that ignores the
+// end of its context. The error is errGone.
+func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit time.Duration, at string) (connector.Receipt, *keep.Failure, error) {
+	if !t.canReconcile() {
+		receipt, fail := t.mutate(ctx, m, limit, at)
+		return receipt, fail, nil
+	}
+	done := make(chan callAnswer, 1)
+	a.calls.Go(func() {
+		ans := callAnswer{gone: true}
+		defer func() { done <- ans }()
+		ans.receipt, ans.fail = t.mutate(ctx, m, limit, at)
+		ans.gone = false
+	})
+	ans, ok := await(ctx, done, limit)
+	switch {
+	case !ok:
+		a.goWithout(t, m.Key, done)
+		return connector.Receipt{}, &keep.Failure{Class: keep.ClassUnknown, Code: codeOut, Tool: t.name, At: at, Message: fmt.Sprintf(
+			"%s took longer than %s, and its connector ignores that its time is over; the call may still be out", t.name, limit.Round(time.Millisecond))}, nil
+	case ans.gone:
+		return connector.Receipt{}, nil, errGone
+	}
+	return ans.receipt, ans.fail, nil
+}
+
+// await waits for an answer: for limit, or until ctx is done, and overtime.
+func await(ctx context.Context, done <-chan callAnswer, limit time.Duration) (callAnswer, bool) {
+	timer := time.NewTimer(limit + overtime)
+	defer timer.Stop()
+	select {
+	case ans := <-done:
+		return ans, true
+	case <-timer.C:
+		return callAnswer{}, false
+	case <-ctx.Done():
+	}
+	timer.Reset(overtime)
+	select {
+	case ans := <-done:
+		return ans, true
+	case <-timer.C:
+		return callAnswer{}, false
+	}
+}
+
+// goWithout leaves a call to itself, and keeps what it returns.
+func (a *actor) goWithout(t *tool, key keep.MutationKey, done <-chan callAnswer) {
+	a.e.dropOverdue(a.hard)
+	o := &overdue{}
+	a.e.mu.Lock()
+	a.e.overdue[key] = o
+	n := len(a.e.overdue)
+	a.e.mu.Unlock()
+	a.log.Error("a connector ignores that the time of its call is over; the workflow waits for what became of it",
+		"tool", t.name, "mutation", key, "overdue", n)
+	a.calls.Go(func() {
+		ans := <-done
+		a.e.mu.Lock()
+		o.at, o.receipt, o.fail = a.e.now(), ans.receipt, ans.fail
+		if ans.gone {
+			o.fail = keep.Failf(keep.ClassUnknown, "no-answer", "the call ended without an answer")
+		}
+		a.e.mu.Unlock()
+		a.log.Warn("an overdue call returned", "tool", t.name, "mutation", key, "err", ans.fail)
+	})
+}
+
+// whatBecame finds out what became of m, whose tool can be asked. It returns m as
+// it is to be judged, since the call may have been sent later than its deadline
+// says.
+func (e *Engine) whatBecame(ctx context.Context, t *tool, m keep.Mutation) (keep.Mutation, ledger.Fact) {
+	e.mu.Lock()
+	o, known := e.overdue[m.Key]
+	var late overdue
+	if known {
+		late = *o
+	}
+	e.mu.Unlock()
+	switch {
+	case known && late.at.IsZero():
+		return m, e.lookUpWhileOut(ctx, t, m)
+	case known && late.fail == nil:
+		return m, ledger.Fact{Evidence: ledger.Happened, By: "call", Detail: "the call returned after its time",
+			Result: late.receipt.Result, Warning: late.receipt.Warning}
+	case known:
+		m = ledger.Until(m, late.at)
+	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
+		m = ledger.Until(m, e.started)
+	}
+	return m, e.lookUp(ctx, t, m)
+}
+
+// lookUpWhileOut asks about a call that may still be sent. At level A asking is
+// sending, and a second call must not go out beside the first.
+func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
+	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile"}
+	if t.spec.Level != keep.LevelKey {
+		fact = e.lookUp(ctx, t, m)
+	}
+	if fact.Evidence != ledger.Happened {
+		fact.Evidence, fact.Out = ledger.Unsure, true
+	}
+	return fact
+}
+
+// dropOverdue forgets the calls that have returned and whose records are settled.
+func (e *Engine) dropOverdue(ctx context.Context) {
+	e.mu.Lock()
+	var back []keep.MutationKey
+	for key, o := range e.overdue {
+		if !o.at.IsZero() {
+			back = append(back, key)
+		}
+	}
+	e.mu.Unlock()
+	for _, key := range back {
+		m, err := e.store.Mutation(ctx, key)
+		if err == nil && !lifecycle.Unknown(m.State) {
+			e.mu.Lock()
+			delete(e.overdue, key)
+			e.mu.Unlock()
+		}
+	}
+}

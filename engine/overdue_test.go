@@ -1,0 +1,134 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/policy"
+)
+
+// deaf makes the first call ignore its deadline for d.
+func (w *world) deaf(d time.Duration, then func() error) {
+	var once atomic.Bool
+	w.service.onCallContext = func(context.Context) error {
+		if once.Swap(true) {
+			return nil
+		}
+		time.Sleep(d)
+		return then()
+	}
+}
+
+// A connector ignores the end of its context. The workflow says what it waits for,
+// whatever lookups do not find; no second call goes out, nobody is asked to vouch
+// for the first one, and its late answer is believed. Laws: once, explained.
+func TestDeafConnector(t *testing.T) {
+	for _, level := range []keep.Level{keep.LevelKey, keep.LevelWitness, keep.LevelNone} {
+		t.Run(string(level), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.service.level = level
+				w.deaf(6*time.Hour, func() error { return nil })
+				w.deploy()
+				w.publish("in", "a")
+				time.AfterFunc(5*time.Hour, func() {
+					m, r := w.mutation(), w.lastRun()
+					if n := len(w.questions()); n > 0 || w.service.calls > 0 {
+						t.Errorf("%d questions and %d more calls while one is out", n, w.service.calls)
+					}
+					if level == keep.LevelNone {
+						if m.State != keep.InFlight {
+							t.Errorf("a call that cannot be asked about is %s, want in_flight until it returns", m.State)
+						}
+						return
+					}
+					if m.State != keep.NeedsReconcile || m.ReconcileAttempts > 0 || r.Status != keep.StatusReconciliation || m.Error == nil || m.Error.Code != "not-returned" {
+						t.Errorf("mutation %s (%v) after %d lookups that count, run %s; want both to wait", m.State, m.Error, m.ReconcileAttempts, r.Status)
+					}
+					if asked := w.service.asked; (asked == 0) != (level == keep.LevelKey) || asked > 60 {
+						t.Errorf("asked %d times; at level A asking would be sending, else it should be seldom", asked)
+					}
+				})
+				w.run()
+				m := w.mutation()
+				if m.State != keep.Applied || m.ResolvedBy != "call" || w.service.calls != 1 || w.service.total() != 1 {
+					t.Errorf("mutation %s by %q after %d calls and %d effects, want applied by call, 1 and 1", m.State, m.ResolvedBy, w.service.calls, w.service.total())
+				}
+				if r := w.lastRun(); r.Status != keep.StatusCommitted {
+					t.Errorf("run is %s (%v), want committed", r.Status, r.Error)
+				}
+			})
+		})
+	}
+}
+
+// often asks every second.
+func (w *world) often() {
+	w.policy.Reconcile.Backoff = policy.Backoff{First: time.Second, Max: time.Second, Attempts: 1000}
+}
+
+// A deaf connector sends at last, hears nothing, and the effect settles after
+// that: the absence before does not count. Law doubt-is-not-failure.
+func TestDeafConnectorSendsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.often()
+		w.deaf(time.Hour, func() error {
+			w.landLater(1900 * time.Millisecond) // its settle time is 2 s
+			return errReset
+		})
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || m.Attempts != 1 || w.service.total() != 1 {
+			t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
+		}
+	})
+}
+
+// landLater lets the effect of the only record happen after d.
+func (w *world) landLater(d time.Duration) {
+	token := w.mutation().Token
+	time.AfterFunc(d, func() {
+		w.service.mu.Lock()
+		defer w.service.mu.Unlock()
+		w.service.perform(token)
+	})
+}
+
+// The process of a deaf connector dies. The next one believes in no absence until
+// what was sent last has settled. Law doubt-is-not-failure.
+func TestDeathOfADeafConnector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.often()
+		w.service.onCall = func(n int) (bool, error) {
+			if n == 1 {
+				return false, errReset
+			}
+			return true, nil
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
+		w.deploy()
+		w.publish("in", "a")
+		_ = w.runFor(time.Minute)
+		m := w.mutation()
+		m.Error = &keep.Failure{Class: keep.ClassUnknown, Code: "not-returned", Message: "it is still out"}
+		c := keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}
+		if err := w.store.Commit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.service.onAsk = nil
+		w.landLater(1900 * time.Millisecond)
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || m.Attempts != 1 || w.service.total() != 1 {
+			t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
+		}
+	})
+}
