@@ -38,8 +38,11 @@ func TestDeafConnector(t *testing.T) {
 				w.publish("in", "a")
 				time.AfterFunc(5*time.Hour, func() {
 					m, r := w.mutation(), w.lastRun()
-					if n := len(w.questions()); n > 0 || w.service.calls > 0 {
-						t.Errorf("%d questions and %d more calls while one is out", n, w.service.calls)
+					w.service.mu.Lock()
+					calls, asked := w.service.calls, w.service.asked
+					w.service.mu.Unlock()
+					if n := len(w.questions()); n > 0 || calls > 0 {
+						t.Errorf("%d questions and %d more calls while one is out", n, calls)
 					}
 					if level == keep.LevelNone {
 						if m.State != keep.InFlight {
@@ -50,7 +53,7 @@ func TestDeafConnector(t *testing.T) {
 					if m.State != keep.NeedsReconcile || m.ReconcileAttempts > 0 || r.Status != keep.StatusReconciliation || m.Error == nil || m.Error.Code != "not-returned" {
 						t.Errorf("mutation %s (%v) after %d lookups that count, run %s; want both to wait", m.State, m.Error, m.ReconcileAttempts, r.Status)
 					}
-					if asked := w.service.asked; (asked == 0) != (level == keep.LevelKey) || asked > 60 {
+					if (asked == 0) != (level == keep.LevelKey) || asked > 60 {
 						t.Errorf("asked %d times; at level A asking would be sending, else it should be seldom", asked)
 					}
 				})
