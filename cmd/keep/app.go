@@ -30,6 +30,8 @@ type app struct {
 	verbose   int
 	logFormat string
 	admin     string // of keep keys
+
+	clock func() time.Time // of the machine; nil: time.Now
 }
 
 // newApp returns an app that writes to the two streams. Colours and animation
@@ -97,7 +99,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd(), a.keysCmd())
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())
 	add(groupOther, a.doctorCmd(), a.idempotencyCmd(), a.tortureCmd(), a.versionCmd())
 }
@@ -124,7 +126,12 @@ func (a *app) setUp() error {
 }
 
 // now returns the time as people are told it.
-func (a *app) now() time.Time { return time.Now().UTC() }
+func (a *app) now() time.Time {
+	if a.clock != nil {
+		return a.clock().UTC()
+	}
+	return time.Now().UTC()
+}
 
 // A lockedWriter lets the log and the talk of several goroutines share stderr.
 type lockedWriter struct {

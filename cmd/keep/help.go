@@ -55,6 +55,8 @@ RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
   escalation  id, kind, workflow, run, mutation, item, title, question, attempted,
               why, can_verify, verify_by_hand, actions[], created_at
   topic       workflow, topic, pending, reserved, consumed, skipped
+  host        id, name, version, started_at, until, alive, draining, partial,
+              workflows: [{workflow, epoch, since}]
 
   keep run    {idle, workflows: [{name, version, runs, committed, failed}],
               escalations: [escalation]}

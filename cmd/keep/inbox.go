@@ -162,7 +162,10 @@ func (a *app) withEngine(ctx context.Context, f func(db database, e *engine.Engi
 		if err != nil {
 			return err
 		}
-		e, err := engine.New(db, nil, tools, engine.Config{Logger: a.log})
+		e, err := engine.New(db, nil, tools, engine.Config{Logger: a.log, Leases: leasesOf(db)})
+		if err == nil {
+			err = e.Sync(ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(suite{m}, map[string]func(){"keep": main})
+	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain})
 }
 
 // A suite is all tests of the package. They share the compiled sandbox, which

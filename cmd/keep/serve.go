@@ -61,7 +61,7 @@ func (a *app) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, flush()) }()
 	h, err := host.Open(ctx, db, host.Config{
-		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version,
+		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version, Clock: a.clock,
 		Notify: told, Tracer: tracer,
 	})
 	if err != nil {

@@ -1,0 +1,518 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/postgres"
+)
+
+var (
+	failoverFor  = flag.Duration("failover", 0, "how long TestFailover breaks hosts; zero: through each way once")
+	failoverSeed = flag.Uint64("failover-seed", 1, "what TestFailover breaks when")
+
+	// On a machine that is busy with other things, processes are late by seconds.
+	failoverStrict = flag.Bool("failover-strict", false, "fail if a take-over takes longer than a lease and two seconds")
+)
+
+const (
+	failoverTTL       = 2 * time.Second
+	failoverWorkflows = 6
+)
+
+// failoverConfig is that of every host. The tools may wait for longer than a lease.
+const failoverConfig = `
+db = "${env:FAILOVER_DB}"
+[policy]
+retry     = { first = "50ms", max = "200ms", attempts = 50 }
+reconcile = { inline = "1s", first = "50ms", max = "200ms", attempts = 500 }
+lease     = { ttl = "2s" }
+shutdown  = "2s"
+
+[connections.crm]
+connector = "http"
+base_url  = "${env:CRM_URL}"
+[connections.crm.tools.feed]
+effect = "list"
+path   = "/feed"
+[connections.crm.tools.witnessed]    # level C
+effect   = "mutate"
+path     = "/contacts"
+identity = ["id"]
+timeout  = "5s"
+settle_after = "0s"
+idempotency_header = "Idempotency-Key"
+[connections.crm.tools.witnessed.reconcile]
+path = "/by-token/{token}"
+[connections.crm.tools.keyed]        # level A
+effect   = "mutate"
+path     = "/keyed"
+identity = ["id"]
+timeout  = "5s"
+settle_after = "0s"
+idempotency_header = "Idempotency-Key"
+deduplicates = true
+`
+
+// failoverScript makes each contact of the feed once, for itself.
+const failoverScript = `
+export default Keep.workflow({
+  name: "NAME",
+  topics: { found: {}, made: {} },
+  producers: {
+    feed: {
+      schedule: { interval: "1s" },
+      async handler(ctx) {
+        for (const c of await ctx.crm.feed({}))
+          await ctx.publish("found", { messageId: "NAME-" + c.id, payload: { id: "NAME-" + c.id, n: Number(c.id.slice(1)) } });
+      },
+    },
+  },
+  consumers: {
+    create: Keep.consumer({
+      subscribe: ["found"],
+      async prepare(ctx, event) {
+        if (!event) return { reservations: [], data: {} };
+        return { reservations: [{ topic: "found", ids: [event.messageId] }], data: event.payload };
+      },
+      async mutate(ctx, prepared) {
+        const call = { id: prepared.data.id, name: "x" };
+        if (prepared.data.n % 2) await ctx.crm.witnessed(call);
+        else await ctx.crm.keyed(call);
+      },
+      async next(ctx, prepared, result) {
+        await ctx.publish("made", { messageId: prepared.data.id, status: result.status });
+      },
+    }),
+  },
+});
+`
+
+// A failover is a database, a service, and hosts on it that are broken one way
+// after another.
+type failover struct {
+	*testing.T
+	dir   string
+	pg    *pgtest.Server
+	db    *postgres.DB // to look at, not by way of any host's proxy
+	crm   *service
+	hosts []*failHost
+	rng   *rand.Rand
+}
+
+// A failHost is one place where a host runs: its way to the database, its way to
+// the service, its clock, and the process that is there now.
+type failHost struct {
+	f     *failover
+	n     int
+	clock time.Duration
+	wire  *connectortest.Proxy
+	front *httptest.Server
+
+	mu      sync.Mutex // protects the fields below
+	process *os.Process
+	pid     int // of the newest process, which may be over
+	freeze  chan struct{} // not nil: the next call that arrives freezes the process
+	exited  chan error
+	out     *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestFailover runs three real hosts, two of them with clocks that are wrong by an
+// hour, on a real Postgres, and kills, freezes and cuts them off while they work;
+// and kills Postgres. Laws: once, one-at-a-time, nothing-lost; and no workflow is
+// without a host for longer than a lease and two seconds.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	for _, h := range f.hosts {
+		h.start()
+	}
+	stop := f.feed()
+	f.settled("at first")
+	ways := []func(*failHost){(*failHost).kill, (*failHost).freezeInACall, (*failHost).cutOff, (*failHost).fallSilent, (*failHost).terminate, (*failHost).loseDatabase}
+	deadline := time.Now().Add(*failoverFor)
+	for i := 0; i < len(ways) || time.Now().Before(deadline); i++ {
+		way, h := ways[i%len(ways)], f.hosts[i%len(f.hosts)]
+		if i >= len(ways) {
+			way, h = ways[f.rng.IntN(len(ways))], f.hosts[f.rng.IntN(len(f.hosts))]
+		}
+		way(h)
+	}
+	stop()
+	f.finish()
+}
+
+func newFailover(t *testing.T) *failover {
+	pg := pgtest.StartDurable(t)
+	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
+	t.Cleanup(f.crm.Close)
+	f.crm.fill(3)
+	f.write("keep.toml", failoverConfig)
+	for i := range failoverWorkflows {
+		name := fmt.Sprintf("w%d", i)
+		f.write(name+".js", strings.ReplaceAll(failoverScript, "NAME", name))
+	}
+	for n, clock := range []time.Duration{0, time.Hour, -time.Hour} {
+		f.hosts = append(f.hosts, f.newHost(n, clock))
+	}
+	cmd := f.hosts[0].command("deploy", ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("deploy: %v\n%s", err, out)
+	}
+	f.db = postgres.New(pg.URL("postgres"), postgres.Config{ReadOnly: true})
+	if err := f.db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.db.Close() })
+	return f
+}
+
+func (f *failover) write(name, text string) {
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *failover) newHost(n int, clock time.Duration) *failHost {
+	h := &failHost{f: f, n: n, clock: clock}
+	var err error
+	if h.wire, err = connectortest.NewProxy(f.pg.Addr); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(h.wire.Close)
+	h.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			h.arrived()
+		}
+		f.crm.Config.Handler.ServeHTTP(w, r)
+	}))
+	f.Cleanup(h.front.Close)
+	f.Cleanup(func() {
+		h.signal(syscall.SIGKILL)
+		h.wait()
+	})
+	return h
+}
+
+// command returns the command as this host runs it.
+func (h *failHost) command(args ...string) *exec.Cmd {
+	u, err := url.Parse(h.f.pg.URL("postgres"))
+	if err != nil {
+		h.f.Fatal(err)
+	}
+	u.Host = h.wire.Addr()
+	cmd := exec.Command("keep-skewed", args...)
+	cmd.Dir = h.f.dir
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+h.front.URL, "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
+	return cmd
+}
+
+// start starts a process, and waits until it serves.
+func (h *failHost) start() {
+	h.f.Helper()
+	cmd := h.command("serve")
+	out := new(lockedBuffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		h.f.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	h.mu.Lock()
+	h.process, h.pid, h.exited, h.out = cmd.Process, cmd.Process.Pid, exited, out
+	h.mu.Unlock()
+	h.f.until(fmt.Sprintf("host %d serves", h.n), time.Minute, func() string {
+		if strings.Contains(out.String(), "Serving") {
+			return ""
+		}
+		return out.String()
+	})
+}
+
+func (h *failHost) signal(s os.Signal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.process != nil {
+		_ = h.process.Signal(s) // it may have ended
+	}
+}
+
+// wait waits for the process to end.
+func (h *failHost) wait() {
+	h.mu.Lock()
+	exited := h.exited
+	h.exited, h.process = nil, nil
+	h.mu.Unlock()
+	if exited != nil {
+		<-exited
+	}
+}
+
+// arrived is called when a call of this host is at the service and not made yet.
+func (h *failHost) arrived() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.freeze != nil {
+		_ = h.process.Signal(syscall.SIGSTOP)
+		close(h.freeze)
+		h.freeze = nil
+	}
+}
+
+// until waits for a fact; why says what is missing, and is empty once nothing is.
+func (f *failover) until(what string, limit time.Duration, why func() string) time.Duration {
+	f.Helper()
+	began := time.Now()
+	for {
+		missing := why()
+		if missing == "" {
+			return time.Since(began)
+		}
+		if time.Since(began) > limit {
+			f.Fatalf("%s: not within %s: %s", what, limit, missing)
+		}
+		time.Sleep(20 * time.Millisecond) // asks the world outside, which tells nobody
+	}
+}
+
+// unheld says which workflows no host has that is there, by the database's clock;
+// not is not asked for.
+func (f *failover) unheld(not *failHost) string {
+	ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
+	defer cancel()
+	p, err := f.db.Look(ctx, "nobody")
+	if err != nil {
+		return err.Error()
+	}
+	hosts, err := f.db.Hosts(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	leases, err := f.db.Leases(ctx, "")
+	if err != nil {
+		return err.Error()
+	}
+	there := make(map[keep.HostID]bool)
+	for _, h := range hosts {
+		there[h.ID] = h.Until.After(p.Now) && !(not != nil && not.is(h))
+	}
+	var missing []string
+	for _, l := range leases {
+		if !there[l.Host] {
+			missing = append(missing, string(l.Workflow))
+		}
+	}
+	if len(leases) != failoverWorkflows {
+		return fmt.Sprintf("%d leases", len(leases))
+	}
+	return strings.Join(missing, " ")
+}
+
+// is reports whether h runs, or ran last, as that host.
+func (h *failHost) is(k keep.Host) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.HasSuffix(k.Name, fmt.Sprint(":", h.pid))
+}
+
+// takenOver waits until every workflow has a host that is not h.
+func (f *failover) takenOver(what string, h *failHost) {
+	f.Helper()
+	limit := failoverTTL + 2*time.Second
+	took := f.until(what, 10*limit, func() string { return f.unheld(h) })
+	f.Logf("%s: every workflow has a host after %s", what, took.Round(time.Millisecond))
+	if took > limit && *failoverStrict {
+		f.Errorf("%s: that took %s, want %s at most", what, took, limit)
+	}
+}
+
+func (f *failover) settled(what string) {
+	f.Helper()
+	f.until(what, time.Minute, func() string { return f.unheld(nil) })
+}
+
+// feed lets contacts come until stop is called.
+func (f *failover) feed() (stop func()) {
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(400 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				f.crm.more(1)
+			}
+		}
+	})
+	return func() {
+		close(over)
+		wg.Wait()
+	}
+}
+
+// kill kills the host and starts another.
+func (h *failHost) kill() {
+	h.signal(syscall.SIGKILL)
+	h.wait()
+	h.f.takenOver("killed", h)
+	h.start()
+}
+
+// freezeInACall stops the process while a call of it is under way, for longer than
+// its lease, and lets it go on.
+func (h *failHost) freezeInACall() {
+	frozen := make(chan struct{})
+	h.mu.Lock()
+	h.freeze = frozen
+	h.mu.Unlock()
+	h.f.until("a call to freeze in", time.Minute, func() string {
+		select {
+		case <-frozen:
+			return ""
+		default:
+			return "no call of this host"
+		}
+	})
+	h.f.takenOver("frozen in a call", h)
+	h.signal(syscall.SIGCONT)
+	h.f.settled("after it went on")
+}
+
+// cutOff takes the way to the database, which says so.
+func (h *failHost) cutOff() {
+	h.wire.Down()
+	h.f.takenOver("cut off", h)
+	if err := h.wire.Up(); err != nil {
+		h.f.Fatal(err)
+	}
+	h.f.settled("after it was cut off")
+}
+
+// fallSilent takes the way to the database, and nothing says so.
+func (h *failHost) fallSilent() {
+	h.wire.Down()
+	h.wire.Always(connectortest.Cut{Request: 0, Response: 0, Stall: true})
+	if err := h.wire.Up(); err != nil {
+		h.f.Fatal(err)
+	}
+	h.f.takenOver("in silence", h)
+	h.wire.Down()
+	h.wire.Always(connectortest.Pass)
+	if err := h.wire.Up(); err != nil {
+		h.f.Fatal(err)
+	}
+	h.f.settled("after the silence")
+}
+
+// terminate stops the process in peace, and starts another.
+func (h *failHost) terminate() {
+	h.signal(syscall.SIGTERM)
+	h.wait()
+	h.f.takenOver("stopped", h)
+	h.start()
+}
+
+// loseDatabase kills the server of all.
+func (h *failHost) loseDatabase() {
+	h.f.pg.Kill()
+	ctx, cancel := context.WithTimeout(h.f.Context(), time.Minute)
+	defer cancel()
+	if err := h.f.pg.Restart(ctx); err != nil {
+		h.f.Fatal(err)
+	}
+	h.f.settled("after the database was killed")
+}
+
+// finish waits until everything is done, ends the hosts in peace and compares
+// what the service did with what there was to do.
+func (f *failover) finish() {
+	f.until("all is done", 3*time.Minute, f.undone)
+	for _, h := range f.hosts {
+		h.signal(syscall.SIGTERM)
+		h.wait()
+	}
+	for err := range f.db.Check(f.Context()) {
+		f.Errorf("Check: %v", err)
+	}
+	if hosts, err := f.db.Hosts(f.Context()); err != nil || len(hosts) != 0 {
+		f.Errorf("Hosts = %v, %v after all had stopped", hosts, err)
+	}
+	f.crm.mu.Lock()
+	defer f.crm.mu.Unlock()
+	for _, c := range f.crm.feed {
+		for i := range failoverWorkflows {
+			id := fmt.Sprintf("w%d-%s", i, c.ID)
+			if n := f.crm.created[id]; n != 1 {
+				f.Errorf("%s was created %d times, want once", id, n)
+			}
+		}
+	}
+	f.Logf("%d contacts, each made by %d workflows, once", len(f.crm.feed), failoverWorkflows)
+}
+
+// undone says what is left to do, and what a person would be asked.
+func (f *failover) undone() string {
+	ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
+	defer cancel()
+	f.crm.mu.Lock()
+	want := len(f.crm.feed)
+	f.crm.mu.Unlock()
+	qs, _, err := f.db.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: 10})
+	if err != nil {
+		return err.Error()
+	}
+	for _, q := range qs {
+		f.Errorf("a person is asked: %s (%s)", q.Question, q.Why)
+	}
+	for i := range failoverWorkflows {
+		counts, err := f.db.TopicCounts(ctx, keep.WorkflowName(fmt.Sprint("w", i)))
+		if err != nil {
+			return err.Error()
+		}
+		for _, c := range counts {
+			if c.Topic == "found" && c.Consumed != want {
+				return fmt.Sprintf("w%d has done %d of %d", i, c.Consumed, want)
+			}
+		}
+	}
+	return ""
+}
