@@ -4,7 +4,9 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage
+FAILOVER_FOR ?= 5m
+
+.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage failover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +39,9 @@ sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every
 torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep
 	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
+
+failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
+	$(GO) test -count=1 -v -timeout 0 -run TestFailover ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict
 
 sabotage: ## break each guarantee in turn, and check that a test notices
 	$(GO) run ./internal/sabotage

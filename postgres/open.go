@@ -65,7 +65,7 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 		if pooled(conn.Config()) {
 			return nil
 		}
-		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout), pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -91,9 +91,9 @@ func pooled(cfg *pgx.ConnConfig) bool {
 // Every statement has an index for what it looks for, but is planned once for all
 // sizes that its tables will have. A plan made while they are small would read them
 // whole, and stay.
-func sessionSettings(timeout time.Duration) string {
+func sessionSettings(timeout, idle time.Duration) string {
 	return `SET statement_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
-		SET idle_in_transaction_session_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
+		SET idle_in_transaction_session_timeout = ` + strconv.FormatInt(idle.Milliseconds(), 10) + `;
 		SET plan_cache_mode = force_generic_plan;
 		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 }

@@ -43,6 +43,11 @@ type Config struct {
 
 	// StatementTimeout ends a statement that takes longer. If zero, 30 seconds.
 	StatementTimeout time.Duration
+
+	// IdleTimeout ends a transaction in which nothing happens for longer: its
+	// process stands still or cannot be reached, and holds locks without which
+	// no other host can take over its workflows. If zero, 2 seconds.
+	IdleTimeout time.Duration
 }
 
 // A DB is a database on a Postgres server. It is safe for concurrent use. Make one
@@ -65,6 +70,7 @@ type DB struct {
 func New(url string, cfg Config) *DB {
 	cfg.Writers = cmp.Or(cfg.Writers, 2)
 	cfg.StatementTimeout = cmp.Or(cfg.StatementTimeout, 30*time.Second)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, 2*time.Second)
 	db := &DB{url: url, cfg: cfg}
 	db.commit = combiner[keep.Commit]{
 		serve: db.serve, key: func(c keep.Commit) string { return string(c.Workflow) }, width: cfg.Writers, limit: 256,

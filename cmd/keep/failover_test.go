@@ -37,6 +37,7 @@ var (
 const (
 	failoverTTL       = 2 * time.Second
 	failoverWorkflows = 6
+	failoverPatience  = time.Minute
 )
 
 // failoverConfig is that of every host. The tools may wait for longer than a lease.
@@ -130,7 +131,7 @@ type failHost struct {
 
 	mu      sync.Mutex // protects the fields below
 	process *os.Process
-	pid     int // of the newest process, which may be over
+	pid     int           // of the newest process, which may be over
 	freeze  chan struct{} // not nil: the next call that arrives freezes the process
 	exited  chan error
 	out     *lockedBuffer
@@ -172,6 +173,12 @@ func TestFailover(t *testing.T) {
 		if i >= len(ways) {
 			way, h = ways[f.rng.IntN(len(ways))], f.hosts[f.rng.IntN(len(f.hosts))]
 		}
+		f.until("a share for the host to lose", time.Minute, func() string {
+			if h.holds() == 0 {
+				return "it has no workflow"
+			}
+			return ""
+		})
 		way(h)
 	}
 	stop()
@@ -349,6 +356,20 @@ func (h *failHost) is(k keep.Host) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return strings.HasSuffix(k.Name, fmt.Sprint(":", h.pid))
+}
+
+// holds returns how many workflows the host has.
+func (h *failHost) holds() int {
+	hosts, err := h.f.db.Hosts(h.f.Context())
+	if err != nil {
+		h.f.Fatal(err)
+	}
+	for _, k := range hosts {
+		if h.is(k) {
+			return k.Held
+		}
+	}
+	return 0
 }
 
 // takenOver waits until every workflow has a host that is not h.
