@@ -34,7 +34,7 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 	$(GO) test -count=1 -v ./examples
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
-	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000
+	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
 
 torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep

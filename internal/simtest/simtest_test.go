@@ -52,7 +52,10 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-var count = flag.Uint64("seeds", 60, "how many seeds TestSeeds simulates")
+var (
+	count   = flag.Uint64("seeds", 60, "how many seeds TestSeeds simulates")
+	crashes = flag.Int("crashes", 0, "how many crashes must have happened in them")
+)
 
 // A fixed set of seeds breaks no law, and contains everything that can happen.
 func TestSeeds(t *testing.T) {
@@ -60,6 +63,9 @@ func TestSeeds(t *testing.T) {
 	t.Log(report)
 	if len(report.Bad) > 0 {
 		t.Fail()
+	}
+	if report.Sum.Crashes < *crashes {
+		t.Errorf("%d crashes in %d seeds, want at least %d", report.Sum.Crashes, report.Seeds, *crashes)
 	}
 	if *count < 60 {
 		return
