@@ -218,18 +218,13 @@ func (a *actor) sleep(ctx context.Context, d time.Duration) {
 
 // load reads the workflow, and recovers the run that a crash left active.
 func (a *actor) load(ctx context.Context) error {
-	all, err := a.e.store.Workflows(ctx)
-	if err != nil {
+	if err := a.e.starting.take(ctx); err != nil {
+		return errStopping
+	}
+	defer a.e.starting.give()
+	var err error
+	if a.workflow, err = a.e.store.Workflow(ctx, a.name); err != nil {
 		return err
-	}
-	found := false
-	for _, w := range all {
-		if w.Name == a.name {
-			a.workflow, found = w, true
-		}
-	}
-	if !found {
-		return &keep.NotFoundError{What: "workflow", ID: string(a.name)}
 	}
 	if a.current.Version != a.workflow.Version || a.current.script == nil {
 		if a.current, err = a.version(ctx, a.workflow.Version); err != nil {

@@ -227,18 +227,18 @@ func (e *Engine) Deploy(ctx context.Context, d keep.Deployment) (keep.Version, e
 
 func (e *Engine) deploy(ctx context.Context, d keep.Deployment) (keep.Version, error) {
 	now := e.now()
-	all, err := e.store.Workflows(ctx)
-	if err != nil {
-		return keep.Version{}, err
-	}
 	var before keep.Deployment
-	if i := slices.IndexFunc(all, func(w keep.Workflow) bool { return w.Name == d.Workflow }); i >= 0 {
-		if before, err = e.store.Deployment(ctx, d.Workflow, all[i].Version); err != nil {
+	w, err := e.store.Workflow(ctx, d.Workflow)
+	switch {
+	case err == nil:
+		if before, err = e.store.Deployment(ctx, d.Workflow, w.Version); err != nil {
 			return keep.Version{}, err
 		}
 		if before.Hash == d.Hash && before.Entry == d.Entry {
 			return before.Version, nil
 		}
+	case !isNotFound(err):
+		return keep.Version{}, err
 	}
 	d.Version, d.CreatedAt = keep.Version{Major: before.Version.Major + 1}, now
 	changes := []keep.Change{keep.Deploy{Deployment: d}}

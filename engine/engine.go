@@ -120,8 +120,9 @@ type Engine struct {
 	log     *slog.Logger
 	hard    context.Context // ends when calls in flight must be given up
 
-	changed chan struct{}         // a workflow may have appeared
-	heard   atomic.Pointer[heard] // with leases: what the database's clock said last
+	changed          chan struct{}         // a workflow may have appeared
+	heard            atomic.Pointer[heard] // with leases: what the database's clock said last
+	starting, asking slots                 // see slots.go
 
 	mu     sync.Mutex // protects the fields below, and some of each actor and of tenure
 	actors map[keep.WorkflowName]*actor
@@ -165,6 +166,8 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 		changed: make(chan struct{}, 1),
 		actors:  make(map[keep.WorkflowName]*actor),
 		overdue: make(map[keep.MutationKey]*overdue),
+
+		starting: make(slots, maxStarting), asking: make(slots, maxAsking),
 	}
 	e.idle = sync.NewCond(&e.mu)
 	return e, nil

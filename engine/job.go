@@ -51,14 +51,12 @@ func (h *scriptHost) paused(ctx context.Context) error {
 		return nil
 	}
 	h.ahead = nil
-	all, err := x.e.store.Workflows(ctx)
-	if err != nil {
+	w, err := x.e.store.Workflow(ctx, x.a.name)
+	switch {
+	case err != nil:
 		return &storeError{err}
-	}
-	for _, w := range all {
-		if w.Name == x.a.name && w.Paused {
-			return errPaused
-		}
+	case w.Paused:
+		return errPaused
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (x *execution) askInline(t *tool) error {
 func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
 	ctx, end := e.toolSpan(ctx, "lookup", t, m.Key)
 	defer end(nil)
-	f := factOf(t.reconcile(ctx, m, e.policy.Reconcile.Inline))
+	f := factOf(e.reconcile(ctx, t, m))
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
 	return f
 }

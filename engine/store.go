@@ -38,6 +38,10 @@ type Workflows interface {
 	// Workflows returns every workflow, sorted by name.
 	Workflows(ctx context.Context) ([]keep.Workflow, error)
 
+	// Workflow returns a workflow, or *keep.NotFoundError. It costs the same
+	// however many there are.
+	Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error)
+
 	// Deployment returns one version of a workflow, or *keep.NotFoundError.
 	Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error)
 

@@ -20,6 +20,17 @@ func (s *Store) Workflows(ctx context.Context) ([]keep.Workflow, error) {
 	return list, context.Cause(ctx)
 }
 
+// Workflow returns a workflow, or *keep.NotFoundError.
+func (s *Store) Workflow(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	w, ok := s.workflows[name]
+	if !ok {
+		return keep.Workflow{}, &keep.NotFoundError{What: "workflow", ID: string(name)}
+	}
+	return w, context.Cause(ctx)
+}
+
 // Deployment returns one version of a workflow, or *keep.NotFoundError.
 func (s *Store) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
 	s.mu.RLock()

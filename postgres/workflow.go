@@ -235,6 +235,11 @@ func (db *DB) Workflows(ctx context.Context) ([]keep.Workflow, error) {
 	return collect(ctx, db, scanWorkflow, `SELECT `+workflowColumns+` FROM workflow ORDER BY name`)
 }
 
+// Workflow returns a workflow, or *keep.NotFoundError.
+func (db *DB) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error) {
+	return one(ctx, db, "workflow", string(w), scanWorkflow, `SELECT `+workflowColumns+` FROM workflow WHERE name = $1`, w)
+}
+
 // Deployment returns one version of a workflow, or *keep.NotFoundError.
 func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
 	return one(ctx, db, "version", string(w)+" "+v.String(), scanDeployment, `

@@ -137,12 +137,23 @@ func (t *tx) resetKV(producer keep.HandlerName) error {
 
 // Workflows returns every workflow, sorted by name.
 func (db *DB) Workflows(ctx context.Context) ([]keep.Workflow, error) {
-	return rows(ctx, db, func(row *sql.Rows) (w keep.Workflow, err error) {
-		var created, updated int64
-		err = row.Scan(&w.Name, &w.Version.Major, &w.Version.Minor, &w.Paused, &created, &updated)
-		w.CreatedAt, w.UpdatedAt = moment(created), moment(updated)
-		return w, err
-	}, `SELECT name, major, minor, paused, created_at, updated_at FROM workflow ORDER BY name`)
+	return rows(ctx, db, scanWorkflow, `SELECT `+workflowColumns+` FROM workflow ORDER BY name`)
+}
+
+// Workflow returns a workflow, or *keep.NotFoundError.
+func (db *DB) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error) {
+	return one(ctx, db, "workflow", string(w), scanWorkflow, `SELECT `+workflowColumns+` FROM workflow WHERE name = ?`, w)
+}
+
+// workflowColumns are those of the table.
+const workflowColumns = `name, major, minor, paused, created_at, updated_at`
+
+// scanWorkflow reads workflowColumns.
+func scanWorkflow(row *sql.Rows) (w keep.Workflow, err error) {
+	var created, updated int64
+	err = row.Scan(&w.Name, &w.Version.Major, &w.Version.Minor, &w.Paused, &created, &updated)
+	w.CreatedAt, w.UpdatedAt = moment(created), moment(updated)
+	return w, err
 }
 
 // Deployment returns one version of a workflow, or *keep.NotFoundError.

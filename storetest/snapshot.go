@@ -37,6 +37,11 @@ func Snapshot(tb testing.TB, s Store) State {
 	r := reader{tb: tb, ctx: context.Background(), s: s}
 	var st State
 	st.Workflows = read(r, s.Workflows)
+	for _, w := range st.Workflows {
+		if one, err := s.Workflow(r.ctx, w.Name); err != nil || one != w {
+			tb.Fatalf("Workflow(%s) = %+v, %v, the list has %+v", w.Name, one, err, w)
+		}
+	}
 	st.Deployments = read1(r, s.Deployments, "")
 	st.Topics = read1(r, s.TopicCounts, "")
 	r.workflows(&st)

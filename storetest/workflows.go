@@ -15,7 +15,11 @@ var workflowPromises = []promise{
 		w.same("Deployment", get[keep.Deployment](w)(w.Deployment(w.ctx, "w", d.Version)), d)
 		d.Code, d.Map = nil, nil
 		w.same("Deployments", get[[]keep.Deployment](w)(w.Deployments(w.ctx, "w")), []keep.Deployment{d})
-		w.same("Workflows", get[[]keep.Workflow](w)(w.Workflows(w.ctx)), []keep.Workflow{{Name: "w", Version: d.Version, CreatedAt: w.at, UpdatedAt: w.at}})
+		want := keep.Workflow{Name: "w", Version: d.Version, CreatedAt: w.at, UpdatedAt: w.at}
+		w.same("Workflows", get[[]keep.Workflow](w)(w.Workflows(w.ctx)), []keep.Workflow{want})
+		w.same("Workflow", get[keep.Workflow](w)(w.Workflow(w.ctx, "w")), want)
+		_, err := w.Workflow(w.ctx, "other")
+		w.fails("Workflow", err, notFound("workflow", "other"))
 	}},
 	{"a deployment becomes the current version", func(w *world) {
 		w.deploy("w")

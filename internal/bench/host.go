@@ -19,23 +19,31 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/sqlite"
 )
 
 // A bench is a host over a fresh database, with a number of workflows.
 type bench struct {
-	dir       string
-	db        *sqlite.DB
-	counted   *counter
-	host      *host.Host
-	workflows []keep.WorkflowName
-	seeded    int // events per workflow so far
+	dir        string
+	db         *sqlite.DB
+	counted    *counter
+	host       *host.Host
+	workflows  []keep.WorkflowName
+	policy     *policy.Policy           // nil: the default
+	tool       connector.Tool           // nil: instant
+	connection *connector.Connection    // nil: one with the tool
+	wrap       func(*counter) hostStore // what the host commits to; nil: the counter
+	seeded     int                      // events per workflow so far
 
 	mu   sync.Mutex // protects the next two
 	last map[keep.WorkflowName]time.Time
 	took []time.Duration // from one commit of a workflow to the next
 }
+
+// hostStore is what a host of a benchmark works on.
+type hostStore interface{ host.Store }
 
 // A counter is a store that counts commits.
 type counter struct {
@@ -114,11 +122,22 @@ func (b *bench) open(ctx context.Context) error {
 		return err
 	}
 	b.counted = &counter{DB: b.db}
-	h, err := host.Open(ctx, b.counted, host.Config{
-		Connections: []connector.Connection{{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}}}},
-		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	var store hostStore = b.counted
+	if b.wrap != nil {
+		store = b.wrap(b.counted)
+	}
+	if b.tool == nil {
+		b.tool = instant{}
+	}
+	if b.connection == nil {
+		b.connection = &connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{b.tool}}
+	}
+	h, err := host.Open(ctx, store, host.Config{
+		Connections: []connector.Connection{*b.connection},
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Sandbox:     sandbox.Config{CacheDir: filepath.Join(os.TempDir(), "keep-bench-cache")},
 		Trace:       b.trace,
+		Policy:      b.policy,
 	})
 	b.host = h
 	return err
@@ -241,14 +260,7 @@ func (b *bench) consume(ctx context.Context, runs int, syncs float64, out io.Wri
 func (b *bench) percentiles() (p50, p99 time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slices.Sort(b.took)
-	if len(b.took) == 0 {
-		return 0, 0
-	}
-	at := func(q float64) time.Duration {
-		return b.took[int(q*float64(len(b.took)-1))].Round(10 * time.Microsecond)
-	}
-	return at(0.5), at(0.99)
+	return percentiles(b.took)
 }
 
 // grow stores many events in a topic that nobody consumes, and measures again.
@@ -347,18 +359,4 @@ func coldStart(ctx context.Context, dir string, out io.Writer) error {
 	slices.Sort(took)
 	fmt.Fprintf(out, "cold start of keep run, warm compilation cache: median %s of %d\n", took[len(took)/2].Round(time.Millisecond), len(took))
 	return nil
-}
-
-// rss returns the resident memory of this process, as Linux reports it.
-func rss() string {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return "?"
-	}
-	for line := range strings.Lines(string(status)) {
-		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strings.ReplaceAll(strings.TrimSpace(v), " ", "")
-		}
-	}
-	return "?"
 }

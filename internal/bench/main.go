@@ -4,6 +4,7 @@
 //
 //	go run ./internal/bench            (a few minutes)
 //	go run ./internal/bench -quick     (a smoke test of the program itself)
+//	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
 //
 // Every figure of one report comes from one process on one machine, so that the
 // ratios hold when the machine is slow.
@@ -27,7 +28,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	onlyItems := flag.Bool("items", false, "measure only keep items")
+	only := part("")
+	flag.BoolFunc("items", "measure only keep items", func(string) error { only = partItems; return nil })
+	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { only = partDoubt; return nil })
 	quick := flag.Bool("quick", false, "a hundredth of the work")
 	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
 	flag.Parse()
@@ -40,7 +43,7 @@ func main() {
 		os.Exit(1)
 	}
 	defer stopProfile()
-	if err := run(ctx, *quick, *onlyItems, os.Stdout); err != nil {
+	if err := run(ctx, *quick, only, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stopProfile()
 		os.Exit(1)
@@ -70,12 +73,25 @@ type size struct {
 	events int // events stored before the last measurement
 	items  int // of keep items
 	idle   time.Duration
+
+	calls    int // made with Keep and without it, and answers lost
+	inFlight int // workflows with a call in flight when the host is killed
 }
 
-func run(ctx context.Context, quick, onlyItems bool, out io.Writer) error {
-	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second}
+// A part is what of the report is wanted; empty: all of it.
+type part string
+
+const (
+	partItems part = "items"
+	partDoubt part = "doubt"
+)
+
+func run(ctx context.Context, quick bool, only part, out io.Writer) error {
+	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second,
+		calls: 2000, inFlight: 10_000}
 	if quick {
-		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond}
+		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond,
+			calls: 20, inFlight: 100}
 	}
 	dir, err := os.MkdirTemp(".", "bench-") // on the disk of the checkout, not in memory
 	if err != nil {
@@ -84,8 +100,11 @@ func run(ctx context.Context, quick, onlyItems bool, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "%s %s/%s, %d processors, %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.DateOnly))
 
-	if onlyItems {
+	switch only {
+	case partItems:
 		return items(ctx, filepath.Join(dir, "items"), s.items, out)
+	case partDoubt:
+		return doubt(ctx, dir, s, out)
 	}
 	syncs, err := floor(filepath.Join(dir, "floor"), s.floor)
 	if err != nil {
@@ -119,7 +138,21 @@ func run(ctx context.Context, quick, onlyItems bool, out io.Writer) error {
 	if err := coldStart(ctx, dir, out); err != nil {
 		return err
 	}
+	if err := doubt(ctx, dir, s, out); err != nil {
+		return err
+	}
 	return items(ctx, filepath.Join(dir, "items"), s.items, out)
+}
+
+// doubt measures what the ledger costs and what it is for.
+func doubt(ctx context.Context, dir string, s size, out io.Writer) error {
+	if err := overhead(ctx, filepath.Join(dir, "overhead"), s.calls, out); err != nil {
+		return err
+	}
+	if err := certainty(ctx, filepath.Join(dir, "certainty"), s.calls, out); err != nil {
+		return err
+	}
+	return recovery(ctx, filepath.Join(dir, "recovery"), s.inFlight, out)
 }
 
 // floor appends and syncs blocks one after another, and returns how many a second.

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// Many workflows may have something to do at the same moment, above all when a
+// host starts that another one left with calls in flight. What they do then is
+// bounded, so that memory and connections do not grow with their number (law:
+// bounded).
+const (
+	// maxStarting is how many workflows are read at once. It makes no call, so
+	// none of them waits for a service.
+	maxStarting = 64
+
+	// maxAsking is how many lookups are out at once. Each is cut at
+	// policy.Reconcile.Inline, so only this many that hang delay another one, and
+	// by no more than that.
+	maxAsking = 256
+)
+
+// slots are places for things that go on at once.
+type slots chan struct{}
+
+// take waits for a place, and returns the cause if ctx ends first.
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// give frees a place.
+func (s slots) give() { <-s }
+
+// reconcile asks a tool what became of m, as tool.reconcile does, when there is a
+// place. The time of the lookup begins then.
+func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) connector.Answer {
+	if err := e.asking.take(ctx); err != nil {
+		return connector.Answer{Verdict: connector.Again, Detail: err.Error()}
+	}
+	defer e.asking.give()
+	return t.reconcile(ctx, m, e.policy.Reconcile.Inline)
+}
