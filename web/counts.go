@@ -71,6 +71,52 @@ func (t totals) InDoubt() int {
 // Pending returns how many inputs are not finished.
 func (t totals) Pending() int { return t.Inputs[keep.InputPending] }
 
+// today is what was new since midnight UTC.
+type today struct{ Inputs, Mutations some }
+
+// maxToday bounds what is counted: a page reads no more rows for a number.
+const maxToday = 1000
+
+// A some is a number, or that it is more than maxToday.
+type some struct {
+	N    int
+	More bool
+}
+
+// String writes the number.
+func (s some) String() string {
+	if s.More {
+		return "over " + number(maxToday)
+	}
+	return number(s.N)
+}
+
+// today counts the newest rows down to midnight.
+func (s *site) today(ctx context.Context, now time.Time) (t today, err error) {
+	midnight := now.UTC().Truncate(24 * time.Hour)
+	p := keep.Page{Limit: maxToday + 1, Bare: true}
+	ins, _, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{}, p)
+	if err != nil {
+		return t, err
+	}
+	t.Inputs = since(ins, midnight, func(in keep.Input) time.Time { return in.CreatedAt })
+	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{}, p)
+	t.Mutations = since(ms, midnight, func(m keep.Mutation) time.Time { return m.CreatedAt })
+	return t, err
+}
+
+// since counts the rows that were made at or after t.
+func since[T any](rows []T, t time.Time, made func(T) time.Time) some {
+	var out some
+	for _, r := range rows {
+		if !made(r).Before(t) {
+			out.N++
+		}
+	}
+	out.More = out.N > maxToday
+	return out
+}
+
 func (s *site) totals(ctx context.Context) (t totals, err error) {
 	if t.Inputs, err = s.cfg.Store.CountInputs(ctx, keep.InputFilter{}); err != nil {
 		return t, err

@@ -16,6 +16,7 @@ type homeData struct {
 	Failing   []*standing
 	Late      []late
 	Totals    totals
+	Today     today
 	Workflows []workflowRow
 	Inputs    []inputRow // the newest
 }
@@ -65,6 +66,9 @@ func (s *site) home(r *http.Request) (page, error) {
 		}
 	}
 	if d.Totals, err = s.totals(ctx); err != nil {
+		return p, err
+	}
+	if d.Today, err = s.today(ctx, time.Now()); err != nil {
 		return p, err
 	}
 	ins, _, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{}, keep.Page{Limit: homeInputs})

@@ -14,6 +14,7 @@ type itemsData struct {
 	Filter    keep.ItemFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.ItemStatus
+	Counts    map[keep.ItemStatus]int // of the filter without status; nil: not counted
 	Rows      []keep.Item
 	Pager     pager
 }
@@ -32,6 +33,11 @@ func (s *site) items(r *http.Request) (page, error) {
 	var err error
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
+	}
+	if f.Text == "" {
+		if d.Counts, err = s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow}); err != nil {
+			return p, err
+		}
 	}
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {

@@ -18,6 +18,7 @@ type mutationsData struct {
 	Filter    keep.MutationFilter
 	Workflows []keep.WorkflowName
 	States    []keep.MutationState
+	Counts    map[keep.MutationState]int // of the filter without state; nil: not counted
 	Rows      []keep.Mutation
 	Pager     pager
 	Export    string // the filter, for the links of downloads
@@ -46,6 +47,13 @@ func (s *site) mutations(r *http.Request) (page, error) {
 	d := mutationsData{Filter: f, States: keep.MutationStates()}
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
+	}
+	if f.Text == "" {
+		every := f
+		every.State = ""
+		if d.Counts, err = s.cfg.Store.CountMutations(ctx, every); err != nil {
+			return p, err
+		}
 	}
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/memory"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/web"
 )
@@ -138,6 +140,13 @@ func (s bareOnly) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]ke
 	s.check("runs", p)
 	return s.DB.Runs(ctx, f, p)
 }
+
+// Every store has what pages read, and every host does what they do.
+var (
+	_ web.Store = (*sqlite.DB)(nil)
+	_ web.Store = (*memory.Store)(nil)
+	_ web.Actor = (*host.Host)(nil)
+)
 
 func TestListsReadNoPayloads(t *testing.T) {
 	w := fullWorld(t)

@@ -17,6 +17,7 @@ type runsData struct {
 	Filter    keep.RunFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.RunStatus
+	Counts    map[keep.RunStatus]int // of the filter without status; nil: not counted
 	Rows      []runRow
 	Pager     pager
 }
@@ -48,6 +49,11 @@ func (s *site) runs(r *http.Request) (page, error) {
 	var err error
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
+	}
+	if f.Text == "" && !f.Open {
+		if d.Counts, err = s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler}); err != nil {
+			return p, err
+		}
 	}
 	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true})
 	if err != nil {
