@@ -57,8 +57,9 @@ type crashWorld struct {
 
 	mu      sync.Mutex // protects the fields below
 	process *os.Process
-	target  string // point at which to kill
-	left    int    // how often it is passed before
+	kill    func() error // nil: kills the process
+	target  string       // point at which to kill
+	left    int          // how often it is passed before
 	killed  bool
 }
 
@@ -98,7 +99,11 @@ func (w *crashWorld) reach(point string) {
 		return
 	}
 	w.killed = true
-	if err := w.process.Kill(); err != nil {
+	kill := w.kill
+	if kill == nil {
+		kill = w.process.Kill
+	}
+	if err := kill(); err != nil {
 		w.Errorf("kill: %v", err)
 	}
 }
@@ -129,7 +134,7 @@ func (w *crashWorld) runUntilKilled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.process = nil
-	if err != nil && !w.killed {
+	if err != nil && (!w.killed || w.kill != nil) {
 		w.Fatalf("run: %v\n%s", err, out.Bytes())
 	}
 	if err == nil {
