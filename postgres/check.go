@@ -37,7 +37,7 @@ func (db *DB) check(ctx context.Context, yield func(error) bool) error {
 	return pgx.BeginTxFunc(ctx, db.pool, opts, func(tx pgx.Tx) error {
 		// Whole tables are read here, in whatever way is best, for as long as it takes.
 		_, err := tx.Exec(ctx, `SELECT set_config(name, CASE WHEN name LIKE 'enable%' THEN 'on' ELSE '0' END, true)
-			FROM unnest(ARRAY['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'statement_timeout']) AS name`)
+			FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'statement_timeout']) AS name`)
 		for _, c := range checks {
 			if err == nil {
 				err = c.run(ctx, tx, yield)

@@ -35,9 +35,12 @@ func (k *known) scanEvent(row pgx.CollectableRow) error {
 	return err
 }
 
+// heldFacts looks in the index of chains, and then at the rest: OFFSET keeps the
+// planner from looking among all that is pending.
 const heldFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by
-	  FROM unnest($1::text[], $2::text[]) AS v (workflow, chain)
-	  JOIN event e ON e.reserved_by = v.chain AND e.reserved_by <> '' AND e.workflow = v.workflow AND e.status = 'pending'`
+	  FROM unnest($1::text[], $2::text[]) AS v (workflow, chain),
+	       LATERAL (SELECT * FROM event WHERE reserved_by = v.chain AND reserved_by <> '' OFFSET 0) e
+	 WHERE e.workflow = v.workflow AND e.status = 'pending'`
 
 // scanHeld reads an event that a chain holds. A commit that both releases and
 // finishes a chain asks for it twice.

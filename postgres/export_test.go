@@ -2,7 +2,11 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // URL returns what the database was opened with.
@@ -19,4 +23,59 @@ func (db *DB) Terminate(ctx context.Context, query string) error {
 	_, err := db.pool.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE query LIKE $1 AND query LIKE '%' || (SELECT value FROM meta WHERE name = 'id') || '%'`, query)
 	return err
+}
+
+// Plans returns how every statement that the pool's connections have prepared is
+// executed, as JSON, by its text.
+func (db *DB) Plans(ctx context.Context) (map[string]string, error) {
+	plans := make(map[string]string)
+	conns := db.pool.AcquireAllIdle(ctx)
+	defer func() {
+		for _, conn := range conns {
+			conn.Release()
+		}
+	}()
+	for _, conn := range conns {
+		rows, err := conn.Query(ctx, `SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements
+			WHERE statement ~ '^\s*(SELECT|INSERT|UPDATE|DELETE|WITH)' AND statement !~ 'pg_prepared_statements|pg_notify'`)
+		if err != nil {
+			return nil, err
+		}
+		type prepared struct {
+			Name, Text string
+			Params     int
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prepared])
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list {
+			args := strings.TrimSuffix(strings.Repeat("NULL, ", p.Params), ", ")
+			if args != "" {
+				args = "(" + args + ")"
+			}
+			var plan string
+			err := conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE `+pgx.Identifier{p.Name}.Sanitize()+args,
+				pgx.QueryExecModeSimpleProtocol).Scan(&plan)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p.Text, err)
+			}
+			plans[p.Text] = plan
+		}
+	}
+	return plans, nil
+}
+
+// Groups returns how many groups of commits are under way.
+func (db *DB) Groups() int {
+	db.commit.mu.Lock()
+	defer db.commit.mu.Unlock()
+	return db.commit.leaders
+}
+
+// Queued returns how many commits nobody has taken yet.
+func (db *DB) Queued() int {
+	db.commit.mu.Lock()
+	defer db.commit.mu.Unlock()
+	return len(db.commit.queue)
 }

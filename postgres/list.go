@@ -137,6 +137,15 @@ func perName(table, column, columns string, q *query, w string, rest string, c c
 		 WHERE name.name IS NOT NULL ORDER BY ` + table + `.n DESC LIMIT ` + limit
 }
 
+// perWorkflow lists rows that have a status, which may be a rare one: the newest of
+// each workflow, merged.
+func perWorkflow(table, columns string, q *query, c cut) string {
+	limit := q.arg(c.limit)
+	return `SELECT ` + columns + ` FROM lease, LATERAL (
+			SELECT * FROM ` + table + q.conditions(table+".workflow = lease.workflow") + ` ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
+		 ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
+}
+
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
 	return page(ctx, db, p, listing[keep.Run]{"r", scanRunAt, func(q *query, c cut) string {
@@ -156,7 +165,7 @@ func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 				SELECT ` + runColumns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
 		case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
 			q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
-		case f.Status == keep.StatusActive: // open, by law
+		case f.Status == keep.StatusActive && !f.Open: // open, by law
 			q.where = append(q.where, "NOT run.closed")
 		case f.Open || f.Workflow == "" || f.Handler != "":
 		default:
@@ -257,6 +266,9 @@ func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]ke
 		and(q, "input.workflow", f.Workflow)
 		and(q, "input.status", f.Status)
 		q.after("input", c)
+		if f.Workflow == "" && f.Status != "" {
+			return perWorkflow("input", inputColumns, q, c)
+		}
 		if f.Workflow != "" && f.Status == "" {
 			return perName("input", "status", inputColumns, q, "$1", q.conditions(), c)
 		}
@@ -270,6 +282,9 @@ func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep
 		and(q, "item.workflow", f.Workflow)
 		and(q, "item.status", f.Status)
 		q.after("item", c)
+		if f.Workflow == "" && f.Status != "" {
+			return perWorkflow("item", itemColumns, q, c)
+		}
 		return `SELECT ` + itemColumns + ` FROM item` + q.conditions() + q.newest("item", c)
 	}})
 }

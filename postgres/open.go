@@ -95,7 +95,7 @@ func sessionSettings(timeout, idle time.Duration) string {
 	return `SET statement_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
 		SET idle_in_transaction_session_timeout = ` + strconv.FormatInt(idle.Milliseconds(), 10) + `;
 		SET plan_cache_mode = force_generic_plan;
-		SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
+		SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 }
 
 // migrationFiles returns the names of the migrations; the first has number 1.

@@ -22,9 +22,21 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
+// TestStore runs the conformance suite, and then looks at the query plan of every
+// statement that the suite made the database use, lists included.
 func TestStore(t *testing.T) {
+	p := planner{plans: make(map[string]string)}
+	t.Cleanup(func() {
+		if !t.Failed() && !t.Skipped() {
+			p.judge(t)
+		}
+	})
 	storetest.Run(t, func(tb testing.TB) storetest.Store {
-		return base{openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Host: true, Conns: 4})}
+		b := base{openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Host: true, Conns: 4})}
+		if tb.Name() != "TestStore/what_was_committed_survives_a_restart" { // which closes it
+			p.watch(tb, b.DB)
+		}
+		return b
 	})
 }
 

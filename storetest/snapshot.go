@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/keep-run/keep"
 )
 
@@ -155,4 +156,15 @@ func Violations(tb testing.TB, s Store) (list []string) {
 		list = append(list, v.Error())
 	}
 	return list
+}
+
+// Same fails the test if two stores that got the same commits can be told apart.
+func Same(tb testing.TB, one, other Store) {
+	tb.Helper()
+	a, b := Snapshot(tb, one), Snapshot(tb, other)
+	rank(a.Events, a.Backlogs)
+	rank(b.Events, b.Backlogs)
+	if diff := cmp.Diff(a, b); diff != "" {
+		tb.Errorf("the stores differ (-one +other):\n%s", diff)
+	}
 }
