@@ -21,6 +21,7 @@ type tx struct {
 	eventWrites    []*eventFact
 	inputWrites    []*inputFact
 	itemWrites     []*itemFact
+	noticeWrites   []*noticeFact
 	handlerWrites  map[handlerKey]bool
 	kvWrites       map[kvKey][]byte // nil: delete
 	kvResets       map[handlerKey]bool
@@ -69,7 +70,7 @@ var order = []*statement{
 	&updateRun, &insertRun, &insertLog, &insertItem, &updateItem,
 	&insertMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &republishEvent, &insertCause, &countTopic,
-	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations,
+	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 
@@ -106,6 +107,9 @@ func (t *tx) flush() error {
 	}
 	for _, it := range t.itemWrites {
 		t.writeItem(it)
+	}
+	for _, n := range t.noticeWrites {
+		t.writeNotice(n)
 	}
 	t.writeTopics()
 	t.writeHandlers()
@@ -155,6 +159,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.openEscalation(c.Escalation)
 	case keep.CloseEscalation:
 		return t.closeEscalation(c)
+	case keep.PutNotice:
+		return t.putNotice(c.Notice)
 	case keep.PutItem:
 		return t.putItem(c.Item)
 	}

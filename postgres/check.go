@@ -126,6 +126,15 @@ var checks = []check{
 		SELECT 'database', value || ' workflows are counted, there are ' || actual
 		  FROM meta, (SELECT count(*) AS actual FROM workflow) w WHERE name = 'workflows' AND value <> actual::text`},
 
+	{"nothing-lost", `
+		SELECT noun || 's of workflow ' || workflow, coalesce(t.rows, 0) || ' are counted, there are ' || coalesce(r.actual, 0)
+		  FROM tally t FULL JOIN (
+			SELECT workflow, 'run' AS noun, handler AS name, count(*) AS actual FROM run GROUP BY workflow, handler
+			UNION ALL SELECT workflow, 'mutation', tool, count(*) FROM mutation GROUP BY workflow, tool
+			UNION ALL SELECT workflow, 'input', '', count(*) FROM input GROUP BY workflow
+			UNION ALL SELECT workflow, 'item', '', count(*) FROM item GROUP BY workflow) r USING (workflow, noun, name)
+		 WHERE t.rows IS DISTINCT FROM r.actual`},
+
 	// What refers to something else.
 	{"nothing-lost", `
 		SELECT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'input ' || j.id || ' does not exist'

@@ -14,15 +14,16 @@ import (
 // An escalationFact is what must be known of a question.
 type escalationFact struct {
 	workflow keep.WorkflowName
+	n        int64
 	open     bool
 }
 
-const escalationFacts = `SELECT id, workflow, closed_at = 0 FROM escalation WHERE id = ANY($1)`
+const escalationFacts = `SELECT id, workflow, n, closed_at = 0 FROM escalation WHERE id = ANY($1)`
 
 func (k *known) scanEscalation(row pgx.CollectableRow) error {
 	var id keep.EscalationID
 	e := new(escalationFact)
-	err := row.Scan(into(&id), into(&e.workflow), &e.open)
+	err := row.Scan(into(&id), into(&e.workflow), &e.n, &e.open)
 	k.escalations[id] = e
 	return err
 }
@@ -48,8 +49,9 @@ func (t *tx) openEscalation(e keep.Escalation) error {
 			return fmt.Errorf("escalation %s: %w", e.ID, err)
 		}
 	}
-	t.escalations[e.ID] = &escalationFact{e.Workflow, true}
-	t.add(&insertEscalation, text(string(e.Workflow)), text(string(e.ID)), t.next(), text(string(e.Kind)), text(string(e.Run)), text(string(e.Mutation)),
+	n := t.next()
+	t.escalations[e.ID] = &escalationFact{e.Workflow, n, true}
+	t.add(&insertEscalation, text(string(e.Workflow)), text(string(e.ID)), n, text(string(e.Kind)), text(string(e.Run)), text(string(e.Mutation)),
 		text(e.Item), text(e.Title), text(e.Question), text(e.Attempted), text(e.Why), e.CanVerify, text(e.VerifyByHand), choices,
 		text(e.PayloadHash), millis(e.CreatedAt))
 	return nil
@@ -76,6 +78,7 @@ func (t *tx) closeEscalation(c keep.CloseEscalation) error {
 	}
 	e.open = false
 	t.add(&closeEscalations, text(string(c.ID)), t.at, text(string(d.Action)), text(d.By), text(d.From), text(d.Note), millis(d.At))
+	t.makeMoot(c.ID)
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (t *tx) countInput(id keep.InputID, by int64) {
 
 var (
 	insertInput = insertInto("input", `workflow text, source text, type text, external_id text, id text, n bigint,
-		title text, status text, unfinished bigint, created_at bigint`, "")
+		title text, status text, unfinished bigint, created_at bigint, words words?`, "")
 	skipInputs = updateOf("input", `id text`, `status text`)
 	countInput = statement{`UPDATE input AS t
 		   SET unfinished = t.unfinished + v.by,
@@ -105,7 +105,8 @@ func (t *tx) writeInput(f *inputFact) {
 			status = keep.InputPending
 		}
 		t.add(&insertInput, text(string(f.key.workflow)), text(f.key.source), text(f.key.typ), text(f.key.externalID),
-			text(string(f.id)), t.next(), text(f.put.Title), string(status), f.by, millis(f.put.CreatedAt))
+			text(string(f.id)), t.next(), text(f.put.Title), string(status), f.by, millis(f.put.CreatedAt), words(f.put.Title))
+		t.tally("input", "")
 		return
 	}
 	if f.skipped {

@@ -50,7 +50,7 @@ func (t *tx) putItem(it keep.Item) error {
 	return nil
 }
 
-const itemSpec = `title text, status text, attempt bigint, rev bigint, created_at bigint, updated_at bigint`
+const itemSpec = `title text, status text, attempt bigint, rev bigint, created_at bigint, updated_at bigint, words words?`
 
 var (
 	insertItem = insertInto("item", `workflow text, id text, n bigint, `+itemSpec, "")
@@ -60,8 +60,9 @@ var (
 func (t *tx) writeItem(f *itemFact) {
 	it := f.put
 	key := []any{text(string(it.Workflow)), text(it.ID)}
-	row := []any{text(it.Title), text(string(it.Status)), int64(it.Attempt), int64(f.rev), millis(it.CreatedAt), millis(it.UpdatedAt)}
+	row := []any{text(it.Title), text(string(it.Status)), int64(it.Attempt), int64(f.rev), millis(it.CreatedAt), millis(it.UpdatedAt), words(it.Title)}
 	if f.made {
+		t.tally("item", "")
 		t.add(&insertItem, append(append(key, f.n), row...)...)
 	} else {
 		t.add(&updateItem, append(key, row...)...)

@@ -25,6 +25,7 @@ type known struct {
 	inputKeys   map[inputKey]keep.InputID
 	items       map[itemKey]*itemFact
 	escalations map[keep.EscalationID]*escalationFact
+	notices     map[keep.EscalationID]map[keep.Sink]*noticeFact
 	workflows   map[keep.WorkflowName]*keep.Workflow
 	handlers    map[handlerKey]*keep.HandlerState
 }
@@ -63,6 +64,7 @@ func newKnown() *known {
 		events: make(map[eventKey]*eventFact), held: make(map[chainKey][]*eventFact), topics: make(map[topicKey]bool),
 		inputs: make(map[keep.InputID]*inputFact), inputKeys: make(map[inputKey]keep.InputID),
 		items: make(map[itemKey]*itemFact), escalations: make(map[keep.EscalationID]*escalationFact),
+		notices:   make(map[keep.EscalationID]map[keep.Sink]*noticeFact),
 		workflows: make(map[keep.WorkflowName]*keep.Workflow), handlers: make(map[handlerKey]*keep.HandlerState),
 	}
 }
@@ -80,6 +82,7 @@ type wish struct {
 	keyWorkflows, keySources, keyTypes, keyIDs []string
 	itemWorkflows, items                       []string
 	escalations                                []string
+	told                                       []string // escalations
 	states                                     []string // workflows
 	handlerWorkflows, handlers                 []string
 }
@@ -128,6 +131,10 @@ func (w *wish) want(c keep.Commit) {
 			w.escalations = append(w.escalations, text(string(c.Escalation.ID)))
 		case keep.CloseEscalation:
 			w.escalations = append(w.escalations, text(string(c.ID)))
+			w.told = append(w.told, text(string(c.ID)))
+		case keep.PutNotice:
+			w.escalations = append(w.escalations, text(string(c.Notice.Escalation)))
+			w.told = append(w.told, text(string(c.Notice.Escalation)))
 		case keep.PutItem:
 			w.itemWorkflows, w.items = append(w.itemWorkflows, name), append(w.items, text(c.Item.ID))
 		}
@@ -175,6 +182,9 @@ func (w *wish) queue(b *pgx.Batch, k *known) {
 	}
 	if len(w.escalations) > 0 {
 		ask(b, escalationFacts, k.scanEscalation, w.escalations)
+	}
+	if len(w.told) > 0 {
+		ask(b, noticeFacts, k.scanNotice, w.told)
 	}
 	if len(w.states) > 0 {
 		ask(b, workflowFacts, k.scanWorkflow, w.states)

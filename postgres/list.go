@@ -24,8 +24,9 @@ type placed[T any] struct {
 // each field of a filter that is set, so that the planner sees only those, and a
 // statement for each combination.
 type query struct {
-	where []string
-	args  []any
+	where  []string
+	args   []any
+	search bool // for words of titles
 }
 
 // arg adds an argument and returns its placeholder.
@@ -87,7 +88,7 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 	}
 	var q query
 	sql := l.sql(&q, c)
-	found, err := collect(ctx, db, l.scan, sql, q.args...)
+	found, err := look(ctx, db, &q, l.scan, sql)
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
@@ -148,88 +149,101 @@ func perWorkflow(table, columns string, q *query, c cut) string {
 
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
-	return page(ctx, db, p, listing[keep.Run]{"r", scanRunAt, func(q *query, c cut) string {
-		and(q, "run.workflow", f.Workflow)
-		and(q, "run.handler", f.Handler)
-		and(q, "run.status", f.Status)
-		if f.Open {
-			q.where = append(q.where, "NOT run.closed")
-		}
-		q.after("run", c)
-		switch {
-		case f.Chain != "": // as many as it has attempts
-			chain := q.arg(f.Chain)
-			return `SELECT * FROM (
-				SELECT ` + runColumns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
-				UNION ALL
-				SELECT ` + runColumns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
-		case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
-			q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
-		case f.Status == keep.StatusActive && !f.Open: // open, by law
-			q.where = append(q.where, "NOT run.closed")
-		case f.Open || f.Workflow == "" || f.Handler != "":
-		default:
-			return perName("run", "handler", runColumns, q, "$1", q.conditions(), c)
-		}
-		return `SELECT ` + runColumns + ` FROM run` + q.conditions() + q.newest("run", c)
-	}})
+	return page(ctx, db, p, listing[keep.Run]{"r", scanRunAt, func(q *query, c cut) string { return runsSQL(q, f, c, bareOf(p, runColumns, ", run.prepared")) }})
+}
+
+// runsSQL is the statement of Runs.
+func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
+	and(q, "run.workflow", f.Workflow)
+	and(q, "run.handler", f.Handler)
+	and(q, "run.status", f.Status)
+	if f.Open {
+		q.where = append(q.where, "NOT run.closed")
+	}
+	q.has("run", f.Text)
+	q.after("run", c)
+	switch {
+	case f.Chain != "": // as many as it has attempts
+		chain := q.arg(f.Chain)
+		return `SELECT * FROM (
+			SELECT ` + columns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
+			UNION ALL
+			SELECT ` + columns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
+	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+		q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
+	case f.Status == keep.StatusActive && !f.Open: // open, by law
+		q.where = append(q.where, "NOT run.closed")
+	case f.Open || f.Workflow == "" || f.Handler != "" || q.search:
+	default:
+		return perName("run", "handler", columns, q, "$1", q.conditions(), c)
+	}
+	return `SELECT ` + columns + ` FROM run` + q.conditions() + q.newest("run", c)
 }
 
 // Mutations returns a page of ledger records, newest first, and the cursor of
 // the next.
 func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	return page(ctx, db, p, listing[keep.Mutation]{"m", scanMutationAt, func(q *query, c cut) string {
-		if f.Input != "" { // as many as its events were tried
-			q.arg(f.Input)
-			q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
-		}
-		and(q, "mutation.workflow", f.Workflow)
-		and(q, "mutation.state", f.State)
-		and(q, "mutation.tool", f.Tool)
-		and(q, "mutation.run", f.Run)
-		and(q, "mutation.item", f.Item)
-		q.after("mutation", c)
-		switch {
-		case f.Input != "" || f.Run != "" || f.Workflow == "":
-		case f.Item != "":
-			q.where = append(q.where, "mutation.item <> ''")
-		case f.Tool == "" && (f.State == "" || f.State == keep.Applied):
-			return perName("mutation", "tool", mutationColumns, q, "$1", q.conditions(), c)
-		}
-		if f.State != "" && f.State != keep.Applied {
-			q.where = append(q.where, "mutation.state <> 'applied'")
-		}
-		return `SELECT ` + mutationColumns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
+		return mutationsSQL(q, f, c, bareOf(p, mutationColumns, ", mutation.identity, mutation.payload, mutation.result"))
 	}})
+}
+
+// mutationsSQL is the statement of Mutations.
+func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string {
+	if f.Input != "" { // as many as its events were tried
+		q.arg(f.Input)
+		q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
+	}
+	and(q, "mutation.workflow", f.Workflow)
+	and(q, "mutation.state", f.State)
+	and(q, "mutation.tool", f.Tool)
+	and(q, "mutation.run", f.Run)
+	and(q, "mutation.item", f.Item)
+	q.has("mutation", f.Text)
+	q.after("mutation", c)
+	switch {
+	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
+	case f.Item != "":
+		q.where = append(q.where, "mutation.item <> ''")
+	case f.Tool == "" && (f.State == "" || f.State == keep.Applied):
+		return perName("mutation", "tool", columns, q, "$1", q.conditions(), c)
+	}
+	if f.State != "" && f.State != keep.Applied {
+		q.where = append(q.where, "mutation.state <> 'applied'")
+	}
+	return `SELECT ` + columns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
 }
 
 // Events returns a page of events, newest first, and the cursor of the next.
 func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
-	return page(ctx, db, p, listing[keep.Event]{"e", scanEventAt, func(q *query, c cut) string {
-		if f.Input != "" {
-			input := q.arg(f.Input)
-			and(q, "event.workflow", f.Workflow)
-			and(q, "event.topic", f.Topic)
-			and(q, "event.status", f.Status)
-			q.after("event", c)
-			return `SELECT ` + eventColumns + ` FROM input
-				  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
-				  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
-				q.conditions("input.id = "+input) + q.newest("event", c)
-		}
-		if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) {
-			and(q, "event.topic", f.Topic)
-			and(q, "event.status", f.Status)
-			q.after("event", c)
-			return `SELECT ` + eventColumns + ` FROM event` + q.conditions() + q.newest("event", c)
-		}
-		return eventsOfTopics(q, f, c)
-	}})
+	return page(ctx, db, p, listing[keep.Event]{"e", scanEventAt, func(q *query, c cut) string { return eventsSQL(q, f, c, bareOf(p, eventColumns, ", event.payload")) }})
+}
+
+// eventsSQL is the statement of Events.
+func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
+	if f.Input != "" {
+		input := q.arg(f.Input)
+		and(q, "event.workflow", f.Workflow)
+		and(q, "event.topic", f.Topic)
+		and(q, "event.status", f.Status)
+		q.after("event", c)
+		return `SELECT ` + columns + ` FROM input
+			  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
+			  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
+			q.conditions("input.id = "+input) + q.newest("event", c)
+	}
+	if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) {
+		and(q, "event.topic", f.Topic)
+		and(q, "event.status", f.Status)
+		q.after("event", c)
+		return `SELECT ` + columns + ` FROM event` + q.conditions() + q.newest("event", c)
+	}
+	return eventsOfTopics(q, f, c, columns)
 }
 
 // eventsOfTopics merges the newest events of each topic. Those that are pending
 // are free or reserved, and of the latter there are few.
-func eventsOfTopics(q *query, f keep.EventFilter, c cut) string {
+func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string {
 	var topics query
 	q.where = append(q.where, "event.workflow = topic.workflow", "event.topic = topic.name")
 	if f.Status != "" { // a constant, so that the index of that status is found
@@ -246,7 +260,7 @@ func eventsOfTopics(q *query, f keep.EventFilter, c cut) string {
 		newest = `(SELECT * FROM event` + q.conditions("event.reserved_by = ''") + limit + `)
 			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + limit + `)`
 	}
-	return `SELECT ` + eventColumns + ` FROM topic, LATERAL (` + newest + `) event` +
+	return `SELECT ` + columns + ` FROM topic, LATERAL (` + newest + `) event` +
 		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + "$" + strconv.Itoa(len(q.args))
 }
 
@@ -262,43 +276,54 @@ func eventStatus(s keep.EventStatus) keep.EventStatus {
 
 // Inputs returns a page of inputs, newest first, and the cursor of the next.
 func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
-	return page(ctx, db, p, listing[keep.Input]{"i", scanInputAt, func(q *query, c cut) string {
-		and(q, "input.workflow", f.Workflow)
-		and(q, "input.status", f.Status)
-		q.after("input", c)
-		if f.Workflow == "" && f.Status != "" {
-			return perWorkflow("input", inputColumns, q, c)
-		}
-		if f.Workflow != "" && f.Status == "" {
-			return perName("input", "status", inputColumns, q, "$1", q.conditions(), c)
-		}
-		return `SELECT ` + inputColumns + ` FROM input` + q.conditions() + q.newest("input", c)
-	}})
+	return page(ctx, db, p, listing[keep.Input]{"i", scanInputAt, func(q *query, c cut) string { return inputsSQL(q, f, c) }})
+}
+
+// inputsSQL is the statement of Inputs.
+func inputsSQL(q *query, f keep.InputFilter, c cut) string {
+	and(q, "input.workflow", f.Workflow)
+	and(q, "input.status", f.Status)
+	q.has("input", f.Text)
+	q.after("input", c)
+	if f.Workflow == "" && f.Status != "" && !q.search {
+		return perWorkflow("input", inputColumns, q, c)
+	}
+	if f.Workflow != "" && f.Status == "" && !q.search {
+		return perName("input", "status", inputColumns, q, "$1", q.conditions(), c)
+	}
+	return `SELECT ` + inputColumns + ` FROM input` + q.conditions() + q.newest("input", c)
 }
 
 // Items returns a page of items, newest first, and the cursor of the next.
 func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
-	return page(ctx, db, p, listing[keep.Item]{"t", scanItemAt, func(q *query, c cut) string {
-		and(q, "item.workflow", f.Workflow)
-		and(q, "item.status", f.Status)
-		q.after("item", c)
-		if f.Workflow == "" && f.Status != "" {
-			return perWorkflow("item", itemColumns, q, c)
-		}
-		return `SELECT ` + itemColumns + ` FROM item` + q.conditions() + q.newest("item", c)
-	}})
+	return page(ctx, db, p, listing[keep.Item]{"t", scanItemAt, func(q *query, c cut) string { return itemsSQL(q, f, c) }})
+}
+
+// itemsSQL is the statement of Items.
+func itemsSQL(q *query, f keep.ItemFilter, c cut) string {
+	and(q, "item.workflow", f.Workflow)
+	and(q, "item.status", f.Status)
+	q.has("item", f.Text)
+	q.after("item", c)
+	if f.Workflow == "" && f.Status != "" && !q.search {
+		return perWorkflow("item", itemColumns, q, c)
+	}
+	return `SELECT ` + itemColumns + ` FROM item` + q.conditions() + q.newest("item", c)
 }
 
 // Escalations returns a page of questions, newest first, and the cursor of the
 // next.
 func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
-	return page(ctx, db, p, listing[keep.Escalation]{"q", scanEscalationAt, func(q *query, c cut) string {
-		and(q, "escalation.workflow", f.Workflow)
-		and(q, "escalation.run", f.Run)
-		if f.Open { // few: each one stops something
-			q.where = append(q.where, "escalation.closed_at = 0")
-		}
-		q.after("escalation", c)
-		return `SELECT ` + escalationColumns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
-	}})
+	return page(ctx, db, p, listing[keep.Escalation]{"q", scanEscalationAt, func(q *query, c cut) string { return escalationsSQL(q, f, c) }})
+}
+
+// escalationsSQL is the statement of Escalations.
+func escalationsSQL(q *query, f keep.EscalationFilter, c cut) string {
+	and(q, "escalation.workflow", f.Workflow)
+	and(q, "escalation.run", f.Run)
+	if f.Open { // few: each one stops something
+		q.where = append(q.where, "escalation.closed_at = 0")
+	}
+	q.after("escalation", c)
+	return `SELECT ` + escalationColumns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
 }

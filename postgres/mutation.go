@@ -72,7 +72,7 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 const mutationSpec = `run text, connector text, level text, target text, subkey text, payload_hash text, token text, title text,
 	state text, warning text, attempts bigint, reconcile_attempts bigint, next_reconcile_at bigint, call_deadline bigint,
 	settle_after bigint, can_reconcile boolean, resolved_by text, rev bigint, created_at bigint, updated_at bigint,
-	error text?, identity bytea?, payload bytea?, result bytea?`
+	error text?, identity bytea?, payload bytea?, result bytea?, words words?`
 
 var (
 	insertMutation = insertInto("mutation", `workflow text, tool text, n bigint, key text, item text, attempt bigint, `+mutationSpec, "")
@@ -90,9 +90,10 @@ func (t *tx) writeMutation(f *mutationFact) error {
 		text(string(m.Run)), text(m.Connector), text(string(m.Level)), text(m.Target), text(m.Subkey), text(m.PayloadHash), text(m.Token), text(m.Title),
 		text(string(m.State)), text(m.Warning), int64(m.Attempts), int64(m.ReconcileAttempts), millis(m.NextReconcileAt), millis(m.CallDeadline),
 		int64(m.SettleAfter), m.CanReconcile, text(m.ResolvedBy), int64(f.rev), millis(m.CreatedAt), millis(m.UpdatedAt),
-		failure, []byte(m.Identity), []byte(m.Payload), []byte(m.Result),
+		failure, []byte(m.Identity), []byte(m.Payload), []byte(m.Result), words(m.Title),
 	}
 	if f.made {
+		t.tally("mutation", string(m.Tool))
 		t.add(&insertMutation, append(append(key, text(string(m.Key)), text(m.Item), int64(m.Attempt)), row...)...)
 	} else {
 		t.add(&updateMutation, append(key, row...)...)

@@ -45,6 +45,9 @@ func (p *planner) judge(t *testing.T) {
 		if err := json.Unmarshal([]byte(p.plans[text]), &plans); err != nil {
 			t.Fatalf("%v: %s", err, p.plans[text])
 		}
+		if strings.Contains(text, "@@") {
+			continue // a search finds its rows by an index of words, and sorts them
+		}
 		for _, why := range plans[0].Plan.slow(false) {
 			t.Errorf("%s\n%s", why, text)
 		}
@@ -68,9 +71,9 @@ type node struct {
 // handlers, hosts or versions.
 var small = []string{"workflow", "topic", "handler", "deployment", "lease", "host", "meta"}
 
-// few are indexes that have few rows by law: one of each workflow, or as many as
-// stop something.
-var few = []string{"run_open", "escalation_open", "lease_touched", "idempotency_key_open"}
+// few are indexes that have few rows: one of each workflow by law, as many as stop
+// something, or those that are not in the usual state and are counted.
+var few = []string{"run_open", "escalation_open", "lease_touched", "idempotency_key_open", "run_by_status", "mutation_by_state"}
 
 // slow says which steps cost more with more rows. Under a limit, an index may be
 // read from its end without a condition.

@@ -71,3 +71,9 @@ func openDB(tb testing.TB, url string, cfg postgres.Config) *postgres.DB {
 	})
 	return db
 }
+
+var (
+	_ storetest.Looker      = (*postgres.DB)(nil)
+	_ storetest.Teller      = (*postgres.DB)(nil)
+	_ storetest.Credentials = (*postgres.DB)(nil)
+)

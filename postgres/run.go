@@ -79,7 +79,7 @@ func (t *tx) putRun(r keep.Run) error {
 const runSpec = `retry_of text, major bigint, minor bigint, phase text, status text, closed boolean, rev bigint,
 	trigger_topic text, trigger_message text, mutation text, title text, wake_at bigint, seen_seq bigint,
 	retry_at bigint, retries bigint, crashes bigint, created_at bigint, updated_at bigint,
-	error text?, reservations text?, prepared bytea?`
+	error text?, reservations text?, prepared bytea?, words words?`
 
 var (
 	insertRun = insertInto("run", `workflow text, handler text, n bigint, id text, chain text, kind text, `+runSpec, "")
@@ -101,9 +101,10 @@ func (t *tx) writeRun(f *runFact) error {
 		text(string(r.RetryOf)), int64(r.Version.Major), int64(r.Version.Minor), string(r.Phase), string(r.Status), r.Closed, int64(f.rev),
 		text(string(r.Trigger.Topic)), text(string(r.Trigger.MessageID)), text(string(r.Mutation)), text(r.Title), millis(r.WakeAt), r.SeenSeq,
 		millis(r.RetryAt), int64(r.Retries), int64(r.Crashes), millis(r.CreatedAt), millis(r.UpdatedAt),
-		failure, reservations, []byte(r.Prepared),
+		failure, reservations, []byte(r.Prepared), words(r.Title),
 	}
 	if f.made {
+		t.tally("run", string(r.Handler))
 		t.add(&insertRun, append(append(key, text(string(r.ID)), text(string(r.Chain)), string(r.Kind)), row...)...)
 	} else {
 		t.add(&updateRun, append(key, row...)...)

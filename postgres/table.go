@@ -16,6 +16,7 @@ type statement struct {
 }
 
 // fieldsOf splits "name type, name type, …". A type that ends in ? may be NULL.
+// Words are a text that becomes a tsvector.
 func fieldsOf(spec string) (names, types []string) {
 	for _, column := range strings.Split(spec, ",") {
 		words := strings.Fields(column)
@@ -32,17 +33,28 @@ func rowsOf(names, types []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString("$" + strconv.Itoa(i+1) + "::" + strings.TrimSuffix(t, "?") + "[]")
+		b.WriteString("$" + strconv.Itoa(i+1) + "::" + strings.Replace(strings.TrimSuffix(t, "?"), "words", "text", 1) + "[]")
 	}
 	return b.String() + ") AS v (" + strings.Join(names, ", ") + ")"
+}
+
+// valueOf returns a column of a statement's arrays as the table has it.
+func valueOf(name, typ string) string {
+	if typ == "words?" { // with a space between
+		return "array_to_tsvector(string_to_array(" + name + ", ' '))"
+	}
+	return name
 }
 
 // insertInto returns the statement that adds rows to a table; more is what
 // follows, such as ON CONFLICT.
 func insertInto(table, spec, more string) statement {
 	names, types := fieldsOf(spec)
-	list := strings.Join(names, ", ")
-	return statement{"INSERT INTO " + table + " AS t (" + list + ") SELECT " + list + " FROM " + rowsOf(names, types) + " " + more, types}
+	var values []string
+	for i, name := range names {
+		values = append(values, valueOf(name, types[i]))
+	}
+	return statement{"INSERT INTO " + table + " AS t (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + rowsOf(names, types) + " " + more, types}
 }
 
 // updateOf returns the statement that sets columns of the rows that keys name.
@@ -53,8 +65,8 @@ func updateOf(table, keys, spec string) statement {
 		where = append(where, "t."+name+" = v."+name)
 	}
 	names2, types2 := fieldsOf(spec)
-	for _, name := range names2 {
-		set = append(set, name+" = v."+name)
+	for i, name := range names2 {
+		set = append(set, name+" = "+valueOf("v."+name, types2[i]))
 	}
 	names, types = append(names, names2...), append(types, types2...)
 	return statement{"UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + rowsOf(names, types) +
@@ -74,7 +86,7 @@ func (c change) arguments() []any {
 		switch t {
 		case "text":
 			args[i] = column(c.rows, i, func(v any) string { return v.(string) })
-		case "text?":
+		case "text?", "words?":
 			args[i] = column(c.rows, i, func(v any) *string { return v.(*string) })
 		case "bigint":
 			args[i] = column(c.rows, i, func(v any) int64 { return v.(int64) })
