@@ -3,12 +3,16 @@ package web_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/memory"
 	"github.com/keep-run/keep/web"
 )
@@ -198,4 +202,78 @@ func TestTokens(t *testing.T) {
 	}
 	admin.post("/settings/credentials/"+strings.Split(secret, "_")[1]+"/revoke").want(t, 200, "Revoked", "There are none")
 	admin.post("/settings/credentials/nothing/revoke").want(t, 404)
+}
+
+// What a new version changed is shown line by line, and the run says which version
+// it was and what it wrote.
+func TestVersionsAndLogs(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	text, err := os.ReadFile("testdata/mails.js")
+	w.must(err)
+	dir := t.TempDir()
+	w.must(os.WriteFile(filepath.Join(dir, "mails.js"), []byte(strings.Replace(string(text), `ctx.log("polled the desk")`, `ctx.log("polled <b>again</b>")`, 1)), 0o644))
+	v, err := w.host.Load(t.Context(), dir, "mails.js")
+	w.must(err)
+	_, err = w.host.Deploy(t.Context(), v)
+	w.must(err)
+	c := w.as("vera", access.Viewer)
+	c.get("/workflows/mails").want(t, 200, `versions/1.0">1.0`, `versions/2.0">2.0</a> <span class="pill ok">current`)
+	c.get("/workflows/mails/versions/2.0").want(t, 200, "Compared with", `class="del"`, `- `, `polled the desk`, `class="add"`, `polled &lt;b&gt;again&lt;/b&gt;`)
+	c.get("/workflows/mails/versions/2.0?against=2.0").want(t, 200, "The same as in 2.0")
+	c.get("/workflows/mails/versions/1.0").want(t, 200, "The whole file")
+	c.get("/workflows/mails/versions/9.9").want(t, 404)
+	c.get("/workflows/mails/versions/new").want(t, 400)
+	w.trigger("mails", "poll")
+	c.get("/runs/"+string(w.ran("mails", "poll"))).want(t, 200, "version 2.0", "polled &lt;b&gt;again&lt;/b&gt;", "It committed.")
+}
+
+// Keys of HTTP requests: one whose outcome is unknown is resolved once, and one that
+// is done can be forgotten.
+func TestKeys(t *testing.T) {
+	w := newWorld(t)
+	now := keepNow()
+	var refs []string
+	for i, state := range []key.State{key.Unknown, key.Unknown, key.Done} {
+		r := key.Record{ID: key.NewID("caller", string(state)+string(rune('a'+i))), Key: "order-<" + string(rune('a'+i)) + ">", Method: "POST", Path: "/orders",
+			State: state, Token: 1, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(48 * time.Hour)}
+		if state == key.Unknown {
+			r.DoubtAt = now
+		} else {
+			r.Answer = key.Answer{Status: 201, Body: []byte(`{"id":7}`)}
+		}
+		w.must(w.db.Keys().Write(t.Context(), r))
+		refs = append(refs, "/keys/"+r.ID.String())
+	}
+	c := w.as("ada", access.Operator)
+	c.get("/keys").want(t, 200, "order-&lt;a&gt;", "POST /orders", "unknown", "201")
+	c.get("/keys?state=done").want(t, 200, "order-&lt;c&gt;")
+	c.get("/keys?q=order-%3Cb%3E").want(t, 200, "order-&lt;b&gt;")
+	c.get("/keys?q=nothing").want(t, 200, "No key matches")
+	c.get(refs[0]).want(t, 200, "Did this request happen?")
+	c.get(refs[2]).want(t, 200, "Forget", "&#34;id&#34;: 7")
+	c.post(refs[0], "action", "did-not-happen").want(t, 200, "The key is free")
+	c.post(refs[0], "action", "happened", "status", "200").want(t, 409, "Somebody was faster")
+	c.post(refs[1], "action", "happened", "status", "20x").want(t, 400)
+	c.post(refs[1], "action", "happened", "status", "201", "body", `{"id":8}`).want(t, 200, "retries with this key get the answer", "&#34;id&#34;: 8", "person: ada")
+	c.post(refs[2], "action", "forget").want(t, 200, "The key is free")
+	c.post(refs[2], "action", "eat").want(t, 400)
+	c.get("/keys/key_00000000000000000000000000").want(t, 404)
+	c.get("/keys/nothing").want(t, 404)
+}
+
+// Events and inputs are skipped one by one.
+func TestSkipOne(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) { d.lose["/replies"] = true; d.mails = mails(3) })
+	w.trigger("mails", "poll")
+	held := w.inputOf(w.question("mails"))
+	c := w.as("ada", access.Operator)
+	c.post("/event/skip?workflow=mails&topic=mail.received&id=m2").want(t, 200, "Skipped.", `pill ">skipped`)
+	c.post("/event/skip?workflow=mails&topic=mail.received&id=m9").want(t, 404)
+	c.post("/inputs/"+string(held)+"/skip").want(t, 200, "too late to skip")
+	ins, _, err := w.db.Inputs(t.Context(), keep.InputFilter{Text: "1002"}, keep.Page{})
+	w.must(err)
+	c.post("/inputs/"+string(ins[0].ID)+"/skip").want(t, 200, "Skipped.", "skipped")
 }
