@@ -213,11 +213,16 @@ func (a *answer) trailers() []key.Field {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.header)) {
+	var prefixed []string
+	for name := range a.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
-			for _, v := range a.header[name] {
-				fields = append(fields, key.Field{Name: name, Value: v, Trailer: true})
-			}
+			prefixed = append(prefixed, name)
+		}
+	}
+	slices.Sort(prefixed)
+	for _, name := range prefixed {
+		for _, v := range a.header[name] {
+			fields = append(fields, key.Field{Name: name, Value: v, Trailer: true})
 		}
 	}
 	return fields
@@ -226,8 +231,13 @@ func (a *answer) trailers() []key.Field {
 // fieldsOf returns the lines of h that are not the same in outer, in the order in
 // which net/http sends them. Trailers are not among them.
 func fieldsOf(h, outer http.Header) []key.Field {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
 	fields := make([]key.Field, 0, len(h)+2)
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	for _, name := range names {
 		if strings.HasPrefix(name, http.TrailerPrefix) || outer != nil && slices.Equal(h[name], outer[name]) {
 			continue
 		}

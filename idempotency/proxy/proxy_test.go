@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -485,5 +486,26 @@ func TestConfig_reads_the_names_of_the_contract(t *testing.T) {
 		if _, err := proxy.New(new(memory.Keys), bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New: %v, want it to say %q", err, want)
 		}
+	}
+}
+
+// The example of the documentation is what the proxy takes.
+func TestConfig_reads_the_documentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/idempotency.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```toml\n")
+	block, _, _ := strings.Cut(rest, "```")
+	var file struct {
+		DB    string
+		Proxy proxy.Config
+	}
+	if err := toml.NewDecoder(strings.NewReader(block)).DisallowUnknownFields().Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proxy.New(new(memory.Keys), file.Proxy); err != nil || len(file.Proxy.Routes) != 2 {
+		t.Errorf("New: %v, %d routes", err, len(file.Proxy.Routes))
 	}
 }
