@@ -33,6 +33,7 @@ type Config struct {
 	Connections []Connection   // sorted by name
 	Notify      Notify         // valid; zero: nobody is told of questions
 	Proxy       proxy.Config   // as written; proxy.New checks it
+	Server      Server         // as written; its files are absolute
 	Warnings    []Problem      // odd, but not wrong
 	Missing     []Problem      // secrets that are not there; Connect refuses to go on without them
 }
@@ -115,7 +116,12 @@ func Load(o Options) (*Config, error) {
 		cfg.Notify = b.notify(t.Notify, root, cfg.Dir)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
-	cfg.Proxy = t.Proxy
+	cfg.Proxy, cfg.Server = t.Proxy, t.Server
+	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey} {
+		if *file != "" {
+			*file = cfg.abs(*file)
+		}
+	}
 	cfg.Workflows, cfg.Sandbox, cfg.Policy = t.Workflows, t.Sandbox.limits(), t.Policy.policy()
 	if t.DB != "" && !strings.Contains(t.DB, "${") {
 		cfg.DB = cfg.abs(t.DB)

@@ -22,6 +22,7 @@ type (
 		Notify      notifyTable      `toml:"notify"`
 		Connections map[string]*node `toml:"connections"` // bound by kind
 		Proxy       proxy.Config     `toml:"proxy"`       // checked by proxy.New
+		Server      Server           `toml:"server"`
 	}
 
 	policyTable struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 // devCmd is for the person who writes a script.
 func (a *app) devCmd() *cobra.Command {
 	var poll bool
+	var listen string
 	cmd := &cobra.Command{
 		Use:   "dev [PATH]",
 		Short: "Run and watch: reload on change, one page of status",
@@ -33,10 +35,11 @@ elsewhere there are plain lines.`,
 			if _, err := os.Stat(path); err != nil {
 				return err
 			}
-			d := &developer{a: a, path: path, poll: poll, changed: make(chan struct{}, 1)}
+			d := &developer{a: a, path: path, poll: poll, listen: listen, changed: make(chan struct{}, 1)}
 			return d.run(cmd.Context())
 		},
 	}
+	listenFlag(cmd, &listen)
 	cmd.Flags().BoolVar(&poll, "poll", false, "look at the files each second, where changes are not notified")
 	return cmd
 }
@@ -47,6 +50,7 @@ type developer struct {
 	a       *app
 	path    string
 	poll    bool
+	listen  string        // of the pages; empty: as keep.toml says
 	changed chan struct{} // files changed
 	screen  screen
 
@@ -175,17 +179,26 @@ func (d *developer) restart(ctx context.Context, p *project, settings []byte) er
 	if err := d.end(); err != nil {
 		return errors.Join(err, s.close())
 	}
+	conns := s.conns // the host takes them over
 	if err := s.open(ctx, d.a, d.screen.commit); err != nil {
 		return errors.Join(err, s.close())
 	}
+	p.cfg.Server.Listen = cmp.Or(d.listen, p.cfg.Server.Listen)
+	srv, err := d.a.openServer(ctx, served{cfg: p.cfg, db: s.db, host: s.host, runtime: s.runtime, conns: conns})
+	if err == nil {
+		err = srv.say(ctx, d.screen.say)
+	}
+	if err != nil {
+		return errors.Join(err, srv.close(), s.close())
+	}
 	d.session, d.settings = s, settings
-	d.start(ctx)
+	d.start(ctx, srv)
 	d.screen.attach(s)
 	return nil
 }
 
-// start runs the session's host.
-func (d *developer) start(ctx context.Context) {
+// start runs the session's host and its server.
+func (d *developer) start(ctx context.Context, srv *server) {
 	s := d.session
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -193,7 +206,7 @@ func (d *developer) start(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(ended)
-		runErr = s.host.Run(ctx)
+		runErr = runBoth(ctx, s.host, srv)
 	})
 	d.ended = ended
 	d.stop = func() error {

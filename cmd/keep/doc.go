@@ -15,6 +15,8 @@
 //	complain.go                what is wrong with files, with the line and a mark
 //	text.go, table.go          what may reach a terminal, and how it is aligned
 //	watch.go, page.go          keep dev
+//	server.go, deployer.go     the API and the pages of keep serve and keep dev
+//	login.go, call.go          links and tokens; keep api
 //
 // # Streams
 //
@@ -41,6 +43,7 @@
 //
 // # What it does not do
 //
-// It has no HTTP API yet. It stores no secrets and takes none as arguments. It
+// Its lists and decisions work on the database, not through the API of a running
+// host: they are the same beside one and without one. It stores no secrets of services and takes none as arguments. It
 // watches files only in keep dev; the daemon runs what was deployed.
 package main

@@ -98,7 +98,7 @@ func (s *session) open(ctx context.Context, a *app, after func(keep.Commit)) (er
 		return err
 	}
 	s.closers = append(s.closers, flush)
-	s.host, err = host.Open(ctx, &tap{s.db, after}, host.Config{
+	s.host, err = host.Open(ctx, newTap(s.db, after), host.Config{
 		Connections: s.conns, Policy: &s.project.cfg.Policy, Runtime: s.runtime, Only: s.names(), Logger: a.log,
 		Leases: leasesOf(s.db), Name: hostName(), Version: thisVersion().Version,
 		Notify: told, Tracer: tracer,

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
@@ -153,6 +154,21 @@ func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, 
 func leasesOf(db database) engine.Leaser {
 	l, _ := db.(engine.Leaser)
 	return l
+}
+
+// newTap returns a tap of a database. It is a host.Watcher if the database is.
+func newTap(db database, after func(keep.Commit)) host.Store {
+	t := &tap{db, after}
+	if w, ok := db.(host.Watcher); ok {
+		return watchedTap{t, w}
+	}
+	return t
+}
+
+// A watchedTap is a tap of a database that other processes may change.
+type watchedTap struct {
+	*tap
+	host.Watcher
 }
 
 // A tap is a store that tells of each commit once it is durable.

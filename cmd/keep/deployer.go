@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/workflow"
+)
+
+// A scriptDeployer takes scripts that come over HTTP: one file each, with the
+// checks of keep deploy.
+type scriptDeployer struct {
+	a *app
+	served
+}
+
+// Deploy checks the script and makes it current.
+func (d *scriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte) (keep.Version, error) {
+	w, err := d.load(ctx, file, source)
+	if err != nil {
+		return keep.Version{}, d.asScriptError(err)
+	}
+	if w.Name != name {
+		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: file, Line: 1, Column: 1,
+			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
+	}
+	effects, err := workflow.Effects(w.Declaration, w.Sources, d.conns)
+	if err != nil {
+		return keep.Version{}, err
+	}
+	var mistakes []api.Mistake
+	for _, f := range effects.Findings {
+		if f.Severity == workflow.Error {
+			mistakes = append(mistakes, api.Mistake{File: f.Position.File, Line: f.Position.Line, Column: f.Position.Column, Message: f.Message})
+		}
+	}
+	if len(mistakes) > 0 {
+		return keep.Version{}, &api.ScriptError{Mistakes: mistakes}
+	}
+	return d.host.Deploy(ctx, w)
+}
+
+func (d *scriptDeployer) load(ctx context.Context, file string, source []byte) (*host.Workflow, error) {
+	b, err := sandbox.BuildSource(file, source)
+	if err != nil {
+		return nil, err
+	}
+	return host.LoadBundle(ctx, d.runtime, b)
+}
+
+// asScriptError returns what is wrong with a script as the API says it.
+func (d *scriptDeployer) asScriptError(err error) error {
+	found := d.a.complaints("", err)
+	if len(found) == 0 {
+		return err
+	}
+	e := &api.ScriptError{}
+	for _, c := range found {
+		e.Mistakes = append(e.Mistakes, api.Mistake{File: c.File, Line: c.Line, Column: c.Column, Message: c.Message})
+	}
+	return e
+}

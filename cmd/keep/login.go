@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/config"
+)
+
+// loginCmd prints what logs a browser in. Whoever can open the database may.
+func (a *app) loginCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "login", Short: "Print a link that logs one browser in, once",
+		Long: `Login prints a link to the pages of keep serve or keep dev. It works once, within
+an hour, and gives the browser all rights: whoever can write the database has them.
+For others make tokens: keep token add NAME --role viewer.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			link, err := a.loginLink(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(map[string]string{"url": link})
+			}
+			_, err = fmt.Fprintln(a.out, link)
+			return err
+		},
+	}
+}
+
+// loginLink asks the host of the database for a link, since it knows where it is.
+// Without one it makes a link to where the configuration says.
+func (a *app) loginLink(ctx context.Context) (link string, err error) {
+	cfg, err := a.loadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") {
+		return "", err
+	}
+	res, err := askDaemon(ctx, cfg, http.MethodPost, linkPath, nil, "")
+	if err == nil {
+		defer res.Body.Close()
+		text, err := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+		if err != nil || res.StatusCode != http.StatusOK {
+			return "", errors.Join(failedf("the host of the database made no link: %s", clean(string(text))), err)
+		}
+		return strings.TrimSpace(string(text)), nil
+	}
+	err = a.withCredentials(ctx, func(cfg *config.Config, s access.Store) error {
+		link, err = access.LoginURL(ctx, s, baseOf(cfg.Server), who(), a.now())
+		return err
+	})
+	return link, err
+}
+
+// baseOf returns where the pages are, as far as the configuration says.
+func baseOf(cfg config.Server) string {
+	scheme := "http://"
+	if cfg.TLSCert != "" {
+		scheme = "https://"
+	}
+	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), defaultListen))
+}
+
+// withCredentials opens the credentials of the database, and closes it after f.
+func (a *app) withCredentials(ctx context.Context, f func(*config.Config, access.Store) error) error {
+	return a.withStore(ctx, toDecide, func(cfg *config.Config, db database) error {
+		s, ok := db.(access.Store)
+		if !ok {
+			return failedf("%s keeps no tokens yet; the link to log in is printed by keep serve", nameOf(cfg.DB))
+		}
+		return f(cfg, s)
+	})
+}
+
+// tokenCmd makes, lists and revokes what programs log in with.
+func (a *app) tokenCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		return &cobra.Command{
+			Use: "token", Aliases: []string{"tokens"}, Short: "Tokens for the HTTP API: make, list, revoke",
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.listTokens(cmd.Context()) },
+		}
+	}
+	return noun("token", list, a.addTokenCmd(), a.revokeTokenCmd())
+}
+
+// A token is what is shown of one. The secret is shown once, where it is made.
+type token struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Role      access.Role `json:"role"`
+	Secret    *string     `json:"secret,omitempty"`
+	CreatedAt api.Time    `json:"created_at"`
+	ExpiresAt *api.Time   `json:"expires_at"` // null: never
+	UsedAt    *api.Time   `json:"used_at"`    // null: never
+}
+
+func tokenOf(c keep.Credential) token {
+	when := func(t time.Time) *api.Time {
+		if t.IsZero() {
+			return nil
+		}
+		v := api.Time(t)
+		return &v
+	}
+	return token{ID: c.ID, Name: c.Name, Role: access.Role(c.Role), CreatedAt: api.Time(c.CreatedAt),
+		ExpiresAt: when(c.ExpiresAt), UsedAt: when(c.UsedAt)}
+}
+
+func (a *app) addTokenCmd() *cobra.Command {
+	role, life := string(access.Operator), 90*24*time.Hour
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Make a token and print its secret, once",
+		Long: `Add makes a token for a program or a person and prints its secret on stdout. It is
+kept nowhere; who loses it makes another. It goes into the header of each request:
+
+  Authorization: Bearer keep_…
+
+Roles: viewer sees; operator decides, skips, pauses and triggers, too; author deploys,
+too; admin may do everything.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := access.Role(role).Validate(); err != nil {
+				return misusef("--role: %w", err)
+			}
+			if life < 0 {
+				return misusef("--life must not be negative")
+			}
+			return a.addToken(cmd.Context(), args[0], role, life)
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", role, "viewer, operator, author or admin")
+	cmd.Flags().DurationVar(&life, "life", life, "`duration` until it ends; 0: never")
+	return cmd
+}
+
+func (a *app) addToken(ctx context.Context, name, role string, life time.Duration) error {
+	return a.withCredentials(ctx, func(_ *config.Config, s access.Store) error {
+		secret, c, err := access.Issue(ctx, s, keep.Credential{Kind: keep.CredentialToken, Name: name, Role: role}, a.now(), life)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			t := tokenOf(c)
+			t.Secret = &secret
+			return a.printJSON(t)
+		}
+		fmt.Fprintf(a.err, "Token %s of %s, %s. This is its secret; it is not shown again.\n", c.ID, clean(c.Name), c.Role)
+		_, err = fmt.Fprintln(a.out, secret)
+		return err
+	})
+}
+
+func (a *app) listTokens(ctx context.Context) error {
+	return a.withCredentials(ctx, func(_ *config.Config, s access.Store) error {
+		all, err := s.Credentials(ctx, keep.CredentialToken)
+		if err != nil {
+			return err
+		}
+		out := make([]token, 0, len(all))
+		t := table{header: []string{"TOKEN", "NAME", "ROLE", "MADE", "ENDS", "USED"}}
+		for _, c := range all {
+			v := tokenOf(c)
+			out = append(out, v)
+			t.add(v.ID, clean(v.Name), string(v.Role), a.at(v.CreatedAt), a.maybeAt(v.ExpiresAt), a.maybeAt(v.UsedAt))
+		}
+		if a.json {
+			return a.printJSON(out)
+		}
+		return t.print(a.out, a.outInk)
+	})
+}
+
+// maybeAt writes a time, or that there is none.
+func (a *app) maybeAt(t *api.Time) string {
+	if t == nil {
+		return "never"
+	}
+	return a.at(*t)
+}
+
+func (a *app) revokeTokenCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke ID…", Short: "End tokens, and the sessions that were made with them",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCredentials(cmd.Context(), func(_ *config.Config, s access.Store) error {
+				var errs []error
+				for _, id := range args {
+					err := s.DropCredential(cmd.Context(), id)
+					if err == nil {
+						fmt.Fprintf(a.err, "Token %s is revoked.\n", clean(id))
+					}
+					errs = append(errs, err)
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}
