@@ -44,6 +44,7 @@
 // # What it does not do
 //
 // Its lists and decisions work on the database, not through the API of a running
-// host: they are the same beside one and without one. It stores no secrets of services and takes none as arguments. It
-// watches files only in keep dev; the daemon runs what was deployed.
+// host: they are the same beside one and without one. It stores no secrets of
+// services and takes none as arguments. It watches files only in keep dev; the
+// daemon runs what was deployed.
 package main

@@ -29,7 +29,6 @@ It offers pages and an HTTP API on --listen, and prints a link to log in at the
 first start; see keep login and keep token. Only an address of this machine needs
 no certificate (server.tls_cert and server.tls_key of keep.toml).
 
-
 New versions come with keep deploy. If OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector, each run is a trace (OTLP over HTTP, JSON).`,
 		Args: cobra.NoArgs,

@@ -92,7 +92,7 @@ func (a *app) openServer(ctx context.Context, s served) (_ *server, err error) {
 		return nil, err
 	}
 	guard, err := access.New(access.Config{
-		Store: srv.store, Hosts: hostsOf(s.cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"),
+		Store: srv.store, Hosts: siteNames(s.cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"),
 		Cookie: strconv.Itoa(srv.listener.Addr().(*net.TCPAddr).Port), Logger: a.log,
 	})
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *server) listen(ctx context.Context, cfg config.Server) error {
 	return nil
 }
 
-// hostsOf returns the names by which browsers may come.
-func hostsOf(cfg config.Server) []string {
+// siteNames returns the names by which browsers may come.
+func siteNames(cfg config.Server) []string {
 	hosts := cfg.Hosts
 	if u, err := url.Parse(cfg.URL); err == nil && u.Hostname() != "" {
 		hosts = append(hosts, u.Hostname())
