@@ -50,7 +50,7 @@ func (a *app) warnOfItems(ctx context.Context, db database, s script) error {
 // tells which ones it makes. What was done under an old id would be done again
 // under a new one: that is worth a look before the first run.
 func (a *app) warnOfOrphans(ctx context.Context, db database, s script) error {
-	patterns, known := workflow.ItemPatterns(s.Declaration)
+	patterns, known := workflow.ItemPatterns(s.Bundle.Code)
 	if !known {
 		return nil
 	}
