@@ -38,7 +38,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	switch kind {
 	case keep.AskUnknownOutcome:
 		q.Question = fmt.Sprintf("Did %s on %s happen? Keep cannot tell, and sends nothing until you decide.", x.mut.Tool, x.mut.Target)
-		q.CanVerify = x.mut.CanReconcile
+		q.CanVerify = x.mut.CanReconcile && x.canBeAsked()
 		q.VerifyByHand = x.verifyByHand()
 		if q.CanVerify {
 			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again",
@@ -79,6 +79,13 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	if q.Item != "" {
 		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; the job goes on with the others"})
 	}
+}
+
+// canBeAsked reports whether the tool of the call still has its lookups: an
+// upgrade may have taken them away.
+func (x *execution) canBeAsked() bool {
+	t := x.e.tools.byName[x.mut.Tool]
+	return t != nil && t.canReconcile()
 }
 
 // what names the thing that failed.

@@ -380,6 +380,9 @@ type service struct {
 	onRead  func() error
 	onStart func() error
 
+	// onAskContext waits before a lookup is answered; nil: does not.
+	onAskContext func(ctx context.Context, m keep.Mutation) error
+
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
 	onTarget      func()
 	result        json.RawMessage // of mutate calls
@@ -479,7 +482,12 @@ func (s *service) perform(token string) {
 
 type asker struct{ mutator }
 
-func (a asker) Reconcile(_ context.Context, r keep.Mutation) (connector.Answer, error) {
+func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer, error) {
+	if a.s.onAskContext != nil {
+		if err := a.s.onAskContext(ctx, r); err != nil {
+			return connector.Answer{}, err
+		}
+	}
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	a.s.asked++

@@ -26,6 +26,13 @@ type parking struct {
 	asked, most, now atomic.Int64 // lookups: all, at once at most, at this moment
 }
 
+// Spec gives calls so much time that all of them are out when the host dies.
+func (p *parking) Spec() connector.Spec {
+	spec := p.instant.Spec()
+	spec.Timeout = time.Hour
+	return spec
+}
+
 // Mutate never answers.
 func (p *parking) Mutate(ctx context.Context, _ keep.Mutation) (connector.Receipt, error) {
 	p.out <- struct{}{}
