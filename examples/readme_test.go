@@ -266,6 +266,36 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Every law is in docs/GUARANTEES.md with one sentence or more, what it needs, what
+// it does not promise, and a test that is linked.
+func TestGuaranteesAreWhole(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/GUARANTEES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	laws, err := os.ReadFile("../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := law.FindAllStringSubmatch(string(laws), -1)
+	if len(found) != 12 {
+		t.Fatalf("ARCHITECTURE.md has %d laws, want 12", len(found))
+	}
+	for _, m := range found {
+		_, section, ok := strings.Cut(string(text), "\n## "+m[1]+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, part := range []string{"*Needs:* ", "*Does not promise:* ", "*Proved by:* [`"} {
+			if !ok || !strings.Contains(section, part) {
+				t.Errorf("docs/GUARANTEES.md: %s has no %s", m[1], part)
+			}
+		}
+	}
+}
+
+// law is a row of the table of laws.
+var law = regexp.MustCompile(`(?m)^\| ([a-z-]+) \| [A-Z].*\. \|$`)
+
 func isDir(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.IsDir()
