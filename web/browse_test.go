@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -112,6 +113,19 @@ func TestLive(t *testing.T) {
 	w.must(w.host.SetPaused(t.Context(), "mails", true))
 	ada.says("paused")
 	ada.shot("live-paused")
+}
+
+// An answer that is no page leaves the page as it was, and says so.
+func TestLiveAfterTheSession(t *testing.T) {
+	w := newWorld(t, "refunds.js")
+	w.question("refunds")
+	b := w.tab("ada")
+	b.open("/workflows/refunds")
+	b.sees("document.querySelector('#live-state').textContent == 'live'")
+	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: "none", URL: w.site.URL})
+	w.must(w.host.SetPaused(t.Context(), "refunds", true))
+	b.sees("document.querySelector('#live-state').textContent == 'not up to date: the server answers 403'")
+	b.says("refund.wanted")
 }
 
 // A host that is restarted is found again.

@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/web"
 )
@@ -145,6 +146,7 @@ func (s bareOnly) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]ke
 var (
 	_ web.Store = (*sqlite.DB)(nil)
 	_ web.Store = (*memory.Store)(nil)
+	_ web.Store = (*postgres.DB)(nil)
 	_ web.Actor = (*host.Host)(nil)
 )
 

@@ -170,7 +170,15 @@
 
 	var kept = null; // the row at the cursor
 
-	document.addEventListener("htmx:before:swap", function () {
+	document.addEventListener("htmx:before:swap", function (e) {
+		// What is no page is not put in place of one: the session may have ended.
+		var response = e.detail.ctx && e.detail.ctx.response;
+		if (response && (response.status >= 400 || response.raw.redirected)) {
+			e.preventDefault();
+			if (response.raw.redirected) location.reload();
+			else state("not up to date: the server answers " + response.status);
+			return;
+		}
 		var row = here();
 		kept = row && row.id;
 	});
