@@ -167,7 +167,7 @@ func (s *server) handler(v served, store interface {
 	}
 	pages, err := web.New(web.Config{
 		Store: store, Actor: v.host, Feed: v.host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Policy: &v.cfg.Policy, Version: thisVersion().Version, Logger: s.a.log,
+		Policy: &v.cfg.Policy, Access: s.store, Version: thisVersion().Version, Logger: s.a.log,
 	})
 	if err != nil {
 		return nil, err
