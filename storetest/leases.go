@@ -349,6 +349,7 @@ var leasePromises = []leasePromise{
 	}},
 	{"of many who claim at once each workflow has one", claimsAtOnce},
 	{"a commit and the claim of its workflow do not pass each other", commitsBesideClaims},
+	{"claims, moves and decisions at once have an order that explains them", linearizable},
 }
 
 // claimsAtOnce lets hosts claim everything in small bites.
