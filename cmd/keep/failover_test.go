@@ -117,7 +117,10 @@ type failover struct {
 	db    *postgres.DB // to look at, not by way of any host's proxy
 	crm   *service
 	hosts []*failHost
-	rng   *rand.Rand
+
+	workflows int
+
+	rng *rand.Rand
 }
 
 // A failHost is one place where a host runs: its way to the database, its way to
@@ -187,7 +190,7 @@ func TestFailover(t *testing.T) {
 
 func newFailover(t *testing.T) *failover {
 	pg := pgtest.StartDurable(t)
-	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
+	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), workflows: failoverWorkflows, rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
 	t.Cleanup(f.crm.Close)
 	f.crm.fill(3)
 	f.write("keep.toml", failoverConfig)
@@ -345,7 +348,7 @@ func (f *failover) unheld(not *failHost) string {
 			missing = append(missing, string(l.Workflow))
 		}
 	}
-	if len(leases) != failoverWorkflows {
+	if len(leases) != f.workflows {
 		return fmt.Sprintf("%d leases", len(leases))
 	}
 	return strings.Join(missing, " ")

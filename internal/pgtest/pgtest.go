@@ -284,6 +284,18 @@ func (s *Server) exec(ctx context.Context, query string) error {
 	return err
 }
 
+// Transactions returns how many transactions have been committed on a database. What
+// counts them counts its own, and may be a second late.
+func (s *Server) Transactions(ctx context.Context, database string) (n int, err error) {
+	conn, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, `SELECT xact_commit FROM pg_stat_database WHERE datname = $1`, database).Scan(&n)
+	return n, err
+}
+
 // Kill ends the server as a power cut does for it: SIGKILL. Its other processes
 // notice and end, too. Restart starts it again.
 func (s *Server) Kill() {
