@@ -138,7 +138,7 @@ func (f *failover) consumed(names []keep.WorkflowName) string {
 // has nothing to do: one look a second and its beats, whatever it has.
 func (f *failover) idleCost() {
 	f.Helper()
-	time.Sleep(2 * time.Second) // what was asked before is over
+	time.Sleep(11 * time.Second) // so late may a server that rests count what was asked before
 	const seconds = 10
 	before := f.transactions()
 	time.Sleep(seconds * time.Second)
