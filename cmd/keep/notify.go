@@ -15,12 +15,8 @@ import (
 // that keep inbox --json prints.
 func (a *app) notifyConfig(cfg *config.Config, db database) (notify.Config, error) {
 	targets, err := cfg.Notify.Targets(a.log)
-	store, ok := db.(notify.Store)
-	if err == nil && len(targets) > 0 && !ok {
-		err = misusef("[notify] works with a database in a file, not with %s", db.Name())
-	}
 	return notify.Config{
-		Store:   store,
+		Store:   db,
 		Targets: targets,
 		Encode:  func(q keep.Escalation) (json.RawMessage, error) { return json.Marshal(api.EscalationOf(q)) },
 		Retry:   cfg.Notify.Retry,
@@ -29,24 +25,9 @@ func (a *app) notifyConfig(cfg *config.Config, db database) (notify.Config, erro
 	}, err
 }
 
-// A teller is a database that keeps who was told of which question.
-type teller interface {
-	// Notices returns what became of telling people of a question, sorted by sink.
-	Notices(ctx context.Context, id keep.EscalationID) ([]keep.Notice, error)
-}
-
-// notices returns what became of telling people of a question.
-func notices(ctx context.Context, db database, id keep.EscalationID) ([]keep.Notice, error) {
-	t, ok := db.(teller)
-	if !ok {
-		return nil, nil
-	}
-	return t.Notices(ctx, id)
-}
-
 // printTold says who was told of a question, and who was not.
 func (a *app) printTold(ctx context.Context, db database, id keep.EscalationID) error {
-	all, err := notices(ctx, db, id)
+	all, err := db.Notices(ctx, id)
 	for _, n := range all {
 		fmt.Fprintf(a.out, "  %s %s\n", a.outInk.dim("told by "+string(n.Sink)+":"), a.told(n))
 	}
@@ -80,7 +61,7 @@ type notTold struct {
 // addNotTold adds the open questions of which a sink was given up.
 func (s *status) addNotTold(ctx context.Context, db database) error {
 	for _, q := range s.NeedsYou {
-		all, err := notices(ctx, db, q.ID)
+		all, err := db.Notices(ctx, q.ID)
 		if err != nil {
 			return err
 		}

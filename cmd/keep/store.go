@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
 )
@@ -22,6 +23,7 @@ import (
 // Postgres.
 type database interface {
 	engine.Store
+	notify.Store
 	lists
 	details
 
@@ -49,6 +51,7 @@ type details interface {
 	Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKey, error)
 	History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error)
 	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+	Notices(ctx context.Context, id keep.EscalationID) ([]keep.Notice, error)
 }
 
 // A role is what a command does with the database.
