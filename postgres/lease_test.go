@@ -82,3 +82,17 @@ func ring(t *testing.T, db *postgres.DB) {
 		t.Fatal("no alert")
 	}
 }
+
+// Behind PgBouncer in transaction mode every statement may come to another session.
+// Commits, leases and claims of many hosts at once are what would notice.
+func TestPgBouncer(t *testing.T) {
+	through := pgtest.Bouncer(t)
+	storetest.Leases(t, func(tb testing.TB) (storetest.Leased, func(time.Duration)) {
+		db := openDB(tb, through(pgtest.URL(tb)), postgres.Config{Host: true, Conns: 4})
+		return db, func(d time.Duration) {
+			if err := db.Age(tb.Context(), d); err != nil {
+				tb.Error(err)
+			}
+		}
+	})
+}

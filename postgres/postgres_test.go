@@ -77,3 +77,11 @@ var (
 	_ storetest.Teller      = (*postgres.DB)(nil)
 	_ storetest.Credentials = (*postgres.DB)(nil)
 )
+
+// TestStorePooled runs the suite as behind a pooler without sessions: nothing is
+// prepared, set or listened to.
+func TestStorePooled(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		return openDB(tb, pgtest.SchemaURL(tb)+"&default_query_exec_mode=exec", postgres.Config{Host: true, Conns: 4})
+	})
+}
