@@ -101,7 +101,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
 		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())
-	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.idempotencyCmd(), a.tortureCmd(), a.versionCmd())
+	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.dbCmd(), a.idempotencyCmd(), a.tortureCmd(), a.versionCmd())
 }
 
 // setUp checks the flags that all verbs have, and makes the logger.

@@ -98,7 +98,7 @@ func TestScripts(t *testing.T) {
 // of its own, but for those that are about files.
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
-	aboutFiles := []string{"database", "demo", "exit_codes", "second", "torture", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
+	aboutFiles := []string{"database", "db", "demo", "exit_codes", "second", "torture", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
 	testscript.Run(t, scripts(t, func(e *testscript.Env) {
 		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 	}, scriptFiles(t, func(name string) bool { return !slices.Contains(aboutFiles, name) })...))

@@ -20,6 +20,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/sqlite"
 )
@@ -27,7 +28,8 @@ import (
 // A bench is a host over a fresh database, with a number of workflows.
 type bench struct {
 	dir        string
-	db         *sqlite.DB
+	url        string // of Postgres; empty: a file of SQLite in dir
+	db         database
 	counted    *counter
 	host       *host.Host
 	workflows  []keep.WorkflowName
@@ -45,16 +47,23 @@ type bench struct {
 // hostStore is what a host of a benchmark works on.
 type hostStore interface{ host.Store }
 
+// A database is what a benchmark opens.
+type database interface {
+	hostStore
+	Open(ctx context.Context) error
+	Close() error
+}
+
 // A counter is a store that counts commits.
 type counter struct {
-	*sqlite.DB
+	database
 	commits atomic.Int64
 }
 
 // Commit counts, and passes on.
 func (c *counter) Commit(ctx context.Context, k keep.Commit) error {
 	c.commits.Add(1)
-	return c.DB.Commit(ctx, k)
+	return c.database.Commit(ctx, k)
 }
 
 // instant is a mutate tool that answers at once, and can be asked.
@@ -100,7 +109,12 @@ const producer = `export default Keep.workflow({ name: %q, topics: { t: {} },
   producers: { async poll(ctx) { for (let i = 0; i < 10; i++) await ctx.publish("t", { messageId: "m" + i, i }); } } });`
 
 func openBench(ctx context.Context, dir string, workflows int) (*bench, error) {
-	b := &bench{dir: dir, last: make(map[keep.WorkflowName]time.Time)}
+	return openBenchOn(ctx, "", dir, workflows)
+}
+
+// openBenchOn is openBench on Postgres, if url is not empty.
+func openBenchOn(ctx context.Context, url, dir string, workflows int) (*bench, error) {
+	b := &bench{dir: dir, url: url, last: make(map[keep.WorkflowName]time.Time)}
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
@@ -118,10 +132,13 @@ func (b *bench) open(ctx context.Context) error {
 		return err
 	}
 	b.db = sqlite.New(filepath.Join(b.dir, "keep.db"), sqlite.Config{Host: true})
+	if b.url != "" {
+		b.db = postgres.New(b.url, postgres.Config{Host: true})
+	}
 	if err := b.db.Open(ctx); err != nil {
 		return err
 	}
-	b.counted = &counter{DB: b.db}
+	b.counted = &counter{database: b.db}
 	var store hostStore = b.counted
 	if b.wrap != nil {
 		store = b.wrap(b.counted)
@@ -138,9 +155,16 @@ func (b *bench) open(ctx context.Context) error {
 		Sandbox:     sandbox.Config{CacheDir: filepath.Join(os.TempDir(), "keep-bench-cache")},
 		Trace:       b.trace,
 		Policy:      b.policy,
+		Leases:      leasesOf(b.db),
 	})
 	b.host = h
 	return err
+}
+
+// leasesOf returns the leases of a database that has them, or nil.
+func leasesOf(db database) engine.Leaser {
+	l, _ := db.(engine.Leaser)
+	return l
 }
 
 func (b *bench) close() error {

@@ -5,6 +5,7 @@
 //	go run ./internal/bench            (a few minutes)
 //	go run ./internal/bench -quick     (a smoke test of the program itself)
 //	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
+//	go run ./internal/bench -postgres postgres://…/empty  (SQLite and Postgres, one after the other)
 //
 // Every figure of one report comes from one process on one machine, so that the
 // ratios hold when the machine is slow.
@@ -31,6 +32,7 @@ func main() {
 	only := part("")
 	flag.BoolFunc("items", "measure only keep items", func(string) error { only = partItems; return nil })
 	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { only = partDoubt; return nil })
+	url := flag.String("postgres", "", "measure only runs, on SQLite and on the empty database at `URL`")
 	quick := flag.Bool("quick", false, "a hundredth of the work")
 	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
 	flag.Parse()
@@ -43,7 +45,13 @@ func main() {
 		os.Exit(1)
 	}
 	defer stopProfile()
-	if err := run(ctx, *quick, only, os.Stdout); err != nil {
+	err = nil
+	if *url != "" {
+		err = beside(ctx, *url, *quick, os.Stdout)
+	} else {
+		err = run(ctx, *quick, only, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stopProfile()
 		os.Exit(1)

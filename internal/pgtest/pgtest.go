@@ -360,3 +360,15 @@ func (s *Server) CPU() time.Duration {
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 everywhere
 }
+
+// Program returns the path of a program of the server that tests use, such as
+// pg_dump. The test is skipped without it.
+func Program(tb testing.TB, name string) string {
+	tb.Helper()
+	server, _ := share(tb)
+	path := filepath.Join(server.bin, name)
+	if _, err := os.Stat(path); err != nil {
+		tb.Skipf("pgtest: no %s beside the server", name)
+	}
+	return path
+}

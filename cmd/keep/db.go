@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/sqlite"
+)
+
+// dbCmd is for the database as a whole.
+func (a *app) dbCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "db",
+		Short: "Bring the database up to date, check it, back it up",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "migrate",
+		Short: "Make the database, or bring its schema up to date",
+		Long: `Migrate makes the database if there is none, and else brings its schema up to
+date. keep run, keep serve and keep deploy do so by themselves; this is for those
+who want it at a time of their own. A file must have no host while it is changed.
+Migrations of Postgres add what older hosts do not look at, so they may run on.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withStore(cmd.Context(), toDeploy, func(_ *config.Config, db database) error {
+				if a.json {
+					return a.printJSON(map[string]string{"db": db.Name()})
+				}
+				fmt.Fprintf(a.err, "%s is up to date.\n", nameOf(db.Name()))
+				return nil
+			})
+		},
+	}, &cobra.Command{
+		Use:   "check",
+		Short: "Check every record of the database against the laws of Keep",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.checkStore(cmd.Context()) },
+	}, &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy an SQLite database to a new file while a host works on it",
+		Long: `Backup writes a copy of the database as it is at one moment, without its free
+pages, and checks the copy. A host may go on meanwhile. To restore, stop the host
+and put the copy in the place of the file.
+
+What the copy does not know of is what happened since. So a restored database may
+repeat calls that were made after the backup, unless their services honour keys.
+
+A database of Postgres is backed up by pg_dump, which also copies one moment:
+
+  pg_dump --format=custom --file=keep.dump postgres://…
+  pg_restore --dbname=postgres://… keep.dump`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.backup(cmd.Context(), args[0]) },
+	})
+	return cmd
+}
+
+// backup copies a file and checks the copy.
+func (a *app) backup(ctx context.Context, to string) error {
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return misusef("%s exists; name a new file", short(to))
+	}
+	err = a.look(ctx, func(db database) error {
+		file, ok := db.(*sqlite.DB)
+		if !ok {
+			return misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())
+		}
+		return file.Backup(ctx, to)
+	})
+	if err != nil {
+		return err
+	}
+	copied, err := openDatabase(ctx, to, toLook)
+	if err != nil {
+		return fmt.Errorf("open the copy: %w", err)
+	}
+	found, err := violations(ctx, copied)
+	if err := errors.Join(err, copied.Close()); err != nil {
+		return fmt.Errorf("check the copy: %w", err)
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%s breaks %s; the copy is kept: see keep doctor --db %s", short(to), plural(len(found), "law"), short(to))
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"file": to})
+	}
+	fmt.Fprintf(a.err, "%s is a copy, and breaks no law.\n", short(to))
+	return nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/internal/pgtest"
+)
+
+// TestPgDump follows what keep db backup --help says of Postgres: a dump of one
+// moment, restored to another database, is lawful and has the same runs.
+func TestPgDump(t *testing.T) {
+	t.Parallel()
+	from, to := pgtest.URL(t), pgtest.URL(t)
+	w := newCrashWorld(t)
+	w.env = append(w.env, "KEEP_DB="+from)
+	for _, args := range [][]string{{"run", "."}, {"db", "check"}} {
+		if out, err := w.keep(args...); err != nil {
+			t.Fatalf("keep %s: %v\n%s", args, err, out)
+		}
+	}
+	dump := filepath.Join(t.TempDir(), "keep.dump")
+	for _, args := range [][]string{{"pg_dump", "--format=custom", "--file=" + dump, from}, {"pg_restore", "--dbname=" + to, dump}} {
+		if out, err := exec.Command(pgtest.Program(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+	}
+	before := w.runs()
+	w.env = append(w.env, "KEEP_DB="+to)
+	if out, err := w.keep("db", "check"); err != nil {
+		t.Fatalf("keep db check of the copy: %v\n%s", err, out)
+	}
+	if after := w.runs(); after != before {
+		t.Errorf("runs of the copy:\n%s\nwant\n%s", after, before)
+	}
+	if out, err := w.keep("run", "."); err != nil {
+		t.Errorf("run on the copy: %v\n%s", err, out)
+	}
+	out, err := w.keep("db", "backup", filepath.Join(t.TempDir(), "x"))
+	if err == nil || !strings.Contains(string(out), "pg_dump") {
+		t.Errorf("keep db backup of Postgres: %v\n%s", err, out)
+	}
+}
+
+// runs returns the list of all runs.
+func (w *crashWorld) runs() string {
+	w.Helper()
+	out, err := w.command("runs", "--all", "--json").Output()
+	if err != nil || !json.Valid(out) {
+		w.Fatalf("keep runs: %v\n%s", err, out)
+	}
+	return string(out)
+}
