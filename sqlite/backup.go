@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,7 +22,10 @@ func (db *DB) Backup(ctx context.Context, to string) error {
 	if err := createFile(part); err != nil { // VACUUM INTO takes an empty file, and its mode
 		return fmt.Errorf("back up: %w", err)
 	}
-	c, err := openConn(ctx, db.dsn(true))
+	// The other connections that read are query_only, which refuses to write another
+	// file as well.
+	source := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(db.path), RawQuery: "mode=ro"}
+	c, err := openConn(ctx, source.String())
 	if err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}

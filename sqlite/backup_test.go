@@ -1,0 +1,54 @@
+package sqlite_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep/sqlite"
+)
+
+// A backup that is taken while commits go on is one moment of the database: lawful,
+// and with everything that was acknowledged before.
+func TestBackupBesideCommits(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, filepath.Join(dir, "keep.db"), sqlite.Config{Host: true})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for i := range 4 {
+		l := newLoad(i)
+		must(t, db.Commit(t.Context(), l.deploy()))
+		must(t, l.run(t.Context(), db))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := l.run(context.WithoutCancel(ctx), db); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for _, name := range []string{"one.db", "two.db"} {
+		to := filepath.Join(dir, name)
+		must(t, db.Backup(t.Context(), to))
+		copied := openDB(t, to, sqlite.Config{ReadOnly: true})
+		clean(t, copied)
+		if ws, err := copied.Workflows(t.Context()); err != nil || len(ws) != 4 {
+			t.Errorf("%d workflows, %v, want 4", len(ws), err)
+		}
+		if db.Backup(t.Context(), to) == nil {
+			t.Error("a backup replaced a file")
+		}
+	}
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range left {
+		if f.IsDir() {
+			t.Errorf("%s was left behind", f.Name())
+		}
+	}
+}
