@@ -14,8 +14,9 @@ const remembered = 4096
 // told is a store whose commits are told to a feed, and its questions to people.
 type told struct {
 	Store
-	changes  *feed.Feed
-	notifier *notify.Notifier
+	changes   *feed.Feed
+	notifier  *notify.Notifier
+	committed func(keep.Commit) // nil: nobody is told
 }
 
 // Commit tells the feed also after an error: the commit may be durable, and to
@@ -25,6 +26,9 @@ func (s told) Commit(ctx context.Context, c keep.Commit) error {
 	s.changes.Publish(feed.Of(c))
 	if asks(c) {
 		s.notifier.Wake()
+	}
+	if err == nil && s.committed != nil {
+		s.committed(c)
 	}
 	return err
 }

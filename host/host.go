@@ -107,6 +107,10 @@ type Config struct {
 	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
 	Tracer trace.Tracer
 
+	// Committed is told of each commit that is durable, by several goroutines at
+	// once, and holds their workflows up. If nil, nobody is.
+	Committed func(keep.Commit)
+
 	// Trace is called between durable steps; tests die there. If nil, nothing
 	// is called.
 	Trace func(w keep.WorkflowName, p engine.Point)
@@ -153,7 +157,7 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	h.Engine, err = engine.New(told{store, h.changes, notifier}, h.scripts, tools, engine.Config{
+	h.Engine, err = engine.New(told{store, h.changes, notifier, cfg.Committed}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})

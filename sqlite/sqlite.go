@@ -157,6 +157,15 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	return nil
 }
 
+// Grouped returns how many commits were written since the database was opened,
+// and how many transactions they shared.
+func (db *DB) Grouped() (commits, groups uint64) {
+	if db.write == nil {
+		return 0, 0
+	}
+	return db.write.served.Load(), db.write.groups.Load()
+}
+
 // StoreID returns the random name that the database got when it was made.
 func (db *DB) StoreID(ctx context.Context) (string, error) {
 	var id string

@@ -23,6 +23,8 @@ type writer struct {
 	done chan struct{} // closed when the goroutine has ended
 	wake chan struct{} // has a value when the queue is not empty
 
+	groups, served atomic.Uint64 // transactions and the requests in them
+
 	// mu protects the 2 next fields.
 	mu     sync.Mutex
 	queue  []*request
@@ -121,6 +123,8 @@ func (w *writer) run() {
 				break
 			}
 			w.serve(group)
+			w.groups.Add(1)
+			w.served.Add(uint64(len(group)))
 			if w.conn.unindexed >= maxUnindexed {
 				w.index()
 			}

@@ -180,11 +180,16 @@ func (d *developer) restart(ctx context.Context, p *project, settings []byte) er
 		return errors.Join(err, s.close())
 	}
 	conns := s.conns // the host takes them over
-	if err := s.open(ctx, d.a, d.screen.commit); err != nil {
+	seen := new(doubts)
+	after := func(c keep.Commit) {
+		seen.observe(c)
+		d.screen.commit(c)
+	}
+	if err := s.open(ctx, d.a, after); err != nil {
 		return errors.Join(err, s.close())
 	}
 	p.cfg.Server.Listen = cmp.Or(d.listen, p.cfg.Server.Listen)
-	srv, err := d.a.openServer(ctx, served{cfg: p.cfg, db: s.db, host: s.host, runtime: s.runtime, conns: conns})
+	srv, err := d.a.openServer(ctx, served{cfg: p.cfg, db: s.db, host: s.host, runtime: s.runtime, conns: conns, doubts: seen})
 	if err == nil {
 		err = srv.say(ctx, d.screen.say)
 	}

@@ -75,9 +75,10 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 		return errors.Join(err, closeAll(conns))
 	}
 	defer func() { err = errors.Join(err, flush()) }()
+	seen := new(doubts)
 	h, err := host.Open(ctx, db, host.Config{
 		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version, Clock: a.clock,
-		Notify: told, Tracer: tracer,
+		Notify: told, Tracer: tracer, Committed: seen.observe,
 	})
 	if err != nil {
 		return errors.Join(err, closeAll(conns))
@@ -87,7 +88,7 @@ func (a *app) serve(ctx context.Context, listen string) (err error) {
 	if err != nil {
 		return err
 	}
-	srv, err := a.openServer(ctx, served{cfg: cfg, db: db, host: h, runtime: rt, conns: conns})
+	srv, err := a.openServer(ctx, served{cfg: cfg, db: db, host: h, runtime: rt, conns: conns, doubts: seen})
 	if err != nil {
 		return err
 	}

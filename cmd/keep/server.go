@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/metrics"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/web"
 )
@@ -41,6 +43,17 @@ type served struct {
 	host    *host.Host
 	runtime *sandbox.Runtime
 	conns   []connector.Connection
+	doubts  *doubts // what the host's commits are told to
+}
+
+// A doubts keeps the commits of a host for the metrics, which are made after it.
+type doubts struct{ metrics atomic.Pointer[metrics.Host] }
+
+// observe is told of each commit.
+func (d *doubts) observe(c keep.Commit) {
+	if m := d.metrics.Load(); m != nil {
+		m.Observe(c)
+	}
 }
 
 // A server is the API and the pages of a host, on an address and on a socket
@@ -176,8 +189,23 @@ func (s *server) handler(v served, store interface {
 	mux.Handle(api.Prefix+"/", s.api)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v.db) })
+	mux.Handle("GET /metrics", s.metrics(v, store))
 	mux.Handle("/", pages)
 	return mux, nil
+}
+
+// metrics returns the metrics of the host.
+func (s *server) metrics(v served, store metrics.Store) http.Handler {
+	cfg := metrics.Config{Store: store, Logger: s.a.log, Sandbox: func() (int, int) {
+		u := v.runtime.Usage()
+		return u.Waiting, u.Idle
+	}}
+	if db, ok := v.db.(interface{ Grouped() (uint64, uint64) }); ok {
+		cfg.Grouped = db.Grouped
+	}
+	m := metrics.New(cfg)
+	v.doubts.metrics.Store(m)
+	return m
 }
 
 // linkPath is where the socket, and nothing else, gives links to log in.

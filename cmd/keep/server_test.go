@@ -195,6 +195,9 @@ func TestWaysIn(t *testing.T) {
 	if res, text := d.ask("GET", "/api/v1/workflows", "", "Authorization", viewer); res.StatusCode != 200 || !strings.Contains(text, `"name":"w"`) {
 		t.Errorf("a viewer's list: %d %s", res.StatusCode, text)
 	}
+	if res, text := d.ask("GET", "/metrics", "", "Authorization", viewer); res.StatusCode != 200 || !strings.Contains(text, "\nkeep_metrics_unreadable 0\n") {
+		t.Errorf("a viewer's metrics: %d %s", res.StatusCode, text)
+	}
 	if res, _ := d.ask("POST", "/api/v1/workflows/w/pause", "", "Authorization", viewer); res.StatusCode != 403 {
 		t.Errorf("a viewer's pause: %d", res.StatusCode)
 	}
