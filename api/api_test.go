@@ -113,11 +113,13 @@ func TestGolden(t *testing.T) {
 		"item_empty":       api.ItemOf(keep.Item{UpdatedAt: noon}, nil),
 		"escalation":       api.EscalationOf(fullEscalation),
 		"escalation_empty": api.EscalationOf(keep.Escalation{CreatedAt: noon}),
-		"topic":            api.TopicOf(keep.TopicCount{Workflow: "invoices", Topic: "t", Pending: 1, Reserved: 2, Consumed: 3, Skipped: 4}),
-		"workflow":         api.WorkflowOf(wf, fullDeployment, fullStates, fullRun),
-		"workflow_empty":   api.WorkflowOf(keep.Workflow{CreatedAt: noon, UpdatedAt: noon}, keep.Deployment{}, nil, keep.Run{}),
-		"version":          api.VersionOf(fullDeployment),
-		"log_line":         api.LogLineOf(keep.LogLine{Run: "run_1", At: noon, Level: "warn", Text: "hm", Where: "a.js:1:2"}),
+		"host": api.HostOf(keep.Host{ID: "host_1", Name: "a:7", Version: "1.2.3", StartedAt: noon, Until: noon.Add(time.Minute), Draining: true},
+			[]keep.Lease{{Workflow: "b", Host: "host_1", Epoch: 2, Since: noon}, {Workflow: "c", Host: "host_2"}, {Workflow: "a", Host: "host_1", Epoch: 1, Since: noon}}, noon),
+		"topic":          api.TopicOf(keep.TopicCount{Workflow: "invoices", Topic: "t", Pending: 1, Reserved: 2, Consumed: 3, Skipped: 4}),
+		"workflow":       api.WorkflowOf(wf, fullDeployment, fullStates, fullRun),
+		"workflow_empty": api.WorkflowOf(keep.Workflow{CreatedAt: noon, UpdatedAt: noon}, keep.Deployment{}, nil, keep.Run{}),
+		"version":        api.VersionOf(fullDeployment),
+		"log_line":       api.LogLineOf(keep.LogLine{Run: "run_1", At: noon, Level: "warn", Text: "hm", Where: "a.js:1:2"}),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, v) })
 	}

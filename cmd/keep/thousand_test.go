@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,8 +19,8 @@ import (
 // them one lease and two seconds later, and works on them. Then it is idle, and
 // what that costs does not depend on how many there are.
 func TestTakeOverOfAThousand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a thousand workflows take a while")
+	if !*failoverStrict {
+		t.Skip("it takes a minute: run it with -failover-strict")
 	}
 	f := newFailover(t)
 	f.workflows = 1000
@@ -40,6 +42,13 @@ func TestTakeOverOfAThousand(t *testing.T) {
 	f.until("every workflow works", 2*time.Minute, func() string { return f.consumed(w) })
 	t.Logf("every workflow consumed an event %s after that", time.Since(began).Round(time.Millisecond))
 	f.idleCost()
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.pid)); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "VmRSS") {
+				t.Logf("the host of a thousand workflows: %s", strings.TrimSpace(line))
+			}
+		}
+	}
 	b.signal(syscall.SIGTERM)
 	b.wait()
 	for err := range f.db.Check(t.Context()) {
