@@ -194,9 +194,14 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
 	})
 }
 
-// idempotencyNumber is that of the migration that Keys makes alone, where there
-// is no other table of ours.
-const idempotencyNumber = 2
+const (
+	// idempotencyNumber is that of the migration that Keys makes alone, where there
+	// is no other table of ours.
+	idempotencyNumber = 2
+
+	// listsNumber is that of the migration after which titles have words.
+	listsNumber = 3
+)
 
 // migrateOne applies one file and its number.
 func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
@@ -220,7 +225,44 @@ func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
 			return err
 		}
 	}
+	if number == listsNumber {
+		for _, table := range []string{"run", "mutation", "input", "item"} {
+			if err := addWords(ctx, tx, table); err != nil {
+				return fmt.Errorf("words of titles: %w", err)
+			}
+		}
+	}
 	_, err = tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('keep_schema', $1)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(number))
 	return err
+}
+
+// addWords takes the titles of a table apart, a thousand at a time.
+func addWords(ctx context.Context, tx pgx.Tx, table string) error {
+	var n int64
+	var workflow string
+	for {
+		rows, err := tx.Query(ctx, `SELECT n, workflow, title FROM `+table+` WHERE title <> '' AND (n, workflow) > ($1, $2)
+			ORDER BY n, workflow LIMIT 1000`, n, workflow)
+		if err != nil {
+			return err
+		}
+		var ns []int64
+		var workflows []string
+		var lists []*string
+		var title string
+		_, err = pgx.ForEachRow(rows, []any{&n, &workflow, &title}, func() error {
+			ns, workflows, lists = append(ns, n), append(workflows, workflow), append(lists, words(plain(title)))
+			return nil
+		})
+		if err != nil || len(ns) == 0 {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE `+table+` AS t SET words = array_to_tsvector(string_to_array(v.words, ' '))
+			  FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (n, workflow, words)
+			 WHERE t.n = v.n AND t.workflow = v.workflow`, ns, workflows, lists)
+		if err != nil {
+			return err
+		}
+	}
 }

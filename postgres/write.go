@@ -20,7 +20,7 @@ import (
 // After any other error nobody knows: the server may have committed, and its answer
 // got lost. That pgx calls an error safe to retry says nothing about a COMMIT.
 func (db *DB) serve(ctx context.Context, group []*request[keep.Commit]) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*db.cfg.StatementTimeout, &keep.TimeoutError{Op: "commit", After: 2 * db.cfg.StatementTimeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, db.cfg.StatementTimeout, &keep.TimeoutError{Op: "commit", After: db.cfg.StatementTimeout})
 	defer cancel()
 	err := db.transact(ctx, group)
 	if len(group) > 1 && undone(err) {
