@@ -224,4 +224,8 @@ var breaks = []Break{
 		`e.Event == LeaseEnded && now.Before(r.LeaseUntil):`, `false:`, "./idempotency/key"},
 	{"guard-retries-for-ever", "bounded", "idempotency/key/law.go",
 		`e.Event == Again && r.Doubts > MaxDoubts,`, ``, "./idempotency/key"},
+	{"keys-refused-takes-others", "all-or-nothing", "postgres/idempotency.go",
+		`if undone(err) && len(group) > 1 {`, `if false {`, "./postgres -run TestKeys_of_a_group"},
+	{"keys-stale-is-stored", "once", "postgres/idempotency_columns.go",
+		`WHERE k.id = r.id AND k.rev = r.rev`, `WHERE k.id = r.id`, "./postgres -run TestKeys$"},
 }
