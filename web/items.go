@@ -1,11 +1,13 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/feed"
 )
 
@@ -78,12 +80,7 @@ func (s *site) item(r *http.Request) (page, error) {
 	}
 	p := page{Title: it.Title, Section: "items", Of: it.Workflow, Watch: []feed.Kind{feed.Item, feed.Mutation, feed.Escalation}}
 	d := itemData{Item: it, Query: itemQuery(it.Workflow, it.ID)}
-	if err := s.cfg.Actor.CanDoItem(it, keep.Reprocess); err != nil {
-		d.Reprocess = err.Error()
-	}
-	if err := s.cfg.Actor.CanDoItem(it, keep.Skip); err != nil {
-		d.Skip = err.Error()
-	}
+	d.Reprocess, d.Skip = s.refusal(it, keep.Reprocess), s.refusal(it, keep.Skip)
 	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return p, err
@@ -101,6 +98,18 @@ func (s *site) item(r *http.Request) (page, error) {
 	}
 	p.Data = d
 	return p, nil
+}
+
+// refusal says why an action cannot be taken; empty: it can.
+func (s *site) refusal(it keep.Item, a keep.Action) string {
+	err := s.cfg.Actor.CanDoItem(it, a)
+	if refused, ok := errors.AsType[*engine.ItemError](err); ok {
+		return "Not now: " + refused.Why + "."
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // attempts groups calls, given newest first, by attempt, newest first.

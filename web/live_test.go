@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -182,4 +184,58 @@ func TestSlowReader(t *testing.T) {
 		w.must(w.host.SetPaused(t.Context(), "refunds", false))
 	}
 	w.as("vera", access.Viewer).get("/workflows/refunds").want(t, 200)
+}
+
+// 500 browsers that listen cost less than 50 MB, and all of them hear.
+func TestManyListenersCostLittle(t *testing.T) {
+	const clients, most = 500, 50 << 20
+	f := feed.New(64)
+	site := httptest.NewServer(asSomebody(pagesOver(t, f)))
+	defer site.Close()
+	defer site.CloseClientConnections()
+	before := inUse()
+	conns := make([]*bufio.Reader, clients)
+	for i := range conns {
+		conn, err := net.Dial("tcp", site.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /live?kind=run HTTP/1.1\r\nHost: keep\r\n\r\n")
+		conns[i] = bufio.NewReaderSize(conn, 512)
+	}
+	for _, c := range conns {
+		await(t, c, ": ")
+	}
+	if cost := inUse() - before; cost > most {
+		t.Errorf("%d listeners cost %d bytes, want at most %d", clients, cost, most)
+	} else {
+		t.Logf("%d listeners, both ends: %d KiB", clients, cost>>10)
+	}
+	f.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Run}})
+	for _, c := range conns {
+		await(t, c, "event: keep-changed")
+	}
+}
+
+// inUse returns what the process holds, without garbage.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// await reads until a line begins so.
+func await(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("waiting for %q: %v", want, err)
+		}
+		if strings.HasPrefix(line, want) {
+			return
+		}
+	}
 }
