@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -126,6 +128,28 @@ func TestLiveAfterTheSession(t *testing.T) {
 	w.must(w.host.SetPaused(t.Context(), "refunds", true))
 	b.sees("document.querySelector('#live-state').textContent == 'not up to date: the server answers 403'")
 	b.says("refund.wanted")
+}
+
+// Updates do not depend on which script arrives first: htmx does not begin before
+// its extension is there.
+func TestLiveWithSlowScripts(t *testing.T) {
+	w := newWorld(t, "refunds.js")
+	w.question("refunds")
+	gate := make(chan struct{})
+	pages := w.site
+	w.site = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/static/hx-sse.min.js" {
+			<-gate
+		}
+		pages.Config.Handler.ServeHTTP(rw, r)
+	}))
+	defer pages.Close()
+	b := w.tab("ada")
+	eval[string](b, fmt.Sprintf("location.href = '%s/workflows/refunds'", w.site.URL))
+	b.sees("location.pathname == '/workflows/refunds' && window.htmx")
+	eval[bool](b, "new Promise(done => setTimeout(done, 0, true))") // what htmx put off would be done now
+	close(gate)
+	b.sees("document.querySelector('#live-state').textContent == 'live'")
 }
 
 // A host that is restarted is found again.
