@@ -148,6 +148,10 @@ func (b *bank) paid(invoice string) int {
 	return n
 }
 
+// orderTime is how long after an order it can still arrive: timeout and
+// settle_after of bank.pay in keep.toml.
+const orderTime = 3 * time.Second
+
 // look answers whether a payment is in the book.
 func (b *bank) look(w http.ResponseWriter, r *http.Request) {
 	invoice := r.PathValue("invoice")
@@ -155,7 +159,11 @@ func (b *bank) look(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		age := time.Since(b.asked[invoice]).Round(time.Second)
 		b.mu.Unlock()
-		b.say("bank: %s: asked for %s later, not there", invoice, age)
+		why := "the order may still be under way"
+		if age >= orderTime {
+			why = "no order can be under way any more"
+		}
+		b.say("bank: %s: asked for, not there; %s", invoice, why)
 		reply(w, http.StatusNotFound, map[string]string{"error": "no such payment"})
 		return
 	}

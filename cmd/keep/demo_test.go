@@ -65,7 +65,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("the comparison differs (-want +got):\n%s", diff)
 	}
 	for _, line := range []string{
-		"INV-05: asked for 3s later, not there", "the ledger it leaves says of INV-06: in_flight",
+		"INV-05: asked for, not there; no order can be under way any more", "the ledger it leaves says of INV-06: in_flight",
 		"Did bank.fax on invoice=INV-10 happen?", "Recorded: did-not-happen.",
 	} {
 		if !strings.Contains(talk.String(), line) {
