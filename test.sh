@@ -28,6 +28,8 @@ have_postgres() {
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
 }
 
+have_pgbouncer() { command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]; }
+
 have_chromium() {
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
 }
@@ -67,6 +69,7 @@ race=-race
 missing=()
 have_compiler || missing+=(gcc libc6-dev)
 have_postgres || missing+=(postgresql)
+have_pgbouncer || missing+=(pgbouncer)
 have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
 if ! have_compiler; then
@@ -75,6 +78,9 @@ if ! have_compiler; then
 fi
 if ! have_postgres; then
 	lacking 'there is no PostgreSQL' 'its tests are skipped'
+fi
+if ! have_pgbouncer; then
+	lacking 'there is no PgBouncer' 'Postgres is not tested behind it'
 fi
 if ! have_chromium; then
 	lacking 'there is no Chromium' 'the pages are not looked at with a browser'
