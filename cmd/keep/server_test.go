@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep/internal/pgtest"
 )
 
 // A serving is keep serve as a process, in a project of its own.
@@ -30,13 +32,19 @@ type serving struct {
 func newServing(t *testing.T) *serving {
 	t.Helper()
 	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
+	d.writeScript()
+	d.keep("deploy", ".")
+	return d
+}
+
+// writeScript writes the workflow.
+func (d *serving) writeScript() {
+	d.t.Helper()
 	script := `export default Keep.workflow({ name: "w", topics: { t: {} },
 		jobs: { j: { schedule: { cron: "0 0 1 1 *" }, async handler(ctx) {} } } });`
 	if err := os.WriteFile(filepath.Join(d.dir, "w.js"), []byte(script), 0o644); err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
-	d.keep("deploy", ".")
-	return d
 }
 
 // keep runs the command and returns its stdout.
@@ -263,5 +271,31 @@ func TestDeployOverHTTP(t *testing.T) {
 	}
 	if res, text := put("w", fmt.Sprintf(script, ""), `"1.0"`); res.StatusCode != 200 || !strings.Contains(text, `"version":"2.0"`) || res.Header.Get("ETag") != `"2.0"` {
 		t.Errorf("deploy: %d %s", res.StatusCode, text)
+	}
+}
+
+// On Postgres, too: tokens, lists with search, and metrics.
+func TestServeOnPostgres(t *testing.T) {
+	url := pgtest.SchemaURL(t) // or the test is skipped
+	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_DB="+url)}
+	d.writeScript()
+	d.keep("deploy", ".")
+	d.start()
+	if d.link == "" {
+		t.Error("the first start printed no link")
+	}
+	token := "Bearer " + d.keep("token", "add", "dash", "--role", "operator")
+	for path, part := range map[string]string{
+		"/api/v1/workflows": `"name":"w"`, "/api/v1/runs/counts?q=x": `"total":0`, "/metrics": "\nkeep_metrics_unreadable 0\n", "/": "<html",
+	} {
+		if res, text := d.ask("GET", path, "", "Authorization", token); res.StatusCode != 200 || !strings.Contains(text, part) {
+			t.Errorf("%s: %d %.300s", path, res.StatusCode, text)
+		}
+	}
+	for range 2 {
+		res, text := d.ask("POST", "/api/v1/workflows/w/pause", "", "Authorization", token, "Idempotency-Key", "p")
+		if res.StatusCode != 200 || !strings.Contains(text, `"paused":true`) {
+			t.Errorf("pause: %d %s", res.StatusCode, text)
+		}
 	}
 }
