@@ -52,3 +52,27 @@ func begins(words []string, beginning string) bool {
 	}
 	return false
 }
+
+// Deceives reports whether r, shown as it is, would change how a person reads
+// what stands around it: it moves, hides or reorders text. Ends of lines and tabs
+// do, too; who has several lines to show lets them pass. Titles, payloads and
+// errors may come from anybody's mail, so every surface shows such a character by
+// its number instead.
+func Deceives(r rune) bool {
+	switch {
+	case r < ' ', r >= 0x7f && r <= 0x9f: // controls
+		return true
+	case r == 0x061c, r == 0x200e, r == 0x200f, // direction marks
+		r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // direction overrides
+		return true
+	case r == 0x200b, r == 0x2060, r == 0xfeff, r == 0x00ad: // invisible
+		return true
+	case r == 0x2028, r == 0x2029: // other ends of lines
+		return true
+	case r >= 0xe0000 && r <= 0xe0fff: // tags
+		return true
+	case r >= 0xfff9 && r <= 0xfffb: // annotations
+		return true
+	}
+	return false
+}

@@ -3,29 +3,13 @@ package web
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/keep-run/keep"
 )
 
-// hidden reports whether r would hide or reorder what a person reads, or is a
-// control character. Lines and tabs are what pages are made of.
+// hidden is keep.Deceives but for what pages are made of: lines and tabs.
 func hidden(r rune) bool {
-	switch {
-	case r == '\n', r == '\t', r == '\r':
-		return false
-	case r < ' ', r >= 0x7f && r <= 0x9f: // controls
-		return true
-	case r == 0x061c, r == 0x200e, r == 0x200f, // direction marks
-		r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // direction overrides
-		return true
-	case r == 0x200b, r == 0x2060, r == 0xfeff, r == 0x00ad: // invisible
-		return true
-	case r == 0x2028, r == 0x2029: // other ends of lines
-		return true
-	case r >= 0xe0000 && r <= 0xe0fff: // tags
-		return true
-	case r >= 0xfff9 && r <= 0xfffb: // annotations
-		return true
-	}
-	return false
+	return r != '\n' && r != '\t' && r != '\r' && keep.Deceives(r)
 }
 
 // visible returns a page with everything hidden shown by its number. It works on

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/keep-run/keep"
 )
 
 // maxTitle is how wide a title may be in a table. Ids are never cut.
@@ -119,7 +121,7 @@ func safeJSON(v any, prefix string) (string, error) {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
 		switch {
-		case r < 0x7f || !hostile(r):
+		case r < 0x7f || !keep.Deceives(r):
 			b.Write(data[i : i+n])
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)

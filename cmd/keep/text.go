@@ -7,32 +7,11 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
+
+	"github.com/keep-run/keep"
 )
 
-// Titles, payloads and errors may come from anybody's mail. Nothing of them may
-// move the cursor, change colours, or reorder what a person reads.
-
-// hostile reports whether r must not reach a terminal as it is.
-func hostile(r rune) bool {
-	switch {
-	case r < ' ', r >= 0x7f && r <= 0x9f: // controls
-		return true
-	case r == 0x061c, r == 0x200e, r == 0x200f, // direction marks
-		r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // direction overrides
-		return true
-	case r == 0x200b, r == 0x2060, r == 0xfeff, r == 0x00ad: // invisible
-		return true
-	case r == 0x2028, r == 0x2029: // other ends of lines
-		return true
-	case r >= 0xe0000 && r <= 0xe0fff: // tags
-		return true
-	case r >= 0xfff9 && r <= 0xfffb: // annotations
-		return true
-	}
-	return false
-}
-
-// clean returns s on one line with everything hostile made visible.
+// clean returns s on one line with everything that deceives made visible.
 func clean(s string) string { return neutral(s, false) }
 
 // cleanText is clean for text of several lines.
@@ -41,7 +20,7 @@ func cleanText(s string) string { return neutral(s, true) }
 // neutral does the work of clean and cleanText. Text that is safe, as almost all
 // is, is returned as it came.
 func neutral(s string, lines bool) string {
-	safe := utf8.ValidString(s) && strings.IndexFunc(s, hostile) < 0
+	safe := utf8.ValidString(s) && strings.IndexFunc(s, keep.Deceives) < 0
 	if safe {
 		return s
 	}
@@ -56,7 +35,7 @@ func neutral(s string, lines bool) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case !hostile(r):
+		case !keep.Deceives(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)
