@@ -25,11 +25,11 @@ var Pass = Cut{Request: All, Response: All}
 // A Proxy forwards TCP connections to a service and breaks those that it is told
 // to break. It is safe for concurrent use.
 type Proxy struct {
-	target string
-	addr   string
-	wait   sync.WaitGroup
+	addr string
+	wait sync.WaitGroup
 
 	mu       sync.Mutex // protects the fields below
+	target   string
 	listener net.Listener
 	next     []Cut
 	always   Cut
@@ -89,6 +89,14 @@ func (p *Proxy) Down() {
 	}
 }
 
+// Aim makes new connections go to another service, as a name that moves to
+// another machine does.
+func (p *Proxy) Aim(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // Up makes the proxy take connections again, on the same port.
 func (p *Proxy) Up() error {
 	p.mu.Lock()
@@ -146,7 +154,10 @@ func (p *Proxy) forget(c net.Conn) {
 // serve forwards both directions until one of them ends or is cut.
 func (p *Proxy) serve(client net.Conn, cut Cut) {
 	defer p.forget(client)
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil || !p.track(client) {
 		return
 	}

@@ -169,7 +169,7 @@ func TestFailover(t *testing.T) {
 	}
 	stop := f.feed()
 	f.settled("at first")
-	ways := []func(*failHost){(*failHost).kill, (*failHost).freezeInACall, (*failHost).cutOff, (*failHost).fallSilent, (*failHost).terminate, (*failHost).loseDatabase}
+	ways := []func(*failHost){(*failHost).kill, (*failHost).freezeInACall, (*failHost).cutOff, (*failHost).fallSilent, (*failHost).terminate, (*failHost).loseDatabase, (*failHost).failOver}
 	deadline := time.Now().Add(*failoverFor)
 	for i := 0; i < len(ways) || time.Now().Before(deadline); i++ {
 		way, h := ways[i%len(ways)], f.hosts[i%len(f.hosts)]
@@ -205,12 +205,17 @@ func newFailover(t *testing.T) *failover {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("deploy: %v\n%s", err, out)
 	}
-	f.db = postgres.New(pg.URL("postgres"), postgres.Config{ReadOnly: true})
-	if err := f.db.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.look()
 	t.Cleanup(func() { f.db.Close() })
 	return f
+}
+
+// look opens the database to look at it.
+func (f *failover) look() {
+	f.db = postgres.New(f.pg.URL("postgres"), postgres.Config{ReadOnly: true})
+	if err := f.db.Open(f.Context()); err != nil {
+		f.Fatal(err)
+	}
 }
 
 func (f *failover) write(name, text string) {
@@ -484,6 +489,38 @@ func (h *failHost) loseDatabase() {
 		h.f.Fatal(err)
 	}
 	h.f.settled("after the database was killed")
+}
+
+// failOver kills the server of all, and promotes the synchronous standby that
+// followed it: what was committed is there.
+func (h *failHost) failOver() {
+	f := h.f
+	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Minute)
+	defer cancel()
+	standby, err := f.pg.Standby(ctx)
+	if standby != nil {
+		f.Cleanup(standby.Stop)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	time.Sleep(time.Second) // under load
+	f.pg.Kill()
+	if err := standby.Promote(ctx); err != nil {
+		f.Fatal(err)
+	}
+	f.pg = standby
+	for _, other := range f.hosts {
+		other.wire.Down()
+		other.wire.Aim(standby.Addr)
+		if err := other.wire.Up(); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.db.Close()
+	f.look()
+	took := f.until("every workflow works on the standby", time.Minute, func() string { return f.unheld(nil) })
+	f.Logf("failed over to the standby: every workflow has a host after %s", took.Round(time.Millisecond))
 }
 
 // finish waits until everything is done, ends the hosts in peace and compares

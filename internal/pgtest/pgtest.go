@@ -30,12 +30,13 @@ type Server struct {
 	Addr string // host:port, on the loopback
 	Data string // data directory
 
-	bin  string
-	set  []string            // settings, "name=value"
-	cred *syscall.Credential // nil: as this process
-	cmd  *exec.Cmd
-	done chan error // has the end of cmd
-	wait sync.WaitGroup
+	bin    string
+	set    []string            // settings, "name=value"
+	cred   *syscall.Credential // nil: as this process
+	cmd    *exec.Cmd
+	done   chan error // has the end of cmd
+	killed bool
+	wait   sync.WaitGroup
 }
 
 // shared is the server of the test binary; each test has its own database.
@@ -226,7 +227,7 @@ func (s *Server) run() error {
 	for _, setting := range s.set {
 		args = append(args, "-c", setting)
 	}
-	s.cmd = s.command("postgres", args...)
+	s.cmd, s.killed = s.command("postgres", args...), false
 	log, err := os.Create(filepath.Join(filepath.Dir(s.Data), "log"))
 	if err != nil {
 		return err
@@ -284,6 +285,58 @@ func (s *Server) exec(ctx context.Context, query string) error {
 	return err
 }
 
+// Standby starts a second server that follows s, and makes every commit of s wait
+// until the second has it on disk (synchronous_standby_names). The caller stops it.
+func (s *Server) Standby(ctx context.Context) (*Server, error) {
+	base, err := os.MkdirTemp("", "pgtest")
+	if err != nil {
+		return nil, err
+	}
+	r := &Server{Data: filepath.Join(base, "data"), bin: s.bin, set: s.set, cred: s.cred}
+	if s.cred != nil {
+		if err := os.Chown(base, int(s.cred.Uid), int(s.cred.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	host, port, _ := net.SplitHostPort(s.Addr)
+	out, err := r.command("pg_basebackup", "-h", host, "-p", port, "-U", "keep", "-D", r.Data, "-R", "-X", "stream", "-c", "fast").CombinedOutput()
+	if err != nil {
+		os.RemoveAll(base)
+		return nil, fmt.Errorf("pg_basebackup: %w: %s", err, out)
+	}
+	if err := r.run(); err != nil {
+		os.RemoveAll(base)
+		return nil, err
+	}
+	if err := s.exec(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`); err != nil {
+		return r, err
+	}
+	if err := s.exec(ctx, `SELECT pg_reload_conf()`); err != nil {
+		return r, err
+	}
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return r, err
+	}
+	defer conn.Close(ctx)
+	for {
+		var synced bool
+		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`).Scan(&synced); err != nil || synced {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("the standby does not follow: %w", context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Promote makes a standby a server that takes commits.
+func (s *Server) Promote(ctx context.Context) error {
+	return s.exec(ctx, `SELECT pg_promote(true, 60)`)
+}
+
 // Transactions returns how many transactions have been committed on a database. What
 // counts them counts its own, and may be a second late.
 func (s *Server) Transactions(ctx context.Context, database string) (n int, err error) {
@@ -302,6 +355,7 @@ func (s *Server) Kill() {
 	s.cmd.Process.Kill()
 	<-s.done
 	s.wait.Wait()
+	s.killed = true
 }
 
 // Restart starts a killed server on the data that it left, at the same address.
@@ -322,6 +376,10 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // Stop ends the server at once and removes its data.
 func (s *Server) Stop() {
+	if s.killed {
+		os.RemoveAll(filepath.Dir(s.Data))
+		return
+	}
 	s.cmd.Process.Signal(syscall.SIGQUIT)
 	select {
 	case <-s.done:
