@@ -239,6 +239,11 @@ func (f *failover) newHost(n int, clock time.Duration) *failHost {
 	}))
 	f.Cleanup(h.front.Close)
 	f.Cleanup(func() {
+		if f.Failed() && h.out != nil {
+			h.signal(syscall.SIGQUIT)
+			h.wait()
+			f.Logf("host %d said:\n%s", h.n, h.out)
+		}
 		h.signal(syscall.SIGKILL)
 		h.wait()
 	})
@@ -276,7 +281,7 @@ func (h *failHost) start() {
 		if strings.Contains(out.String(), "Serving") {
 			return ""
 		}
-		return out.String()
+		return "it says: " + out.String()
 	})
 }
 
