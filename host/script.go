@@ -1,6 +1,7 @@
 package host
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,71 +13,79 @@ import (
 	"github.com/keep-run/keep/sandbox"
 )
 
-// keptVersions is how many versions of one workflow stay loaded: the current
-// one, and those whose runs are not over.
-const keptVersions = 4
+// maxLoaded is how many scripts stay loaded: those that ran last. A loaded script
+// costs some 100 KiB and up, used or not; to load one again takes half a
+// millisecond.
+const maxLoaded = 512
 
-// scripts keeps the programs of versions loaded. It is safe for concurrent use.
+// scripts keeps programs loaded. It is safe for concurrent use.
 type scripts struct {
 	rt *sandbox.Runtime
 
-	mu     sync.Mutex // protects loaded
-	loaded map[keep.WorkflowName][]*script
-}
-
-func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{rt: rt, loaded: make(map[keep.WorkflowName][]*script)}
+	mu     sync.Mutex // protects recent, and the program and place of each script
+	recent list.List  // of the *script that are loaded, the last used first
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no
 // other workflow: only the actor of its own workflow asks for it.
 func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script, error) {
-	if sc := s.find(d); sc != nil {
-		return sc, nil
-	}
-	p, err := s.rt.Load(ctx, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
-	if err != nil {
+	sc := &script{owner: s, bundle: &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}}
+	if _, err := sc.load(ctx); err != nil {
 		return nil, fmt.Errorf("workflow %s version %s: %w", d.Workflow, d.Version, err)
 	}
-	sc := &script{version: d.Version, program: p}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	have := s.loaded[d.Workflow]
-	if len(have) >= keptVersions {
-		// The engine asks again for a version that it needs again.
-		if err := have[0].program.Close(); err != nil {
-			return nil, err
-		}
-		have = have[1:]
-	}
-	s.loaded[d.Workflow] = append(have[:len(have):len(have)], sc)
 	return sc, nil
 }
 
-// find returns the version if it is loaded, and nil if not.
-func (s *scripts) find(d keep.Deployment) *script {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sc := range s.loaded[d.Workflow] {
-		if sc.version == d.Version {
-			return sc
-		}
-	}
-	return nil
+// A script is one version as the engine wants it. Its program is there while it
+// is among those that were used last.
+type script struct {
+	owner   *scripts
+	bundle  *sandbox.Bundle
+	program *sandbox.Program // nil: not loaded
+	place   *list.Element    // in owner.recent
 }
 
-// A script is a loaded version as the engine wants it.
-type script struct {
-	version keep.Version
-	program *sandbox.Program
+// load returns the program of the script, loaded again if it was dropped.
+func (s *script) load(ctx context.Context) (*sandbox.Program, error) {
+	if p := s.use(nil); p != nil {
+		return p, nil
+	}
+	p, err := s.owner.rt.Load(ctx, s.bundle)
+	if err != nil {
+		return nil, err
+	}
+	return s.use(p), nil
+}
+
+// use makes the script the last used and returns its program, which is loaded if
+// it has none; nil if there is neither.
+func (s *script) use(loaded *sandbox.Program) *sandbox.Program {
+	o := s.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case s.program != nil:
+		o.recent.MoveToFront(s.place)
+	case loaded != nil:
+		s.program, s.place = loaded, o.recent.PushFront(s)
+		if o.recent.Len() > maxLoaded {
+			oldest := o.recent.Remove(o.recent.Back()).(*script)
+			oldest.program = nil // a call that runs has it still
+		}
+	}
+	return s.program
 }
 
 // Call implements engine.Script.
 func (s *script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage, error) {
-	out, err := s.program.Call(ctx, sandbox.Call{
-		Path: c.Path, Args: c.Args, Now: c.Now, Host: calls{c.Host},
-		Log: func(level, text string, at sandbox.Position) { c.Log(level, text, at.String()) },
-	})
+	program, err := s.load(ctx)
+	var out json.RawMessage
+	if err == nil {
+		out, err = program.Call(ctx, sandbox.Call{
+			Path: c.Path, Args: c.Args, Now: c.Now, Host: calls{c.Host},
+			Log: func(level, text string, at sandbox.Position) { c.Log(level, text, at.String()) },
+		})
+	}
 	if err == nil {
 		return out, nil
 	}
