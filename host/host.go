@@ -156,7 +156,7 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 			return nil, fmt.Errorf("open the sandbox: %w", err)
 		}
 	}
-	h.scripts = &scripts{rt: h.runtime}
+	h.scripts = newScripts(h.runtime)
 	h.Engine, err = engine.New(told{store, h.changes, notifier, cfg.Committed}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,

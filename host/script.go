@@ -22,24 +22,47 @@ const maxLoaded = 512
 type scripts struct {
 	rt *sandbox.Runtime
 
-	mu     sync.Mutex // protects recent, and the program and place of each script
-	recent list.List  // of the *script that are loaded, the last used first
+	mu     sync.Mutex // protects all below, and the program and place of each script
+	loaded map[versionOf]*script
+	recent list.List // of those in loaded, the last used first
+}
+
+// A versionOf names one version of one workflow.
+type versionOf struct {
+	workflow keep.WorkflowName
+	version  keep.Version
+}
+
+func newScripts(rt *sandbox.Runtime) *scripts {
+	return &scripts{rt: rt, loaded: make(map[versionOf]*script)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no
 // other workflow: only the actor of its own workflow asks for it.
 func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script, error) {
-	sc := &script{owner: s, bundle: &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}}
+	of := versionOf{d.Workflow, d.Version}
+	if sc := s.find(of); sc != nil {
+		return sc, nil
+	}
+	sc := &script{owner: s, of: of, bundle: &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}}
 	if _, err := sc.load(ctx); err != nil {
 		return nil, fmt.Errorf("workflow %s version %s: %w", d.Workflow, d.Version, err)
 	}
 	return sc, nil
 }
 
+// find returns the script of a version if it is loaded, and nil if not.
+func (s *scripts) find(of versionOf) *script {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loaded[of]
+}
+
 // A script is one version as the engine wants it. Its program is there while it
 // is among those that were used last.
 type script struct {
 	owner   *scripts
+	of      versionOf
 	bundle  *sandbox.Bundle
 	program *sandbox.Program // nil: not loaded
 	place   *list.Element    // in owner.recent
@@ -67,13 +90,23 @@ func (s *script) use(loaded *sandbox.Program) *sandbox.Program {
 	case s.program != nil:
 		o.recent.MoveToFront(s.place)
 	case loaded != nil:
-		s.program, s.place = loaded, o.recent.PushFront(s)
+		if same := o.loaded[s.of]; same != nil {
+			o.drop(same)
+		}
+		s.program, s.place, o.loaded[s.of] = loaded, o.recent.PushFront(s), s
 		if o.recent.Len() > maxLoaded {
-			oldest := o.recent.Remove(o.recent.Back()).(*script)
-			oldest.program = nil // a call that runs has it still
+			o.drop(o.recent.Back().Value.(*script))
 		}
 	}
 	return s.program
+}
+
+// drop forgets the program of a script; a call that runs has it still. The caller
+// holds mu.
+func (s *scripts) drop(sc *script) {
+	s.recent.Remove(sc.place)
+	delete(s.loaded, sc.of)
+	sc.program, sc.place = nil, nil
 }
 
 // Call implements engine.Script.

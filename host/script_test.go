@@ -21,14 +21,14 @@ func TestScriptsAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	s := &scripts{rt: rt}
+	s := newScripts(rt)
 	var all []engine.Script
 	for i := range maxLoaded + 20 {
 		b, err := sandbox.BuildSource("w.js", fmt.Appendf(nil, `export default Keep.workflow({ name: "w", jobs: { async n() { return %d } } })`, i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sc, err := s.Script(t.Context(), keep.Deployment{Workflow: "w", Entry: b.Entry, Code: b.Code, Map: b.Map})
+		sc, err := s.Script(t.Context(), keep.Deployment{Workflow: "w", Version: keep.Version{Major: i}, Entry: b.Entry, Code: b.Code, Map: b.Map})
 		if err != nil {
 			t.Fatal(err)
 		}
