@@ -2,11 +2,9 @@ package postgres_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +16,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/storetest"
 )
 
 // BenchmarkRun measures the two commits of an undisturbed consumer run, as the
@@ -42,10 +41,10 @@ func BenchmarkRun(b *testing.B) {
 
 func benchmarkRuns(b *testing.B, url string, workflows int) {
 	db := openDB(b, url, postgres.Config{Host: true})
-	loads := make([]*load, workflows)
+	loads := make([]*storetest.Load, workflows)
 	for i := range loads {
-		loads[i] = newLoad(i)
-		if err := db.Commit(b.Context(), loads[i].deploy()); err != nil {
+		loads[i] = storetest.NewLoad(keep.WorkflowName(fmt.Sprintf("workflow-%02d-%d", i, os.Getpid())), i)
+		if err := db.Commit(b.Context(), loads[i].Deploy()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -61,7 +60,7 @@ func benchmarkRuns(b *testing.B, url string, workflows int) {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
 				start := time.Now()
-				if err := l.run(b.Context(), db); err != nil {
+				if err := l.Run(b.Context(), db); err != nil {
 					b.Error(err)
 					return
 				}
@@ -121,85 +120,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A load is one workflow whose consumer always has one event to consume.
-type load struct {
-	workflow keep.WorkflowName
-	number   int
-	runs     int
-	at       time.Time
-	event    keep.MessageID
-	input    keep.InputID
-	payload  json.RawMessage
-}
-
-func newLoad(number int) *load {
-	return &load{
-		workflow: keep.WorkflowName(fmt.Sprintf("workflow-%02d-%d", number, os.Getpid())),
-		number:   number,
-		payload:  json.RawMessage(`{"text":"` + strings.Repeat("x", 1000) + `"}`),
-	}
-}
-
-// clock makes ids as the host does: later ones sort later, over all workflows.
-var clock atomic.Int64
-
-// id returns an id that is later than those before it.
-func (l *load) id(prefix string) string {
-	l.at = time.UnixMilli(clock.Add(1))
-	return keep.NewID(prefix, l.at, [10]byte{byte(l.number), byte(l.runs), byte(l.runs >> 8), byte(l.runs >> 16)})
-}
-
-func (l *load) deploy() keep.Commit {
-	l.event, l.input = "message-0", keep.InputID(l.id("in"))
-	return keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{
-		keep.Deploy{Deployment: keep.Deployment{Workflow: l.workflow, Version: keep.Version{Major: 1},
-			Definition: keep.Definition{Name: l.workflow, Topics: []keep.TopicName{"mail.received"}}, CreatedAt: l.at}},
-		keep.PutInput{Input: keep.Input{ID: l.input, Workflow: l.workflow, Source: "mail", Type: "mail", ExternalID: "1"}},
-		keep.Publish{Event: keep.Event{Workflow: l.workflow, Topic: "mail.received", MessageID: l.event,
-			Payload: l.payload, CausedBy: []keep.InputID{l.input}}},
-	}}
-}
-
-// run makes the two commits of a run.
-func (l *load) run(ctx context.Context, db *postgres.DB) error {
-	r, m := l.start()
-	err := db.Commit(ctx, keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{
-		keep.PutRun{Run: r},
-		keep.Reserve{Chain: r.ID, Reservation: r.Reservations[0]},
-		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: l.at, By: "call", To: keep.InFlight, Evidence: "sent"}}},
-	}})
-	if err != nil {
-		return err
-	}
-	r.Rev, m.Rev = 1, 1
-	m.State, m.Result, m.ResolvedBy = keep.Applied, l.payload, "call"
-	r.Phase, r.Status, r.Closed = keep.Committed, keep.StatusCommitted, true
-	l.event = keep.MessageID(fmt.Sprintf("message-%d", l.runs))
-	return db.Commit(ctx, keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{
-		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: l.at, By: "call", From: keep.InFlight, To: keep.Applied, Evidence: "happened"}}},
-		keep.Finish{Chain: r.ID, Status: keep.EventConsumed},
-		keep.Publish{Event: keep.Event{Workflow: l.workflow, Topic: "mail.received", MessageID: l.event,
-			Payload: l.payload, CreatedBy: r.ID, CausedBy: []keep.InputID{l.input}}},
-		keep.PutHandler{State: keep.HandlerState{Workflow: l.workflow, Handler: "addRow", Kind: keep.Consumer, LastRun: r.ID, LastAt: l.at}},
-		keep.PutRun{Run: r},
-	}})
-}
-
-// start returns a run that reserves the event, and its call.
-func (l *load) start() (keep.Run, keep.Mutation) {
-	l.runs++
-	id := keep.RunID(l.id("run"))
-	r := keep.Run{
-		ID: id, Chain: id, Workflow: l.workflow, Version: keep.Version{Major: 1}, Handler: "addRow", Kind: keep.Consumer,
-		Phase: keep.Mutating, Status: keep.StatusActive, Trigger: keep.EventRef{Topic: "mail.received", MessageID: l.event},
-		Reservations: []keep.Reservation{{Topic: "mail.received", IDs: []keep.MessageID{l.event}}},
-		Prepared:     l.payload, Mutation: keep.MutationKey("mut_" + id), Title: "Add a row", CreatedAt: l.at, UpdatedAt: l.at,
-	}
-	m := keep.Mutation{
-		Key: r.Mutation, Workflow: l.workflow, Run: id, Tool: "db.insert", Connector: "http", Level: keep.LevelKey,
-		Target: "invoices", Identity: json.RawMessage(`{"id":"1"}`), Payload: l.payload, PayloadHash: strings.Repeat("0", 64),
-		Token: string(id), Title: r.Title, State: keep.InFlight, Attempts: 1, CallDeadline: l.at.Add(time.Minute),
-		CanReconcile: true, CreatedAt: l.at, UpdatedAt: l.at,
-	}
-	return r, m
+// newLoad returns a load; number tells it from others. The benchmark may share its
+// server with an earlier process.
+func newLoad(number int) *storetest.Load {
+	return storetest.NewLoad(keep.WorkflowName(fmt.Sprintf("workflow-%02d-%d", number, os.Getpid())), number)
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -202,7 +203,7 @@ func claim(ctx context.Context, tx pgx.Tx, id keep.HostID, n int, only []keep.Wo
 	var until, at int64
 	err := tx.QueryRow(ctx, `SELECT draining, until, `+now+` FROM host WHERE id = $1 FOR UPDATE`, text(string(id))).Scan(&draining, &until, &at)
 	switch {
-	case err == pgx.ErrNoRows, err == nil && until <= at: //nolint:errorlint // pgx returns it as it is
+	case errors.Is(err, pgx.ErrNoRows), err == nil && until <= at:
 		return nil, keep.ErrFenced
 	case err != nil || draining || n <= 0 || only != nil && len(only) == 0:
 		return nil, err

@@ -47,12 +47,12 @@ func TestAlerts(t *testing.T) {
 	if _, err := host.Beat(t.Context(), keep.Host{ID: "a"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	commit(l.deploy())
+	commit(l.Deploy())
 	ring(t, host) // a new workflow is for all
 	if _, err := host.Claim(t.Context(), "a", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	touch := keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{keep.SetPaused{Paused: true}}}
+	touch := keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{keep.SetPaused{Paused: true}}}
 	for range 2 {
 		commit(touch)
 		for {
@@ -61,7 +61,7 @@ func TestAlerts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(p.Touched) == 1 && p.Touched[0] == l.workflow {
+			if len(p.Touched) == 1 && p.Touched[0] == l.Workflow {
 				break
 			}
 		}

@@ -21,11 +21,11 @@ func TestBackupBesideCommits(t *testing.T) {
 	defer stop()
 	for i := range 4 {
 		l := newLoad(i)
-		must(t, db.Commit(t.Context(), l.deploy()))
-		must(t, l.run(t.Context(), db))
+		must(t, db.Commit(t.Context(), l.Deploy()))
+		must(t, l.Run(t.Context(), db))
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if err := l.run(context.WithoutCancel(ctx), db); err != nil {
+				if err := l.Run(context.WithoutCancel(ctx), db); err != nil {
 					t.Error(err)
 					return
 				}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/sqlite"
@@ -43,18 +42,17 @@ func commitForEver(path string) error {
 	if err := db.Open(context.Background()); err != nil {
 		return err
 	}
-	clock.Store(time.Now().UnixMilli())
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			l := newLoad(i)
-			l.workflow += keep.WorkflowName(fmt.Sprintf("-%d", os.Getpid()))
-			err := db.Commit(context.Background(), l.deploy())
+			l.Workflow += keep.WorkflowName(fmt.Sprintf("-%d", os.Getpid()))
+			err := db.Commit(context.Background(), l.Deploy())
 			for err == nil {
-				if err = l.run(context.Background(), db); err == nil {
+				if err = l.Run(context.Background(), db); err == nil {
 					mu.Lock()
-					fmt.Printf("%s %s\n", l.workflow, l.event)
+					fmt.Printf("%s %s\n", l.Workflow, l.Event)
 					mu.Unlock()
 				}
 			}

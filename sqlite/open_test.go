@@ -87,7 +87,7 @@ func must(tb testing.TB, err error) {
 func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keep.db")
 	db := openDB(t, path, sqlite.Config{Host: true})
-	must(t, db.Commit(t.Context(), newLoad(0).deploy()))
+	must(t, db.Commit(t.Context(), newLoad(0).Deploy()))
 	for _, file := range []string{path, path + "-wal", path + "-shm", path + ".lock"} {
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm() != 0o600 {
@@ -116,14 +116,14 @@ func TestCommandsReadAndCommitBesideAHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keep.db")
 	host, command := openDB(t, path, sqlite.Config{Host: true}), openDB(t, path, sqlite.Config{})
 	l := newLoad(0)
-	must(t, host.Commit(t.Context(), l.deploy()))
+	must(t, host.Commit(t.Context(), l.Deploy()))
 	before, err := host.ForeignChanges(t.Context())
 	must(t, err)
-	must(t, host.Commit(t.Context(), keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{keep.SetPaused{Paused: true}}}))
+	must(t, host.Commit(t.Context(), keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{keep.SetPaused{Paused: true}}}))
 	if got, err := host.ForeignChanges(t.Context()); err != nil || got != before {
 		t.Errorf("ForeignChanges = %d, %v after a commit of our own, want %d", got, err, before)
 	}
-	must(t, command.Commit(t.Context(), keep.Commit{Workflow: l.workflow, At: l.at, Changes: []keep.Change{keep.SetPaused{}}}))
+	must(t, command.Commit(t.Context(), keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{keep.SetPaused{}}}))
 	if got, err := host.ForeignChanges(t.Context()); err != nil || got == before {
 		t.Errorf("ForeignChanges = %d, %v after a foreign commit, want another", got, err)
 	}
@@ -138,13 +138,13 @@ func TestAReaderWritesNothing(t *testing.T) {
 	host := openDB(t, path, sqlite.Config{Host: true})
 	reader := openDB(t, path, sqlite.Config{ReadOnly: true})
 	l := newLoad(0)
-	if err := reader.Commit(t.Context(), l.deploy()); !errors.Is(err, sqlite.ErrReadOnly) {
+	if err := reader.Commit(t.Context(), l.Deploy()); !errors.Is(err, sqlite.ErrReadOnly) {
 		t.Errorf("Commit = %v, want ErrReadOnly", err)
 	}
 	if _, err := reader.ForeignChanges(t.Context()); !errors.Is(err, sqlite.ErrReadOnly) {
 		t.Errorf("ForeignChanges = %v, want ErrReadOnly", err)
 	}
-	must(t, host.Commit(t.Context(), l.deploy()))
+	must(t, host.Commit(t.Context(), l.Deploy()))
 	if list, err := reader.Workflows(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("Workflows = %v, %v", list, err)
 	}
@@ -155,7 +155,7 @@ func TestAClosedDatabaseSaysSo(t *testing.T) {
 	l := newLoad(0)
 	expect := func(when string) {
 		t.Helper()
-		if err := db.Commit(t.Context(), l.deploy()); !errors.Is(err, sqlite.ErrClosed) {
+		if err := db.Commit(t.Context(), l.Deploy()); !errors.Is(err, sqlite.ErrClosed) {
 			t.Errorf("Commit %s = %v", when, err)
 		}
 		if _, err := db.Workflows(t.Context()); !errors.Is(err, sqlite.ErrClosed) {
@@ -179,19 +179,19 @@ func TestAClosedDatabaseSaysSo(t *testing.T) {
 func TestAFullDiskLosesNothing(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
 	l, other := newLoad(0), newLoad(1)
-	must(t, db.Commit(t.Context(), l.deploy()))
-	must(t, db.Commit(t.Context(), other.deploy()))
+	must(t, db.Commit(t.Context(), l.Deploy()))
+	must(t, db.Commit(t.Context(), other.Deploy()))
 	pages, err := db.Pages(t.Context())
 	must(t, err)
 	must(t, db.LimitPages(t.Context(), pages+40))
 	acknowledged := 0
-	for err = l.run(t.Context(), db); err == nil; err = l.run(t.Context(), db) {
+	for err = l.Run(t.Context(), db); err == nil; err = l.Run(t.Context(), db) {
 		acknowledged++
 	}
 	if !errors.Is(err, keep.ErrDiskFull) || !strings.Contains(err.Error(), "make space where /") {
 		t.Fatalf("run = %v, want a full disk", err)
 	}
-	small := keep.Commit{Workflow: other.workflow, At: l.at, Changes: []keep.Change{keep.SetPaused{Paused: true}}}
+	small := keep.Commit{Workflow: other.Workflow, At: l.At, Changes: []keep.Change{keep.SetPaused{Paused: true}}}
 	if err := db.Commit(t.Context(), small); err != nil {
 		t.Errorf("a commit that fits: %v", err)
 	}
@@ -200,7 +200,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		t.Errorf("%d committed runs, %v, want the %d that were acknowledged", len(committed), err, acknowledged)
 	}
 	must(t, db.LimitPages(t.Context(), 0))
-	must(t, other.run(t.Context(), db))
+	must(t, other.Run(t.Context(), db))
 	clean(t, db)
 }
 
@@ -216,9 +216,9 @@ func TestACorruptedFileIsReportedNotTrusted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keep.db")
 	db := openDB(t, path, sqlite.Config{Host: true})
 	l := newLoad(0)
-	must(t, db.Commit(t.Context(), l.deploy()))
+	must(t, db.Commit(t.Context(), l.Deploy()))
 	for range 50 {
-		must(t, l.run(t.Context(), db))
+		must(t, l.Run(t.Context(), db))
 	}
 	must(t, db.Close())
 	content, err := os.ReadFile(path)
@@ -250,11 +250,11 @@ func TestACommitWaitsForAForeignWriterAndThenGivesUp(t *testing.T) {
 	defer foreign.Close()
 	tx, err := foreign.Begin()
 	must(t, err)
-	if err := db.Commit(t.Context(), l.deploy()); err == nil || !strings.Contains(err.Error(), "locked") {
+	if err := db.Commit(t.Context(), l.Deploy()); err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("Commit = %v, want a locked database", err)
 	}
 	must(t, tx.Rollback())
 	l = newLoad(0)
-	must(t, db.Commit(t.Context(), l.deploy()))
+	must(t, db.Commit(t.Context(), l.Deploy()))
 	clean(t, db)
 }

@@ -88,6 +88,7 @@ type scope struct {
 // Context outlives the sequence: stores are closed by cleanups.
 func (s *scope) Context() context.Context { return context.Background() }
 
+// Cleanup keeps f for the end of the scope.
 func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
 func (s *scope) end() {

@@ -199,6 +199,7 @@ type beatenError struct {
 	by keep.Escalation
 }
 
+// Error says who was first, and when.
 func (e *beatenError) Error() string {
 	at := e.by.ClosedAt.UTC().Format(exactTime)
 	d := e.by.Decision
@@ -208,6 +209,7 @@ func (e *beatenError) Error() string {
 	return fmt.Sprintf("%s decided “%s” at %s; your answer was not recorded", d.By, label(e.by), at)
 }
 
+// Is makes it a keep.ErrDecided.
 func (e *beatenError) Is(target error) bool { return target == keep.ErrDecided }
 
 // beaten returns err, or who decided before if that is why.

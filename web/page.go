@@ -202,6 +202,7 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, name string, f fram
 // A forbiddenError is returned to who lacks a role.
 type forbiddenError struct{ need access.Role }
 
+// Error says which role is needed.
 func (e *forbiddenError) Error() string {
 	return fmt.Sprintf("this needs the role %s", e.need)
 }
@@ -209,6 +210,7 @@ func (e *forbiddenError) Error() string {
 // A refusedError says that a request makes no sense as it is.
 type refusedError struct{ why string }
 
+// Error says why.
 func (e *refusedError) Error() string { return e.why }
 
 func refusef(format string, args ...any) error {

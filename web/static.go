@@ -50,6 +50,7 @@ func (s *static) link(name string) (string, error) {
 	return "/static/" + name + "?v=" + hash, nil
 }
 
+// ServeHTTP serves the files of the pages.
 func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/static/")
 	hash, ok := s.hashes[name]

@@ -105,10 +105,12 @@ type tool struct {
 	spec connector.Spec
 }
 
+// Spec implements connector.Tool.
 func (t tool) Spec() connector.Spec { return t.spec }
 
 type mutator struct{ tool }
 
+// Target implements connector.Mutator.
 func (m mutator) Target(params json.RawMessage) string { return "things" }
 
 // Mutate makes the change, as far as the seed lets it.
