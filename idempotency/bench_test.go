@@ -13,12 +13,12 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/memory"
 	"github.com/keep-run/keep/sqlite"
 )
@@ -89,7 +89,7 @@ func load(b *testing.B, h http.Handler, keys, warm int) {
 	}
 	took := make([]time.Duration, b.N)
 	var next atomic.Int64
-	cpu := cpuTime()
+	cpu := cputime.Used()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for range 32 {
@@ -110,16 +110,7 @@ func load(b *testing.B, h http.Handler, keys, warm int) {
 	slices.Sort(took)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
 	b.ReportMetric(float64(took[b.N*99/100].Microseconds())/1000, "p99-ms")
-	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-µs/req")
-}
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	b.ReportMetric(float64((cputime.Used()-cpu).Microseconds())/float64(b.N), "cpu-µs/req")
 }
 
 // void is a store that costs nothing and keeps nothing.
@@ -150,7 +141,7 @@ func BenchmarkGuard(b *testing.B) {
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
-			cpu := cpuTime()
+			cpu := cputime.Used()
 			for n := range b.N {
 				r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(order))
 				r.Header["Idempotency-Key"] = []string{fmt.Sprintf("%s-%d-%d", test.name, n%test.keys, b.N)}
@@ -160,7 +151,7 @@ func BenchmarkGuard(b *testing.B) {
 					b.Fatal(w.Code, w.Body)
 				}
 			}
-			b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-µs/req")
+			b.ReportMetric(float64((cputime.Used()-cpu).Microseconds())/float64(b.N), "cpu-µs/req")
 		})
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/storetest"
@@ -53,7 +53,7 @@ func benchmarkRuns(b *testing.B, url string, workflows int) {
 	took := make([][]time.Duration, workflows)
 	before := serverStats(b, url)
 	b.ReportAllocs()
-	cpu := cpuTime()
+	cpu := cputime.Used()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for i, l := range loads {
@@ -72,7 +72,7 @@ func benchmarkRuns(b *testing.B, url string, workflows int) {
 	b.StopTimer()
 	n := float64(b.N)
 	b.ReportMetric(n/b.Elapsed().Seconds(), "runs/s")
-	b.ReportMetric(float64(cpuTime()-cpu)/float64(time.Microsecond)/n, "cpu-µs/run")
+	b.ReportMetric(float64(cputime.Used()-cpu)/float64(time.Microsecond)/n, "cpu-µs/run")
 	after := serverStats(b, url)
 	b.ReportMetric(float64(after.transactions-before.transactions)/n, "tx/run")
 	b.ReportMetric(float64(after.wal-before.wal)/n, "WAL-B/run")
@@ -109,15 +109,6 @@ func serverStats(tb testing.TB, url string) (s stats) {
 		}
 	}
 	return s
-}
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // newLoad returns a load; number tells it from others. The benchmark may share its

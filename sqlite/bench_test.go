@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/storetest"
 )
@@ -39,7 +39,7 @@ func benchmarkRuns(b *testing.B, workflows int) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	b.ReportAllocs()
-	cpu := cpuTime()
+	cpu := cputime.Used()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for _, l := range loads {
@@ -56,16 +56,7 @@ func benchmarkRuns(b *testing.B, workflows int) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 	b.ReportMetric(float64(2*b.N)/b.Elapsed().Seconds(), "commits/s")
-	b.ReportMetric(float64(cpuTime()-cpu)/float64(time.Microsecond)/float64(b.N), "cpu-µs/run")
-}
-
-// cpuTime returns the CPU time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	b.ReportMetric(float64(cputime.Used()-cpu)/float64(time.Microsecond)/float64(b.N), "cpu-µs/run")
 }
 
 // newLoad returns a load; number tells it from others.
