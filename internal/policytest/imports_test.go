@@ -66,7 +66,8 @@ internal/crashtest      test   *
 internal/chaos          test
 internal/simtest        clock  *
 internal/npm            clock
-internal/pgtest         test
+internal/pgtest         test   internal/npm
+internal/cputime        test
 internal/faultproxy     test
 internal/bench          main   *
 internal/otlp           clock
