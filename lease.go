@@ -61,4 +61,12 @@ type Pulse struct {
 	// Epoch 0) since they were named last, sorted. A name may come twice; it is
 	// not lost but with the whole answer.
 	Touched []WorkflowName
+
+	News uint64 // how often hosts told one another of changes so far
+}
+
+// News is what one host told the others of what it changed.
+type News struct {
+	N    uint64 // counts them, over all hosts and without a gap
+	Text string // as it was told
 }

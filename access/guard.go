@@ -54,6 +54,8 @@ type Guard struct {
 	log   *slog.Logger
 	cross *http.CrossOriginProtection
 	tries limiter
+
+	rights rights // of those whose requests are under way
 }
 
 // New returns a guard.
@@ -63,7 +65,9 @@ func New(cfg Config) (*Guard, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Cookie = cmp.Or(cfg.Cookie, "local")
-	return &Guard{cfg: cfg, log: cfg.Logger, cross: http.NewCrossOriginProtection()}, nil
+	g := &Guard{cfg: cfg, log: cfg.Logger, cross: http.NewCrossOriginProtection()}
+	g.rights.store = cfg.Store
+	return g, nil
 }
 
 // open are the paths that need nobody. One that ends in a slash is a directory.
@@ -130,6 +134,9 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return
 	}
 	ctx := With(r.Context(), Identity{Name: c.Name, Role: Role(c.Role), Via: via, ID: c.ID})
+	still, end := g.rights.of(c.ID)
+	defer end()
+	ctx = context.WithValue(ctx, stillKey{}, still)
 	if !c.ExpiresAt.IsZero() { // a stream ends with the right to see it
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, c.ExpiresAt)

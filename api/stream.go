@@ -47,7 +47,8 @@ func (s *Server) streams() {
 	})
 }
 
-// follow sends changes until the client leaves or does not read.
+// follow sends changes until the client leaves, does not read, or has no right to
+// them any more.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	after := r.Header.Get("Last-Event-ID")
 	sub := s.cfg.Changes.Subscribe(r.Context(), after)
@@ -59,6 +60,9 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	}
 	for {
 		batch, err := s.next(r.Context(), sub)
+		if access.Still(r.Context()) != nil { // nothing more is for them
+			return
+		}
 		text := messages(batch)
 		switch {
 		case errors.Is(err, errQuiet):

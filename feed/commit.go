@@ -42,5 +42,5 @@ func kindsOf(change keep.Change) []Kind {
 	case keep.PutNotice:
 		return nil // that somebody was told changes no question
 	}
-	return Kinds() // a new kind of change: rather look too often
+	return Looked() // a new kind of change: rather look too often
 }

@@ -40,14 +40,21 @@ const (
 	Workflow   Kind = "workflow" // its version, its pause, or a handler of it
 	Key        Kind = "key"      // an idempotency key of an HTTP request
 
+	// Credential means that a token or a session was made or has ended.
+	Credential Kind = "credential"
+
 	// Reset means that anything may have changed.
 	Reset Kind = "reset"
 )
 
 // Kinds returns every kind, in the order in which changes name them.
 func Kinds() []Kind {
-	return []Kind{Run, Event, Input, Mutation, Item, Escalation, Workflow, Key, Reset}
+	return []Kind{Run, Event, Input, Mutation, Item, Escalation, Workflow, Key, Credential, Reset}
 }
+
+// Looked returns the kinds of what a workflow has: somebody changed it, and it is
+// not known what.
+func Looked() []Kind { return []Kind{Run, Event, Input, Mutation, Item, Escalation, Workflow} }
 
 // A Change says that something changed, and not how.
 type Change struct {

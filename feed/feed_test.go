@@ -124,6 +124,22 @@ func TestLast(t *testing.T) {
 	}
 }
 
+// What is written for another process is read there, and what does not fit or is not
+// known means that everything is to be read again.
+func TestText(t *testing.T) {
+	batch := []feed.Change{{ID: "x-1", Workflow: "w", Kinds: []feed.Kind{feed.Run, feed.Mutation}}, {Kinds: []feed.Kind{feed.Key}}}
+	for want, text := range map[string]string{
+		"w[run mutation] [key]": feed.Text(batch, 100),
+		"[reset]":               feed.Text(batch, 20),
+		"[reset] ":              `[{"w":"w","k":["run","of a later version"]}]`,
+		"[reset]  ":             "of a later version",
+	} {
+		if got := said(feed.Read(text)); got != strings.TrimSpace(want) {
+			t.Errorf("Read(%s) = %s, want %s", text, got, want)
+		}
+	}
+}
+
 // A subscriber that sleeps is told so once, and then goes on.
 func TestSlowSubscriberGetsOneReset(t *testing.T) {
 	f := feed.New(4)

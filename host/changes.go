@@ -14,7 +14,7 @@ const remembered = 4096
 // told is a store whose commits are told to a feed, and its questions to people.
 type told struct {
 	Store
-	changes   *feed.Feed
+	announce  func(feed.Change)
 	notifier  *notify.Notifier
 	committed func(keep.Commit) // nil: nobody is told
 }
@@ -23,7 +23,7 @@ type told struct {
 // look once too often costs little.
 func (s told) Commit(ctx context.Context, c keep.Commit) error {
 	err := s.Store.Commit(ctx, c)
-	s.changes.Publish(feed.Of(c))
+	s.announce(feed.Of(c))
 	if asks(c) {
 		s.notifier.Wake()
 	}
@@ -33,9 +33,18 @@ func (s told) Commit(ctx context.Context, c keep.Commit) error {
 	return err
 }
 
-// Changes tells what the host commits, and when another process changed the
-// store. It may be read from Open on.
+// Changes tells what the host commits, and what others did to the store. It may be
+// read from Open on.
 func (h *Host) Changes() *feed.Feed { return h.changes }
+
+// Announce tells those who follow the feed, of this host and of the others on the
+// store, what was changed other than by a commit of the host.
+func (h *Host) Announce(c feed.Change) {
+	h.changes.Publish(c)
+	if h.others != nil {
+		h.others.outgoing.Publish(c)
+	}
+}
 
 // Reload makes everything be read again: by the engine, and by those who follow
 // the feed. The host calls it when another process changed the store.

@@ -22,7 +22,8 @@
 // One process runs the workflows of a database; with leases each workflow has one
 // that runs it (docs/design/0005-leases.md). Others may open the database beside
 // them, read, and record what a person decides; the host of the workflow looks for
-// such changes once a second.
+// such changes once a second. Hosts tell one another what they change, so that
+// whoever follows the feed of one host hears of all of them.
 package host
 
 import (
@@ -125,6 +126,7 @@ type Host struct {
 	log     *slog.Logger
 	store   Store
 	changes *feed.Feed
+	others  *others // nil: the store belongs to this host
 	runtime *sandbox.Runtime
 	scripts *scripts
 
@@ -151,13 +153,17 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 		cfg.Leases = l
 	}
 	h := &Host{cfg: cfg, notifier: notifier, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
+	if cfg.Leases != nil {
+		h.others = newOthers(cfg.Leases, h.changes, cfg.Logger)
+		cfg.Leases = h.others
+	}
 	if h.runtime == nil {
 		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
 			return nil, fmt.Errorf("open the sandbox: %w", err)
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	h.Engine, err = engine.New(told{store, h.changes, notifier, cfg.Committed}, h.scripts, tools, engine.Config{
+	h.Engine, err = engine.New(told{store, h.Announce, notifier, cfg.Committed}, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})
@@ -178,7 +184,10 @@ func (h *Host) Run(ctx context.Context) error {
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { h.notifier.Run(beside) })
-	if w, ok := h.store.(Watcher); ok && h.cfg.Leases == nil {
+	if h.others != nil {
+		wg.Go(func() { h.others.tell(beside) })
+		wg.Go(func() { h.others.listen(beside) })
+	} else if w, ok := h.store.(Watcher); ok {
 		wg.Go(func() { h.watch(beside, w) })
 	}
 	return h.Engine.Run(ctx)

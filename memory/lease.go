@@ -91,7 +91,7 @@ func (s *Shared) Look(ctx context.Context, id keep.HostID) (keep.Pulse, error) {
 // pulse counts what there is, and takes the marks off what it names.
 func (s *Shared) pulse(id keep.HostID, now time.Time) keep.Pulse {
 	me := s.hosts[id]
-	p := keep.Pulse{Now: now, Until: me.Until, Draining: me.Draining}
+	p := keep.Pulse{Now: now, Until: me.Until, Draining: me.Draining, News: s.news}
 	for _, h := range s.hosts {
 		if h.Until.After(now) && !h.Partial && !h.Draining {
 			p.Hosts++
@@ -121,6 +121,20 @@ func (s *Shared) pulse(id keep.HostID, now time.Time) keep.Pulse {
 	}
 	return p
 }
+
+// Tell counts what hosts tell; see host.Teller.
+func (s *Shared) Tell(ctx context.Context, _ string) (uint64, error) {
+	_, leave, err := s.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	s.news++
+	return s.news, nil
+}
+
+// News returns nil: hosts hear by their pulse that there are news.
+func (s *Shared) News() <-chan keep.News { return nil }
 
 // host returns a host, and whether it is there.
 func (s *Shared) host(id keep.HostID, now time.Time) (keep.Host, bool) {

@@ -46,6 +46,7 @@ type Store struct {
 	credentials map[string]row[keep.Credential]
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
+	news        uint64                    // how often hosts told one another
 }
 
 // A row is a value and its place in the order of making.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
 )
 
 // channel is what hosts of a database listen to. Its name must be short enough
@@ -17,6 +19,7 @@ func channel(id string) string { return "keep_" + id }
 // that has no sessions, hosts hear of everything by their next look.
 type alerts struct {
 	sound chan struct{}
+	news  chan keep.News
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
@@ -27,7 +30,7 @@ type alerts struct {
 // listen starts to listen on a connection of its own; close ends it.
 func listen(cfg *pgx.ConnConfig, channel string) *alerts {
 	ctx, stop := context.WithCancel(context.Background())
-	a := &alerts{sound: make(chan struct{}, 1), stop: stop, hosts: make(map[string]bool)}
+	a := &alerts{sound: make(chan struct{}, 1), news: make(chan keep.News, 256), stop: stop, hosts: make(map[string]bool)}
 	a.wg.Go(func() {
 		const first, most = 100 * time.Millisecond, 10 * time.Second
 		wait := first
@@ -64,9 +67,20 @@ func (a *alerts) listen(ctx context.Context, cfg *pgx.ConnConfig, channel string
 		if err != nil {
 			return true
 		}
-		if a.concerns(n.Payload) {
+		if news, ok := readNews(n.Payload); ok {
+			a.pass(news)
+		} else if a.concerns(n.Payload) {
 			a.ring()
 		}
+	}
+}
+
+// pass hands news on. Those for which there is no room are lost; the next ones show
+// by their number that they are.
+func (a *alerts) pass(news keep.News) {
+	select {
+	case a.news <- news:
+	default:
 	}
 }
 

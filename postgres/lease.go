@@ -98,14 +98,15 @@ const pulse = `
 		       (SELECT value::bigint FROM meta WHERE name = 'workflows') AS total
 		  FROM host, moment)
 	SELECT now, coalesce(me.until, 0), coalesce(me.draining, FALSE), coalesce(me.held, 0),
-	       total - there, gone, total - apart, hosts, ARRAY(SELECT workflow FROM told ORDER BY workflow)
+	       total - there, gone, total - apart, hosts, ARRAY(SELECT workflow FROM told ORDER BY workflow),
+	       coalesce((SELECT value::bigint FROM meta WHERE name = 'news'), 0)
 	  FROM moment, fleet LEFT JOIN host me ON me.id = $1`
 
 // scanPulse reads pulse.
 func scanPulse(row pgx.CollectableRow) (p keep.Pulse, err error) {
 	var now, until int64
 	var touched []string
-	err = row.Scan(&now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &touched)
+	err = row.Scan(&now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &touched, &p.News)
 	p.Now, p.Until = moment(now), moment(until)
 	for _, name := range touched {
 		p.Touched = append(p.Touched, keep.WorkflowName(plain(name)))

@@ -26,6 +26,12 @@ type Leased interface {
 	// Drain says whether a host should drain. A host that is not known is a
 	// *keep.NotFoundError.
 	Drain(ctx context.Context, id keep.HostID, drain bool) error
+
+	// Tell tells every host of the store and returns the number of the news.
+	Tell(ctx context.Context, text string) (uint64, error)
+
+	// News returns what was told, in order, or nil if it is not heard.
+	News() <-chan keep.News
 }
 
 // Leases checks every promise about leases on a store of its own. Pass makes it
@@ -157,6 +163,38 @@ var leasePromises = []leasePromise{
 		}
 		p = h.beat("a")
 		h.same("Until - Now after another beat", p.Until.Sub(p.Now), ttl)
+	}},
+	{"what hosts tell is counted by the pulse, and heard in order if it is heard at all", func(h *hosts) {
+		h.beat("a")
+		h.same("News at first", h.look("a").News, uint64(0))
+		var told uint64
+		tell := func(text string) {
+			told++
+			h.same("number", get[uint64](h.world)(h.leased.Tell(h.ctx, text)), told)
+			h.same("News", h.look("a").News, told)
+		}
+		news := h.leased.News()
+		if news == nil {
+			tell("one")
+			tell("two")
+			return
+		}
+		for listening := false; !listening; { // it may take a moment until somebody does
+			tell("hello")
+			select {
+			case n := <-news:
+				for n.N < told {
+					n = <-news
+				}
+				h.same("news", n, keep.News{N: told, Text: "hello"})
+				listening = true
+			case <-time.After(time.Second):
+			}
+		}
+		for _, text := range []string{"two ü", `["three"]`} {
+			tell(text)
+			h.same("news", <-news, keep.News{N: told, Text: text})
+		}
 	}},
 	{"a host that is not known hears so, and gets nothing", func(h *hosts) {
 		h.deploy("w", "t")

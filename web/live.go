@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/feed"
 )
 
@@ -34,7 +35,8 @@ func liveURL(p page, after string) string {
 }
 
 // live tells a page, as server-sent events, that something it shows changed. The
-// message has no data: the page asks for itself again.
+// message has no data: the page asks for itself again. The stream ends with the
+// session, at once or with the next message.
 func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Feed == nil {
 		s.fail(w, r, &keep.NotFoundError{What: "page", ID: "/live"})
@@ -55,22 +57,28 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	if err := out.beat(); err != nil { // the stream is open
 		return
 	}
-	for {
-		batch, err := nextWithin(ctx, sub, liveBeat)
-		if err == nil && !slices.ContainsFunc(batch, watch) {
-			continue
+	for sent := time.Now(); ; {
+		batch, err := nextWithin(ctx, sub, time.Until(sent.Add(liveBeat)))
+		told, quiet := slices.ContainsFunc(batch, watch), errors.Is(err, errBeat)
+		if told || quiet || slices.ContainsFunc(batch, ends) {
+			if access.Still(ctx) != nil { // nothing more is for them
+				return
+			}
 		}
 		switch {
-		case err == nil:
-			err = out.changed(batch[len(batch)-1].ID)
-		case errors.Is(err, errBeat):
-			err = out.beat()
+		case told:
+			sent, err = time.Now(), out.changed(batch[len(batch)-1].ID)
+		case quiet:
+			sent, err = time.Now(), out.beat()
 		}
 		if err != nil || pause(ctx, liveGap) != nil {
 			return
 		}
 	}
 }
+
+// ends reports whether a change may have ended somebody's right to see the others.
+func ends(c feed.Change) bool { return slices.Contains(c.Kinds, feed.Credential) }
 
 // A stream writes server-sent events.
 type stream struct {

@@ -120,6 +120,7 @@ func TestStream(t *testing.T) {
 		f.Publish(feed.Change{Workflow: "other", Kinds: []feed.Kind{feed.Run}})
 		f.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Mutation}})
 		quiet()
+		time.Sleep(time.Second)
 		for range 20 { // a burst is one message, and one more for its end
 			f.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Input}})
 			synctest.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/feed"
 )
 
 // settingsData is what is in force. Nothing of it is changed here: it comes from
@@ -73,7 +74,7 @@ func (s *site) settings(r *http.Request) (page, error) {
 			return page{}, err
 		}
 	}
-	return page{Title: "Settings", Section: "settings", Data: d}, nil
+	return page{Title: "Settings", Section: "settings", Watch: []feed.Kind{feed.Credential}, Data: d}, nil
 }
 
 // tokenData is a new token. Its secret is on this page, once, and nowhere else.

@@ -79,7 +79,7 @@ func (a *app) withCredentials(ctx context.Context, f func(*config.Config, access
 		if !ok {
 			return failedf("%s keeps no tokens yet; the link to log in is printed by keep serve", nameOf(cfg.DB))
 		}
-		return f(cfg, s)
+		return f(cfg, a.announced(s))
 	})
 }
 

@@ -100,6 +100,7 @@ func (a *app) openServer(ctx context.Context, s served) (_ *server, err error) {
 	if srv.store, ok = s.db.(access.Store); !ok {
 		srv.store = memory.New() // logins end with the process
 	}
+	srv.store = credentials{srv.store, func(context.Context) { s.host.Announce(credentialChange) }}
 	handler, err := srv.handler(s, store)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,129 @@
+package web_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/memory"
+)
+
+// A counted store counts how often credentials are looked up.
+type counted struct {
+	*memory.Store
+	looked atomic.Int64
+}
+
+func (c *counted) Credential(ctx context.Context, id string) (keep.Credential, error) {
+	c.looked.Add(1)
+	time.Sleep(time.Millisecond)
+	return c.Store.Credential(ctx, id)
+}
+
+// guarded returns pages behind a guard, and a token with its id.
+func guarded(t *testing.T, f *feed.Feed) (_ http.Handler, store *counted, token, id string) {
+	t.Helper()
+	store = &counted{Store: memory.New()}
+	g, err := access.New(access.Config{Store: store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, c, err := access.Issue(t.Context(), store, keep.Credential{Kind: keep.CredentialToken, Name: "ann", Role: string(access.Viewer)}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Handler(pagesOver(t, f)), store, "Bearer " + token, c.ID
+}
+
+// A stream ends with the right to see it, and after that it says nothing, also if
+// nobody told it that the right had ended.
+func TestStreamEndsWithItsRight(t *testing.T) {
+	changed := feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Run}}
+	for name, end := range map[string]func(f *feed.Feed, drop func()){
+		"revoked, and announced": func(f *feed.Feed, drop func()) {
+			drop()
+			f.Publish(feed.Change{Kinds: []feed.Kind{feed.Credential}})
+		},
+		"revoked, and a reset": func(f *feed.Feed, drop func()) { drop(); f.Reset() },
+		"revoked unheard, and something happens": func(f *feed.Feed, drop func()) {
+			drop()
+			f.Publish(changed)
+		},
+		"revoked unheard, and nothing happens": func(_ *feed.Feed, drop func()) { drop(); time.Sleep(time.Minute) },
+		"expired":                              func(*feed.Feed, func()) { time.Sleep(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := feed.New(64)
+				pages, store, token, id := guarded(t, f)
+				var wg sync.WaitGroup
+				got := listen(t.Context(), &wg, pages, "http://localhost/live?kind=run&after="+f.Last(), "Authorization", token)
+				if open := <-got; !strings.HasPrefix(open, ":") {
+					t.Fatalf("the stream began with %q", open)
+				}
+				f.Publish(changed)
+				if m := <-got; !strings.Contains(m, "keep-changed") {
+					t.Fatalf("the stream says %q", m)
+				}
+				time.Sleep(time.Second)
+				end(f, func() {
+					if err := store.DropCredential(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				})
+				for m := range got {
+					if name != "expired" || !strings.HasPrefix(m, ":") { // until then it lives
+						t.Errorf("the stream still said %q", m)
+					}
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// Many streams of one token share what the store is asked, and none is asked for
+// what a stream does not show.
+func TestStreamsShareTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := feed.New(64)
+		pages, store, token, _ := guarded(t, f)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var streams []<-chan string
+		for range 200 {
+			streams = append(streams, listen(ctx, &wg, pages, "http://localhost/live?kind=run&after="+f.Last(), "Authorization", token))
+		}
+		for _, s := range streams {
+			<-s
+		}
+		before := store.looked.Load()
+		for range 50 {
+			f.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Item}}) // no stream shows it
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := store.looked.Load() - before; n != 0 {
+			t.Errorf("%d questions for what nobody sees", n)
+		}
+		f.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Run}})
+		for _, s := range streams {
+			if m := <-s; !strings.Contains(m, "keep-changed") {
+				t.Errorf("a stream says %q", m)
+			}
+		}
+		if n := store.looked.Load() - before; n > 2 { // one that had begun, and one for all who came meanwhile
+			t.Errorf("%d questions for 200 streams of one token, want 2", n)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
