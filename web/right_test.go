@@ -120,8 +120,8 @@ func TestStreamsShareTheQuestion(t *testing.T) {
 				t.Errorf("a stream says %q", m)
 			}
 		}
-		if n := store.looked.Load() - before; n > 2 { // one that had begun, and one for all who came meanwhile
-			t.Errorf("%d questions for 200 streams of one token, want 2", n)
+		if n := store.looked.Load() - before; n > 10 { // each is for all who came while the one before was asked
+			t.Errorf("%d questions for 200 streams of one token, want a few", n)
 		}
 		cancel()
 		wg.Wait()
