@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/keep-run/keep"
 )
@@ -15,19 +17,19 @@ var everything = cut{before: math.MaxInt64, limit: math.MaxInt64}
 // CountRuns counts the runs that a filter selects, by their status. A status that
 // none has is not in the map.
 func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
-	few := f.Open || f.Chain != "" || f.Status == keep.StatusActive || len(keep.SearchWords(f.Text)) > 0
+	few := f.Open || f.Chain != "" || f.Status == keep.StatusActive
 	return tallied(ctx, db, tallies[keep.RunStatus]{
-		noun: "run", state: "status", workflow: f.Workflow, name: string(f.Handler), only: f.Status,
+		noun: "run", state: "status", text: f.Text, workflow: f.Workflow, name: string(f.Handler), only: f.Status,
 		all: keep.RunStatuses(), usual: keep.StatusCommitted, few: few,
 		from: func(v *view) ([]stream, error) { return runStreams(ctx, v, f, everything) },
-		of: func(v *view, s keep.RunStatus) (int64, error) {
+		of: func(v *view, what string, s keep.RunStatus) ([]int64, error) {
 			if s == keep.StatusActive { // one run of each workflow, by law
-				return one(ctx, v, "count", "", scanNumber, `
-					SELECT count(*) FROM run INDEXED BY run_open WHERE closed = 0 AND status = 'active'
+				return rows(ctx, v, scanNumber, `
+					SELECT `+what+` FROM run INDEXED BY run_open WHERE closed = 0 AND status = 'active'
 					   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR handler = ?2)`, f.Workflow, f.Handler)
 			}
-			return one(ctx, v, "count", "", scanNumber, `
-				SELECT count(*) FROM run INDEXED BY run_unusual WHERE status = ?3 AND status NOT IN ('active', 'committed')
+			return rows(ctx, v, scanNumber, `
+				SELECT `+what+` FROM run INDEXED BY run_unusual WHERE status = ?3 AND status NOT IN ('active', 'committed')
 				   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR handler = ?2)`, f.Workflow, f.Handler, s)
 		},
 	})
@@ -36,19 +38,19 @@ func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStat
 // CountMutations counts the records that a filter selects, by their state. A
 // state that none has is not in the map.
 func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error) {
-	few := f.Run != "" || f.Item != "" || f.Input != "" || len(keep.SearchWords(f.Text)) > 0
+	few := f.Run != "" || f.Item != "" || f.Input != ""
 	return tallied(ctx, db, tallies[keep.MutationState]{
-		noun: "mutation", state: "state", workflow: f.Workflow, name: string(f.Tool), only: f.State,
+		noun: "mutation", state: "state", text: f.Text, workflow: f.Workflow, name: string(f.Tool), only: f.State,
 		all: keep.MutationStates(), usual: keep.Applied, few: few,
 		from: func(v *view) ([]stream, error) { return mutationStreams(ctx, v, f, everything) },
-		of: func(v *view, s keep.MutationState) (int64, error) {
+		of: func(v *view, what string, s keep.MutationState) ([]int64, error) {
 			if s == keep.InFlight { // few: each one is a call that is out
-				return one(ctx, v, "count", "", scanNumber, `
-					SELECT count(*) FROM mutation INDEXED BY mutation_by_state WHERE state = 'in_flight' AND state <> 'applied'
+				return rows(ctx, v, scanNumber, `
+					SELECT `+what+` FROM mutation INDEXED BY mutation_by_state WHERE state = 'in_flight' AND state <> 'applied'
 					   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR tool = ?2)`, f.Workflow, f.Tool)
 			}
-			return one(ctx, v, "count", "", scanNumber, `
-				SELECT count(*) FROM mutation INDEXED BY mutation_unusual WHERE state = ?3 AND state NOT IN ('applied', 'in_flight')
+			return rows(ctx, v, scanNumber, `
+				SELECT `+what+` FROM mutation INDEXED BY mutation_unusual WHERE state = ?3 AND state NOT IN ('applied', 'in_flight')
 				   AND (?1 = '' OR workflow = ?1) AND (?2 = '' OR tool = ?2)`, f.Workflow, f.Tool, s)
 		},
 	})
@@ -58,11 +60,11 @@ func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[ke
 // that none has is not in the map.
 func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
 	return tallied(ctx, db, tallies[keep.InputStatus]{
-		noun: "input", state: "status", workflow: f.Workflow, only: f.Status,
-		all: keep.InputStatuses(), usual: keep.InputDone, few: len(keep.SearchWords(f.Text)) > 0,
+		noun: "input", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status,
+		all: keep.InputStatuses(), usual: keep.InputDone,
 		from: func(v *view) ([]stream, error) { return inputStreams(ctx, v, f, everything) },
-		of: func(v *view, s keep.InputStatus) (n int64, err error) {
-			return sum(ctx, v, f.Workflow, `SELECT count(*) FROM input WHERE workflow = ? AND status = ?`, inputWorkflows, s)
+		of: func(v *view, what string, s keep.InputStatus) ([]int64, error) {
+			return ofEach(ctx, v, f.Workflow, `SELECT `+what+` FROM input INDEXED BY input_by_status WHERE workflow = ? AND status = ?`, inputWorkflows, s)
 		},
 	})
 }
@@ -71,11 +73,11 @@ func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.Inp
 // that none has is not in the map.
 func (db *DB) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error) {
 	return tallied(ctx, db, tallies[keep.ItemStatus]{
-		noun: "item", state: "status", workflow: f.Workflow, only: f.Status,
-		all: keep.ItemStatuses(), usual: keep.ItemDone, few: len(keep.SearchWords(f.Text)) > 0,
+		noun: "item", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status,
+		all: keep.ItemStatuses(), usual: keep.ItemDone,
 		from: func(v *view) ([]stream, error) { return itemStreams(ctx, v, f, everything) },
-		of: func(v *view, s keep.ItemStatus) (n int64, err error) {
-			return sum(ctx, v, f.Workflow, `SELECT count(*) FROM item WHERE workflow = ? AND status = ?`, itemWorkflows, s)
+		of: func(v *view, what string, s keep.ItemStatus) ([]int64, error) {
+			return ofEach(ctx, v, f.Workflow, `SELECT `+what+` FROM item INDEXED BY item_by_status WHERE workflow = ? AND status = ?`, itemWorkflows, s)
 		},
 	})
 }
@@ -86,9 +88,9 @@ func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (ma
 	return tallied(ctx, db, tallies[keep.EscalationKind]{
 		noun: "escalation", state: "kind", all: keep.EscalationKinds(), few: f.Open || f.Run != "",
 		from: func(*view) ([]stream, error) { return escalationStreams(f, everything), nil },
-		of: func(v *view, k keep.EscalationKind) (int64, error) {
-			return one(ctx, v, "count", "", scanNumber, `
-				SELECT count(*) FROM escalation INDEXED BY escalation_by_kind WHERE kind = ?2 AND (?1 = '' OR workflow = ?1)`,
+		of: func(v *view, what string, k keep.EscalationKind) ([]int64, error) {
+			return rows(ctx, v, scanNumber, `
+				SELECT `+what+` FROM escalation INDEXED BY escalation_by_kind WHERE kind = ?2 AND (?1 = '' OR workflow = ?1)`,
 				f.Workflow, k)
 		},
 	})
@@ -97,6 +99,7 @@ func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (ma
 // tallies says how to count rows of a noun by their state.
 type tallies[S ~string] struct {
 	noun, state string // the table, and the column that says the state
+	text        string // words of the title; empty: any
 	workflow    keep.WorkflowName
 	name        string // handler or tool; empty: any
 	only        S      // the one state that is wanted; empty: all
@@ -105,15 +108,21 @@ type tallies[S ~string] struct {
 
 	few  bool // the filter selects few rows: look at each
 	from func(*view) ([]stream, error)
-	of   func(*view, S) (int64, error) // counts one state by index
+
+	// of reads, by index, the rows in one state: their numbers ("n"), or numbers
+	// that add up to how many they are ("count(*)").
+	of func(v *view, what string, s S) ([]int64, error)
 }
 
 // tallied counts in one snapshot: the usual state is what the others leave.
 func tallied[S ~string](ctx context.Context, db *DB, t tallies[S]) (map[S]int, error) {
 	counts := make(map[S]int)
 	err := db.snapshot(ctx, func(v *view) error {
-		if t.few {
+		switch {
+		case t.few:
 			return t.look(ctx, v, counts)
+		case len(keep.SearchWords(t.text)) > 0:
+			return t.search(ctx, v, counts)
 		}
 		left, err := one(ctx, v, "count", "", scanNumber, `
 			SELECT ifnull(sum(rows), 0) FROM tally
@@ -121,21 +130,13 @@ func tallied[S ~string](ctx context.Context, db *DB, t tallies[S]) (map[S]int, e
 		if err != nil {
 			return err
 		}
-		for _, s := range t.all {
-			if s == t.usual || t.only != "" && t.only != t.usual && s != t.only {
-				continue
+		return t.leave(counts, int(left), func(s S) (n int, err error) {
+			list, err := t.of(v, "count(*)", s)
+			for _, part := range list {
+				n += int(part)
 			}
-			n, err := t.of(v, s)
-			if err != nil {
-				return err
-			}
-			left -= n
-			counts[s] = int(n)
-		}
-		if t.usual != "" {
-			counts[t.usual] = int(left)
-		}
-		return nil
+			return n, err
+		})
 	})
 	for s, n := range counts {
 		if n == 0 || t.only != "" && s != t.only {
@@ -148,6 +149,60 @@ func tallied[S ~string](ctx context.Context, db *DB, t tallies[S]) (map[S]int, e
 	return counts, nil
 }
 
+// leave counts the states but the usual one, which is what they leave of all.
+func (t tallies[S]) leave(counts map[S]int, all int, count func(S) (int, error)) error {
+	for _, s := range t.all {
+		if s == t.usual || t.only != "" && t.only != t.usual && s != t.only {
+			continue
+		}
+		n, err := count(s)
+		if err != nil {
+			return err
+		}
+		all -= n
+		counts[s] = n
+	}
+	if t.usual != "" {
+		counts[t.usual] = all
+	}
+	return nil
+}
+
+// maxLook is how many rows a count looks at one by one, rather than at all rows in
+// the states that are not usual.
+const maxLook = 2000
+
+// search counts the rows that have the words.
+func (t tallies[S]) search(ctx context.Context, v *view, counts map[S]int) error {
+	f, err := newFinder(ctx, v, t.noun, t.text, string(t.workflow), t.name)
+	if err != nil {
+		return err
+	}
+	all, err := f.count(ctx)
+	if err != nil {
+		return err
+	}
+	if all <= maxLook {
+		var found []int64
+		for numbers, err := range f.descend(ctx, everything.before) {
+			if err != nil {
+				return err
+			}
+			found = append(found, numbers...)
+		}
+		return t.lookAt(ctx, v, found, counts)
+	}
+	return t.leave(counts, all, func(s S) (int, error) {
+		numbers, err := t.of(v, "n", s)
+		if err != nil {
+			return 0, err
+		}
+		slices.SortFunc(numbers, func(a, b int64) int { return cmp.Compare(b, a) })
+		kept, err := f.have(ctx, numbers)
+		return len(kept), err
+	})
+}
+
 // look counts the rows that the filter finds.
 func (t tallies[S]) look(ctx context.Context, v *view, counts map[S]int) error {
 	streams, err := t.from(v)
@@ -158,6 +213,11 @@ func (t tallies[S]) look(ctx context.Context, v *view, counts map[S]int) error {
 	if err != nil {
 		return err
 	}
+	return t.lookAt(ctx, v, numbers, counts)
+}
+
+// lookAt counts rows.
+func (t tallies[S]) lookAt(ctx context.Context, v *view, numbers []int64, counts map[S]int) error {
 	found, err := json.Marshal(numbers)
 	if err != nil {
 		return err
@@ -174,21 +234,21 @@ func (t tallies[S]) look(ctx context.Context, v *view, counts map[S]int) error {
 	return nil
 }
 
-// sum adds up what a query counts in one workflow, or in each of those that a
+// ofEach returns what a query finds in one workflow, or in each of those that a
 // second query names.
-func sum[S ~string](ctx context.Context, v *view, w keep.WorkflowName, text, workflows string, s S) (all int64, err error) {
+func ofEach[S ~string](ctx context.Context, v *view, w keep.WorkflowName, text, workflows string, s S) (all []int64, err error) {
 	names := []string{string(w)}
 	if w == "" {
 		if names, err = rows(ctx, v, scanName, workflows); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	for _, name := range names {
-		n, err := one(ctx, v, "count", "", scanNumber, text, name, s)
+		found, err := rows(ctx, v, scanNumber, text, name, s)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		all += n
+		all = append(all, found...)
 	}
 	return all, nil
 }

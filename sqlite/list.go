@@ -42,8 +42,12 @@ func runStreams(ctx context.Context, v *view, f keep.RunFilter, c cut) ([]stream
 	}
 	switch {
 	case len(keep.SearchWords(f.Text)) > 0:
-		return search{noun: "run", text: f.Text, where: `(?7 = '' OR chain = ?7)` + rest,
-			args: by("").args, before: 5, limit: 6}.streams(ctx, v)
+		s := search{table: "run", text: f.Text, workflow: string(f.Workflow), name: string(f.Handler),
+			where: `?6 > 0 AND (?7 = '' OR chain = ?7)` + rest, args: by("").args}
+		if rareRuns(f) {
+			s.rare = func(c cut) ([]stream, error) { f.Text = ""; return runStreams(ctx, v, f, c) }
+		}
+		return []stream{s.stream(c)}, nil
 	case f.Chain != "": // as many as it has attempts
 		return []stream{
 			by(`SELECT n FROM run WHERE id = ?7 AND chain = ?7 AND ?6 > 0` + rest),
@@ -64,6 +68,11 @@ func runStreams(ctx context.Context, v *view, f keep.RunFilter, c cut) ([]stream
 		 WHERE n >> 9 = b AND workflow = ?1 AND ?6 > 0 AND ?7 = ''` + rest)
 	s.last = `SELECT ifnull(max(n), 0) FROM run`
 	return []stream{s}, nil
+}
+
+// rareRuns reports whether a filter selects few of all runs.
+func rareRuns(f keep.RunFilter) bool {
+	return f.Chain != "" || f.Open || f.Status != "" && f.Status != keep.StatusCommitted
 }
 
 // Mutations returns a page of ledger records, newest first, and the cursor of
@@ -89,11 +98,12 @@ func mutationStreams(ctx context.Context, v *view, f keep.MutationFilter, c cut)
 	}
 	switch {
 	case len(keep.SearchWords(f.Text)) > 0:
-		return search{noun: "mutation", text: f.Text, where: `(?8 = '' OR EXISTS (
-				SELECT 1 FROM run CROSS JOIN event INDEXED BY event_by_chain ON reserved_by = chain AND reserved_by <> ''
-				  CROSS JOIN event_cause ON input = ?8 AND event_cause.event = seq
-				 WHERE run.id = mutation.run))` + rest,
-			args: by("").args, before: 6, limit: 7}.streams(ctx, v)
+		s := search{table: "mutation", text: f.Text, workflow: string(f.Workflow), name: string(f.Tool),
+			where: `?7 > 0 AND ?8 = ''` + rest, args: by("").args}
+		if rareMutations(f) {
+			s.rare = func(c cut) ([]stream, error) { f.Text = ""; return mutationStreams(ctx, v, f, c) }
+		}
+		return []stream{s.stream(c)}, nil
 	case f.Input != "": // as many as its events were tried
 		return []stream{
 			by(`SELECT mutation.n FROM event_cause CROSS JOIN event ON seq = event
@@ -124,6 +134,11 @@ func mutationStreams(ctx context.Context, v *view, f keep.MutationFilter, c cut)
 		 WHERE n >> 9 = b AND workflow = ?1 AND ?7 > 0 AND ?8 = ''` + rest)
 	s.last = `SELECT ifnull(max(n), 0) FROM mutation`
 	return []stream{s}, nil
+}
+
+// rareMutations reports whether a filter selects few of all records.
+func rareMutations(f keep.MutationFilter) bool {
+	return f.Input != "" || f.Run != "" || f.Item != "" && f.Workflow != "" || f.State != "" && f.State != keep.Applied
 }
 
 // Outputs returns the mutations of the runs that reserved events caused by an
@@ -234,8 +249,12 @@ func inputStreams(ctx context.Context, v *view, f keep.InputFilter, c cut) (list
 	args := []any{f.Workflow, f.Status, c.before, c.limit}
 	switch {
 	case len(keep.SearchWords(f.Text)) > 0:
-		return search{noun: "input", text: f.Text, where: `(?1 = '' OR workflow = ?1) AND (?2 = '' OR status = ?2)`,
-			args: args, before: 3, limit: 4}.streams(ctx, v)
+		s := search{table: "input", text: f.Text, workflow: string(f.Workflow),
+			where: `(?1 = '' OR workflow = ?1) AND (?2 = '' OR status = ?2) AND n < ?3 AND ?4 > 0`, args: args}
+		if f.Status != "" && f.Status != keep.InputDone {
+			s.rare = func(c cut) ([]stream, error) { f.Text = ""; return inputStreams(ctx, v, f, c) }
+		}
+		return []stream{s.stream(c)}, nil
 	case f.Workflow == "" && f.Status == "":
 		return []stream{{text: `SELECT n FROM input WHERE n < ? ORDER BY n DESC LIMIT ?`, args: args[2:]}}, nil
 	}
@@ -273,8 +292,12 @@ func itemStreams(ctx context.Context, v *view, f keep.ItemFilter, c cut) (list [
 	args := []any{f.Workflow, f.Status, c.before, c.limit}
 	switch {
 	case len(keep.SearchWords(f.Text)) > 0:
-		return search{noun: "item", text: f.Text, where: `(?1 = '' OR workflow = ?1) AND (?2 = '' OR status = ?2)`,
-			args: args, before: 3, limit: 4}.streams(ctx, v)
+		s := search{table: "item", text: f.Text, workflow: string(f.Workflow),
+			where: `(?1 = '' OR workflow = ?1) AND (?2 = '' OR status = ?2) AND n < ?3 AND ?4 > 0`, args: args}
+		if f.Status != "" && f.Status != keep.ItemDone {
+			s.rare = func(c cut) ([]stream, error) { f.Text = ""; return itemStreams(ctx, v, f, c) }
+		}
+		return []stream{s.stream(c)}, nil
 	case f.Workflow == "" && f.Status == "":
 		return []stream{{text: `SELECT n FROM item WHERE n < ? ORDER BY n DESC LIMIT ?`, args: args[2:]}}, nil
 	}

@@ -1,7 +1,9 @@
 package sqlite_test
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -17,7 +19,7 @@ func BenchmarkLook(b *testing.B) {
 		WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 1000000)
 		INSERT INTO input (id, workflow, source, type, external_id, title, status, created_at, unfinished)
 		SELECT printf('in_%09d', n), 'w' || (n % 10), 'mail', 'mail', n,
-		       'Invoice ' || n || ' from ' || CASE n % 3 WHEN 0 THEN 'ada' WHEN 1 THEN 'bob' ELSE 'cyd' END, iif(n % 100 = 0, 'pending', 'done'), n, n % 100 = 0
+		       'Invoice ' || n || ' from ' || CASE n % 3 WHEN 0 THEN 'ada' WHEN 1 THEN 'bob' ELSE 'cyd' END || iif(n < 500000, ' early', ''), iif(n % 100 = 0, 'pending', 'done'), n, n % 100 = 0
 		  FROM i;
 		WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 1000000)
 		INSERT INTO mutation (key, workflow, run, item, attempt, tool, connector, level, target, subkey, payload_hash, token, title,
@@ -38,7 +40,7 @@ func BenchmarkLook(b *testing.B) {
 		}
 	})
 	bare := keep.Page{Bare: true}
-	for name, look := range map[string]func() (int, error){
+	looks := map[string]func() (int, error){
 		"CountInputs": func() (int, error) { c, err := db.CountInputs(ctx, keep.InputFilter{}); return c[keep.InputDone], err },
 		"CountInputsOfWorkflow": func() (int, error) {
 			c, err := db.CountInputs(ctx, keep.InputFilter{Workflow: "w3"})
@@ -48,31 +50,51 @@ func BenchmarkLook(b *testing.B) {
 			c, err := db.CountMutations(ctx, keep.MutationFilter{})
 			return c[keep.Applied], err
 		},
-		"CountSearched": func() (int, error) {
-			c, err := db.CountInputs(ctx, keep.InputFilter{Text: "invoice 12345"})
-			return c[keep.InputDone], err
-		},
 		"Inputs":    func() (int, error) { l, _, err := db.Inputs(ctx, keep.InputFilter{}, bare); return len(l), err },
 		"Mutations": func() (int, error) { l, _, err := db.Mutations(ctx, keep.MutationFilter{}, bare); return len(l), err },
-		"SearchRare": func() (int, error) {
-			l, _, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice 12345"}, bare)
-			return len(l), err
-		},
-		"SearchOften": func() (int, error) {
-			l, _, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice ada"}, bare)
-			return len(l), err
-		},
-		"SearchLetter": func() (int, error) {
-			l, _, err := db.Inputs(ctx, keep.InputFilter{Text: "1"}, bare)
-			return len(l), err
-		},
+	}
+	for name, f := range map[string]keep.InputFilter{
+		"Common":           {Text: "invoice"},
+		"CommonOfWorkflow": {Text: "invoice", Workflow: "w3"},
+		"CommonPending":    {Text: "invoice", Status: keep.InputPending},
+		"CommonDone":       {Text: "invoice", Workflow: "w3", Status: keep.InputDone},
+		"Third":            {Text: "ada"},
+		"CommonAndThird":   {Text: "invoice ada"},
+		"Rare":             {Text: "543210"},
+		"CommonAndRare":    {Text: "invoice 543210"},
+		"OldOnly":          {Text: "early"},
+		"NeverTogether":    {Text: "ada bob"},
+		"Absent":           {Text: "nothing"},
+		"Prefix":           {Text: "invo"},
+		"PrefixOfMany":     {Text: "1"},
 	} {
+		looks["Search"+name] = func() (int, error) { l, _, err := db.Inputs(ctx, f, bare); return len(l), err }
+		looks["Count"+name] = func() (int, error) { c, err := db.CountInputs(ctx, f); return len(c), err }
+	}
+	after := keep.Page{Limit: 100}
+	for range 1000 {
+		_, next, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice ada"}, after)
+		if err != nil || next == "" {
+			b.Fatalf("next %q, %v", next, err)
+		}
+		after.After = next
+	}
+	looks["SearchPage1000"] = func() (int, error) {
+		l, _, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice ada"}, after)
+		return len(l), err
+	}
+	for _, name := range slices.Sorted(maps.Keys(looks)) {
 		b.Run(name, func(b *testing.B) {
-			for range b.N {
-				if n, err := look(); err != nil || n == 0 {
-					b.Fatalf("%d, %v", n, err)
+			begin := cpuTime()
+			n := 0
+			for b.Loop() {
+				var err error
+				if n, err = looks[name](); err != nil {
+					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(float64((cpuTime()-begin).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+			b.ReportMetric(float64(n), "found")
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// A stream is a query for the numbers of rows that match a filter, in one of
-// three forms:
+// A stream gives the numbers of rows that match a filter: find does, or a query in
+// one of three forms:
 //
 //   - newest first, up to the limit;
 //   - in any order, where the law keeps them few;
@@ -25,6 +25,7 @@ type stream struct {
 	text string
 	args []any
 	last string
+	find func(context.Context, *view) ([]int64, error)
 }
 
 // bucketSize is how many rows share a bucket: an index on n >> 9.
@@ -93,9 +94,12 @@ func newest(ctx context.Context, v *view, streams []stream, c cut) ([]int64, err
 	for _, s := range streams {
 		var numbers []int64
 		var err error
-		if s.last != "" {
+		switch {
+		case s.find != nil:
+			numbers, err = s.find(ctx, v)
+		case s.last != "":
 			numbers, err = descend(ctx, v, s, c)
-		} else {
+		default:
 			numbers, err = rows(ctx, v, scanNumber, s.text, s.args...)
 		}
 		if err != nil {

@@ -66,8 +66,6 @@ func fast(step string) bool {
 		return false
 	case step == "SCAN run USING INDEX run_open": // one row of each workflow, by law
 		return true
-	case strings.Contains(step, "_words VIRTUAL TABLE INDEX 192:M"): // those that match, newest first, without a sort
-		return true
 	}
 	m := scan.FindStringSubmatch(step)
 	return m == nil || slices.Contains(small, m[1])

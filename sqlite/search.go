@@ -1,184 +1,278 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/keep-run/keep"
 )
 
-// Titles are searched in two places: those that were added to the index, and the
-// few that were not yet. The schema says why.
-
-// nouns are the tables whose titles can be searched.
-var nouns = []string{"run", "mutation", "input", "item"}
-
-// maxUnindexed is how many new titles wait until they are added to the index. It
-// bounds what a search has to look through.
-const maxUnindexed = 500
-
-// indexChunk is the most titles that are added in one transaction.
-const indexChunk = 2000
-
 // A search is a filter with a Text.
 type search struct {
-	noun  string
-	text  string
-	where string // what else the filter wants, of the noun's table and before the cut
+	table          string
+	text           string
+	workflow, name string // what the filter wants of them; empty: anything
 
-	// The arguments of where. Before and limit say which of them, from 1, are
-	// those of the cut.
-	args          []any
-	before, limit int
+	where string // the filter without the text, of the rows of table
+	args  []any  // the arguments of where
+
+	// rare lists the rows that the filter selects without the text, if they are
+	// few beside all rows: then they are gone through, and not those with the
+	// words. Nil: they are not few.
+	rare func(cut) ([]stream, error)
 }
 
-// streams returns where the rows come from that the search finds.
-func (s search) streams(ctx context.Context, v *view) ([]stream, error) {
-	words := keep.SearchWords(s.text)
-	fresh, err := unindexed(ctx, v, s.noun, words)
-	if err != nil {
-		return nil, err
-	}
-	numbers, err := json.Marshal(fresh)
-	if err != nil {
-		return nil, err
-	}
-	text := strings.NewReplacer("{noun}", s.noun, "{where}", s.where, "{own}", fmt.Sprint("?", len(s.args)+1),
-		"{before}", fmt.Sprint("?", s.before), "{limit}", fmt.Sprint("?", s.limit))
-	return []stream{{
-		text: text.Replace(`
-			SELECT n FROM {noun}_words CROSS JOIN {noun} ON n = {noun}_words.rowid
-			 WHERE {noun}_words MATCH {own} AND {noun}_words.rowid < {before}
-			   AND {noun}_words.rowid NOT IN (SELECT n FROM title_changed WHERE noun = '{noun}')
-			   AND {where}
-			 ORDER BY {noun}_words.rowid DESC LIMIT {limit}`),
-		args: append(slices.Clone(s.args), match(words)),
-	}, {
-		text: text.Replace(`
-			SELECT n FROM (SELECT value FROM json_each({own})) CROSS JOIN {noun} ON n = value
-			 WHERE n < {before} AND {limit} > 0 AND {where}`),
-		args: append(slices.Clone(s.args), string(numbers)),
-	}}, nil
+// stream returns where the rows of a cut come from.
+func (s search) stream(c cut) stream {
+	return stream{find: func(ctx context.Context, v *view) ([]int64, error) {
+		f, err := newFinder(ctx, v, s.table, s.text, s.workflow, s.name)
+		switch {
+		case err != nil:
+			return nil, err
+		case s.rare != nil:
+			return s.ofRare(ctx, v, f, c)
+		}
+		return s.ofFound(ctx, v, f, c)
+	}}
 }
 
-// match writes words as FTS5 reads them: each as the beginning of a token. They
-// hold nothing that would have to be escaped.
-func match(words []string) string {
-	var b strings.Builder
-	for _, w := range words {
-		fmt.Fprintf(&b, `"%s"* `, w)
-	}
-	return b.String()
-}
+// A search reads so many rows at once: of those that have the words, and of the
+// rare ones.
+const (
+	foundChunk = 512
+	rareChunk  = 256
+)
 
-// unindexed returns the rows whose titles are not in the index as they are now,
-// and have the words.
-func unindexed(ctx context.Context, v *view, noun string, words []string) ([]int64, error) {
-	titles, err := rows(ctx, v, scanTitle, `
-		SELECT n, title FROM `+noun+` WHERE n > (SELECT upto FROM title_index WHERE noun = '`+noun+`') AND title <> ''`)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := rows(ctx, v, scanTitle, `
-		SELECT `+noun+`.n, title FROM title_changed CROSS JOIN `+noun+` USING (n) WHERE noun = '`+noun+`'`)
-	numbers := []int64{}
-	for _, t := range append(titles, changed...) {
-		if keep.HasWords(t.title, words) {
-			numbers = append(numbers, t.n)
+// ofFound returns, of the rows that have the words, the newest that the filter
+// selects.
+func (s search) ofFound(ctx context.Context, v *view, f *finder, c cut) (found []int64, err error) {
+	for numbers, err := range f.descend(ctx, c.before) {
+		if err != nil {
+			return nil, err
+		}
+		for part := range slices.Chunk(numbers, foundChunk) {
+			kept, err := s.selected(ctx, v, part)
+			if err != nil {
+				return nil, err
+			}
+			if found = append(found, kept...); len(found) >= c.limit {
+				return found, nil
+			}
 		}
 	}
-	return numbers, err
+	return found, nil
 }
 
-// A title is that of row n.
-type title struct {
-	n     int64
-	title string
+// selected returns those of the rows that the rest of the filter selects.
+func (s search) selected(ctx context.Context, v *view, numbers []int64) ([]int64, error) {
+	wanted, err := json.Marshal(numbers)
+	if err != nil {
+		return nil, err
+	}
+	return rows(ctx, v, scanNumber, `
+		SELECT n FROM (SELECT value FROM json_each(?`+strconv.Itoa(len(s.args)+1)+`)) CROSS JOIN `+s.table+` ON n = value WHERE `+s.where,
+		append(slices.Clone(s.args), string(wanted))...)
 }
 
-// scanTitle reads a row's number and title.
-func scanTitle(row *sql.Rows) (t title, err error) {
-	err = row.Scan(&t.n, &t.title)
-	return t, err
+// ofRare returns, of the rows that the filter selects, the newest that have the
+// words.
+func (s search) ofRare(ctx context.Context, v *view, f *finder, c cut) (found []int64, err error) {
+	for part := (cut{before: c.before, limit: rareChunk}); len(found) < c.limit; {
+		streams, err := s.rare(part)
+		if err != nil {
+			return nil, err
+		}
+		numbers, err := newest(ctx, v, streams, part)
+		if err != nil {
+			return nil, err
+		}
+		kept, err := f.have(ctx, numbers)
+		if err != nil {
+			return nil, err
+		}
+		if found = append(found, kept...); len(numbers) < part.limit {
+			break
+		}
+		part.before = numbers[len(numbers)-1]
+	}
+	return found, nil
 }
 
-// indexTitles adds all titles to the index that are not there. It takes a while
-// once, when a database of an older version is opened.
-func (db *DB) indexTitles(ctx context.Context) error {
-	for more := true; more; {
-		err := db.write.do(ctx, func(c *conn) (err error) {
-			more, err = c.indexTitles(indexChunk)
-			return err
-		})
+// A finder knows, bucket by bucket, which rows have the words of a search.
+type finder struct {
+	v      *view
+	number int             // of the noun, in the index
+	terms  []term          // a row must have one word of each
+	top    int64           // the newest bucket
+	fresh  map[int64][]row // rows that are not in the index as they are now, by bucket
+	sets   map[int64]*rowSet
+}
+
+// A term is a range of words.
+type term struct{ low, high string }
+
+// A row is one that was looked at.
+type row struct {
+	n    int64
+	have bool // it has the words
+}
+
+// newFinder begins a search in the titles of a table, of one workflow and name or
+// of all.
+func newFinder(ctx context.Context, v *view, table, text, workflow, name string) (*finder, error) {
+	words := keep.SearchWords(text)
+	number, column := nounOf(table)
+	f := &finder{v: v, number: number, fresh: make(map[int64][]row), sets: make(map[int64]*rowSet)}
+	for _, w := range words {
+		f.terms = append(f.terms, term{w, w + "\U0010ffff"}) // which is no letter
+	}
+	// The longest words are likely to be the rarest: what they have not needs no
+	// look for the others.
+	slices.SortStableFunc(f.terms, func(a, b term) int { return cmp.Compare(len(b.low), len(a.low)) })
+	if workflow != "" {
+		f.terms = append(f.terms, term{markWorkflow(workflow), markWorkflow(workflow)})
+	}
+	if name != "" {
+		f.terms = append(f.terms, term{markName(name), markName(name)})
+	}
+	newest, err := one(ctx, v, "row", "", scanNumber, `SELECT ifnull(max(n), 0) FROM `+table)
+	if err != nil {
+		return nil, err
+	}
+	f.top = newest >> wordBits
+	_, err = rows(ctx, v, func(r *sql.Rows) (struct{}, error) {
+		var t title
+		err := r.Scan(&t.n, &t.text, &t.workflow, &t.name)
+		have := (workflow == "" || workflow == t.workflow) && (name == "" || name == t.name) && t.text != "" && keep.HasWords(t.text, words)
+		f.fresh[t.n>>wordBits] = append(f.fresh[t.n>>wordBits], row{t.n, have})
+		return struct{}{}, err
+	}, `SELECT n, title, workflow, `+column+` FROM `+table+` WHERE n > (SELECT upto FROM title_index WHERE noun = ?1)
+		UNION ALL
+		SELECT c.n, ifnull(t.title, ''), c.workflow, c.name FROM title_changed c LEFT JOIN `+table+` t ON t.n = c.n WHERE c.noun = ?1`, table)
+	return f, err
+}
+
+// descend yields the rows before a number that have the words, newest first, some
+// buckets at a time, ever more.
+func (f *finder) descend(ctx context.Context, before int64) func(yield func([]int64, error) bool) {
+	return func(yield func([]int64, error) bool) {
+		high := min(f.top, (before-1)>>wordBits)
+		for span := int64(1); high >= 0; span = min(2*span, maxBuckets) {
+			low := max(high-span+1, 0)
+			if err := f.load(ctx, low, high); err != nil {
+				yield(nil, err)
+				return
+			}
+			var numbers []int64
+			for b := high; b >= low; b-- {
+				numbers = append(numbers, f.sets[b].numbers(b)...)
+			}
+			for len(numbers) > 0 && numbers[0] >= before {
+				numbers = numbers[1:]
+			}
+			if len(numbers) > 0 && !yield(numbers, nil) {
+				return
+			}
+			high = low - 1
+		}
+	}
+}
+
+// have returns those of the rows that have the words. Rows come newest first.
+func (f *finder) have(ctx context.Context, numbers []int64) (kept []int64, err error) {
+	for _, n := range numbers {
+		b := n >> wordBits
+		if f.sets[b] == nil {
+			if err := f.load(ctx, max(b-maxBuckets/4, 0), b); err != nil {
+				return nil, err
+			}
+		}
+		if f.sets[b].has(n) {
+			kept = append(kept, n)
+		}
+	}
+	return kept, nil
+}
+
+// count returns how many rows have the words.
+func (f *finder) count(ctx context.Context) (n int, err error) {
+	for low := int64(0); low <= f.top; low += maxBuckets {
+		high := min(low+maxBuckets-1, f.top)
+		if err := f.load(ctx, low, high); err != nil {
+			return 0, err
+		}
+		for b := low; b <= high; b++ {
+			n += f.sets[b].count()
+		}
+	}
+	return n, nil
+}
+
+// load reads the sets of buckets that are not known yet.
+func (f *finder) load(ctx context.Context, low, high int64) error {
+	var open []int64
+	for b := low; b <= high; b++ {
+		if f.sets[b] == nil {
+			open = append(open, b)
+			f.sets[b] = new(rowSet)
+		}
+	}
+	loaded := open
+	for i, t := range f.terms {
+		sets, err := f.term(ctx, t, open)
 		if err != nil {
 			return err
+		}
+		var left []int64
+		for _, b := range open {
+			switch set := sets[b]; {
+			case set == nil:
+				*f.sets[b] = rowSet{}
+				continue
+			case i == 0:
+				f.sets[b] = set
+			default:
+				f.sets[b].and(set)
+			}
+			left = append(left, b)
+		}
+		open = left
+	}
+	for _, b := range loaded {
+		for _, r := range f.fresh[b] {
+			if f.sets[b].drop(r.n); r.have {
+				f.sets[b].add(r.n)
+			}
 		}
 	}
 	return nil
 }
 
-// indexTitles adds up to limit titles of each noun to the index. It reports
-// whether there may be more.
-func (c *conn) indexTitles(limit int) (more bool, err error) {
-	for _, noun := range nouns {
-		n, err := c.indexNoun(noun, limit)
-		if err != nil {
-			return false, fmt.Errorf("index titles of %ss: %w", noun, err)
-		}
-		more = more || n == limit
+// term reads, for buckets, which rows have a word of a range.
+func (f *finder) term(ctx context.Context, t term, buckets []int64) (map[int64]*rowSet, error) {
+	sets := make(map[int64]*rowSet)
+	if len(buckets) == 0 {
+		return sets, nil
 	}
-	return more, nil
-}
-
-// indexNoun adds the titles that changed, and then the next ones.
-func (c *conn) indexNoun(noun string, limit int) (n int, err error) {
-	changed, err := c.titles(`SELECT `+noun+`.n, title FROM title_changed CROSS JOIN `+noun+` USING (n)
-		 WHERE noun = '`+noun+`' LIMIT ?`, limit)
+	wanted, err := json.Marshal(buckets)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, t := range changed {
-		if err := c.indexTitle(noun, t); err != nil {
-			return 0, err
+	_, err = rows(ctx, f.v, func(r *sql.Rows) (struct{}, error) {
+		var bucket int64
+		var stored sql.RawBytes
+		if err := r.Scan(&bucket, &stored); err != nil {
+			return struct{}{}, err
 		}
-		if _, err := c.exec(`DELETE FROM title_changed WHERE noun = ? AND n = ?`, noun, t.n); err != nil {
-			return 0, err
+		if sets[bucket] == nil {
+			sets[bucket] = new(rowSet)
 		}
-	}
-	fresh, err := c.titles(`SELECT n, title FROM `+noun+`
-		 WHERE n > (SELECT upto FROM title_index WHERE noun = '`+noun+`') ORDER BY n LIMIT ?`, limit)
-	if err != nil || len(fresh) == 0 {
-		return len(changed), err
-	}
-	for _, t := range fresh {
-		if err := c.indexTitle(noun, t); err != nil {
-			return 0, err
-		}
-	}
-	_, err = c.exec(`UPDATE title_index SET upto = ? WHERE noun = ?`, fresh[len(fresh)-1].n, noun)
-	return max(len(changed), len(fresh)), err
-}
-
-// indexTitle puts one title into the index, or takes an empty one out of it.
-func (c *conn) indexTitle(noun string, t title) error {
-	words := strings.Join(keep.Words(t.title), " ")
-	if words == "" {
-		_, err := c.exec(`DELETE FROM `+noun+`_words WHERE rowid = ?`, t.n)
-		return err
-	}
-	_, err := c.exec(`INSERT OR REPLACE INTO `+noun+`_words (rowid, words) VALUES (?, ?)`, t.n, words)
-	return err
-}
-
-// titles returns what a query of numbers and titles finds.
-func (c *conn) titles(text string, args ...any) (list []title, err error) {
-	err = c.rows(text, args, func(row []driver.Value) {
-		list = append(list, title{row[0].(int64), row[1].(string)})
-	})
-	return list, err
+		return struct{}{}, sets[bucket].join(stored)
+	}, `SELECT bucket, rows FROM (SELECT value FROM json_each(?1)) CROSS JOIN title_word
+		    ON noun = ?2 AND bucket = value AND word BETWEEN ?3 AND ?4`, string(wanted), f.number, t.low, t.high)
+	return sets, err
 }

@@ -178,8 +178,30 @@ var searchPromises = []lookerPromise{
 		}
 		pages(w.world, "searched Inputs", w.Inputs, keep.InputFilter{Text: "ma 119"}, func(in keep.Input) string { return string(in.ID) })
 	}},
+	{"a text finds what a plain filter of random titles finds", func(w *looker) {
+		t := newTitles(w)
+		for range 12 {
+			t.grow()
+			t.change()
+			for range 6 {
+				t.compare()
+			}
+		}
+	}},
 	{"a text and other filters select what both select", func(w *looker) {
 		entitle(w)
+		for _, name := range []string{"consume", "none"} {
+			filtered(w.world, "Runs", w.Runs, keep.RunFilter{Handler: keep.HandlerName(name), Text: "mail"}, func(v keep.Run) bool {
+				return string(v.Handler) == name && keep.HasWords(v.Title, []string{"mail"})
+			})
+		}
+		for _, tool := range []keep.ToolName{"crm.create", "none"} {
+			for _, state := range append(keep.MutationStates(), "") {
+				filtered(w.world, "Mutations", w.Mutations, keep.MutationFilter{Tool: tool, State: state, Text: "mail"}, func(v keep.Mutation) bool {
+					return v.Tool == tool && want(state, v.State) && keep.HasWords(v.Title, []string{"mail"})
+				})
+			}
+		}
 		w.call("w2") // an open run
 		runs := page[keep.Run](w.world)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{}))
 		ins := page[keep.Input](w.world)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
