@@ -22,57 +22,16 @@ func (t *tx) tally(noun, name string) {
 	t.add(&addTally, text(string(t.workflow)), noun, text(name))
 }
 
-// words returns a title as the index of its words takes it.
-func words(title string) *string {
-	list := keep.Words(title)
-	if len(list) == 0 {
-		return nil
-	}
-	stored := text(strings.Join(list, " "))
-	return &stored
-}
-
-// has limits q to rows whose titles have the words of a text.
-func (q *query) has(table, words string) {
-	list := keep.SearchWords(words)
-	if len(list) == 0 {
-		return
-	}
-	q.search = true
-	// The words have nothing in them that would have to be escaped.
-	q.where = append(q.where, table+".words @@ "+q.arg("'"+strings.Join(list, "':* & '")+"':*")+"::tsquery")
-}
-
-// look runs a list's statement. The words of titles are found by an index that only
-// knows how to look for all of them at once, which other lists must not do.
-func look[T any](ctx context.Context, db *DB, q *query, scan func(pgx.CollectableRow) (T, error), sql string) (list []T, err error) {
-	if !q.search {
-		return collect(ctx, db, scan, sql, q.args...)
-	}
-	if db.pool == nil || db.over.Load() {
-		return nil, ErrClosed
-	}
-	b := new(pgx.Batch)
-	b.Queue(`SELECT set_config('enable_bitmapscan', 'on', true), set_config('enable_indexscan', 'off', true)`)
-	b.Queue(sql, values(q.args)...).Query(func(rows pgx.Rows) error {
-		list, err = pgx.CollectRows(rows, scan)
-		return err
-	})
-	if err := send(ctx, db.pool, b); err != nil {
-		return nil, err
-	}
-	return list, nil
-}
-
 // A census says how to count the rows of a noun by their state.
 type census[S ~string] struct {
 	noun, state string // the table, and the column that says the state
+	text        string // words of the title; empty: any
 	workflow    keep.WorkflowName
 	name        string // handler or tool; empty: any
 	only        S      // the one state that is wanted; empty: all
 	usual       S      // the state that is not counted, but left
 	few         bool   // the filter selects few rows: look at each
-	list        func(*query, cut) string
+	list        func(q *query, c cut, columns string) string
 	unusual     func(*query) string // counts the other states
 }
 
@@ -91,9 +50,22 @@ func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, erro
 	}
 	q := new(query)
 	var sql string
-	if c.few {
-		sql = `SELECT ` + c.state + `, count(*) FROM (` + c.list(q, everything) + `) AS found GROUP BY 1`
-	} else {
+	words := keep.SearchWords(c.text)
+	switch {
+	case c.few && len(words) > 0:
+		sql = c.list(q, everything, c.noun+"."+c.state+", "+c.noun+".n, "+c.noun+".workflow, "+c.noun+".words")
+		sql = `SELECT ` + c.state + `, count(*) FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery GROUP BY 1`
+	case len(words) > 0:
+		s := searcher{db: db, table: c.noun, sql: c.list, words: words}
+		wish, err := s.wishOf(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("count: %w", err)
+		}
+		q.wish = wish
+		fallthrough
+	case c.few:
+		sql = `SELECT ` + c.state + `, count(*) FROM (` + c.list(q, everything, c.noun+"."+c.state+", "+c.noun+".n, "+c.noun+".workflow") + `) AS found GROUP BY 1`
+	default:
 		var all query
 		all.args = q.args
 		and(&all, "tally.workflow", c.workflow)
@@ -102,16 +74,17 @@ func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, erro
 		q.args = all.args
 		sql = c.unusual(q) + ` UNION ALL SELECT '', coalesce(sum(rows), 0)::bigint FROM tally` + noun
 	}
-	list, err := look(ctx, db, q, scan, sql)
+	list, err := look(ctx, db, q, scan, sql, 0)
 	if err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
 	counts := make(map[S]int)
+	seen := c.few || len(words) > 0
 	for _, v := range list {
 		switch {
-		case c.few, v.state != "":
+		case seen, v.state != "":
 			counts[v.state] += int(v.n)
-			if !c.few {
+			if !seen {
 				counts[c.usual] -= int(v.n)
 			}
 		default:
@@ -126,9 +99,9 @@ func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, erro
 // none has is not in the map.
 func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
 	return count(ctx, db, census[keep.RunStatus]{
-		noun: "run", state: "status", workflow: f.Workflow, name: string(f.Handler), only: f.Status, usual: keep.StatusCommitted,
-		few:  f.Open || f.Chain != "" || len(keep.SearchWords(f.Text)) > 0,
-		list: func(q *query, c cut) string { return runsSQL(q, f, c, runColumns) },
+		noun: "run", state: "status", text: f.Text, workflow: f.Workflow, name: string(f.Handler), only: f.Status, usual: keep.StatusCommitted,
+		few:  f.Open || f.Chain != "",
+		list: func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) },
 		unusual: func(q *query) string {
 			and(q, "workflow", f.Workflow)
 			and(q, "handler", f.Handler)
@@ -142,9 +115,9 @@ func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStat
 // state that none has is not in the map.
 func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error) {
 	return count(ctx, db, census[keep.MutationState]{
-		noun: "mutation", state: "state", workflow: f.Workflow, name: string(f.Tool), only: f.State, usual: keep.Applied,
-		few:  f.Run != "" || f.Item != "" || f.Input != "" || len(keep.SearchWords(f.Text)) > 0,
-		list: func(q *query, c cut) string { return mutationsSQL(q, f, c, mutationColumns) },
+		noun: "mutation", state: "state", text: f.Text, workflow: f.Workflow, name: string(f.Tool), only: f.State, usual: keep.Applied,
+		few:  f.Run != "" || f.Item != "" || f.Input != "",
+		list: func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) },
 		unusual: func(q *query) string {
 			and(q, "workflow", f.Workflow)
 			and(q, "tool", f.Tool)
@@ -157,9 +130,8 @@ func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[ke
 // that none has is not in the map.
 func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
 	return count(ctx, db, census[keep.InputStatus]{
-		noun: "input", state: "status", workflow: f.Workflow, only: f.Status, usual: keep.InputDone,
-		few:     len(keep.SearchWords(f.Text)) > 0,
-		list:    func(q *query, c cut) string { return inputsSQL(q, f, c) },
+		noun: "input", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status, usual: keep.InputDone,
+		list:    func(q *query, c cut, columns string) string { return inputsSQL(q, f, c, columns) },
 		unusual: unusualOf("input", f.Workflow, keep.InputStatuses(), keep.InputDone),
 	})
 }
@@ -168,9 +140,8 @@ func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.Inp
 // that none has is not in the map.
 func (db *DB) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error) {
 	return count(ctx, db, census[keep.ItemStatus]{
-		noun: "item", state: "status", workflow: f.Workflow, only: f.Status, usual: keep.ItemDone,
-		few:     len(keep.SearchWords(f.Text)) > 0,
-		list:    func(q *query, c cut) string { return itemsSQL(q, f, c) },
+		noun: "item", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status, usual: keep.ItemDone,
+		list:    func(q *query, c cut, columns string) string { return itemsSQL(q, f, c, columns) },
 		unusual: unusualOf("item", f.Workflow, keep.ItemStatuses(), keep.ItemDone),
 	})
 }
@@ -196,7 +167,7 @@ func unusualOf[S ~string](table string, w keep.WorkflowName, all []S, usual S) f
 func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error) {
 	return count(ctx, db, census[keep.EscalationKind]{
 		noun: "escalation", state: "kind", few: true,
-		list: func(q *query, c cut) string { return escalationsSQL(q, f, c) },
+		list: func(q *query, c cut, columns string) string { return escalationsSQL(q, f, c, columns) },
 	})
 }
 

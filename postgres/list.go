@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -20,13 +21,20 @@ type placed[T any] struct {
 	workflow keep.WorkflowName
 }
 
+// compare says which of two rows was made later: 1 if p was.
+func (p placed[T]) compare(other placed[T]) int {
+	return cmp.Or(cmp.Compare(p.n, other.n), cmp.Compare(p.workflow, other.workflow))
+}
+
 // A query is a list's statement while it is put together. It has a condition for
 // each field of a filter that is set, so that the planner sees only those, and a
 // statement for each combination.
 type query struct {
-	where  []string
-	args   []any
-	search bool // for words of titles
+	where []string
+	args  []any
+
+	wish   wordsWish // words that titles must have
+	search bool      // they are looked for by the index
 }
 
 // arg adds an argument and returns its placeholder.
@@ -74,9 +82,12 @@ func (q *query) newest(table string, c cut) string {
 
 // A listing says how to read one kind of list.
 type listing[T any] struct {
-	kind string                                      // one letter that marks its cursors
-	scan func(pgx.CollectableRow) (placed[T], error) // reads one row
-	sql  func(q *query, c cut) string
+	kind    string // one letter that marks its cursors
+	table   string
+	text    string // words of titles; empty: any
+	columns string
+	scan    func(pgx.CollectableRow) (placed[T], error) // reads one row of columns
+	sql     func(q *query, c cut, columns string) string
 }
 
 // page reads one page. One row more than the page is read, to know whether there
@@ -86,16 +97,25 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
-	var q query
-	sql := l.sql(&q, c)
-	found, err := look(ctx, db, &q, l.scan, sql)
+	var found []placed[T]
+	var end *place
+	if len(keep.SearchWords(l.text)) > 0 {
+		found, end, err = searched(ctx, db, l, c)
+	} else {
+		var q query
+		sql := l.sql(&q, c, l.columns)
+		found, err = collect(ctx, db, l.scan, sql, q.args...)
+		if len(found) == c.limit {
+			found = found[:c.limit-1]
+			last := found[len(found)-1]
+			end = &place{last.n, last.workflow}
+		}
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
-	if len(found) == c.limit {
-		found = found[:c.limit-1]
-		last := found[len(found)-1]
-		next = l.kind + strconv.FormatInt(last.n, 10) + "." + hex.EncodeToString([]byte(last.workflow))
+	if end != nil {
+		next = l.kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
 	}
 	for _, v := range found {
 		list = append(list, v.what)
@@ -149,7 +169,8 @@ func perWorkflow(table, columns string, q *query, c cut) string {
 
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
-	return page(ctx, db, p, listing[keep.Run]{"r", scanRunAt, func(q *query, c cut) string { return runsSQL(q, f, c, bareOf(p, runColumns, ", run.prepared")) }})
+	return page(ctx, db, p, listing[keep.Run]{"r", "run", f.Text, bareOf(p, runColumns, ", run.prepared"), scanRunAt,
+		func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) }})
 }
 
 // runsSQL is the statement of Runs.
@@ -160,7 +181,7 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 	if f.Open {
 		q.where = append(q.where, "NOT run.closed")
 	}
-	q.has("run", f.Text)
+	q.has("run")
 	q.after("run", c)
 	switch {
 	case f.Chain != "": // as many as it has attempts
@@ -183,9 +204,9 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 // Mutations returns a page of ledger records, newest first, and the cursor of
 // the next.
 func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
-	return page(ctx, db, p, listing[keep.Mutation]{"m", scanMutationAt, func(q *query, c cut) string {
-		return mutationsSQL(q, f, c, bareOf(p, mutationColumns, ", mutation.identity, mutation.payload, mutation.result"))
-	}})
+	return page(ctx, db, p, listing[keep.Mutation]{"m", "mutation", f.Text,
+		bareOf(p, mutationColumns, ", mutation.identity, mutation.payload, mutation.result"), scanMutationAt,
+		func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) }})
 }
 
 // mutationsSQL is the statement of Mutations.
@@ -199,7 +220,7 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 	and(q, "mutation.tool", f.Tool)
 	and(q, "mutation.run", f.Run)
 	and(q, "mutation.item", f.Item)
-	q.has("mutation", f.Text)
+	q.has("mutation")
 	q.after("mutation", c)
 	switch {
 	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
@@ -216,7 +237,8 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 
 // Events returns a page of events, newest first, and the cursor of the next.
 func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
-	return page(ctx, db, p, listing[keep.Event]{"e", scanEventAt, func(q *query, c cut) string { return eventsSQL(q, f, c, bareOf(p, eventColumns, ", event.payload")) }})
+	return page(ctx, db, p, listing[keep.Event]{"e", "event", "", bareOf(p, eventColumns, ", event.payload"), scanEventAt,
+		func(q *query, c cut, columns string) string { return eventsSQL(q, f, c, columns) }})
 }
 
 // eventsSQL is the statement of Events.
@@ -276,54 +298,57 @@ func eventStatus(s keep.EventStatus) keep.EventStatus {
 
 // Inputs returns a page of inputs, newest first, and the cursor of the next.
 func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
-	return page(ctx, db, p, listing[keep.Input]{"i", scanInputAt, func(q *query, c cut) string { return inputsSQL(q, f, c) }})
+	return page(ctx, db, p, listing[keep.Input]{"i", "input", f.Text, inputColumns, scanInputAt,
+		func(q *query, c cut, columns string) string { return inputsSQL(q, f, c, columns) }})
 }
 
 // inputsSQL is the statement of Inputs.
-func inputsSQL(q *query, f keep.InputFilter, c cut) string {
+func inputsSQL(q *query, f keep.InputFilter, c cut, columns string) string {
 	and(q, "input.workflow", f.Workflow)
 	and(q, "input.status", f.Status)
-	q.has("input", f.Text)
+	q.has("input")
 	q.after("input", c)
 	if f.Workflow == "" && f.Status != "" && !q.search {
-		return perWorkflow("input", inputColumns, q, c)
+		return perWorkflow("input", columns, q, c)
 	}
 	if f.Workflow != "" && f.Status == "" && !q.search {
-		return perName("input", "status", inputColumns, q, "$1", q.conditions(), c)
+		return perName("input", "status", columns, q, "$1", q.conditions(), c)
 	}
-	return `SELECT ` + inputColumns + ` FROM input` + q.conditions() + q.newest("input", c)
+	return `SELECT ` + columns + ` FROM input` + q.conditions() + q.newest("input", c)
 }
 
 // Items returns a page of items, newest first, and the cursor of the next.
 func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
-	return page(ctx, db, p, listing[keep.Item]{"t", scanItemAt, func(q *query, c cut) string { return itemsSQL(q, f, c) }})
+	return page(ctx, db, p, listing[keep.Item]{"t", "item", f.Text, itemColumns, scanItemAt,
+		func(q *query, c cut, columns string) string { return itemsSQL(q, f, c, columns) }})
 }
 
 // itemsSQL is the statement of Items.
-func itemsSQL(q *query, f keep.ItemFilter, c cut) string {
+func itemsSQL(q *query, f keep.ItemFilter, c cut, columns string) string {
 	and(q, "item.workflow", f.Workflow)
 	and(q, "item.status", f.Status)
-	q.has("item", f.Text)
+	q.has("item")
 	q.after("item", c)
 	if f.Workflow == "" && f.Status != "" && !q.search {
-		return perWorkflow("item", itemColumns, q, c)
+		return perWorkflow("item", columns, q, c)
 	}
-	return `SELECT ` + itemColumns + ` FROM item` + q.conditions() + q.newest("item", c)
+	return `SELECT ` + columns + ` FROM item` + q.conditions() + q.newest("item", c)
 }
 
 // Escalations returns a page of questions, newest first, and the cursor of the
 // next.
 func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
-	return page(ctx, db, p, listing[keep.Escalation]{"q", scanEscalationAt, func(q *query, c cut) string { return escalationsSQL(q, f, c) }})
+	return page(ctx, db, p, listing[keep.Escalation]{"q", "escalation", "", escalationColumns, scanEscalationAt,
+		func(q *query, c cut, columns string) string { return escalationsSQL(q, f, c, columns) }})
 }
 
 // escalationsSQL is the statement of Escalations.
-func escalationsSQL(q *query, f keep.EscalationFilter, c cut) string {
+func escalationsSQL(q *query, f keep.EscalationFilter, c cut, columns string) string {
 	and(q, "escalation.workflow", f.Workflow)
 	and(q, "escalation.run", f.Run)
 	if f.Open { // few: each one stops something
 		q.where = append(q.where, "escalation.closed_at = 0")
 	}
 	q.after("escalation", c)
-	return `SELECT ` + escalationColumns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
+	return `SELECT ` + columns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
 }
