@@ -51,8 +51,8 @@ func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, erro
 	q := new(query)
 	var sql string
 	words := keep.SearchWords(c.text)
-	switch {
-	case c.few && len(words) > 0:
+	switch unusual := c.only != "" && c.only != c.usual; {
+	case (c.few || unusual) && len(words) > 0: // go through these rows
 		sql = c.list(q, everything, c.noun+"."+c.state+", "+c.noun+".n, "+c.noun+".workflow, "+c.noun+".words")
 		sql = `SELECT ` + c.state + `, count(*) FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery GROUP BY 1`
 	case len(words) > 0:

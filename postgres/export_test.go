@@ -79,3 +79,14 @@ func (db *DB) Queued() int {
 	defer db.commit.mu.Unlock()
 	return len(db.commit.queue)
 }
+
+// Exec runs a statement, as no commit would, however long it takes.
+func (db *DB) Exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, db.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}

@@ -20,11 +20,11 @@ import (
 // have them. The beginning of the list tells which is which.
 const (
 	firstWalk = 1 << 11 // rows that are looked through before the index is asked
-	lastWalk  = 1 << 15 // rows that are looked through at once, at most
+	lastWalk  = 1 << 14 // rows that are looked through at once, at most
 
 	// maxWalk is how many rows a search of one page looks through. Then the page
 	// ends as it is, and its cursor leads on from there (law: bounded).
-	maxWalk = 1 << 16
+	maxWalk = 1 << 14
 
 	// seldom is how many rows of the walk have a word, at most one of so many, that
 	// the index is asked for.
@@ -32,7 +32,7 @@ const (
 
 	// indexTime is how long the index is asked for words that seemed to be rare, in
 	// milliseconds.
-	indexTime = 250
+	indexTime = 100
 )
 
 // words returns a title as the index of its words takes it.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -36,10 +37,11 @@ func (s *site) items(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	if f.Text == "" {
-		if d.Counts, err = s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow}); err != nil {
-			return p, err
-		}
+	d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.ItemStatus]int, error) {
+		return s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
+	})
+	if err != nil {
+		return p, err
 	}
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {

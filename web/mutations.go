@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"mime"
 	"net/http"
 	"net/url"
@@ -48,12 +49,13 @@ func (s *site) mutations(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	if f.Text == "" {
-		every := f
-		every.State = ""
-		if d.Counts, err = s.cfg.Store.CountMutations(ctx, every); err != nil {
-			return p, err
-		}
+	every := f
+	every.State = ""
+	d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.MutationState]int, error) {
+		return s.cfg.Store.CountMutations(ctx, every)
+	})
+	if err != nil {
+		return p, err
 	}
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {

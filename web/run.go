@@ -50,8 +50,11 @@ func (s *site) runs(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	if f.Text == "" && !f.Open {
-		if d.Counts, err = s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler}); err != nil {
+	if !f.Open {
+		d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.RunStatus]int, error) {
+			return s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
+		})
+		if err != nil {
 			return p, err
 		}
 	}
