@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/sqlite"
 )
 
@@ -85,7 +86,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(looks)) {
 		b.Run(name, func(b *testing.B) {
-			begin := cpuTime()
+			begin := cputime.Used()
 			n := 0
 			for b.Loop() {
 				var err error
@@ -93,7 +94,7 @@ func BenchmarkLook(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((cpuTime()-begin).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+			b.ReportMetric(float64((cputime.Used()-begin).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 			b.ReportMetric(float64(n), "found")
 		})
 	}
