@@ -36,44 +36,65 @@ type call struct {
 // is far more than ever happens; it keeps a broken store from spinning.
 const maxRounds = 1000
 
-// serve looks at the record and does what the law says, until that is done.
+// serve takes the key if it is free, or else looks at its record and does what the
+// law says, until that is done.
 func (c *call) serve() {
+	rec, over := c.first()
 	for range maxRounds {
-		rec, err := c.read(c.r.Context())
-		if err != nil {
-			c.storeDown(err)
+		if over || c.follow(rec) {
 			return
 		}
-		now := time.Now()
-		switch key.Judge(rec, c.claim.Fingerprint, now) {
-		case key.Run:
-			if c.begin(rec, key.Begun) {
-				return
-			}
-		case key.LateLease:
-			_ = c.learn(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
-		case key.Busy:
-			if !c.wait(now) {
-				c.refuse(c.inProgress())
-				return
-			}
-		case key.InDoubt:
-			if c.doubtful(rec) {
-				return
-			}
-		case key.Replay:
-			c.replay(rec)
-			return
-		case key.NoBody:
-			c.refuse(bodyNotStored(rec))
-			return
-		default:
-			c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
-				Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
+		var err error
+		if rec, err = c.read(c.r.Context()); err != nil {
+			c.storeDown(err)
 			return
 		}
 	}
 	c.unavailable(errors.New("the record does not come to rest"))
+}
+
+// first returns the record of the key. If there is none and the store can tell so by
+// taking the key, it executes the request as well, and the call is over.
+func (c *call) first() (rec key.Record, over bool) {
+	err := context.Cause(c.r.Context()) // a client that left already needs nothing
+	if taker, ok := c.g.store.(Taker); ok && err == nil {
+		return c.begin(key.Record{}, key.Begun, taker.Take)
+	}
+	if err == nil {
+		rec, err = c.read(c.r.Context())
+	}
+	if err != nil {
+		c.storeDown(err)
+	}
+	return rec, err != nil
+}
+
+// follow does what the law says about rec. It reports whether the call is over; if
+// not, the record is to be looked at again.
+func (c *call) follow(rec key.Record) (over bool) {
+	now := time.Now()
+	switch key.Judge(rec, c.claim.Fingerprint, now) {
+	case key.Run:
+		return c.takeOver(rec, key.Begun)
+	case key.LateLease:
+		_ = c.learn(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
+		return false
+	case key.Busy:
+		if c.wait(now) {
+			return false
+		}
+		c.refuse(c.inProgress())
+	case key.InDoubt:
+		return c.doubtful(rec)
+	case key.Replay:
+		c.replay(rec)
+	case key.NoBody:
+		c.refuse(bodyNotStored(rec))
+	default:
+		c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
+			Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
+	}
+	return true
 }
 
 // doubtful deals with a record whose outcome is unknown: asks the probe, or runs
@@ -81,7 +102,7 @@ func (c *call) serve() {
 // the record is to be looked at again.
 func (c *call) doubtful(rec key.Record) (over bool) {
 	if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts && c.rt.Probe == nil {
-		return c.begin(rec, key.Again)
+		return c.takeOver(rec, key.Again)
 	}
 	if c.rt.Probe != nil {
 		switch c.probe(rec) {
@@ -89,7 +110,7 @@ func (c *call) doubtful(rec key.Record) (over bool) {
 			return false
 		case cannotTell:
 			if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts {
-				return c.begin(rec, key.Again)
+				return c.takeOver(rec, key.Again)
 			}
 		}
 	}
@@ -97,31 +118,44 @@ func (c *call) doubtful(rec key.Record) (over bool) {
 	return true
 }
 
-// begin takes the key and executes the request. It reports false if somebody else
-// was faster.
-func (c *call) begin(rec key.Record, how key.Event) bool {
+// takeOver takes a key that has a record and executes the request. It reports false
+// if somebody else was faster.
+func (c *call) takeOver(rec key.Record, how key.Event) bool {
+	_, over := c.begin(rec, how, func(ctx context.Context, next key.Record) (key.Record, error) {
+		return key.Record{}, c.g.store.Write(ctx, next)
+	})
+	return over
+}
+
+// begin takes the key and executes the request. If somebody else was faster, the call
+// is not over; then it may return what is there.
+func (c *call) begin(rec key.Record, how key.Event, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
 	next, err := key.Next(rec, key.Evidence{Event: how, Token: newToken(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
 	if err != nil {
-		return false // the time moved on between two looks
+		return rec, false // the time moved on between two looks
 	}
 	// A client that leaves now must not leave doubt whether the key is taken.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
 		&keep.TimeoutError{Op: "take idempotency key", After: c.g.cfg.StoreTimeout})
 	defer cancel()
-	if err := c.write(ctx, next); errors.Is(err, keep.ErrStale) {
-		return false
-	} else if err != nil {
+	since := time.Now()
+	there, err = take(ctx, next)
+	c.timed(since)
+	if errors.Is(err, keep.ErrStale) || there.Rev > 0 {
+		return there, false
+	}
+	if err != nil {
 		// It may be stored all the same; then the key must not be left behind.
 		now, readErr := c.read(ctx)
 		if readErr != nil || now.Token != next.Token {
 			c.storeDown(err)
-			return true
+			return there, true
 		}
 	}
 	next.Rev++
 	c.rec = next
 	c.execute()
-	return true
+	return there, true
 }
 
 // learn records what was found out about rec by others than its owner.

@@ -45,6 +45,19 @@ type TxStore interface {
 	Begin(ctx context.Context) (key.Tx, error)
 }
 
+// A Taker finds out in one step whether a key is free and, if so, takes it. A Store
+// that is none is read first and then written: that is better where reading is
+// next to nothing, as in the same process.
+type Taker interface {
+	Store
+
+	// Take stores r, whose Rev is 0, as Write does, and returns the zero Record;
+	// or, if there is a record of its id, stores nothing and returns that. It may
+	// return keep.ErrStale instead, if the record is gone again. After any other
+	// error nobody knows whether r is stored: read it.
+	Take(ctx context.Context, r key.Record) (there key.Record, err error)
+}
+
 // A Shrinker can give the space of deleted records back to the file system. A
 // Store that is none reuses it.
 type Shrinker interface {

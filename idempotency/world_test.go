@@ -36,6 +36,12 @@ type world struct {
 // newWorld guards h, or a handler that answers 201 with the number of the run.
 func newWorld(t testing.TB, cfg idempotency.Config, h http.HandlerFunc) *world {
 	t.Helper()
+	return newWorldOn(t, func(f *flaky) idempotency.Store { return f }, cfg, h)
+}
+
+// newWorldOn is newWorld with a store of its own upon the one that can fail.
+func newWorldOn(t testing.TB, on func(*flaky) idempotency.Store, cfg idempotency.Config, h http.HandlerFunc) *world {
+	t.Helper()
 	w := &world{t: t, store: &flaky{Keys: new(memory.Keys)}}
 	cfg.Logger = slog.New(slog.NewTextHandler(&w.log, nil))
 	cfg.Observe = func(_ context.Context, o idempotency.Observation) {
@@ -43,7 +49,7 @@ func newWorld(t testing.TB, cfg idempotency.Config, h http.HandlerFunc) *world {
 		defer w.mu.Unlock()
 		w.seen = append(w.seen, o)
 	}
-	g, err := idempotency.New(w.store, cfg)
+	g, err := idempotency.New(on(w.store), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

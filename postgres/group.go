@@ -6,15 +6,17 @@ import (
 )
 
 // A combiner joins requests that arrive while others are served. Whoever comes
-// when fewer than width groups are under way serves a group: everybody who waits,
-// and so also itself. When it is done it gives the task to the first of those who
-// came meanwhile. So there is no goroutine to start or to wait for, nothing waits
-// without need, and under load groups grow by themselves.
+// when no group is under way serves one: everybody who waits, and so also itself.
+// When it is done it gives the task to the first of those who came meanwhile. So
+// there is no goroutine to start or to wait for, nothing waits without need, and
+// under load groups grow by themselves. Up to width groups are under way at once, if
+// enough wait.
 type combiner[T any] struct {
 	serve func(ctx context.Context, group []*request[T]) // sets the err of each
 	key   func(T) string                                 // a group has one request of a key; nil: any number
 	width int                                            // groups at once
 	limit int                                            // requests in a group
+	worth int                                            // as many must wait to leave beside another group
 
 	// mu protects the 3 next fields.
 	mu      sync.Mutex
@@ -45,7 +47,7 @@ func (c *combiner[T]) do(ctx context.Context, what T) error {
 		return ErrClosed
 	}
 	c.queue = append(c.queue, r)
-	if c.leaders < c.width {
+	if c.mayLead() {
 		c.leaders++
 		r.leading = true
 		close(r.lead)
@@ -97,16 +99,24 @@ func (c *combiner[T]) leadOne(ctx context.Context, r *request[T]) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.leaders--
 	for _, next := range c.queue {
-		if !next.leading {
+		if !next.leading && c.mayLead() {
+			c.leaders++
 			next.leading = true
 			close(next.lead)
 			return
 		}
 	}
-	if c.leaders--; c.leaders == 0 && c.closed != nil {
+	if c.leaders == 0 && c.closed != nil {
 		close(c.closed)
 	}
+}
+
+// mayLead reports whether one of those who wait is to serve a group. The caller holds
+// mu.
+func (c *combiner[T]) mayLead() bool {
+	return c.leaders == 0 || c.leaders < c.width && len(c.queue) >= c.worth
 }
 
 // take moves a group from the queue: r, and those before and after it that may

@@ -96,6 +96,32 @@ func TestCombiner_serves_together_who_came_meanwhile(t *testing.T) {
 	g.atRest(t)
 }
 
+// Beside a group another leaves only when it is large enough.
+func TestCombiner_lets_a_large_group_leave_beside_another(t *testing.T) {
+	g, wg := newGate(), new(sync.WaitGroup)
+	g.width, g.worth = 2, 3
+	wg.Go(func() { _ = g.do(t.Context(), 1) })
+	first := <-g.asked
+	g.start(t.Context(), t, wg, 2)
+	g.start(t.Context(), t, wg, 3)
+	g.mu.Lock()
+	if g.leaders != 1 || len(first) != 1 {
+		t.Errorf("%d lead while two wait, want one", g.leaders)
+	}
+	g.mu.Unlock()
+	wg.Go(func() { _ = g.do(t.Context(), 4) })
+	second := <-g.asked
+	if len(second) != 3 {
+		t.Errorf("%d left beside the first group, want 3", len(second))
+	}
+	g.start(t.Context(), t, wg, 5)
+	g.open <- struct{}{} // one of the two; it leaves 5 to the other
+	g.open <- struct{}{}
+	g.pass(t, 5)
+	wg.Wait()
+	g.atRest(t)
+}
+
 // The task to serve must not get lost with a caller who leaves.
 func TestCombiner_lets_callers_leave(t *testing.T) {
 	g, wg := newGate(), new(sync.WaitGroup)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,10 +24,12 @@ import (
 // idempotency.TxStore whose transactions are pgx.Tx.
 //
 // Concurrent reads share round trips, and so do concurrent writes, which share a
-// transaction as well. Each takes up to two of the pool's connections.
+// transaction as well. Each takes one of the pool's connections, and a second one
+// under load.
 type Keys struct {
 	pool          *pgxpool.Pool
 	reads, writes combiner[*keyRequest]
+	lately        lately
 }
 
 // A keyRequest is one read or write of one record.
@@ -36,9 +39,16 @@ type keyRequest struct {
 	r   key.Record // what was read, or is to be written
 }
 
-// keyGroup is the most that share a round trip. It bounds how long the first
-// waits, and how much is done again when one of them is refused.
-const keyGroup = 64
+const (
+	// keyGroup is the most that share a round trip. It bounds how long the first
+	// waits, and how much is done again when one of them is refused.
+	keyGroup = 64
+
+	// keysWorth is how many wait before a second group leaves beside the first. A
+	// transaction of one record costs the server as much as twenty more in it do:
+	// two small groups at once take longer than one after the other.
+	keysWorth = 32
+)
 
 // NewKeys returns the records in the pool's database. It touches nothing; Migrate
 // makes the table.
@@ -47,7 +57,7 @@ func NewKeys(pool *pgxpool.Pool) *Keys {
 	k.reads = combiner[*keyRequest]{serve: whileAwaited(k.readGroup), width: 2, limit: keyGroup}
 	// Two writes of one record must not meet in a transaction, where the second
 	// would not be stale yet.
-	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup,
+	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup, worth: keysWorth,
 		key: func(q *keyRequest) string { return string(q.id[:]) }}
 	return k
 }
@@ -140,6 +150,29 @@ func scanKey(row pgx.Row, r *key.Record, more ...any) error {
 	return nil
 }
 
+// Take stores r and returns the zero Record, or returns the record that is there. It
+// looks first if it has seen the key lately, and otherwise after it was refused.
+func (k *Keys) Take(ctx context.Context, r key.Record) (there key.Record, err error) {
+	if r.Rev != 0 {
+		return key.Record{}, fmt.Errorf("take %s: it has rev %d: want a new one", r.ID, r.Rev)
+	}
+	if k.lately.has(r.ID) {
+		if there, err := k.Read(ctx, r.ID); err != nil || there.Rev > 0 {
+			return there, err
+		}
+	}
+	k.lately.add(r.ID)
+	err = k.Write(ctx, r)
+	if !errors.Is(err, keep.ErrStale) {
+		return key.Record{}, err
+	}
+	there, readErr := k.Read(ctx, r.ID)
+	if readErr != nil || there.Rev > 0 {
+		return there, readErr
+	}
+	return key.Record{}, err // it was swept since
+}
+
 // Write stores r in place of the record with its Rev, or returns keep.ErrStale.
 func (k *Keys) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
@@ -193,12 +226,16 @@ func (k *Keys) writeOnce(ctx context.Context, group []*request[*keyRequest]) err
 	return k.pool.SendBatch(ctx, batch).Close() // with the commit
 }
 
+// find returns the place of the request of an id in a group, which is sorted.
+func find(group []*request[*keyRequest], id []byte) (int, bool) {
+	return slices.BinarySearchFunc(group, id, func(r *request[*keyRequest], id []byte) int { return bytes.Compare(r.what.id[:], id) })
+}
+
 // markStored takes the error from each request whose id a statement returned.
 func markStored(rows pgx.Rows, group []*request[*keyRequest]) error {
 	var id []byte
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-		i, ok := slices.BinarySearchFunc(group, id, func(r *request[*keyRequest], id []byte) int { return bytes.Compare(r.what.id[:], id) })
-		if ok {
+		if i, ok := find(group, id); ok {
 			group[i].err = nil
 		}
 		return nil
@@ -211,7 +248,7 @@ func markStored(rows pgx.Rows, group []*request[*keyRequest]) error {
 // planned once, and a plan that reads the whole table would stay when it has
 // grown.
 const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-	set_config('enable_mergejoin', 'off', true)`
+	set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 // undone reports whether err says that the server rolled the transaction back and
 // goes on. After any other nobody knows.
@@ -320,6 +357,25 @@ func (t keyTx) Rollback() error {
 		return err
 	}
 	return nil
+}
+
+// lately are keys that came not long ago: most of the last 4,096, and never one that
+// did not come. A second look at a key mostly comes soon after the first.
+type lately [4096]atomic.Uint64
+
+func (l *lately) place(id key.ID) (at *atomic.Uint64, mark uint64) {
+	n := binary.BigEndian.Uint64(id[:])
+	return &l[n%uint64(len(l))], n | 1 // never 0, which is empty
+}
+
+func (l *lately) add(id key.ID) {
+	at, mark := l.place(id)
+	at.Store(mark)
+}
+
+func (l *lately) has(id key.ID) bool {
+	at, mark := l.place(id)
+	return at.Load() == mark
 }
 
 // orNull returns b, or NULL for no bytes.

@@ -34,6 +34,8 @@ func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
 		{"refuses a stale record and leaves it as it was", refusesStale},
 		{"refuses a record that is not valid", refusesInvalid},
 		{"lets one of a hundred take a key", oneOfMany},
+		{"takes a key or returns its record", takes},
+		{"lets one of a hundred take a key in one step", takesOnce},
 		{"reuses a key that is free again", reuses},
 		{"sweeps what is over in batches and nothing else", sweeps},
 		{"lists newest first in pages", lists},
@@ -168,6 +170,67 @@ func oneOfMany(t *testing.T, s idempotency.Store) {
 	}
 }
 
+func takes(t *testing.T, s idempotency.Store) {
+	taker, ok := s.(idempotency.Taker)
+	if !ok {
+		return // it need not be one
+	}
+	for _, name := range []string{"taken here", "written here"} {
+		r := record(t, name)
+		if name == "written here" {
+			mustWrite(t, s, r)
+		} else if there, err := taker.Take(t.Context(), r); err != nil || !cmp.Equal(there, key.Record{}) {
+			t.Errorf("Take of a new key = %+v, %v, want the zero Record", there, err)
+		}
+		want := mustRead(t, s, r.ID)
+		want = mustWrite(t, s, next(t, want, key.Evidence{Event: key.Answered, Answer: key.Answer{Status: 201, Body: []byte("x\x00")}}))
+		r.Token = 8
+		for range 2 {
+			there, err := taker.Take(t.Context(), r)
+			if diff := cmp.Diff(want, there); err != nil || diff != "" {
+				t.Errorf("Take of a key that was %s: %v (-read +taken):\n%s", name, err, diff)
+			}
+		}
+		if got := mustRead(t, s, r.ID); !cmp.Equal(got, want) {
+			t.Errorf("a Take that found a record changed it to %+v", got)
+		}
+		if there, err := taker.Take(t.Context(), want); err == nil {
+			t.Errorf("Take of a record with rev %d = %+v, want an error", want.Rev, there)
+		}
+	}
+	r := record(t, "invalid")
+	r.State = "somewhat"
+	if there, err := taker.Take(t.Context(), r); err == nil || errors.Is(err, keep.ErrStale) {
+		t.Errorf("Take of an invalid record = %+v, %v, want an error that says so", there, err)
+	}
+}
+
+func takesOnce(t *testing.T, s idempotency.Store) {
+	taker, ok := s.(idempotency.Taker)
+	if !ok {
+		return
+	}
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 100 {
+		r := record(t, "k")
+		r.Token = key.Token(i + 1)
+		wg.Go(func() {
+			there, err := taker.Take(context.Background(), r)
+			switch {
+			case err != nil:
+				t.Errorf("Take: %v", err)
+			case there.Rev == 0 && !won.CompareAndSwap(0, int64(r.Token)):
+				t.Errorf("%d and %d took the key", won.Load(), r.Token)
+			}
+		})
+	}
+	wg.Wait()
+	if got := mustRead(t, s, record(t, "k").ID); int64(got.Token) != won.Load() || got.Rev != 1 {
+		t.Errorf("the record has token %d and rev %d, want %d, who took it, and 1", got.Token, got.Rev, won.Load())
+	}
+}
+
 func reuses(t *testing.T, s idempotency.Store) {
 	r := mustWrite(t, s, record(t, "k"))
 	r = mustWrite(t, s, next(t, r, key.Evidence{Event: key.Nothing}))
@@ -280,6 +343,11 @@ func overContext(t *testing.T, s idempotency.Store) {
 	r := record(t, "k")
 	if err := s.Write(ctx, r); err == nil {
 		t.Error("Write with a context that is over: no error")
+	}
+	if taker, ok := s.(idempotency.Taker); ok {
+		if _, err := taker.Take(ctx, r); err == nil {
+			t.Error("Take with a context that is over: no error")
+		}
 	}
 	if mustRead(t, s, r.ID).Rev != 0 {
 		t.Error("it was stored")
