@@ -54,16 +54,22 @@ type database interface {
 	Close() error
 }
 
-// A counter is a store that counts commits.
+// A counter is a store that counts commits, and runs that consumed something.
 type counter struct {
 	database
-	commits atomic.Int64
+	commits, consumed atomic.Int64
+	last              atomic.Int64 // when the last of those runs was committed, in nanoseconds since 1970
 }
 
 // Commit counts, and passes on.
 func (c *counter) Commit(ctx context.Context, k keep.Commit) error {
 	c.commits.Add(1)
-	return c.database.Commit(ctx, k)
+	err := c.database.Commit(ctx, k)
+	if err == nil && slices.ContainsFunc(k.Changes, func(c keep.Change) bool { _, ends := c.(keep.Finish); return ends }) {
+		c.consumed.Add(1)
+		c.last.Store(time.Now().UnixNano())
+	}
+	return err
 }
 
 // instant is a mutate tool that answers at once, and can be asked.

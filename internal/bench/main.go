@@ -5,7 +5,7 @@
 //	go run ./internal/bench            (a few minutes)
 //	go run ./internal/bench -quick     (a smoke test of the program itself)
 //	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
-//	go run ./internal/bench -postgres postgres://…/empty  (SQLite and Postgres, one after the other)
+//	go run ./internal/bench -hosts     (only two hosts on a Postgres of its own, beside one on SQLite)
 //
 // Every figure of one report comes from one process on one machine, so that the
 // ratios hold when the machine is slow.
@@ -29,33 +29,34 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := part("")
-	flag.BoolFunc("items", "measure only keep items", func(string) error { only = partItems; return nil })
-	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { only = partDoubt; return nil })
-	url := flag.String("postgres", "", "measure only runs, on SQLite and on the empty database at `URL`")
-	quick := flag.Bool("quick", false, "a hundredth of the work")
-	profile := flag.String("cpuprofile", "", "write a CPU profile to `file`")
+	var o options
+	flag.BoolFunc("items", "measure only keep items", func(string) error { o.only = partItems; return nil })
+	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { o.only = partDoubt; return nil })
+	flag.BoolFunc("hosts", "measure only two hosts on Postgres, beside one on SQLite", func(string) error { o.only = partHosts; return nil })
+	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
+	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `file`; with -hosts, those of its hosts to files whose names begin so")
+	as := flag.String("member", "", "be a host of -hosts, as this `JSON` says: -hosts starts such processes")
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // as the command does
 	}
-	stopProfile, err := startProfile(*profile)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	defer stopProfile()
-	err = nil
-	if *url != "" {
-		err = beside(ctx, *url, *quick, os.Stdout)
+	err := error(nil)
+	if *as != "" {
+		err = member(ctx, *as, os.Stdin, os.Stdout)
 	} else {
-		err = run(ctx, *quick, only, os.Stdout)
+		err = run(ctx, o, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		stopProfile()
 		os.Exit(1)
 	}
+}
+
+// options say what to measure.
+type options struct {
+	quick   bool
+	only    part
+	profile string // file; empty: none
 }
 
 // startProfile profiles the whole report into a file, if it has a name.
@@ -84,6 +85,10 @@ type size struct {
 
 	calls    int // made with Keep and without it, and answers lost
 	inFlight int // workflows with a call in flight when the host is killed
+
+	turns, turn int   // of -hosts: how many, and the runs of one
+	takeOver    int   // workflows that a host has when it is killed
+	idlers      []int // workflows of two hosts that have nothing to do
 }
 
 // A part is what of the report is wanted; empty: all of it.
@@ -92,14 +97,15 @@ type part string
 const (
 	partItems part = "items"
 	partDoubt part = "doubt"
+	partHosts part = "hosts"
 )
 
-func run(ctx context.Context, quick bool, only part, out io.Writer) error {
+func run(ctx context.Context, o options, out io.Writer) error {
 	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second,
-		calls: 2000, inFlight: 10_000}
-	if quick {
+		calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}}
+	if o.quick {
 		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond,
-			calls: 20, inFlight: 100}
+			calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}}
 	}
 	dir, err := os.MkdirTemp(".", "bench-") // on the disk of the checkout, not in memory
 	if err != nil {
@@ -108,7 +114,15 @@ func run(ctx context.Context, quick bool, only part, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(out, "%s %s/%s, %d processors, %s\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.DateOnly))
 
-	switch only {
+	if o.only == partHosts {
+		return hosts(ctx, dir, s, o.profile, out)
+	}
+	stopProfile, err := startProfile(o.profile)
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
+	switch o.only {
 	case partItems:
 		return items(ctx, filepath.Join(dir, "items"), s.items, out)
 	case partDoubt:
@@ -147,6 +161,9 @@ func run(ctx context.Context, quick bool, only part, out io.Writer) error {
 		return err
 	}
 	if err := doubt(ctx, dir, s, out); err != nil {
+		return err
+	}
+	if err := hosts(ctx, dir, s, "", out); err != nil && !errors.Is(err, errNoPostgres) {
 		return err
 	}
 	return items(ctx, filepath.Join(dir, "items"), s.items, out)

@@ -69,7 +69,7 @@ internal/npm            clock
 internal/pgtest         test   internal/npm
 internal/cputime        test
 internal/faultproxy     test
-internal/bench          main   *
+internal/bench          main   * internal/pgtest
 internal/otlp           clock
 internal/sabotage       main
 cmd/keep                main   *
