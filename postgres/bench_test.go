@@ -24,8 +24,8 @@ import (
 // consume, publish and commit. Payloads have 1 KB. The server is durable: fsync and
 // synchronous_commit are on.
 //
-// It reports, per run, the CPU time of this process, and of the server its
-// transactions and bytes of WAL.
+// It reports, per run, the CPU time of this process and of the server, and of the
+// server its transactions and bytes of WAL.
 func BenchmarkRun(b *testing.B) {
 	s := pgtest.StartDurable(b)
 	for i, workflows := range []int{1, 4, 16, 64} {
@@ -34,12 +34,12 @@ func BenchmarkRun(b *testing.B) {
 			if err := s.CreateDatabase(b.Context(), name); err != nil {
 				b.Fatal(err)
 			}
-			benchmarkRuns(b, s.URL(name), workflows)
+			benchmarkRuns(b, s, s.URL(name), workflows)
 		})
 	}
 }
 
-func benchmarkRuns(b *testing.B, url string, workflows int) {
+func benchmarkRuns(b *testing.B, s *pgtest.Server, url string, workflows int) {
 	db := openDB(b, url, postgres.Config{Host: true})
 	loads := make([]*storetest.Load, workflows)
 	for i := range loads {
@@ -54,6 +54,7 @@ func benchmarkRuns(b *testing.B, url string, workflows int) {
 	before := serverStats(b, url)
 	b.ReportAllocs()
 	cpu := cputime.Used()
+	server := s.CPU()
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for i, l := range loads {
@@ -73,6 +74,7 @@ func benchmarkRuns(b *testing.B, url string, workflows int) {
 	n := float64(b.N)
 	b.ReportMetric(n/b.Elapsed().Seconds(), "runs/s")
 	b.ReportMetric(float64(cputime.Used()-cpu)/float64(time.Microsecond)/n, "cpu-µs/run")
+	b.ReportMetric(float64(s.CPU()-server)/float64(time.Microsecond)/n, "server-µs/run")
 	after := serverStats(b, url)
 	b.ReportMetric(float64(after.transactions-before.transactions)/n, "tx/run")
 	b.ReportMetric(float64(after.wal-before.wal)/n, "WAL-B/run")

@@ -222,7 +222,7 @@ func (f *fleet) measureIdle(ctx context.Context, c crew, d time.Duration, out io
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s, err := c.ask("count")
+	s, err := c.ask("report")
 	if err != nil {
 		return err
 	}

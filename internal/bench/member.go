@@ -41,7 +41,7 @@ type standing struct {
 //	ready  answers when it has loaded all that it holds, and rests
 //	begin  begins to count
 //	go     resumes every workflow
-//	count  answers without Took
+//	count  answers without Took and RSS
 //	report answers
 func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 	var spec memberSpec
@@ -81,10 +81,10 @@ func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 			fault = b.resume(ctx)
 		}
 		s := standing{Runs: b.counted.consumed.Load(), Commits: b.counted.commits.Load(), Last: time.Unix(0, b.counted.last.Load()),
-			CPU: cpuTime() - startCPU, Log: log.bytes() - startLog, RSS: rssBytes()}
+			CPU: cpuTime() - startCPU, Log: log.bytes() - startLog}
 		if lines.Text() == "report" {
 			b.mu.Lock()
-			s.Took = b.took
+			s.Took, s.RSS = b.took, rssBytes()
 			b.mu.Unlock()
 		}
 		if fault != nil {

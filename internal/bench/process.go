@@ -117,7 +117,7 @@ func (c crew) stop() error {
 // until asks every few milliseconds whether something is so, and gives up when
 // ctx ends.
 func until(ctx context.Context, what string, is func() (bool, error)) error {
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if done, err := is(); err != nil || done {
