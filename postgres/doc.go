@@ -17,9 +17,9 @@
 //
 // # How commits are grouped
 //
-// Whoever commits while fewer than Config.Writers groups are under way takes all
-// commits that wait, one of each workflow, and makes them in one transaction of two
-// round trips. The first locks a row of each workflow, in the order of their names,
+// Whoever commits while no group is under way, or fewer than Config.Writers and many
+// commits wait, takes all that wait, one of each workflow, and makes them in one
+// transaction of two round trips. The first locks a row of each workflow, in the order of their names,
 // and reads what the commits must know. Then the law is applied here, in Go: a commit
 // that is refused is left out. The second round trip writes, with one statement for
 // each table whatever the size of the group, and commits. So a refusal costs the others

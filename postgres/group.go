@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -17,6 +18,11 @@ type combiner[T any] struct {
 	width int                                            // groups at once
 	limit int                                            // requests in a group
 	worth int                                            // as many must wait to leave beside another group
+
+	// gathers makes who serves a group let all go first that could run now, since
+	// they may be about to ask, too. While the processors have nothing else to do
+	// it costs nothing.
+	gathers bool
 
 	// mu protects the 3 next fields.
 	mu      sync.Mutex
@@ -91,6 +97,9 @@ func (c *combiner[T]) leave(r *request[T]) bool {
 
 // leadOne serves one group with r in it, and passes the task on.
 func (c *combiner[T]) leadOne(ctx context.Context, r *request[T]) {
+	if c.gathers {
+		runtime.Gosched()
+	}
 	group := c.take(r)
 	// What is done for a group must not end with one of its callers.
 	c.serve(context.WithoutCancel(ctx), group)

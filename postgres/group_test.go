@@ -146,7 +146,7 @@ func TestCombiner_lets_callers_leave(t *testing.T) {
 
 func TestCombiner_gives_each_of_many_its_fate(t *testing.T) {
 	g := newGate()
-	g.width, g.limit = 2, 7
+	g.width, g.limit, g.worth, g.gathers = 2, 7, 5, true
 	g.serve = func(_ context.Context, group []*request[int]) {
 		if seen := make(map[int]bool); len(group) <= 7 {
 			for _, r := range group {
