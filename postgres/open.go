@@ -61,6 +61,9 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" && !pooled(cfg.ConnConfig) {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "keep"
 	}
+	// An idle host looks each second. It need not ask before whether the connection
+	// is still there: looks are tried again.
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 3*time.Second }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if pooled(conn.Config()) {
 			return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/policy"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sandbox"
@@ -245,10 +246,10 @@ func (b *bench) drain(ctx context.Context) (wall, cpu time.Duration, err error) 
 	b.mu.Lock()
 	b.took, b.last = nil, make(map[keep.WorkflowName]time.Time)
 	b.mu.Unlock()
-	start, startCPU := time.Now(), cpuTime()
+	start, startCPU := time.Now(), cputime.Used()
 	wg.Go(func() { runErr = b.host.Run(ctx) })
 	err = b.host.WaitIdle(ctx)
-	wall, cpu = time.Since(start), cpuTime()-startCPU
+	wall, cpu = time.Since(start), cputime.Used()-startCPU
 	cancel()
 	wg.Wait()
 	if err == nil {
@@ -351,13 +352,13 @@ func idle(ctx context.Context, dir string, d time.Duration, out io.Writer) error
 		cancel()
 		return err
 	}
-	start := cpuTime()
+	start := cputime.Used()
 	t := time.NewTimer(d)
 	select {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	used := cpuTime() - start
+	used := cputime.Used() - start
 	cancel()
 	wg.Wait()
 	fmt.Fprintf(out, "idle, 100 workflows: %.2f %% of one core over %s, RSS %s\n", 100*used.Seconds()/d.Seconds(), d, rss())

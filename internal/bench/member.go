@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/policy"
 )
 
@@ -68,7 +69,7 @@ func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { err = b.host.Run(ctx) })
 	answer := json.NewEncoder(out)
-	startCPU, startLog := cpuTime(), log.bytes()
+	startCPU, startLog := cputime.Used(), log.bytes()
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var fault error
 		switch lines.Text() {
@@ -76,12 +77,12 @@ func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 			fault = b.host.WaitIdle(ctx)
 		case "begin":
 			b.restart()
-			startCPU, startLog = cpuTime(), log.bytes()
+			startCPU, startLog = cputime.Used(), log.bytes()
 		case "go":
 			fault = b.resume(ctx)
 		}
 		s := standing{Runs: b.counted.consumed.Load(), Commits: b.counted.commits.Load(), Last: time.Unix(0, b.counted.last.Load()),
-			CPU: cpuTime() - startCPU, Log: log.bytes() - startLog}
+			CPU: cputime.Used() - startCPU, Log: log.bytes() - startLog}
 		if lines.Text() == "report" {
 			b.mu.Lock()
 			s.Took, s.RSS = b.took, rssBytes()

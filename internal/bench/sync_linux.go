@@ -3,16 +3,6 @@ package main
 import (
 	"os"
 	"syscall"
-	"time"
 )
 
 func datasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
-
-// cpuTime returns the processor time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
