@@ -20,6 +20,7 @@ const maxNamed = 1000
 func (s *Server) actions() {
 	post(s, "/escalations/{escalation}/decision", "decide", "Answer a question; the second of two answers gets 409", s.decide)
 	post(s, "/inputs/skip", "skip-inputs", "Leave inputs undone, or look what that would do", s.skipInputs)
+	post(s, "/inputs/skip-all", "skip-all-inputs", "Leave all pending inputs that match undone, in parts, or look how many there are", s.skipAll)
 	post(s, "/workflows/{workflow}/topics/{topic}/skip", "skip-events", "Leave events undone, or look what that would do", s.skipEvents)
 	post(s, "/workflows/{workflow}/items/skip", "skip-items", "Leave items undone, or look which could be", s.skipItems)
 	post(s, "/workflows/{workflow}/items/reprocess", "reprocess-items", "Do items again as a new attempt, or look which could be", s.reprocessItems)
@@ -126,7 +127,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 			return Page[Skipped]{}, err
 		}
 		if next != "" && !in.Body.Preview {
-			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "too-many", fmt.Sprintf("more than %d match; narrow it", maxNamed))
+			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "too-many", fmt.Sprintf("more than %d match; POST /inputs/skip-all does them in parts", maxNamed))
 		}
 		inputs = found
 	}

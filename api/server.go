@@ -46,6 +46,7 @@ type Store interface {
 type Actor interface {
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
 	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (engine.SkipResult, error)
+	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (engine.InputsSkipped, error)
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
 	CanDoItem(it keep.Item, action keep.Action) error
 	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error

@@ -40,30 +40,42 @@ func (e *Engine) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep
 // SkipEvents does, and the input is marked skipped.
 func (e *Engine) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
 	return e.retryStale(ctx, func() (SkipResult, error) {
-		var events []keep.Event
-		for page := (keep.Page{Limit: 1000}); ; {
-			some, next, err := e.store.Events(ctx, keep.EventFilter{Workflow: w, Input: id}, page)
-			if err != nil {
-				return SkipResult{}, err
-			}
-			events = append(events, some...)
-			if page.After = next; next == "" {
-				break
-			}
+		events, err := e.causedBy(ctx, w, id)
+		if err != nil {
+			return SkipResult{}, err
 		}
 		return e.skip(ctx, w, events, []keep.Change{keep.SkipInput{Input: id}})
 	})
+}
+
+// causedBy returns every event that an input caused.
+func (e *Engine) causedBy(ctx context.Context, w keep.WorkflowName, id keep.InputID) (events []keep.Event, err error) {
+	for page := (keep.Page{Limit: 1000, Bare: true}); ; {
+		some, next, err := e.store.Events(ctx, keep.EventFilter{Workflow: w, Input: id}, page)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, some...)
+		if page.After = next; next == "" {
+			return events, nil
+		}
+	}
 }
 
 // retryStale repeats f when a record moved between its reading and its commit.
 func (e *Engine) retryStale(ctx context.Context, f func() (SkipResult, error)) (SkipResult, error) {
 	for {
 		res, err := f()
-		_, taken := errors.AsType[*keep.ReservationError](err)
-		if !taken && !errors.Is(err, keep.ErrStale) || ctx.Err() != nil {
+		if !moved(err) || ctx.Err() != nil {
 			return res, err
 		}
 	}
+}
+
+// moved reports whether a commit was refused since something moved after it was read.
+func moved(err error) bool {
+	_, taken := errors.AsType[*keep.ReservationError](err)
+	return taken || errors.Is(err, keep.ErrStale)
 }
 
 // skip commits what skipping events causes, with more changes behind.

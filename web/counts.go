@@ -8,12 +8,7 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// countInputs returns how many inputs a filter selects.
-func (s *site) countInputs(ctx context.Context, f keep.InputFilter) (int, error) {
-	counts, err := s.cfg.Store.CountInputs(ctx, f)
-	return sum(counts), err
-}
-
+// sum adds up counts.
 func sum[S comparable](counts map[S]int) int {
 	n := 0
 	for _, c := range counts {

@@ -66,6 +66,7 @@ type Runs interface {
 type Actor interface {
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
 	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (engine.SkipResult, error)
+	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (engine.InputsSkipped, error)
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error

@@ -1,0 +1,189 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/memory"
+)
+
+// mortal is a store whose process dies at a commit: before it, or after it and
+// before anybody hears of it. It is dead from then on.
+type mortal struct {
+	*memory.Store
+	left  int  // commits until the last
+	after bool // the last one is made
+}
+
+var errDead = errors.New("the process is dead")
+
+func (m *mortal) Commit(ctx context.Context, c keep.Commit) error {
+	if m.left--; m.left < 0 || m.left == 0 && !m.after {
+		return errDead
+	}
+	err := m.Store.Commit(ctx, c)
+	if m.left == 0 {
+		return errDead
+	}
+	return err
+}
+
+// manyInputs makes n pending inputs in two workflows, those of every third with an
+// event that the next one caused as well, and returns the store.
+func manyInputs(t *testing.T, n int) *memory.Store {
+	t.Helper()
+	s := memory.New()
+	for i := range n {
+		putInput(t, s, i, "Invoice")
+	}
+	putInput(t, s, n, "Holiday") // does not match
+	return s
+}
+
+func putInput(t *testing.T, s *memory.Store, i int, title string) {
+	t.Helper()
+	w := keep.WorkflowName([]string{"a", "b"}[i/5%2])
+	id := keep.InputID(fmt.Sprintf("in_%05d", i))
+	ev := keep.Event{Workflow: w, Topic: "t", MessageID: keep.MessageID(id), Status: keep.EventPending, CausedBy: []keep.InputID{id}}
+	if i%3 == 1 {
+		ev.CausedBy = append(ev.CausedBy, keep.InputID(fmt.Sprintf("in_%05d", i-1)))
+		if (i-1)/5%2 != i/5%2 {
+			ev.CausedBy = ev.CausedBy[:1]
+		}
+	}
+	err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: noon, Changes: []keep.Change{
+		keep.PutInput{Input: keep.Input{ID: id, Workflow: w, Source: "s", ExternalID: string(id), Title: title, CreatedAt: noon}},
+		keep.Publish{Event: ev},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func skipper(t *testing.T, s engine.Store) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(s, nil, nil, engine.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A process that dies at any commit of a skip of all that match leaves each input
+// skipped whole or not at all, and the same cursor goes on to the same end; what came
+// after the plan is left alone.
+func TestSkipAllSurvivesEveryDeath(t *testing.T) {
+	const n = 1300
+	for death := 1; ; death++ {
+		after := death%2 == 0
+		s := manyInputs(t, n)
+		plan, err := api.PlanSkip(t.Context(), s, "", "invoice")
+		if err != nil || plan.Total != n {
+			t.Fatalf("PlanSkip = %+v, %v, want %d inputs", plan, err, n)
+		}
+		putInput(t, s, n+1, "Invoice that came later")
+		m := &mortal{Store: s, left: (death + 1) / 2, after: after}
+		until := time.Now().Add(time.Hour)
+		_, err = api.SkipPart(t.Context(), s, skipper(t, m), plan, until)
+		if err == nil {
+			break // it had fewer commits
+		}
+		if !errors.Is(err, errDead) {
+			t.Fatalf("SkipPart = %v", err)
+		}
+		pendingEvents(t, s)
+		again, err := api.ParseSkipPlan(plan.Cursor()) // all that the client knows
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err = api.SkipPart(t.Context(), s, skipper(t, s), again, until); err != nil || !again.Over() {
+			t.Fatalf("SkipPart again = %+v, %v", again, err)
+		}
+		counts, err := s.CountInputs(t.Context(), keep.InputFilter{})
+		if diff := cmp.Diff(map[keep.InputStatus]int{keep.InputSkipped: n, keep.InputPending: 2}, counts); err != nil || diff != "" {
+			t.Fatalf("death %d: %v (-want +got):\n%s", death, err, diff)
+		}
+		pendingEvents(t, s)
+		for err := range s.Check(t.Context()) {
+			t.Errorf("death %d: Check: %v", death, err)
+		}
+	}
+}
+
+// pendingEvents wants that an event is pending only if none of its inputs is skipped,
+// and skipped only if one of them is.
+func pendingEvents(t *testing.T, s *memory.Store) {
+	t.Helper()
+	events, _, err := s.Events(t.Context(), keep.EventFilter{}, keep.Page{Limit: keep.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range events {
+		skipped := false
+		for _, id := range ev.CausedBy {
+			in, err := s.Input(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			skipped = skipped || in.Status == keep.InputSkipped
+		}
+		if skipped != (ev.Status == keep.EventSkipped) {
+			t.Errorf("event %s is %s, one of its inputs is skipped: %t", ev.MessageID, ev.Status, skipped)
+		}
+	}
+}
+
+// Over HTTP a skip of all says how many there are, does them, and says how far it
+// came; a cursor of before is no harm.
+func TestSkipAll(t *testing.T) {
+	s := manyInputs(t, 1200)
+	w := newWorld(t, func(c *api.Config) {
+		c.Store, c.Actor = s, skipper(t, s)
+	})
+	const path = api.Prefix + "/inputs/skip-all"
+	for _, body := range []string{`{}`, `{"match": {}, "cursor": "x"}`, `{"cursor": "x", "preview": true}`, `{"cursor": "x"}`} {
+		if a := w.ask("bob operator", "POST", path, body); a.Status/100 != 4 {
+			t.Errorf("%s: %d %s", body, a.Status, a.Body)
+		}
+	}
+	if a := w.ask("vera viewer", "POST", path, `{"match": {}}`); a.Status != 403 {
+		t.Errorf("a viewer: %d %s", a.Status, a.Body)
+	}
+	preview := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, `{"match": {"q": "invoice"}, "preview": true}`))
+	if preview.Total != 1200 || preview.Skipped != 0 || preview.Cursor == nil {
+		t.Fatalf("preview = %+v", preview)
+	}
+	if a := w.ask("bob operator", "POST", api.Prefix+"/inputs/skip", `{"match": {"q": "invoice"}}`); a.Status != 422 || !strings.Contains(a.Body, "skip-all") {
+		t.Errorf("skip = %d %s, want the way to skip all", a.Status, a.Body)
+	}
+	body := `{"cursor": "` + *preview.Cursor + `"}`
+	if got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, body)); got != (api.SkippedAll{Total: 1200, Skipped: 1200}) {
+		t.Errorf("skip all = %+v", got)
+	}
+	if got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, body)); got != (api.SkippedAll{Total: 1200}) {
+		t.Errorf("the same again = %+v", got)
+	}
+	if got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, `{"match": {}}`)); got != (api.SkippedAll{Total: 1, Skipped: 1}) {
+		t.Errorf("the rest = %+v", got)
+	}
+}
+
+// decode reads an answer that must be 200.
+func decode[T any](t *testing.T, a answer) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.Body), &v); err != nil || a.Status != 200 {
+		t.Fatalf("%d %s: %v", a.Status, a.Body, err)
+	}
+	return v
+}

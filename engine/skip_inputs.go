@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+)
+
+// MaxSkip is the most inputs that one call of SkipInputs takes (law: bounded).
+const MaxSkip = 500
+
+// InputsSkipped says what became of inputs that a person skipped together.
+type InputsSkipped struct {
+	Inputs  int // are skipped, with all that waited of them
+	Late    int // are skipped, but a run past its mutation, or in doubt, has an event of them and completes
+	Events  int // marked skipped
+	Aborted int // runs that were ended before their mutation
+}
+
+// Plus returns what became of both.
+func (s InputsSkipped) Plus(t InputsSkipped) InputsSkipped {
+	return InputsSkipped{s.Inputs + t.Inputs, s.Late + t.Late, s.Events + t.Events, s.Aborted + t.Aborted}
+}
+
+// SkipInputs does for up to MaxSkip inputs of a workflow what SkipInput does for
+// one, in one commit. If something of them moves meanwhile it takes ever smaller
+// parts. So after an error some of them may be skipped and others not, but none half;
+// the result is what was done. To skip an input twice changes nothing.
+func (e *Engine) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+	if len(ids) > MaxSkip {
+		first, err := e.SkipInputs(ctx, w, ids[:MaxSkip])
+		return e.andThen(ctx, w, first, err, ids[MaxSkip:])
+	}
+	for {
+		res, err := e.skipTogether(ctx, w, ids)
+		switch {
+		case !moved(err) || ctx.Err() != nil:
+			return res, err
+		case len(ids) > 1:
+			first, err := e.SkipInputs(ctx, w, ids[:len(ids)/2])
+			return e.andThen(ctx, w, first, err, ids[len(ids)/2:])
+		}
+	}
+}
+
+// andThen skips the rest, unless the first part failed.
+func (e *Engine) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID) (InputsSkipped, error) {
+	if err != nil {
+		return first, err
+	}
+	second, err := e.SkipInputs(ctx, w, rest)
+	return first.Plus(second), err
+}
+
+// skipTogether skips inputs in one commit.
+func (e *Engine) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+	var all []keep.Event
+	var marks []keep.Change
+	seen := make(map[int64]bool) // an event may have several causes
+	of := make(map[keep.InputID][]keep.Event)
+	for _, id := range ids {
+		events, err := e.causedBy(ctx, w, id)
+		if err != nil {
+			return InputsSkipped{}, err
+		}
+		of[id] = events
+		for _, ev := range events {
+			if !seen[ev.Seq] {
+				seen[ev.Seq] = true
+				all = append(all, ev)
+			}
+		}
+		marks = append(marks, keep.SkipInput{Input: id})
+	}
+	res, err := e.skip(ctx, w, all, marks)
+	if err != nil {
+		return InputsSkipped{}, err
+	}
+	out := InputsSkipped{Events: res.Skipped, Aborted: len(res.Aborted)}
+	for _, id := range ids {
+		late := false
+		for _, ev := range of[id] {
+			late = late || res.TooLate > 0 && ev.Status == keep.EventPending && ev.ReservedBy != ""
+		}
+		if late {
+			out.Late++
+		} else {
+			out.Inputs++
+		}
+	}
+	return out, nil
+}
