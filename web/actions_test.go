@@ -242,7 +242,7 @@ func TestKeys(t *testing.T) {
 		} else {
 			r.Answer = key.Answer{Status: 201, Body: []byte(`{"id":7}`)}
 		}
-		w.must(w.db.Keys().Write(t.Context(), r))
+		w.must(w.keys.Write(t.Context(), r))
 		refs = append(refs, "/keys/"+r.ID.String())
 	}
 	c := w.as("ada", access.Operator)

@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/keep-run/keep/internal/pgtest"
 )
 
 // chromium is the one browser of the test binary; each tab has cookies of its own.
@@ -30,7 +32,7 @@ var chromium struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := pgtest.Main(m)
 	if chromium.stop != nil {
 		chromium.stop()
 	}

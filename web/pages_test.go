@@ -117,7 +117,7 @@ func checkSafe(t *testing.T, path string, a answer) {
 
 // bareOnly is a store that fails a test when a list reads payloads.
 type bareOnly struct {
-	*sqlite.DB
+	database
 	tb testing.TB
 }
 
@@ -129,17 +129,17 @@ func (s bareOnly) check(what string, p keep.Page) {
 
 func (s bareOnly) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	s.check("mutations", p)
-	return s.DB.Mutations(ctx, f, p)
+	return s.database.Mutations(ctx, f, p)
 }
 
 func (s bareOnly) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
 	s.check("events", p)
-	return s.DB.Events(ctx, f, p)
+	return s.database.Events(ctx, f, p)
 }
 
 func (s bareOnly) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
 	s.check("runs", p)
-	return s.DB.Runs(ctx, f, p)
+	return s.database.Runs(ctx, f, p)
 }
 
 // Every store has what pages read, and every host does what they do.

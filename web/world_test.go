@@ -3,9 +3,11 @@ package web_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"html"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -24,7 +26,9 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/web"
@@ -35,7 +39,8 @@ import (
 type world struct {
 	testing.TB
 	desk  *desk
-	db    *sqlite.DB
+	db    database
+	keys  idempotency.Store
 	host  *host.Host
 	conns []connector.Connection
 	site  *httptest.Server
@@ -51,8 +56,7 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 	tb.Helper()
 	w := &world{TB: tb, desk: newDesk(tb)}
 	ctx, stop := context.WithCancel(context.Background())
-	w.db = sqlite.New(filepath.Join(tb.TempDir(), "keep.db"), sqlite.Config{Host: true})
-	w.must(w.db.Open(ctx))
+	w.open(ctx)
 	rt, err := sandboxes()
 	w.must(err)
 	p := policy.Default()
@@ -64,7 +68,7 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 	w.host, err = host.Open(ctx, w.db, host.Config{Connections: w.conns, Policy: &p, Runtime: rt, Logger: quiet})
 	w.must(err)
 	cfg := web.Config{Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: w.conns,
-		Keys: idempotency.NewKeys(w.db.Keys()), Policy: &p, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
+		Keys: idempotency.NewKeys(w.keys), Policy: &p, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	w.serve(cfg)
 	var running sync.WaitGroup
 	tb.Cleanup(func() {
@@ -87,6 +91,31 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 		w.deploy(s)
 	}
 	return w
+}
+
+// A database is a store with all that the pages read and tests ask.
+type database interface {
+	host.Store
+	web.Store
+	Check(ctx context.Context) iter.Seq[error]
+	Close() error
+}
+
+// allOnPostgres runs every test of the pages on Postgres; see TestOnPostgres.
+var allOnPostgres = flag.Bool("postgres", false, "run every test of the pages on a Postgres")
+
+// open opens the database of a world: a file, or a schema of a real Postgres.
+func (w *world) open(ctx context.Context) {
+	w.Helper()
+	if *allOnPostgres || strings.HasPrefix(w.Name(), "TestOnPostgres/") {
+		db := postgres.New(pgtest.SchemaURL(w), postgres.Config{Host: true, Conns: 5})
+		w.must(db.Open(ctx))
+		w.db, w.keys = db, db.Keys()
+		return
+	}
+	db := sqlite.New(filepath.Join(w.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	w.must(db.Open(ctx))
+	w.db, w.keys = db, db.Keys()
 }
 
 // serve starts the pages. Who asks says so in a cookie, or is an operator called
