@@ -151,3 +151,22 @@ func (e *TimeoutError) Error() string { return fmt.Sprintf("%s took longer than 
 
 // Timeout reports true, as net.Error asks.
 func (e *TimeoutError) Timeout() bool { return true }
+
+// A VersionError is returned by a deploy that was to replace one version, and found
+// another.
+type VersionError struct {
+	Workflow WorkflowName
+	Want     Version // that was to be replaced; zero: the workflow was to be new
+	Current  Version // zero: there is no such workflow
+}
+
+// Error names both versions.
+func (e *VersionError) Error() string {
+	switch {
+	case e.Current == Version{}:
+		return fmt.Sprintf("there is no workflow %q yet, and so no version %s of it to replace", e.Workflow, e.Want)
+	case e.Want == Version{}:
+		return fmt.Sprintf("the workflow %q is there already, in version %s", e.Workflow, e.Current)
+	}
+	return fmt.Sprintf("the current version of %q is %s, not %s", e.Workflow, e.Current, e.Want)
+}

@@ -40,15 +40,12 @@ func (s *Server) deploys() {
 	})
 }
 
-// deploy compares the version that the author saw, and then replaces it. Deploys
-// of this process wait for each other in between; one of another process may come
-// first, and is then replaced.
+// deploy compares the version that the author saw before the script is read, and has
+// the store compare it once more in the commit that replaces it.
 func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
 	if s.cfg.Deployer == nil {
 		return Workflow{}, problemOf(http.StatusNotImplemented, "no-deploys", "this host takes its scripts from files; see keep deploy")
 	}
-	s.deploying.Lock()
-	defer s.deploying.Unlock()
 	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 	isNew := errors.Is(err, keep.ErrNotFound)
 	switch {
@@ -66,7 +63,20 @@ func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
 	case in.IfMatch != "" && in.IfMatch != "*" && in.IfMatch != etag(w.Version):
 		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "the current version is "+w.Version+", not "+in.IfMatch)
 	}
-	if _, err := s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body.File, []byte(in.Body.Source)); err != nil {
+	var over *keep.Version
+	if in.IfMatch != "*" {
+		over = new(keep.Version)
+		if !isNew {
+			if *over, err = keep.ParseVersion(w.Version); err != nil {
+				return Workflow{}, err
+			}
+		}
+	}
+	_, err = s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body.File, []byte(in.Body.Source), over)
+	if e, ok := errors.AsType[*keep.VersionError](err); ok {
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", e.Error())
+	}
+	if err != nil {
 		return Workflow{}, err
 	}
 	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)

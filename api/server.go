@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -58,8 +57,10 @@ type Actor interface {
 // A Deployer makes a script the current version of a workflow.
 type Deployer interface {
 	// Deploy checks the script, which must declare the workflow w, and makes it
-	// current. A script that is wrong is a *ScriptError.
-	Deploy(ctx context.Context, w keep.WorkflowName, file string, source []byte) (keep.Version, error)
+	// current. A script that is wrong is a *ScriptError. Over, if it is not nil,
+	// is the version that must be current until then (zero: none), or else the
+	// error is *keep.VersionError.
+	Deploy(ctx context.Context, w keep.WorkflowName, file string, source []byte, over *keep.Version) (keep.Version, error)
 }
 
 // Config configures a Server.
@@ -106,7 +107,6 @@ type Server struct {
 	docs    *page
 	doc     []byte // the OpenAPI document
 
-	deploying sync.Mutex // one deploy at a time: If-Match is compared, then set
 }
 
 // New returns a server. It starts nothing.

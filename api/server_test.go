@@ -302,17 +302,27 @@ func TestIdempotencyKey(t *testing.T) {
 	bare.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "", "Idempotency-Key", "k").want(t, 501, "keeps no idempotency keys")
 }
 
-// deployer takes every script that is not "broken".
+// deployer takes every script that is not "broken". While it reads one that is
+// "overtaken", somebody else deploys.
 type deployer struct{ w *world }
 
-func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte) (keep.Version, error) {
+func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte, over *keep.Version) (keep.Version, error) {
 	if bytes.Contains(source, []byte("broken")) {
 		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: file, Line: 1, Column: 2, Message: "no"}}}
 	}
-	v := keep.Version{Major: 2}
 	deployment := fullDeployment
-	deployment.Version, deployment.Workflow, deployment.Code = v, name, source
-	return v, d.w.store.Commit(ctx, keep.Commit{Workflow: name, At: noon, Changes: []keep.Change{keep.Deploy{Deployment: deployment}}})
+	deployment.Workflow, deployment.Code, deployment.Hash = name, source, string(source)
+	if bytes.Contains(source, []byte("overtaken")) {
+		other := deployment
+		other.Hash = "another"
+		if _, err := d.w.engine.Deploy(ctx, other); err != nil {
+			return keep.Version{}, err
+		}
+	}
+	if over == nil {
+		return d.w.engine.Deploy(ctx, deployment)
+	}
+	return d.w.engine.Replace(ctx, deployment, *over)
 }
 
 // Whoever deploys says what he replaces.
@@ -335,7 +345,10 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("ETag = %s, want 2.0", a.Header.Get("ETag"))
 	}
 	put("invoices", "y", "If-Match", tag).want(t, 412, "2.0")
+	put("invoices", "overtaken", "If-Match", `"2.0"`).want(t, 412, "is 3.0, not 2.0")
+	put("invoices", "overtaken by all", "If-Match", "*").want(t, 200, `"version":"4.0"`)
 	put("fresh", "x", "If-None-Match", "*").want(t, 200, `"name":"fresh"`)
+	put("taken", "overtaken", "If-None-Match", "*").want(t, 412, "there already, in version 1.0")
 }
 
 // The document in the repository is the one that is served.

@@ -216,8 +216,21 @@ func (e *Engine) executes(w keep.WorkflowName) bool {
 // happens. A run that failed by logic is tried again with the new version; an
 // unknown outcome stays as it is (DESIGN section 14).
 func (e *Engine) Deploy(ctx context.Context, d keep.Deployment) (keep.Version, error) {
+	return e.deployOver(ctx, d, nil)
+}
+
+// Replace is Deploy for whoever knows which version he replaces; the zero Version
+// means that the workflow is new. If another one is current when it is committed,
+// here or on another host, nothing is changed and the error is *keep.VersionError.
+func (e *Engine) Replace(ctx context.Context, d keep.Deployment, over keep.Version) (keep.Version, error) {
+	return e.deployOver(ctx, d, &over)
+}
+
+// deployOver deploys. Stores refuse a version that is not later than the current one,
+// so what was read is still so when it is committed.
+func (e *Engine) deployOver(ctx context.Context, d keep.Deployment, over *keep.Version) (keep.Version, error) {
 	for {
-		v, err := e.deploy(ctx, d)
+		v, err := e.deploy(ctx, d, over)
 		if !errors.Is(err, keep.ErrStale) {
 			return v, err
 		}
@@ -225,10 +238,13 @@ func (e *Engine) Deploy(ctx context.Context, d keep.Deployment) (keep.Version, e
 	}
 }
 
-func (e *Engine) deploy(ctx context.Context, d keep.Deployment) (keep.Version, error) {
+func (e *Engine) deploy(ctx context.Context, d keep.Deployment, over *keep.Version) (keep.Version, error) {
 	now := e.now()
 	var before keep.Deployment
 	w, err := e.store.Workflow(ctx, d.Workflow)
+	if over != nil && (err == nil || isNotFound(err)) && w.Version != *over {
+		return keep.Version{}, &keep.VersionError{Workflow: d.Workflow, Want: *over, Current: w.Version}
+	}
 	switch {
 	case err == nil:
 		if before, err = e.store.Deployment(ctx, d.Workflow, w.Version); err != nil {

@@ -301,8 +301,18 @@ func sources(sourceMap []byte) map[string]string {
 // Deploy makes the script current and returns its version: the current one if
 // nothing changed, else one with the next major number.
 func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
-	return h.Engine.Deploy(ctx, keep.Deployment{
+	return h.Engine.Deploy(ctx, w.deployment())
+}
+
+// Replace is Deploy over the version that is current for sure; see
+// engine.Engine.Replace.
+func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (keep.Version, error) {
+	return h.Engine.Replace(ctx, w.deployment(), over)
+}
+
+func (w *Workflow) deployment() keep.Deployment {
+	return keep.Deployment{
 		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
 		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,
-	})
+	}
 }

@@ -19,7 +19,7 @@ type scriptDeployer struct {
 }
 
 // Deploy checks the script and makes it current.
-func (d *scriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte) (keep.Version, error) {
+func (d *scriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte, over *keep.Version) (keep.Version, error) {
 	w, err := d.load(ctx, file, source)
 	if err != nil {
 		return keep.Version{}, d.asScriptError(err)
@@ -40,6 +40,9 @@ func (d *scriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, fil
 	}
 	if len(mistakes) > 0 {
 		return keep.Version{}, &api.ScriptError{Mistakes: mistakes}
+	}
+	if over != nil {
+		return d.host.Replace(ctx, w, *over)
 	}
 	return d.host.Deploy(ctx, w)
 }
