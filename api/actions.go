@@ -27,6 +27,7 @@ func (s *Server) actions() {
 	post(s, "/workflows/{workflow}/pause", "pause", "Let the current call finish, then start nothing new", s.pause)
 	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow go on", s.resume)
 	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
+	post(s, "/workflows/{workflow}/reset-checkpoint", "reset-checkpoint", "Let a producer forget how far it came", s.resetCheckpoint)
 	s.deploys()
 }
 
@@ -268,6 +269,18 @@ func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, paused b
 		return Workflow{}, err
 	}
 	return ShowWorkflow(ctx, s.cfg.Store, name)
+}
+
+func (s *Server) resetCheckpoint(ctx context.Context, in *struct {
+	WorkflowPath
+	Body struct {
+		Handler keep.HandlerName `json:"handler" minLength:"1" doc:"a producer"`
+	}
+}) (Workflow, error) {
+	if err := s.cfg.Actor.ResetCheckpoint(ctx, in.Workflow, in.Body.Handler); err != nil {
+		return Workflow{}, err
+	}
+	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 }
 
 func (s *Server) trigger(ctx context.Context, in *struct {

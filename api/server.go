@@ -52,6 +52,7 @@ type Actor interface {
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 }
 
 // A Deployer makes a script the current version of a workflow.

@@ -203,6 +203,39 @@ func (e *Engine) Trigger(ctx context.Context, w keep.WorkflowName, h keep.Handle
 	return nil
 }
 
+// ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
+// at its next run. Nobody sees what was in it. Events and inputs that it made before
+// stay; what it publishes again under the same id is no new event. While the producer
+// runs it is refused with ErrRunOpen, as far as this host knows; a run on another host
+// may still store what it set.
+func (e *Engine) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error {
+	wf, err := e.store.Workflow(ctx, w)
+	if err != nil {
+		return err
+	}
+	d, err := e.store.Deployment(ctx, w, wf.Version)
+	if err != nil {
+		return err
+	}
+	def, ok := d.Definition.Handler(h)
+	if !ok || def.Kind != keep.Producer {
+		return &keep.NotFoundError{What: "producer", ID: string(w) + "/" + string(h)}
+	}
+	r, open, err := e.store.OpenRun(ctx, w)
+	if err != nil {
+		return err
+	}
+	if e.executes(w) || open && r.Status == keep.StatusActive && r.Handler == h {
+		return fmt.Errorf("reset the checkpoint of %s of %s: %w", h, w, keep.ErrRunOpen)
+	}
+	if err := e.commit(ctx, w, 0, e.now(), keep.ResetKV{Producer: h}); err != nil {
+		return err
+	}
+	e.log.InfoContext(ctx, "checkpoint reset", "workflow", w, "handler", h)
+	e.wake(w)
+	return nil
+}
+
 // executes reports whether this engine is at a run of w, which the store may not
 // show before its first commit.
 func (e *Engine) executes(w keep.WorkflowName) bool {

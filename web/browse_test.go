@@ -36,6 +36,7 @@ func (w *world) views() map[string]string {
 		"workflows":   "/workflows",
 		"workflow":    "/workflows/mails",
 		"version":     "/workflows/mails/versions/1.0",
+		"checkpoint":  "/workflows/mails/checkpoint?handler=poll",
 		"events":      "/events?workflow=mails",
 		"event":       "/event?workflow=mails&topic=mail.received&id=m1",
 		"items":       "/items",

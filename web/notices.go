@@ -8,6 +8,7 @@ var notices = map[string]string{
 	"decided":      "Your decision is recorded.",
 	"paused":       "The workflow is paused. A call that is under way finishes and is recorded.",
 	"resumed":      "The workflow goes on. An unknown outcome stays blocked until somebody decides it.",
+	"reset":        "The checkpoint is empty: the producer begins anew at its next run.",
 	"triggered":    "Asked to run; the host does it as soon as the workflow is free.",
 	"reprocess":    "The item starts over as a new attempt, the next time that its job comes to it.",
 	"item-skipped": "The item is passed over from now on.",

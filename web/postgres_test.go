@@ -22,6 +22,7 @@ func TestOnPostgres(t *testing.T) {
 		{"lists", TestPages},
 		{"versions", TestVersionsAndLogs},
 		{"keys", TestKeys},
+		{"checkpoint", TestResetCheckpoint},
 		{"live", TestLive},
 		{"keyboard", TestKeyboard},
 	} {

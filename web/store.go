@@ -70,6 +70,7 @@ type Actor interface {
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ItemActor
 }
 

@@ -108,6 +108,8 @@ func (s *site) handler() http.Handler {
 	s.do(mux, "POST /workflows/{name}/pause", s.pause)
 	s.do(mux, "POST /workflows/{name}/resume", s.resume)
 	s.do(mux, "POST /workflows/{name}/run", s.trigger)
+	s.show(mux, "GET /workflows/{name}/checkpoint", "checkpoint", s.checkpoint)
+	s.do(mux, "POST /workflows/{name}/checkpoint", s.resetCheckpoint)
 
 	s.show(mux, "GET /events", "events", s.events)
 	s.show(mux, "GET /event", "event", s.event)

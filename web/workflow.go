@@ -54,6 +54,9 @@ type handlerRow struct {
 // Startable reports whether a person can start the handler.
 func (h handlerRow) Startable() bool { return h.Kind != keep.Consumer }
 
+// Producer reports whether it has a checkpoint.
+func (h handlerRow) Producer() bool { return h.Kind == keep.Producer }
+
 func (s *site) workflow(r *http.Request) (page, error) {
 	ctx := r.Context()
 	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
