@@ -104,8 +104,13 @@ var (
 	// ErrForeignDatabase is returned when the file belongs to another program.
 	ErrForeignDatabase = errors.New("not a Keep database")
 
-	// ErrNewerDatabase is returned when a newer Keep wrote the file.
+	// ErrNewerDatabase is returned when a newer Keep wrote the database, and this
+	// one cannot work on it; and when that happens while a host is at work.
 	ErrNewerDatabase = errors.New("the database was made by a newer version of Keep")
+
+	// ErrOlderHosts is returned when hosts of an older version work on the database,
+	// and could not after the migration that this version wants to make.
+	ErrOlderHosts = errors.New("hosts of an older version are at work")
 
 	// ErrLocked is returned when another host works on the database.
 	ErrLocked = errors.New("another Keep host has the database open")

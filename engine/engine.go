@@ -32,6 +32,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -177,8 +178,12 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
 // is asked about at the next start. All goroutines have ended when Run returns;
 // a connector that ignores the end of its context is waited for.
-// With leases, Run then has given back those that it had.
+// With leases, Run then has given back those that it had. It ends by itself, with
+// keep.ErrNewerDatabase, when a newer version has changed the database into one that
+// this one cannot work on.
 func (e *Engine) Run(ctx context.Context) error {
+	ctx, quit := context.WithCancelCause(ctx)
+	defer quit(nil)
 	hard, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(errStopping)
 	e.hard = hard
@@ -202,10 +207,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	beating, enough := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { t.run(beating) }) // as long as anything is worked on
+	wg.Go(func() { t.run(beating, quit) }) // as long as anything is worked on
 	err := e.work(ctx, t)
 	enough()
 	wg.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, keep.ErrNewerDatabase) {
+		err = cause
+	}
 	return err
 }
 

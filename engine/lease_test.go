@@ -50,6 +50,7 @@ type node struct {
 	id   keep.HostID // learned from its beats
 	eng  *engine.Engine
 	stop func() // and waits
+	done chan struct{}
 
 	mu       sync.Mutex
 	cut      bool                 // the database cannot be reached
@@ -58,6 +59,7 @@ type node struct {
 	pulses   int                  // beats and looks
 	answers  func() time.Duration // how long a pulse takes; nil: no time
 	hangs    bool                 // claims get no answer
+	outdated bool                 // the database is for newer versions
 }
 
 var errCut = errors.New("no route to host")
@@ -68,6 +70,9 @@ func (n *node) reach() error {
 	defer n.mu.Unlock()
 	if n.cut {
 		return errCut
+	}
+	if n.outdated {
+		return keep.ErrNewerDatabase
 	}
 	return nil
 }
@@ -180,9 +185,14 @@ func (n *node) run(off time.Duration, only []keep.WorkflowName) {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(c.t.Context())
+	n.done = make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := n.eng.Run(ctx); err != nil {
+		defer close(n.done)
+		err := n.eng.Run(ctx)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.outdated != errors.Is(err, keep.ErrNewerDatabase) || !n.outdated && err != nil {
 			c.t.Errorf("Run: %v", err)
 		}
 	})
@@ -270,6 +280,35 @@ func TestHostsShareWorkflows(t *testing.T) {
 		if err != nil || len(hosts) != 0 {
 			t.Errorf("Hosts = %v, %v after all had stopped", hosts, err)
 		}
+		c.check()
+	})
+}
+
+// A host whose version cannot work on the database any more ends by itself, at its
+// next look, and what it was at is another's.
+func TestOutdatedHostEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		a := c.start(0)
+		pass(2 * time.Second)
+		a.mu.Lock()
+		a.outdated = true
+		a.mu.Unlock()
+		b := c.start(0)
+		pass(time.Minute) // its row has expired
+		select {
+		case <-a.done:
+		default:
+			t.Error("the host goes on")
+		}
+		a.stop()
+		if got := len(c.held(b)); got != 4 {
+			t.Errorf("the other host has %d workflows, want 4", got)
+		}
+		c.give("e1")
+		pass(2 * time.Second)
+		c.effects(4)
+		b.stop()
 		c.check()
 	})
 }

@@ -111,13 +111,18 @@ func (t *tenure) left() time.Duration {
 }
 
 // run renews the leases of this host, and changes what it holds, until ctx is
-// done. Then it gives everything back.
-func (t *tenure) run(ctx context.Context) {
+// done. Then it gives everything back. It calls quit when this version of Keep has
+// no business on the database any more.
+func (t *tenure) run(ctx context.Context, quit context.CancelCauseFunc) {
 	t.warn(ctx)
 	for ctx.Err() == nil {
 		wait := min(t.rules.Beat(), lookEvery)
 		if err := t.turn(ctx); err != nil && ctx.Err() == nil {
 			t.missed(ctx, err)
+			if errors.Is(err, keep.ErrNewerDatabase) {
+				t.outdated()
+				quit(err)
+			}
 			wait /= 2
 		}
 		t.pause(ctx, wait)
@@ -288,6 +293,14 @@ func (t *tenure) end() {
 	for _, a := range t.e.actors {
 		a.lose(errLeaseEnded) // stops it
 	}
+}
+
+// outdated stops every actor of a host that must not touch the database as it is now:
+// its leases are not its own any more.
+func (t *tenure) outdated() {
+	t.e.mu.Lock()
+	defer t.e.mu.Unlock()
+	t.end()
 }
 
 // mend reads which leases this host has, if that is in doubt.

@@ -90,3 +90,13 @@ func (db *DB) Exec(ctx context.Context, sql string) error {
 	_, err = conn.Exec(ctx, sql)
 	return err
 }
+
+// LeaveBehind does what comes before a migration that asks for that number.
+func (db *DB) LeaveBehind(ctx context.Context, oldest int) error {
+	return pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+		if err := beginMigration(ctx, tx, db.schema); err != nil {
+			return late(err)
+		}
+		return leaveBehind(ctx, tx, oldest, db.schema+1)
+	})
+}

@@ -97,24 +97,31 @@ const pulse = `
 		       count(*) FILTER (WHERE until > now AND NOT partial AND NOT draining) AS hosts,
 		       (SELECT value::bigint FROM meta WHERE name = 'workflows') AS total
 		  FROM host, moment)
-	SELECT now, coalesce(me.until, 0), coalesce(me.draining, FALSE), coalesce(me.held, 0),
+	SELECT ` + oldestOf + `, now, coalesce(me.until, 0), coalesce(me.draining, FALSE), coalesce(me.held, 0),
 	       total - there, gone, total - apart, hosts, ARRAY(SELECT workflow FROM told ORDER BY workflow),
 	       coalesce((SELECT value::bigint FROM meta WHERE name = 'news'), 0)
 	  FROM moment, fleet LEFT JOIN host me ON me.id = $1`
 
-// scanPulse reads pulse.
-func scanPulse(row pgx.CollectableRow) (p keep.Pulse, err error) {
+// scanPulse reads pulse. Its error is keep.ErrNewerDatabase if this program must not
+// work on the database any more.
+func (db *DB) scanPulse(row pgx.CollectableRow) (p keep.Pulse, err error) {
 	var now, until int64
+	var oldest int
 	var touched []string
-	err = row.Scan(&now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &touched, &p.News)
+	err = row.Scan(&oldest, &now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &touched, &p.News)
 	p.Now, p.Until = moment(now), moment(until)
 	for _, name := range touched {
 		p.Touched = append(p.Touched, keep.WorkflowName(plain(name)))
 	}
+	if err == nil {
+		err = beside(db.schema, oldest)
+	}
 	return p, err
 }
 
-// Beat makes or renews the row of a host, in one round trip; see engine.Pulser.
+// Beat makes or renews the row of a host, in one round trip; see engine.Pulser. A
+// migration that this host cannot live with is not beaten against: the error is
+// keep.ErrNewerDatabase.
 func (db *DB) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (p keep.Pulse, err error) {
 	if h.ID == "" || ttl <= 0 {
 		return p, fmt.Errorf("host %q: id and a positive ttl required: %s", h.ID, ttl)
@@ -125,14 +132,15 @@ func (db *DB) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (p keep.
 	id := text(string(h.ID))
 	db.alerts.of(id)
 	b := new(pgx.Batch)
-	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial)
-		VALUES ($1, $2, $3, `+begun+`, `+begun+` + $4, $5)
-		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, until = excluded.until, partial = excluded.partial`,
-		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial)
+	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial, schema)
+		SELECT $1::text, $2::text, $3::text, `+begun+`, `+begun+` + $4::bigint, $5::boolean, $6::integer WHERE $6::integer >= `+oldestOf+`
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, until = excluded.until,
+			partial = excluded.partial, schema = excluded.schema`,
+		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial, db.schema)
 	// Hosts that are gone and have nothing are forgotten.
 	b.Queue(`DELETE FROM host WHERE id IN (SELECT id FROM host WHERE until <= ` + begun + ` AND held = 0 FOR UPDATE SKIP LOCKED)`)
 	b.Queue(pulse, id).Query(func(rows pgx.Rows) error {
-		p, err = pgx.CollectExactlyOneRow(rows, scanPulse)
+		p, err = pgx.CollectExactlyOneRow(rows, db.scanPulse)
 		return err
 	})
 	if err := send(ctx, db.pool, b); err != nil {
@@ -143,7 +151,7 @@ func (db *DB) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (p keep.
 
 // Look says what Beat would; see engine.Pulser.
 func (db *DB) Look(ctx context.Context, id keep.HostID) (keep.Pulse, error) {
-	return one(ctx, db, "pulse", string(id), scanPulse, pulse, id)
+	return one(ctx, db, "pulse", string(id), db.scanPulse, pulse, id)
 }
 
 // Leave forgets a host; see engine.Pulser.

@@ -136,27 +136,29 @@ func migrationFiles() ([]string, error) {
 	return names, nil
 }
 
-// prepareSchema makes sure that the schema is that of this version of Keep.
-func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) error {
+// prepareSchema makes sure that this version of Keep can work on the schema, and
+// returns the number of the last migration that it has itself.
+func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (known int, err error) {
 	files, err := migrationFiles()
 	if err != nil {
-		return err
+		return 0, err
 	}
+	known = len(files)
 	version, err := schemaVersion(ctx, pool)
 	if err != nil {
-		return err
+		return known, err
 	}
 	switch {
-	case version > len(files):
-		return fmt.Errorf("%w (its schema is %d, this one knows %d); install that version", keep.ErrNewerDatabase, version, len(files))
-	case version == len(files):
-		return nil
+	case version > known:
+		return known, besideNewer(ctx, pool, known)
+	case version == known:
+		return known, nil
 	case readOnly && version == 0:
-		return errors.New("there is nothing of Keep in it yet: start a host once")
+		return known, errors.New("there is nothing of Keep in it yet: start a host once")
 	case readOnly:
-		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
+		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
-	return migrate(ctx, pool, files)
+	return known, migrate(ctx, pool, files)
 }
 
 // A querier runs one query: the pool, or a transaction.
@@ -206,12 +208,15 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
 			return err
 		}
 		version, err := schemaVersion(ctx, tx)
-		if err != nil {
+		if err != nil || version >= len(files) {
 			return err
+		}
+		if err := beginMigration(ctx, tx, version); err != nil {
+			return fmt.Errorf("migrate: %w", late(err))
 		}
 		for i := version; i < len(files); i++ {
 			if err := migrateOne(ctx, tx, files[i], i+1); err != nil {
-				return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), err)
+				return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), late(err))
 			}
 		}
 		return nil
@@ -225,12 +230,22 @@ const (
 
 	// listsNumber is that of the migration after which titles have words.
 	listsNumber = 3
+
+	// versionsNumber is that of the migration after which hosts say what they know.
+	versionsNumber = 7
 )
 
 // migrateOne applies one file and its number.
 func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
 	script, err := migrations.ReadFile(file)
 	if err != nil {
+		return err
+	}
+	oldest, err := oldestFor(file, number)
+	if err != nil {
+		return err
+	}
+	if err := leaveBehind(ctx, tx, oldest, number); err != nil {
 		return err
 	}
 	var there bool
@@ -258,7 +273,10 @@ func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('keep_schema', $1)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(number))
-	return err
+	if err != nil {
+		return err
+	}
+	return noteOldest(ctx, tx, oldest)
 }
 
 // addWords takes the titles of a table apart, a thousand at a time.

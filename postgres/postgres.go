@@ -60,6 +60,7 @@ type DB struct {
 	pool   *pgxpool.Pool
 	alerts *alerts // of a host
 	id     string  // StoreID
+	schema int     // the last migration that this program has
 	over   atomic.Bool
 	commit combiner[keep.Commit]
 	keys   *Keys
@@ -81,9 +82,10 @@ func New(url string, cfg Config) *DB {
 }
 
 // Open connects, and brings the schema up to date unless Config.ReadOnly is set.
-// Its errors are keep.ErrForeignDatabase and keep.ErrNewerDatabase, and those of the
-// connection; they name the server and what to do, and never a
-// password. After an error the database is as it was.
+// Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase and keep.ErrOlderHosts,
+// and those of the connection; they name the server and what to do, and never a
+// password. After an error the database is as it was. A newer schema is no error if
+// its migrations say that this program may go on beside them.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool != nil {
 		return fmt.Errorf("open %s: already open", db.Name())
@@ -97,7 +99,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool, err = db.connect(ctx); err != nil {
 		return err
 	}
-	if err := prepareSchema(ctx, db.pool, db.cfg.ReadOnly); err != nil {
+	if db.schema, err = prepareSchema(ctx, db.pool, db.cfg.ReadOnly); err != nil {
 		return err
 	}
 	db.keys = NewKeys(db.pool)

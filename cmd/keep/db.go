@@ -28,7 +28,8 @@ func (a *app) dbCmd() *cobra.Command {
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
 date. keep run, keep serve and keep deploy do so by themselves; this is for those
 who want it at a time of their own. A file must have no host while it is changed.
-Migrations of Postgres add what older hosts do not look at, so they may run on.`,
+Hosts on Postgres go on meanwhile. If a migration is one that an older host at work
+could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withStore(cmd.Context(), toDeploy, func(_ *config.Config, db database) error {

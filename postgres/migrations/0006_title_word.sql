@@ -1,0 +1,2 @@
+-- oldest: 5
+-- What SQLite needs to find words of titles quickly. Postgres has GIN indexes.

@@ -1,0 +1,1 @@
+-- What each host knows, on Postgres. A file has one host, and nothing to change here.
