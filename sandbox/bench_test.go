@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,14 @@ export default Keep.workflow({
       const t = await ctx.mail.get({ id: r.messages[0].id });
       return { ...state, top: t.id, n: r.messages.length };
     },
+    async items(ctx, n) {
+      for (let i = 0; i < n; i++)
+        await ctx.withItem("invoice:" + i, "Remind of " + i, async (ctx) => {
+          if (ctx.item.isDone) return;
+          await ctx.mail.get({ id: i });
+        });
+    },
+    async calls(ctx, n) { for (let i = 0; i < n; i++) await ctx.mail.get({ id: i }); },
     async fib(ctx, n) { const f = (n) => n < 2 ? n : f(n - 1) + f(n - 2); return f(n); },
   },
 });
@@ -87,6 +96,43 @@ func BenchmarkCallTwoHostCalls(b *testing.B) {
 func BenchmarkCallFib22(b *testing.B) {
 	p, _ := openBench(b)
 	benchCall(b, "fib", []json.RawMessage{json.RawMessage("22")}, p)
+}
+
+// BenchmarkItems is a job that comes to a thousand items, which are done, or each of
+// which makes a call. BenchmarkCalls makes a thousand calls outside of items.
+func BenchmarkItems(b *testing.B) {
+	for _, record := range []string{`{"isDone":true}`, `{"isDone":false}`} {
+		b.Run(record, func(b *testing.B) { benchThousand(b, "items", json.RawMessage(record)) })
+	}
+}
+
+func BenchmarkCalls(b *testing.B) { benchThousand(b, "calls", nil) }
+
+func benchThousand(b *testing.B, path string, record json.RawMessage) {
+	p, _ := openBench(b)
+	host := hostFunc(func(_ context.Context, c sandbox.HostCall) (json.RawMessage, error) {
+		if c.Name == "item.begin" {
+			return record, nil
+		}
+		return json.RawMessage(`{"id":"7"}`), nil
+	})
+	cpu := cpuTime()
+	for b.Loop() {
+		_, err := p.Call(b.Context(), sandbox.Call{Path: []string{"jobs", path}, Args: []json.RawMessage{json.RawMessage("1000")}, Host: host})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/1000/float64(b.N), "cpu-µs/each")
+}
+
+// cpuTime returns the processor time that the process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func BenchmarkLoad(b *testing.B) {

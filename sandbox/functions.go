@@ -25,7 +25,9 @@ var hostFunctions = map[string]struct {
 	args int
 	call func(p *phase, v []value) (value, error)
 }{
-	"call":   {4, (*phase).hostCall},
+	"call":   {5, (*phase).hostCall},
+	"begin":  {3, (*phase).hostBegin},
+	"end":    {0, (*phase).hostEnd},
 	"done":   {1, (*phase).hostDone},
 	"fail":   {1, (*phase).hostFail},
 	"log":    {3, (*phase).hostLog},
@@ -45,7 +47,7 @@ func hostCall(in *instance, s []uint64) {
 	f, ok := hostFunctions[string(name)]
 	argc, argv := uint32(s[3]), uint32(s[4])
 	p := in.phase
-	var args [4]value
+	var args [5]value
 	if !ok || in.handles(argc, argv, args[:f.args]) != nil {
 		s[0] = in.throw(false)
 		return
@@ -99,25 +101,23 @@ func (p *phase) take(v value, limit int) (string, int, error) {
 	return p.in.string(v, p.rt.entry.scratch, limit)
 }
 
-// hostCall queues a call: "id scope", name, stack, arguments.
+// hostCall queues a call: its number, its scope, its name, a stack, the arguments.
+// The number of the item.begin that hostBegin does not take is 0.
 func (p *phase) hostCall(v []value) (value, error) {
-	head, _, err := p.take(v[0], 64)
+	id, err := p.in.number(v[0])
 	if err != nil {
 		return 0, err
 	}
-	q := request{}
-	id, scope, _ := strings.Cut(head, " ")
-	if q.id, err = strconv.Atoi(id); err != nil {
+	scope, err := p.in.number(v[1])
+	if err != nil {
 		return 0, err
 	}
-	if q.scope, err = strconv.Atoi(scope); err != nil {
-		return 0, err
-	}
-	if q.name, _, err = p.take(v[1], maxName); err != nil {
+	q := request{id: id, scope: scope}
+	if q.name, _, err = p.take(v[2], maxName); err != nil {
 		return 0, err
 	}
 	q.name = strings.ToValidUTF8(q.name, "\uFFFD")
-	stack, _, err := p.take(v[2], maxStackText)
+	stack, _, err := p.take(v[3], maxStackText)
 	if err != nil {
 		return 0, err
 	}
@@ -126,12 +126,12 @@ func (p *phase) hostCall(v []value) (value, error) {
 		spelled = "withItem"
 	}
 	q.at = p.callAt(stack, spelled)
-	args, done, err := p.in.text(v[3], p.rt.entry.scratch)
+	args, done, err := p.in.text(v[4], p.rt.entry.scratch)
 	if err != nil {
 		return 0, err
 	}
 	if len(args) <= p.limits.Result {
-		q.args = bytes.Clone(args)
+		q.args = arguments(bytes.Clone(args))
 	} else {
 		p.limit("result", int64(p.limits.Result), q.at, q.name)
 	}
@@ -142,6 +142,39 @@ func (p *phase) hostCall(v []value) (value, error) {
 		p.mapFailure(&q)
 	}
 	p.enqueue(q)
+	return 0, nil
+}
+
+// hostBegin queues the item.begin of an item: a stack, the id and the title.
+func (p *phase) hostBegin(v []value) (value, error) {
+	stack, _, err := p.take(v[0], maxStackText)
+	if err != nil {
+		return 0, err
+	}
+	q := request{name: "item.begin", at: p.callAt(stack, "withItem")}
+	size := 0
+	for _, v := range v[1:] {
+		b, done, err := p.in.text(v, p.rt.entry.scratch)
+		if err != nil {
+			return 0, err
+		}
+		if size += len(b); size <= p.limits.Result {
+			q.args = append(q.args, appendJSON(nil, string(b)))
+		}
+		if err := done(); err != nil {
+			return 0, err
+		}
+	}
+	if size > p.limits.Result {
+		p.limit("result", int64(p.limits.Result), q.at, q.name)
+	}
+	p.enqueue(q)
+	return 0, nil
+}
+
+// hostEnd notes that the handler of the open item has settled.
+func (p *phase) hostEnd([]value) (value, error) {
+	p.ending = p.stop == nil
 	return 0, nil
 }
 

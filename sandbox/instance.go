@@ -47,6 +47,7 @@ type exports struct {
 	toBytes, toFree, bufferOf           api.Function
 	dup, drop, prop, exception, isThrow api.Function
 	newError, throw, uncatchable        api.Function
+	float                               api.Function
 }
 
 // value is a handle: the address of a cell that holds a JavaScript value.
@@ -77,7 +78,7 @@ func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error
 		"qjs_get_string_len": &in.fn.toBytes, "qjs_free_cstring": &in.fn.toFree, "qjs_get_array_buffer": &in.fn.bufferOf,
 		"qjs_dup_value": &in.fn.dup, "qjs_free_value": &in.fn.drop, "qjs_get_prop_string": &in.fn.prop,
 		"qjs_get_exception": &in.fn.exception, "qjs_is_exception": &in.fn.isThrow,
-		"qjs_new_error": &in.fn.newError, "qjs_throw": &in.fn.throw, "JS_SetUncatchableError": &in.fn.uncatchable,
+		"qjs_new_error": &in.fn.newError, "qjs_throw": &in.fn.throw, "qjs_get_float64": &in.fn.float, "JS_SetUncatchableError": &in.fn.uncatchable,
 	} {
 		if *fn = m.ExportedFunction(name); *fn == nil {
 			m.Close(in.ctx)
@@ -196,6 +197,14 @@ func (in *instance) string(v value, out uint32, limit int) (string, int, error) 
 	}
 	s, n := string(b[:min(len(b), limit)]), len(b)
 	return s, n, done()
+}
+
+// number reads a JavaScript number as an integer.
+func (in *instance) number(v value) (int, error) {
+	if _, err := in.do(in.fn.float, uint64(v)); err != nil {
+		return 0, err
+	}
+	return int(api.DecodeF64(in.stack[0])), nil
 }
 
 // invoke calls a function of the prelude and frees the arguments. A JavaScript

@@ -53,11 +53,15 @@ type phase struct {
 	located bool // where has been asked for
 
 	queue   []request
-	issued  int // calls, for the limit
-	lines   int // log lines
-	begun   int // items
-	items   bool
+	issued  int  // calls, for the limit
+	lines   int  // log lines
 	loading bool // the result is a declaration
+
+	begun   int      // items that the script has begun
+	scopes  int      // those of them that the host has let begin
+	open    bool     // the last of those may be open
+	ending  bool     // its handler has settled
+	begunAt Position // where it was begun
 
 	rejected []rejected // promises that nothing handles, in order
 
@@ -72,7 +76,7 @@ type request struct {
 	id, scope int
 	name      string
 	at        Position
-	args      []byte // a newline before each argument's JSON
+	args      []json.RawMessage
 }
 
 // rejected is a promise that was rejected and that nothing handles so far.
@@ -193,7 +197,7 @@ func (p *phase) enqueue(q request) {
 	case "item.begin":
 		// A job may have many items: each has the limits of a phase for itself,
 		// those of time too (see serve).
-		p.items, p.issued, p.lines = true, 0, 0
+		p.issued, p.lines = 0, 0
 		if p.begun++; p.begun > p.limits.Items {
 			p.limit("items", int64(p.limits.Items), q.at, "")
 			return
@@ -285,7 +289,9 @@ func (p *phase) finish() ([]byte, error) {
 		}
 		switch {
 		case len(p.queue) > 0:
-			if err := p.serve(); err != nil {
+			q := p.queue[0]
+			p.queue = p.queue[1:]
+			if err := p.serve(q); err != nil {
 				return nil, err
 			}
 		case p.settled:
@@ -330,23 +336,22 @@ func (p *phase) step() (more bool, err error) {
 	return r > 0, nil
 }
 
-// idle lets the prelude end an item, or begin the next.
+// idle is where an item ends, or is found to wait for one inside of it.
 func (p *phase) idle() error {
-	if !p.items {
+	switch {
+	case !p.open:
+		return nil
+	case p.ending:
+		p.queue = append(p.queue, request{name: "item.end", scope: p.scopes, at: p.begunAt})
 		return nil
 	}
-	if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.idle, p.rt.entry.undefined); err != nil {
-		return p.explain(err)
-	}
-	return nil
+	return p.explain(p.tell(p.rt.entry.idle))
 }
 
-// serve takes the first call of the queue to the host, without holding a
-// processor, and its answer to the script.
-func (p *phase) serve() error {
-	q := p.queue[0]
-	p.queue = p.queue[1:]
-	c := HostCall{Name: q.name, At: q.at, Scope: q.scope, Args: arguments(q.args)}
+// serve takes a call to the host, without holding a processor, and its answer to
+// the script.
+func (p *phase) serve(q request) error {
+	c := HostCall{Name: q.name, At: q.at, Scope: q.scope, Args: q.args}
 	if len(p.queue) > 0 {
 		c.Waiting = make([]string, len(p.queue))
 		for i := range p.queue {
@@ -368,10 +373,45 @@ func (p *phase) serve() error {
 	if p.check(time.Now()); p.stop != nil {
 		return p.explain(p.stop)
 	}
-	if q.name == "item.begin" || q.name == "item.end" {
+	return p.explain(p.answer(q, answer))
+}
+
+// answer resumes the script with the result of a call.
+func (p *phase) answer(q request, result []byte) error {
+	in, entry := p.in, p.rt.entry
+	switch {
+	case q.name == "item.end":
 		p.renewTime()
+		p.open, p.ending = false, false
+		return p.tell(entry.close)
+	case q.id == 0:
+		p.renewTime()
+		p.open, p.begunAt = true, q.at
+		p.scopes++
+		text, err := in.newString(result)
+		if err != nil {
+			return err
+		}
+		return p.tell(entry.begun, text)
 	}
-	return p.explain(p.answer(q.id, answer))
+	n, err := in.do(in.fn.newNumber, api.EncodeF64(float64(q.id)))
+	if err != nil {
+		return err
+	}
+	text, err := in.newString(result)
+	if err != nil {
+		return err
+	}
+	return p.tell(entry.resume, value(n), text)
+}
+
+// tell calls an entry of the prelude that returns nothing.
+func (p *phase) tell(entry value, args ...value) error {
+	v, err := p.in.invoke(p.rt.entry.scratch, entry, p.rt.entry.undefined, args...)
+	if err != nil {
+		return err
+	}
+	return p.in.free(v)
 }
 
 // renewTime gives an item, or what comes after it, the time of a phase.
@@ -384,20 +424,6 @@ func (p *phase) renewTime() {
 		p.cancel()
 		p.hostCtx, p.cancel = nil, nil
 	}
-}
-
-// answer resumes the script with the result of a call.
-func (p *phase) answer(id int, result []byte) error {
-	n, err := p.in.do(p.in.fn.newNumber, api.EncodeF64(float64(id)))
-	if err != nil {
-		return err
-	}
-	text, err := p.in.newString(result)
-	if err != nil {
-		return err
-	}
-	_, err = p.in.invoke(p.rt.entry.scratch, p.rt.entry.resume, p.rt.entry.undefined, value(n), text)
-	return err
 }
 
 // arguments splits the JSON of a call's arguments, which has no newlines of

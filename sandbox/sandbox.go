@@ -71,9 +71,10 @@ type Runtime struct {
 // entries are handles of what the prelude left in the base, the same in every
 // template that was made from it.
 type entries struct {
-	undefined                           value
-	start, resume, idle, declare, where value
-	fail                                value
+	undefined                  value
+	start, resume, begun       value
+	close, idle, declare, fail value
+	where                      value
 
 	scratch uint32 // scratchSize bytes that belong to the host
 	context uint32 // the engine's JSContext
@@ -294,7 +295,7 @@ func (rt *Runtime) evalPrelude(in *instance, parts [][]byte) error {
 		}
 	}
 	for name, to := range map[string]*value{
-		"start": &rt.entry.start, "resume": &rt.entry.resume, "idle": &rt.entry.idle,
+		"start": &rt.entry.start, "resume": &rt.entry.resume, "begun": &rt.entry.begun, "close": &rt.entry.close, "idle": &rt.entry.idle,
 		"declare": &rt.entry.declare, "where": &rt.entry.where, "fail": &rt.entry.fail,
 	} {
 		p, err := in.write([]byte(name))

@@ -50,7 +50,10 @@ func (p *phase) thrown(text string) error {
 // mapFailure makes the error that an item failed with point at the author's
 // files: its stack, and the call's own place, which is where it was thrown.
 func (p *phase) mapFailure(q *request) {
-	f, ok := decodeFailure(string(q.args))
+	if len(q.args) != 1 {
+		return
+	}
+	f, ok := decodeFailure(string(q.args[0]))
 	if !ok {
 		return
 	}
@@ -66,7 +69,7 @@ func (p *phase) mapFailure(q *request) {
 	if err != nil {
 		panic(err) // three strings always marshal
 	}
-	q.args = append([]byte{'\n'}, b...)
+	q.args[0] = b
 }
 
 // outOfMemory tells the two limits apart: the script's objects reached theirs,

@@ -11,12 +11,15 @@
 // errors never come in here, and its replies are matched by number.
 //
 // The host calls the functions that are returned at the end. The functions in
-// `host` are its own: call, done, fail, log, locate, where.
+// `host` are its own: call, begin, end, done, fail, log, locate, where.
+//
+// A job may come to ten thousands of items, so what happens for each of them is
+// kept short: no promise, closure or object more than it takes.
 (function (host) {
   "use strict";
 
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
-  const { apply, defineProperty, getPrototypeOf, ownKeys } = Reflect;
+  const { apply, defineProperty, getPrototypeOf, ownKeys, setPrototypeOf } = Reflect;
   const { parse, stringify } = JSON;
   const { freeze } = Object;
   const { isArray } = Array;
@@ -25,40 +28,61 @@
   const dateNow = Date.now;
   const isFinite = Number.isFinite;
   const slice = uncurry(String.prototype.slice);
-  const includes = uncurry(String.prototype.includes);
+  const includes = uncurry(String.prototype.includes), toWellFormed = uncurry(String.prototype.toWellFormed);
   const mapGet = uncurry(Map.prototype.get), mapSet = uncurry(Map.prototype.set), mapDelete = uncurry(Map.prototype.delete);
   const setHas = uncurry(Set.prototype.has), setAdd = uncurry(Set.prototype.add), setDelete = uncurry(Set.prototype.delete);
   const weakGet = uncurry(WeakMap.prototype.get), weakSet = uncurry(WeakMap.prototype.set);
-  const then = uncurry(Promise.prototype.then);
   const fnText = uncurry(Function.prototype.toString);
   const getter = (name) => uncurry(Object.getOwnPropertyDescriptor(Function.prototype, name).get);
   const fnFile = getter("fileName"), fnLine = getter("lineNumber"), fnColumn = getter("columnNumber");
   const PromiseCtor = Promise, ProxyCtor = Proxy, ErrorCtor = Error, TypeErrorCtor = TypeError, StringOf = String;
-  const { call: hostCall, done: hostDone, fail: hostFail, log: hostLog, locate: hostLocate, where: hostWhere } = host;
+  const { call: hostCall, begin: hostBegin, end: hostEnd, done: hostDone, fail: hostFail } = host;
+  const { log: hostLog, locate: hostLocate, where: hostWhere } = host;
   const inspect = host.inspect;
 
-  // Enough frames for a person, few enough to be cheap at each call. Without
-  // its accessors a script can neither change that nor hook the formatting.
+  // Enough frames for a person, few enough to be cheap. Without its accessors a
+  // script can neither change that nor hook the formatting.
   Error.stackTraceLimit = 20;
   delete Error.stackTraceLimit;
+  const setPrepare = uncurry(Object.getOwnPropertyDescriptor(Error, "prepareStackTrace").set);
   delete Error.prepareStackTrace;
   const stackOf = uncurry(Object.getOwnPropertyDescriptor(Error.prototype, "stack").get);
-  const trace = () => {
+
+  // place returns the innermost frames of the script, in the words of a stack, or
+  // "". The engine's own formatting would take three times as long.
+  const place = () => {
+    setPrepare(ErrorCtor, places);
     const s = stackOf(new ErrorCtor());
+    setPrepare(ErrorCtor, undefined);
     return typeof s === "string" ? s : "";
   };
+  const maxPlaces = 4; // the innermost may be code that the bundler added
+  const places = (_, sites) => {
+    let text = "";
+    for (let i = 0, n = 0; i < sites.length && n < maxPlaces; i++) {
+      const file = siteFile(sites[i]);
+      if (typeof file !== "string" || file === "") continue; // the prelude, or native
+      text += "at " + file + ":" + siteLine(sites[i]) + ":" + siteColumn(sites[i]) + "\n";
+      n++;
+    }
+    return text;
+  };
+  setPrepare(ErrorCtor, (_, sites) => sites[0]);
+  const site = getPrototypeOf(stackOf(new ErrorCtor()));
+  setPrepare(ErrorCtor, undefined);
+  const siteFile = uncurry(site.getFileName), siteLine = uncurry(site.getLineNumber), siteColumn = uncurry(site.getColumnNumber);
 
   // ---- Running functions of the script ----
 
-  // With its constructor hidden, `then` on a promise of ours makes a plain
-  // promise, whatever the script did to Promise[Symbol.species].
-  const noConstructor = { __proto__: null, value: undefined };
-
   // run calls f, and then exactly one of ok and bad, later.
-  const run = (f, self, args, ok, bad) => {
-    const p = (async () => await apply(f, self, args))();
-    defineProperty(p, "constructor", noConstructor);
-    then(p, ok, bad);
+  const run = async (f, self, args, ok, bad) => {
+    let v;
+    try {
+      v = await apply(f, self, args);
+    } catch (e) {
+      return bad(e);
+    }
+    ok(v);
   };
 
   const cut = (v, max) => {
@@ -129,15 +153,26 @@
     return text;
   };
 
+  // Every promise of ours is made with this executor, which leaves its functions here.
+  let resolved, rejected;
+  const executor = (resolve, reject) => { resolved = resolve; rejected = reject; };
+
   // issue queues a call. Its taker is in place before the host knows of it.
-  const issue = (scope, name, text, at, take) => {
+  const issue = (scope, name, at, text, take) => {
     const id = ++calls;
     mapSet(pending, id, take);
-    hostCall(id + " " + scope, name, at, text);
+    hostCall(id, scope, name, at, text);
   };
 
-  const call = (scope, name, args) =>
-    new PromiseCtor((resolve) => issue(scope, name, encode(name, args), trace(), resolve));
+  const call = (scope, name, args) => {
+    const p = new PromiseCtor(executor), resolve = resolved, reject = rejected;
+    try {
+      issue(scope, name, place(), encode(name, args), resolve);
+    } catch (e) {
+      reject(e);
+    }
+    return p;
+  };
 
   const resume = (id, text) => {
     const take = mapGet(pending, id);
@@ -155,60 +190,96 @@
     const item = current = first;
     first = item.next;
     if (first === null) last = null;
-    issue(0, "item.begin", item.text, item.at, (record) => {
-      const scope = item.scope = ++scopes;
-      if (record?.isBlocked === true) return close(item); // its handler does not run
-      const ctx = makeCtx(scope, record);
-      item.entering = true;
-      run(item.fn, undefined, [ctx],
-        (v) => { item.value = v; item.done = true; },
-        (e) => {
-          item.failed = true;
-          issue(scope, "item.fail", "\n" + stringify(describeError(e)), item.at, () => close(item));
-        });
-      item.entering = false;
-    });
+    if (item.text === "") hostBegin(item.at, item.id, item.title);
+    else hostCall(0, 0, "item.begin", item.at, item.text);
   };
 
-  const close = (item) => {
+  // What the host knows of an item is the same for most items of a job.
+  let knownText = "", known = { __proto__: null };
+
+  // begun takes what the host knows of the item that is being opened.
+  const begun = (text) => {
+    const item = current, scope = item.scope = ++scopes;
+    if (text !== knownText) {
+      const answer = text === "" ? null : parse(text);
+      known = typeof answer === "object" && answer !== null ? answer : {};
+      setPrototypeOf(known, null);
+      knownText = text;
+    }
+    if (known.isBlocked === true) return close(); // its handler does not run
+    const { title = item.title, attempt, status, isDone } = known;
+    const ctx = makeCtx(scope, { id: item.id, title, attempt, status, isDone });
+    item.entering = true;
+    handle(item, ctx);
+    item.entering = false;
+  };
+
+  const handle = async (item, ctx) => {
+    const fn = item.fn;
+    try {
+      item.value = await fn(ctx);
+    } catch (e) {
+      item.failed = true;
+      return issue(item.scope, "item.fail", item.at, "\n" + stringify(describeError(e)), close);
+    }
+    hostEnd();
+  };
+
+  // close is called when the host has ended the item that is open. That is when
+  // its handler has settled and whatever it started has come to rest.
+  const close = () => {
+    const item = current;
     current = null;
     item.resolve(item.value);
     if (first !== null) open();
   };
 
+  const asJSON = (v) => (v === undefined ? v : parse(stringify(v)));
+
   // nested tells the host of an item inside of an item, which it refuses.
   const nested = (scope, item) =>
-    issue(scope, "item.begin", item.text, item.at, () => item.reject(new TypeErrorCtor("items cannot be nested")));
+    issue(scope, "item.begin", item.at, encode("withItem", [item.id, item.title]), () => item.reject(new TypeErrorCtor("items cannot be nested")));
 
-  const withItem = (scope, id, title, fn) => new PromiseCtor((resolve, reject) => {
-    if (typeof fn !== "function") throw new TypeErrorCtor("withItem(id, title, handler): the handler is not a function");
-    const item = {
-      __proto__: null, text: encode("withItem", [id, title]), at: trace(), fn, resolve, reject,
-      scope: 0, next: null, entering: false, done: false, failed: false, value: undefined,
-    };
-    if (scope !== 0) return nested(scope, item);
-    if (current !== null && current.entering) return nested(current.scope, item);
-    if (first === null) first = item; else last.next = item;
-    last = item;
-    if (current === null) open();
-  });
+  const withItem = (scope, id, title, fn) => {
+    const p = new PromiseCtor(executor), resolve = resolved, reject = rejected;
+    try {
+      if (typeof fn !== "function") throw new TypeErrorCtor("withItem(id, title, handler): the handler is not a function");
+      let text = "";
+      if (typeof id === "string" && typeof title === "string") {
+        id = toWellFormed(id);
+        title = toWellFormed(title);
+      } else { // what JSON makes of them may still be text, and the host says if not
+        text = encode("withItem", [id, title]);
+        id = asJSON(id);
+        title = asJSON(title);
+      }
+      const item = {
+        __proto__: null, at: place(), id, title, text, fn, resolve, reject,
+        scope: 0, next: null, entering: false, failed: false, value: undefined,
+      };
+      if (scope !== 0) nested(scope, item);
+      else if (current !== null && current.entering) nested(current.scope, item);
+      else {
+        if (first === null) first = item; else last.next = item;
+        last = item;
+        if (current === null) open();
+      }
+    } catch (e) {
+      reject(e);
+    }
+    return p;
+  };
 
-  // idle is called when nothing is runnable and no call waits. Only then is an
-  // item over: whatever its handler started has come to rest. If instead its
-  // handler still waits while another item waits for it to end, then it waits
-  // for that item, which is therefore nested.
+  // idle is called when nothing is runnable, no call waits and an item is open whose
+  // handler has not settled. If another item waits for it to end, then the handler
+  // waits for that item, which is therefore nested.
   const idle = () => {
     const item = current;
-    if (item === null) return;
-    if (item.done) {
-      item.done = false;
-      issue(item.scope, "item.end", "", item.at, () => close(item));
-    } else if (first !== null && !item.failed && item.scope !== 0) {
-      const inner = first;
-      first = inner.next;
-      if (first === null) last = null;
-      nested(item.scope, inner);
-    }
+    if (item === null || first === null || item.failed || item.scope === 0) return;
+    const inner = first;
+    first = inner.next;
+    if (first === null) last = null;
+    nested(item.scope, inner);
   };
 
   // ---- ctx ----
@@ -223,40 +294,45 @@
     return { __proto__: null, set: refuse, defineProperty: refuse, deleteProperty: refuse, setPrototypeOf: () => false };
   };
 
+  const tool = (scope, name) => (...args) => call(scope, name, args);
+
   // connection is callable (ctx.publish) and has tools (ctx.crm.create).
   const connection = (scope, name) => {
     const tools = { __proto__: null };
     const handler = readOnly("ctx." + name);
     handler.get = (_, key) => {
       if (typeof key !== "string" || hidden[key]) return undefined;
-      return tools[key] ??= (...args) => call(scope, name + "." + key, args);
+      return tools[key] ??= tool(scope, name + "." + key);
     };
-    return new ProxyCtor((...args) => call(scope, name, args), handler);
+    return new ProxyCtor(tool(scope, name), handler);
   };
 
-  // What every ctx shares: a job makes one for each of its items.
-  const ctxTraps = freeze(readOnly("ctx"));
+  // A ctx is a proxy for an object that the script cannot see, and all of them share
+  // their traps. It has four properties, and a connection of any other name.
   const ctxLog = (...parts) => void log("info", parts);
   const ctxNow = () => dateNow();
-
-  const makeCtx = (scope, item) => {
-    const connections = { __proto__: null };
-    const own = {
-      __proto__: null,
-      item,
-      log: ctxLog,
-      now: ctxNow,
-      withItem: (id, title, fn) => withItem(scope, id, title, fn),
-    };
-    const get = (_, key) => {
-      if (typeof key !== "string" || hidden[key]) return undefined;
-      if (key in own) return own[key];
-      // A dot would let a script make calls that only Keep makes: item.end.
-      if (includes(key, ".")) return undefined;
-      return connections[key] ??= connection(scope, key);
-    };
-    return new ProxyCtor(own, { __proto__: ctxTraps, get });
+  const ctxGet = (own, key) => {
+    switch (key) {
+      case "item": return own.item;
+      case "log": return ctxLog;
+      case "now": return ctxNow;
+      case "withItem": return own.withItem ??= (id, title, fn) => withItem(own.scope, id, title, fn);
+    }
+    // A dot would let a script make calls that only Keep makes: item.end.
+    if (typeof key !== "string" || hidden[key] || includes(key, ".")) return undefined;
+    return (own.connections ??= { __proto__: null })[key] ??= connection(own.scope, key);
   };
+  const ctxHas = (_, key) => key === "item" || key === "log" || key === "now" || key === "withItem";
+  const ctxTraps = freeze({
+    __proto__: null, ...readOnly("ctx"), get: ctxGet, has: ctxHas,
+    ownKeys: () => ["item", "log", "now", "withItem"],
+    getOwnPropertyDescriptor: (own, key) =>
+      ctxHas(own, key) ? { __proto__: null, value: ctxGet(own, key), writable: true, enumerable: true, configurable: true } : undefined,
+    preventExtensions: () => false,
+  });
+
+  const makeCtx = (scope, item) =>
+    new ProxyCtor({ __proto__: null, scope, item, withItem: undefined, connections: undefined }, ctxTraps);
 
   // ---- Log ----
 
@@ -266,7 +342,7 @@
       if (i > 0) text += " ";
       text += typeof parts[i] === "string" ? parts[i] : inspect(parts[i]);
     }
-    hostLog(level, trace(), text);
+    hostLog(level, place(), text);
   };
   host.logger = log;
 
@@ -276,7 +352,7 @@
   const marker = (kind) => (definition) => {
     if (definition === null || typeof definition !== "object")
       throw new TypeErrorCtor("Keep." + kind + "({...}) takes an object");
-    weakSet(marks, definition, { __proto__: null, kind, at: trace() });
+    weakSet(marks, definition, { __proto__: null, kind, at: place() });
     return definition;
   };
   defineProperty(globalThis, "Keep", {
@@ -408,5 +484,5 @@
     run(f, self, args, finish, fail);
   };
 
-  return { __proto__: null, start, resume, idle, declare, fail, where: () => hostWhere(trace()) };
+  return { __proto__: null, start, resume, begun, close, idle, declare, fail, where: () => hostWhere(place()) };
 })
