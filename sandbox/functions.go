@@ -101,7 +101,7 @@ func (p *phase) take(v value, limit int) (string, int, error) {
 	return p.in.string(v, p.rt.entry.scratch, limit)
 }
 
-// hostCall queues a call: its number, its scope, its name, a stack, the arguments.
+// hostCall queues a call: its number, its scope, its name, its place, the arguments.
 // The number of the item.begin that hostBegin does not take is 0.
 func (p *phase) hostCall(v []value) (value, error) {
 	id, err := p.in.number(v[0])
@@ -117,15 +117,13 @@ func (p *phase) hostCall(v []value) (value, error) {
 		return 0, err
 	}
 	q.name = strings.ToValidUTF8(q.name, "\uFFFD")
-	stack, _, err := p.take(v[3], maxStackText)
-	if err != nil {
-		return 0, err
-	}
 	spelled := q.name[strings.LastIndexByte(q.name, '.')+1:]
 	if strings.HasPrefix(q.name, "item.") {
 		spelled = "withItem"
 	}
-	q.at = p.callAt(stack, spelled)
+	if q.at, err = p.placed(v[3], spelled); err != nil {
+		return 0, err
+	}
 	args, done, err := p.in.text(v[4], p.rt.entry.scratch)
 	if err != nil {
 		return 0, err
@@ -145,13 +143,13 @@ func (p *phase) hostCall(v []value) (value, error) {
 	return 0, nil
 }
 
-// hostBegin queues the item.begin of an item: a stack, the id and the title.
+// hostBegin queues the item.begin of an item: its place, its id and its title.
 func (p *phase) hostBegin(v []value) (value, error) {
-	stack, _, err := p.take(v[0], maxStackText)
+	at, err := p.placed(v[0], "withItem")
 	if err != nil {
 		return 0, err
 	}
-	q := request{name: "item.begin", at: p.callAt(stack, "withItem")}
+	q := request{name: "item.begin", at: at}
 	size := 0
 	for _, v := range v[1:] {
 		b, done, err := p.in.text(v, p.rt.entry.scratch)
@@ -208,13 +206,13 @@ func (p *phase) hostFail(v []value) (value, error) {
 	return 0, err
 }
 
-// hostLog takes a log line: level, stack, text.
+// hostLog takes a log line: level, place, text.
 func (p *phase) hostLog(v []value) (value, error) {
 	level, _, err := p.take(v[0], 16)
 	if err != nil {
 		return 0, err
 	}
-	stack, _, err := p.take(v[1], maxStackText)
+	at, err := p.placed(v[1], "")
 	if err != nil {
 		return 0, err
 	}
@@ -222,28 +220,28 @@ func (p *phase) hostLog(v []value) (value, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.write(level, stack, text, n)
+	p.write(level, at, text, n)
 	return 0, nil
 }
 
-// hostLocate answers a stack, and the name of the function that was called
-// there or "", with the place in the author's files, as JSON.
+// hostLocate answers a place, and the name of the function that was called there
+// or "", with the place in the author's files, as JSON.
 func (p *phase) hostLocate(v []value) (value, error) {
-	stack, _, err := p.take(v[0], maxStackText)
-	if err != nil {
-		return 0, err
-	}
 	name, _, err := p.take(v[1], maxName)
 	if err != nil {
 		return 0, err
 	}
-	return p.in.newString(p.callAt(stack, name).json())
+	at, err := p.placed(v[0], name)
+	if err != nil {
+		return 0, err
+	}
+	return p.in.newString(at.json())
 }
 
-// hostWhere takes a stack as the place to report if nothing better is known.
+// hostWhere takes the place to report if nothing better is known.
 func (p *phase) hostWhere(v []value) (value, error) {
-	stack, _, err := p.take(v[0], maxStackText)
-	if at := p.at(stack); err == nil && !at.IsZero() {
+	at, err := p.placed(v[0], "")
+	if err == nil && !at.IsZero() {
 		p.where = at
 	}
 	return 0, err

@@ -16,7 +16,6 @@ import (
 // Bounds that are not settings, in bytes.
 const (
 	maxMessage     = 4 << 10
-	maxStackText   = 16 << 10
 	maxName        = 256
 	maxFailure     = 64 << 10
 	maxDeclaration = 16 << 20 // the prelude stops earlier, counting characters
@@ -52,6 +51,7 @@ type phase struct {
 	stopped time.Time
 	located bool // where has been asked for
 
+	places  map[callSite]Position // that were looked up
 	queue   []request
 	issued  int  // calls, for the limit
 	lines   int  // log lines
@@ -213,12 +213,12 @@ func (p *phase) enqueue(q request) {
 }
 
 // write takes a log line, of which text may be only the beginning.
-func (p *phase) write(level, stack, text string, length int) {
+func (p *phase) write(level string, at Position, text string, length int) {
 	if p.stop != nil {
 		return
 	}
 	if p.lines++; p.lines > p.limits.LogLines {
-		p.limit("log_lines", int64(p.limits.LogLines), p.at(stack), "")
+		p.limit("log_lines", int64(p.limits.LogLines), at, "")
 		return
 	}
 	if p.logTo == nil {
@@ -230,7 +230,7 @@ func (p *phase) write(level, stack, text string, length int) {
 		}
 		text += fmt.Sprintf("… (cut, %d bytes)", length)
 	}
-	p.logTo(level, strings.ToValidUTF8(p.mapText(text), "\uFFFD"), p.at(stack))
+	p.logTo(level, strings.ToValidUTF8(p.mapText(text), "\uFFFD"), at)
 }
 
 // rejection keeps a rejected promise until something handles it.

@@ -220,6 +220,13 @@ func (p *phase) within(t *template, f func() error) (err error) {
 // load evaluates the script, takes its declaration and freezes the rest.
 func (p *phase) load(b *Bundle) error {
 	p.where = Position{File: b.Entry, Line: 1, Column: 1}
+	name, err := p.in.newString([]byte(b.Entry))
+	if err != nil {
+		return p.explain(err)
+	}
+	if err := p.tell(p.rt.entry.load, name); err != nil {
+		return p.explain(err)
+	}
 	if bytes.Contains(b.Code, []byte("URL")) {
 		if _, err := p.in.eval([]byte("URL"), "keep"); err != nil {
 			return p.explain(err)

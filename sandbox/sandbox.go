@@ -72,9 +72,9 @@ type Runtime struct {
 // template that was made from it.
 type entries struct {
 	undefined                  value
-	start, resume, begun       value
-	close, idle, declare, fail value
-	where                      value
+	load, declare, start       value
+	resume, begun, close, idle value
+	fail, where                value
 
 	scratch uint32 // scratchSize bytes that belong to the host
 	context uint32 // the engine's JSContext
@@ -295,7 +295,7 @@ func (rt *Runtime) evalPrelude(in *instance, parts [][]byte) error {
 		}
 	}
 	for name, to := range map[string]*value{
-		"start": &rt.entry.start, "resume": &rt.entry.resume, "begun": &rt.entry.begun, "close": &rt.entry.close, "idle": &rt.entry.idle,
+		"load": &rt.entry.load, "start": &rt.entry.start, "resume": &rt.entry.resume, "begun": &rt.entry.begun, "close": &rt.entry.close, "idle": &rt.entry.idle,
 		"declare": &rt.entry.declare, "where": &rt.entry.where, "fail": &rt.entry.fail,
 	} {
 		p, err := in.write([]byte(name))

@@ -129,32 +129,36 @@ func (prog *Program) frames(stack string) []Frame {
 	return list
 }
 
-// callAt is the place of a call, given its stack and the last part of its name.
+// callSite is where the script calls a function: its line and column in the bundle as
+// the prelude packs them, and the last part of the function's name or "".
+type callSite struct {
+	at   int
+	name string
+}
+
+// maxPlacesKept is how many places a phase remembers. Scripts call from fewer.
+const maxPlacesKept = 1000
+
+// placed reads a place that the prelude passes, and maps it to the author's file.
 //
 // The engine reports a call at the last of its arguments, which may be many
 // lines below. So the place is moved back to the name, if an open parenthesis
 // after that name is what the reported place lies in.
-func (p *phase) callAt(stack, name string) Position {
-	for line := range strings.Lines(stack) {
-		f, ok := p.prog.rawFrame(line)
-		if !ok {
-			continue
-		}
-		if at := p.prog.position(p.prog.code.callee(f.Line, f.Column, name)); !at.IsZero() {
-			return at
-		}
+func (p *phase) placed(v value, name string) (Position, error) {
+	at, err := p.in.number(v)
+	if err != nil || at == 0 || p.prog == nil {
+		return Position{}, err
 	}
-	return Position{}
-}
-
-// at is the innermost place of a stack in the author's files, or zero.
-func (p *phase) at(stack string) Position {
-	for line := range strings.Lines(stack) {
-		if f, ok := p.prog.frame(line); ok {
-			return f.Position
-		}
+	key := callSite{at, name}
+	if known, ok := p.places[key]; ok {
+		return known, nil
 	}
-	return Position{}
+	found := p.prog.position(p.prog.code.callee(at>>24, at&(1<<24-1), name))
+	if p.places == nil || len(p.places) >= maxPlacesKept {
+		p.places = make(map[callSite]Position)
+	}
+	p.places[key] = found
+	return found, nil
 }
 
 // frame parses one line of a stack and maps it to the author's file.
