@@ -174,6 +174,9 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 	return e, nil
 }
 
+// HostID returns the id by which this host is known where there are leases.
+func (e *Engine) HostID() keep.HostID { return e.cfg.Host.ID }
+
 // Run works until ctx is done, and returns nil then. Calls in flight are waited
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
 // is asked about at the next start. All goroutines have ended when Run returns;

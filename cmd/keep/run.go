@@ -21,7 +21,8 @@ func (a *app) runCmd() *cobra.Command {
 		Short: "Run until idle, then exit (cron, CI, tests)",
 		Long: `Run deploys the workflows of a file or a directory and runs them until nothing
 is active, nothing is due and nothing waits to be tried again. Other workflows
-in the database stay at rest.
+in the database stay at rest. A workflow that another host has is waited for; who
+has it is said after a second.
 
 It ends with 0 when all is done, with 4 when a person must decide something (see
 keep inbox), and with 1 when --timeout comes first. Calls that are out then are
@@ -66,7 +67,9 @@ func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Durati
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	stopTelling := a.tellElsewhere(ctx, s)
 	idle, err := s.untilIdle(ctx, watch)
+	stopTelling()
 	if err != nil {
 		return err
 	}
@@ -89,6 +92,7 @@ type runSummary struct {
 	Idle        bool             `json:"idle"`
 	Workflows   []runCount       `json:"workflows"`
 	Escalations []api.Escalation `json:"escalations"`
+	Elsewhere   []elsewhere      `json:"elsewhere,omitempty"` // what other hosts have, if it is not idle
 }
 
 // A runCount says what one workflow did.
@@ -123,6 +127,11 @@ func (a *app) summarize(ctx context.Context, s *session, watch *progress, idle b
 		}
 		open = append(open, runs...)
 	}
+	if !idle {
+		if sum.Elsewhere, err = s.elsewhere(ctx); err != nil {
+			return err
+		}
+	}
 	if a.json {
 		err = a.printJSON(sum)
 	} else {
@@ -146,6 +155,9 @@ func (a *app) verdict(sum runSummary, open []api.Run, cause error) error {
 		fmt.Fprintln(a.err, a.ink.red("keep: ")+why+" What ran is recorded, and goes on at the next start.")
 		for _, r := range open {
 			fmt.Fprintf(a.err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(*r.WaitsFor))
+		}
+		for _, e := range sum.Elsewhere {
+			fmt.Fprintf(a.err, "%s: host %s has it since %s\n", e.Workflow, clean(e.Name), a.when(time.Time(e.Since)))
 		}
 		return said(exitFailed)
 	case internal:
