@@ -30,28 +30,43 @@ const (
 // prefix makes a secret known as one of ours, to people and to scanners.
 const prefix = "keep"
 
-// Issue stores a new credential and returns its secret, which is shown once and
-// kept by nobody. A zero life never ends.
+// Make returns a new secret, which is kept by nobody, and what a store keeps of
+// it: an id and a hash.
+func Make() (secret, id string, sum []byte) {
+	id, random := strings.ToLower(rand.Text()[:10]), strings.ToLower(rand.Text())
+	return prefix + "_" + id + "_" + random, id, hash(random)
+}
+
+// Issue stores a new credential and returns its secret, which is shown once. A
+// zero life never ends.
 func Issue(ctx context.Context, s Store, c keep.Credential, now time.Time, life time.Duration) (secret string, _ keep.Credential, err error) {
+	secret, c.ID, c.Hash = Make()
+	c, err = Add(ctx, s, c, now, life)
+	if err != nil {
+		return "", c, err
+	}
+	return secret, c, nil
+}
+
+// Add stores the credential of a secret that Make returned. A zero life never ends.
+func Add(ctx context.Context, s Store, c keep.Credential, now time.Time, life time.Duration) (keep.Credential, error) {
 	role := Role(c.Role)
 	switch {
 	case c.Name == "" || len(c.Name) > MaxName:
-		return "", c, fmt.Errorf("a name of 1 to %d bytes is needed, not %d", MaxName, len(c.Name))
+		return c, fmt.Errorf("a name of 1 to %d bytes is needed, not %d", MaxName, len(c.Name))
 	case role.Validate() != nil:
-		return "", c, role.Validate()
+		return c, role.Validate()
 	case life < 0:
-		return "", c, fmt.Errorf("the life %s is negative", life)
+		return c, fmt.Errorf("the life %s is negative", life)
 	}
-	c.ID = strings.ToLower(rand.Text()[:10])
-	random := strings.ToLower(rand.Text())
-	c.Hash, c.CreatedAt = hash(random), now
+	c.CreatedAt = now
 	if life > 0 {
 		c.ExpiresAt = now.Add(life)
 	}
 	if err := s.AddCredential(ctx, c); err != nil {
-		return "", c, fmt.Errorf("store %s: %w", c.Kind, err)
+		return c, fmt.Errorf("store %s: %w", c.Kind, err)
 	}
-	return prefix + "_" + c.ID + "_" + random, c, nil
+	return c, nil
 }
 
 // hash is what is stored of a secret. It has 130 random bits, so that nothing

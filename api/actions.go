@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
+	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
@@ -29,24 +29,22 @@ func (s *Server) actions() {
 	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
 	post(s, "/workflows/{workflow}/reset-checkpoint", "reset-checkpoint", "Let a producer forget how far it came", s.resetCheckpoint)
 	s.deploys()
+	s.tokens()
 }
 
 // post registers an action whose answer is what f returns.
 func post[I, O any](s *Server, path, id, summary string, f func(context.Context, *I) (O, error)) {
-	op := s.operation(http.MethodPost, path, id, summary, access.Operator)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*out[O], error) {
-		v, err := f(ctx, in)
-		if err != nil {
-			return nil, s.problem(ctx, err)
-		}
-		return &out[O]{v}, nil
-	})
+	as(s, access.Operator, http.MethodPost, path, id, summary, f)
 }
 
 // decision returns what the caller decided.
 func decision(ctx context.Context, a keep.Action, note string) keep.Decision {
 	id, _ := access.From(ctx)
-	return keep.Decision{Action: a, By: id.Name, From: "api", Note: note}
+	from := "api"
+	if id.Via == access.ViaSocket {
+		from = "cli" // nothing else has the socket
+	}
+	return keep.Decision{Action: a, By: id.Name, From: from, Note: note}
 }
 
 // decide answers a question. Who comes second is told who was first.
@@ -54,24 +52,37 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	ID   keep.EscalationID `path:"escalation"`
 	Body struct {
 		Action keep.Action `json:"action" minLength:"1"`
-		Note   string      `json:"note,omitempty" maxLength:"2000"`
+		Note   string      `json:"note,omitempty" maxLength:"4000"`
 	}
 }) (Answered, error) {
 	err := s.cfg.Actor.Decide(ctx, in.ID, decision(ctx, in.Body.Action, in.Body.Note))
-	if err != nil && !errors.Is(err, keep.ErrDecided) {
+	_, refused := errors.AsType[*engine.ActionError](err)
+	late := errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale)
+	if err != nil && !refused && !late {
 		return Answered{}, err
 	}
 	q, readErr := s.cfg.Store.Escalation(ctx, in.ID)
 	switch {
 	case readErr != nil:
 		return Answered{}, readErr
+	case refused && len(q.Choices) > 0 && !q.Allows(in.Body.Action):
+		return Answered{}, problemOf(http.StatusConflict, KindNotOffered,
+			fmt.Sprintf("question %s does not offer %q; choose from %s", in.ID, string(in.Body.Action), actionsOf(q)))
+	case refused, late && q.ClosedAt.IsZero(): // stale, though nobody decided: its subject moved
+		return Answered{}, err
 	case err != nil && q.Decision != nil:
-		return Answered{}, problemOf(http.StatusConflict, "decided", fmt.Sprintf("%s decided %s at %s, from the %s",
-			q.Decision.By, q.Decision.Action, Time(q.Decision.At), q.Decision.From))
+		return Answered{}, problemOf(http.StatusConflict, KindDecided, fmt.Sprintf("question %s: already decided: %s decided %s at %s, from the %s",
+			in.ID, q.Decision.By, q.Decision.Action, Time(q.Decision.At), q.Decision.From))
 	case err != nil:
-		return Answered{}, problemOf(http.StatusConflict, "decided", "it was closed at "+Time(q.ClosedAt).String()+", since it no longer applied")
+		return Answered{}, problemOf(http.StatusConflict, KindDecided,
+			fmt.Sprintf("question %s was closed at %s, since it no longer applied", in.ID, Time(q.ClosedAt)))
 	}
 	return AnsweredOf(q), nil
+}
+
+// actionsOf lists what a question offers.
+func actionsOf(q keep.Escalation) string {
+	return strings.Join(each(q.Choices, func(c keep.Choice) string { return string(c.Action) }), ", ")
 }
 
 // A Skipped is what became of what somebody skipped, or would become.
@@ -120,7 +131,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	var inputs []keep.Input
 	switch {
 	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
-		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "ambiguous", "name either ids or a match")
+		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either ids or a match")
 	case in.Body.Match != nil:
 		found, next, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text,
 			Status: keep.InputPending}, keep.Page{Limit: maxNamed})
@@ -128,7 +139,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 			return Page[Skipped]{}, err
 		}
 		if next != "" && !in.Body.Preview {
-			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, "too-many", fmt.Sprintf("more than %d match; POST /inputs/skip-all does them in parts", maxNamed))
+			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindTooMany, fmt.Sprintf("more than %d match; POST /inputs/skip-all does them in parts", maxNamed))
 		}
 		inputs = found
 	}
@@ -197,11 +208,7 @@ func (s *Server) skipEvents(ctx context.Context, in *struct {
 // An itemsAction is a request to do something to items.
 type itemsAction struct {
 	WorkflowPath
-	Body struct {
-		IDs     []string `json:"ids" minItems:"1" maxItems:"1000"`
-		Note    string   `json:"note,omitempty" maxLength:"2000"`
-		Preview bool     `json:"preview,omitempty" doc:"only say what would be done"`
-	}
+	Body ItemsRequest
 }
 
 // An ItemDone is what became of one item.
@@ -238,10 +245,12 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 		if err == nil && !in.Body.Preview {
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}
+		if err != nil && !isRefusal(err) {
+			return Page[ItemDone]{}, err
+		}
 		res := ItemDone{ID: it.ID, Done: err == nil, Status: it.Status}
 		if err != nil {
-			why := s.problem(ctx, err).(*huma.ErrorModel).Detail
-			res.Refused = &why
+			res.Refused = orNull(err.Error())
 		}
 		if now, err := s.cfg.Store.Item(ctx, it.Workflow, it.ID); err == nil {
 			res.Status = now.Status
@@ -249,6 +258,18 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 		results = append(results, res)
 	}
 	return Page[ItemDone]{Items: results}, nil
+}
+
+// isRefusal reports whether err says that an item is not in the state that the
+// action needs: the others can still be done.
+func isRefusal(err error) bool {
+	if _, ok := errors.AsType[*engine.ItemError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*engine.ActionError](err); ok {
+		return true
+	}
+	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)
 }
 
 func (s *Server) pause(ctx context.Context, in *WorkflowPath) (Workflow, error) {
@@ -305,20 +326,28 @@ func (s *Server) trigger(ctx context.Context, in *struct {
 
 // starter returns the handler that is meant: a producer or a job.
 func starter(w Workflow, name keep.HandlerName) (keep.HandlerName, error) {
-	var found []keep.HandlerName
+	var found []string
+	known := false
 	for _, h := range w.Handlers {
-		switch {
-		case h.Name == name && h.Kind == keep.Consumer:
-			return "", problemOf(http.StatusUnprocessableEntity, "consumer", string(name)+" is a consumer; it runs when an event comes")
-		case h.Kind != keep.Consumer && (name == "" || h.Name == name):
-			found = append(found, h.Name)
+		known = known || h.Name == name
+		if h.Kind != keep.Consumer {
+			found = append(found, string(h.Name))
 		}
 	}
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case name != "":
+	case name != "" && !known:
 		return "", &keep.NotFoundError{What: "handler", ID: string(w.Name) + "/" + string(name)}
+	case slices.Contains(found, string(name)):
+		return name, nil
+	case len(found) == 0:
+		return "", problemOf(http.StatusUnprocessableEntity, KindConsumer,
+			fmt.Sprintf("workflow %s has no producer and no job; its consumers run when events come", w.Name))
+	case name != "":
+		return "", problemOf(http.StatusUnprocessableEntity, KindConsumer,
+			fmt.Sprintf("%s is a consumer; it runs when an event comes. To be started there are %s", name, strings.Join(found, ", ")))
+	case len(found) > 1:
+		return "", problemOf(http.StatusUnprocessableEntity, KindAmbiguous,
+			fmt.Sprintf("workflow %s has several; name one of %s", w.Name, strings.Join(found, ", ")))
 	}
-	return "", problemOf(http.StatusUnprocessableEntity, "ambiguous", fmt.Sprintf("name one of the producers and jobs: %v", found))
+	return keep.HandlerName(found[0]), nil
 }

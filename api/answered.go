@@ -18,6 +18,21 @@ type Decision struct {
 	At     Time        `json:"at"`
 }
 
+// A Notice says how far telling one sink of a question has come.
+type Notice struct {
+	Sink      keep.Sink         `json:"sink"`
+	Status    keep.NoticeStatus `json:"status"`
+	Attempts  int               `json:"attempts"`
+	NextAt    *Time             `json:"next_at"` // null: it is not tried again
+	Error     *string           `json:"error"`   // of the last attempt
+	UpdatedAt Time              `json:"updated_at"`
+}
+
+// NoticeOf returns the object of n.
+func NoticeOf(n keep.Notice) Notice {
+	return Notice{Sink: n.Sink, Status: n.Status, Attempts: n.Attempts, NextAt: timeOf(n.NextAt), Error: orNull(n.Error), UpdatedAt: Time(n.UpdatedAt)}
+}
+
 // AnsweredOf returns the object of e.
 func AnsweredOf(e keep.Escalation) Answered {
 	out := Answered{Escalation: EscalationOf(e), ClosedAt: timeOf(e.ClosedAt)}

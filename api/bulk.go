@@ -189,7 +189,7 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 	}
 }) (SkippedAll, error) {
 	if (in.Body.Match == nil) == (in.Body.Cursor == "") || in.Body.Preview && in.Body.Match == nil {
-		return SkippedAll{}, problemOf(http.StatusUnprocessableEntity, "ambiguous", "name either a match or a cursor; a preview is of a match")
+		return SkippedAll{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either a match or a cursor; a preview is of a match")
 	}
 	var plan SkipPlan
 	var err error

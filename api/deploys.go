@@ -11,18 +11,22 @@ import (
 	"github.com/keep-run/keep/access"
 )
 
-// maxScript is the longest script that is taken, in bytes.
-const maxScript = 4 << 20
+// maxScript is the longest request with a script that is taken, in bytes.
+const maxScript = access.MaxBody
+
+// A Script is the text of a workflow.
+type Script struct {
+	File    string            `json:"file" minLength:"1" maxLength:"255" doc:"name that errors use; .ts is TypeScript"`
+	Source  string            `json:"source" minLength:"1"`
+	Imports map[string]string `json:"imports,omitempty" maxProperties:"1000" doc:"text of the files that it imports, by their paths beside it"`
+}
 
 // A deploy is a new script for a workflow.
 type deploy struct {
 	WorkflowPath
 	IfMatch     string `header:"If-Match" doc:"the version that is replaced, as its ETag"`
 	IfNoneMatch string `header:"If-None-Match" doc:"* for a workflow that is new"`
-	Body        struct {
-		File   string `json:"file" minLength:"1" maxLength:"255" doc:"name that errors use; .ts is TypeScript"`
-		Source string `json:"source" minLength:"1"`
-	}
+	Body        Script
 }
 
 // deploys registers what takes new versions.
@@ -44,7 +48,7 @@ func (s *Server) deploys() {
 // the store compare it once more in the commit that replaces it.
 func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
 	if s.cfg.Deployer == nil {
-		return Workflow{}, problemOf(http.StatusNotImplemented, "no-deploys", "this host takes its scripts from files; see keep deploy")
+		return Workflow{}, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
 	}
 	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 	isNew := errors.Is(err, keep.ErrNotFound)
@@ -52,16 +56,16 @@ func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
 	case err != nil && !isNew:
 		return Workflow{}, err
 	case in.IfMatch == "" && in.IfNoneMatch == "":
-		return Workflow{}, problemOf(http.StatusPreconditionRequired, "no-version",
+		return Workflow{}, problemOf(http.StatusPreconditionRequired, KindNoVersion,
 			"say what is replaced: If-Match with its ETag, or If-None-Match: * for a new workflow")
 	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
-		return Workflow{}, problemOf(http.StatusBadRequest, "bad-version", "If-None-Match takes only *")
+		return Workflow{}, problemOf(http.StatusBadRequest, KindBadVersion, "If-None-Match takes only *")
 	case in.IfNoneMatch == "*" && !isNew:
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "the workflow is there, in version "+w.Version)
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "the workflow is there, in version "+w.Version)
 	case in.IfMatch != "" && isNew:
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "there is no such workflow yet")
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "there is no such workflow yet")
 	case in.IfMatch != "" && in.IfMatch != "*" && in.IfMatch != etag(w.Version):
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", "the current version is "+w.Version+", not "+in.IfMatch)
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is "+w.Version+", not "+in.IfMatch)
 	}
 	var over *keep.Version
 	if in.IfMatch != "*" {
@@ -72,9 +76,9 @@ func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
 			}
 		}
 	}
-	_, err = s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body.File, []byte(in.Body.Source), over)
+	_, err = s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body, over)
 	if e, ok := errors.AsType[*keep.VersionError](err); ok {
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, "stale", e.Error())
+		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, e.Error())
 	}
 	if err != nil {
 		return Workflow{}, err

@@ -14,9 +14,6 @@ func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // document returns the OpenAPI document, as the repository has it.
 func (s *Server) document() ([]byte, error) {
-	for _, schema := range s.api.OpenAPI().Components.Schemas.Map() {
-		nullable(schema)
-	}
 	text, err := json.Marshal(s.api.OpenAPI())
 	if err != nil {
 		return nil, err
@@ -42,11 +39,23 @@ func nullable(schema *huma.Schema) {
 	}
 }
 
-// Document returns the OpenAPI 3.1 document of the API, as JSON.
-func (s *Server) Document() []byte { return bytes.Clone(s.doc) }
-
 // serveDocument answers with the OpenAPI document.
-func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request) {
+	doc, err := s.doc()
+	if err != nil {
+		writeProblem(w, s.problem(r.Context(), err))
+		return
+	}
 	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json")
-	_, _ = w.Write(s.doc) // the client is gone
+	_, _ = w.Write(doc) // the client is gone
+}
+
+// serveDocs answers with the documentation for people.
+func (s *Server) serveDocs(w http.ResponseWriter, r *http.Request) {
+	docs, err := s.docs()
+	if err != nil {
+		writeProblem(w, s.problem(r.Context(), err))
+		return
+	}
+	docs.ServeHTTP(w, r)
 }

@@ -52,6 +52,72 @@ type Leases interface {
 	Look(ctx context.Context, id keep.HostID) (keep.Pulse, error)
 }
 
+// Hosts are the processes that share a store.
+type Hosts interface {
+	Leases
+
+	// Drain lets a host give its workflows to the others and take none, or ends
+	// that. A host that is not known is a *keep.NotFoundError.
+	Drain(ctx context.Context, id keep.HostID, drain bool) error
+}
+
+// ShowHost returns the host of that id or name.
+func ShowHost(ctx context.Context, s Leases, name string) (Host, error) {
+	all, err := ListHosts(ctx, s)
+	if err != nil {
+		return Host{}, err
+	}
+	for _, h := range all {
+		if string(h.ID) == name || h.Name == name {
+			return h, nil
+		}
+	}
+	return Host{}, &keep.NotFoundError{What: "host", ID: name}
+}
+
+// A HostPath is the host of a path.
+type HostPath struct {
+	Host string `path:"host" doc:"its id or its name"`
+}
+
+// hosts registers what is about hosts.
+func (s *Server) hosts() {
+	get(s, "/hosts", "list-hosts", "Processes that share a database, newest first; a file has one, which is not listed",
+		func(ctx context.Context, _ *struct{}) (Page[Host], error) {
+			if s.cfg.Hosts == nil {
+				return Page[Host]{Items: []Host{}}, nil
+			}
+			all, err := ListHosts(ctx, s.cfg.Hosts)
+			return paged(all, "", err)
+		})
+	get(s, "/hosts/{host}", "show-host", "One host, with its workflows", func(ctx context.Context, in *HostPath) (Host, error) {
+		return s.host(ctx, in.Host)
+	})
+	post(s, "/hosts/{host}/drain", "drain", "Let a host give its workflows to the others, and take no new ones", func(ctx context.Context, in *struct {
+		HostPath
+		Body struct {
+			Undo bool `json:"undo,omitempty" doc:"let it take workflows again"`
+		}
+	}) (Host, error) {
+		h, err := s.host(ctx, in.Host)
+		if err != nil {
+			return Host{}, err
+		}
+		if err := s.cfg.Hosts.Drain(ctx, h.ID, !in.Body.Undo); err != nil {
+			return Host{}, err
+		}
+		return s.host(ctx, string(h.ID))
+	})
+}
+
+// host returns the host of that id or name.
+func (s *Server) host(ctx context.Context, name string) (Host, error) {
+	if s.cfg.Hosts == nil {
+		return Host{}, &keep.NotFoundError{What: "host", ID: name}
+	}
+	return ShowHost(ctx, s.cfg.Hosts, name)
+}
+
 // ListHosts returns every host that the store knows, the newest first.
 func ListHosts(ctx context.Context, s Leases) ([]Host, error) {
 	now, err := s.Look(ctx, "") // no host's: it only tells the time

@@ -26,9 +26,7 @@ type Run struct {
 	WaitsFor     *string           `json:"waits_for"` // a sentence; null: finished
 	CreatedAt    Time              `json:"created_at"`
 	UpdatedAt    Time              `json:"updated_at"`
-
-	// Title is what the script calls the run: prepared.ui.title, for people.
-	Title string `json:"-"`
+	Title        *string           `json:"title"` // the script's claim: prepared.ui.title
 }
 
 // A Reservation is the events of one topic that a run pinned.
@@ -44,7 +42,7 @@ func RunOf(r keep.Run, m keep.Mutation) Run {
 		Phase: r.Phase, Status: r.Status, RetryOf: orNull(r.RetryOf), Reservations: []Reservation{},
 		Prepared: raw(r.Prepared), Mutation: orNull(r.Mutation), Error: FailureOf(r.Error),
 		WaitsFor: orNull(lifecycle.Explain(r, m)), CreatedAt: Time(r.CreatedAt), UpdatedAt: Time(r.UpdatedAt),
-		Title: r.Title,
+		Title: orNull(r.Title),
 	}
 	if !r.Trigger.IsZero() {
 		out.Trigger = &r.Trigger

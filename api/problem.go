@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/idempotency"
 )
@@ -38,9 +39,36 @@ func (e *ScriptError) Error() string {
 	return text
 }
 
-// problemOf returns a problem of RFC 9457; kind is the last part of its type.
-func problemOf(status int, kind, detail string) *huma.ErrorModel {
-	return &huma.ErrorModel{Type: idempotency.ProblemBase + kind, Title: http.StatusText(status), Status: status, Detail: detail}
+// A Kind is the last part of a problem's type: what a client can branch on.
+type Kind string
+
+// The kinds of problems. Those of requests with an Idempotency-Key are in package
+// idempotency.
+const (
+	KindNotFound     Kind = "not-found"     // there is no such thing
+	KindNoRoute      Kind = "no-route"      // the server knows no such request: it may be an older Keep
+	KindUnauthorized Kind = "unauthorized"  // nobody's request
+	KindForbidden    Kind = "forbidden"     // the role does not do
+	KindBadCursor    Kind = "bad-cursor"    // the cursor is of no page
+	KindAmbiguous    Kind = "ambiguous"     // it does not say which one
+	KindTooMany      Kind = "too-many"      // more than one request may change
+	KindConsumer     Kind = "consumer"      // only producers and jobs can be started
+	KindNotOffered   Kind = "not-offered"   // the question has no such action
+	KindDecided      Kind = "decided"       // somebody was faster
+	KindRefused      Kind = "refused"       // its state does not allow it
+	KindRunOpen      Kind = "run-open"      // the workflow has an unfinished run
+	KindStale        Kind = "stale"         // it changed meanwhile
+	KindScript       Kind = "script"        // the script is wrong
+	KindNoVersion    Kind = "no-version"    // a deploy that does not say what it replaces
+	KindBadVersion   Kind = "bad-version"   // a version that cannot be compared
+	KindUnsupported  Kind = "not-supported" // this server does not do it
+	KindStopped      Kind = "stopped"       // the request ended before its answer was known
+	KindInternal     Kind = "internal"      // Keep failed
+)
+
+// problemOf returns a problem of RFC 9457.
+func problemOf(status int, kind Kind, detail string) *huma.ErrorModel {
+	return &huma.ErrorModel{Type: idempotency.ProblemBase + string(kind), Title: http.StatusText(status), Status: status, Detail: detail}
 }
 
 // writeProblem answers with a problem.
@@ -52,15 +80,12 @@ func writeProblem(w http.ResponseWriter, p *huma.ErrorModel) {
 
 // problem maps an error to what the client is told. This is the one place that
 // does.
-func (s *Server) problem(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
+func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	if ready, ok := errors.AsType[*huma.ErrorModel](err); ok {
 		return ready
 	}
 	if script, ok := errors.AsType[*ScriptError](err); ok {
-		p := problemOf(http.StatusUnprocessableEntity, "script", err.Error())
+		p := problemOf(http.StatusUnprocessableEntity, KindScript, err.Error())
 		for _, m := range script.Mistakes {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Message: m.Message, Location: fmt.Sprintf("%s:%d:%d", m.File, m.Line, m.Column)})
 		}
@@ -70,20 +95,23 @@ func (s *Server) problem(ctx context.Context, err error) error {
 	_, item := errors.AsType[*engine.ItemError](err)
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
-		return problemOf(http.StatusNotFound, "not-found", err.Error())
+		return problemOf(http.StatusNotFound, KindNotFound, err.Error())
 	case errors.Is(err, keep.ErrBadCursor):
-		return problemOf(http.StatusBadRequest, "bad-cursor", err.Error()+"; take it from the page before")
+		return problemOf(http.StatusBadRequest, KindBadCursor, err.Error()+"; take it from the page before")
 	case errors.Is(err, keep.ErrDecided):
-		return problemOf(http.StatusConflict, "decided", err.Error())
+		return problemOf(http.StatusConflict, KindDecided, err.Error())
 	case errors.Is(err, keep.ErrRunOpen):
-		return problemOf(http.StatusConflict, "run-open", err.Error())
+		return problemOf(http.StatusConflict, KindRunOpen, err.Error())
 	case errors.Is(err, keep.ErrStale):
-		return problemOf(http.StatusConflict, "stale", err.Error())
+		return problemOf(http.StatusConflict, KindStale, err.Error())
 	case refused || item:
-		return problemOf(http.StatusConflict, "refused", err.Error())
+		return problemOf(http.StatusConflict, KindRefused, err.Error())
 	case ctx.Err() != nil:
-		return problemOf(http.StatusServiceUnavailable, "stopped", "the request ended before its answer was known")
+		return problemOf(http.StatusServiceUnavailable, KindStopped, "the request ended before its answer was known")
+	}
+	if id, _ := access.From(ctx); id.Via == access.ViaSocket {
+		return problemOf(http.StatusInternalServerError, KindInternal, err.Error()) // the owner may see all
 	}
 	s.log.ErrorContext(ctx, "answer a request", "err", err)
-	return problemOf(http.StatusInternalServerError, "internal", "Keep failed; its log says why")
+	return problemOf(http.StatusInternalServerError, KindInternal, "Keep failed; its log says why")
 }

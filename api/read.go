@@ -60,6 +60,22 @@ type Questions interface {
 	Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error)
 }
 
+// Details reads what belongs to one thing.
+type Details interface {
+	// Logs returns every line that a run wrote, oldest first.
+	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+
+	// Deployments returns the versions of a workflow, newest first, without
+	// their code.
+	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
+
+	// Peek returns the oldest free events of a topic.
+	Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, limit int) ([]keep.Event, error)
+
+	// Notices returns who was told of a question.
+	Notices(ctx context.Context, id keep.EscalationID) ([]keep.Notice, error)
+}
+
 // Counts counts what the list of the same filter has. A status that none has is
 // not in the map.
 type Counts interface {
@@ -192,7 +208,7 @@ const maxItemMutations = 1000
 
 // withMutations looks up the mutations of an item, of all its attempts.
 func withMutations(ctx context.Context, s Items, it keep.Item) (Item, error) {
-	ms, _, err := s.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxItemMutations})
+	ms, _, err := s.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxItemMutations, Bare: true})
 	return ItemOf(it, each(ms, func(m keep.Mutation) keep.MutationKey { return m.Key })), err
 }
 

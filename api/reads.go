@@ -92,6 +92,12 @@ func (s *Server) reads() {
 	s.readItems()
 	s.readEscalations()
 	s.readWorkflows()
+	s.readTopics()
+	s.hosts()
+	s.idempotencyKeys()
+	get(s, "/status", "status", "What needs a person, what fails, what is late", func(ctx context.Context, _ *struct{}) (Status, error) {
+		return ReadStatus(ctx, s.cfg.Store, s.cfg.Clock())
+	})
 	get(s, "/whoami", "whoami", "Whose token or session this is", func(ctx context.Context, _ *struct{}) (Identity, error) {
 		id, _ := access.From(ctx)
 		return Identity{Name: id.Name, Role: id.Role, Via: id.Via}, nil
@@ -107,14 +113,7 @@ type Identity struct {
 
 // get registers a read whose answer is what f returns.
 func get[I, O any](s *Server, path, id, summary string, f func(context.Context, *I) (O, error)) {
-	op := s.operation(http.MethodGet, path, id, summary, access.Viewer)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*out[O], error) {
-		v, err := f(ctx, in)
-		if err != nil {
-			return nil, s.problem(ctx, err)
-		}
-		return &out[O]{v}, nil
-	})
+	as(s, access.Viewer, http.MethodGet, path, id, summary, f)
 }
 
 // paged makes a page of what a list returns.
@@ -227,6 +226,15 @@ func (s *Server) readEscalations() {
 		q, err := s.cfg.Store.Escalation(ctx, in.ID)
 		return AnsweredOf(q), err
 	})
+	get(s, "/escalations/{escalation}/notices", "list-notices", "Who was told of a question, and who was not", func(ctx context.Context, in *struct {
+		ID keep.EscalationID `path:"escalation"`
+	}) (Page[Notice], error) {
+		if _, err := s.cfg.Store.Escalation(ctx, in.ID); err != nil {
+			return Page[Notice]{}, err
+		}
+		all, err := s.cfg.Store.Notices(ctx, in.ID)
+		return paged(each(all, NoticeOf), "", err)
+	})
 }
 
 func (s *Server) readWorkflows() {
@@ -248,28 +256,6 @@ func (s *Server) readWorkflows() {
 		}
 		all, err := s.cfg.Store.Deployments(ctx, in.Workflow)
 		return paged(each(all, VersionOf), "", err)
-	})
-	get(s, "/workflows/{workflow}/topics", "list-topics", "How many events the topics of a workflow have", func(ctx context.Context, in *WorkflowPath) (Page[Topic], error) {
-		all, err := s.cfg.Store.TopicCounts(ctx, in.Workflow)
-		return paged(each(all, TopicOf), "", err)
-	})
-	get(s, "/workflows/{workflow}/events", "list-events", "Events of a workflow", func(ctx context.Context, in *struct {
-		WorkflowPath
-		Topic  keep.TopicName   `query:"topic"`
-		Status keep.EventStatus `query:"status"`
-		Input  keep.InputID     `query:"input" doc:"caused by it"`
-		Paging
-	}) (Page[Event], error) {
-		events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Topic: in.Topic, Status: in.Status, Input: in.Input}, in.page())
-		return paged(each(events, EventOf), next, err)
-	})
-	get(s, "/workflows/{workflow}/topics/{topic}/events/{event}", "show-event", "One event", func(ctx context.Context, in *struct {
-		WorkflowPath
-		Topic keep.TopicName `path:"topic"`
-		ID    keep.MessageID `path:"event"`
-	}) (Event, error) {
-		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, in.ID)
-		return EventOf(e), err
 	})
 }
 

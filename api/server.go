@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,7 +22,7 @@ import (
 // Prefix is where the API is.
 const Prefix = "/api/v1"
 
-// A Store is what the API reads. The packages sqlite and memory have it.
+// A Store is what the API reads. The packages sqlite, postgres and memory have it.
 type Store interface {
 	Runs
 	Ledger
@@ -31,13 +32,7 @@ type Store interface {
 	Events
 	Questions
 	Counts
-
-	// Logs returns every line that a run wrote, oldest first.
-	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
-
-	// Deployments returns the versions of a workflow, newest first, without
-	// their code.
-	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
+	Details
 }
 
 // An Actor does what people decide; *engine.Engine and *host.Host are actors, and
@@ -61,7 +56,7 @@ type Deployer interface {
 	// current. A script that is wrong is a *ScriptError. Over, if it is not nil,
 	// is the version that must be current until then (zero: none), or else the
 	// error is *keep.VersionError.
-	Deploy(ctx context.Context, w keep.WorkflowName, file string, source []byte, over *keep.Version) (keep.Version, error)
+	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version) (keep.Version, error)
 }
 
 // Config configures a Server.
@@ -78,9 +73,19 @@ type Config struct {
 	// Changes is what /events follows. Required.
 	Changes *feed.Feed
 
-	// Keys keep the answers of requests with an Idempotency-Key. If nil, the
-	// header is refused: it must not be ignored.
+	// Keys keep the answers of requests with an Idempotency-Key, and are what
+	// /keys shows. If nil, the header is refused: it must not be ignored.
 	Keys idempotency.Store
+
+	// Access keeps tokens. If nil, there is nothing about tokens.
+	Access access.Store
+
+	// Hosts knows the processes that share the store. If nil, there is one, and
+	// nothing is to be known about it.
+	Hosts Hosts
+
+	// Clock tells what is late, and when a token ends. If nil, time.Now.
+	Clock func() time.Time
 
 	// Heartbeat is the time between two signs of life on /events. If zero, 15
 	// seconds.
@@ -105,9 +110,8 @@ type Server struct {
 	api     huma.API
 	keys    *idempotency.Guard // nil: none
 	handler http.Handler
-	docs    *page
-	doc     []byte // the OpenAPI document
-
+	docs    func() (*page, error)
+	doc     func() ([]byte, error) // the OpenAPI document
 }
 
 // New returns a server. It starts nothing.
@@ -119,21 +123,25 @@ func New(cfg Config) (*Server, error) {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
 	cfg.Version = cmp.Or(cfg.Version, "devel")
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	mux := http.NewServeMux()
 	s := &Server{cfg: cfg, log: cfg.Logger, api: humago.New(mux, description(cfg.Version))}
 	s.reads()
 	s.actions()
 	s.streams()
-	var err error
-	if s.doc, err = s.document(); err != nil {
-		return nil, err
+	for _, schema := range s.api.OpenAPI().Components.Schemas.Map() {
+		nullable(schema)
 	}
-	if s.docs, err = newPage(s.api.OpenAPI()); err != nil {
-		return nil, err
-	}
+	// Most servers of a command are never asked for these, and making them takes
+	// longer than all the rest.
+	s.doc = sync.OnceValues(s.document)
+	s.docs = sync.OnceValues(func() (*page, error) { return newPage(s.api.OpenAPI()) })
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
-	mux.Handle("GET "+Prefix+"/docs", s.docs)
+	mux.HandleFunc("GET "+Prefix+"/docs", s.serveDocs)
 	mux.HandleFunc(Prefix+"/", notFound)
+	var err error
 	s.handler, err = s.guarded(mux)
 	return s, err
 }
@@ -143,7 +151,7 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 	if s.cfg.Keys == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && (r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != "") {
-				writeProblem(w, problemOf(http.StatusNotImplemented, "no-keys", "this server keeps no idempotency keys"))
+				writeProblem(w, problemOf(http.StatusNotImplemented, KindUnsupported, "this server keeps no idempotency keys"))
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -186,7 +194,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // notFound answers what is no route.
 func notFound(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, problemOf(http.StatusNotFound, "not-found", "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+	writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
 }
 
 // description returns what the OpenAPI document says of the whole.
@@ -238,9 +246,9 @@ func (s *Server) allow(need access.Role) func(huma.Context, func(huma.Context)) 
 		_, w := humago.Unwrap(ctx)
 		switch {
 		case !ok:
-			writeProblem(w, problemOf(http.StatusUnauthorized, "unauthorized", "a token is needed: keep token add"))
+			writeProblem(w, problemOf(http.StatusUnauthorized, KindUnauthorized, "a token is needed: keep token add"))
 		case !id.Role.Covers(need):
-			writeProblem(w, problemOf(http.StatusForbidden, "forbidden", id.Name+" has the role "+string(id.Role)+"; this needs "+string(need)))
+			writeProblem(w, problemOf(http.StatusForbidden, KindForbidden, id.Name+" has the role "+string(id.Role)+"; this needs "+string(need)))
 		default:
 			next(ctx)
 		}

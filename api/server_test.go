@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -231,7 +230,7 @@ func TestRefusals(t *testing.T) {
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"poll"}`, 409, "run-open"},
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"addRow"}`, 422, "consumer"},
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{}`, 422, "poll"},
-		{"ann operator", "POST", "/escalations/esc_1/decision", `{"action":"approve"}`, 409, "not among the choices"},
+		{"ann operator", "POST", "/escalations/esc_1/decision", `{"action":"approve"}`, 409, "choose from skip, did-not-happen"},
 		{"ann operator", "POST", "/escalations/none/decision", `{"action":"skip"}`, 404, "none"},
 		{"ann operator", "POST", "/inputs/skip", `{}`, 422, "ids or a match"},
 		{"ann operator", "POST", "/inputs/skip", `{"ids":["in_1"],"typo":1}`, 422, "typo"},
@@ -306,13 +305,13 @@ func TestIdempotencyKey(t *testing.T) {
 // "overtaken", somebody else deploys.
 type deployer struct{ w *world }
 
-func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, file string, source []byte, over *keep.Version) (keep.Version, error) {
-	if bytes.Contains(source, []byte("broken")) {
-		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: file, Line: 1, Column: 2, Message: "no"}}}
+func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version) (keep.Version, error) {
+	if strings.Contains(s.Source, "broken") {
+		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 2, Message: "no"}}}
 	}
 	deployment := fullDeployment
-	deployment.Workflow, deployment.Code, deployment.Hash = name, source, string(source)
-	if bytes.Contains(source, []byte("overtaken")) {
+	deployment.Workflow, deployment.Code, deployment.Hash = name, []byte(s.Source), s.Source
+	if strings.Contains(s.Source, "overtaken") {
 		other := deployment
 		other.Hash = "another"
 		if _, err := d.w.engine.Deploy(ctx, other); err != nil {

@@ -117,7 +117,7 @@ func Load(o Options) (*Config, error) {
 	}
 	cfg.Connections = b.connections(t.Connections, v)
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
-	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey} {
+	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket} {
 		if *file != "" {
 			*file = cfg.abs(*file)
 		}

@@ -11,6 +11,10 @@ type Server struct {
 	// as "https://keep.example.com". If empty, it follows from Listen.
 	URL string `toml:"url"`
 
+	// Socket is where commands find the daemon, for its owner alone. If empty, the
+	// name of the database's file with .sock; none for Postgres.
+	Socket string `toml:"socket"`
+
 	// Hosts are more names by which browsers may come.
 	Hosts []string `toml:"hosts"`
 

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -22,6 +23,10 @@ type Bundle struct {
 	Entry string // the script's file as shown in errors, relative to the project
 	Code  []byte // one IIFE, not minified, so that positions stay exact
 	Map   []byte // source map, with the sources' text; empty if there is nothing to map
+
+	// Files is the text of every file that was read, by its name: BuildFiles makes
+	// the same bundle of them. Nil if the bundle was stored.
+	Files map[string][]byte
 }
 
 // Hash is the hex SHA-256 of the code. The same files give the same hash on
@@ -72,6 +77,12 @@ func BuildSource(name string, code []byte) (*Bundle, error) {
 	return bundle(name, oneFile{name, code})
 }
 
+// BuildFiles bundles a script whose files are in memory, by their names in the
+// project; those of a Bundle make the same one again.
+func BuildFiles(entry string, files map[string][]byte) (*Bundle, error) {
+	return bundle(path.Clean(filepath.ToSlash(entry)), memoryFiles(files))
+}
+
 // files is where a bundle's sources come from.
 type files interface {
 	// read returns a file's text, or an error that wraps fs.ErrNotExist.
@@ -81,7 +92,7 @@ type files interface {
 // bundle runs esbuild over the files. It touches no file itself: every import
 // is resolved, and every file read, by the plugin.
 func bundle(entry string, src files) (*Bundle, error) {
-	b := &bundler{entry: entry, src: src}
+	b := &bundler{entry: entry, src: src, files: make(map[string][]byte)}
 	if !fs.ValidPath(entry) {
 		return nil, &BuildError{[]Problem{{File: entry, Text: "leaves the project directory"}}}
 	}
@@ -106,7 +117,7 @@ func bundle(entry string, src files) (*Bundle, error) {
 	if len(result.Errors) > 0 {
 		return nil, buildError(entry, result.Errors)
 	}
-	out := &Bundle{Entry: entry}
+	out := &Bundle{Entry: entry, Files: b.files}
 	for _, f := range result.OutputFiles {
 		if strings.HasSuffix(f.Path, ".map") {
 			out.Map = f.Contents
@@ -167,6 +178,9 @@ func buildError(entry string, messages []api.Message) *BuildError {
 type bundler struct {
 	entry string
 	src   files
+
+	mu    sync.Mutex
+	files map[string][]byte // that were read; protected by mu
 }
 
 func (b *bundler) setup(build api.PluginBuild) {
@@ -189,6 +203,9 @@ func (b *bundler) setup(build api.PluginBuild) {
 		if err != nil {
 			return api.OnLoadResult{}, err
 		}
+		b.mu.Lock()
+		b.files[a.Path] = text
+		b.mu.Unlock()
 		s := string(text)
 		return api.OnLoadResult{Contents: &s, Loader: kind}, nil
 	})
@@ -308,6 +325,20 @@ func (o oneFile) read(name string) ([]byte, error) {
 		return nil, errLarge
 	}
 	return o.code, nil
+}
+
+// memoryFiles is a project that is in memory.
+type memoryFiles map[string][]byte
+
+func (m memoryFiles) read(name string) ([]byte, error) {
+	text, ok := m[name]
+	switch {
+	case !ok:
+		return nil, fs.ErrNotExist
+	case len(text) > maxFile:
+		return nil, errLarge
+	}
+	return text, nil
 }
 
 // builtins are the modules of Node that have no prefix.

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 )
@@ -60,7 +61,7 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return err
 	}
-	res, err := askDaemon(ctx, cfg, method, api.Prefix+strings.TrimPrefix(path, api.Prefix), body, key)
+	res, err := callDaemon(ctx, cfg, method, api.Prefix+strings.TrimPrefix(path, api.Prefix), body, key)
 	if err != nil {
 		return err
 	}
@@ -77,29 +78,29 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 	return nil
 }
 
-// askDaemon sends a request to the host of the database. Without one the error is
-// errNoDaemon, with the status of what cannot be reached.
-func askDaemon(ctx context.Context, cfg *config.Config, method, path string, body []byte, key string) (*http.Response, error) {
-	socket := socketOf(cfg.DB)
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			d := net.Dialer{Timeout: 5 * time.Second}
-			return d.DialContext(ctx, "unix", socket)
-		},
-	}}
+// callDaemon sends a request to the daemon of the database. Without one the error
+// is errNoDaemon, with the status of what cannot be reached.
+func callDaemon(ctx context.Context, cfg *config.Config, method, path string, body []byte, key string) (*http.Response, error) {
+	socket := socketOf(cfg)
+	if socket == "" {
+		return nil, unreachable(fmt.Errorf("%w: server.socket of keep.toml can name a socket for it", errNoDaemon))
+	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, misusef("%w", err)
 	}
+	r.Header.Set(access.ByHeader, who())
 	if len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	res, err := client.Do(r)
-	if _, dial := errors.AsType[*net.OpError](err); dial || socket == "" {
+	res, err := newDaemon(socket).http.RoundTrip(r)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, unreachable(err)
+	}
+	if _, dial := errors.AsType[*net.OpError](err); dial {
 		return nil, unreachable(fmt.Errorf("%w: nothing answers at %s", errNoDaemon, short(socket)))
 	}
 	return res, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/workflow"
@@ -41,10 +42,7 @@ func (c complaint) String() string {
 	if c.Severity != string(workflow.Error) {
 		b.WriteString(c.Severity + ": ")
 	}
-	b.WriteString(c.Message)
-	if c.Fix != "" {
-		b.WriteString(" (" + c.Fix + ")")
-	}
+	b.WriteString(withFix(c.Message, c.Fix))
 	return b.String()
 }
 
@@ -71,6 +69,13 @@ func (a *app) complaints(root string, err error) []complaint {
 		var out []complaint
 		for _, p := range e.Problems {
 			out = append(out, at(root, p.Position, orPath(p.Path, p.Message), p.Fix))
+		}
+		return out
+	}
+	if e, ok := errors.AsType[*api.ScriptError](err); ok {
+		var out []complaint
+		for _, m := range e.Mistakes {
+			out = append(out, at(root, workflow.Position{File: m.File, Line: m.Line, Column: m.Column}, m.Message, ""))
 		}
 		return out
 	}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/api"
 	"github.com/spf13/cobra"
 )
 
@@ -31,16 +32,17 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, f completer) {
 
 // fromStore completes the argument at position with what the database holds. It
 // says nothing if there is no database: a shell is no place for errors.
-func (a *app) fromStore(position int, f func(ctx context.Context, db database, args []string) ([]string, error)) completer {
+func (a *app) fromStore(position int, f func(ctx context.Context, c *api.Client, args []string) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != position {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 		defer cancel()
+		defer a.err.redirect(a.err.redirect(io.Discard)) // a shell has no place for it
 		var out []string
-		err := a.withStore(ctx, toLook, func(_ *config.Config, db database) (err error) {
-			out, err = f(ctx, db, args)
+		err := a.look(ctx, func(c *api.Client) (err error) {
+			out, err = f(ctx, c, args)
 			return err
 		})
 		if err != nil {
@@ -54,7 +56,7 @@ func (a *app) fromStore(position int, f func(ctx context.Context, db database, a
 func described(word, text string) string { return word + "\t" + cutTo(clean(text), maxTitle) }
 
 // recent is how many things are offered.
-var recent = keep.Page{Limit: 50}
+var recent = api.Paging{Limit: 50}
 
 // completeWorkflows completes the flag --workflow.
 func (a *app) completeWorkflows(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -62,67 +64,56 @@ func (a *app) completeWorkflows(cmd *cobra.Command, _ []string, toComplete strin
 }
 
 // workflowNames completes workflows.
-func workflowNames(ctx context.Context, db database, _ []string) ([]string, error) {
-	all, err := db.Workflows(ctx)
-	var out []string
-	for _, w := range all {
-		out = append(out, described(string(w.Name), "version "+w.Version.String()))
-	}
-	return out, err
+func workflowNames(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
+	all, err := c.Workflows(ctx)
+	return eachOf(all, func(w api.Workflow) string { return described(string(w.Name), "version "+w.Version) }), err
 }
 
 // runIDs completes the newest runs.
-func runIDs(ctx context.Context, db database, _ []string) ([]string, error) {
-	runs, _, err := db.Runs(ctx, keep.RunFilter{}, recent)
-	var out []string
-	for _, r := range runs {
-		out = append(out, described(string(r.ID), string(r.Workflow)+" "+string(r.Handler)+" "+string(r.Status)))
-	}
-	return out, err
+func runIDs(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
+	runs, err := c.Runs(ctx, api.RunQuery{}, recent)
+	return eachOf(runs.Items, func(r api.Run) string {
+		return described(string(r.ID), string(r.Workflow)+" "+string(r.Handler)+" "+string(r.Status))
+	}), err
 }
 
 // inputIDs completes the newest inputs, with their titles.
-func inputIDs(ctx context.Context, db database, _ []string) ([]string, error) {
-	ins, _, err := db.Inputs(ctx, keep.InputFilter{}, recent)
-	var out []string
-	for _, in := range ins {
-		out = append(out, described(string(in.ID), in.Title))
-	}
-	return out, err
+func inputIDs(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
+	ins, err := c.Inputs(ctx, api.InputQuery{}, recent)
+	return eachOf(ins.Items, func(in api.Input) string { return described(string(in.ID), in.Title) }), err
 }
 
 // mutationKeys completes the newest mutations.
-func mutationKeys(ctx context.Context, db database, _ []string) ([]string, error) {
-	ms, _, err := db.Mutations(ctx, keep.MutationFilter{}, recent)
-	var out []string
-	for _, m := range ms {
-		out = append(out, described(string(m.Key), string(m.Tool)+" "+m.Target+" "+string(m.State)))
-	}
-	return out, err
+func mutationKeys(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
+	ms, err := c.Mutations(ctx, api.MutationQuery{}, recent)
+	return eachOf(ms.Items, func(m api.Mutation) string {
+		return described(string(m.Key), string(m.Tool)+" "+m.Target+" "+string(m.State))
+	}), err
 }
 
 // questionIDs completes the open questions.
-func questionIDs(ctx context.Context, db database, _ []string) ([]string, error) {
-	qs, _, err := db.Escalations(ctx, keep.EscalationFilter{Open: true}, recent)
-	var out []string
-	for _, q := range qs {
-		out = append(out, described(string(q.ID), string(q.Workflow)+": "+q.Question))
-	}
-	return out, err
+func questionIDs(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
+	qs, err := c.Escalations(ctx, api.EscalationQuery{}, recent)
+	return eachOf(qs.Items, func(q api.Escalation) string { return described(string(q.ID), string(q.Workflow)+": "+q.Question) }), err
 }
 
 // topicNames completes the topics of the workflow named before.
-func topicNames(ctx context.Context, db database, args []string) ([]string, error) {
-	counts, err := db.TopicCounts(ctx, keep.WorkflowName(args[0]))
-	var out []string
-	for _, c := range counts {
-		out = append(out, string(c.Topic))
+func topicNames(ctx context.Context, c *api.Client, args []string) ([]string, error) {
+	all, err := c.Topics(ctx, keep.WorkflowName(args[0]))
+	return eachOf(all, func(t api.Topic) string { return string(t.Topic) }), err
+}
+
+// eachOf returns a completion for each thing.
+func eachOf[T any](all []T, f func(T) string) []string {
+	out := make([]string, 0, len(all))
+	for _, v := range all {
+		out = append(out, f(v))
 	}
-	return out, err
+	return out
 }
 
 // byPosition completes each argument in its own way.
-func (a *app) byPosition(fs ...func(context.Context, database, []string) ([]string, error)) completer {
+func (a *app) byPosition(fs ...func(context.Context, *api.Client, []string) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(fs) {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -74,7 +74,7 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return misusef("%s exists; name a new file", short(to))
 	}
-	err = a.look(ctx, func(db database) error {
+	err = a.withStore(ctx, toLook, func(_ *config.Config, db database) error {
 		file, ok := db.(*sqlite.DB)
 		if !ok {
 			return misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())

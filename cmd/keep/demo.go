@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
 )
@@ -223,7 +224,7 @@ func (d *demo) decide(ctx context.Context) error {
 	var about keep.Mutation
 	var id keep.EscalationID
 	err := d.look(ctx, func(store *sqlite.DB) error {
-		qs, err := questions(ctx, store, "")
+		qs, err := api.OpenQuestions(ctx, store, "")
 		if err != nil {
 			return err
 		}

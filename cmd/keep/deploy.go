@@ -6,7 +6,10 @@ import (
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/sandbox"
 	"github.com/spf13/cobra"
 )
 
@@ -59,35 +62,83 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 	if a.complain(found); len(found) > 0 {
 		return said(exitMisused)
 	}
-	db, err := openStore(ctx, p.cfg, toDeploy)
-	if err != nil {
-		return err
+	return a.askOf(ctx, p.cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
+		out, err := a.deployScripts(ctx, c, p, scripts)
+		if err != nil {
+			return err
+		}
+		return a.printDeployed(out)
+	})
+}
+
+// openingToDeploy opens the database as what takes scripts. The tools that they
+// may use are those of the project.
+func (a *app) openingToDeploy(p *project, rt *sandbox.Runtime) opener {
+	return func(ctx context.Context, cfg *config.Config) (database, actors, func() error, error) {
+		conns, err := cfg.Describe()
+		if err != nil {
+			return nil, actors{}, nil, errors.Join(err, closeAll(conns))
+		}
+		db, err := openStore(ctx, cfg, toDeploy)
+		if err != nil {
+			return nil, actors{}, nil, errors.Join(err, closeAll(conns))
+		}
+		h, err := host.Open(ctx, db, host.Config{Policy: &cfg.Policy, Runtime: rt, Logger: a.log})
+		if err != nil {
+			return nil, actors{}, nil, errors.Join(err, db.Close(), closeAll(conns))
+		}
+		closer := func() error { return errors.Join(h.Close(), db.Close(), closeAll(conns)) }
+		return db, actors{h, &scriptDeployer{a: a, host: h, runtime: rt, conns: conns}}, closer, nil
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	before, err := versionsOf(ctx, db)
+}
+
+// deployScripts makes each script current, in the place of the version that is
+// current now.
+func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project, scripts []script) ([]deployed, error) {
+	all, err := c.Workflows(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h, err := host.Open(ctx, db, host.Config{Policy: &p.cfg.Policy, Runtime: rt, Logger: a.log})
-	if err != nil {
-		return err
+	before := make(map[keep.WorkflowName]string, len(all))
+	for _, w := range all {
+		before[w.Name] = w.Version
 	}
-	defer func() { err = errors.Join(err, h.Close()) }()
 	out := []deployed{}
 	for _, s := range scripts {
-		v, err := h.Deploy(ctx, s.Workflow)
-		if err != nil {
-			return fmt.Errorf("deploy %s: %w", s.file, err)
+		w, err := c.Deploy(ctx, s.Name, textOf(s), before[s.Name])
+		switch {
+		case errors.Is(err, keep.ErrStale):
+			return nil, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.file, err, s.Name)
+		case err != nil:
+			if found := a.complaints(p.root, err); len(found) > 0 {
+				a.complain(found)
+				fmt.Fprintln(a.err, "The daemon refused it. It has the connections of its start: if keep.toml changed since, restart it.")
+				return nil, said(exitMisused)
+			}
+			return nil, fmt.Errorf("deploy %s: %w", s.file, err)
 		}
-		changed := before[s.Name] != v.String()
+		changed := before[s.Name] != w.Version
 		if changed {
-			if err := a.warnOfItems(ctx, db, s); err != nil {
-				return err
+			if err := a.warnOfItems(ctx, c, s); err != nil {
+				return nil, err
 			}
 		}
-		out = append(out, deployed{s.Name, v.String(), changed})
+		out = append(out, deployed{s.Name, w.Version, changed})
 	}
-	return a.printDeployed(out)
+	return out, nil
+}
+
+// textOf returns the files of a script as a daemon takes them.
+func textOf(s script) api.Script {
+	out := api.Script{File: s.Bundle.Entry, Imports: make(map[string]string)}
+	for name, text := range s.Bundle.Files {
+		if name == s.Bundle.Entry {
+			out.Source = string(text)
+		} else {
+			out.Imports[name] = string(text)
+		}
+	}
+	return out
 }
 
 // printDeployed says which scripts have a new version.

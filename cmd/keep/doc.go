@@ -10,6 +10,7 @@
 //	main.go                    the process around run
 //	app.go, exit.go, help.go   what all verbs share; errors to statuses; topics of help
 //	project.go                 a path on the command line, its keep.toml, its scripts
+//	way.go, daemon.go          who answers a command: the daemon, or the database here
 //	store.go, session.go       the database in a role; an open project that can run
 //	list.go, show.go           lists and pages, details of one thing
 //	complain.go                what is wrong with files, with the line and a mark
@@ -30,10 +31,13 @@
 //
 // # Processes and the database
 //
-// run, dev and serve are hosts: one of them at a time has the lock of a database.
-// All other verbs work beside it. Lists open the file to read only; decisions
-// (inbox do, pause, trigger, deploy, …) are commits of their own, in which the
-// law is checked again, and which the host notices within a second.
+// run, dev and serve are hosts: one of them at a time has the lock of a file.
+// dev and serve answer all lists and actions, by the API on their socket. Without
+// them a verb opens the database itself and asks the same API in its own process:
+// lists open a file to read only; decisions (inbox do, pause, trigger, deploy, …)
+// are commits of their own, in which the law is checked again, and which a host
+// notices within a second. So there is one path from a verb to what it shows
+// (type way), and docs/api.md names the verbs that go around it.
 //
 // # Mistakes
 //
@@ -43,8 +47,6 @@
 //
 // # What it does not do
 //
-// Its lists and decisions work on the database, not through the API of a running
-// host: they are the same beside one and without one. It stores no secrets of
-// services and takes none as arguments. It watches files only in keep dev; the
-// daemon runs what was deployed.
+// It stores no secrets of services and takes none as arguments. It watches files
+// only in keep dev; the daemon runs what was deployed.
 package main

@@ -155,7 +155,7 @@ func (a *app) printDiagnosis(d diagnosis) {
 
 // checkStore is keep check --db: the database alone.
 func (a *app) checkStore(ctx context.Context) error {
-	return a.look(ctx, func(db database) error {
+	return a.withStore(ctx, toLook, func(_ *config.Config, db database) error {
 		found, err := violations(ctx, db)
 		if err != nil {
 			return err

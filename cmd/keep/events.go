@@ -18,15 +18,8 @@ func (a *app) eventsCmd() *cobra.Command {
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`")
 			},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Event, string, error) {
-				events, next, err := db.Events(ctx, keep.EventFilter{
-					Workflow: keep.WorkflowName(f.workflow), Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status),
-				}, p)
-				out := make([]api.Event, 0, len(events))
-				for _, e := range events {
-					out = append(out, api.EventOf(e))
-				}
-				return out, next, err
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Event], error) {
+				return c.Events(ctx, keep.WorkflowName(f.workflow), api.EventQuery{Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status)}, p)
 			},
 			row: func(e api.Event) []string {
 				return []string{string(e.Workflow), string(e.Topic), string(e.MessageID), string(e.Status),
@@ -35,16 +28,15 @@ func (a *app) eventsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show WORKFLOW TOPIC ID", "Show one event with its payload", 3,
-		func(ctx context.Context, db database, args []string) (api.Event, error) {
-			e, err := db.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
-			return api.EventOf(e), err
+		func(ctx context.Context, c *api.Client, args []string) (api.Event, error) {
+			return c.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
 		}, a.printEvent)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return noun("events", list, show, a.skipEventsCmd())
 }
 
 // printEvent shows an event, where it came from and who has it.
-func (a *app) printEvent(_ context.Context, _ database, e api.Event) error {
+func (a *app) printEvent(_ context.Context, _ *api.Client, e api.Event) error {
 	var s sheet
 	s.add("event", "%s", clean(string(e.MessageID)))
 	s.add("topic", "%s of workflow %s", e.Topic, e.Workflow)

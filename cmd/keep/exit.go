@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/workflow"
@@ -68,6 +69,9 @@ func statusOf(err error) int {
 			return exitUnreachable
 		}
 	}
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindAmbiguous || p.Kind == api.KindNotOffered) {
+		return exitMisused
+	}
 	switch {
 	case isRejected(err):
 		return exitMisused
@@ -91,6 +95,9 @@ func isRejected(err error) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*sandbox.LimitError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*api.ScriptError](err); ok {
 		return true
 	}
 	_, ok := errors.AsType[*workflow.DeclarationError](err)
@@ -150,8 +157,6 @@ func hintFor(err error) string {
 		return "See what it waits for: keep runs --open"
 	case errors.Is(err, keep.ErrDecided):
 		return "Somebody was faster. See what is still open: keep inbox"
-	case errors.Is(err, keep.ErrBadCursor):
-		return "Take the cursor from the end of the previous page."
 	case errors.Is(err, context.Canceled):
 		return "It was interrupted. What ran is recorded, and goes on at the next start."
 	case errors.Is(err, fs.ErrPermission):

@@ -8,31 +8,16 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
 	"github.com/spf13/cobra"
 )
-
-// leased is what hosts show of a database with leases.
-type leased interface {
-	api.Leases
-	Drain(ctx context.Context, id keep.HostID, drain bool) error
-}
-
-// hostsOf returns the hosts of a database. A file has one, which needs no lease.
-func hostsOf(ctx context.Context, db database) ([]api.Host, error) {
-	if l, ok := db.(leased); ok {
-		return api.ListHosts(ctx, l)
-	}
-	return nil, nil
-}
 
 // hostsCmd lists hosts, and lets one give its workflows to the others.
 func (a *app) hostsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Hosts: which process has which workflows, since when", listing[api.Host]{
 			header: []string{"HOST", "NAME", "VERSION", "STATE", "WORKFLOWS", "STARTED"},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Host, string, error) {
-				all, err := hostsOf(ctx, db)
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Host], error) {
+				all, err := c.Hosts(ctx)
 				if f.workflow != "" {
 					all = having(all, keep.WorkflowName(f.workflow))
 				}
@@ -44,8 +29,8 @@ func (a *app) hostsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show HOST", "Show one host with its workflows", 1,
-		func(ctx context.Context, db database, args []string) (api.Host, error) {
-			return findHost(ctx, db, args[0])
+		func(ctx context.Context, c *api.Client, args []string) (api.Host, error) {
+			return c.Host(ctx, args[0])
 		}, a.printHost)
 	return noun("hosts", list, show, a.drainCmd())
 }
@@ -60,20 +45,6 @@ func having(all []api.Host, name keep.WorkflowName) (out []api.Host) {
 		}
 	}
 	return out
-}
-
-// findHost returns the host of that id or name.
-func findHost(ctx context.Context, db database, name string) (api.Host, error) {
-	all, err := hostsOf(ctx, db)
-	if err != nil {
-		return api.Host{}, err
-	}
-	for _, h := range all {
-		if string(h.ID) == name || h.Name == name {
-			return h, nil
-		}
-	}
-	return api.Host{}, &keep.NotFoundError{What: "host", ID: name}
 }
 
 // stateOf says in a word or two how a host is.
@@ -93,7 +64,7 @@ func stateOf(h api.Host) string {
 	return strings.Join(words, ", ")
 }
 
-func (a *app) printHost(_ context.Context, _ database, h api.Host) error {
+func (a *app) printHost(_ context.Context, _ *api.Client, h api.Host) error {
 	var s sheet
 	s.add("host", "%s", h.ID)
 	s.add("name", "%s", clean(h.Name))
@@ -117,23 +88,19 @@ between two runs, and take no new ones. The process goes on. SIGTERM does the
 same and ends it; drain first where a stop has to be quick.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withStore(cmd.Context(), toDecide, func(_ *config.Config, db database) error {
-				return a.drain(cmd.Context(), db, args[0], !undo)
+			return a.decide(cmd.Context(), func(c *api.Client) error {
+				h, err := c.Drain(cmd.Context(), args[0], undo)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.err, "Host %s: %s.\n", h.ID, map[bool]string{false: "draining", true: "takes workflows again"}[undo])
+				if !a.json {
+					return nil
+				}
+				return a.printJSON(h)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "let it take workflows again")
 	return cmd
-}
-
-func (a *app) drain(ctx context.Context, db database, name string, drain bool) error {
-	h, err := findHost(ctx, db, name)
-	if err != nil {
-		return err
-	}
-	if err := db.(leased).Drain(ctx, h.ID, drain); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.err, "Host %s: %s.\n", h.ID, map[bool]string{true: "draining", false: "takes workflows again"}[drain])
-	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/engine"
 	"github.com/spf13/cobra"
 )
 
@@ -22,13 +19,8 @@ func (a *app) inboxCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Escalation]{
 			header: []string{"QUESTION", "WORKFLOW", "KIND", "SINCE", "ACTIONS", "ABOUT"},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Escalation, string, error) {
-				qs, next, err := db.Escalations(ctx, keep.EscalationFilter{Workflow: keep.WorkflowName(f.workflow), Open: true}, p)
-				out := make([]api.Escalation, 0, len(qs))
-				for _, q := range qs {
-					out = append(out, api.EscalationOf(q))
-				}
-				return out, next, err
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Escalation], error) {
+				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow)}, p)
 			},
 			row: func(q api.Escalation) []string {
 				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.at(q.CreatedAt),
@@ -37,16 +29,25 @@ func (a *app) inboxCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show ID", "Show one question with its evidence", 1,
-		func(ctx context.Context, db database, args []string) (api.Escalation, error) {
-			q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
-			return api.EscalationOf(q), err
-		},
-		func(ctx context.Context, db database, q api.Escalation) error {
-			fmt.Fprintln(a.out, a.outInk.questionText(q))
-			return a.printTold(ctx, db, q.ID)
-		})
+		func(ctx context.Context, c *api.Client, args []string) (api.Answered, error) {
+			return c.Escalation(ctx, keep.EscalationID(args[0]))
+		}, a.printQuestion)
 	show.ValidArgsFunction = a.byPosition(questionIDs)
 	return noun("inbox", list, show, a.decideCmd())
+}
+
+// printQuestion shows a question, who was told of it, and how it was answered.
+func (a *app) printQuestion(ctx context.Context, c *api.Client, q api.Answered) error {
+	fmt.Fprintln(a.out, a.outInk.questionText(q.Escalation))
+	if d := q.Decision; d != nil {
+		fmt.Fprintf(a.out, "  %s %s by %s, from the %s, %s\n", a.outInk.dim("decided:"), d.Action, clean(d.By), d.From, a.at(d.At))
+		if d.Note != nil {
+			fmt.Fprintf(a.out, "  %s %s\n", a.outInk.dim("note:"), clean(*d.Note))
+		}
+	} else if q.ClosedAt != nil {
+		fmt.Fprintf(a.out, "  %s %s, since it no longer applied\n", a.outInk.dim("closed:"), a.at(*q.ClosedAt))
+	}
+	return a.printTold(ctx, c, q.ID)
 }
 
 // actionNames returns what a person can type after keep inbox do ID.
@@ -92,7 +93,7 @@ func (a *app) decideCmd() *cobra.Command {
 		Example: "  keep inbox do esc_… did-not-happen --note \"looked in the sent folder\"",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.decide(cmd.Context(), keep.EscalationID(args[0]), keep.Action(args[1]), note)
+			return a.answer(cmd.Context(), keep.EscalationID(args[0]), keep.Action(args[1]), note)
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "`text` that is recorded with the decision")
@@ -103,11 +104,11 @@ func (a *app) decideCmd() *cobra.Command {
 }
 
 // questionActions completes the actions that a question offers.
-func questionActions(ctx context.Context, db database, args []string) ([]string, error) {
-	q, err := db.Escalation(ctx, keep.EscalationID(args[0]))
+func questionActions(ctx context.Context, c *api.Client, args []string) ([]string, error) {
+	q, err := c.Escalation(ctx, keep.EscalationID(args[0]))
 	var out []string
-	for _, c := range q.Choices {
-		out = append(out, described(string(c.Action), c.Effect))
+	for _, choice := range q.Actions {
+		out = append(out, described(string(choice.Action), choice.Effect))
 	}
 	return out, err
 }
@@ -115,36 +116,22 @@ func questionActions(ctx context.Context, db database, args []string) ([]string,
 // maxNote bounds what is recorded of a person's words, in bytes.
 const maxNote = 4000
 
-// decide records a decision. It works beside a running host, which looks for
-// such changes once a second.
-func (a *app) decide(ctx context.Context, id keep.EscalationID, action keep.Action, note string) error {
+// answer records a decision.
+func (a *app) answer(ctx context.Context, id keep.EscalationID, action keep.Action, note string) error {
 	if len(note) > maxNote {
 		return misusef("--note has %d bytes, want at most %d", len(note), maxNote)
 	}
-	return a.withEngine(ctx, func(db database, e *engine.Engine) error {
-		err := e.Decide(ctx, id, keep.Decision{Action: action, By: who(), From: "cli", Note: note})
-		if refused, ok := errors.AsType[*engine.ActionError](err); ok {
-			return a.refuse(ctx, db, refused)
-		}
+	return a.decide(ctx, func(c *api.Client) error {
+		q, err := c.Decide(ctx, id, action, note)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(a.err, "Recorded: %s.\n", action)
-		q, err := db.Escalation(ctx, id)
-		if err != nil || !a.json {
-			return err
+		if !a.json {
+			return nil
 		}
-		return a.printJSON(api.EscalationOf(q))
+		return a.printJSON(q)
 	})
-}
-
-// refuse says why an action cannot be taken, and which can.
-func (a *app) refuse(ctx context.Context, db database, refused *engine.ActionError) error {
-	q, err := db.Escalation(ctx, refused.ID)
-	if err == nil && len(q.Choices) > 0 && !q.Allows(refused.Action) {
-		return misusef("question %s does not offer %q; choose from %s", refused.ID, string(refused.Action), actionNames(q.Choices))
-	}
-	return refused
 }
 
 // who returns the name that a decision is recorded under.
@@ -153,22 +140,4 @@ func who() string {
 		return u.Username
 	}
 	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), "unknown")
-}
-
-// withEngine opens the database beside a host, to record what a person decides.
-func (a *app) withEngine(ctx context.Context, f func(db database, e *engine.Engine) error) error {
-	return a.withStore(ctx, toDecide, func(_ *config.Config, db database) error {
-		tools, err := engine.NewTools(nil)
-		if err != nil {
-			return err
-		}
-		e, err := engine.New(db, nil, tools, engine.Config{Logger: a.log, Leases: leasesOf(db)})
-		if err == nil {
-			err = e.Sync(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		return f(db, e)
-	})
 }

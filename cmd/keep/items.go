@@ -17,10 +17,8 @@ func (a *app) itemsCmd() *cobra.Command {
 		return listCmd(a, "", "Items: the units of work of jobs", listing[api.Item]{
 			header:   []string{"WORKFLOW", "ITEM", "STATUS", "ATTEMPT", "MUTATIONS", "UPDATED", "TITLE"},
 			statuses: words(keep.ItemStatuses()),
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Item, string, error) {
-				return api.ListItems(ctx, db, keep.ItemFilter{
-					Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status),
-				}, p)
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Item], error) {
+				return c.Items(ctx, api.ItemQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status)}, p)
 			},
 			row: func(it api.Item) []string {
 				return []string{string(it.Workflow), it.ID, string(it.Status), number(it.Attempt), number(len(it.Mutations)),
@@ -29,36 +27,32 @@ func (a *app) itemsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show WORKFLOW ID", "Show one item with its mutations", 2,
-		func(ctx context.Context, db database, args []string) (api.Item, error) {
-			return api.ShowItem(ctx, db, keep.WorkflowName(args[0]), args[1])
+		func(ctx context.Context, c *api.Client, args []string) (api.Item, error) {
+			return c.Item(ctx, keep.WorkflowName(args[0]), args[1])
 		}, a.printItem)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd())
 }
 
 // itemIDs completes the items of the workflow named before.
-func itemIDs(ctx context.Context, db database, args []string) ([]string, error) {
-	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: keep.WorkflowName(args[0])}, recent)
-	var out []string
-	for _, it := range items {
-		out = append(out, described(it.ID, string(it.Status)+" "+it.Title))
-	}
-	return out, err
+func itemIDs(ctx context.Context, c *api.Client, args []string) ([]string, error) {
+	items, err := c.Items(ctx, api.ItemQuery{Workflow: keep.WorkflowName(args[0])}, recent)
+	return eachOf(items.Items, func(it api.Item) string { return described(it.ID, string(it.Status)+" "+it.Title) }), err
 }
 
 // printItem shows an item with the mutations of all its attempts.
-func (a *app) printItem(ctx context.Context, db database, it api.Item) error {
+func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 	var s sheet
 	s.add("item", "%s", clean(it.ID))
 	s.add("title", "%s", clean(it.Title))
 	s.add("workflow", "%s", it.Workflow)
 	s.add("status", "%s, attempt %d", it.Status, it.Attempt)
 	s.add("updated", "%s", a.at(it.UpdatedAt))
-	item, err := db.Item(ctx, it.Workflow, it.ID)
+	ms, err := mutationsOf(ctx, c, it, false)
 	if err != nil {
 		return err
 	}
-	behind, err := isLeftBehind(ctx, db, item)
+	behind, err := isLeftBehind(ctx, c, it, ms)
 	if err != nil {
 		return err
 	}
@@ -66,12 +60,8 @@ func (a *app) printItem(ctx context.Context, db database, it api.Item) error {
 		s.add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, clean(it.ID))
 	}
 	attempts := make(map[int][]string)
-	for _, key := range slices.Backward(it.Mutations) { // oldest first
-		m, err := db.Mutation(ctx, key)
-		if err != nil {
-			return err
-		}
-		attempts[m.Attempt] = append(attempts[m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, clean(m.Target), m.State, m.Key))
+	for _, m := range ms {
+		attempts[*m.Attempt] = append(attempts[*m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, clean(m.Target), m.State, m.Key))
 	}
 	if len(attempts[it.Attempt]) == 0 {
 		attempts[it.Attempt] = []string{"no calls"}
@@ -80,4 +70,15 @@ func (a *app) printItem(ctx context.Context, db database, it api.Item) error {
 		s.add(fmt.Sprintf("attempt %d", n), "%s", strings.Join(attempts[n], "\n"))
 	}
 	return s.print(a.out, a.outInk)
+}
+
+// mutationsOf returns the mutations of an item, of all its attempts, oldest first;
+// as many as an item shows. With full they have their payloads.
+func mutationsOf(ctx context.Context, c *api.Client, it api.Item, full bool) ([]api.Mutation, error) {
+	if len(it.Mutations) == 0 {
+		return nil, nil
+	}
+	ms, err := c.Mutations(ctx, api.MutationQuery{Workflow: it.Workflow, Item: it.ID}, api.Paging{Limit: pageSize, Full: full})
+	slices.Reverse(ms.Items)
+	return ms.Items, err
 }

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/engine"
 )
 
 // An itemPlan is what a person wants of an item, and what that will cause.
@@ -40,7 +39,6 @@ const (
 type itemsDoer struct {
 	a      *app
 	action keep.Action
-	do     func(e *engine.Engine) func(context.Context, keep.WorkflowName, string, keep.Decision) error
 
 	all    bool
 	status string
@@ -51,9 +49,7 @@ type itemsDoer struct {
 }
 
 func (a *app) reprocessCmd() *cobra.Command {
-	d := &itemsDoer{a: a, action: keep.Reprocess, do: func(e *engine.Engine) func(context.Context, keep.WorkflowName, string, keep.Decision) error {
-		return e.ReprocessItem
-	}}
+	d := &itemsDoer{a: a, action: keep.Reprocess}
 	return d.command("Do finished items again, as a new attempt",
 		`Reprocess lets finished items start over as a new attempt, the next time that
 their job comes to them. What they did before is then sent again. Without --yes it
@@ -61,9 +57,7 @@ only shows what that is: the calls of the current attempt that were applied.`)
 }
 
 func (a *app) skipItemsCmd() *cobra.Command {
-	d := &itemsDoer{a: a, action: keep.Skip, do: func(e *engine.Engine) func(context.Context, keep.WorkflowName, string, keep.Decision) error {
-		return e.SkipItem
-	}}
+	d := &itemsDoer{a: a, action: keep.Skip}
 	return d.command("Leave items that are not done",
 		`Skip makes jobs pass items over that are not done. What was applied for them
 stays as it is. Without --yes it only shows what that means.`)
@@ -105,13 +99,13 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 	if err := f.check(words(keep.ItemStatuses())); err != nil {
 		return err
 	}
-	return d.a.withEngine(ctx, func(db database, e *engine.Engine) error {
-		if _, err := api.ShowWorkflow(ctx, db, w); err != nil {
+	return d.a.decide(ctx, func(c *api.Client) error {
+		if _, err := c.Workflow(ctx, w); err != nil {
 			return err
 		}
 		out := pagePrinter[itemPlan]{a: d.a, l: d.listing()}
-		if err := d.each(ctx, db, w, ids, func(items []keep.Item, last bool) error {
-			plans, err := d.page(ctx, db, e, items)
+		if err := d.each(ctx, c, w, ids, func(items []api.Item, last bool) error {
+			plans, err := d.page(ctx, c, w, items)
 			if err != nil {
 				return err
 			}
@@ -124,60 +118,67 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 }
 
 // each calls f with the items that were asked for, page by page.
-func (d *itemsDoer) each(ctx context.Context, db database, w keep.WorkflowName, ids []string, f func([]keep.Item, bool) error) error {
+func (d *itemsDoer) each(ctx context.Context, c *api.Client, w keep.WorkflowName, ids []string, f func([]api.Item, bool) error) error {
 	if len(ids) > 0 {
-		items := make([]keep.Item, 0, len(ids))
+		items := make([]api.Item, 0, len(ids))
 		for _, id := range ids { // all of them exist, or nothing is done
-			it, err := db.Item(ctx, w, id)
+			it, err := c.Item(ctx, w, id)
 			if err != nil {
 				return err
 			}
 			items = append(items, it)
 		}
+		for len(items) > pageSize {
+			if err := f(items[:pageSize], false); err != nil {
+				return err
+			}
+			items = items[pageSize:]
+		}
 		return f(items, true)
 	}
-	for page := (keep.Page{Limit: 1000}); ; {
-		items, next, err := db.Items(ctx, keep.ItemFilter{Workflow: w, Status: keep.ItemStatus(d.status)}, page)
+	for p := (api.Paging{Limit: pageSize}); ; {
+		page, err := c.Items(ctx, api.ItemQuery{Workflow: w, Status: keep.ItemStatus(d.status)}, p)
 		if err != nil {
 			return err
 		}
-		if err := f(items, next == ""); err != nil || next == "" {
+		if err := f(page.Items, page.Next == nil); err != nil || page.Next == nil {
 			return err
 		}
-		page.After = next
+		p.Cursor = *page.Next
 	}
 }
 
 // page plans what is to be done to the items, and does it if that was said.
-func (d *itemsDoer) page(ctx context.Context, db database, e *engine.Engine, items []keep.Item) ([]itemPlan, error) {
+func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName, items []api.Item) ([]itemPlan, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
 	plans := make([]itemPlan, 0, len(items))
+	ids := make([]string, 0, len(items))
 	for _, it := range items {
-		p := itemPlan{Workflow: it.Workflow, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: it.Attempt,
-			Action: d.action, Outcome: planned}
-		ms, _, err := db.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: keep.MaxPage})
+		ms, err := mutationsOf(ctx, c, it, true)
 		if err != nil {
 			return nil, err
 		}
-		p.Mutations = []api.Mutation{}
-		for i := range ms {
-			if m := ms[len(ms)-1-i]; m.Attempt == it.Attempt {
-				p.Mutations = append(p.Mutations, api.MutationOf(m))
-			}
-		}
-		err = e.CanDoItem(it, d.action)
-		if err == nil && d.yes {
+		current := slices.DeleteFunc(ms, func(m api.Mutation) bool { return *m.Attempt != it.Attempt })
+		plans = append(plans, itemPlan{Workflow: it.Workflow, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: it.Attempt,
+			Action: d.action, Mutations: append([]api.Mutation{}, current...)})
+		ids = append(ids, it.ID)
+	}
+	results, err := c.DoItems(ctx, w, d.action, api.ItemsRequest{IDs: ids, Note: d.note, Preview: !d.yes})
+	if err != nil {
+		return nil, err
+	}
+	for i, res := range results {
+		switch p := &plans[i]; {
+		case !res.Done:
+			p.Outcome, p.Why = refused, res.Refused
+		case d.yes:
 			p.Outcome = done
-			err = d.do(e)(ctx, it.Workflow, it.ID, keep.Decision{By: who(), From: "cli", Note: d.note})
+		default:
+			p.Outcome = planned
 		}
-		if err != nil {
-			if !isRefusal(err) {
-				return nil, err
-			}
-			why := err.Error()
-			p.Outcome, p.Why = refused, &why
-		}
-		d.count(p.Outcome)
-		plans = append(plans, p)
+		d.count(plans[i].Outcome)
 	}
 	return plans, nil
 }
@@ -191,18 +192,6 @@ func (d *itemsDoer) count(outcome string) {
 	default:
 		d.refused++
 	}
-}
-
-// isRefusal reports whether err says that an item is not in the state that the
-// action needs: the others can still be done.
-func isRefusal(err error) bool {
-	if _, ok := errors.AsType[*engine.ItemError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*engine.ActionError](err); ok {
-		return true
-	}
-	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)
 }
 
 func (d *itemsDoer) listing() listing[itemPlan] {

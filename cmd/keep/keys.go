@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/key"
@@ -34,7 +35,7 @@ person found out about those whose outcome is unknown.
 
 It asks the admin API at --admin. Without that: the database at --db, a file or
 postgres://…; else the proxy of keep.toml, if its proxy.admin_listen is set and it
-runs; else the database of keep.toml.`
+runs; else the database of keep.toml. A file is asked through its daemon, if one runs.`
 	cmd.PersistentFlags().StringVar(&a.admin, "admin", "", "`URL` of the admin API of a running proxy")
 	return cmd
 }
@@ -61,7 +62,39 @@ func (a *app) withKeys(ctx context.Context, r role, f func(keyring) error) error
 			return f(c)
 		}
 	}
-	return a.withKeyStore(ctx, cfg, r, func(s idempotency.Store) error { return f(idempotency.NewKeys(s)) })
+	if isPostgres(cfg.DB) { // it may have keys and nothing else, which several proxies share
+		return a.withKeyStore(ctx, cfg, r, func(s idempotency.Store) error { return f(idempotency.NewKeys(s)) })
+	}
+	return a.askOf(ctx, cfg, a.opening(r), func(c *api.Client) error { return f(keysOfAPI{c}) })
+}
+
+// A keysOfAPI is the keys of whoever answers for the database. Who decides, and
+// when, is known there.
+type keysOfAPI struct{ c *api.Client }
+
+// List implements keyring.
+func (k keysOfAPI) List(ctx context.Context, f key.Filter, p keep.Page) ([]idempotency.View, string, error) {
+	page, err := k.c.Keys(ctx, api.KeyQuery(f), api.Paging{Limit: p.Limit, Cursor: p.After})
+	return page.Items, orEmpty(page.Next), err
+}
+
+// Show implements keyring.
+func (k keysOfAPI) Show(ctx context.Context, reference string) (idempotency.View, error) {
+	return k.c.Key(ctx, reference)
+}
+
+// Resolve implements keyring.
+func (k keysOfAPI) Resolve(ctx context.Context, reference string, res idempotency.Resolution, _ time.Time) (idempotency.View, error) {
+	in := api.Resolution{Happened: res.Happened}
+	if res.Happened {
+		in.Status, in.Body = res.Status, res.Body
+	}
+	return k.c.ResolveKey(ctx, reference, in)
+}
+
+// Forget implements keyring.
+func (k keysOfAPI) Forget(ctx context.Context, reference, _ string, _ time.Time) (idempotency.View, error) {
+	return k.c.ForgetKey(ctx, reference)
 }
 
 // withKeyStore calls f with the records of the configured database.
@@ -110,9 +143,14 @@ func (a *app) listKeysCmd() *cobra.Command {
 	var keys keyring
 	l := listing[idempotency.View]{
 		header: []string{"REFERENCE", "STATE", "STATUS", "REQUEST", "UPDATED", "KEY"},
-		fetch: func(ctx context.Context, _ database, f listFlags, p keep.Page) ([]idempotency.View, string, error) {
+		fetch: func(ctx context.Context, _ *api.Client, f listFlags, p api.Paging) (api.Page[idempotency.View], error) {
 			filter.State = key.State(f.status)
-			return keys.List(ctx, filter, p)
+			views, next, err := keys.List(ctx, filter, keep.Page{Limit: p.Limit, After: p.Cursor})
+			page := api.Page[idempotency.View]{Items: views}
+			if next != "" {
+				page.Next = &next
+			}
+			return page, err
 		},
 		row: func(v idempotency.View) []string {
 			status := "-"

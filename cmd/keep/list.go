@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/spf13/cobra"
 )
 
@@ -24,7 +25,7 @@ type listFlags struct {
 type listing[T any] struct {
 	header []string
 	row    func(T) []string
-	fetch  func(ctx context.Context, db database, f listFlags, p keep.Page) ([]T, string, error)
+	fetch  func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[T], error)
 
 	// statuses are what --status takes. Nil: there is no such flag.
 	statuses []string
@@ -51,8 +52,8 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 			if err := f.check(l.statuses); err != nil {
 				return err
 			}
-			return a.look(cmd.Context(), func(db database) error {
-				return printList(cmd.Context(), a, *f, l, db)
+			return a.look(cmd.Context(), func(c *api.Client) error {
+				return printList(cmd.Context(), a, *f, l, c)
 			})
 		},
 	}
@@ -83,30 +84,41 @@ func (f *listFlags) check(statuses []string) error {
 	return nil
 }
 
-// printList prints one page, or all of them as they are read.
-func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], db database) error {
-	page := keep.Page{Limit: f.limit, After: f.cursor}
-	if f.all {
-		page.Limit = 1000
+// Sizes of pages that are asked for. With payloads each row may be long.
+const (
+	pageSize     = 1000
+	fullPageSize = 200
+)
+
+// printList prints as many rows as were asked for, page by page as they are read.
+func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *api.Client) error {
+	p := api.Paging{Cursor: f.cursor, Full: a.json}
+	size := pageSize
+	if p.Full {
+		size = fullPageSize
 	}
 	out := pagePrinter[T]{a: a, l: l}
-	for {
-		rows, next, err := l.fetch(ctx, db, f, page)
+	for left := f.limit; ; {
+		if p.Limit = size; !f.all {
+			p.Limit = min(size, left)
+		}
+		page, err := l.fetch(ctx, c, f, p)
 		if err != nil {
 			return err
 		}
-		if page.After = next; !f.all || next == "" {
-			if err := out.print(rows, true); err != nil {
-				return err
-			}
-			if next != "" {
-				fmt.Fprintf(a.err, "There are more. Go on with: --cursor %s\n", next)
-			}
-			return nil
-		}
-		if err := out.print(rows, false); err != nil {
+		left -= len(page.Items)
+		more := page.Next != nil
+		last := !more || !f.all && left <= 0
+		if err := out.print(page.Items, last); err != nil {
 			return err
 		}
+		if last && more {
+			fmt.Fprintf(a.err, "There are more. Go on with: --cursor %s\n", *page.Next)
+		}
+		if last {
+			return nil
+		}
+		p.Cursor = *page.Next
 	}
 }
 
@@ -167,21 +179,21 @@ func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 
 // showCmd returns a command that shows one thing, named by its arguments.
 func showCmd[T any](a *app, use, short string, args int,
-	fetch func(ctx context.Context, db database, args []string) (T, error),
-	print func(ctx context.Context, db database, v T) error,
+	fetch func(ctx context.Context, c *api.Client, args []string) (T, error),
+	print func(ctx context.Context, c *api.Client, v T) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.look(cmd.Context(), func(db database) error {
-				v, err := fetch(cmd.Context(), db, args)
+			return a.look(cmd.Context(), func(c *api.Client) error {
+				v, err := fetch(cmd.Context(), c, args)
 				switch {
 				case err != nil:
 					return err
 				case a.json:
 					return a.printJSON(v)
 				}
-				return print(cmd.Context(), db, v)
+				return print(cmd.Context(), c, v)
 			})
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -164,7 +165,11 @@ func TestLiveBesideTheHost(t *testing.T) {
 	page := d.stream("/live?kind=run&workflow=w", "Authorization", token)
 	events.until("event: reset") // the first look
 	page.until("event: keep-changed")
-	d.keep("token", "add", "another") // writes to the file, by no way that the host could tell
+	row := `{"key":"k","user_id":"u","endpoint":"/a","status":"failed","created_at":"2026-11-01T00:00:00Z"}`
+	if err := os.WriteFile(filepath.Join(d.dir, "rows.jsonl"), []byte(row), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.keep("keys", "import", "rows.jsonl", "--ttl", "876000h") // writes to the file, by no way that the host could tell
 	events.until("event: reset")
 	page.until("event: keep-changed")
 }

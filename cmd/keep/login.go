@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
@@ -47,7 +47,7 @@ func (a *app) loginLink(ctx context.Context) (link string, err error) {
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return "", err
 	}
-	res, err := askDaemon(ctx, cfg, http.MethodPost, linkPath, nil, "")
+	res, err := callDaemon(ctx, cfg, http.MethodPost, linkPath, nil, "")
 	if err == nil {
 		defer res.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(res.Body, 1<<10))
@@ -56,8 +56,8 @@ func (a *app) loginLink(ctx context.Context) (link string, err error) {
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
-	err = a.withCredentials(ctx, func(cfg *config.Config, s access.Store) error {
-		link, err = access.LoginURL(ctx, s, baseOf(cfg.Server), who(), a.now())
+	err = a.withStore(ctx, toDecide, func(cfg *config.Config, db database) error {
+		link, err = access.LoginURL(ctx, db, baseOf(cfg.Server), who(), a.now())
 		return err
 	})
 	return link, err
@@ -72,17 +72,6 @@ func baseOf(cfg config.Server) string {
 	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), defaultListen))
 }
 
-// withCredentials opens the credentials of the database, and closes it after f.
-func (a *app) withCredentials(ctx context.Context, f func(*config.Config, access.Store) error) error {
-	return a.withStore(ctx, toDecide, func(cfg *config.Config, db database) error {
-		s, ok := db.(access.Store)
-		if !ok {
-			return failedf("%s keeps no tokens yet; the link to log in is printed by keep serve", nameOf(cfg.DB))
-		}
-		return f(cfg, a.announced(s))
-	})
-}
-
 // tokenCmd makes, lists and revokes what programs log in with.
 func (a *app) tokenCmd() *cobra.Command {
 	list := func() *cobra.Command {
@@ -95,27 +84,10 @@ func (a *app) tokenCmd() *cobra.Command {
 	return noun("token", list, a.addTokenCmd(), a.revokeTokenCmd())
 }
 
-// A token is what is shown of one. The secret is shown once, where it is made.
-type token struct {
-	ID        string      `json:"id"`
-	Name      string      `json:"name"`
-	Role      access.Role `json:"role"`
-	Secret    *string     `json:"secret,omitempty"`
-	CreatedAt api.Time    `json:"created_at"`
-	ExpiresAt *api.Time   `json:"expires_at"` // null: never
-	UsedAt    *api.Time   `json:"used_at"`    // null: never
-}
-
-func tokenOf(c keep.Credential) token {
-	when := func(t time.Time) *api.Time {
-		if t.IsZero() {
-			return nil
-		}
-		v := api.Time(t)
-		return &v
-	}
-	return token{ID: c.ID, Name: c.Name, Role: access.Role(c.Role), CreatedAt: api.Time(c.CreatedAt),
-		ExpiresAt: when(c.ExpiresAt), UsedAt: when(c.UsedAt)}
+// A madeToken is a token with its secret, which is shown once, where it is made.
+type madeToken struct {
+	api.Token
+	Secret string `json:"secret"`
 }
 
 func (a *app) addTokenCmd() *cobra.Command {
@@ -134,8 +106,11 @@ too; admin may do everything.`,
 			if err := access.Role(role).Validate(); err != nil {
 				return misusef("--role: %w", err)
 			}
-			if life < 0 {
-				return misusef("--life must not be negative")
+			switch {
+			case args[0] == "" || len(args[0]) > access.MaxName:
+				return misusef("NAME has %d bytes, want 1 to %d", len(args[0]), access.MaxName)
+			case life < 0 || life > 0 && life < time.Second:
+				return misusef("--life is %s, want a second or more, or 0 for ever", life)
 			}
 			return a.addToken(cmd.Context(), args[0], role, life)
 		},
@@ -145,38 +120,37 @@ too; admin may do everything.`,
 	return cmd
 }
 
+// addToken makes the secret here: nobody else, the daemon included, has it.
 func (a *app) addToken(ctx context.Context, name, role string, life time.Duration) error {
-	return a.withCredentials(ctx, func(_ *config.Config, s access.Store) error {
-		secret, c, err := access.Issue(ctx, s, keep.Credential{Kind: keep.CredentialToken, Name: name, Role: role}, a.now(), life)
+	return a.decide(ctx, func(c *api.Client) error {
+		secret, id, hash := access.Make()
+		t, err := c.AddToken(ctx, api.NewToken{
+			ID: id, Hash: hex.EncodeToString(hash), Name: name, Role: access.Role(role), Life: int64(life / time.Second),
+		})
 		if err != nil {
 			return err
 		}
 		if a.json {
-			t := tokenOf(c)
-			t.Secret = &secret
-			return a.printJSON(t)
+			return a.printJSON(madeToken{t, secret})
 		}
-		fmt.Fprintf(a.err, "Token %s of %s, %s. This is its secret; it is not shown again.\n", c.ID, clean(c.Name), c.Role)
+		fmt.Fprintf(a.err, "Token %s of %s, %s. This is its secret; it is not shown again.\n", t.ID, clean(t.Name), t.Role)
 		_, err = fmt.Fprintln(a.out, secret)
 		return err
 	})
 }
 
 func (a *app) listTokens(ctx context.Context) error {
-	return a.withCredentials(ctx, func(_ *config.Config, s access.Store) error {
-		all, err := s.Credentials(ctx, keep.CredentialToken)
-		if err != nil {
+	return a.look(ctx, func(c *api.Client) error {
+		all, err := c.Tokens(ctx)
+		switch {
+		case err != nil:
 			return err
+		case a.json:
+			return a.printJSON(all)
 		}
-		out := make([]token, 0, len(all))
 		t := table{header: []string{"TOKEN", "NAME", "ROLE", "MADE", "ENDS", "USED"}}
-		for _, c := range all {
-			v := tokenOf(c)
-			out = append(out, v)
+		for _, v := range all {
 			t.add(v.ID, clean(v.Name), string(v.Role), a.at(v.CreatedAt), a.maybeAt(v.ExpiresAt), a.maybeAt(v.UsedAt))
-		}
-		if a.json {
-			return a.printJSON(out)
 		}
 		return t.print(a.out, a.outInk)
 	})
@@ -195,10 +169,10 @@ func (a *app) revokeTokenCmd() *cobra.Command {
 		Use: "revoke ID…", Short: "End tokens, and the sessions that were made with them",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCredentials(cmd.Context(), func(_ *config.Config, s access.Store) error {
+			return a.decide(cmd.Context(), func(c *api.Client) error {
 				var errs []error
 				for _, id := range args {
-					err := s.DropCredential(cmd.Context(), id)
+					_, err := c.RevokeToken(cmd.Context(), id)
 					if err == nil {
 						fmt.Fprintf(a.err, "Token %s is revoked.\n", clean(id))
 					}

@@ -19,8 +19,8 @@ func (a *app) mutationsCmd() *cobra.Command {
 				cmd.Flags().StringVar(&tool, "tool", "", "only of the tool of this `name`, such as crm.create")
 				cmd.Flags().StringVar(&input, "input", "", "only those that came of the input of this `id`")
 			},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Mutation, string, error) {
-				return api.ListMutations(ctx, db, keep.MutationFilter{
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Mutation], error) {
+				return c.Mutations(ctx, api.MutationQuery{
 					Workflow: keep.WorkflowName(f.workflow), State: keep.MutationState(f.status),
 					Tool: keep.ToolName(tool), Input: keep.InputID(input),
 				}, p)
@@ -32,15 +32,15 @@ func (a *app) mutationsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show KEY", "Show one mutation with its history", 1,
-		func(ctx context.Context, db database, args []string) (api.Mutation, error) {
-			return api.ShowMutation(ctx, db, keep.MutationKey(args[0]))
+		func(ctx context.Context, c *api.Client, args []string) (api.Mutation, error) {
+			return c.Mutation(ctx, keep.MutationKey(args[0]))
 		}, a.printMutation)
 	show.ValidArgsFunction = a.byPosition(mutationKeys)
 	return noun("mutations", list, show)
 }
 
 // printMutation shows a record with every move that it made.
-func (a *app) printMutation(_ context.Context, _ database, m api.Mutation) error {
+func (a *app) printMutation(_ context.Context, _ *api.Client, m api.Mutation) error {
 	var s sheet
 	s.add("mutation", "%s", m.Key)
 	s.add("call", "%s on %s, level %s", m.Tool, clean(m.Target), m.Level)

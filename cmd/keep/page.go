@@ -175,7 +175,7 @@ func (p *page) workflow(ctx context.Context, db database, name keep.WorkflowName
 		out = append(out, fmt.Sprintf("  %s: %d pending, %d reserved, %d consumed, %d skipped",
 			c.Topic, c.Pending, c.Reserved, c.Consumed, c.Skipped))
 	}
-	qs, err := questions(ctx, db, name)
+	qs, err := api.OpenQuestions(ctx, db, name)
 	if err != nil {
 		return nil, err
 	}

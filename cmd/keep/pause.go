@@ -6,7 +6,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/engine"
 	"github.com/spf13/cobra"
 )
 
@@ -37,29 +36,22 @@ func (a *app) resumeCmd() *cobra.Command {
 	return cmd
 }
 
-// setPaused looks the workflow up first: a mistyped name is not found, rather
-// than paused for ever.
+// setPaused pauses a workflow, or lets it go on.
 func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) error {
-	return a.withEngine(ctx, func(db database, e *engine.Engine) error {
-		if _, err := api.ShowWorkflow(ctx, db, name); err != nil {
+	return a.decide(ctx, func(c *api.Client) error {
+		w, err := c.SetPaused(ctx, name, paused)
+		if err != nil {
 			return err
 		}
-		if err := e.SetPaused(ctx, name, paused); err != nil {
-			return err
-		}
-		return a.changed(ctx, db, name, map[bool]string{true: "paused", false: "on"}[paused])
+		return a.changed(w, pausedText(paused))
 	})
 }
 
 // changed tells what a command did to a workflow.
-func (a *app) changed(ctx context.Context, db database, name keep.WorkflowName, what string) error {
-	fmt.Fprintf(a.err, "Workflow %s: %s.\n", name, what)
+func (a *app) changed(w api.Workflow, what string) error {
+	fmt.Fprintf(a.err, "Workflow %s: %s.\n", w.Name, what)
 	if !a.json {
 		return nil
-	}
-	w, err := api.ShowWorkflow(ctx, db, name)
-	if err != nil {
-		return err
 	}
 	return a.printJSON(w)
 }

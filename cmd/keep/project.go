@@ -39,17 +39,20 @@ func (a *app) loadConfig(dir string) (*config.Config, error) {
 		file = config.Find(dir)
 	}
 	cfg, err := config.Load(config.Options{File: file, Dir: dir})
-	switch {
-	case cfg == nil || a.db == "":
-	case strings.Contains(a.db, "://"):
-		cfg.DB = a.db
-	default:
-		abs, absErr := filepath.Abs(a.db)
-		if absErr != nil {
+	if cfg == nil || a.db == "" {
+		return cfg, err
+	}
+	db := a.db
+	if !strings.Contains(db, "://") {
+		var absErr error
+		if db, absErr = filepath.Abs(db); absErr != nil {
 			return cfg, absErr
 		}
-		cfg.DB = abs
 	}
+	if db != cfg.DB {
+		cfg.Server.Socket = "" // it is of the other database
+	}
+	cfg.DB = db
 	return cfg, err
 }
 

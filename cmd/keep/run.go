@@ -116,7 +116,7 @@ func (a *app) summarize(ctx context.Context, s *session, watch *progress, idle b
 		c := watch.count(name)
 		c.Version = versions[name]
 		sum.Workflows = append(sum.Workflows, c)
-		qs, err := questions(ctx, s.db, name)
+		qs, err := api.OpenQuestions(ctx, s.db, name)
 		if err != nil {
 			return err
 		}
@@ -197,22 +197,4 @@ func versionsOf(ctx context.Context, db database) (map[keep.WorkflowName]string,
 		out[w.Name] = w.Version.String()
 	}
 	return out, nil
-}
-
-// questions returns the open questions of a workflow, or of all.
-func questions(ctx context.Context, db database, w keep.WorkflowName) ([]api.Escalation, error) {
-	var out []api.Escalation
-	page := keep.Page{Limit: 1000}
-	for {
-		qs, next, err := db.Escalations(ctx, keep.EscalationFilter{Workflow: w, Open: true}, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, q := range qs {
-			out = append(out, api.EscalationOf(q))
-		}
-		if page.After = next; next == "" {
-			return out, nil
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -20,32 +19,22 @@ func (a *app) runsCmd() *cobra.Command {
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished")
 			},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Run, string, error) {
-				return api.ListRuns(ctx, db, keep.RunFilter{
-					Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open,
-				}, p)
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Run], error) {
+				return c.Runs(ctx, api.RunQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open}, p)
 			},
 			row: a.runRow,
 		})
 	}
 	show := showCmd(a, "show ID", "Show one run with its log", 1,
-		func(ctx context.Context, db database, args []string) (api.Run, error) {
-			return api.ShowRun(ctx, db, keep.RunID(args[0]))
+		func(ctx context.Context, c *api.Client, args []string) (api.Run, error) {
+			return c.Run(ctx, keep.RunID(args[0]))
 		}, a.printRun)
 	show.ValidArgsFunction = a.byPosition(runIDs)
 	logs := showCmd(a, "logs ID", "Show what the script of a run logged", 1,
-		func(ctx context.Context, db database, args []string) ([]api.LogLine, error) {
-			if _, err := db.Run(ctx, keep.RunID(args[0])); err != nil {
-				return nil, err
-			}
-			lines, err := db.Logs(ctx, keep.RunID(args[0]))
-			out := make([]api.LogLine, 0, len(lines))
-			for _, l := range lines {
-				out = append(out, api.LogLineOf(l))
-			}
-			return out, err
+		func(ctx context.Context, c *api.Client, args []string) ([]api.LogLine, error) {
+			return c.Logs(ctx, keep.RunID(args[0]))
 		},
-		func(_ context.Context, _ database, lines []api.LogLine) error {
+		func(_ context.Context, _ *api.Client, lines []api.LogLine) error {
 			for _, l := range lines {
 				if _, err := fmt.Fprintln(a.out, logText(l)); err != nil {
 					return err
@@ -60,15 +49,15 @@ func (a *app) runsCmd() *cobra.Command {
 // runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
 	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
-		a.at(r.UpdatedAt), cutTo(clean(cmp.Or(r.Title, "-")), maxTitle), cutTo(orDash(r.WaitsFor), maxTitle)}
+		a.at(r.UpdatedAt), cutTo(orDash(r.Title), maxTitle), cutTo(orDash(r.WaitsFor), maxTitle)}
 }
 
 // printRun shows everything that is known about one attempt, its log included.
-func (a *app) printRun(ctx context.Context, db database, r api.Run) error {
+func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 	var s sheet
 	s.add("run", "%s", r.ID)
 	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
-	s.add("title", "%s", clean(r.Title))
+	s.add("title", "%s", clean(orEmpty(r.Title)))
 	s.add("status", "%s, phase %s", r.Status, r.Phase)
 	s.add("waits for", "%s", clean(orEmpty(r.WaitsFor)))
 	if r.Error != nil {
@@ -88,7 +77,7 @@ func (a *app) printRun(ctx context.Context, db database, r api.Run) error {
 	if err := s.print(a.out, a.outInk); err != nil {
 		return err
 	}
-	lines, err := db.Logs(ctx, r.ID)
+	lines, err := c.Logs(ctx, r.ID)
 	if err != nil {
 		return err
 	}
@@ -96,7 +85,7 @@ func (a *app) printRun(ctx context.Context, db database, r api.Run) error {
 		if i == 0 {
 			fmt.Fprintf(a.out, "\n%s\n", a.outInk.dim("log"))
 		}
-		fmt.Fprintln(a.out, logText(api.LogLineOf(l)))
+		fmt.Fprintln(a.out, logText(l))
 	}
 	return nil
 }

@@ -136,8 +136,8 @@ func scripts(t *testing.T, more func(*testscript.Env), files ...string) testscri
 			s := startService()
 			e.Defer(s.Close)
 			e.Values["crm"] = s
-			e.Values["daemon"] = &daemon{}
-			e.Defer(func() { e.Values["daemon"].(*daemon).kill() })
+			e.Values["daemon"] = &serveProcess{}
+			e.Defer(func() { e.Values["daemon"].(*serveProcess).kill() })
 			e.Setenv("XDG_CACHE_HOME", cache)
 			e.Setenv("CRM_URL", s.URL)
 			e.Setenv("KEEP_SECRET_CRM", "hunter2")
@@ -205,15 +205,15 @@ func cmdEffects(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// A daemon is a keep serve that a script started.
-type daemon struct {
+// A serveProcess is a keep serve that a script started.
+type serveProcess struct {
 	cmd    *exec.Cmd
 	stderr *bufio.Reader
 	rest   bytes.Buffer
 }
 
 // start starts the command and returns once it said a line that begins as wanted.
-func (d *daemon) start(cmd *exec.Cmd, line string) error {
+func (d *serveProcess) start(cmd *exec.Cmd, line string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (d *daemon) start(cmd *exec.Cmd, line string) error {
 }
 
 // stop asks the command to end and returns what it said.
-func (d *daemon) stop() (string, error) {
+func (d *serveProcess) stop() (string, error) {
 	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
 		return "", err
 	}
@@ -249,7 +249,7 @@ func (d *daemon) stop() (string, error) {
 	return d.rest.String(), err
 }
 
-func (d *daemon) kill() {
+func (d *serveProcess) kill() {
 	if d.cmd != nil {
 		d.cmd.Process.Kill()
 		d.cmd.Wait()
@@ -260,7 +260,7 @@ func (d *daemon) kill() {
 // serve start [args…] runs keep serve as a process of its own until serve stop,
 // which checks that it ended well, or serve kill.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
-	d := ts.Value("daemon").(*daemon)
+	d := ts.Value("daemon").(*serveProcess)
 	switch {
 	case neg || len(args) == 0:
 		ts.Fatalf("usage: serve start [args…] | serve stop | serve kill")

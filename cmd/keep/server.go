@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +26,6 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/memory"
 	"github.com/keep-run/keep/metrics"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/web"
@@ -74,19 +72,11 @@ type server struct {
 // openServer binds the addresses, so that what is wrong with them is said before
 // anything runs. It returns nil if there is nothing to serve.
 func (a *app) openServer(ctx context.Context, s served) (_ *server, err error) {
-	store, ok := s.db.(interface {
-		api.Store
-		web.Store
-	})
 	if s.cfg.Server.Listen == "off" {
 		return nil, nil
 	}
 	if err := access.CheckListen(cmp.Or(s.cfg.Server.Listen, defaultListen), s.cfg.Server.TLSCert != ""); err != nil {
 		return nil, misusef("server.listen: %w", err)
-	}
-	if !ok {
-		fmt.Fprintf(a.err, "There are no pages and no API on %s yet.\n", nameOf(s.cfg.DB))
-		return nil, nil
 	}
 	srv := &server{a: a}
 	defer func() {
@@ -97,11 +87,8 @@ func (a *app) openServer(ctx context.Context, s served) (_ *server, err error) {
 	if err := srv.listen(ctx, s.cfg.Server); err != nil {
 		return nil, err
 	}
-	if srv.store, ok = s.db.(access.Store); !ok {
-		srv.store = memory.New() // logins end with the process
-	}
-	srv.store = credentials{srv.store, func(context.Context) { s.host.Announce(credentialChange) }}
-	handler, err := srv.handler(s, store)
+	srv.store = credentials{s.db, func(context.Context) { s.host.Announce(credentialChange) }}
+	handler, err := srv.handler(s)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +102,8 @@ func (a *app) openServer(ctx context.Context, s served) (_ *server, err error) {
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	srv.streams = end
 	srv.http = a.newHTTP(base, guard.Handler(handler))
-	srv.socket = a.newHTTP(base, access.Local(who(), srv.withLink(handler)))
-	srv.openSocket(ctx, s.db.Name())
+	srv.socket = a.newHTTP(base, access.Local(who(), srv.withOwner(s.db.Name(), handler)))
+	srv.openSocket(ctx, s.cfg)
 	return srv, nil
 }
 
@@ -166,21 +153,14 @@ func siteNames(cfg config.Server) []string {
 }
 
 // handler is all that the server offers.
-func (s *server) handler(v served, store interface {
-	api.Store
-	web.Store
-}) (http.Handler, error) {
-	keys := keysOf(v.db)
+func (s *server) handler(v served) (http.Handler, error) {
 	var err error
-	s.api, err = api.New(api.Config{
-		Store: store, Actor: v.host, Deployer: &scriptDeployer{s.a, v}, Changes: v.host.Changes(), Keys: keys,
-		Version: thisVersion().Version, Logger: s.a.log,
-	})
-	if err != nil {
+	scripts := &scriptDeployer{a: s.a, host: v.host, runtime: v.runtime, conns: v.conns}
+	if s.api, err = s.a.newAPI(v.db, actors{v.host, scripts}, s.store, v.host.Changes()); err != nil {
 		return nil, err
 	}
 	pages, err := web.New(web.Config{
-		Store: store, Actor: v.host, Feed: v.host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
+		Store: v.db, Actor: v.host, Feed: v.host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keysOf(v.db)),
 		Policy: &v.cfg.Policy, Access: s.store, Version: thisVersion().Version, Logger: s.a.log,
 	})
 	if err != nil {
@@ -190,14 +170,14 @@ func (s *server) handler(v served, store interface {
 	mux.Handle(api.Prefix+"/", s.api)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v.db) })
-	mux.Handle("GET /metrics", s.metrics(v, store))
+	mux.Handle("GET /metrics", s.metrics(v))
 	mux.Handle("/", pages)
 	return mux, nil
 }
 
 // metrics returns the metrics of the host.
-func (s *server) metrics(v served, store metrics.Store) http.Handler {
-	cfg := metrics.Config{Store: store, Logger: s.a.log, Sandbox: func() (int, int) {
+func (s *server) metrics(v served) http.Handler {
+	cfg := metrics.Config{Store: v.db, Logger: s.a.log, Sandbox: func() (int, int) {
 		u := v.runtime.Usage()
 		return u.Waiting, u.Idle
 	}}
@@ -212,23 +192,6 @@ func (s *server) metrics(v served, store metrics.Store) http.Handler {
 // linkPath is where the socket, and nothing else, gives links to log in.
 const linkPath = "/login-link"
 
-// withLink adds links to log in to what the socket offers: only this process knows
-// on which address it is.
-func (s *server) withLink(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+linkPath, func(w http.ResponseWriter, r *http.Request) {
-		link, err := access.LoginURL(r.Context(), s.store, s.base, who(), time.Now())
-		if err != nil {
-			s.a.log.ErrorContext(r.Context(), "make a link to log in", "err", err)
-			http.Error(w, "the database cannot be used now", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, link)
-	})
-	mux.Handle("/", next)
-	return mux
-}
-
 // ready answers whether the database can be read.
 func ready(w http.ResponseWriter, r *http.Request, db database) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
@@ -240,25 +203,19 @@ func ready(w http.ResponseWriter, r *http.Request, db database) {
 	fmt.Fprintln(w, "ready")
 }
 
-// openSocket binds the socket beside a database that is a file. It is for its
-// owner alone, so it needs no login. Without it there is still the address.
-func (s *server) openSocket(ctx context.Context, db string) {
-	path := socketOf(db)
+// openSocket binds the socket of the database. It is for its owner alone, so it
+// needs no login. Without it there is still the address, and commands open the
+// database themselves.
+func (s *server) openSocket(ctx context.Context, cfg *config.Config) {
+	path := socketOf(cfg)
 	if path == "" {
 		return
 	}
 	var err error
 	if s.local, err = listenSocket(ctx, path); err != nil {
-		s.a.log.WarnContext(ctx, "no socket beside the database", "path", path, "err", err)
+		s.a.log.WarnContext(ctx, "there is no socket: commands open the database themselves; server.socket of keep.toml names another place",
+			"path", path, "err", err)
 	}
-}
-
-// socketOf returns the socket of a database; empty: it can have none.
-func socketOf(db string) string {
-	if db == "" || isPostgres(db) || runtime.GOOS == "windows" {
-		return ""
-	}
-	return db + ".sock"
 }
 
 // listenSocket binds a socket that nobody else can open, also not while it is

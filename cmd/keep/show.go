@@ -78,20 +78,21 @@ func indented(raw json.RawMessage) string {
 
 // inMemory pages through a list that is read as a whole. The cursor is the key
 // of the last row.
-func inMemory[T any](all []T, p keep.Page, key func(T) string, err error) ([]T, string, error) {
+func inMemory[T any](all []T, p api.Paging, key func(T) string, err error) (api.Page[T], error) {
 	if err != nil {
-		return nil, "", err
+		return api.Page[T]{}, err
 	}
-	if p.After != "" {
-		i := slices.IndexFunc(all, func(v T) bool { return key(v) == p.After })
+	if p.Cursor != "" {
+		i := slices.IndexFunc(all, func(v T) bool { return key(v) == p.Cursor })
 		if i < 0 {
-			return nil, "", keep.ErrBadCursor
+			return api.Page[T]{}, fmt.Errorf("%w; take it from the page before", keep.ErrBadCursor)
 		}
 		all = all[i+1:]
 	}
-	if len(all) <= p.Size() {
-		return all, "", nil
+	if len(all) <= p.Limit {
+		return api.Page[T]{Items: all}, nil
 	}
-	all = all[:p.Size()]
-	return all, key(all[len(all)-1]), nil
+	all = all[:p.Limit]
+	next := key(all[len(all)-1])
+	return api.Page[T]{Items: all, Next: &next}, nil
 }

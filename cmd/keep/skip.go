@@ -8,21 +8,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/engine"
 )
-
-// A skipped is what became of what a person skipped.
-type skipped struct {
-	Input    *keep.InputID `json:"input"`    // null: events were named
-	Skipped  int           `json:"skipped"`  // events that are skipped now
-	Aborted  []keep.RunID  `json:"aborted"`  // runs that were ended before their call
-	TooLate  int           `json:"too_late"` // events whose run is past its call, and completes
-	Finished int           `json:"finished"` // events that were consumed or skipped before
-}
-
-func skippedOf(in *keep.InputID, r engine.SkipResult) skipped {
-	return skipped{Input: in, Skipped: r.Skipped, Aborted: append([]keep.RunID{}, r.Aborted...), TooLate: r.TooLate, Finished: r.Finished}
-}
 
 func (a *app) skipInputsCmd() *cobra.Command {
 	cmd := &cobra.Command{
@@ -32,38 +18,37 @@ skipped. A run that holds one of them and has not made its call is ended, and it
 other events are released. A run past its call completes.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withEngine(cmd.Context(), func(db database, e *engine.Engine) error {
-				return a.skipInputs(cmd.Context(), db, e, args)
-			})
+			return a.decide(cmd.Context(), func(c *api.Client) error { return a.skipInputs(cmd.Context(), c, args) })
 		},
 	}
 	cmd.ValidArgsFunction = a.byPosition(inputIDs)
 	return cmd
 }
 
-func (a *app) skipInputs(ctx context.Context, db database, e *engine.Engine, args []string) error {
-	var ins []api.Input
-	for _, id := range args { // all of them exist, or nothing is done
-		in, err := api.ShowInput(ctx, db, keep.InputID(id))
-		if err != nil {
-			return err
-		}
-		ins = append(ins, in)
+func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) error {
+	if len(args) > maxNamed {
+		return misusef("%d inputs are named, want at most %d", len(args), maxNamed)
 	}
-	out := make([]skipped, 0, len(ins))
-	for _, in := range ins {
-		res, err := e.SkipInput(ctx, in.Workflow, in.ID)
-		if err != nil {
-			return err
-		}
-		a.saySkipped(string(in.ID), res)
-		out = append(out, skippedOf(&in.ID, res))
+	ids := make([]keep.InputID, len(args))
+	for i, id := range args {
+		ids[i] = keep.InputID(id)
+	}
+	out, err := c.SkipInputs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, r := range out {
+		a.saySkipped(orEmpty(r.Input), r)
 	}
 	if !a.json {
 		return nil
 	}
 	return a.printJSON(out)
 }
+
+// maxNamed is how many things one command may skip: they are skipped together or
+// not at all.
+const maxNamed = 1000
 
 func (a *app) skipEventsCmd() *cobra.Command {
 	cmd := &cobra.Command{
@@ -76,8 +61,11 @@ its call is ended, and its other events are released. A run past its call comple
 			for _, id := range args[2:] {
 				ids = append(ids, keep.MessageID(id))
 			}
-			return a.withEngine(cmd.Context(), func(_ database, e *engine.Engine) error {
-				res, err := e.SkipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
+			if len(ids) > maxNamed {
+				return misusef("%d events are named, want at most %d", len(ids), maxNamed)
+			}
+			return a.decide(cmd.Context(), func(c *api.Client) error {
+				res, err := c.SkipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
 				if err != nil {
 					return err
 				}
@@ -85,7 +73,7 @@ its call is ended, and its other events are released. A run past its call comple
 				if !a.json {
 					return nil
 				}
-				return a.printJSON(skippedOf(nil, res))
+				return a.printJSON(res)
 			})
 		},
 	}
@@ -94,7 +82,7 @@ its call is ended, and its other events are released. A run past its call comple
 }
 
 // saySkipped tells what became of what was skipped.
-func (a *app) saySkipped(what string, r engine.SkipResult) {
+func (a *app) saySkipped(what string, r api.Skipped) {
 	fmt.Fprintf(a.err, "%s: %s skipped.\n", clean(what), plural(r.Skipped, "event"))
 	for _, id := range r.Aborted {
 		fmt.Fprintf(a.err, "Run %s was ended before its call.\n", id)

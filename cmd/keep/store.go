@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
@@ -17,41 +19,24 @@ import (
 	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/web"
 )
 
-// A database is what every command works on: a file of SQLite or a database of
-// Postgres.
+// A database is a file of SQLite or a database of Postgres: what hosts work on,
+// and what the API and the pages show.
 type database interface {
-	engine.Store
+	host.Store
 	notify.Store
-	lists
-	details
+	access.Store
+	api.Store
+	web.Store
 
-	StoreID(ctx context.Context) (string, error)
 	Check(ctx context.Context) iter.Seq[error]
 
 	// Name returns where it is, without a password.
 	Name() string
 
 	Close() error
-}
-
-// lists are what the lists of the command line show, page by page.
-type lists interface {
-	Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error)
-	Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error)
-	Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error)
-	TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.TopicCount, error)
-	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
-}
-
-// details are what keep … show shows.
-type details interface {
-	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
-	Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKey, error)
-	History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error)
-	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
-	Notices(ctx context.Context, id keep.EscalationID) ([]keep.Notice, error)
 }
 
 // A role is what a command does with the database.
@@ -131,15 +116,10 @@ func keysOf(db database) idempotency.Store {
 // unreachable gives err the status of a database that cannot be reached.
 func unreachable(err error) error { return &statusError{exitUnreachable, err} }
 
-// look opens the database of the project around the working directory to read
-// from it, and calls f with it. A mistake in another part of the configuration
-// is no reason not to look.
-func (a *app) look(ctx context.Context, f func(db database) error) error {
-	return a.withStore(ctx, toLook, func(_ *config.Config, db database) error { return f(db) })
-}
-
 // withStore opens the database of the project around the working directory in a
-// role, and closes it after f.
+// role, whether a daemon runs on it or not, and closes it after f. It is for what
+// concerns the database as a whole: it must not depend on a daemon, or there is
+// nothing to ask one for.
 func (a *app) withStore(ctx context.Context, r role, f func(cfg *config.Config, db database) error) (err error) {
 	cfg, err := a.loadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {

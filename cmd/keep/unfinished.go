@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -18,20 +19,20 @@ const maxCounted = 1000
 // warnOfItems says which items a new version finds unfinished. Which ids its
 // script will use is not known before it runs. What is known is that without a
 // job nothing comes to an item any more.
-func (a *app) warnOfItems(ctx context.Context, db database, s script) error {
+func (a *app) warnOfItems(ctx context.Context, c *api.Client, s script) error {
 	w, def := s.Name, s.Definition
 	var waiting []keep.ItemStatus
 	n := 0
 	for _, status := range []keep.ItemStatus{keep.ItemProcessing, keep.ItemFailed, keep.ItemAttention} {
-		items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: w, Status: status}, keep.Page{Limit: maxCounted})
+		items, err := c.Items(ctx, api.ItemQuery{Workflow: w, Status: status}, api.Paging{Limit: maxCounted})
 		if err != nil {
 			return err
 		}
-		if n += len(items); len(items) > 0 {
+		if n += len(items.Items); len(items.Items) > 0 {
 			waiting = append(waiting, status)
 		}
 	}
-	if err := a.warnOfOrphans(ctx, db, s); err != nil || n == 0 {
+	if err := a.warnOfOrphans(ctx, c, s); err != nil || n == 0 {
 		return err
 	}
 	why := "an item whose id the new version does not use stays as it is"
@@ -49,17 +50,17 @@ func (a *app) warnOfItems(ctx context.Context, db database, s script) error {
 // warnOfOrphans lists items whose ids the new version does not make, if its text
 // tells which ones it makes. What was done under an old id would be done again
 // under a new one: that is worth a look before the first run.
-func (a *app) warnOfOrphans(ctx context.Context, db database, s script) error {
+func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s script) error {
 	patterns, known := workflow.ItemPatterns(s.Bundle.Code)
 	if !known {
 		return nil
 	}
-	items, _, err := db.Items(ctx, keep.ItemFilter{Workflow: s.Name}, keep.Page{Limit: maxCounted})
+	page, err := c.Items(ctx, api.ItemQuery{Workflow: s.Name}, api.Paging{Limit: maxCounted})
 	if err != nil {
 		return err
 	}
-	all := len(items)
-	items = slices.DeleteFunc(items, func(it keep.Item) bool {
+	all := len(page.Items)
+	items := slices.DeleteFunc(page.Items, func(it api.Item) bool {
 		return slices.ContainsFunc(patterns, func(p workflow.ItemPattern) bool { return p.Matches(it.ID) })
 	})
 	if len(items) == 0 {
@@ -98,18 +99,14 @@ func joinPatterns(ps []workflow.ItemPattern) string {
 // workflow has run to its end since the item last moved: none came to it. A job
 // that had would have finished it, or would not have come to its end; unless it
 // is blocked, and was passed over.
-func isLeftBehind(ctx context.Context, db database, it keep.Item) (bool, error) {
+func isLeftBehind(ctx context.Context, c *api.Client, it api.Item, ms []api.Mutation) (bool, error) {
 	if it.Status != keep.ItemFailed && it.Status != keep.ItemProcessing {
 		return false, nil
 	}
-	ms, _, err := db.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: keep.MaxPage})
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(ms, func(m keep.Mutation) bool { return lifecycle.Unknown(m.State) }) {
+	if slices.ContainsFunc(ms, func(m api.Mutation) bool { return lifecycle.Unknown(m.State) }) {
 		return false, nil
 	}
-	w, err := api.ShowWorkflow(ctx, db, it.Workflow)
+	w, err := c.Workflow(ctx, it.Workflow)
 	if err != nil {
 		return false, err
 	}
@@ -120,8 +117,8 @@ func isLeftBehind(ctx context.Context, db database, it keep.Item) (bool, error) 
 		if h.LastRun == nil {
 			return false, nil
 		}
-		r, err := db.Run(ctx, *h.LastRun)
-		if err != nil || r.Status != keep.StatusCommitted || !r.CreatedAt.After(it.UpdatedAt) {
+		r, err := c.Run(ctx, *h.LastRun)
+		if err != nil || r.Status != keep.StatusCommitted || !time.Time(r.CreatedAt).After(time.Time(it.UpdatedAt)) {
 			return false, err
 		}
 	}

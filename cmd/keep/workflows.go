@@ -15,12 +15,12 @@ func (a *app) workflowsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Workflows: versions, handlers, when they come next", listing[api.Workflow]{
 			header: []string{"WORKFLOW", "VERSION", "STATE", "HANDLERS", "OPEN RUN", "UPDATED"},
-			fetch: func(ctx context.Context, db database, f listFlags, p keep.Page) ([]api.Workflow, string, error) {
-				all, err := api.ListWorkflows(ctx, db)
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Workflow], error) {
 				if f.workflow != "" {
-					one, showErr := api.ShowWorkflow(ctx, db, keep.WorkflowName(f.workflow))
-					all, err = []api.Workflow{one}, showErr
+					one, err := c.Workflow(ctx, keep.WorkflowName(f.workflow))
+					return api.Page[api.Workflow]{Items: []api.Workflow{one}}, err
 				}
+				all, err := c.Workflows(ctx)
 				return inMemory(all, p, func(w api.Workflow) string { return string(w.Name) }, err)
 			},
 			row: func(w api.Workflow) []string {
@@ -30,23 +30,15 @@ func (a *app) workflowsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show NAME", "Show one workflow with its handlers", 1,
-		func(ctx context.Context, db database, args []string) (api.Workflow, error) {
-			return api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0]))
+		func(ctx context.Context, c *api.Client, args []string) (api.Workflow, error) {
+			return c.Workflow(ctx, keep.WorkflowName(args[0]))
 		}, a.printWorkflow)
 	show.ValidArgsFunction = a.byPosition(workflowNames)
 	versions := showCmd(a, "versions NAME", "List the versions of a workflow, newest first", 1,
-		func(ctx context.Context, db database, args []string) ([]api.Version, error) {
-			if _, err := api.ShowWorkflow(ctx, db, keep.WorkflowName(args[0])); err != nil {
-				return nil, err
-			}
-			all, err := db.Deployments(ctx, keep.WorkflowName(args[0]))
-			out := make([]api.Version, 0, len(all))
-			for _, d := range all {
-				out = append(out, api.VersionOf(d))
-			}
-			return out, err
+		func(ctx context.Context, c *api.Client, args []string) ([]api.Version, error) {
+			return c.Versions(ctx, keep.WorkflowName(args[0]))
 		},
-		func(_ context.Context, _ database, all []api.Version) error {
+		func(_ context.Context, _ *api.Client, all []api.Version) error {
 			t := table{header: []string{"VERSION", "FILE", "CREATED", "HASH"}}
 			for _, v := range all {
 				t.add(v.Version, v.Entry, a.at(v.CreatedAt), v.Hash)
@@ -67,14 +59,14 @@ func pausedText(paused bool) string {
 
 // printWorkflow shows a workflow, what its open run waits for, and when each
 // handler comes next.
-func (a *app) printWorkflow(ctx context.Context, db database, w api.Workflow) error {
+func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) error {
 	var s sheet
 	s.add("workflow", "%s", w.Name)
 	s.add("version", "%s, %s", w.Version, pausedText(w.Paused))
 	s.add("topics", "%s", names(w.Topics))
 	s.add("updated", "%s", a.at(w.UpdatedAt))
 	if w.OpenRun != nil {
-		r, err := api.ShowRun(ctx, db, *w.OpenRun)
+		r, err := c.Run(ctx, *w.OpenRun)
 		if err != nil {
 			return err
 		}

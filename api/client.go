@@ -1,0 +1,221 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+)
+
+// A Client asks a Server. Every method is one request; what a method returns is
+// described at its route. An error that the server answered is a *Problem, or a
+// *ScriptError; any other means that there was no whole answer, and then a change
+// may have been made.
+type Client struct {
+	// URL is where the server is, without Prefix. If empty, "http://localhost",
+	// for a Transport that looks at no address.
+	URL string
+
+	// Transport makes the requests. If nil, http.DefaultTransport.
+	Transport http.RoundTripper
+
+	// Token is sent with each request. If empty, none is: the Transport is trusted.
+	Token string
+}
+
+// A Problem is the answer of a server that did not do what it was asked to.
+type Problem struct {
+	Status int
+	Kind   Kind
+	Detail string
+}
+
+// Error is what the server says.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return fmt.Sprintf("status %d %s", p.Status, http.StatusText(p.Status))
+	}
+	return p.Detail
+}
+
+// Unwrap returns the error of package keep that the problem is the picture of, or
+// nil.
+func (p *Problem) Unwrap() error {
+	switch p.Kind {
+	case KindNotFound:
+		return keep.ErrNotFound
+	case KindBadCursor:
+		return keep.ErrBadCursor
+	case KindDecided:
+		return keep.ErrDecided
+	case KindRunOpen:
+		return keep.ErrRunOpen
+	case KindStale:
+		return keep.ErrStale
+	}
+	return nil
+}
+
+// A call is one request of a client.
+type call struct {
+	method string
+	path   []string // segments below Prefix
+	query  any      // a struct whose fields have the tag query; nil: none
+	body   any      // nil: none
+	header http.Header
+}
+
+// ask makes a request and returns its answer.
+func ask[T any](ctx context.Context, c *Client, q call) (v T, err error) {
+	r, err := c.request(ctx, q)
+	if err != nil {
+		return v, err
+	}
+	client := http.Client{Transport: c.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the address says nothing to a person
+		}
+		return v, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return v, problemIn(res)
+	}
+	if err := json.NewDecoder(res.Body).Decode(&v); err != nil {
+		return v, fmt.Errorf("read the answer of %s %s: %w", q.method, r.URL.Path, err)
+	}
+	return v, nil
+}
+
+// request makes the request of a call.
+func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
+	target := strings.TrimSuffix(c.URL, "/")
+	if target == "" {
+		target = "http://localhost"
+	}
+	target += Prefix
+	for _, s := range q.path {
+		if s == "" {
+			return nil, &Problem{Status: http.StatusNotFound, Kind: KindNotFound, Detail: "an empty name is nobody's"}
+		}
+		target += "/" + segment(s)
+	}
+	if q.query != nil {
+		target += "?" + encode(q.query).Encode()
+	}
+	var body io.Reader
+	if q.body != nil {
+		text, err := json.Marshal(q.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range q.header {
+		r.Header[name] = values
+	}
+	if q.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	return r, nil
+}
+
+// segment writes a name as one segment of a path: also one of dots, which would
+// be taken for a way up.
+func segment(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
+}
+
+// encode writes the fields of a query that are not zero.
+func encode(query any) url.Values {
+	out := url.Values{}
+	var add func(v reflect.Value)
+	add = func(v reflect.Value) {
+		for i := range v.NumField() {
+			f, value := v.Type().Field(i), v.Field(i)
+			switch name := f.Tag.Get("query"); {
+			case f.Anonymous:
+				add(value)
+			case value.IsZero():
+			case value.Kind() == reflect.Bool:
+				out.Set(name, "true")
+			case value.Kind() == reflect.Int:
+				out.Set(name, strconv.FormatInt(value.Int(), 10))
+			default:
+				out.Set(name, value.String())
+			}
+		}
+	}
+	add(reflect.ValueOf(query))
+	return out
+}
+
+// maxProblem bounds what is read of an answer that is none, in bytes.
+const maxProblem = 1 << 20
+
+// problemIn returns the error of an answer. One that is no problem of ours is
+// quoted.
+func problemIn(res *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+	if err != nil {
+		return fmt.Errorf("read a problem: %w", err)
+	}
+	var p struct {
+		Type, Detail string
+		Errors       []struct{ Message, Location string }
+	}
+	if json.Unmarshal(text, &p) != nil {
+		return &Problem{Status: res.StatusCode, Detail: fmt.Sprintf("status %d: %.200q", res.StatusCode, text)}
+	}
+	kind := Kind(strings.TrimPrefix(p.Type, idempotency.ProblemBase))
+	if kind == KindScript {
+		e := &ScriptError{}
+		for _, m := range p.Errors {
+			e.Mistakes = append(e.Mistakes, mistakeAt(m.Location, m.Message))
+		}
+		return e
+	}
+	for _, m := range p.Errors {
+		p.Detail += ": " + m.Message
+		if m.Location != "" {
+			p.Detail += " (" + m.Location + ")"
+		}
+	}
+	return &Problem{Status: res.StatusCode, Kind: kind, Detail: p.Detail}
+}
+
+// mistakeAt reads a place as problem wrote it: file:line:column.
+func mistakeAt(place, message string) Mistake {
+	m := Mistake{File: place, Message: message}
+	for _, n := range []*int{&m.Column, &m.Line} {
+		i := strings.LastIndexByte(m.File, ':')
+		if i < 0 {
+			return m
+		}
+		*n, _ = strconv.Atoi(m.File[i+1:]) // 0: none
+		m.File = m.File[:i]
+	}
+	return m
+}

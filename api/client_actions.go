@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+)
+
+// act asks for a change.
+func act[T any](ctx context.Context, c *Client, body any, path ...string) (T, error) {
+	return ask[T](ctx, c, call{method: http.MethodPost, path: path, body: body})
+}
+
+// Decide answers a question.
+func (c *Client) Decide(ctx context.Context, id keep.EscalationID, a keep.Action, note string) (Answered, error) {
+	return act[Answered](ctx, c, map[string]string{"action": string(a), "note": note}, "escalations", string(id), "decision")
+}
+
+// SkipInputs leaves inputs undone, at most 1000: all of them exist, or nothing is
+// done.
+func (c *Client) SkipInputs(ctx context.Context, ids []keep.InputID) ([]Skipped, error) {
+	p, err := act[Page[Skipped]](ctx, c, map[string]any{"ids": ids}, "inputs", "skip")
+	return p.Items, err
+}
+
+// SkipEvents leaves events of a topic undone, at most 1000.
+func (c *Client) SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (Skipped, error) {
+	return act[Skipped](ctx, c, map[string]any{"ids": ids}, "workflows", string(w), "topics", string(t), "skip")
+}
+
+// An ItemsRequest names items of a workflow, at most 1000, to skip or to reprocess.
+type ItemsRequest struct {
+	IDs     []string `json:"ids" minItems:"1" maxItems:"1000"`
+	Note    string   `json:"note,omitempty" maxLength:"4000"`
+	Preview bool     `json:"preview,omitempty" doc:"only say what would be done"`
+}
+
+// DoItems skips items or lets them start over: all of them exist, or nothing is
+// done. The action is keep.Skip or keep.Reprocess.
+func (c *Client) DoItems(ctx context.Context, w keep.WorkflowName, a keep.Action, in ItemsRequest) ([]ItemDone, error) {
+	p, err := act[Page[ItemDone]](ctx, c, in, "workflows", string(w), "items", string(a))
+	return p.Items, err
+}
+
+// SetPaused pauses a workflow, or lets it go on.
+func (c *Client) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) (Workflow, error) {
+	return act[Workflow](ctx, c, nil, "workflows", string(w), map[bool]string{true: "pause", false: "resume"}[paused])
+}
+
+// Trigger asks for a run of a producer or a job; an empty handler is the only one.
+func (c *Client) Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (Workflow, error) {
+	return act[Workflow](ctx, c, map[string]keep.HandlerName{"handler": h}, "workflows", string(w), "trigger")
+}
+
+// Deploy makes a script current. replaced is the version that it replaces; empty:
+// there is none yet. If there is another one by now, the error is keep.ErrStale.
+func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, replaced string) (Workflow, error) {
+	header := http.Header{"If-None-Match": {"*"}}
+	if replaced != "" {
+		header = http.Header{"If-Match": {etag(replaced)}}
+	}
+	return ask[Workflow](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w)}, body: s, header: header})
+}
+
+// Drain lets a host give its workflows to the others, or take some again.
+func (c *Client) Drain(ctx context.Context, host string, undo bool) (Host, error) {
+	return act[Host](ctx, c, map[string]bool{"undo": undo}, "hosts", host, "drain")
+}
+
+// ResolveKey says what became of a request whose outcome is unknown.
+func (c *Client) ResolveKey(ctx context.Context, reference string, r Resolution) (idempotency.View, error) {
+	return act[idempotency.View](ctx, c, r, "keys", reference, "resolve")
+}
+
+// ForgetKey gives a key free.
+func (c *Client) ForgetKey(ctx context.Context, reference string) (idempotency.View, error) {
+	return act[idempotency.View](ctx, c, nil, "keys", reference, "forget")
+}
+
+// AddToken makes a token of a secret that access.Make made.
+func (c *Client) AddToken(ctx context.Context, t NewToken) (Token, error) {
+	return act[Token](ctx, c, t, "tokens")
+}
+
+// RevokeToken ends a token.
+func (c *Client) RevokeToken(ctx context.Context, id string) (Token, error) {
+	return act[Token](ctx, c, nil, "tokens", id, "revoke")
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
+)
+
+// KeyQuery selects idempotency keys.
+type KeyQuery struct {
+	State  key.State `query:"state"`
+	Key    string    `query:"key" maxLength:"255" doc:"as clients sent it, of any caller"`
+	Caller string    `query:"caller" maxLength:"255" doc:"the hash that records hold"`
+}
+
+// A KeyPath is the idempotency key of a path.
+type KeyPath struct {
+	Reference string `path:"key" doc:"its reference: key_…"`
+}
+
+// Resolution is what a person knows about a request whose outcome is unknown.
+type Resolution struct {
+	Happened bool   `json:"happened" doc:"false: the key is released, and the next request with it is executed"`
+	Status   int    `json:"status,omitempty" minimum:"200" maximum:"599" doc:"of the answer that retries get; 200 if it is left out"`
+	Body     string `json:"body,omitempty" doc:"of that answer"`
+}
+
+// idempotencyKeys registers what is about idempotency keys.
+func (s *Server) idempotencyKeys() {
+	if s.cfg.Keys == nil {
+		return
+	}
+	keys := idempotency.NewKeys(s.cfg.Keys)
+	get(s, "/keys", "list-keys", "Idempotency keys of HTTP requests", func(ctx context.Context, in *struct {
+		KeyQuery
+		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items of the page"`
+		Cursor string `query:"cursor" doc:"next of the page before; empty: the first page"`
+	}) (Page[idempotency.View], error) {
+		return paged(keys.List(ctx, key.Filter(in.KeyQuery), keep.Page{Limit: in.Limit, After: in.Cursor}))
+	})
+	get(s, "/keys/{key}", "show-key", "One idempotency key, with its answer", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
+		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Show(ctx, in.Reference) })
+	})
+	post(s, "/keys/{key}/resolve", "resolve-key", "Say what became of a request whose outcome is unknown", func(ctx context.Context, in *struct {
+		KeyPath
+		Body Resolution
+	}) (idempotency.View, error) {
+		id, _ := access.From(ctx)
+		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name}
+		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Resolve(ctx, in.Reference, res, s.cfg.Clock()) })
+	})
+	post(s, "/keys/{key}/forget", "forget-key", "Give a key free: the next request with it is executed", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
+		id, _ := access.From(ctx)
+		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Forget(ctx, in.Reference, id.Name, s.cfg.Clock()) })
+	})
+}
+
+// ofKey does something about a record, and makes problems of the errors that only
+// idempotency keys have.
+func ofKey(reference string, do func() (idempotency.View, error)) (idempotency.View, error) {
+	if _, err := key.ParseID(reference); err != nil {
+		return idempotency.View{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, err.Error())
+	}
+	v, err := do()
+	if errors.Is(err, idempotency.ErrNotUnknown) {
+		err = problemOf(http.StatusConflict, KindRefused, err.Error())
+	}
+	return v, err
+}
