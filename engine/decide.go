@@ -33,6 +33,25 @@ func (e *ActionError) Error() string {
 // Decide records a person's answer to a question, once: the second answer is
 // keep.ErrDecided. What the action does is in DESIGN section 8.
 func (e *Engine) Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error {
+	const tries = 10 // what the question is about may move meanwhile; it rarely does twice
+	for n := 1; ; n++ {
+		err := e.decide(ctx, id, d)
+		_, refused := errors.AsType[*ActionError](err)
+		stale := errors.Is(err, keep.ErrStale)
+		if !refused && !stale {
+			return err
+		}
+		// Perhaps somebody answered after we had read the question.
+		if q, readErr := e.store.Escalation(ctx, id); readErr == nil && !q.ClosedAt.IsZero() {
+			return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
+		}
+		if refused || n == tries {
+			return err
+		}
+	}
+}
+
+func (e *Engine) decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error {
 	q, err := e.store.Escalation(ctx, id)
 	if err != nil {
 		return err

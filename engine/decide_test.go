@@ -224,8 +224,11 @@ func TestDecisionsAtOnce(t *testing.T) {
 				e := w.engine()
 				wg.Go(func() {
 					err := e.Decide(t.Context(), q.ID, keep.Decision{Action: actions[i%len(actions)], By: fmt.Sprint("person ", i), From: "test"})
-					if err == nil {
+					switch {
+					case err == nil:
 						done.Add(1)
+					case !errors.Is(err, keep.ErrDecided):
+						t.Errorf("%v: who came later heard: %v", actions, err)
 					}
 				})
 			}
@@ -239,5 +242,39 @@ func TestDecisionsAtOnce(t *testing.T) {
 				t.Errorf("%v: %d effects", actions, n)
 			}
 		})
+	}
+}
+
+// Whoever answers while somebody else does hears that he was second, whatever it was
+// that the first one changed under him.
+func TestSecondDecider(t *testing.T) {
+	for _, d := range dilemmas {
+		for a := range d.ends {
+			t.Run(d.name+"/"+string(a), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, mended := newWorld(t), false
+					d.set(w, &mended)
+					w.deploy()
+					w.publish("in", "a")
+					w.run()
+					q, first, second := w.questions()[0], w.engine(), w.engine()
+					overtaken := false
+					w.onCommit = func(_ keep.Commit, do func() error) error {
+						if !overtaken {
+							overtaken = true
+							if err := first.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "ann", From: "test"}); err != nil {
+								t.Errorf("the first: %v", err)
+							}
+						}
+						return do()
+					}
+					err := second.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "bob", From: "test"})
+					if !overtaken || !errors.Is(err, keep.ErrDecided) {
+						t.Errorf("the second heard: %v, want %v", err, keep.ErrDecided)
+					}
+					w.onCommit = nil
+				})
+			})
+		}
 	}
 }
