@@ -48,6 +48,7 @@ type actor struct {
 	doubt    keep.Mutation   // mutation of open
 	detached []keep.Mutation // see detach.go
 	ahead    map[keep.HandlerName]ahead
+	last     *execution // of this turn; for the log
 }
 
 // A version is a deployment with its script loaded.
@@ -105,7 +106,7 @@ func (a *actor) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := a.turn(ctx)
 		if err == nil {
-			failures = 0
+			failures, a.last = 0, nil
 			continue
 		}
 		if errors.Is(err, errStopping) || errors.Is(err, keep.ErrFenced) || ctx.Err() != nil {
@@ -119,7 +120,7 @@ func (a *actor) run(ctx context.Context) error {
 		if errors.Is(err, keep.ErrStale) && failures < 3 {
 			continue
 		}
-		a.log.ErrorContext(ctx, "step failed", "err", err)
+		a.log.ErrorContext(ctx, "step failed", a.facts("err", err)...)
 		a.sleep(ctx, a.e.policy.Retry.Delay(min(failures, 6)-1, time.Second, a.e.jitter()))
 	}
 	return nil
@@ -127,6 +128,7 @@ func (a *actor) run(ctx context.Context) error {
 
 // turn decides and does one thing, or waits until there may be one.
 func (a *actor) turn(ctx context.Context) error {
+	a.last = nil
 	a.e.mu.Lock()
 	if a.stale {
 		a.stale, a.loaded = false, false

@@ -65,7 +65,7 @@ func (a *actor) detach(ctx context.Context, now time.Time) error {
 	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
-	a.log.WarnContext(ctx, "item blocked", "run", run.ID, "handler", run.Handler, "item", item.ID, "mutation", a.doubt.Key)
+	a.log.WarnContext(ctx, "item blocked", facts(run.ID, run.Handler, a.doubt.Key, "item", item.ID)...)
 	a.loaded = false
 	return nil
 }

@@ -396,7 +396,11 @@ func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, n
 		ctx, cancel = context.WithTimeoutCause(ctx, e.policy.Lease.TTL, &keep.TimeoutError{Op: "commit", After: e.policy.Lease.TTL})
 		defer cancel()
 	}
-	return e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes})
+	err := e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes})
+	if err == nil {
+		e.tell(ctx, w, changes)
+	}
+	return err
 }
 
 // now returns the time as stores keep it: that of the database, if several hosts

@@ -46,7 +46,8 @@ type execution struct {
 const never = 1 << 62
 
 func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
-	return &execution{a: a, e: a.e, v: v, def: h, run: r}
+	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r}
+	return a.last
 }
 
 // perform executes the run from start. The error is nil when the run ended in
@@ -261,8 +262,7 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Verdi
 		return err
 	}
 	x.remember(&state)
-	x.a.log.WarnContext(ctx, "run stopped", "run", x.run.ID, "handler", x.run.Handler,
-		"phase", x.run.Phase, "status", x.run.Status, "err", f)
+	x.a.log.WarnContext(ctx, "run stopped", x.facts("phase", x.run.Phase, "status", x.run.Status, "err", f)...)
 	return nil
 }
 

@@ -65,7 +65,7 @@ func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit tim
 	ans, ok := await(ctx, done, limit)
 	switch {
 	case !ok:
-		a.goWithout(t, m.Key, done)
+		a.goWithout(t, m, done)
 		return connector.Receipt{}, &keep.Failure{Class: keep.ClassUnknown, Code: codeOut, Tool: t.name, At: at, Message: fmt.Sprintf(
 			"%s took longer than %s, and its connector ignores that its time is over; the call may still be out", t.name, limit.Round(time.Millisecond))}, nil
 	case ans.gone:
@@ -95,15 +95,15 @@ func await(ctx context.Context, done <-chan callAnswer, limit time.Duration) (ca
 }
 
 // goWithout leaves a call to itself, and keeps what it returns.
-func (a *actor) goWithout(t *tool, key keep.MutationKey, done <-chan callAnswer) {
+func (a *actor) goWithout(t *tool, m keep.Mutation, done <-chan callAnswer) {
 	a.e.dropOverdue(a.hard)
 	o := &overdue{}
 	a.e.mu.Lock()
-	a.e.overdue[key] = o
+	a.e.overdue[m.Key] = o
 	n := len(a.e.overdue)
 	a.e.mu.Unlock()
 	a.log.Error("a connector ignores that the time of its call is over; the workflow waits for what became of it",
-		"tool", t.name, "mutation", key, "overdue", n)
+		facts(m.Run, "", m.Key, "tool", t.name, "overdue", n)...)
 	a.calls.Go(func() {
 		ans := <-done
 		a.e.mu.Lock()
@@ -112,7 +112,7 @@ func (a *actor) goWithout(t *tool, key keep.MutationKey, done <-chan callAnswer)
 			o.fail = keep.Failf(keep.ClassUnknown, "no-answer", "the call ended without an answer")
 		}
 		a.e.mu.Unlock()
-		a.log.Warn("an overdue call returned", "tool", t.name, "mutation", key, "err", ans.fail)
+		a.log.Warn("an overdue call returned", facts(m.Run, "", m.Key, "tool", t.name, "err", ans.fail)...)
 	})
 }
 

@@ -145,7 +145,7 @@ func (x *execution) callFailure() *keep.Failure {
 func (a *actor) recover(ctx context.Context) error {
 	now := a.e.now()
 	crashed, loop := lifecycle.Crash(*a.open, now)
-	a.log.WarnContext(ctx, "recovering a run that the host left active", "run", crashed.ID, "phase", crashed.Phase, "crashes", crashed.Crashes)
+	a.log.WarnContext(ctx, "recovering a run that the host left active", facts(crashed.ID, crashed.Handler, crashed.Mutation, "phase", crashed.Phase, "crashes", crashed.Crashes)...)
 	if lifecycle.Unknown(a.doubt.State) {
 		return a.handOver(ctx, crashed, now)
 	}

@@ -28,6 +28,7 @@ import (
 // go over them.
 type world struct {
 	tracer  trace.Tracer // nil: nobody traces
+	logger  *slog.Logger // nil: to the output of the test
 	t       testing.TB
 	store   database
 	service *service
@@ -212,7 +213,7 @@ func (w *world) engine() *engine.Engine {
 		Policy: &w.policy,
 		Tracer: w.tracer,
 		Slow:   cmp.Or(w.slow, time.Hour),
-		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil))),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == w.dieAt {
 				if w.skipPoints--; w.skipPoints >= 0 {

@@ -258,8 +258,8 @@ func (w *worker) tell(ctx context.Context, o keep.Owed) error {
 	}
 	n.UpdatedAt = time.Now().UTC()
 	n.NextAt = n.UpdatedAt.Add(w.pause(n.Attempts-1, retryAfter(failure)))
-	w.log.WarnContext(ctx, "a question was not delivered", "question", o.Escalation.ID, "attempt", n.Attempts,
-		"next", n.NextAt.Format(time.RFC3339), "err", n.Error)
+	w.log.WarnContext(ctx, "a question was not delivered", facts(o.Escalation, "attempt", n.Attempts,
+		"next", n.NextAt.Format(time.RFC3339), "err", n.Error)...)
 	_, err := w.put(ctx, o, n)
 	return err
 }
@@ -293,11 +293,23 @@ type body struct {
 func (w *worker) end(ctx context.Context, o keep.Owed, n keep.Notice, status keep.NoticeStatus) error {
 	n.Status, n.NextAt, n.UpdatedAt = status, time.Time{}, time.Now().UTC()
 	if status == keep.NoticeGivenUp {
-		w.log.ErrorContext(ctx, "gave up telling of a question; see keep inbox", "question", o.Escalation.ID,
-			"workflow", string(o.Escalation.Workflow), "attempts", n.Attempts, "err", n.Error)
+		w.log.ErrorContext(ctx, "gave up telling of a question; see keep inbox",
+			facts(o.Escalation, "attempts", n.Attempts, "err", n.Error)...)
 	}
 	_, err := w.put(ctx, o, n)
 	return err
+}
+
+// facts are the attributes of every line that is about a question; more follow them.
+func facts(q keep.Escalation, more ...any) []any {
+	list := []any{"question", string(q.ID), "workflow", string(q.Workflow)}
+	if q.Run != "" {
+		list = append(list, "run", string(q.Run))
+	}
+	if q.Mutation != "" {
+		list = append(list, "mutation", string(q.Mutation))
+	}
+	return append(list, more...)
 }
 
 // put writes a notice. It reports false if it was not written because somebody

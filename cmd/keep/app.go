@@ -57,9 +57,9 @@ Start with: keep demo, keep init, keep dev .`,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.started = true
-			return a.setUp()
+			return a.setUp(cmd.Name() == "serve")
 		},
 	}
 	f := root.PersistentFlags()
@@ -67,7 +67,7 @@ Start with: keep demo, keep init, keep dev .`,
 	f.StringVar(&a.config, "config", "", "configuration `file`; default: the nearest keep.toml upwards")
 	f.BoolVar(&a.json, "json", false, "print JSON on stdout")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more: -v info, -vv debug")
-	f.StringVar(&a.logFormat, "log-format", "text", "`form` of the log on stderr: text or json")
+	f.StringVar(&a.logFormat, "log-format", "", "`form` of the log on stderr: text or json (default text; json for keep serve where stderr is no terminal)")
 	root.AddGroup(
 		&cobra.Group{ID: groupWrite, Title: "Write and run:"},
 		&cobra.Group{ID: groupLook, Title: "Look:"},
@@ -104,8 +104,15 @@ func (a *app) addVerbs(root *cobra.Command) {
 	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.dbCmd(), a.idempotencyCmd(), a.tortureCmd(), a.versionCmd())
 }
 
-// setUp checks the flags that all verbs have, and makes the logger.
-func (a *app) setUp() error {
+// setUp checks the flags that all verbs have, and makes the logger. A daemon that
+// nobody looks at writes for programs.
+func (a *app) setUp(daemon bool) error {
+	if a.logFormat == "" {
+		a.logFormat = "text"
+		if daemon && !a.tty {
+			a.logFormat = "json"
+		}
+	}
 	level := slog.LevelWarn
 	switch {
 	case a.verbose == 1:

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,8 +25,10 @@ type serving struct {
 	bin, dir string
 	env      []string
 	cmd      *exec.Cmd
-	base     string // of the pages
-	link     string // to log in; empty: none was printed
+	base     string      // of the pages
+	link     string      // to log in; empty: none was printed
+	said     chan string // what it says once it serves; nobody needs to hear
+	hearing  sync.WaitGroup
 }
 
 // newServing makes a project with one workflow that never runs by itself.
@@ -74,14 +77,16 @@ func (d *serving) start() {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(d.kill)
-	d.link = ""
-	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+	d.link, d.said = "", make(chan string, 100)
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() {
 		switch line := lines.Text(); {
 		case strings.HasPrefix(line, "Look at "):
 			d.base, _, _ = strings.Cut(strings.TrimPrefix(line, "Look at "), " ")
 		case strings.HasPrefix(line, "Log in"):
 			_, d.link, _ = strings.Cut(line, "minutes: ")
 		case strings.HasPrefix(line, "Serving "):
+			d.hear(lines)
 			return
 		default:
 			d.t.Log(line)
@@ -90,10 +95,25 @@ func (d *serving) start() {
 	d.t.Fatal("keep serve ended before it served")
 }
 
+// hear reads what the daemon says until it ends.
+func (d *serving) hear(lines *bufio.Scanner) {
+	said := d.said
+	d.hearing.Go(func() {
+		defer close(said)
+		for lines.Scan() {
+			select {
+			case said <- lines.Text():
+			default:
+			}
+		}
+	})
+}
+
 // kill ends the daemon at once.
 func (d *serving) kill() {
 	if d.cmd != nil {
 		_ = d.cmd.Process.Kill() // it may have ended
+		d.hearing.Wait()
 		_ = d.cmd.Wait()
 		d.cmd = nil
 	}
@@ -298,4 +318,27 @@ func TestServeOnPostgres(t *testing.T) {
 			t.Errorf("pause: %d %s", res.StatusCode, text)
 		}
 	}
+}
+
+// A daemon that nobody looks at logs for programs: each line of its log is an object
+// that names the run, and the mutation.
+func TestServeLogsJSON(t *testing.T) {
+	t.Parallel()
+	d := newServing(t)
+	script := `export default Keep.workflow({ name: "v", topics: { t: {} }, producers: { async p(ctx) { throw new Error("broken") } } })`
+	if err := os.WriteFile(filepath.Join(d.dir, "v.js"), []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.keep("deploy", "v.js")
+	d.start()
+	for line := range d.said {
+		var entry struct{ Level, Msg, Workflow, Run, Handler string }
+		if json.Unmarshal([]byte(line), &entry) == nil {
+			if entry.Level != "WARN" || entry.Msg != "run stopped" || entry.Workflow != "v" || !strings.HasPrefix(entry.Run, "run_") || entry.Handler != "p" {
+				t.Errorf("the log says %s", line)
+			}
+			return
+		}
+	}
+	t.Error("the daemon ended without a line of its log")
 }
