@@ -114,6 +114,10 @@ var (
 
 	// ErrLocked is returned when another host works on the database.
 	ErrLocked = errors.New("another Keep host has the database open")
+
+	// ErrSealed is returned when the database was moved to another one, or is being
+	// moved to: whoever worked on it would do again what is done elsewhere.
+	ErrSealed = errors.New("nobody may work on this database")
 )
 
 // ErrBadCursor is returned when a list is asked to go on after a cursor that it

@@ -80,10 +80,14 @@ const clockBits = 10
 
 // next returns a number for a new row: later ones are larger.
 func (t *tx) next() int64 {
-	n := max(t.leases[t.workflow].last+1, min(t.at, 1<<43-1)<<clockBits)
+	n := numberAfter(t.leases[t.workflow].last, t.at)
 	t.leases[t.workflow].last = n
 	return n
 }
+
+// numberAfter returns the number of a row that was made at a time, after the row with
+// the number last.
+func numberAfter(last, at int64) int64 { return max(last+1, min(at, 1<<43-1)<<clockBits) }
 
 // flush turns what changed into rows.
 func (t *tx) flush() error {

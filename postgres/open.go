@@ -148,6 +148,15 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 	if err != nil {
 		return known, err
 	}
+	if version > 0 && version <= len(files) && !readOnly {
+		mark, err := readMark(ctx, pool)
+		if err == nil {
+			err = mark.Refuse()
+		}
+		if err != nil {
+			return err
+		}
+	}
 	switch {
 	case version > known:
 		return known, besideNewer(ctx, pool, known)

@@ -82,10 +82,11 @@ func New(url string, cfg Config) *DB {
 }
 
 // Open connects, and brings the schema up to date unless Config.ReadOnly is set.
-// Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase and keep.ErrOlderHosts,
-// and those of the connection; they name the server and what to do, and never a
-// password. After an error the database is as it was. A newer schema is no error if
-// its migrations say that this program may go on beside them.
+// Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts, and
+// keep.ErrSealed unless Config.ReadOnly is set, and those of the connection; they name
+// the server and what to do, and never a password. After an error the database is as it
+// was. A newer schema is no error if its migrations say that this program may go on
+// beside them.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool != nil {
 		return fmt.Errorf("open %s: already open", db.Name())

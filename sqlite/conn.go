@@ -101,6 +101,11 @@ func (c *conn) row(sql string, args ...any) (row []driver.Value, err error) {
 
 // rows calls f with each row of a query. The values are f's to keep.
 func (c *conn) rows(sql string, args []any, f func([]driver.Value)) (err error) {
+	return c.each(sql, args, func(values []driver.Value) error { f(values); return nil })
+}
+
+// each is rows for an f that may fail, which ends it.
+func (c *conn) each(sql string, args []any, f func([]driver.Value) error) (err error) {
 	s, err := c.prepare(sql, args)
 	if err != nil {
 		return err
@@ -118,7 +123,9 @@ func (c *conn) rows(sql string, args []any, f func([]driver.Value)) (err error) 
 		case err != nil:
 			return err
 		}
-		f(values)
+		if err := f(values); err != nil {
+			return err
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/transfer"
 )
 
 // applicationID marks a file as Keep's: "KEEP" in ASCII, at byte 68.
@@ -109,15 +110,19 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version := 0
+	version, mark := 0, transfer.Mark{}
 	if !fresh {
-		if version, err = db.version(ctx); err != nil {
+		if version, mark, err = db.version(ctx); err != nil {
 			return err
 		}
 	}
 	switch {
 	case version > len(files):
 		return fmt.Errorf("%w (its schema is %d, this one knows %d); install that version", keep.ErrNewerDatabase, version, len(files))
+	case mark.Fenced() && db.moved:
+		return nil // its schema stays as it is
+	case mark.Fenced() && !db.cfg.ReadOnly:
+		return mark.Refuse()
 	case version == len(files):
 		return nil
 	case db.cfg.ReadOnly:
@@ -165,18 +170,22 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// version returns the number of the last migration that the file has.
-func (db *DB) version(ctx context.Context) (int, error) {
+// version returns the number of the last migration that the file has, and what it
+// says of its moves.
+func (db *DB) version(ctx context.Context) (version int, mark transfer.Mark, err error) {
 	c, err := openConn(ctx, db.dsn(true))
 	if err != nil {
-		return 0, err
+		return 0, mark, err
 	}
 	defer c.close()
 	row, err := c.row(`PRAGMA user_version`)
 	if err != nil {
-		return 0, fmt.Errorf("read version: %w", err)
+		return 0, mark, fmt.Errorf("read version: %w", err)
 	}
-	return int(row[0].(int64)), nil
+	if version = int(row[0].(int64)); version > 0 {
+		mark, err = readMark(c)
+	}
+	return version, mark, err
 }
 
 // migrationFiles returns the names of the migrations; the first has number 1.

@@ -44,8 +44,9 @@ type Config struct {
 // A DB is a database in one file. It is safe for concurrent use. Make one with
 // New, then Open it.
 type DB struct {
-	path string
-	cfg  Config
+	path  string
+	cfg   Config
+	moved bool // by a Place: a mark is no reason to refuse
 
 	lock  *flock.Flock // held by a host
 	read  *sql.DB
@@ -63,7 +64,7 @@ func New(path string, cfg Config) *DB {
 
 // Open opens the file, makes it if it is missing, and brings its schema up to
 // date. Its errors are keep.ErrLocked, keep.ErrForeignDatabase and
-// keep.ErrNewerDatabase, and those of the file system; they name the file and
+// keep.ErrNewerDatabase, keep.ErrSealed unless Config.ReadOnly is set, and those of the file system; they name the file and
 // what to do. After an error the database is as it was.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.read != nil {

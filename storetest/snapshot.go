@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -166,5 +167,47 @@ func Same(tb testing.TB, one, other Store) {
 	rank(b.Events, b.Backlogs)
 	if diff := cmp.Diff(a, b); diff != "" {
 		tb.Errorf("the stores differ (-one +other):\n%s", diff)
+	}
+}
+
+// Moved is Same for stores of which one got its rows from the other. It numbers them
+// in its own way.
+func Moved(tb testing.TB, from, to Store) {
+	tb.Helper()
+	a, b := Snapshot(tb, from), Snapshot(tb, to)
+	for _, s := range []State{a, b} {
+		s.rankOwn()
+		for i := range s.Handlers {
+			s.Handlers[i].IdleSeq = 0
+		}
+		for _, runs := range [][]keep.Run{s.Runs, s.Open} {
+			for i := range runs {
+				runs[i].SeenSeq = 0
+			}
+		}
+	}
+	if diff := cmp.Diff(a, b); diff != "" {
+		tb.Errorf("what was moved is not the same (-from +to):\n%s", diff)
+	}
+}
+
+// rankOwn replaces numbers of events by their places among those of their workflow:
+// two workflows may have the same numbers.
+func (s State) rankOwn() {
+	type number struct {
+		w   keep.WorkflowName
+		seq int64
+	}
+	place, last := make(map[number]int64), make(map[keep.WorkflowName]int64)
+	for _, e := range slices.Backward(s.Events) { // oldest first
+		last[e.Workflow]++
+		place[number{e.Workflow, e.Seq}] = last[e.Workflow]
+	}
+	for i, e := range s.Events {
+		s.Events[i].Seq = place[number{e.Workflow, e.Seq}]
+	}
+	for i, b := range s.Backlogs {
+		w := b.Oldest.Workflow
+		s.Backlogs[i].Oldest.Seq, s.Backlogs[i].Newest = place[number{w, b.Oldest.Seq}], place[number{w, b.Newest}]
 	}
 }

@@ -28,6 +28,7 @@ lifecycle               pure   . ledger
 schedule                pure   . lifecycle
 policy                  pure   .
 idempotency/key         pure   .
+transfer                timed  .
 
 workflow                timed  . connector policy schedule
 repair                  timed  . policy
@@ -41,8 +42,8 @@ connector/logsink       timed  . ledger connector connector/internal/...
 connector/sqldb         timed  . ledger connector connector/internal/...
 
 memory                  timed  . ledger idempotency/key
-sqlite                  timed  . ledger idempotency/key
-postgres                timed  . ledger idempotency/key
+sqlite                  timed  . ledger idempotency/key transfer
+postgres                timed  . ledger idempotency/key transfer
 
 engine                  clock  . ledger lifecycle schedule policy connector
 sandbox                 clock  sandbox/internal/...

@@ -1,0 +1,286 @@
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// A Place is where a database is, or will be.
+type Place interface {
+	// Name returns where it is, for people and without a password. Two places of one
+	// name are one.
+	Name() string
+
+	// Hold keeps everybody else from writing to the database, and from working on it.
+	// It fails with keep.ErrLocked while a host does. A database that is not there is
+	// an error, and is not made.
+	Hold(ctx context.Context) (Held, error)
+
+	// Receive makes a database that is marked m, with the store id of m and the rows
+	// that fill adds, or none: after an error there may be one without rows that
+	// is marked m. It replaces what is empty, and the rest of a copy of the same store.
+	// Anything else is an error, and is not touched.
+	Receive(ctx context.Context, m Mark, fill func(Sink) error) error
+
+	// Check yields every record that breaks a law, and why they could not be read.
+	Check(ctx context.Context) iter.Seq[error]
+}
+
+// A Reader reads the rows of a database at one moment.
+type Reader interface {
+	// Rows calls f with each row of a table, in its order. The values are f's to keep.
+	Rows(ctx context.Context, t Table, f func(Row) error) error
+}
+
+// A Held is a database that nobody else can write to.
+type Held interface {
+	Reader
+
+	// Store returns the random name that the database got when it was made.
+	Store() string
+
+	// Mark returns what the database says of the moves it took part in.
+	Mark() Mark
+
+	// Set marks the database, puts the fence up or takes it down as the mark demands,
+	// and lets go of it. If it fails, the mark may be the old one or the new.
+	Set(ctx context.Context, m Mark) error
+
+	// Release lets go of the database as it is. It may be called after Set.
+	Release() error
+}
+
+// A Sink takes rows.
+type Sink interface {
+	// Add adds rows of a table. The tables come in the order of Tables, and rows in
+	// theirs.
+	Add(ctx context.Context, t Table, rows []Row) error
+}
+
+// A Progress says how far a move has come.
+type Progress struct {
+	Step  string // "copying" or "verifying"
+	Table string
+	Rows  int64 // of the table
+}
+
+// A Mover moves databases.
+type Mover struct {
+	// Now is the time that marks carry.
+	Now time.Time
+
+	// Tell is told of progress, often. If nil, nobody is.
+	Tell func(Progress)
+}
+
+// A Moved says what was moved.
+type Moved struct {
+	Digest  Digest // of both sides; zero if an earlier copy had read them
+	Resumed bool   // an earlier copy had come so far that only the target had to be opened
+}
+
+// Errors of a move.
+var (
+	// ErrSame is returned when both places are one.
+	ErrSame = errors.New("both are the same database")
+
+	// ErrUsed is returned by Undo when something happened on the target.
+	ErrUsed = errors.New("the copy was used since")
+)
+
+// Copy moves the database at from to to, where nothing may be but the rest of
+// an earlier copy. When it returns nil, the target is open and the source sealed. After an
+// error at most one of them is open, and the same Copy may be tried again.
+func (m Mover) Copy(ctx context.Context, from, to Place) (done Moved, err error) {
+	if from.Name() == to.Name() {
+		return done, ErrSame
+	}
+	source, err := from.Hold(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, source.Release()) }()
+	switch source.Mark().State {
+	case Incoming:
+		return done, fmt.Errorf("read %s: %w", from.Name(), source.Mark().Refuse())
+	case Sealed:
+		return m.finish(ctx, from, source.Mark(), to)
+	}
+	mark := Mark{State: Incoming, Copy: rand.Text(), Peer: from.Name(), Store: source.Store(), At: m.Now}
+	if err := to.Receive(ctx, mark, func(sink Sink) (err error) {
+		done.Digest, err = m.fill(ctx, source, sink)
+		return err
+	}); err != nil {
+		return done, err
+	}
+	target, err := to.Hold(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, target.Release()) }()
+	if err := m.verify(ctx, to, target, done.Digest); err != nil {
+		return done, err
+	}
+	sealed := mark
+	sealed.State, sealed.Peer, sealed.Digest = Sealed, to.Name(), done.Digest.String()
+	if err := source.Set(ctx, sealed); err != nil {
+		return done, fmt.Errorf("seal %s: %w", from.Name(), err)
+	}
+	return done, m.open(ctx, to, target, sealed)
+}
+
+// Rows of one Add, and about as many bytes.
+const (
+	batchRows  = 1000
+	batchBytes = 4 << 20
+)
+
+// fill adds all rows of a source, and returns their digest.
+func (m Mover) fill(ctx context.Context, from Reader, to Sink) (d Digest, err error) {
+	for _, t := range Tables {
+		h := newHasher(t)
+		var batch []Row
+		size := 0
+		flush := func() error {
+			if len(batch) == 0 {
+				return nil
+			}
+			if err := to.Add(ctx, t, batch); err != nil {
+				return fmt.Errorf("write %s: %w", t.Name, err)
+			}
+			m.tell("copying", t.Name, h.sum.Rows)
+			batch, size = batch[:0], 0
+			return nil
+		}
+		err := from.Rows(ctx, t, func(r Row) error {
+			h.add(r)
+			batch, size = append(batch, r), size+r.Size()
+			if len(batch) == batchRows || size >= batchBytes {
+				return flush()
+			}
+			return nil
+		})
+		if err == nil {
+			err = flush()
+		}
+		if err != nil {
+			return d, fmt.Errorf("copy %s: %w", t.Name, err)
+		}
+		d.tables = append(d.tables, h.sum)
+	}
+	return d, nil
+}
+
+// verify reads what arrived.
+func (m Mover) verify(ctx context.Context, to Place, target Reader, want Digest) error {
+	got, err := digestOf(ctx, target, func(table string, rows int64) {
+		if rows%batchRows == 0 {
+			m.tell("verifying", table, rows)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("verify %s: %w", to.Name(), err)
+	}
+	if diff := want.diff(got); diff != "" {
+		return fmt.Errorf("verify %s: it is not what was copied: %s; the source is as it was", to.Name(), diff)
+	}
+	m.tell("verifying", "laws", 0)
+	for err := range to.Check(ctx) {
+		return fmt.Errorf("verify %s: %w; the source is as it was: see keep doctor", to.Name(), err)
+	}
+	return nil
+}
+
+func (m Mover) tell(step, table string, rows int64) {
+	if m.Tell != nil {
+		m.Tell(Progress{step, table, rows})
+	}
+}
+
+// open opens the target of a source that is sealed.
+func (m Mover) open(ctx context.Context, to Place, target Held, sealed Mark) error {
+	mark := target.Mark()
+	mark.State, mark.Digest = Arrived, sealed.Digest
+	if err := target.Set(ctx, mark); err != nil {
+		return fmt.Errorf("open %s, which is complete: give the same command again: %w", to.Name(), err)
+	}
+	return nil
+}
+
+// finish goes on after a copy that died when it had sealed its source.
+func (m Mover) finish(ctx context.Context, from Place, sealed Mark, to Place) (done Moved, err error) {
+	target, err := to.Hold(ctx)
+	if err != nil {
+		return done, fmt.Errorf("%s is sealed: %w", from.Name(), errors.Join(sealed.Refuse(), err))
+	}
+	defer func() { err = errors.Join(err, target.Release()) }()
+	if target.Mark().Copy != sealed.Copy {
+		return done, fmt.Errorf("read %s: %w", from.Name(), sealed.Refuse())
+	}
+	done.Resumed = true
+	if target.Mark().State == Arrived {
+		return done, nil
+	}
+	return done, m.open(ctx, to, target, sealed)
+}
+
+// Undo opens the source of a Copy again, and seals its target, if nothing happened
+// there: then it returns ErrUsed, and the way back is another Copy.
+func (m Mover) Undo(ctx context.Context, from, to Place) (err error) {
+	if from.Name() == to.Name() {
+		return ErrSame
+	}
+	source, err := from.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Release()) }()
+	sealed := source.Mark()
+	if sealed.State != Sealed {
+		return fmt.Errorf("%s: %w", from.Name(), errNotSealed)
+	}
+	target, err := to.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Release()) }()
+	mark := target.Mark()
+	if mark.Copy != sealed.Copy {
+		return fmt.Errorf("%s was moved to %s, and %s is another database", from.Name(), sealed.Peer, to.Name())
+	}
+	if mark.State == Arrived {
+		now, err := DigestOf(ctx, target)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", to.Name(), err)
+		}
+		if now.String() != sealed.Digest {
+			return fmt.Errorf("%w: %s has other rows than were copied; to go back, copy it to a new database", ErrUsed, to.Name())
+		}
+		mark.State = Incoming
+		if err := target.Set(ctx, mark); err != nil {
+			return fmt.Errorf("seal %s: %w", to.Name(), err)
+		}
+	}
+	return source.Set(ctx, Mark{})
+}
+
+// errNotSealed is returned when there is nothing to undo.
+var errNotSealed = errors.New("it is not sealed")
+
+// Unseal opens a sealed database without a look at where its rows went. If work goes on
+// there, things are done twice.
+func Unseal(ctx context.Context, place Place) (err error) {
+	held, err := place.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release()) }()
+	if held.Mark().State != Sealed {
+		return fmt.Errorf("%s: %w", place.Name(), errNotSealed)
+	}
+	return held.Set(ctx, Mark{})
+}

@@ -1,0 +1,79 @@
+package transfer
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A State is what a database is to the moves that it took part in.
+type State string
+
+const (
+	// Plain: it took part in none, or that was undone. It may be worked on.
+	Plain State = ""
+
+	// Incoming: it is being copied to. Nobody may work on it.
+	Incoming State = "incoming"
+
+	// Sealed: its rows were moved to another database. Nobody may work on it.
+	Sealed State = "sealed"
+
+	// Arrived: its rows came from another database. It may be worked on.
+	Arrived State = "arrived"
+)
+
+// A Mark is what a database says of a move. Stores keep it as text.
+type Mark struct {
+	State  State     `json:"state"`
+	Copy   string    `json:"copy"`             // random; the same on both sides
+	Peer   string    `json:"peer"`             // where the other database is, for people; no password
+	Store  string    `json:"store"`            // id of the source
+	Digest string    `json:"digest,omitempty"` // of a sealed database, and of what arrived
+	At     time.Time `json:"at"`
+}
+
+// MarkName is the name under which a store keeps its mark.
+const MarkName = "transfer"
+
+// Encode returns the mark as stores keep it.
+func (m Mark) Encode() string {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings and a time always encode
+	}
+	return string(text)
+}
+
+// DecodeMark reads a mark; an empty text is the zero Mark.
+func DecodeMark(text string) (m Mark, err error) {
+	if text == "" {
+		return m, nil
+	}
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return m, fmt.Errorf("read the mark of a move: %w", err)
+	}
+	switch m.State {
+	case Incoming, Sealed, Arrived:
+		return m, nil
+	}
+	return m, fmt.Errorf("read the mark of a move: state %q is unknown", m.State)
+}
+
+// Fenced reports whether nobody may work on the database.
+func (m Mark) Fenced() bool { return m.State == Incoming || m.State == Sealed }
+
+// Refuse returns keep.ErrSealed, with why and what to do, if nobody may work on the
+// database of that mark.
+func (m Mark) Refuse() error {
+	switch m.State {
+	case Incoming:
+		return fmt.Errorf("%w: a copy of %s to it was not finished; give the same keep db copy again", keep.ErrSealed, m.Peer)
+	case Sealed:
+		return fmt.Errorf("%w: it was moved to %s at %s; use that one, or see keep db unseal --help",
+			keep.ErrSealed, m.Peer, m.At.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package transfer_test
+
+import (
+	"context"
+	"flag"
+	"iter"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/idempotencytest"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/storetest"
+	"github.com/keep-run/keep/transfer"
+)
+
+var (
+	_ transfer.Place = (*sqlite.Place)(nil)
+	_ transfer.Place = (*postgres.Place)(nil)
+
+	// ctx is for cleanups, too, which come after a test's own context has ended.
+	ctx = context.Background()
+)
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "10"); err != nil {
+		panic(err)
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// TestEveryState moves each store of the conformance suite, as the suite leaves it, from
+// a file to Postgres, and back to another file. Nothing can be told apart, and no law
+// is broken.
+func TestEveryState(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		p := file(tb)
+		around(tb, p, schema(tb), file(tb))
+		return openFile(tb, p)
+	})
+}
+
+// TestEveryStateOfPostgres is TestEveryState in the other direction: rows of Postgres have
+// numbers that two workflows may share.
+func TestEveryStateOfPostgres(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		p := schema(tb)
+		around(tb, p, file(tb), schema(tb))
+		return openSchema(tb, p)
+	})
+}
+
+// TestRandomStates moves what random commits lead to, most of it unlawful.
+func TestRandomStates(t *testing.T) {
+	t.Parallel()
+	storetest.Compare(t, func(tb testing.TB, _ string) (storetest.Store, storetest.Store) {
+		a, b := file(tb), schema(tb)
+		around(tb, unchecked{a}, unchecked{schema(tb)}, unchecked{schema(tb)}, unchecked{file(tb)}, unchecked{file(tb)})
+		around(tb, unchecked{b}, unchecked{file(tb)})
+		return openFile(tb, a), openSchema(tb, b)
+	})
+}
+
+// TestKeys moves idempotency keys, as their conformance suite leaves them.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	idempotencytest.Run(t, func(tb testing.TB) idempotency.Store {
+		p := file(tb)
+		around(tb, p, schema(tb), file(tb))
+		return openFile(tb, p).Keys()
+	})
+}
+
+var mover = transfer.Mover{Now: time.UnixMilli(1_800_000_000_000)}
+
+// A place is one whose database tests can open.
+type place interface {
+	transfer.Place
+	open(tb testing.TB) storetest.Store // to read
+}
+
+type filePlace struct {
+	*sqlite.Place
+	path string
+}
+
+func file(tb testing.TB) filePlace {
+	dir, err := os.MkdirTemp("", "transfer") // tb's own is away when cleanups of a sample run
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "keep.db")
+	return filePlace{sqlite.At(path), path}
+}
+
+func (p filePlace) open(tb testing.TB) storetest.Store {
+	db := sqlite.New(p.path, sqlite.Config{ReadOnly: true})
+	return opened(tb, db, db.Open(ctx))
+}
+
+// openFile makes the database, and closes it at the end.
+func openFile(tb testing.TB, p filePlace) *sqlite.DB {
+	db := sqlite.New(p.path, sqlite.Config{Host: true})
+	return opened(tb, db, db.Open(ctx))
+}
+
+type schemaPlace struct {
+	*postgres.Place
+	url string
+}
+
+func schema(tb testing.TB) schemaPlace {
+	url := pgtest.SchemaURL(tb)
+	return schemaPlace{postgres.At(url), url}
+}
+
+func (p schemaPlace) open(tb testing.TB) storetest.Store {
+	db := postgres.New(p.url, postgres.Config{ReadOnly: true, Conns: 4})
+	return opened(tb, db, db.Open(ctx))
+}
+
+// openSchema makes the database, and closes it at the end.
+func openSchema(tb testing.TB, p schemaPlace) *postgres.DB {
+	db := postgres.New(p.url, postgres.Config{Conns: 4})
+	return opened(tb, db, db.Open(ctx))
+}
+
+func opened[T interface{ Close() error }](tb testing.TB, db T, err error) T {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return db
+}
+
+// unchecked is a place whose broken laws are nobody's business.
+type unchecked struct{ place }
+
+func (unchecked) Check(context.Context) iter.Seq[error] { return func(func(error) bool) {} }
+
+// around moves what is at p when the test ends, from one place to the next. What comes
+// later in the test must be closed by then.
+func around(tb testing.TB, p place, to ...place) {
+	places := append([]place{p}, to...)
+	tb.Cleanup(func() {
+		if tb.Failed() || tb.Skipped() {
+			return
+		}
+		var digest string
+		for i, to := range places[1:] {
+			done, err := mover.Copy(ctx, places[i], to)
+			if err != nil {
+				tb.Errorf("move %d: %v", i+1, err)
+				return
+			}
+			if got := done.Digest.String(); i > 0 && got != digest {
+				tb.Errorf("move %d: digest %s, want %s", i+1, got, digest)
+			} else {
+				digest = got
+			}
+		}
+		end := scope{TB: tb}
+		defer end.close()
+		first := p.open(&end)
+		for _, to := range places[1:] {
+			storetest.Moved(tb, first, to.open(&end))
+		}
+	})
+}
+
+// A scope closes what was opened in it at its end, not at that of the test.
+type scope struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *scope) close() {
+	for _, f := range s.cleanups {
+		f()
+	}
+}
