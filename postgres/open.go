@@ -148,13 +148,13 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 	if err != nil {
 		return known, err
 	}
-	if version > 0 && version <= len(files) && !readOnly {
+	if version > 0 && !readOnly {
 		mark, err := readMark(ctx, pool)
 		if err == nil {
 			err = mark.Refuse()
 		}
 		if err != nil {
-			return err
+			return known, err
 		}
 	}
 	switch {

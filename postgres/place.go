@@ -197,22 +197,26 @@ func (h *held) Release() error {
 	return nil
 }
 
-// prepareMoved makes sure that there is a schema of this version, or one that is
-// fenced, which stays as it is. Make says to make one if there is none.
+// prepareMoved makes sure that the schema is the one that this version of Keep makes: of
+// another it does not know what there is to move. One that is fenced stays as it is. Make
+// says to make one if there is none.
 func prepareMoved(ctx context.Context, pool *pgxpool.Pool, make bool) error {
-	err := prepareSchema(ctx, pool, !make)
-	if err == nil || make {
-		return unlessSealed(err)
+	files, err := migrationFiles()
+	if err != nil {
+		return err
 	}
-	version, versionErr := schemaVersion(ctx, pool)
-	if versionErr != nil || version == 0 {
-		return errors.Join(err, versionErr)
+	version, err := schemaVersion(ctx, pool)
+	switch {
+	case err != nil:
+		return err
+	case version > len(files):
+		return fmt.Errorf("%w (its schema is %d, this one knows %d); install that version", keep.ErrNewerDatabase, version, len(files))
+	case version == len(files):
+		return nil
+	case version == 0 && !make:
+		return errors.New("there is nothing of Keep in it")
 	}
-	return unlessSealed(prepareSchema(ctx, pool, false))
-}
-
-// unlessSealed drops keep.ErrSealed: whoever moves databases knows.
-func unlessSealed(err error) error {
+	_, err = prepareSchema(ctx, pool, false)
 	if errors.Is(err, keep.ErrSealed) {
 		return nil
 	}

@@ -71,12 +71,7 @@ func (l *Load) Deploy() keep.Commit {
 // Run makes the two commits of an undisturbed consumer run: pin an event and
 // record the call; settle, consume, publish and commit. Payloads have 1 KB.
 func (l *Load) Run(ctx context.Context, db engine.Committer) error {
-	r, m := l.start()
-	err := db.Commit(ctx, keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{
-		keep.PutRun{Run: r},
-		keep.Reserve{Chain: r.ID, Reservation: r.Reservations[0]},
-		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: l.At, By: "call", To: keep.InFlight, Evidence: "sent"}}},
-	}})
+	r, m, err := l.begin(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -91,6 +86,21 @@ func (l *Load) Run(ctx context.Context, db engine.Committer) error {
 			Payload: l.payload, CreatedBy: r.ID, CausedBy: []keep.InputID{l.input}}},
 		keep.PutHandler{State: keep.HandlerState{Workflow: l.Workflow, Handler: "addRow", Kind: keep.Consumer, LastRun: r.ID, LastAt: l.At}},
 		keep.PutRun{Run: r},
+	}})
+}
+
+// Begin makes the first commit of a run, and leaves its call in flight.
+func (l *Load) Begin(ctx context.Context, db engine.Committer) error {
+	_, _, err := l.begin(ctx, db)
+	return err
+}
+
+func (l *Load) begin(ctx context.Context, db engine.Committer) (keep.Run, keep.Mutation, error) {
+	r, m := l.start()
+	return r, m, db.Commit(ctx, keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{
+		keep.PutRun{Run: r},
+		keep.Reserve{Chain: r.ID, Reservation: r.Reservations[0]},
+		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: l.At, By: "call", To: keep.InFlight, Evidence: "sent"}}},
 	}})
 }
 

@@ -79,7 +79,8 @@ type Mover struct {
 
 // A Moved says what was moved.
 type Moved struct {
-	Digest  Digest // of both sides; zero if an earlier copy had read them
+	Digest  string // of both sides
+	Rows    int64  // 0 if Resumed
 	Resumed bool   // an earlier copy had come so far that only the target had to be opened
 }
 
@@ -111,22 +112,24 @@ func (m Mover) Copy(ctx context.Context, from, to Place) (done Moved, err error)
 		return m.finish(ctx, from, source.Mark(), to)
 	}
 	mark := Mark{State: Incoming, Copy: rand.Text(), Peer: from.Name(), Store: source.Store(), At: m.Now}
+	var digest Digest
 	if err := to.Receive(ctx, mark, func(sink Sink) (err error) {
-		done.Digest, err = m.fill(ctx, source, sink)
+		digest, err = m.fill(ctx, source, sink)
 		return err
 	}); err != nil {
 		return done, err
 	}
+	done.Digest, done.Rows = digest.String(), digest.Rows()
 	target, err := to.Hold(ctx)
 	if err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, target.Release()) }()
-	if err := m.verify(ctx, to, target, done.Digest); err != nil {
+	if err := m.verify(ctx, to, target, digest); err != nil {
 		return done, err
 	}
 	sealed := mark
-	sealed.State, sealed.Peer, sealed.Digest = Sealed, to.Name(), done.Digest.String()
+	sealed.State, sealed.Peer, sealed.Digest = Sealed, to.Name(), done.Digest
 	if err := source.Set(ctx, sealed); err != nil {
 		return done, fmt.Errorf("seal %s: %w", from.Name(), err)
 	}
@@ -221,7 +224,7 @@ func (m Mover) finish(ctx context.Context, from Place, sealed Mark, to Place) (d
 	if target.Mark().Copy != sealed.Copy {
 		return done, fmt.Errorf("read %s: %w", from.Name(), sealed.Refuse())
 	}
-	done.Resumed = true
+	done.Digest, done.Resumed = sealed.Digest, true
 	if target.Mark().State == Arrived {
 		return done, nil
 	}

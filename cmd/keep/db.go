@@ -18,11 +18,11 @@ import (
 func (a *app) dbCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "db",
-		Short: "Bring the database up to date, check it, back it up",
+		Short: "Bring the database up to date, check it, back it up, move it",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(a.copyCmd(), a.unsealCmd(), &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to

@@ -64,7 +64,7 @@ func statusOf(err error) int {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.status
 	}
-	for _, bad := range []error{keep.ErrLocked, keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts} {
+	for _, bad := range []error{keep.ErrLocked, keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts, keep.ErrSealed} {
 		if errors.Is(err, bad) {
 			return exitUnreachable
 		}

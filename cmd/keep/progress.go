@@ -89,29 +89,7 @@ const quiet = time.Second
 
 // start shows a line of progress on a terminal until the returned function is
 // called. Elsewhere it shows nothing.
-func (p *progress) start() (stop func()) {
-	if !p.a.tty || p.a.json {
-		return func() {}
-	}
-	done := make(chan struct{})
-	p.a.err.animate(true)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(quiet)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				fmt.Fprint(p.a.err, "") // takes the line away
-				p.a.err.animate(false)
-				return
-			case <-tick.C:
-				fmt.Fprint(p.a.err, p.a.ink.dim(p.line()))
-			}
-		}
-	})
-	return func() { close(done); wg.Wait() }
-}
+func (p *progress) start() (stop func()) { return p.a.animate(p.line) }
 
 // line says what was done so far.
 func (p *progress) line() string {
@@ -123,6 +101,32 @@ func (p *progress) line() string {
 		failed += n.Failed
 	}
 	return fmt.Sprintf("%s committed, %d failed, %d open", plural(committed, "run"), failed, len(p.open))
+}
+
+// animate shows a line on a terminal, once a second, until the returned function is
+// called. Elsewhere it shows nothing.
+func (a *app) animate(line func() string) (stop func()) {
+	if !a.tty || a.json {
+		return func() {}
+	}
+	done := make(chan struct{})
+	a.err.animate(true)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(quiet)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				fmt.Fprint(a.err, "") // takes the line away
+				a.err.animate(false)
+				return
+			case <-tick.C:
+				fmt.Fprint(a.err, a.ink.dim(line()))
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
 }
 
 // logLine shows a line that a script wrote.

@@ -70,8 +70,8 @@ func openDatabase(ctx context.Context, name string, r role) (database, error) {
 		db := postgres.New(name, postgres.Config{Host: r == toHost, ReadOnly: r == toLook})
 		return db, db.Open(ctx)
 	}
-	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
-		return nil, fmt.Errorf("there are no %s databases; name a file, or postgres://user@host/database", clean(scheme))
+	if err := notURL(name); err != nil {
+		return nil, err
 	}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && (r == toLook || r == toDecide) {
 		return nil, fmt.Errorf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", short(name))
@@ -83,6 +83,14 @@ func openDatabase(ctx context.Context, name string, r role) (database, error) {
 // isPostgres reports whether a database is named by a URL of Postgres.
 func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
+// notURL refuses a URL where a file is meant.
+func notURL(name string) error {
+	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
+		return fmt.Errorf("there are no %s databases; name a file, or postgres://user@host/database", clean(scheme))
+	}
+	return nil
 }
 
 // nameOf returns how people are told of a database: a short name.

@@ -46,9 +46,9 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 }
 
 // allowedBeside reports whether a package of ours may come with others: the nouns,
-// and what is about keys.
+// what stores are moved by, and what is about keys.
 func allowedBeside(packages []string, pkg string) bool {
-	return pkg == "" || pkg == "/ledger" || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
+	return pkg == "" || pkg == "/ledger" || pkg == "/transfer" || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
 }
 
 // forbidden says what is wrong with a dependency; "" if nothing is.

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/transfer"
+)
+
+// copyCmd moves a database.
+func (a *app) copyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "copy FROM TO",
+		Short: "Move a database to another one: SQLite to Postgres, back, or between two of a kind",
+		Long: `Copy moves everything from one database to another, which must be new or empty: a
+file, or a postgres:// URL. What was in flight, in doubt or asked goes on there, with the
+same ids, keys and tokens.
+
+No host may work on either: stop them first, and the proxies. Copy keeps others from
+writing to FROM while it reads, compares all rows and checks every law on TO, and only
+then seals FROM and opens TO. Nobody can work on a sealed database, so nothing is done
+twice. It can still be looked at. Point db at TO then.
+
+If the copy dies, give the same command again. Until FROM is sealed it is as it was.
+
+  keep db unseal FROM TO     goes back, if nothing was done on TO
+  keep db copy TO NEW        goes back with what was done there
+
+--db names no database here: both are arguments. A password of Postgres belongs in
+PGPASSWORD or ~/.pgpass.`,
+		Example: "  keep db copy keep.db postgres://keep@db.internal/keep",
+		Args:    cobra.ExactArgs(2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.copyDatabase(cmd.Context(), args[0], args[1]) },
+	}
+}
+
+// unsealCmd opens a database that was moved.
+func (a *app) unsealCmd() *cobra.Command {
+	lost := false
+	cmd := &cobra.Command{
+		Use:   "unseal FROM [TO]",
+		Short: "Open a database again that keep db copy sealed, if the copy was not used",
+		Long: `Unseal undoes keep db copy FROM TO: if nothing was recorded on TO since, it seals
+that one, and opens FROM.
+
+If TO does not exist any more, --lost opens FROM without a look at it. What was
+done on TO is not known then, and is done again. While a host works on TO, everything is
+done twice.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lost == (len(args) == 2) {
+				return misusef("name the database that was copied to; if it does not exist any more, say --lost instead")
+			}
+			from, err := placeOf(args[0])
+			if err != nil {
+				return err
+			}
+			if lost {
+				err = transfer.Unseal(cmd.Context(), from)
+			} else {
+				var to transfer.Place
+				if to, err = placeOf(args[1]); err == nil {
+					err = transfer.Mover{Now: a.now()}.Undo(cmd.Context(), from, to)
+				}
+			}
+			if err == nil && !a.json {
+				fmt.Fprintf(a.err, "%s may be worked on again.\n", shortPlace(from))
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&lost, "lost", false, "the copy does not exist any more, and no host has it")
+	return cmd
+}
+
+// placeOf returns the place of a file or URL.
+func placeOf(name string) (transfer.Place, error) {
+	if isPostgres(name) {
+		return postgres.At(name), nil
+	}
+	if err := notURL(name); err != nil {
+		return nil, err
+	}
+	return sqlite.At(name), nil
+}
+
+// shortPlace returns how people are told of a place.
+func shortPlace(p transfer.Place) string {
+	if isPostgres(p.Name()) {
+		return p.Name()
+	}
+	return short(p.Name())
+}
+
+// copyDatabase moves a database, and shows how far it has come.
+func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
+	from, err := placeOf(fromName)
+	if err != nil {
+		return err
+	}
+	to, err := placeOf(toName)
+	if err != nil {
+		return err
+	}
+	p := new(copyProgress)
+	stop := a.animate(p.line)
+	done, err := transfer.Mover{Now: a.now(), Tell: p.tell}.Copy(ctx, from, to)
+	stop()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"from": from.Name(), "to": to.Name(), "rows": done.Rows, "digest": done.Digest, "resumed": done.Resumed})
+	}
+	if done.Resumed {
+		fmt.Fprintf(a.err, "%s was complete, and is open now.\n", shortPlace(to))
+	} else {
+		fmt.Fprintf(a.err, "%s are in %s, with the same digest %.12s…, and no law is broken.\n", plural(int(done.Rows), "row"), shortPlace(to), done.Digest)
+	}
+	fmt.Fprintf(a.err, "%s is sealed. Set db to the new one, and start the hosts.\n", shortPlace(from))
+	return nil
+}
+
+// A copyProgress is how far a copy has come.
+type copyProgress struct {
+	mu   sync.Mutex // protects the field below
+	last transfer.Progress
+}
+
+func (p *copyProgress) tell(now transfer.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = now
+}
+
+// line says how far it has come.
+func (p *copyProgress) line() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.last.Step == "":
+		return "waiting for the database"
+	case p.last.Rows == 0:
+		return p.last.Step + " " + p.last.Table
+	}
+	return fmt.Sprintf("%s %s: %d rows", p.last.Step, p.last.Table, p.last.Rows)
+}
