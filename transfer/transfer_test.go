@@ -86,7 +86,8 @@ type place interface {
 	transfer.Place
 	open(tb testing.TB) storetest.Store // to read
 	make(tb testing.TB) (db storetest.Store, closeDB func() error)
-	work() error // opens it as a host does, and closes it
+	work() error                          // opens it as a host does, and closes it
+	beside(tb testing.TB) storetest.Store // as a command that decides something
 }
 
 // placeAt returns the place of an address.
@@ -136,6 +137,11 @@ func (p filePlace) make(tb testing.TB) (storetest.Store, func() error) {
 	return db, db.Close
 }
 
+func (p filePlace) beside(tb testing.TB) storetest.Store {
+	db := sqlite.New(p.path, sqlite.Config{})
+	return opened(tb, db, db.Open(ctx))
+}
+
 func (p filePlace) work() error {
 	db := sqlite.New(p.path, sqlite.Config{Host: true})
 	return cmp.Or(db.Open(ctx), db.Close())
@@ -169,6 +175,8 @@ func (p schemaPlace) make(tb testing.TB) (storetest.Store, func() error) {
 	}
 	return db, db.Close
 }
+
+func (p schemaPlace) beside(tb testing.TB) storetest.Store { return openSchema(tb, p) }
 
 func (p schemaPlace) work() error {
 	db := postgres.New(p.url, postgres.Config{Host: true, Conns: 4})
