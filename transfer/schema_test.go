@@ -13,7 +13,7 @@ import (
 
 // derived are tables that are made anew, or not moved at all: meta has the mark, and
 // leases and hosts are those of one database.
-var derived = strings.Fields(`meta tally event_cause title_index title_changed lease host`)
+var derived = strings.Fields(`meta tally title_word event_cause title_index title_changed lease host`)
 
 // numbers are columns by which a store orders rows, or finds their parents, and what is
 // derived from others.
