@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -128,6 +129,7 @@ type failover struct {
 type failHost struct {
 	f     *failover
 	n     int
+	bin   string // empty: this version, with a clock of its own
 	clock time.Duration
 	wire  *connectortest.Proxy
 	front *httptest.Server
@@ -188,7 +190,11 @@ func TestFailover(t *testing.T) {
 	f.finish()
 }
 
-func newFailover(t *testing.T) *failover {
+func newFailover(t *testing.T) *failover { return newFailoverWith(t, "") }
+
+// newFailoverWith is newFailover with another version of the command, if bin is not
+// empty.
+func newFailoverWith(t *testing.T, bin string) *failover {
 	pg := pgtest.StartDurable(t)
 	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), workflows: failoverWorkflows, rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
 	t.Cleanup(f.crm.Close)
@@ -199,14 +205,22 @@ func newFailover(t *testing.T) *failover {
 		f.write(name+".js", strings.ReplaceAll(failoverScript, "NAME", name))
 	}
 	for n, clock := range []time.Duration{0, time.Hour, -time.Hour} {
-		f.hosts = append(f.hosts, f.newHost(n, clock))
+		h := f.newHost(n, clock)
+		h.bin = bin
+		f.hosts = append(f.hosts, h)
 	}
 	cmd := f.hosts[0].command("deploy", ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("deploy: %v\n%s", err, out)
 	}
-	f.look()
-	t.Cleanup(func() { f.db.Close() })
+	t.Cleanup(func() {
+		if f.db != nil {
+			f.db.Close()
+		}
+	})
+	if bin == "" { // else the database may be too old for this version to look at
+		f.look()
+	}
 	return f
 }
 
@@ -257,7 +271,7 @@ func (h *failHost) command(args ...string) *exec.Cmd {
 		h.f.Fatal(err)
 	}
 	u.Host = h.wire.Addr()
-	cmd := exec.Command("keep-skewed", args...)
+	cmd := exec.Command(cmp.Or(h.bin, "keep-skewed"), args...)
 	cmd.Dir = h.f.dir
 	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+h.front.URL, "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
 	return cmd
