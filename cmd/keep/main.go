@@ -5,20 +5,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // schedules name time zones, and not every machine has them
+
+	"github.com/keep-run/keep/internal/garbage"
 )
 
 // main connects run to the process: its arguments, streams, signals and status.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	if os.Getenv("GOGC") == "" {
-		// The heap is small and what a run allocates is garbage at once:
-		// collecting less often costs some tens of MB and saves processor.
-		debug.SetGCPercent(300)
-	}
+	garbage.Pace()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -21,9 +21,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"time"
+
+	"github.com/keep-run/keep/internal/garbage"
 )
 
 func main() {
@@ -37,9 +38,7 @@ func main() {
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `file`; with -hosts, those of its hosts to files whose names begin so")
 	as := flag.String("member", "", "be a host of -hosts, as this `JSON` says: -hosts starts such processes")
 	flag.Parse()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // as the command does
-	}
+	garbage.Pace() // as the command does
 	err := error(nil)
 	if *as != "" {
 		err = member(ctx, *as, os.Stdin, os.Stdout)

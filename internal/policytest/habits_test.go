@@ -28,7 +28,9 @@ var goroutines = map[string]string{
 
 // mayReadClock reports whether files of that kind may. Commands are edges; the
 // tests of a package run in synctest bubbles, where the clock is theirs.
-func mayReadClock(kind string) bool { return kind == "clock" || kind == "main" || kind == "dev" || kind == "test" }
+func mayReadClock(kind string) bool {
+	return kind == "clock" || kind == "main" || kind == "dev" || kind == "test"
+}
 
 // checkClock returns each use of a clock in a file whose package is told the time.
 func checkClock(rules []rule, f sourceFile) []string {

@@ -68,6 +68,7 @@ internal/crashtest      test   *
 internal/chaos          test
 internal/simtest        clock  *
 internal/npm            clock
+internal/garbage        timed
 internal/pgtest         test   internal/npm
 internal/cputime        test
 internal/faultproxy     test
