@@ -97,6 +97,14 @@ type Mutation struct {
 	UpdatedAt time.Time
 }
 
+// A StoredResult is what is needed of an applied mutation to answer its call
+// again. Since Applied is final, it never changes.
+type StoredResult struct {
+	Key         MutationKey
+	PayloadHash string
+	Result      json.RawMessage // may be nil
+}
+
 // SettlesAt returns the time from which an absence can be believed.
 func (m Mutation) SettlesAt() time.Time { return m.CallDeadline.Add(m.SettleAfter) }
 

@@ -122,7 +122,7 @@ func (x *execution) mutate(ctx context.Context) error {
 func (x *execution) send(ctx context.Context, call *takenCall) error {
 	x.trace(BeforeCall)
 	x.callAt = call.at
-	lc, now, err := x.admit(ctx, call.tool, call.ledgerCall(x, x.e.now()))
+	lc, now, err := x.admit(ctx, call.tool, call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(call.payload), x.e.now()))
 	if err != nil {
 		return x.fail(ctx, err)
 	}

@@ -31,9 +31,9 @@ type scriptHost struct {
 	item      *itemScope                 // jobs: the item under way
 	scopes    int                        // jobs: items begun so far
 	finished  []keep.Change              // jobs: items that are done, not stored yet
-	ahead     map[string]keep.Item       // jobs: items that are done, read ahead
-	reads     int                        // jobs: how often that was done
-	hits      int                        // jobs: items that were found there
+
+	items   readAhead[string, keep.Item]                   // jobs: items that are done
+	results readAhead[keep.MutationKey, keep.StoredResult] // jobs: of calls in items
 }
 
 // An inputKey is what makes an input unique within a workflow.
@@ -166,15 +166,14 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	return nil, errTaken
 }
 
-// ledgerCall returns what the ledger records of the call, for a consumer run.
-func (c *takenCall) ledgerCall(x *execution, now time.Time) ledger.Call {
-	key := ledger.RunKey(x.run.Chain)
+// ledgerCall returns what the ledger records of the call, outside of items.
+func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string, now time.Time) ledger.Call {
 	spec := c.tool.spec
 	return ledger.Call{
 		Key: key, Workflow: x.a.name, Run: x.run.ID,
 		Tool: c.tool.name, Connector: c.tool.connector, Level: spec.Level,
 		Target:   c.target,
-		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: ledger.Hash(c.payload),
+		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: hash,
 		Token: ledger.Token(x.e.cfg.Salt, key), Title: x.run.Title,
 		Deadline: now.Add(spec.Timeout), SettleAfter: spec.SettleAfter, CanReconcile: c.tool.canReconcile(),
 	}

@@ -50,7 +50,7 @@ func (h *scriptHost) paused(ctx context.Context) error {
 	if !x.poked() {
 		return nil
 	}
-	h.ahead = nil
+	h.items.forget()
 	w, err := x.e.store.Workflow(ctx, x.a.name)
 	switch {
 	case err != nil:
@@ -158,30 +158,39 @@ func (h *scriptHost) knownItem(ctx context.Context, id string) (keep.Item, error
 			return put.Item, nil
 		}
 	}
-	if it, ok := h.ahead[id]; ok {
-		h.hits++
+	if it, ok := h.items.take(id); ok {
 		return it, nil
 	}
 	it, err := h.x.e.store.Item(ctx, h.x.a.name, id)
-	if err != nil || !over(it) || h.hits < h.reads*readAhead/8 {
+	if err != nil || !over(it) {
 		return it, err
 	}
-	h.reads++
-	after, err := h.x.e.store.ItemsAfter(ctx, h.x.a.name, id, readAhead)
-	h.ahead = make(map[string]keep.Item, len(after))
+	after, err := h.items.more(func(n int) ([]keep.Item, error) { return h.x.e.store.ItemsAfter(ctx, h.x.a.name, id, n) })
 	for _, it := range after {
+		// Only these are believed without another look: at worst an item that a
+		// person has reprocessed since waits for the next run.
 		if over(it) {
-			h.ahead[it.ID] = it
+			h.items.found[it.ID] = it
 		}
 	}
 	return it, err
 }
 
-// readAhead is how many items are read at once. Jobs come to items in the order in
-// which they made them, more often than not, and most of them are done. Only
-// those are believed without another look: at worst a reprocessed item waits for
-// the next run. A job for which it seldom helps is soon left alone with it.
-const readAhead = 256
+// knownMutation returns the record of a call that was made before, if more of it is
+// needed than its result, which then is among h.results.
+func (h *scriptHost) knownMutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	m, err := h.x.e.store.Mutation(ctx, key)
+	if err != nil || m.State != keep.Applied {
+		return m, err
+	}
+	after, err := h.results.more(func(n int) ([]keep.StoredResult, error) {
+		return h.x.e.store.ResultsAfter(ctx, h.x.a.name, key, n, maxResultAhead)
+	})
+	for _, r := range after {
+		h.results.found[r.Key] = r
+	}
+	return m, err
+}
 
 // over reports whether nothing more is done for an item by itself.
 func over(it keep.Item) bool { return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped }
@@ -235,15 +244,21 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		return nil, f
 	}
 	x := h.x
-	lc := call.ledgerCall(x, x.e.now())
-	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
-	lc.Key = ledger.ItemKey(ledger.ItemCall{
+	key := ledger.ItemKey(ledger.ItemCall{
 		Workflow: x.a.name, Item: s.item.ID, Attempt: s.item.Attempt,
-		Tool: call.tool.name, Target: lc.Target, Identity: call.identity, Subkey: call.subkey,
+		Tool: call.tool.name, Target: call.target, Identity: call.identity, Subkey: call.subkey,
 	})
-	lc.Token = ledger.Token(x.e.cfg.Salt, lc.Key)
+	hash := ledger.Hash(call.payload)
+	if r, ok := h.results.take(key); ok && r.PayloadHash == hash {
+		return orNull(r.Result), nil
+	}
+	known, err := h.knownMutation(ctx, key)
+	if err == nil && known.State == keep.Applied {
+		return h.replay(call, known, hash, c)
+	}
+	lc := call.ledgerCall(x, key, hash, x.e.now())
+	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
 	x.callAt = c.At
-	known, err := x.e.store.Mutation(ctx, lc.Key)
 	switch {
 	case isNotFound(err):
 		lc, now, err := x.admit(ctx, call.tool, lc)
@@ -255,10 +270,7 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	case err != nil:
 		return nil, &storeError{err}
 	}
-	switch known.State {
-	case keep.Applied:
-		return h.replay(call, known, c)
-	case keep.Failed:
+	if known.State == keep.Failed {
 		lc, now, err := x.admit(ctx, call.tool, lc)
 		if err != nil {
 			return nil, err
@@ -278,8 +290,8 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 
 // replay answers a call from an applied record, if what it would send is close
 // enough to what was sent (S0 §14.5).
-func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.RawMessage, error) {
-	if ledger.Hash(call.payload) != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
+func (h *scriptHost) replay(call *takenCall, m keep.Mutation, hash string, c HostCall) (json.RawMessage, error) {
+	if hash != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
 		h.item.item.Status = keep.ItemAttention
 		h.x.mut, h.x.run.Mutation = m, m.Key
 		h.x.wouldSend = call.payload
@@ -288,10 +300,15 @@ func (h *scriptHost) replay(call *takenCall, m keep.Mutation, c HostCall) (json.
 		f.Tool, f.At = call.tool.name, c.At
 		return nil, f
 	}
-	if m.Result == nil {
-		return json.RawMessage("null"), nil
+	return orNull(m.Result), nil
+}
+
+// orNull returns what a script gets for the result of a call.
+func orNull(result json.RawMessage) json.RawMessage {
+	if result == nil {
+		return json.RawMessage("null")
 	}
-	return m.Result, nil
+	return result
 }
 
 // difference asks the connector how far apart two payloads are. One that cannot
@@ -336,8 +353,5 @@ func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, m keep.Mut
 	x.trace(OutcomeWritten)
 	result := x.mut.Result
 	x.mut, x.run.Mutation = keep.Mutation{}, ""
-	if result == nil {
-		return json.RawMessage("null"), nil
-	}
-	return result, nil
+	return orNull(result), nil
 }

@@ -115,6 +115,12 @@ type Ledger interface {
 	// Mutation returns the record of that key, or *keep.NotFoundError.
 	Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error)
 
+	// ResultsAfter returns results of applied mutations of w that were made after
+	// that of key, oldest first. It looks at no more than limit records, and
+	// leaves out results of more than size bytes. It may leave out others too,
+	// and does if there is no such key.
+	ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error)
+
 	// Mutations returns a page of records, newest first, and the cursor of the
 	// next page, empty at the end.
 	Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error)

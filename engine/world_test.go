@@ -273,7 +273,12 @@ func (w *world) run() {
 // runFor runs an engine until it is idle or d has passed.
 func (w *world) runFor(d time.Duration) error {
 	w.t.Helper()
-	e := w.engine()
+	return w.runEngine(w.engine(), d)
+}
+
+// runEngine runs e until it is idle or d has passed.
+func (w *world) runEngine(e *engine.Engine, d time.Duration) error {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {

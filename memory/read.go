@@ -141,6 +141,31 @@ func (s *Store) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, 
 	return out, context.Cause(ctx)
 }
 
+// ResultsAfter returns results of applied mutations of w that were made after that
+// of key, oldest first.
+func (s *Store) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	first, ok := s.mutations[key]
+	if !ok || first.v.Workflow != w {
+		return nil, context.Cause(ctx)
+	}
+	var after []row[keep.Mutation]
+	for _, m := range s.mutations {
+		if m.n > first.n && m.v.Workflow == w {
+			after = append(after, m)
+		}
+	}
+	slices.SortFunc(after, func(a, b row[keep.Mutation]) int { return cmp.Compare(a.n, b.n) })
+	var out []keep.StoredResult
+	for _, m := range after[:max(0, min(limit, len(after)))] {
+		if m.v.State == keep.Applied && len(m.v.Result) <= size {
+			out = append(out, keep.StoredResult{Key: m.v.Key, PayloadHash: m.v.PayloadHash, Result: slices.Clone(m.v.Result)})
+		}
+	}
+	return out, context.Cause(ctx)
+}
+
 // Mutation returns the record of that key, or *keep.NotFoundError.
 func (s *Store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
 	s.mu.RLock()

@@ -106,6 +106,25 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 	return one(ctx, db, "mutation", string(key), scanMutation, `SELECT `+mutationColumns+` FROM mutation WHERE key = $1`, key)
 }
 
+// ResultsAfter returns results of applied mutations of w that were made after that
+// of key, oldest first. It looks at limit records, all of the same tool.
+func (db *DB) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {
+	return collect(ctx, db, scanResult, `
+		SELECT key, payload_hash, result FROM (
+			SELECT key, payload_hash, result, state, n FROM mutation
+			 WHERE workflow = $1
+			   AND tool = (SELECT tool FROM mutation WHERE key = $2 AND workflow = $1)
+			   AND n > (SELECT n FROM mutation WHERE key = $2 AND workflow = $1)
+			 ORDER BY n LIMIT $3) AS later
+		 WHERE state = 'applied' AND coalesce(octet_length(result), 0) <= $4
+		 ORDER BY n`, w, key, max(limit, 0), size)
+}
+
+func scanResult(row pgx.CollectableRow) (r keep.StoredResult, err error) {
+	err = row.Scan(into(&r.Key), into(&r.PayloadHash), (*[]byte)(&r.Result))
+	return r, err
+}
+
 // History returns every move of a mutation, oldest first.
 func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error) {
 	return collect(ctx, db, scanMove, `

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -219,6 +220,9 @@ func (rt *Runtime) boot(ctx context.Context) error {
 	})
 }
 
+// bootTime is what the prelude may take, on however busy a machine.
+const bootTime = time.Minute
+
 // bootStep runs f with a fresh engine.
 func (rt *Runtime) bootStep(ctx context.Context, f func(in *instance) error) error {
 	in, err := rt.pool.open()
@@ -227,6 +231,7 @@ func (rt *Runtime) bootStep(ctx context.Context, f func(in *instance) error) err
 	}
 	defer in.close()
 	in.phase = &phase{rt: rt, ctx: ctx, in: in, limits: rt.limits}
+	in.phase.limits.CPU = bootTime // no script runs
 	in.phase.resumeClock()
 	if err := rt.initialize(in); err != nil {
 		return err

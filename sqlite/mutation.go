@@ -140,6 +140,22 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 		`SELECT `+mutationColumns+` FROM mutation WHERE key = ?`, key)
 }
 
+// ResultsAfter returns results of applied mutations of w that were made after that
+// of key, oldest first. It looks at limit records, of whatever workflow.
+func (db *DB) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {
+	return rows(ctx, db, scanResult, `
+		SELECT key, payload_hash, result FROM mutation
+		 WHERE n > (SELECT n FROM mutation WHERE key = ?1 AND workflow = ?3)
+		   AND n <= (SELECT n FROM mutation WHERE key = ?1 AND workflow = ?3) + ?2 AND +workflow = ?3
+		   AND state = 'applied' AND ifnull(octet_length(result), 0) <= ?4
+		 ORDER BY n`, key, limit, w, size)
+}
+
+func scanResult(row *sql.Rows) (r keep.StoredResult, err error) {
+	err = row.Scan(&r.Key, &r.PayloadHash, (*[]byte)(&r.Result))
+	return r, err
+}
+
 // History returns every move of a mutation, oldest first.
 func (db *DB) History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error) {
 	return rows(ctx, db, scanMove, `

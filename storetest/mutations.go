@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -40,6 +41,48 @@ var mutationPromises = []promise{
 		full.NextReconcileAt, full.CallDeadline = kept(full.NextReconcileAt), kept(full.CallDeadline)
 		full.CreatedAt, full.UpdatedAt = kept(full.CreatedAt), kept(full.UpdatedAt)
 		w.same("Mutation", get[keep.Mutation](w)(w.Mutation(w.ctx, m.Key)), full)
+	}},
+	{"the results after a mutation are those of its workflow that were applied later, oldest first", func(w *world) {
+		job, other := jobRun(w, "w"), jobRun(w, "other")
+		w.commit("w", keep.PutItem{Item: keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1}})
+		w.commit("other", keep.PutItem{Item: keep.Item{Workflow: "other", ID: "i", Status: keep.ItemProcessing, Attempt: 1}})
+		put := func(r keep.Run, key string, state keep.MutationState, result string) {
+			m := w.newMutation(r)
+			m.Key, m.Item, m.Attempt, m.State, m.PayloadHash = keep.MutationKey(key), "i", 1, state, "hash of "+key
+			if state == keep.Applied {
+				m.ResolvedBy = "call"
+			}
+			if result != "" {
+				m.Result = json.RawMessage(result)
+			}
+			moves := []keep.Move{w.move("", keep.InFlight)}
+			if state != keep.InFlight {
+				moves = append(moves, w.move(keep.InFlight, state))
+			}
+			w.commit(r.Workflow, keep.PutMutation{Mutation: m, Moves: moves})
+		}
+		put(job, "d", keep.Applied, `"d"`)
+		put(job, "c", keep.Applied, "")
+		put(job, "e", keep.Failed, "")
+		put(other, "x", keep.Applied, `1`)
+		put(job, "a", keep.Applied, `"0123456789"`)
+		put(job, "f", keep.InFlight, "")
+		put(job, "b", keep.Applied, `"b"`)
+		for _, tt := range []struct {
+			after       keep.MutationKey
+			limit, size int
+			want        string
+		}{
+			{"d", 10, 100, `c= a="0123456789" b="b" `}, {"d", 10, 12, `c= a="0123456789" b="b" `}, {"d", 10, 11, `c= b="b" `},
+			{"a", 10, 100, `b="b" `}, {"d", 1, 100, `c= `}, {"d", 0, 100, ""}, {"b", 10, 100, ""}, {"unknown", 10, 100, ""}, {"x", 10, 100, ""},
+		} {
+			got := ""
+			for _, r := range get[[]keep.StoredResult](w)(w.ResultsAfter(w.ctx, "w", tt.after, tt.limit, tt.size)) {
+				got += string(r.Key) + "=" + string(r.Result) + " "
+				w.same("hash", r.PayloadHash, "hash of "+string(r.Key))
+			}
+			w.same(fmt.Sprintf("ResultsAfter(%s, %d, %d)", tt.after, tt.limit, tt.size), got, tt.want)
+		}
 	}},
 	{"a ledger key is used once", func(w *world) {
 		r, m := w.call("w")
