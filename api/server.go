@@ -91,6 +91,11 @@ type Config struct {
 	// seconds.
 	Heartbeat time.Duration
 
+	// Patience is how long a client of /events may take for what is sent to it.
+	// One that does not read is cut off; it comes back with the last id that it
+	// saw. If zero, 10 seconds.
+	Patience time.Duration
+
 	// Gather is the least time between two changes on /events; what comes in
 	// between is told at once. If zero, 100 ms.
 	Gather time.Duration
@@ -121,6 +126,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
+	cfg.Patience = cmp.Or(cfg.Patience, 10*time.Second)
 	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
 	cfg.Version = cmp.Or(cfg.Version, "devel")
 	if cfg.Clock == nil {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +33,8 @@ type world struct {
 	engine  *engine.Engine
 	changes *feed.Feed
 	server  *httptest.Server
+
+	following atomic.Int64 // requests for /events that are under way
 }
 
 // told publishes what is committed, as a host does.
@@ -63,12 +67,22 @@ func newWorld(t testing.TB, change func(*api.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == api.Prefix+"/events" {
+			w.following.Add(1)
+			defer w.following.Add(-1)
+		}
 		if name, role, ok := strings.Cut(r.Header.Get("As"), " "); ok {
 			r = r.WithContext(access.With(r.Context(), access.Identity{Name: name, Role: access.Role(role), Via: access.ViaToken}))
 		}
 		s.ServeHTTP(rw, r)
 	}))
+	w.server.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		if tcp, ok := c.(*net.TCPConn); ok && s == http.StateNew {
+			tcp.SetWriteBuffer(16 << 10) // little, so that who does not read is found out
+		}
+	}
+	w.server.Start()
 	t.Cleanup(w.server.Close)
 	w.populate()
 	return w

@@ -17,10 +17,6 @@ import (
 	"github.com/keep-run/keep/feed"
 )
 
-// patience is how long a client may take for what is sent to it. One that does
-// not read is cut off; it comes back with the last id that it saw.
-const patience = 10 * time.Second
-
 // A Changed is one message of /events.
 type Changed struct {
 	Workflow *keep.WorkflowName `json:"workflow" doc:"null: of no workflow in particular"`
@@ -55,7 +51,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := http.NewResponseController(w)
-	if err := send(c, w, ": keep\n\n"); err != nil {
+	if err := s.send(c, w, ": keep\n\n"); err != nil {
 		return
 	}
 	for {
@@ -70,7 +66,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			return
 		}
-		if err := send(c, w, text); err != nil {
+		if err := s.send(c, w, text); err != nil {
 			return
 		}
 		if len(batch) > 0 && !pause(r.Context(), s.cfg.Gather) {
@@ -102,8 +98,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // send writes text and hands it to the network, in the time that is allowed.
-func send(c *http.ResponseController, w io.Writer, text string) error {
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+func (s *Server) send(c *http.ResponseController, w io.Writer, text string) error {
+	if err := c.SetWriteDeadline(time.Now().Add(s.cfg.Patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := io.WriteString(w, text); err != nil {

@@ -2,11 +2,15 @@ package api_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,6 +108,53 @@ func TestManyFollowers(t *testing.T) {
 		t.Errorf("500 followers cost %d bytes, want under %d", cost, limit)
 	}
 	asleep.until("id: ")
+}
+
+// Who does not read is cut off, on a real connection, once the buffers in between are
+// full and the time is over that a client may take; the others are told meanwhile.
+func TestFollowerWhoDoesNotRead(t *testing.T) {
+	t.Parallel()
+	const patience = 2 * time.Second
+	w := newWorld(t, func(c *api.Config) { c.Gather, c.Patience = 10*time.Millisecond, patience })
+	asleep, awake := w.follow(""), w.follow("")
+	for _, f := range []*follower{asleep, awake} {
+		if err := f.conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := asleep.conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			for i := range 64 {
+				w.changes.Publish(feed.Change{Workflow: keep.WorkflowName(fmt.Sprint("workflow", i)), Kinds: feed.Kinds()[:6]})
+			}
+		}
+	})
+	wg.Go(func() {
+		for time.Since(began) < 3*patience/2 || w.following.Load() > 1 {
+			awake.until("id: ")
+		}
+		close(done)
+	})
+	wg.Wait()
+	if n := w.following.Load(); n != 1 {
+		t.Errorf("%d streams are open after %s, want the one that is read", n, time.Since(began).Round(time.Second))
+	}
+	if _, err := io.Copy(io.Discard, asleep.in); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection of who does not read is still open")
+	}
 }
 
 // inUse returns the bytes of heap and stacks in use.

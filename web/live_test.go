@@ -173,20 +173,6 @@ func TestManyStreamsEnd(t *testing.T) {
 	})
 }
 
-// Whoever does not read is let go, and holds up nobody.
-func TestSlowReader(t *testing.T) {
-	w := newWorld(t, "refunds.js")
-	w.question("refunds")
-	res, err := http.Get(w.site.URL + "/live?kind=workflow") // and never reads
-	w.must(err)
-	defer res.Body.Close()
-	for range 50 {
-		w.must(w.host.SetPaused(t.Context(), "refunds", true))
-		w.must(w.host.SetPaused(t.Context(), "refunds", false))
-	}
-	w.as("vera", access.Viewer).get("/workflows/refunds").want(t, 200)
-}
-
 // 500 browsers that listen cost less than 50 MB, and all of them hear.
 func TestManyListenersCostLittle(t *testing.T) {
 	const clients, most = 500, 50 << 20

@@ -60,13 +60,10 @@ func (s *streaming) until(part string) {
 	s.t.Fatalf("%s ended before it said %q (%v)", s.name, part, s.in.Err())
 }
 
-// ends waits for the end of the stream, before which it must not say a part.
-func (s *streaming) ends(part string) {
+// ends waits for the end of the stream.
+func (s *streaming) ends() {
 	s.t.Helper()
-	for s.in.Scan() {
-		if strings.Contains(s.in.Text(), part) {
-			s.t.Errorf("%s said %q, which nobody has a right to see", s.name, s.in.Text())
-		}
+	for s.in.Scan() { // what was on its way
 	}
 	if err := s.in.Err(); err != nil {
 		s.t.Errorf("%s did not end: %v", s.name, err)
@@ -175,7 +172,8 @@ func TestLiveBesideTheHost(t *testing.T) {
 }
 
 // A stream ends with the token or the session by which it was opened, wherever that
-// ends, and nobody hears more on it.
+// ends, though nothing happens that it would tell. That it tells nothing more is
+// tested in package web.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	file := newServing(t)
@@ -219,13 +217,8 @@ func testStreamsEnd(t *testing.T, here, there *serving) {
 			s.until(":")
 		}
 		end(id, cookie)
-		for _, verb := range []string{"pause", "resume"} {
-			if res, text := there.ask("POST", "/api/v1/workflows/w/"+verb, "", "Authorization", admin); res.StatusCode != 200 {
-				t.Errorf("%s: %d %s", verb, res.StatusCode, text)
-			}
-		}
 		for _, s := range streams {
-			s.ends(`"w"`)
+			s.ends()
 		}
 	}
 }
