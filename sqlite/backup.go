@@ -2,17 +2,22 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
+
+	"github.com/keep-run/keep/transfer"
 )
 
-// Backup writes the database as it is at one moment to a new file, which only its
-// owner may read. A host may go on meanwhile. The file is there when it is complete
-// and on disk, or not at all; one that exists is an error.
-func (db *DB) Backup(ctx context.Context, to string) error {
+// Backup writes the database as it is at one moment, which begins at now, to a new
+// file, which only its owner may read. A host may go on meanwhile. The file is there when it is
+// complete and on disk, or not at all; one that exists is an error. It is marked
+// transfer.Backup: whoever opens it to work is refused, until it was restored.
+func (db *DB) Backup(ctx context.Context, to string, now time.Time) error {
 	dir, err := os.MkdirTemp(filepath.Dir(to), ".keep-backup-")
 	if err != nil {
 		return fmt.Errorf("back up: %w", err)
@@ -34,6 +39,9 @@ func (db *DB) Backup(ctx context.Context, to string) error {
 		err = closeErr
 	}
 	if err == nil {
+		err = db.markBackup(ctx, part, now)
+	}
+	if err == nil {
 		err = syncFile(part)
 	}
 	if err == nil {
@@ -47,6 +55,27 @@ func (db *DB) Backup(ctx context.Context, to string) error {
 		return fmt.Errorf("back up to %s: %w", to, err)
 	}
 	return nil
+}
+
+// markBackup says in a copy what it is. The copy is closed when it returns, and all
+// in one file.
+func (db *DB) markBackup(ctx context.Context, part string, now time.Time) (err error) {
+	c, err := openConn(ctx, New(part, Config{}).dsn(false))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.script(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	was, err := readMark(c)
+	if err == nil && !was.Fenced() { // one that is stays so
+		err = setMark(c, transfer.Mark{State: transfer.Backup, Peer: db.path, At: now})
+	}
+	if err != nil {
+		return err
+	}
+	return c.script(`COMMIT`)
 }
 
 // syncFile waits until a file, or the entries of a directory, are on disk.

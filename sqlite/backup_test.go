@@ -2,11 +2,14 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/sqlite"
 )
 
@@ -34,13 +37,17 @@ func TestBackupBesideCommits(t *testing.T) {
 	}
 	for _, name := range []string{"one.db", "two.db"} {
 		to := filepath.Join(dir, name)
-		must(t, db.Backup(t.Context(), to))
+		must(t, db.Backup(t.Context(), to, time.UnixMilli(1)))
 		copied := openDB(t, to, sqlite.Config{ReadOnly: true})
 		clean(t, copied)
+		host := sqlite.New(to, sqlite.Config{Host: true})
+		if err := host.Open(t.Context()); !errors.Is(err, keep.ErrSealed) {
+			t.Errorf("open a backup to work on it: %v, want ErrSealed", err)
+		}
 		if ws, err := copied.Workflows(t.Context()); err != nil || len(ws) != 4 {
 			t.Errorf("%d workflows, %v, want 4", len(ws), err)
 		}
-		if db.Backup(t.Context(), to) == nil {
+		if db.Backup(t.Context(), to, time.UnixMilli(1)) == nil {
 			t.Error("a backup replaced a file")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -124,6 +125,17 @@ func (h *held) Set(_ context.Context, m transfer.Mark) error {
 		h.mark = m
 	}
 	return err
+}
+
+// Restore pauses every workflow, and ends the transaction; see transfer.Held.
+func (h *held) Restore(ctx context.Context, at time.Time) error {
+	if err := fence(h.conn, false); err != nil {
+		return err
+	}
+	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, updated_at = ? WHERE paused = 0`, at); err != nil {
+		return err
+	}
+	return h.Set(ctx, transfer.Mark{})
 }
 
 // Release closes the file. A transaction that was not committed never was.

@@ -50,6 +50,10 @@ type Held interface {
 	// and lets go of it. If it fails, the mark may be the old one or the new.
 	Set(ctx context.Context, m Mark) error
 
+	// Restore pauses every workflow at a time, takes the mark and the fence away, and
+	// lets go of the database. If it fails, both or neither may have happened.
+	Restore(ctx context.Context, at time.Time) error
+
 	// Release lets go of the database as it is. It may be called after Set.
 	Release() error
 }
@@ -106,7 +110,7 @@ func (m Mover) Copy(ctx context.Context, from, to Place) (done Moved, err error)
 	}
 	defer func() { err = errors.Join(err, source.Release()) }()
 	switch source.Mark().State {
-	case Incoming:
+	case Incoming, Backup:
 		return done, fmt.Errorf("read %s: %w", from.Name(), source.Mark().Refuse())
 	case Sealed:
 		return m.finish(ctx, from, source.Mark(), to)
@@ -286,4 +290,20 @@ func Unseal(ctx context.Context, place Place) (err error) {
 		return fmt.Errorf("%s: %w", place.Name(), errNotSealed)
 	}
 	return held.Set(ctx, Mark{})
+}
+
+// Restore says that the database at a place, which is as it was at an earlier moment, is
+// the one to work on. Its workflows are paused: what was done since is not in it, and would be
+// done again.
+func (m Mover) Restore(ctx context.Context, place Place) (err error) {
+	held, err := place.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release()) }()
+	switch held.Mark().State {
+	case Incoming, Sealed:
+		return fmt.Errorf("restore %s: %w", place.Name(), held.Mark().Refuse())
+	}
+	return held.Restore(ctx, m.Now)
 }

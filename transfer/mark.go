@@ -23,6 +23,10 @@ const (
 
 	// Arrived: its rows came from another database. It may be worked on.
 	Arrived State = "arrived"
+
+	// Backup: it is what another database was at one moment. Nobody may work on it before
+	// somebody has said that it is the database now, with Held.Restore.
+	Backup State = "backup"
 )
 
 // A Mark is what a database says of a move. Stores keep it as text.
@@ -56,14 +60,14 @@ func DecodeMark(text string) (m Mark, err error) {
 		return m, fmt.Errorf("read the mark of a move: %w", err)
 	}
 	switch m.State {
-	case Incoming, Sealed, Arrived:
+	case Incoming, Sealed, Arrived, Backup:
 		return m, nil
 	}
 	return m, fmt.Errorf("read the mark of a move: state %q is unknown", m.State)
 }
 
 // Fenced reports whether nobody may work on the database.
-func (m Mark) Fenced() bool { return m.State == Incoming || m.State == Sealed }
+func (m Mark) Fenced() bool { return m.State == Incoming || m.State == Sealed || m.State == Backup }
 
 // Refuse returns keep.ErrSealed, with why and what to do, if nobody may work on the
 // database of that mark.
@@ -73,6 +77,9 @@ func (m Mark) Refuse() error {
 		return fmt.Errorf("%w: a copy of %s to it was not finished; give the same keep db copy again", keep.ErrSealed, m.Peer)
 	case Sealed:
 		return fmt.Errorf("%w: it was moved to %s at %s; use that one, or see keep db unseal --help",
+			keep.ErrSealed, m.Peer, m.At.UTC().Format(time.RFC3339))
+	case Backup:
+		return fmt.Errorf("%w: it is a backup of %s, of %s, and does not know what was done since; see keep db restored --help",
 			keep.ErrSealed, m.Peer, m.At.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -22,7 +22,7 @@ func (a *app) dbCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.copyCmd(), a.unsealCmd(), &cobra.Command{
+	cmd.AddCommand(a.copyCmd(), a.unsealCmd(), a.restoredCmd(), &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
@@ -49,16 +49,19 @@ could not live with, it is refused, and says which hosts to stop first.`,
 		Use:   "backup FILE",
 		Short: "Copy an SQLite database to a new file while a host works on it",
 		Long: `Backup writes a copy of the database as it is at one moment, without its free
-pages, and checks the copy. A host may go on meanwhile. To restore, stop the host
-and put the copy in the place of the file.
+pages, and checks the copy. A host may go on meanwhile.
 
-What the copy does not know of is what happened since. So a restored database may
-repeat calls that were made after the backup, unless their services honour keys.
+A backup does not know what was done after it, and a host that works on it does that
+again. So nobody can work on the copy at first. To restore it: stop the hosts, put the
+copy in the place of the file, and give keep db restored, which pauses all
+workflows and says what to look at. Looking at the copy needs none of this.
 
-A database of Postgres is backed up by pg_dump, which also copies one moment:
+A database of Postgres is backed up by pg_dump, which also copies one moment. The same
+danger holds, and nothing keeps a host from it: give keep db restored first.
 
   pg_dump --format=custom --file=keep.dump postgres://…
-  pg_restore --dbname=postgres://… keep.dump`,
+  pg_restore --dbname=postgres://… keep.dump
+  keep db restored --db postgres://…`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.backup(cmd.Context(), args[0]) },
 	})
@@ -79,7 +82,7 @@ func (a *app) backup(ctx context.Context, to string) error {
 		if !ok {
 			return misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())
 		}
-		return file.Backup(ctx, to)
+		return file.Backup(ctx, to, a.now())
 	})
 	if err != nil {
 		return err
@@ -98,6 +101,6 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if a.json {
 		return a.printJSON(map[string]string{"file": to})
 	}
-	fmt.Fprintf(a.err, "%s is a copy, and breaks no law.\n", short(to))
+	fmt.Fprintf(a.err, "%s is a copy, and breaks no law. To work on it: keep db restored --db %s\n", short(to), short(to))
 	return nil
 }

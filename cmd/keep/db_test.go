@@ -36,8 +36,18 @@ func TestPgDump(t *testing.T) {
 	if after := w.runs(); after != before {
 		t.Errorf("runs of the copy:\n%s\nwant\n%s", after, before)
 	}
-	if out, err := w.keep("run", "."); err != nil {
-		t.Errorf("run on the copy: %v\n%s", err, out)
+	if out, err := w.keep("db", "restored"); err != nil || !strings.Contains(string(out), "Workflow contacts: paused") {
+		t.Errorf("restored: %v\n%s", err, out)
+	}
+	w.crm.more(1)
+	w.must("run", ".")
+	if after := w.runs(); after != before {
+		t.Errorf("a restored database was worked on before somebody said so:\n%s", after)
+	}
+	w.must("resume", "contacts")
+	w.must("run", ".")
+	if after := w.runs(); after == before {
+		t.Error("nothing went on after resume")
 	}
 	out, err := w.keep("db", "backup", filepath.Join(t.TempDir(), "x"))
 	if err == nil || !strings.Contains(string(out), "pg_dump") {

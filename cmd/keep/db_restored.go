@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/transfer"
+)
+
+// restoredCmd is what a person says of a database that came from a backup.
+func (a *app) restoredCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restored",
+		Short: "Say that a restored database is the one to work on: pauses every workflow",
+		Long: `Restored is for a database that came from a backup, before a host works on it.
+
+A ledger that goes back in time has forgotten calls, and Keep makes them again: what
+was pending then is consumed a second time, under a new key, and producers go back to
+their old checkpoints and see the same things again. Only two kinds of calls are safe:
+those that were in flight at the moment of the backup, which are looked up, and those of items
+by tools of level A, whose keys and tokens are the same again.
+
+So every workflow is paused, and you decide for each. Compare what it has before it with
+what its services have, skip what was done, then let it go on:
+
+  keep events --status pending --workflow W     what it would consume
+  keep events skip W TOPIC ID…                  what was done since the backup
+  keep items --workflow W                       items that are not done
+  keep items skip W ID…
+  keep resume W
+
+A file that keep db backup made cannot be worked on before this. What pg_restore or a base
+backup brought back can: give this command before you start a host.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.restored(cmd.Context()) },
+	}
+}
+
+// A restoredReport is what keep db restored --json prints.
+type restoredReport struct {
+	DB        string             `json:"db"`
+	Newest    *time.Time         `json:"newest"` // of the last record; what came later is not known
+	Workflows []restoredWorkflow `json:"workflows"`
+}
+
+// A restoredWorkflow is what may be done again.
+type restoredWorkflow struct {
+	Name    keep.WorkflowName `json:"name"`
+	Pending int               `json:"pending"` // events
+}
+
+func (a *app) restored(ctx context.Context) error {
+	cfg, err := a.loadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") {
+		return err
+	}
+	place, err := placeOf(cfg.DB)
+	if err != nil {
+		return err
+	}
+	if err := (transfer.Mover{Now: a.now()}).Restore(ctx, place); err != nil {
+		return unreachable(err)
+	}
+	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
+	err = a.withStore(ctx, toDecide, func(_ *config.Config, db database) error { return report.fill(ctx, db) })
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(report)
+	}
+	if report.Newest != nil {
+		fmt.Fprintf(a.err, "The newest record is of %s. What was done after it is not known here, and would be done again.\n", report.Newest.Format(time.RFC3339))
+	}
+	for _, w := range report.Workflows {
+		fmt.Fprintf(a.err, "Workflow %s: paused; %s pending.\n", w.Name, plural(w.Pending, "event"))
+	}
+	fmt.Fprintln(a.err, "Skip what was done, then: keep resume WORKFLOW. See keep db restored --help.")
+	return nil
+}
+
+// fill reads what may be done again.
+func (r *restoredReport) fill(ctx context.Context, db database) error {
+	runs, _, err := db.Runs(ctx, keep.RunFilter{}, keep.Page{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(runs) == 1 {
+		r.Newest = &runs[0].UpdatedAt
+	}
+	ws, err := db.Workflows(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range ws {
+		counts, err := db.TopicCounts(ctx, w.Name)
+		if err != nil {
+			return err
+		}
+		one := restoredWorkflow{Name: w.Name}
+		for _, c := range counts {
+			one.Pending += c.Pending + c.Reserved
+		}
+		r.Workflows = append(r.Workflows, one)
+	}
+	return nil
+}
