@@ -25,14 +25,16 @@ their old checkpoints and see the same things again. Only two kinds of calls are
 those that were in flight at the moment of the backup, which are looked up, and those of items
 by tools of level A, whose keys and tokens are the same again.
 
-So every workflow is paused, and you decide for each. Compare what it has before it with
-what its services have, skip what was done, then let it go on:
+So every workflow is paused, and you let each go on when you know how:
 
-  keep events --status pending --workflow W     what it would consume
-  keep events skip W TOPIC ID…                  what was done since the backup
-  keep items --workflow W                       items that are not done
-  keep items skip W ID…
-  keep resume W
+  approve = "always"         in keep.toml, at each tool of the workflow that changes
+                             something: every call becomes a question with what would be sent
+  keep resume W              lets the workflow W go on
+  keep inbox                 reject what was done already, approve what was not
+  keep events skip W TOPIC ID…  or leave out many of those that were pending at once
+
+Take the line away when only new things come. Tools whose repetition does no harm
+need none of this.
 
 A file that keep db backup made cannot be worked on before this. What pg_restore or a base
 backup brought back can: give this command before you start a host.`,
@@ -80,7 +82,7 @@ func (a *app) restored(ctx context.Context) error {
 	for _, w := range report.Workflows {
 		fmt.Fprintf(a.err, "Workflow %s: paused; %s pending.\n", w.Name, plural(w.Pending, "event"))
 	}
-	fmt.Fprintln(a.err, "Skip what was done, then: keep resume WORKFLOW. See keep db restored --help.")
+	fmt.Fprintln(a.err, "How to let them go on without doing things twice: keep db restored --help")
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/keep-run/keep/internal/pgtest"
 )
 
@@ -52,6 +54,57 @@ func TestPgDump(t *testing.T) {
 	out, err := w.keep("db", "backup", filepath.Join(t.TempDir(), "x"))
 	if err == nil || !strings.Contains(string(out), "pg_dump") {
 		t.Errorf("keep db backup of Postgres: %v\n%s", err, out)
+	}
+}
+
+// TestPgDumpUnderLoad dumps in the middle of a call of a host at work. What comes back is
+// lawful, and has the call in flight: it will be looked up, not repeated.
+func TestPgDumpUnderLoad(t *testing.T) {
+	t.Parallel()
+	from, to := pgtest.URL(t), pgtest.URL(t)
+	w := newCrashWorld(t)
+	env := w.env
+	w.env = append(env, "KEEP_DB="+from)
+	dump, program := filepath.Join(t.TempDir(), "keep.dump"), pgtest.Program(t, "pg_dump")
+	done := 0 // the workflow makes one call after the other
+	w.crm.tell(func(point string) {
+		if point != "done" {
+			return
+		}
+		if done++; done != 21 {
+			return
+		}
+		if out, err := exec.Command(program, "--format=custom", "--file="+dump, from).CombinedOutput(); err != nil {
+			t.Errorf("pg_dump: %v\n%s", err, out)
+		}
+	})
+	w.must("run", ".")
+	if out, err := exec.Command(pgtest.Program(t, "pg_restore"), "--dbname="+to, dump).CombinedOutput(); err != nil {
+		t.Fatalf("pg_restore: %v\n%s", err, out)
+	}
+	w.env = append(env, "KEEP_DB="+to)
+	w.must("db", "check")
+	if out, err := w.keep("db", "restored"); exited(err) != exitUnreachable || !strings.Contains(string(out), "its leases end in") {
+		t.Errorf("restored while the host of the dump may live: %v\n%s", err, out)
+	}
+	conn, err := pgx.Connect(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `UPDATE host SET until = until - 3600000`); err != nil { // an hour later
+		t.Fatal(err)
+	}
+	var report restoredReport
+	out, err := w.command("db", "restored", "--json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &report)
+	}
+	if err != nil || len(report.Workflows) != 1 || report.Newest == nil {
+		t.Errorf("restored: %v\n%s", err, out)
+	}
+	if out := w.must("mutations", "--status", "in_flight", "--json"); !strings.Contains(string(out), `"in_flight"`) {
+		t.Errorf("calls in flight: %s", out)
 	}
 }
 
