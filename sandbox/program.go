@@ -245,7 +245,7 @@ func (p *phase) load(b *Bundle) error {
 	if err != nil {
 		return err
 	}
-	t, err := freeze(p.in, p.rt.base, p.rt.limits.Stack)
+	t, err := freeze(p.in, p.rt.base)
 	if err != nil {
 		return p.explain(err)
 	}

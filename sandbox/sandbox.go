@@ -215,7 +215,7 @@ func (rt *Runtime) boot(ctx context.Context) error {
 		if err = rt.evalPrelude(in, parts); err != nil {
 			return err
 		}
-		rt.base, err = freeze(in, nil, rt.limits.Stack)
+		rt.base, err = freeze(in, nil)
 		return err
 	})
 }

@@ -10,13 +10,14 @@ const (
 	// calls the stack is empty, and nothing on it means anything.
 	stackTop = 1 << 20
 
-	// stackMargin is what the engine may use of its C stack beyond its limit,
-	// in functions that do not look at the limit.
-	stackMargin = 256 << 10
-
 	// deepStack is a depth of the C stack at which the native stack of compiled
-	// code, which nothing shrinks, has grown to megabytes.
+	// code, which nothing shrinks, has grown to megabytes. An instance that was
+	// used deeper is not used again, so no other has anything there to clear.
 	deepStack = 64 << 10
+
+	// deepWindow is the part of the stack below deepStack that is looked at
+	// closely: more than any one frame leaves untouched.
+	deepWindow = 8 * block
 
 	// slack is memory that a template has free beyond what it uses, so that
 	// most phases never grow it: an instance that grew cannot be used again.
@@ -39,7 +40,6 @@ const (
 // that differ and refers to the base for the others.
 type template struct {
 	size  int // of the whole linear memory
-	reach int // of the C stack at most, from its top downwards
 	stack uint64
 	parts []part // of [stackTop, size), in order and without gaps
 	own   int    // bytes that are not shared with the base
@@ -53,9 +53,7 @@ type part struct {
 }
 
 // freeze makes a template of what in holds. base may be nil.
-//
-// stack is the limit of the engine's stack.
-func freeze(in *instance, base *template, stack int) (*template, error) {
+func freeze(in *instance, base *template) (*template, error) {
 	if err := in.reserveSlack(); err != nil {
 		return nil, err
 	}
@@ -63,7 +61,7 @@ func freeze(in *instance, base *template, stack int) (*template, error) {
 	if !ok {
 		return nil, fmt.Errorf("sandbox: memory of %d bytes cannot be read", in.mem.Size())
 	}
-	t := &template{size: len(mem), reach: min(stackTop, stack+stackMargin), stack: in.sp.Get()}
+	t := &template{size: len(mem), stack: in.sp.Get()}
 	if base == nil {
 		t.image = bytes.TrimRight(mem[stackTop:], "\x00")
 		t.image = bytes.Clone(t.image[:(len(t.image)+block-1)/block*block])
@@ -163,12 +161,16 @@ func (in *instance) grow(size int) error {
 }
 
 // wentDeep reports whether a phase used much of the C stack since the restore,
-// which cleared it: it looks for what the frames of a recursion left behind.
+// which cleared it: it looks for what the frames of a recursion left behind, below
+// deepStack everywhere, and further down here and there.
 func (in *instance) wentDeep() bool {
-	const window = 8 * block // more than any one frame leaves untouched
-	b, ok := in.mem.Read(stackTop-deepStack-window, window)
-	for ; ok && len(b) > 0; b = b[block:] {
-		if !bytes.Equal(b[:block], zeroBlock[:]) {
+	const stride = 64 << 10
+	b, ok := in.mem.Read(0, stackTop-deepStack)
+	for at := len(b) - block; ok && at >= 0; at -= block {
+		if at < len(b)-deepWindow {
+			at = max(0, at-stride+block)
+		}
+		if !bytes.Equal(b[at:at+block], zeroBlock[:]) {
 			return true
 		}
 	}
@@ -185,7 +187,7 @@ func (t *template) restore(in *instance) error {
 	if !ok || int(in.mem.Size()) != t.size {
 		return fmt.Errorf("sandbox: template of %d bytes in a memory of %d", t.size, in.mem.Size())
 	}
-	clear(mem[stackTop-t.reach : stackTop])
+	clear(mem[stackTop-deepStack-deepWindow : stackTop])
 	for _, p := range t.parts {
 		if p.data == nil {
 			clear(mem[p.at : p.at+p.n])
