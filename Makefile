@@ -44,7 +44,7 @@ torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds 
 	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
-	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict
+	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver|TestPartition|TestRollingUpgrade' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict
 
 sabotage: ## break each guarantee in turn, and check that a test notices
 	$(GO) run ./internal/sabotage

@@ -34,6 +34,8 @@ have_chromium() {
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
 }
 
+have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
+
 have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
 
 # install PACKAGE… returns false if it cannot.
@@ -70,6 +72,7 @@ missing=()
 have_compiler || missing+=(gcc libc6-dev)
 have_postgres || missing+=(postgresql)
 have_pgbouncer || missing+=(pgbouncer)
+have_ip || missing+=(iproute2)
 have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
 if ! have_compiler; then
@@ -81,6 +84,9 @@ if ! have_postgres; then
 fi
 if ! have_pgbouncer; then
 	lacking 'there is no PgBouncer' 'Postgres is not tested behind it'
+fi
+if ! have_ip; then
+	lacking 'there is no ip (iproute2)' 'hosts are not parted in network namespaces'
 fi
 if ! have_chromium; then
 	lacking 'there is no Chromium' 'the pages are not looked at with a browser'

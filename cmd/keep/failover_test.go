@@ -133,6 +133,7 @@ type failHost struct {
 	clock time.Duration
 	wire  *connectortest.Proxy
 	front *httptest.Server
+	at    *island // nil: in the network of the test
 
 	mu      sync.Mutex // protects the fields below
 	process *os.Process
@@ -195,7 +196,10 @@ func newFailover(t *testing.T) *failover { return newFailoverWith(t, "") }
 // newFailoverWith is newFailover with another version of the command, if bin is not
 // empty.
 func newFailoverWith(t *testing.T, bin string) *failover {
-	pg := pgtest.StartDurable(t)
+	return newFailoverOn(t, pgtest.StartDurable(t), bin)
+}
+
+func newFailoverOn(t *testing.T, pg *pgtest.Server, bin string) *failover {
 	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), workflows: failoverWorkflows, rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
 	t.Cleanup(f.crm.Close)
 	f.crm.fill(3)
@@ -270,10 +274,14 @@ func (h *failHost) command(args ...string) *exec.Cmd {
 	if err != nil {
 		h.f.Fatal(err)
 	}
-	u.Host = h.wire.Addr()
+	service := h.front.URL
 	cmd := exec.Command(cmp.Or(h.bin, "keep-skewed"), args...)
+	if u.Host = h.wire.Addr(); h.at != nil {
+		u.Host, service = h.at.database(), h.at.service()
+		cmd = h.at.command(cmp.Or(h.bin, "keep-skewed"), args...)
+	}
 	cmd.Dir = h.f.dir
-	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+h.front.URL, "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+service, "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
 	return cmd
 }
 
@@ -553,8 +561,15 @@ func (f *failover) finish() {
 	for err := range f.db.Check(f.Context()) {
 		f.Errorf("Check: %v", err)
 	}
-	if hosts, err := f.db.Hosts(f.Context()); err != nil || len(hosts) != 0 {
-		f.Errorf("Hosts = %v, %v after all had stopped", hosts, err)
+	hosts, err := f.db.Hosts(f.Context())
+	for _, h := range hosts {
+		// A beat that a network held back may come after its host has left.
+		if h.Held > 0 || f.hosts[0].at == nil {
+			f.Errorf("host %v is known after all had stopped", h)
+		}
+	}
+	if err != nil {
+		f.Error(err)
 	}
 	f.crm.mu.Lock()
 	defer f.crm.mu.Unlock()

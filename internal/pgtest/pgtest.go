@@ -147,15 +147,15 @@ func start(major int, dir string, settings []string) (*Server, error) {
 	return s, nil
 }
 
-// StartDurable starts a server of a test's own that is Durable. It stops when the
-// test ends. The test is skipped if there is no Postgres on the machine.
-func StartDurable(tb testing.TB) *Server {
+// StartDurable starts a server of a test's own that is Durable, with more settings if
+// there are. It stops when the test ends. The test is skipped if there is no Postgres on the machine.
+func StartDurable(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	major, err := wanted()
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	return own(tb, major, Durable()...)
+	return own(tb, major, append(Durable(), settings...)...)
 }
 
 // StartRelease starts a server of a test's own, of a major version that is fetched
@@ -339,6 +339,20 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// Admit lets everybody in from a network, such as 10.0.0.0/8. The server must listen
+// there, by its setting listen_addresses.
+func (s *Server) Admit(ctx context.Context, network string) error {
+	file, err := os.OpenFile(filepath.Join(s.Data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(file, "host all all %s trust\n", network)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return s.exec(ctx, `SELECT pg_reload_conf()`)
 }
 
 // Promote makes a standby a server that takes commits.
