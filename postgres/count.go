@@ -12,10 +12,11 @@ import (
 )
 
 // addTally counts rows that were made.
-var addTally = statement{`INSERT INTO tally AS t (workflow, noun, name, rows)
-	SELECT workflow, noun, name, count(*) FROM unnest($1::text[], $2::text[], $3::text[]) AS v (workflow, noun, name)
+var addTally = over(`INSERT INTO tally AS t (workflow, noun, name, rows)
+	SELECT workflow, noun, name, count(*) FROM %s
 	 GROUP BY workflow, noun, name ORDER BY workflow, noun, name
-	ON CONFLICT (workflow, noun, name) DO UPDATE SET rows = t.rows + excluded.rows`, []string{"text", "text", "text"}}
+	ON CONFLICT (workflow, noun, name) DO UPDATE SET rows = t.rows + excluded.rows`,
+	`workflow text, noun text, name text`)
 
 // tally counts a row that the commit makes.
 func (t *tx) tally(noun, name string) {

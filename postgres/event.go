@@ -26,8 +26,8 @@ type eventFact struct {
 
 func (e *eventFact) free() bool { return e.status == keep.EventPending && e.reservedBy == "" }
 
-const eventFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by
-	  FROM unnest($1::text[], $2::text[], $3::text[]) AS v (workflow, topic, message_id)
+var eventFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by
+	  FROM ` + elements(`workflow text, topic text, message_id text`) + `
 	  JOIN event e ON e.workflow = v.workflow AND e.topic = v.topic AND e.message_id = v.message_id`
 
 func (k *known) scanEvent(row pgx.CollectableRow) error {
@@ -37,8 +37,8 @@ func (k *known) scanEvent(row pgx.CollectableRow) error {
 
 // heldFacts looks in the index of chains, and then at the rest: OFFSET keeps the
 // planner from looking among all that is pending.
-const heldFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by
-	  FROM unnest($1::text[], $2::text[]) AS v (workflow, chain),
+var heldFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by
+	  FROM ` + elements(`workflow text, chain text`) + `,
 	       LATERAL (SELECT * FROM event WHERE reserved_by = v.chain AND reserved_by <> '' OFFSET 0) e
 	 WHERE e.workflow = v.workflow AND e.status = 'pending'`
 
@@ -73,7 +73,7 @@ func (k *known) readEvent(row pgx.CollectableRow) (*eventFact, error) {
 	return e, nil
 }
 
-const topicFacts = `SELECT t.workflow, t.name FROM unnest($1::text[], $2::text[]) AS v (workflow, name)
+var topicFacts = `SELECT t.workflow, t.name FROM ` + elements(`workflow text, name text`) + `
 	  JOIN topic t ON t.workflow = v.workflow AND t.name = v.name`
 
 func (k *known) scanTopic(row pgx.CollectableRow) error {
@@ -268,10 +268,10 @@ func (t *tx) count(topic keep.TopicName, d topicDelta) {
 
 var (
 	insertTopic = insertInto("topic", `workflow text, name text`, "ON CONFLICT DO NOTHING")
-	countTopic  = statement{`UPDATE topic AS t
+	countTopic  = over(`UPDATE topic AS t
 		   SET pending = t.pending + v.pending, consumed = t.consumed + v.consumed, skipped = t.skipped + v.skipped
-		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS v (workflow, name, pending, consumed, skipped)
-		 WHERE t.workflow = v.workflow AND t.name = v.name`, []string{"text", "text", "bigint", "bigint", "bigint"}}
+		  FROM %s WHERE t.workflow = v.workflow AND t.name = v.name`,
+		`workflow text, name text, pending bigint, consumed bigint, skipped bigint`)
 )
 
 // writeTopics writes the counts that changed, in a fixed order.

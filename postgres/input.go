@@ -23,8 +23,8 @@ type inputFact struct {
 
 const inputFacts = `SELECT workflow, source, type, external_id, id FROM input WHERE id = ANY($1)`
 
-const inputKeyFacts = `SELECT i.workflow, i.source, i.type, i.external_id, i.id
-	  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS v (workflow, source, type, external_id)
+var inputKeyFacts = `SELECT i.workflow, i.source, i.type, i.external_id, i.id
+	  FROM ` + elements(`workflow text, source text, type text, external_id text`) + `
 	  JOIN input i ON i.workflow = v.workflow AND i.source = v.source AND i.type = v.type AND i.external_id = v.external_id`
 
 func (k *known) scanInput(row pgx.CollectableRow) error {

@@ -18,7 +18,7 @@ type itemFact struct {
 	put   keep.Item // if dirty
 }
 
-const itemFacts = `SELECT i.workflow, i.id, i.rev, i.n FROM unnest($1::text[], $2::text[]) AS v (workflow, id)
+var itemFacts = `SELECT i.workflow, i.id, i.rev, i.n FROM ` + elements(`workflow text, id text`) + `
 	  JOIN item i ON i.workflow = v.workflow AND i.id = v.id`
 
 func (k *known) scanItem(row pgx.CollectableRow) error {

@@ -194,11 +194,13 @@ func (w *wish) queue(b *pgx.Batch, k *known) {
 	}
 }
 
-// ask queues a query whose rows go to scan.
+// ask queues a query whose rows go to scan, for atOnce elements of the arrays at a
+// time.
 func ask(b *pgx.Batch, sql string, scan func(pgx.CollectableRow) error, arrays ...[]string) {
-	args := make([]any, len(arrays))
+	n := min(atOnce, len(arrays[0]))
+	args, rest := make([]any, len(arrays)), make([][]string, len(arrays))
 	for i, a := range arrays {
-		args[i] = a
+		args[i], rest[i] = a[:n], a[n:]
 	}
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
@@ -209,6 +211,9 @@ func ask(b *pgx.Batch, sql string, scan func(pgx.CollectableRow) error, arrays .
 		}
 		return rows.Err()
 	})
+	if len(rest[0]) > 0 {
+		ask(b, sql, scan, rest...)
+	}
 }
 
 // send runs a batch to its end.

@@ -41,9 +41,8 @@ func (t *tx) fence(epoch int64) error {
 
 var (
 	// setLease ends every commit.
-	setLease = statement{`UPDATE lease AS t SET n = v.n, touched = t.touched OR v.touched
-		  FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS v (workflow, n, touched) WHERE t.workflow = v.workflow`,
-		[]string{"text", "bigint", "boolean"}}
+	setLease = over(`UPDATE lease AS t SET n = v.n, touched = t.touched OR v.touched
+		  FROM %s WHERE t.workflow = v.workflow`, `workflow text, n bigint, touched boolean`)
 	makeLease = updateOf("lease", "workflow text", "since bigint, deployed boolean")
 
 	// countWorkflows changes the one row that all workflows share, when they are

@@ -1,15 +1,16 @@
 package postgres
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// A statement writes any number of rows at once: each column is one array, which
-// the server joins row by row. So a group of commits costs one statement for each
-// table, whatever its size.
+// A statement writes up to atOnce rows: each column is one array, which the server
+// joins row by row. So a group of commits costs one statement for each table, whatever
+// its size.
 type statement struct {
 	sql   string
 	types []string
@@ -25,7 +26,30 @@ func fieldsOf(spec string) (names, types []string) {
 	return names, types
 }
 
-// rowsOf returns the table expression of a statement's arrays.
+// atOnce is how many rows a statement writes at most. Its arrays are walked from
+// their start to each element.
+const atOnce = 256
+
+// elementsOf returns the table expression of arrays of up to atOnce elements. It
+// looks each of them up where it is wanted: unnest would make a table of each array
+// first, and a statement has up to 31.
+func elementsOf(names, types []string) string {
+	columns := make([]string, len(names))
+	for i, t := range types {
+		columns[i] = "(" + parameter(i, t) + ")[i] AS " + names[i]
+	}
+	return "(SELECT " + strings.Join(columns, ", ") + " FROM generate_series(1, cardinality(" + parameter(0, types[0]) + ")) AS i) AS v"
+}
+
+// elements is elementsOf columns that are written as fieldsOf reads them.
+func elements(spec string) string { return elementsOf(fieldsOf(spec)) }
+
+// parameter returns the array of a column.
+func parameter(i int, typ string) string {
+	return "$" + strconv.Itoa(i+1) + "::" + strings.Replace(strings.TrimSuffix(typ, "?"), "words", "text", 1) + "[]"
+}
+
+// rowsOf returns the table expression of arrays of any length.
 func rowsOf(names, types []string) string {
 	var b strings.Builder
 	b.WriteString("unnest(")
@@ -33,7 +57,7 @@ func rowsOf(names, types []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString("$" + strconv.Itoa(i+1) + "::" + strings.Replace(strings.TrimSuffix(t, "?"), "words", "text", 1) + "[]")
+		b.WriteString(parameter(i, t))
 	}
 	return b.String() + ") AS v (" + strings.Join(names, ", ") + ")"
 }
@@ -46,6 +70,12 @@ func valueOf(name, typ string) string {
 	return name
 }
 
+// over returns a statement of some columns, in which %s stands for their rows.
+func over(sql, spec string) statement {
+	_, types := fieldsOf(spec)
+	return statement{strings.Replace(sql, "%s", elements(spec), 1), types}
+}
+
 // insertInto returns the statement that adds rows to a table; more is what
 // follows, such as ON CONFLICT.
 func insertInto(table, spec, more string) statement {
@@ -54,7 +84,7 @@ func insertInto(table, spec, more string) statement {
 	for i, name := range names {
 		values = append(values, valueOf(name, types[i]))
 	}
-	return statement{"INSERT INTO " + table + " AS t (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + rowsOf(names, types) + " " + more, types}
+	return statement{"INSERT INTO " + table + " AS t (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + elementsOf(names, types) + " " + more, types}
 }
 
 // updateOf returns the statement that sets columns of the rows that keys name.
@@ -69,7 +99,7 @@ func updateOf(table, keys, spec string) statement {
 		set = append(set, name+" = "+valueOf("v."+name, types2[i]))
 	}
 	names, types = append(names, names2...), append(types, types2...)
-	return statement{"UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + rowsOf(names, types) +
+	return statement{"UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + elementsOf(names, types) +
 		" WHERE " + strings.Join(where, " AND "), types}
 }
 
@@ -145,8 +175,10 @@ func (w *writes) join(other *writes) {
 func (w *writes) queue(b *pgx.Batch, order []*statement) {
 	for _, s := range order {
 		for _, c := range w.changes {
-			if c.statement == s && len(c.rows) > 0 {
-				b.Queue(s.sql, c.arguments()...)
+			if c.statement == s {
+				for rows := range slices.Chunk(c.rows, atOnce) {
+					b.Queue(s.sql, change{s, rows}.arguments()...)
+				}
 			}
 		}
 	}

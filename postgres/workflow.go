@@ -96,7 +96,7 @@ func (t *tx) writeWorkflow(w *keep.Workflow) {
 const handlerColumns = `handler.workflow, handler.name, handler.kind, handler.idle_seq, handler.wake_at, handler.next_at,
 	handler.requested_at, handler.last_run, handler.last_at`
 
-const handlerFacts = `SELECT ` + handlerColumns + ` FROM unnest($1::text[], $2::text[]) AS v (workflow, name)
+var handlerFacts = `SELECT ` + handlerColumns + ` FROM ` + elements(`workflow text, name text`) + `
 	  JOIN handler ON handler.workflow = v.workflow AND handler.name = v.name`
 
 func (k *known) scanHandler(row pgx.CollectableRow) error {
