@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,8 +61,12 @@ func hosts(ctx context.Context, dir string, s size, profile string, out io.Write
 		sums[i].print(out, p.name+", all")
 	}
 	pg, lite := sums[0], sums[1]
-	fmt.Fprintf(out, "  Postgres / SQLite: %.2fx runs/s, %.2fx CPU/run, %.2fx log/run\n\n",
+	fmt.Fprintf(out, "  Postgres / SQLite: %.2fx runs/s, %.2fx CPU/run, %.2fx log/run\n",
 		pg.rate()/lite.rate(), float64(pg.perRun(pg.hosts+pg.server))/float64(lite.perRun(lite.hosts)), pg.log/float64(pg.runs)/(lite.log/float64(lite.runs)))
+	most := func(m measure) float64 {
+		return float64(runtime.NumCPU()) * float64(time.Second) / float64(max(1, m.perRun(m.hosts+m.server)))
+	}
+	fmt.Fprintf(out, "  %d processors that do nothing else would do at most %.0f runs/s on Postgres, %.0f on SQLite\n\n", runtime.NumCPU(), most(pg), most(lite))
 	if profile != "" {
 		return nil
 	}
