@@ -15,7 +15,7 @@ import (
 	"github.com/keep-run/keep/postgres"
 )
 
-// Two hosts have a thousand workflows; one is killed. The other one has all of
+// Two hosts have a thousand workflows each; one is killed. The other one has all of
 // them one lease and two seconds later, and works on them. Then it is idle, and
 // what that costs does not depend on how many there are.
 func TestTakeOverOfAThousand(t *testing.T) {
@@ -23,13 +23,13 @@ func TestTakeOverOfAThousand(t *testing.T) {
 		t.Skip("it takes a minute: run it with -failover-strict")
 	}
 	f := newFailover(t)
-	f.workflows = 1000
+	f.workflows = 2000 // each has a thousand
 	w := f.multiply()
 	a, b := f.hosts[0], f.hosts[1]
 	a.start()
 	b.start()
 	f.until("each has its share", 2*time.Minute, func() string {
-		if x, y := a.holds(), b.holds(); x != 500 || y != 500 {
+		if x, y := a.holds(), b.holds(); x != 1000 || y != 1000 {
 			return fmt.Sprintf("they have %d and %d", x, y)
 		}
 		return ""
@@ -45,7 +45,7 @@ func TestTakeOverOfAThousand(t *testing.T) {
 	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.pid)); err == nil {
 		for line := range strings.Lines(string(status)) {
 			if strings.HasPrefix(line, "VmRSS") {
-				t.Logf("the host of a thousand workflows: %s", strings.TrimSpace(line))
+				t.Logf("the host of two thousand workflows: %s", strings.TrimSpace(line))
 			}
 		}
 	}
