@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
 // idle is how long a connection of reads is kept for the next read. It is
@@ -27,7 +28,7 @@ func newTransport(keepAlive bool) *http.Transport {
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            new(net.Dialer).DialContext,
+		DialContext:            new(ontime.Dialer).DialContext,
 		DisableCompression:     true,
 		DisableKeepAlives:      !keepAlive,
 		IdleConnTimeout:        idle,
@@ -55,11 +56,16 @@ var errNotSent = errors.New("nothing was sent")
 // connection was made; after that anything may have reached the service.
 //
 // It calls the transport without an http.Client, so there is nothing that
-// follows redirects or keeps cookies.
+// follows redirects or keeps cookies. On a connection of its own nothing is sent after
+// the end of ctx.
 func roundTrip(ctx context.Context, t *http.Transport, req *http.Request) (*http.Response, error) {
 	begun := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }}
-	resp, err := t.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	ctx = httptrace.WithClientTrace(ctx, trace)
+	if t.DisableKeepAlives { // the connection is this request's alone
+		ctx = ontime.WithEnd(ctx)
+	}
+	resp, err := t.RoundTrip(req.WithContext(ctx))
 	if err != nil && !begun {
 		return nil, errors.Join(errNotSent, err)
 	}

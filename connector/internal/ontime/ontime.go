@@ -1,0 +1,62 @@
+// Package ontime makes connections that send nothing after the end of the call they
+// were made for. The end of a context does not prevent that: a process that was
+// stopped just before it writes does so when it goes on, and hears of the end a moment
+// later. By then another host may have the workflow, and may have asked the service.
+//
+// It is the one part of a connector that reads the clock, right before each write.
+package ontime
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// ErrLate is returned by Write when the time for the call is over. Nothing of what
+// was to be written was sent.
+var ErrLate = errors.New("the time for the call was over before it was sent")
+
+// ends is the key of the time in a context.
+type ends struct{}
+
+// WithEnd lets connections that are dialed under the context, or under one without
+// its deadline, write until then and no longer.
+func WithEnd(ctx context.Context) context.Context {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithValue(ctx, ends{}, end)
+	}
+	return ctx
+}
+
+// A Dialer dials as the net.Dialer does.
+type Dialer struct{ net.Dialer }
+
+// DialContext dials a connection that writes until the end that WithEnd gave ctx.
+func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.Dialer.DialContext(ctx, network, addr)
+	end, ok := ctx.Value(ends{}).(time.Time)
+	if err != nil || !ok {
+		return c, err
+	}
+	if err := c.SetWriteDeadline(end); err != nil { // ends a write that blocks
+		c.Close()
+		return nil, err
+	}
+	return &conn{Conn: c, end: end, clock: time.Now}, nil
+}
+
+type conn struct {
+	net.Conn
+	end   time.Time
+	clock func() time.Time
+}
+
+// Write writes p, unless it is too late by either clock: while a machine sleeps the
+// monotonic one stands still, and the other one may be set.
+func (c *conn) Write(p []byte) (int, error) {
+	if now := c.clock(); !now.Before(c.end) || !now.Round(0).Before(c.end.Round(0)) {
+		return 0, ErrLate
+	}
+	return c.Conn.Write(p)
+}
