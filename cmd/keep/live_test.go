@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/keep-run/keep/internal/pgtest"
 )
 
@@ -221,4 +223,41 @@ func testStreamsEnd(t *testing.T, here, there *serving) {
 			s.ends()
 		}
 	}
+}
+
+// Hosts that have nothing to do ask the database once a second each, besides their
+// beats, also while people look at them.
+func TestIdleHosts(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	a, b, token := twoHosts(t, url)
+	for _, d := range []*serving{a, b} {
+		d.stream("/api/v1/events", "Authorization", token).until(": keep")
+		d.stream("/live?kind=run", "Authorization", token).until(":")
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	transactions := func() (n int) {
+		t.Helper()
+		err := conn.QueryRow(t.Context(), `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const hosts, seconds = 2, 10
+	best := 1 << 30
+	for range 3 { // what was asked before is counted late, and shares are still changed
+		before := transactions()
+		time.Sleep(seconds * time.Second)
+		n := transactions() - before
+		t.Logf("%d transactions of %d hosts in %d idle seconds", n, hosts, seconds)
+		if best = min(best, n); best <= hosts*(seconds+seconds/5)+10 {
+			return
+		}
+	}
+	t.Errorf("%d transactions of %d hosts in %d idle seconds, want one a second each, and a beat every five", best, hosts, seconds)
 }
