@@ -6,10 +6,10 @@ GO ?= go
 .DEFAULT_GOAL := help
 FAILOVER_FOR ?= 5m
 
-.PHONY: help build check test bench verify crossbuild examples lint sim torture sabotage failover versions
+.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture sabotage failover versions
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./keep
 	CGO_ENABLED=0 $(GO) build -o keep ./cmd/keep
@@ -38,6 +38,9 @@ sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every
 
 versions: ## test the Postgres store on the oldest and the newest PostgreSQL, fetched from npm
 	@./.ci/check versions
+
+pages-postgres: ## run every test of the pages, those in the browser too, on a real Postgres
+	$(GO) test -count=1 ./web -postgres
 
 torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep

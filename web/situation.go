@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -17,6 +18,7 @@ type standing struct {
 	Mutation keep.Mutation // zero: none
 	Attempt  int           // of its chain, from 1
 	Why      string        // a sentence
+	Before   *keep.Failure // what ended the attempt before; nil: none did, or Why tells
 	Question *keep.Escalation
 }
 
@@ -85,6 +87,9 @@ func (s *site) standing(ctx context.Context, r keep.Run, questions []keep.Escala
 			return nil, err
 		}
 		out.Attempt = max(len(chain), 1)
+		if i := slices.IndexFunc(chain, func(r keep.Run) bool { return r.Error != nil }); i >= 0 && r.Error == nil {
+			out.Before = chain[i].Error
+		}
 	}
 	for _, q := range questions {
 		if q.Run == r.ID {

@@ -6,6 +6,10 @@
 	var $ = function (selector) { return document.querySelector(selector); };
 	var all = function (selector) { return Array.prototype.slice.call(document.querySelectorAll(selector)); };
 
+	// On a narrow screen the place in the navigation may be out of sight.
+	var place = $(".top nav [aria-current]");
+	if (place) place.parentNode.scrollLeft = place.offsetLeft - place.parentNode.offsetLeft - 40;
+
 	// Times.
 
 	var exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
