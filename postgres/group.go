@@ -75,6 +75,9 @@ func (c *combiner[T]) do(ctx context.Context, what T) error {
 	leading := r.leading
 	c.mu.Unlock()
 	if leading {
+		// Whoever is ready to run may want to come along: those of the last group
+		// who were just told to go on.
+		runtime.Gosched()
 		c.leadOne(ctx, r)
 	}
 	<-r.ready
