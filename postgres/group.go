@@ -24,20 +24,20 @@ type combiner[T any] struct {
 	// it costs nothing.
 	gathers bool
 
-	// mu protects the 3 next fields.
+	// mu protects the 4 next fields.
 	mu      sync.Mutex
 	queue   []*request[T]
 	leaders int
+	next    int           // those of them who have not taken their group yet
 	closed  chan struct{} // not nil: closing; closed when the last leader is done
 }
 
 // A request is one thing to do, and its fate.
 type request[T any] struct {
 	what    T
-	err     error         // set before ready is closed
-	ready   chan struct{} // closed when the fate is known
-	lead    chan struct{} // closed when this request's caller is to serve
-	leading bool          // lead is closed; protected by the combiner's mu
+	err     error     // set before wake
+	wake    chan bool // true: the caller is to serve; false: the fate is known
+	leading bool      // its caller is to serve; protected by the combiner's mu
 }
 
 // do has what served, and returns its fate. If ctx ends before anybody took it,
@@ -46,41 +46,30 @@ func (c *combiner[T]) do(ctx context.Context, what T) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	r := &request[T]{what: what, ready: make(chan struct{}), lead: make(chan struct{})}
+	r := &request[T]{what: what, wake: make(chan bool, 1)}
 	c.mu.Lock()
 	if c.closed != nil {
 		c.mu.Unlock()
 		return ErrClosed
 	}
 	c.queue = append(c.queue, r)
-	if c.mayLead() {
-		c.leaders++
-		r.leading = true
-		close(r.lead)
-	}
+	c.mayLead(r)
 	c.mu.Unlock()
+	var lead bool
 	select {
-	case <-r.lead:
-	case <-r.ready:
+	case lead = <-r.wake:
 	case <-ctx.Done():
 		if c.leave(r) {
 			return context.Cause(ctx)
 		}
-		select {
-		case <-r.lead:
-		case <-r.ready:
-		}
+		lead = <-r.wake
 	}
-	c.mu.Lock()
-	leading := r.leading
-	c.mu.Unlock()
-	if leading {
+	if lead {
 		// Whoever is ready to run may want to come along: those of the last group
 		// who were just told to go on.
 		runtime.Gosched()
 		c.leadOne(ctx, r)
 	}
-	<-r.ready
 	return r.err
 }
 
@@ -107,17 +96,17 @@ func (c *combiner[T]) leadOne(ctx context.Context, r *request[T]) {
 	// What is done for a group must not end with one of its callers.
 	c.serve(context.WithoutCancel(ctx), group)
 	for _, other := range group {
-		close(other.ready)
+		if other != r {
+			other.wake <- false
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaders--
-	for _, next := range c.queue {
-		if !next.leading && c.mayLead() {
-			c.leaders++
-			next.leading = true
-			close(next.lead)
-			return
+	for _, r := range c.queue {
+		if !r.leading {
+			c.mayLead(r)
+			break
 		}
 	}
 	if c.leaders == 0 && c.closed != nil {
@@ -125,10 +114,15 @@ func (c *combiner[T]) leadOne(ctx context.Context, r *request[T]) {
 	}
 }
 
-// mayLead reports whether one of those who wait is to serve a group. The caller holds
-// mu.
-func (c *combiner[T]) mayLead() bool {
-	return c.leaders == 0 || c.leaders < c.width && len(c.queue) >= c.worth
+// mayLead tells the caller of r, which waits, to serve a group if it is time for one.
+// Whoever calls it holds mu.
+func (c *combiner[T]) mayLead(r *request[T]) {
+	if c.leaders == 0 || c.leaders < c.width && c.next == 0 && len(c.queue) >= c.worth {
+		c.leaders++
+		c.next++
+		r.leading = true
+		r.wake <- true // it has room for one, and a caller is told once
+	}
 }
 
 // take moves a group from the queue: r, and those before and after it that may
@@ -136,6 +130,7 @@ func (c *combiner[T]) mayLead() bool {
 func (c *combiner[T]) take(r *request[T]) []*request[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.next--
 	group := []*request[T]{r}
 	seen := make(map[string]bool)
 	if c.key != nil {

@@ -66,20 +66,23 @@ func NewKeys(pool *pgxpool.Pool) *Keys {
 // everybody up for ever.
 const roundTrip = 10 * time.Second
 
-// whileAwaited returns serve with a context that ends when nobody waits for the
-// group any more.
+// whileAwaited returns serve with a context that ends when everybody in the group
+// would have stopped waiting, and at the latest after roundTrip.
 func whileAwaited(serve func(context.Context, []*request[*keyRequest])) func(context.Context, []*request[*keyRequest]) {
 	return func(ctx context.Context, group []*request[*keyRequest]) {
-		ctx, cancel := context.WithTimeout(ctx, roundTrip)
-		defer cancel()
-		var left atomic.Int64
+		limit := time.Now().Add(roundTrip)
+		var last time.Time
 		for _, r := range group {
-			defer context.AfterFunc(r.what.ctx, func() {
-				if left.Add(1) == int64(len(group)) {
-					cancel()
-				}
-			})()
+			until, ok := r.what.ctx.Deadline()
+			if !ok || until.After(limit) {
+				until = limit
+			}
+			if until.After(last) {
+				last = until
+			}
 		}
+		ctx, cancel := context.WithDeadline(ctx, last)
+		defer cancel()
 		serve(ctx, group)
 	}
 }
@@ -206,22 +209,22 @@ func (k *Keys) writeGroup(ctx context.Context, group []*request[*keyRequest]) {
 // writeOnce stores a group in one transaction and one round trip. Who was stale is
 // in its request; an error is about all.
 func (k *Keys) writeOnce(ctx context.Context, group []*request[*keyRequest]) error {
-	var added, changed columns
+	added, changed := make([]*key.Record, 0, len(group)), make([]*key.Record, 0, len(group))
 	for _, r := range group {
 		if r.err = keep.ErrStale; r.what.r.Rev == 0 {
-			added.add(r.what.r)
+			added = append(added, &r.what.r)
 		} else {
-			changed.add(r.what.r)
+			changed = append(changed, &r.what.r)
 		}
 	}
 	batch := new(pgx.Batch) // without BEGIN it is a transaction of its own
 	stored := func(rows pgx.Rows) error { return markStored(rows, group) }
-	if len(added.id) > 0 {
-		batch.Queue(insertKeys+` RETURNING id`, added.args()...).Query(stored)
+	if len(added) > 0 {
+		batch.Queue(insertKeys+` RETURNING id`, columnsOf(added).args()...).Query(stored)
 	}
-	if len(changed.id) > 0 {
+	if len(changed) > 0 {
 		batch.Queue(byIndex)
-		batch.Queue(updateKeys+` RETURNING k.id`, changed.args()...).Query(stored)
+		batch.Queue(updateKeys+` RETURNING k.id`, columnsOf(changed).args()...).Query(stored)
 	}
 	return k.pool.SendBatch(ctx, batch).Close() // with the commit
 }
@@ -329,14 +332,12 @@ func (t keyTx) Handle() any { return t.tx }
 func (t keyTx) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
 	if err == nil {
-		var c columns
-		c.add(r)
 		text := updateKeys
 		if r.Rev == 0 {
 			text = insertKeys
 		}
 		var tag pgconn.CommandTag
-		if tag, err = t.tx.Exec(ctx, text, c.args()...); err == nil && tag.RowsAffected() == 0 {
+		if tag, err = t.tx.Exec(ctx, text, columnsOf([]*key.Record{&r}).args()...); err == nil && tag.RowsAffected() == 0 {
 			err = keep.ErrStale
 		}
 	}

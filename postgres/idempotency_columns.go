@@ -6,35 +6,41 @@ import "github.com/keep-run/keep/idempotency/key"
 // for many rows takes them as they are. It costs the server a third of as many
 // statements for one row, which check their constraints anew each time.
 type columns struct {
-	id, fingerprint, header, body                              [][]byte
-	key, caller, method, path, state, resolvedBy               []string
-	atomic                                                     []bool
-	doubts, status                                             []int
-	token, leaseUntil, doubtAt, created, updated, expires, rev []int64
+	id, fingerprint, header, body                                              blobs
+	key, caller, method, path, state, resolvedBy                               strs
+	atomic                                                                     bools
+	doubts, status, token, leaseUntil, doubtAt, created, updated, expires, rev ints
 }
 
-// add adds a record.
-func (c *columns) add(r key.Record) {
-	c.id = append(c.id, r.ID[:])
-	c.key = append(c.key, r.Key)
-	c.caller = append(c.caller, r.Caller)
-	c.method = append(c.method, r.Method)
-	c.path = append(c.path, r.Path)
-	c.fingerprint = append(c.fingerprint, r.Fingerprint[:])
-	c.state = append(c.state, string(r.State))
-	c.atomic = append(c.atomic, r.Atomic)
-	c.token = append(c.token, int64(r.Token))
-	c.doubts = append(c.doubts, r.Doubts)
-	c.leaseUntil = append(c.leaseUntil, millis(r.LeaseUntil))
-	c.doubtAt = append(c.doubtAt, millis(r.DoubtAt))
-	c.status = append(c.status, r.Answer.Status)
-	c.resolvedBy = append(c.resolvedBy, r.ResolvedBy)
-	c.created = append(c.created, millis(r.CreatedAt))
-	c.updated = append(c.updated, millis(r.UpdatedAt))
-	c.expires = append(c.expires, millis(r.ExpiresAt))
-	c.header = append(c.header, orNull(r.Answer.Header))
-	c.body = append(c.body, orNull(r.Answer.Body))
-	c.rev = append(c.rev, r.Rev)
+// columnsOf turns records on their side.
+func columnsOf(records []*key.Record) *columns {
+	n := len(records)
+	c := &columns{atomic: make(bools, n)}
+	bytes, words, numbers := make(blobs, 4*n), make(strs, 6*n), make(ints, 9*n)
+	for i, to := range []*blobs{&c.id, &c.fingerprint, &c.header, &c.body} {
+		*to = bytes[i*n : (i+1)*n]
+	}
+	for i, to := range []*strs{&c.key, &c.caller, &c.method, &c.path, &c.state, &c.resolvedBy} {
+		*to = words[i*n : (i+1)*n]
+	}
+	for i, to := range []*ints{&c.doubts, &c.status, &c.token, &c.leaseUntil, &c.doubtAt, &c.created, &c.updated, &c.expires, &c.rev} {
+		*to = numbers[i*n : (i+1)*n]
+	}
+	for i, r := range records {
+		c.set(i, r)
+	}
+	return c
+}
+
+// set makes r the row i. It keeps what r points to.
+func (c *columns) set(i int, r *key.Record) {
+	c.id[i], c.fingerprint[i] = r.ID[:], r.Fingerprint[:]
+	c.header[i], c.body[i] = orNull(r.Answer.Header), orNull(r.Answer.Body)
+	c.key[i], c.caller[i], c.method[i], c.path[i] = r.Key, r.Caller, r.Method, r.Path
+	c.state[i], c.resolvedBy[i], c.atomic[i] = string(r.State), r.ResolvedBy, r.Atomic
+	c.doubts[i], c.status[i], c.token[i], c.rev[i] = int64(r.Doubts), int64(r.Answer.Status), int64(r.Token), r.Rev
+	c.leaseUntil[i], c.doubtAt[i] = millis(r.LeaseUntil), millis(r.DoubtAt)
+	c.created[i], c.updated[i], c.expires[i] = millis(r.CreatedAt), millis(r.UpdatedAt), millis(r.ExpiresAt)
 }
 
 // args are the arguments of insertKeys and updateKeys.
