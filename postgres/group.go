@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // A combiner joins requests that arrive while others are served. Whoever comes
@@ -11,24 +12,26 @@ import (
 // When it is done it gives the task to the first of those who came meanwhile. So
 // there is no goroutine to start or to wait for, nothing waits without need, and
 // under load groups grow by themselves. Up to width groups are under way at once, if
-// enough wait.
+// enough wait, or for long enough.
 type combiner[T any] struct {
 	serve func(ctx context.Context, group []*request[T]) // sets the err of each
 	key   func(T) string                                 // a group has one request of a key; nil: any number
 	width int                                            // groups at once
 	limit int                                            // requests in a group
-	worth int                                            // as many must wait to leave beside another group
+	worth int                                            // so many leave beside another group at once
+	after time.Duration                                  // and as few as there are when it took that long; 0: never
 
 	// gathers makes who serves a group let all go first that could run now, since
-	// they may be about to ask, too. While the processors have nothing else to do
-	// it costs nothing.
+	// they may be about to ask, too: those of the last group who were just told to go
+	// on. While the processors have nothing else to do it costs nothing.
 	gathers bool
 
-	// mu protects the 4 next fields.
+	// mu protects the 5 next fields.
 	mu      sync.Mutex
 	queue   []*request[T]
 	leaders int
 	next    int           // those of them who have not taken their group yet
+	timer   *time.Timer   // runs while a group is under way that others wait for
 	closed  chan struct{} // not nil: closing; closed when the last leader is done
 }
 
@@ -53,7 +56,7 @@ func (c *combiner[T]) do(ctx context.Context, what T) error {
 		return ErrClosed
 	}
 	c.queue = append(c.queue, r)
-	c.mayLead(r)
+	c.mayLead(r, c.worth)
 	c.mu.Unlock()
 	var lead bool
 	select {
@@ -65,9 +68,6 @@ func (c *combiner[T]) do(ctx context.Context, what T) error {
 		lead = <-r.wake
 	}
 	if lead {
-		// Whoever is ready to run may want to come along: those of the last group
-		// who were just told to go on.
-		runtime.Gosched()
 		c.leadOne(ctx, r)
 	}
 	return r.err
@@ -103,25 +103,46 @@ func (c *combiner[T]) leadOne(ctx context.Context, r *request[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaders--
-	for _, r := range c.queue {
-		if !r.leading {
-			c.mayLead(r)
-			break
-		}
-	}
+	c.mayLeadFirst(c.worth)
 	if c.leaders == 0 && c.closed != nil {
 		close(c.closed)
 	}
 }
 
-// mayLead tells the caller of r, which waits, to serve a group if it is time for one.
-// Whoever calls it holds mu.
-func (c *combiner[T]) mayLead(r *request[T]) {
-	if c.leaders == 0 || c.leaders < c.width && c.next == 0 && len(c.queue) >= c.worth {
+// mayLead tells the caller of r, which waits, to serve a group if none is under way,
+// or if worth wait and there is room for one more. Whoever calls it holds mu.
+func (c *combiner[T]) mayLead(r *request[T], worth int) {
+	if c.leaders == 0 || c.leaders < c.width && c.next == 0 && len(c.queue) >= worth {
 		c.leaders++
 		c.next++
 		r.leading = true
 		r.wake <- true // it has room for one, and a caller is told once
+	}
+}
+
+// mayLeadFirst is mayLead for the first of those who wait, if anybody does.
+func (c *combiner[T]) mayLeadFirst(worth int) {
+	for _, r := range c.queue {
+		if !r.leading {
+			c.mayLead(r, worth)
+			return
+		}
+	}
+}
+
+// wait lets those who come now leave when the group that was just taken took long.
+// The caller holds mu.
+func (c *combiner[T]) wait() {
+	switch {
+	case c.after == 0:
+	case c.timer == nil:
+		c.timer = time.AfterFunc(c.after, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.mayLeadFirst(0)
+		})
+	default:
+		c.timer.Reset(c.after)
 	}
 }
 
@@ -131,6 +152,7 @@ func (c *combiner[T]) take(r *request[T]) []*request[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next--
+	c.wait()
 	group := []*request[T]{r}
 	seen := make(map[string]bool)
 	if c.key != nil {

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A gate is a combiner whose groups wait until they are let through.
@@ -99,7 +101,7 @@ func TestCombiner_serves_together_who_came_meanwhile(t *testing.T) {
 // Beside a group another leaves only when it is large enough.
 func TestCombiner_lets_a_large_group_leave_beside_another(t *testing.T) {
 	g, wg := newGate(), new(sync.WaitGroup)
-	g.width, g.worth = 2, 3
+	g.width, g.worth, g.after = 2, 3, time.Hour
 	wg.Go(func() { _ = g.do(t.Context(), 1) })
 	first := <-g.asked
 	g.start(t.Context(), t, wg, 2)
@@ -120,6 +122,46 @@ func TestCombiner_lets_a_large_group_leave_beside_another(t *testing.T) {
 	g.pass(t, 5)
 	wg.Wait()
 	g.atRest(t)
+}
+
+// Beside a group that takes long a small one leaves, too.
+func TestCombiner_waits_no_longer_than_it_may(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, wg := newGate(), new(sync.WaitGroup)
+		g.width, g.worth, g.after = 2, 3, time.Minute
+		for n := range 4 {
+			wg.Go(func() { _ = g.do(t.Context(), n) })
+			synctest.Wait()
+			if n == 0 {
+				<-g.asked
+			}
+			if n == 1 {
+				time.Sleep(time.Minute - 1)
+				synctest.Wait()
+				if g.leaders != 1 {
+					t.Errorf("%d lead before it is time", g.leaders)
+				}
+				time.Sleep(1)
+				if second := <-g.asked; len(second) != 1 {
+					t.Errorf("%d left beside the first group, want 1", len(second))
+				}
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if g.leaders != 2 {
+			t.Errorf("%d lead, want 2", g.leaders)
+		}
+		g.open <- struct{}{}
+		g.open <- struct{}{}
+		if last := <-g.asked; len(last) != 2 {
+			t.Errorf("%d left at last, want 2", len(last))
+		}
+		g.open <- struct{}{}
+		wg.Wait()
+		time.Sleep(time.Hour) // the timer finds nobody
+		g.atRest(t)
+	})
 }
 
 // The task to serve must not get lost with a caller who leaves.

@@ -48,6 +48,11 @@ const (
 	// transaction of one record costs the server as much as twenty more in it do:
 	// two small groups at once take longer than one after the other.
 	keysWorth = 32
+
+	// keysPatience is how long a group may take before those who wait leave all the
+	// same: a commit that waits for the other end of a line is no work for the
+	// server.
+	keysPatience = 2 * time.Millisecond
 )
 
 // NewKeys returns the records in the pool's database. It touches nothing; Migrate
@@ -57,7 +62,7 @@ func NewKeys(pool *pgxpool.Pool) *Keys {
 	k.reads = combiner[*keyRequest]{serve: whileAwaited(k.readGroup), width: 2, limit: keyGroup}
 	// Two writes of one record must not meet in a transaction, where the second
 	// would not be stale yet.
-	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup, worth: keysWorth,
+	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup, worth: keysWorth, after: keysPatience, gathers: true,
 		key: func(q *keyRequest) string { return string(q.id[:]) }}
 	return k
 }
