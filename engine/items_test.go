@@ -76,3 +76,22 @@ func TestManyItemsWithoutCalls(t *testing.T) {
 		}
 	})
 }
+
+// Items with a call cost the two commits of each call, and the one that ends the
+// run: that an item is done is stored with the next commit (issue 4).
+func TestItemsCostTheCommitsOfTheirCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		var ids []string
+		for i := range n {
+			ids = append(ids, fmt.Sprint(i))
+		}
+		w := newJobWorld(t, ids...)
+		w.deploy()
+		w.commits = 0
+		w.run()
+		if w.commits != 2*n+1 || w.service.calls != n {
+			t.Errorf("%d commits for %d calls, want %d", w.commits, w.service.calls, 2*n+1)
+		}
+	})
+}

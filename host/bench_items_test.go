@@ -53,6 +53,9 @@ type itemBench struct {
 	b    *testing.B
 	db   *counted
 	host *host.Host
+
+	n         int // what was measured in all
+	took, cpu time.Duration
 }
 
 func newItemBench(b *testing.B) *itemBench {
@@ -70,7 +73,7 @@ func newItemBench(b *testing.B) *itemBench {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { h.Close() })
-	return &itemBench{b, db, h}
+	return &itemBench{b: b, db: db, host: h}
 }
 
 // run deploys a job with that body, and returns how long its run took.
@@ -220,12 +223,12 @@ func (ib *itemBench) measure(body string, n int, what string) {
 	ib.b.Helper()
 	ib.b.StopTimer()
 	commits, cpu := ib.db.commits.Load(), cpuTime()
-	var took time.Duration
-	heap := watchHeap(func() { took = ib.run(body) })
-	cpu = cpuTime() - cpu
+	heap := watchHeap(func() { ib.took += ib.run(body) })
+	ib.cpu += cpuTime() - cpu
+	ib.n += n
 	ib.done()
-	ib.b.ReportMetric(float64(n)/took.Seconds(), what+"s/s")
-	ib.b.ReportMetric(float64(cpu.Microseconds())/float64(n), "cpu-µs/"+what)
+	ib.b.ReportMetric(float64(ib.n)/ib.took.Seconds(), what+"s/s")
+	ib.b.ReportMetric(float64(ib.cpu.Microseconds())/float64(ib.n), "cpu-µs/"+what)
 	ib.b.ReportMetric(float64(ib.db.commits.Load()-commits)/float64(n), "commits/"+what)
 	ib.b.ReportMetric(float64(heap)/(1<<20), "heap-MiB")
 	ib.b.StartTimer()

@@ -143,3 +143,18 @@ func TestItemsHavePositions(t *testing.T) {
 		t.Errorf("calls %q, %v, want %q", got, err, want)
 	}
 }
+
+// What an item takes is given back when it ends: however many a job comes to, the
+// engine's memory does not grow, so that its instance can be used again.
+func TestManyItemsLeaveNothing(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{})
+	p := mustLoad(t, rt, "t.js", handler(`for (let i = 0; i < x; i++) await ctx.withItem("item " + i, "Item " + i, async (c) => { await c.x.y(i) })`))
+	before := rt.Idle()
+	host := hostFunc(func(context.Context, sandbox.HostCall) (json.RawMessage, error) { return json.RawMessage(`{}`), nil })
+	if _, err := call(p, host, "20000"); err != nil {
+		t.Error(err)
+	}
+	if after := rt.Idle(); after != max(1, before) {
+		t.Errorf("%d instances wait to be used again, want %d: that of the job has grown", after, max(1, before))
+	}
+}
