@@ -75,18 +75,20 @@ const roundTrip = 10 * time.Second
 // would have stopped waiting, and at the latest after roundTrip.
 func whileAwaited(serve func(context.Context, []*request[*keyRequest])) func(context.Context, []*request[*keyRequest]) {
 	return func(ctx context.Context, group []*request[*keyRequest]) {
-		limit := time.Now().Add(roundTrip)
+		ctx, cancel := context.WithTimeout(ctx, roundTrip)
+		defer cancel()
 		var last time.Time
 		for _, r := range group {
 			until, ok := r.what.ctx.Deadline()
-			if !ok || until.After(limit) {
-				until = limit
+			if !ok {
+				serve(ctx, group)
+				return
 			}
 			if until.After(last) {
 				last = until
 			}
 		}
-		ctx, cancel := context.WithDeadline(ctx, last)
+		ctx, cancel = context.WithDeadline(ctx, last)
 		defer cancel()
 		serve(ctx, group)
 	}
