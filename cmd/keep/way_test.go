@@ -46,6 +46,12 @@ type place struct {
 	dir   string
 	now   time.Time
 	asked *atomic.Int64 // requests to the API by the socket; nil: there is no daemon
+
+	// between, if it is not nil, is what stands before the daemon, and clock is the
+	// daemon's. gone takes its socket away as the end of its process does.
+	between func(w http.ResponseWriter, r *http.Request, next http.Handler)
+	clock   func() time.Time
+	gone    func()
 }
 
 // An outcome is all that a command says.
@@ -227,7 +233,8 @@ func (p *place) serve() {
 	p.t.Chdir(p.dir)
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	a := newApp(p.t.Output(), p.t.Output())
-	a.clock = func() time.Time { return p.now }
+	p.clock = func() time.Time { return p.now }
+	a.clock = func() time.Time { return p.clock() }
 	a.log = slog.New(slog.NewTextHandler(p.t.Output(), nil))
 	check := func(err error) {
 		p.t.Helper()
@@ -253,8 +260,17 @@ func (p *place) serve() {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			p.asked.Add(1)
 		}
+		if p.between != nil {
+			p.between(w, r, inner)
+			return
+		}
 		inner.ServeHTTP(w, r)
 	})
+	p.gone = func() {
+		if err := os.Remove(socketOf(cfg)); err != nil {
+			p.t.Errorf("remove the socket: %v", err)
+		}
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := srv.run(ctx); err != nil {
