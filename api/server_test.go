@@ -59,7 +59,7 @@ func newWorld(t testing.TB, change func(*api.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := api.Config{Store: w.store, Actor: w.engine, Changes: w.changes, Keys: new(memory.Keys), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := api.Config{Store: w.store, Actor: w.engine, Changes: w.changes, Keys: new(memory.Keys), Access: w.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -114,6 +114,7 @@ func (w *world) populate() {
 		keep.PutRun{Run: run}, keep.Reserve{Chain: run.Chain, Reservation: run.Reservations[0]},
 		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: noon, By: "call", To: keep.InFlight}, {At: noon, By: "call", From: keep.InFlight, To: keep.Indeterminate}}},
 		keep.OpenEscalation{Escalation: q},
+		keep.PutNotice{Notice: keep.Notice{Escalation: q.ID, Sink: "webhook", Status: keep.NoticeGivenUp, Attempts: 2, Error: "refused", UpdatedAt: noon}},
 		keep.AppendLogs{Lines: []keep.LogLine{{Run: run.ID, At: noon, Level: "log", Text: "hi"}}})
 	for i, status := range []keep.ItemStatus{keep.ItemDone, keep.ItemFailed} {
 		it := fullItem
@@ -207,8 +208,16 @@ func TestReads(t *testing.T) {
 		"/workflows/invoices/topics":                          {`"pending":1`, `"reserved":1`},
 		"/workflows/invoices/events?status=pending":           {`"message_id":"m2"`},
 		"/workflows/invoices/topics/email.received/events/m1": {`"payload":{"x":1}`},
-		"/openapi.json":                                       {`"openapi": "3.1.0"`},
-		"/docs":                                               {"<h1>The API of Keep"},
+		"/workflows/invoices/topics/email.received":           {`"pending":1`, `"oldest":[{`, `"message_id":"m2","payload":null`},
+		"/topics":                      {`"topic":"email.received","pending":1`},
+		"/topics/events?input=in_1":    {`"message_id":"m1"`, `"message_id":"m2"`},
+		"/topics/events?workflow=none": {`"items":[]`},
+		"/escalations/esc_1/notices":   {`"items":[{"sink":"webhook","status":"given_up","attempts":2,`},
+		"/status":                      {`"needs_you":[{"id":"esc_1"`, `"not_told":[{"question":"esc_1","sink":"webhook"`, `"failing":[{"id":"run_1"`},
+		"/hosts":                       {`"items":[]`},
+		"/keys?state=done":             {`"items":[]`},
+		"/openapi.json":                {`"openapi": "3.1.0"`},
+		"/docs":                        {"<h1>The API of Keep"},
 	} {
 		w.ask("ann viewer", "GET", api.Prefix+path, "").want(t, 200, parts...)
 	}
@@ -249,6 +258,16 @@ func TestRefusals(t *testing.T) {
 		{"ann operator", "POST", "/inputs/skip", `{}`, 422, "ids or a match"},
 		{"ann operator", "POST", "/inputs/skip", `{"ids":["in_1"],"typo":1}`, 422, "typo"},
 		{"ann author", "PUT", "/workflows/invoices", `{"file":"a.js","source":"x"}`, 501, "keep deploy"},
+		{"ann viewer", "GET", "/workflows/invoices/topics/none", "", 404, "none"},
+		{"ann viewer", "GET", "/escalations/none/notices", "", 404, "none"},
+		{"ann viewer", "GET", "/keys/nonsense", "", 422, "not a reference"},
+		{"ann viewer", "GET", "/keys/key_36aagtdmsnzqbd7rejge7z5zdv", "", 404, "no idempotency key"},
+		{"ann viewer", "POST", "/keys/key_36aagtdmsnzqbd7rejge7z5zdv/forget", "", 403, "needs operator"},
+		{"ann operator", "POST", "/hosts/a/drain", `{}`, 404, "no host"},
+		{"ann author", "GET", "/tokens", "", 403, "needs admin"},
+		{"ann author", "POST", "/tokens", `{}`, 403, "needs admin"},
+		{"ann admin", "POST", "/tokens", `{"id":"short","hash":"x","name":"a","role":"viewer"}`, 422, "body.hash"},
+		{"ann admin", "POST", "/tokens/none/revoke", "", 404, "none"},
 	} {
 		w.ask(tt.as, tt.method, api.Prefix+tt.path, tt.body).want(t, tt.status, tt.part)
 	}

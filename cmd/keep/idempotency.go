@@ -51,7 +51,7 @@ A file describes the endpoint, in TOML:
   Authorization = "Bearer one"
   [other_caller]                      # by which another caller is known
   Authorization = "Bearer two"`,
-		Example: `  keep idempotency test http://127.0.0.1:7433/orders --describe orders.toml`,
+		Example: `  keep idempotency test http://127.0.0.1:7435/orders --describe orders.toml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := describe(file)
@@ -128,7 +128,7 @@ Behind a proxy or gateway it lets keep idempotency test ask everything: describe
 the endpoint with programmable = true.`,
 		Example: `  keep idempotency backend --listen 127.0.0.1:8000
   keep proxy --upstream http://127.0.0.1:8000 --db keys.db
-  keep idempotency test http://127.0.0.1:7433/orders --describe programmable.toml`,
+  keep idempotency test http://127.0.0.1:7435/orders --describe programmable.toml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := net.Listen("tcp", listen)

@@ -32,7 +32,7 @@ Routes and their rules are in the [proxy] table of keep.toml.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.Upstream, "upstream", "", "`URL` of the backend")
-	f.StringVar(&flags.Listen, "listen", "", "`address` for clients (default 127.0.0.1:7433)")
+	f.StringVar(&flags.Listen, "listen", "", "`address` for clients (default 127.0.0.1:7435)")
 	f.StringVar(&flags.AdminListen, "admin-listen", "", "`address` of /metrics, /healthz, /readyz and the admin API, or off (default 127.0.0.1:7434)")
 	f.StringVar(&flags.TLSCert, "tls-cert", "", "certificate `file`: clients speak HTTPS")
 	f.StringVar(&flags.TLSKey, "tls-key", "", "key `file` of the certificate")

@@ -64,7 +64,7 @@ type Config struct {
 	// request's.
 	Upstream string `toml:"upstream"`
 
-	// Listen is the address for clients. If empty, 127.0.0.1:7433.
+	// Listen is the address for clients. If empty, 127.0.0.1:7435.
 	Listen string `toml:"listen"`
 
 	// TLSCert and TLSKey are files; with both, clients speak HTTPS and HTTP/2.
@@ -151,7 +151,7 @@ func (r Route) rule(client *http.Client) (idempotency.Rule, error) {
 // withDefaults returns c with its zero values replaced, and the upstream, or says
 // what is wrong.
 func (c Config) withDefaults() (Config, *url.URL, error) {
-	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7433")
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:7435")
 	c.AdminListen = cmp.Or(c.AdminListen, "127.0.0.1:7434")
 	c.UpstreamTimeout = cmp.Or(c.UpstreamTimeout, Duration(time.Minute))
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, Duration(30*time.Second))

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	url := flag.String("url", "http://127.0.0.1:7433", "where the API is")
+	url := flag.String("url", "http://127.0.0.1:7435", "where the API is")
 	n := flag.Int("n", 20, "how many actions")
 	flag.Parse()
 	storm := &storm{}
