@@ -65,19 +65,27 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	switch {
 	case readErr != nil:
 		return Answered{}, readErr
-	case refused && len(q.Choices) > 0 && !q.Allows(in.Body.Action):
-		return Answered{}, problemOf(http.StatusConflict, KindNotOffered,
-			fmt.Sprintf("question %s does not offer %q; choose from %s", in.ID, string(in.Body.Action), actionsOf(q)))
-	case refused, late && q.ClosedAt.IsZero(): // stale, though nobody decided: its subject moved
-		return Answered{}, err
-	case err != nil && q.Decision != nil:
-		return Answered{}, problemOf(http.StatusConflict, KindDecided, fmt.Sprintf("question %s: already decided: %s decided %s at %s, from the %s",
-			in.ID, q.Decision.By, q.Decision.Action, Time(q.Decision.At), q.Decision.From))
 	case err != nil:
-		return Answered{}, problemOf(http.StatusConflict, KindDecided,
-			fmt.Sprintf("question %s was closed at %s, since it no longer applied", in.ID, Time(q.ClosedAt)))
+		return Answered{}, notDecided(err, q, in.Body.Action)
 	}
 	return AnsweredOf(q), nil
+}
+
+// notDecided says why an action was refused; q is the question as it is now. Who is
+// overtaken may find the question decided, or only what it is about in another state.
+func notDecided(err error, q keep.Escalation, action keep.Action) error {
+	switch {
+	case q.ClosedAt.IsZero() && len(q.Choices) > 0 && !q.Allows(action):
+		return problemOf(http.StatusConflict, KindNotOffered,
+			fmt.Sprintf("question %s does not offer %q; choose from %s", q.ID, string(action), actionsOf(q)))
+	case q.ClosedAt.IsZero():
+		return err
+	case q.Decision == nil:
+		return problemOf(http.StatusConflict, KindDecided,
+			fmt.Sprintf("question %s was closed at %s, since it no longer applied", q.ID, Time(q.ClosedAt)))
+	}
+	return problemOf(http.StatusConflict, KindDecided, fmt.Sprintf("question %s: already decided: %s decided %s at %s, from the %s",
+		q.ID, q.Decision.By, q.Decision.Action, Time(q.Decision.At), q.Decision.From))
 }
 
 // actionsOf lists what a question offers.
