@@ -35,6 +35,7 @@ var aside = map[string]string{
 	"keys import": "is for before a proxy starts",
 	"login":       "asks the daemon for what no API gives", "api": "is the API itself",
 	"db": "prints help", "db migrate": "is for before a daemon starts", "db check": "must not depend on a daemon",
+	"db copy": "is for before a daemon starts", "db restored": "is for before a daemon starts", "db unseal": "is for before a daemon starts",
 	"db backup": "must not depend on a daemon", "doctor": "must not depend on a daemon",
 	"idempotency": "prints help", "idempotency test": "asks another server", "idempotency backend": "is a server",
 	"version": "opens nothing",
