@@ -2,6 +2,8 @@ package keep
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +21,27 @@ type Commit struct {
 	// has now. Zero is a commit beside the host: a person's decision, a deploy.
 	// Revisions guard that one, and the host of the workflow hears of it.
 	Epoch int64
+}
+
+// Sound refuses what no engine makes.
+func (c Commit) Sound() error {
+	sweeps := 0
+	for _, change := range c.Changes {
+		if s, ok := change.(Sweep); ok {
+			if sweeps++; s.Before.After(c.At) {
+				return fmt.Errorf("sweep %s: what changed before %s is not old at %s", s.Chain, s.Before, c.At)
+			}
+		}
+	}
+	switch {
+	case c.Workflow == "":
+		return errors.New("workflow required")
+	case c.At.IsZero():
+		return errors.New("time required")
+	case sweeps > 0 && sweeps < len(c.Changes):
+		return errors.New("a commit that sweeps does nothing else")
+	}
+	return nil
 }
 
 // A Change is one part of a commit. The types below are all there are.
@@ -125,6 +148,38 @@ type PutNotice struct{ Notice Notice }
 // PutItem writes an item. Rev works as in PutRun.
 type PutItem struct{ Item Item }
 
+// Sweep forgets a chain of runs that is over and old: its runs and their logs, their
+// mutations with all moves, their questions, and the payloads of the events that it
+// finished. What keeps things from being done twice stays: the events themselves, by
+// their message ids, the inputs that caused them, items and checkpoints. ReservedBy of
+// the events becomes Swept.
+//
+// It is ErrStale unless all of this holds, and a *NotFoundError if there is no such
+// chain. Over and before Before are: every run of the chain, every mutation of them,
+// every question, every event. A mutation is over when its outcome is known (applied,
+// skipped, failed) and, in an item, when the item is done or skipped or at a later
+// attempt; a question of an item waits for that, too. No input that caused one of the
+// events is pending. No run of another chain retries one of these, and no handler
+// names one as its last. The newest run, mutation and question of a database stay.
+//
+// A commit with a Sweep has nothing else.
+type Sweep struct {
+	Chain  RunID
+	Before time.Time
+}
+
+// Swept is what a swept event has in the place of the chain that finished it.
+const Swept RunID = "swept"
+
+// An OldChain is a chain of runs that Sweep takes.
+type OldChain struct {
+	Workflow  WorkflowName
+	Chain     RunID
+	At        time.Time // of its last change
+	Runs      int
+	Mutations int
+}
+
 func (PutRun) change()          {}
 func (PutMutation) change()     {}
 func (Reserve) change()         {}
@@ -139,6 +194,7 @@ func (ResetKV) change()         {}
 func (PutHandler) change()      {}
 func (RequestRun) change()      {}
 func (Deploy) change()          {}
+func (Sweep) change()           {}
 func (SetPaused) change()       {}
 func (AppendLogs) change()      {}
 func (OpenEscalation) change()  {}

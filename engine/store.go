@@ -18,6 +18,7 @@ type Store interface {
 	Events
 	Inputs
 	Ledger
+	Sweeper
 }
 
 // A Committer makes changes durable.

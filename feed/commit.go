@@ -37,6 +37,8 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Escalation}
 	case keep.PutHandler, keep.RequestRun, keep.Deploy, keep.SetPaused:
 		return []Kind{Workflow}
+	case keep.Sweep:
+		return []Kind{Run, Mutation, Event, Escalation}
 	case keep.SetKV, keep.ResetKV:
 		return nil // nobody sees a checkpoint
 	case keep.PutNotice:

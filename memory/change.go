@@ -51,6 +51,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putNotice(copyNotice(c.Notice))
 	case keep.PutItem:
 		return t.putItem(copyItem(c.Item))
+	case keep.Sweep:
+		return t.sweep(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }

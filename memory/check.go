@@ -131,7 +131,8 @@ func (c *checker) runs() {
 func (c *checker) outcome(r keep.Run, record string) {
 	past := r.Phase == keep.Mutated || r.Phase == keep.Emitting || r.Phase == keep.Committed
 	m, ok := c.s.mutations[r.Mutation]
-	if r.Mutation != "" && (past || r.Phase == keep.Mutating) && r.Status != keep.StatusApproval {
+	// That of a job run may be of an earlier one, which was swept.
+	if r.Mutation != "" && (past || r.Phase == keep.Mutating) && r.Status != keep.StatusApproval && (r.Kind == keep.Consumer || !r.Closed) {
 		c.broken(ok && m.v.Workflow == r.Workflow, "nothing-lost", record, "mutation %s does not exist", r.Mutation)
 	}
 	if ok && past && r.Kind == keep.Consumer {
@@ -184,7 +185,7 @@ func (c *checker) events() {
 		e := c.s.events[seq]
 		switch {
 		case e.Status == keep.EventConsumed:
-			c.broken(committed[e.ReservedBy], "all-or-nothing", eventRecord(e), "it was consumed by %s, which did not commit", e.ReservedBy)
+			c.broken(committed[e.ReservedBy] || e.ReservedBy == keep.Swept, "all-or-nothing", eventRecord(e), "it was consumed by %s, which did not commit", e.ReservedBy)
 		case e.Status == keep.EventPending && e.ReservedBy != "":
 			c.reserved(e)
 		}

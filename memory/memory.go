@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -143,11 +142,8 @@ type tx struct {
 
 // applyAll makes the changes in their order, up to the first that is refused.
 func (t *tx) applyAll(c keep.Commit) error {
-	switch {
-	case c.Workflow == "":
-		return errors.New("workflow required")
-	case c.At.IsZero():
-		return errors.New("time required")
+	if err := c.Sound(); err != nil {
+		return err
 	}
 	if err := t.fence(c.Epoch); err != nil {
 		return err

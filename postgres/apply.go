@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -52,17 +51,6 @@ func decide(k *known, c keep.Commit) (*writes, error) {
 	return &t.writes, nil
 }
 
-// sound refuses a commit that no engine makes before it costs anything.
-func sound(c keep.Commit) error {
-	switch {
-	case c.Workflow == "":
-		return errors.New("workflow required")
-	case c.At.IsZero():
-		return errors.New("time required")
-	}
-	return nil
-}
-
 // order is that of the statements of a group. A row is made before what refers to
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
@@ -71,6 +59,7 @@ var order = []*statement{
 	&insertMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &republishEvent, &insertCause, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
+	&sweepEvents, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 
@@ -167,6 +156,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putNotice(c.Notice)
 	case keep.PutItem:
 		return t.putItem(c.Item)
+	case keep.Sweep:
+		return t.sweep(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,7 @@ type known struct {
 	notices     map[keep.EscalationID]map[keep.Sink]*noticeFact
 	workflows   map[keep.WorkflowName]*keep.Workflow
 	handlers    map[handlerKey]*keep.HandlerState
+	old         map[keep.RunID]sweepFact
 }
 
 type (
@@ -66,6 +68,7 @@ func newKnown() *known {
 		items: make(map[itemKey]*itemFact), escalations: make(map[keep.EscalationID]*escalationFact),
 		notices:   make(map[keep.EscalationID]map[keep.Sink]*noticeFact),
 		workflows: make(map[keep.WorkflowName]*keep.Workflow), handlers: make(map[handlerKey]*keep.HandlerState),
+		old: make(map[keep.RunID]sweepFact),
 	}
 }
 
@@ -85,6 +88,7 @@ type wish struct {
 	told                                       []string // escalations
 	states                                     []string // workflows
 	handlerWorkflows, handlers                 []string
+	swept, sweptBefore                         []string // chains, and times in milliseconds
 }
 
 // want adds what a commit must know.
@@ -137,6 +141,8 @@ func (w *wish) want(c keep.Commit) {
 			w.told = append(w.told, text(string(c.Notice.Escalation)))
 		case keep.PutItem:
 			w.itemWorkflows, w.items = append(w.itemWorkflows, name), append(w.items, text(c.Item.ID))
+		case keep.Sweep:
+			w.swept, w.sweptBefore = append(w.swept, text(string(c.Chain))), append(w.sweptBefore, strconv.FormatInt(millis(c.Before), 10))
 		}
 	}
 }
@@ -191,6 +197,9 @@ func (w *wish) queue(b *pgx.Batch, k *known) {
 	}
 	if len(w.handlers) > 0 {
 		ask(b, handlerFacts, k.scanHandler, w.handlerWorkflows, w.handlers)
+	}
+	if len(w.swept) > 0 {
+		ask(b, sweepFacts, k.scanSweep, w.swept, w.sweptBefore)
 	}
 }
 

@@ -140,7 +140,7 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	case db.cfg.ReadOnly:
 		err = ErrReadOnly
 	case db.pool != nil:
-		if err = sound(c); err == nil {
+		if err = c.Sound(); err == nil {
 			err = db.commit.do(ctx, c)
 		}
 	}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/keep-run/keep"
@@ -20,11 +19,8 @@ type tx struct {
 
 // apply makes the changes of one commit, in their order.
 func apply(conn *conn, c keep.Commit) error {
-	switch {
-	case c.Workflow == "":
-		return errors.New("workflow required")
-	case c.At.IsZero():
-		return errors.New("time required")
+	if err := c.Sound(); err != nil {
+		return err
 	}
 	t := &tx{conn: conn, workflow: c.Workflow, at: millis(c.At)}
 	for _, change := range c.Changes {
@@ -82,11 +78,13 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putNotice(c.Notice)
 	case keep.PutItem:
 		return t.putItem(c.Item)
+	case keep.Sweep:
+		return t.sweep(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }
 
-// titles returns how many titles a change may bring.
+// titles returns how many titles a change may bring, or take away.
 func titles(change keep.Change) int {
 	switch c := change.(type) {
 	case keep.PutRun:
@@ -97,6 +95,8 @@ func titles(change keep.Change) int {
 		return min(len(c.Input.Title), 1)
 	case keep.PutItem:
 		return min(len(c.Item.Title), 1)
+	case keep.Sweep:
+		return 2 // those of a run and its mutation go
 	}
 	return 0
 }

@@ -66,7 +66,7 @@ func wanted() (list []string) {
 	for _, c := range []keep.Change{
 		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{},
 		keep.PutInput{}, keep.SkipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.Deploy{},
-		keep.SetPaused{}, keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{},
+		keep.SetPaused{}, keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		list = append(list, fmt.Sprintf("%T", c))
 	}
@@ -132,8 +132,11 @@ func (c *comparison) prelude() {
 func (c *comparison) step() {
 	c.at++
 	commit := keep.Commit{Workflow: pick(c, "workflow", names), At: c.time()}
-	for range pick(c, "changes", []int{1, 1, 1, 2, 3, 4}) {
+	for range pick(c, "changes", []int{0, 1, 1, 1, 1, 1, 2, 2, 3, 4}) {
 		commit.Changes = append(commit.Changes, c.change(commit.Workflow))
+	}
+	if len(commit.Changes) == 0 { // a sweep is alone
+		commit.Changes = append(commit.Changes, keep.Sweep{Chain: pick(c, "run", runs), Before: c.time()})
 	}
 	errA, errB := c.a.Commit(context.Background(), commit), c.b.Commit(context.Background(), commit)
 	a, b := answer(errA), answer(errB)

@@ -96,7 +96,7 @@ type promise struct {
 func Run(t *testing.T, open func(testing.TB) Store) {
 	promises := slices.Concat(runPromises, mutationPromises, eventPromises, inputPromises, workflowPromises,
 		itemPromises, escalationPromises, ofTellers(noticePromises), listPromises, ofLookers(countPromises),
-		ofLookers(searchPromises), credentialPromises, commitPromises)
+		ofLookers(searchPromises), credentialPromises, commitPromises, sweepPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
