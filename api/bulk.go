@@ -204,3 +204,14 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 	plan, err = SkipPart(ctx, s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(PartTime))
 	return SkippedAllOf(plan), err
 }
+
+// PlanSkipAll says how many pending inputs match; the cursor skips them.
+func (c *Client) PlanSkipAll(ctx context.Context, w keep.WorkflowName, text string) (SkippedAll, error) {
+	match := map[string]string{"workflow": string(w), "q": text}
+	return act[SkippedAll](ctx, c, map[string]any{"match": match, "preview": true}, "inputs", "skip-all")
+}
+
+// SkipAll does the next part of a skip of all that match.
+func (c *Client) SkipAll(ctx context.Context, cursor string) (SkippedAll, error) {
+	return act[SkippedAll](ctx, c, map[string]string{"cursor": cursor}, "inputs", "skip-all")
+}

@@ -24,18 +24,19 @@ const maxFile = 1 << 20
 
 // A Config is what keep.toml and the environment mean.
 type Config struct {
-	File        string         // keep.toml as it was named; empty: there is none
-	Dir         string         // directory that paths are relative to, absolute
-	DB          string         // file of the database, absolute, or a URL; empty: it could not be read
-	Workflows   []string       // patterns of the project's scripts, relative to Dir
-	Policy      policy.Policy  // valid
-	Sandbox     sandbox.Limits // zero fields are the sandbox's defaults
-	Connections []Connection   // sorted by name
-	Notify      Notify         // valid; zero: nobody is told of questions
-	Proxy       proxy.Config   // as written; proxy.New checks it
-	Server      Server         // as written; its files are absolute
-	Warnings    []Problem      // odd, but not wrong
-	Missing     []Problem      // secrets that are not there; Connect refuses to go on without them
+	File        string           // keep.toml as it was named; empty: there is none
+	Dir         string           // directory that paths are relative to, absolute
+	DB          string           // file of the database, absolute, or a URL; empty: it could not be read
+	Workflows   []string         // patterns of the project's scripts, relative to Dir
+	Policy      policy.Policy    // valid
+	Sandbox     sandbox.Limits   // zero fields are the sandbox's defaults
+	Connections []Connection     // sorted by name
+	Notify      Notify           // valid; zero: nobody is told of questions
+	Retention   policy.Retention // valid; zero: everything is kept for ever
+	Proxy       proxy.Config     // as written; proxy.New checks it
+	Server      Server           // as written; its files are absolute
+	Warnings    []Problem        // odd, but not wrong
+	Missing     []Problem        // secrets that are not there; Connect refuses to go on without them
 }
 
 // Options say what to read. The zero value reads the working directory.
@@ -123,6 +124,7 @@ func Load(o Options) (*Config, error) {
 		}
 	}
 	cfg.Workflows, cfg.Sandbox, cfg.Policy = t.Workflows, t.Sandbox.limits(), t.Policy.policy()
+	cfg.Retention = t.Retention.retention()
 	if t.DB != "" && !strings.Contains(t.DB, "${") {
 		cfg.DB = cfg.abs(t.DB)
 	}

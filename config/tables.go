@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/notify"
 	"github.com/keep-run/keep/policy"
@@ -20,9 +21,15 @@ type (
 		Policy      policyTable      `toml:"policy"`
 		Sandbox     sandboxTable     `toml:"sandbox"`
 		Notify      notifyTable      `toml:"notify"`
+		Retention   retentionTable   `toml:"retention"`
 		Connections map[string]*node `toml:"connections"` // bound by kind
 		Proxy       proxy.Config     `toml:"proxy"`       // checked by proxy.New
 		Server      Server           `toml:"server"`
+	}
+
+	retentionTable struct {
+		After     time.Duration                       `toml:"after"`
+		Workflows map[keep.WorkflowName]time.Duration `toml:"workflows"`
 	}
 
 	policyTable struct {
@@ -112,6 +119,11 @@ func (t sandboxTable) limits() sandbox.Limits {
 // maxStack is what the sandbox's module has room for.
 const maxStack = 512 << 10
 
+// retention returns what the table means.
+func (t retentionTable) retention() policy.Retention {
+	return policy.Retention{After: t.After, Workflows: t.Workflows}
+}
+
 // check adds what is wrong with values that fit their types.
 func (b *binder) check(t *tables, root *node) {
 	find := func(section, key string) (*node, string) {
@@ -138,6 +150,9 @@ func (b *binder) check(t *tables, root *node) {
 		case key == "heap" && t.Sandbox.Memory > 0 && v > int64(t.Sandbox.Memory):
 			b.addf(n, at, "is more than sandbox.memory")
 		}
+	}
+	if err := t.Retention.retention().Validate(); err != nil {
+		b.addf(root.table()["retention"], "retention", "%s", strings.TrimPrefix(err.Error(), "retention: "))
 	}
 	if t.Policy.Shutdown < 0 {
 		n, at := find("policy", "shutdown")

@@ -17,12 +17,11 @@ type Sweeper interface {
 	Over(ctx context.Context, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error)
 }
 
-// A sweep looks at so many runs at once, forgets so many chains in a commit, and
-// rests between commits: each is a few milliseconds of the one writer.
+// A sweep looks at so many runs at once, and forgets so many chains in a commit: a few
+// milliseconds of the one writer.
 const (
 	sweepLook  = 500
 	sweepBatch = 20
-	sweepRest  = 5 * time.Millisecond
 )
 
 // Swept says what a sweep forgot.
@@ -40,8 +39,9 @@ func (s *Swept) add(c keep.OldChain) {
 // there whole or not at all, and a later sweep goes on. On a database of several hosts
 // it takes the workflows that this one has; an engine that does not Run takes all.
 //
-// Each, if not nil, is called with what was forgotten so far after every commit. With
-// preview nothing is forgotten: the result is what would be.
+// Each, if not nil, is called with what was forgotten so far after every commit; it may
+// rest, for the sake of others who write. With preview nothing is forgotten: the result
+// is what would be.
 func (e *Engine) Sweep(ctx context.Context, r policy.Retention, preview bool, each func(Swept)) (done Swept, err error) {
 	now := e.now()
 	latest, some := r.Latest(now)
@@ -92,10 +92,8 @@ func (e *Engine) sweepSome(ctx context.Context, w keep.WorkflowName, before time
 		if each != nil {
 			each(*done)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(sweepRest):
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

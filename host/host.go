@@ -102,6 +102,9 @@ type Config struct {
 	// targets, nobody is told.
 	Notify notify.Config
 
+	// Retention says for how long finished work is kept. If zero, for ever.
+	Retention policy.Retention
+
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
@@ -145,6 +148,9 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
+	if err := cfg.Retention.Validate(); err != nil {
+		return nil, err
+	}
 	notifier, err := newNotifier(store, cfg)
 	if err != nil {
 		return nil, err
@@ -184,6 +190,7 @@ func (h *Host) Run(ctx context.Context) error {
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { h.notifier.Run(beside) })
+	wg.Go(func() { h.sweep(ctx) })
 	if h.others != nil {
 		wg.Go(func() { h.others.tell(beside) })
 		wg.Go(func() { h.others.listen(beside) })

@@ -54,6 +54,7 @@ type Host struct {
 	cfg       Config
 	log       *slog.Logger
 	certainty prometheus.Histogram
+	swept     prometheus.Counter
 	handler   http.Handler
 }
 
@@ -86,8 +87,12 @@ func New(cfg Config) *Host {
 		// From an answer at the first look to a person's next working day.
 		Buckets: []float64{.1, .5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600, 72 * 3600},
 	})
+	h.swept = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "keep_swept_chains_total",
+		Help: "Runs, with all attempts at the same work, that retention deleted in this process.",
+	})
 	r := prometheus.NewRegistry()
-	r.MustRegister(h, h.certainty, collectors.NewGoCollector())
+	r.MustRegister(h, h.certainty, h.swept, collectors.NewGoCollector())
 	h.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelWarn)})
 	return h
 }
@@ -96,9 +101,12 @@ func New(cfg Config) *Host {
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
 
 // Observe is told of each commit of the host. It costs nothing but for those that
-// end a doubt.
+// end a doubt or sweep.
 func (h *Host) Observe(c keep.Commit) {
 	for _, change := range c.Changes {
+		if _, ok := change.(keep.Sweep); ok {
+			h.swept.Inc()
+		}
 		put, ok := change.(keep.PutMutation)
 		if !ok {
 			continue

@@ -133,7 +133,7 @@ var checks = []check{
 			UNION ALL SELECT workflow, 'mutation', tool, count(*) FROM mutation GROUP BY workflow, tool
 			UNION ALL SELECT workflow, 'input', '', count(*) FROM input GROUP BY workflow
 			UNION ALL SELECT workflow, 'item', '', count(*) FROM item GROUP BY workflow) r USING (workflow, noun, name)
-		 WHERE t.rows IS DISTINCT FROM r.actual`},
+		 WHERE coalesce(t.rows, 0) <> coalesce(r.actual, 0)`},
 
 	// What refers to something else.
 	{"nothing-lost", `

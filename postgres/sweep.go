@@ -41,7 +41,7 @@ func over(before string) string {
 	     AND (x.status = 'pending' OR x.updated_at >= {before}))
 	AND NOT EXISTS (SELECT 1 FROM event x, json_array_elements_text(x.caused_by::json) AS j (id), input
 	     WHERE x.reserved_by = r.id AND x.reserved_by <> '' AND input.id = j.id AND input.status = 'pending')
-	AND NOT EXISTS (SELECT 1 FROM `+members+` JOIN run x ON x.retry_of = member.id AND x.retry_of <> '' AND x.chain <> r.id)
+	AND NOT EXISTS (SELECT 1 FROM `+members+`, LATERAL (SELECT 1 FROM run x WHERE x.retry_of = member.id AND x.retry_of <> '' AND x.chain <> r.id LIMIT 1) y)
 	AND NOT EXISTS (SELECT 1 FROM handler h JOIN `+members+` ON member.id = h.last_run WHERE h.workflow = r.workflow)`, "{before}", before)
 }
 

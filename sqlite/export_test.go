@@ -82,3 +82,8 @@ func (db *DB) plan(ctx context.Context, text string) (string, error) {
 
 // IndexTitles adds all titles to the index.
 func (db *DB) IndexTitles(ctx context.Context) error { return db.indexTitles(ctx) }
+
+// Scan reads the first row of a query.
+func (db *DB) Scan(ctx context.Context, query string, dest ...any) error {
+	return db.row(ctx, query, nil, dest...)
+}

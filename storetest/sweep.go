@@ -77,7 +77,7 @@ var sweepPromises = []promise{
 			latest(w)
 			before := w.now()
 			if name == "recent" {
-				before = before.Add(-2 * time.Hour)
+				before = before.Add(-30 * time.Minute) // after all but the run's last change
 			}
 			for after, i := "", 0; i == 0 || after != ""; i++ {
 				old, next, err := w.Over(w.ctx, before, after, 3)

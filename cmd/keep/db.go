@@ -64,7 +64,7 @@ danger holds, and nothing keeps a host from it: give keep db restored first.
   keep db restored --db postgres://…`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.backup(cmd.Context(), args[0]) },
-	})
+	}, a.sweepCmd())
 	return cmd
 }
 

@@ -101,7 +101,7 @@ func (s *session) open(ctx context.Context, a *app, after func(keep.Commit)) (er
 	s.host, err = host.Open(ctx, newTap(s.db, after), host.Config{
 		Connections: s.conns, Policy: &s.project.cfg.Policy, Runtime: s.runtime, Only: s.names(), Logger: a.log,
 		Leases: leasesOf(s.db), Name: hostName(), Version: thisVersion().Version,
-		Notify: told, Tracer: tracer,
+		Notify: told, Tracer: tracer, Retention: s.project.cfg.Retention,
 	})
 	if err != nil {
 		return err

@@ -11,16 +11,35 @@ import (
 )
 
 func (a *app) skipInputsCmd() *cobra.Command {
+	var all skipAllFlags
 	cmd := &cobra.Command{
-		Use: "skip ID…", Short: "Leave inputs undone",
+		Use: "skip [ID…]", Short: "Leave inputs undone",
 		Long: `Skip leaves inputs undone: every event that they caused and that waits is marked
 skipped. A run that holds one of them and has not made its call is ended, and its
-other events are released. A run past its call completes.`,
-		Args: cobra.MinimumNArgs(1),
+other events are released. A run past its call completes.
+
+With --all it is about every pending input, or those of a --workflow and those whose
+titles --match, however many. Without --yes it only says how many there are. What
+comes in meanwhile is left alone. It may be stopped at any moment: what is skipped
+stays so, and to start it again does the rest.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.decide(cmd.Context(), func(c *api.Client) error { return a.skipInputs(cmd.Context(), c, args) })
+			if err := all.check(args); err != nil {
+				return err
+			}
+			return a.decide(cmd.Context(), func(c *api.Client) error {
+				if all.all {
+					return a.skipAllInputs(cmd.Context(), c, all)
+				}
+				return a.skipInputs(cmd.Context(), c, args)
+			})
 		},
 	}
+	fs := cmd.Flags()
+	fs.BoolVar(&all.all, "all", false, "all pending inputs")
+	fs.StringVar(&all.workflow, "workflow", "", "with --all: those of this `workflow`")
+	fs.StringVar(&all.match, "match", "", "with --all: those whose titles have words that begin like this `text`")
+	fs.BoolVar(&all.yes, "yes", false, "with --all: do it")
+	a.completeFlag(cmd, "workflow", a.completeWorkflows)
 	cmd.ValidArgsFunction = a.byPosition(inputIDs)
 	return cmd
 }

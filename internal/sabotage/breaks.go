@@ -14,6 +14,28 @@ var breaks = []Break{
 	{"signature-without-the-time", "nothing-lost", "notify/webhook.go",
 		`[]byte(id + "." + stamp + ".")`, `[]byte(id + "..")`, "./notify -run TestSignature"},
 
+	// retention: nothing goes that is not over, and nothing that keeps from doing it twice.
+	{"sweep-takes-a-doubt", "doubt-is-not-failure", "memory/sweep.go",
+		`if !known ||`, `if !known && false ||`, "./memory -run TestStore/what_is_not_over"},
+	{"sweep-takes-calls-of-unfinished-items", "once", "memory/sweep.go",
+		`m.n == newestMutation || !itemOver(m.v.Workflow, m.v.Item, m.v.Attempt)`, `m.n == newestMutation`, "./memory -run TestStore/what_is_not_over"},
+	{"sweep-takes-an-open-question", "explained", "memory/sweep.go",
+		`if q.v.ClosedAt.IsZero() || !q.v.ClosedAt.Before(before)`, `if !q.v.ClosedAt.Before(before)`, "./memory -run TestStore/what_is_not_over"},
+	{"sweep-takes-what-is-young", "nothing-lost", "memory/sweep.go",
+		`if !r.v.Closed || !r.v.UpdatedAt.Before(before)`, `if !r.v.Closed`, "./memory -run TestStore/what_is_not_over"},
+	{"sweep-takes-half-of-an-input", "nothing-lost", "memory/sweep.go",
+		`if s.withStatus(s.inputs[id].v).Status == keep.InputPending {`, `if s.withStatus(s.inputs[id].v).Status == "" {`, "./memory -run TestStore/what_is_not_over"},
+	{"sweep-forgets-message-ids", "once", "memory/sweep.go",
+		`put(t, t.s.events, e.Seq, e)`, `drop(t, t.s.eventIDs, eventKey{topicKey{e.Workflow, e.Topic}, e.MessageID})`, "./memory -run TestStore/what_is_over"},
+	{"sweep-leaves-the-count", "nothing-lost", "sqlite/migrations/0008_sweep.sql",
+		`UPDATE tally SET rows = rows - 1 WHERE noun = 'run'`, `UPDATE tally SET rows = rows - 0 WHERE noun = 'run'`, "./sqlite -run TestSweep"},
+	{"sweep-is-found-by-search", "nothing-lost", "sqlite/migrations/0008_sweep.sql",
+		`INSERT INTO title_changed SELECT 'run'`, `INSERT INTO title_changed SELECT 'gone'`, "./sqlite -run TestSweep"},
+	{"search-forgets-new-titles", "nothing-lost", "sqlite/search.go",
+		`if f.sets[b].drop(r.n); r.have {`, `if f.sets[b].drop(r.n); false {`, "./sqlite -run TestStore/a_text"},
+	{"skip-all-takes-what-came-later", "nothing-lost", "api/bulk.go",
+		`engine.MaxSkip, After: p.After}`, `engine.MaxSkip}`, "./api -run TestSkipAll"},
+
 	// ledger: the law of mutations.
 	{"early-absence", "doubt-is-not-failure", "ledger/ledger.go",
 		`return ev == Absent && m.State == keep.NeedsReconcile && now.Before(m.SettlesAt())`, `return false`, "./ledger"},

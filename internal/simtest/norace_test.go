@@ -4,4 +4,4 @@ package simtest
 
 // storeSeeds is how many seeds TestStoresMakeNoDifference lives through. They
 // contain every change that it wants to see.
-const storeSeeds = 6
+const storeSeeds = 9

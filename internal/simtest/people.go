@@ -40,7 +40,7 @@ func (p *process) act(e *engine.Engine) {
 	clear(w.resting) // a person may want a call before its time
 	var err error
 	var what string
-	switch n := w.below(20); {
+	switch n := w.below(22); {
 	case n < 10:
 		what, err = w.decide(e)
 	case n < 12:
@@ -56,6 +56,8 @@ func (p *process) act(e *engine.Engine) {
 		err = e.SetPaused(person, f.name, on)
 	case n < 16:
 		what, err = w.request(e, f)
+	case n >= 20:
+		what, err = w.sweep(e)
 	case n < 18 && f.job != nil:
 		what = "change an item"
 		f.job.items[w.below(len(f.job.items))].rev++

@@ -157,8 +157,8 @@ func (w *world) live() {
 	p.cancel()
 	for key, yes := range w.heard {
 		// A host that was only stopped has written what it heard.
-		if m, err := w.store.Mutation(person, key); yes && (err != nil || m.State != keep.Applied) {
-			w.broken("doubt-is-not-failure", "the service confirmed %s to a host that stopped in peace, and it is %s (%v)", key, m.State, err)
+		if m, ok := w.record(key); yes && (!ok || m.State != keep.Applied) {
+			w.broken("doubt-is-not-failure", "the service confirmed %s to a host that stopped in peace, and it is %q", key, m.State)
 		}
 	}
 }

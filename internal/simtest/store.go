@@ -90,12 +90,14 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	if w.does(dropsCommit) {
 		return nil
 	}
+	keepIt := w.keepSwept(c)
 	err := s.Store.Commit(ctx, w.tampered(c))
 	w.watchCommit(c, err)
 	if err != nil {
 		w.note(fmt.Sprintf("refused %v", err))
 		return err
 	}
+	keepIt()
 	w.result.Commits++
 	s.p.mayDie("after " + who)
 	if fate == "unknown" {

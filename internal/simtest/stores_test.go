@@ -59,7 +59,7 @@ func changes() (names []string) {
 	for _, c := range []keep.Change{
 		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{},
 		keep.PutInput{}, keep.SkipInput{}, keep.SetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.Deploy{}, keep.SetPaused{},
-		keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{},
+		keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		names = append(names, fmt.Sprintf("change: %T", c))
 	}

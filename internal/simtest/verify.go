@@ -27,6 +27,7 @@ func (w *world) verify() {
 	slices.Reverse(a.runs)
 	a.mutations, _, err = w.store.Mutations(ctx, keep.MutationFilter{}, all)
 	w.must("read mutations", err)
+	a.unsweep()
 	w.result.Runs = len(a.runs)
 	for _, m := range a.mutations {
 		a.allowed[m.Token] = w.wrongAnswers(m.Key) + w.lied[m.Token]
@@ -152,8 +153,9 @@ func (a audit) events(f *flow) {
 	}
 	for _, ev := range events {
 		c, subscribed := f.consumerOf(ev.Topic)
-		run, committed := byChain[ev.ReservedBy]
-		committed = committed && ev.ReservedBy != ""
+		chain := a.finishedBy(ev)
+		run, committed := byChain[chain]
+		committed = committed && chain != ""
 		switch {
 		case subscribed && ev.Status == keep.EventPending:
 			w.broken("nothing-lost", "event %s %s %s is still pending, reserved by %q", f.name, ev.Topic, ev.MessageID, ev.ReservedBy)
@@ -208,6 +210,9 @@ func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have m
 func (a audit) decisions() {
 	for id, action := range a.w.taken {
 		q, err := a.w.store.Escalation(context.Background(), id)
+		if swept, ok := a.w.swept.questions[id]; ok {
+			q, err = swept, nil
+		}
 		if err != nil || q.Decision == nil || q.Decision.Action != action || q.Decision.By != "ann" {
 			a.w.broken("nothing-lost", "the answer %s to %s was taken, and is not on record: %v", action, id, err)
 		}

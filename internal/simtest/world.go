@@ -37,7 +37,7 @@ type world struct {
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
 
 	// Guards of the laws; see watch.
-	flying  map[flight]int                    // calls under way
+	flying  map[flight][]keep.MutationKey     // calls under way
 	called  map[string]bool                   // attempts that were made
 	settled map[keep.MutationKey]string       // state and result of what is settled
 	vouched map[keep.EscalationID]bool        // whether an effect contradicts the answer
@@ -46,6 +46,7 @@ type world struct {
 	odd     map[string]bool                   // by token: the last answer had the wrong shape
 	heard   map[keep.MutationKey]bool         // answers that a host in good health has had
 	lied    map[string]int                    // by token: lookups that hid an effect
+	swept   archive
 
 	mu       sync.Mutex // protects the fields below
 	rng      *rand.Rand // what the seed decides
@@ -73,7 +74,7 @@ type rates struct {
 func newWorld(seed uint64, trace io.Writer) *world {
 	w := &world{
 		seed: seed, trace: trace, open: inMemory(),
-		flying: make(map[flight]int), called: make(map[string]bool),
+		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), heard: make(map[keep.MutationKey]bool), lied: make(map[string]int),
