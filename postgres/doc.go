@@ -46,5 +46,6 @@
 // # What it does not do
 //
 // It decides nothing that is not a precondition of a change, and never reads a
-// clock: times come with the commits. It has no retention yet.
+// clock: times come with the commits. What keep.Sweep deletes is used again after the
+// server's autovacuum.
 package postgres
