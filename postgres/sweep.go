@@ -21,9 +21,9 @@ func newestRow(table string) string {
 	return `(SELECT n, workflow FROM ` + table + ` ORDER BY n DESC, workflow DESC LIMIT 1)`
 }
 
-// over says whether keep.Sweep takes the chain that begins with the run r; before is
+// isOver says whether keep.Sweep takes the chain that begins with the run r; before is
 // an expression for its time.
-func over(before string) string {
+func isOver(before string) string {
 	return strings.ReplaceAll(`
 	r.chain = r.id AND r.closed AND r.updated_at < {before} AND (r.n, r.workflow) <> `+newestRow("run")+`
 	AND NOT EXISTS (SELECT 1 FROM run x WHERE x.chain = r.id AND x.chain <> x.id
@@ -52,7 +52,7 @@ type sweepFact struct {
 }
 
 // sweepFacts reads whether chains are over, each at its time.
-var sweepFacts = `SELECT r.id, r.workflow, ` + over("v.before::bigint") + `
+var sweepFacts = `SELECT r.id, r.workflow, ` + isOver("v.before::bigint") + `
 	  FROM unnest($1::text[], $2::text[]) AS v (chain, before) JOIN run r ON r.id = v.chain AND r.chain = r.id`
 
 func (k *known) scanSweep(row pgx.CollectableRow) error {
@@ -127,7 +127,7 @@ func (db *DB) Over(ctx context.Context, before time.Time, after string, limit in
 			c = keep.OldChain{}
 		}
 		return c, err
-	}, `SELECT r.n, r.workflow, r.created_at, r.id, `+over("$1")+`,
+	}, `SELECT r.n, r.workflow, r.created_at, r.id, `+isOver("$1")+`,
 		       (SELECT max(x.updated_at) FROM `+members+` JOIN run x ON x.id = member.id),
 		       (SELECT count(*) FROM `+members+`),
 		       (SELECT count(*) FROM `+members+` JOIN mutation x ON x.run = member.id)
