@@ -1,13 +1,22 @@
 package simtest
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/postgres"
 	"github.com/keep-run/keep/sqlite"
 )
+
+// A step costs a server a round trip, so it has few seeds.
+var serverSeeds = flag.Int("server-seeds", 2, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // onSQLite returns an Opener of a file.
 func onSQLite(t *testing.T) Opener {
@@ -21,17 +30,38 @@ func onSQLite(t *testing.T) Opener {
 	}
 }
 
+// onPostgres returns an Opener of a schema. It listens to nothing: a bubble in which
+// somebody waits for the network never rests, and so its clock would stand still. A
+// statement that is under way holds the clock up, too, and so takes no time.
+func onPostgres(t *testing.T) Opener {
+	url := pgtest.SchemaURL(t)
+	return func() (Store, func() error) {
+		db := postgres.New(url, postgres.Config{})
+		if err := db.Open(person); err != nil {
+			t.Fatal(err)
+		}
+		return db, db.Close
+	}
+}
+
 // The same worlds on every store: commits that fail, that are made and reported
 // as failed, crashes, and all else that a seed decides. No law is broken, and
 // the engine does the same things in the same order as in memory, since a store
 // makes no difference.
 func TestStoresMakeNoDifference(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) Opener{"sqlite": onSQLite} {
-		t.Run(name, func(t *testing.T) {
+	for _, store := range []struct {
+		name  string
+		open  func(*testing.T) Opener
+		seeds int
+	}{
+		{"sqlite", onSQLite, storeSeeds},
+		{"postgres", onPostgres, *serverSeeds},
+	} {
+		t.Run(store.name, func(t *testing.T) {
 			var sum Result
-			for n := range uint64(storeSeeds) {
-				want, got := Run(t, n+1, nil), RunOn(t, open(t), n+1, nil)
+			for n := range uint64(store.seeds) {
+				want, got := Run(t, n+1, nil), RunOn(t, store.open(t), n+1, nil)
 				for _, problem := range got.Problems {
 					t.Errorf("seed %d: broken law %s", n+1, problem)
 				}
@@ -41,7 +71,7 @@ func TestStoresMakeNoDifference(t *testing.T) {
 				sum.Add(got)
 			}
 			t.Log(sum)
-			if storeSeeds < 6 {
+			if store.seeds < 6 {
 				return
 			}
 			for _, what := range append(changes(), "fault: commit is lost", "fault: commit is unknown", "fault: commit is slow") {
