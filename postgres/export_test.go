@@ -100,3 +100,20 @@ func (db *DB) LeaveBehind(ctx context.Context, oldest int) error {
 		return leaveBehind(ctx, tx, oldest, db.schema+1)
 	})
 }
+
+// PulseBlocks returns how many blocks of tables and indexes a look of a host touches.
+func (db *DB) PulseBlocks(ctx context.Context, host string) (n int, err error) {
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	for range 2 { // the first one also reads what it needs to know of the tables
+		err = db.pool.QueryRow(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+pulse, host).Scan(&plans)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read, nil
+}

@@ -93,3 +93,35 @@ func TestScale(t *testing.T) {
 }
 
 func host(i int) keep.HostID { return keep.HostID(fmt.Sprint("host", i)) }
+
+// What a host asks while nothing happens costs the server the same whatever the
+// number of workflows, counted in blocks that are looked at and not in time.
+func TestIdleCost(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	db := openDB(t, url, postgres.Config{Host: true})
+	for i := range 10 {
+		if _, err := db.Beat(t.Context(), keep.Host{ID: host(i), Name: "x"}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first int
+	for _, workflows := range []int{100, 10_000} {
+		exec(t, url, fmt.Sprintf(`INSERT INTO lease (workflow, n, deployed, host, epoch, since)
+			SELECT 'w' || i, 0, TRUE, 'host' || i %% 10, 1, 1 FROM generate_series(1, %d) i ON CONFLICT DO NOTHING`, workflows))
+		exec(t, url, `UPDATE host SET held = (SELECT count(*) FROM lease WHERE lease.host = host.id)`)
+		exec(t, url, fmt.Sprintf(`UPDATE meta SET value = '%d' WHERE name = 'workflows'`, workflows))
+		exec(t, url, `VACUUM ANALYZE host, lease, meta`)
+		blocks, err := db.PulseBlocks(t.Context(), string(host(7)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d workflows: a look touches %d blocks", workflows, blocks)
+		if first == 0 {
+			first = blocks
+		}
+		if blocks > first+5 { // an index that is a level deeper
+			t.Errorf("a look touches %d blocks with %d workflows, and %d with 100", blocks, workflows, first)
+		}
+	}
+}
