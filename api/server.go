@@ -38,13 +38,29 @@ type Store interface {
 // An Actor does what people decide; *engine.Engine and *host.Host are actors, and
 // describe each method.
 type Actor interface {
+	Skipper
+	ItemActor
+	WorkflowActor
+
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
+}
+
+// A Skipper leaves inputs and events undone.
+type Skipper interface {
 	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (engine.SkipResult, error)
 	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (engine.InputsSkipped, error)
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
+}
+
+// An ItemActor does what people decide about items.
+type ItemActor interface {
 	CanDoItem(it keep.Item, action keep.Action) error
 	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+}
+
+// A WorkflowActor does what people decide about workflows.
+type WorkflowActor interface {
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error

@@ -147,7 +147,7 @@ var (
 	_ web.Store = (*sqlite.DB)(nil)
 	_ web.Store = (*memory.Store)(nil)
 	_ web.Store = (*postgres.DB)(nil)
-	_ web.Actor = (*host.Host)(nil)
+	_ api.Actor = (*host.Host)(nil)
 )
 
 func TestListsReadNoPayloads(t *testing.T) {

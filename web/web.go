@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/policy"
 )
@@ -18,7 +19,7 @@ type Config struct {
 	Store Store
 
 	// Actor does what people decide. Required.
-	Actor Actor
+	Actor api.Actor
 
 	// Feed says when to read again. If nil, pages stand still until they are
 	// loaded again.
