@@ -133,6 +133,7 @@ type Engine struct {
 	idle   *sync.Cond
 
 	overdue map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
+	left    int                           // reads that it does not wait for any more
 	started time.Time                     // when Run began
 }
 

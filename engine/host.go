@@ -135,8 +135,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	}
 	if t.spec.Effect != connector.Mutate {
 		ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
-		result, f := t.read(ctx, c, params)
+		result, f, err := h.x.a.readOut(ctx, t, c, params)
 		end(f)
+		if err != nil {
+			return nil, err
+		}
 		if f != nil {
 			return nil, f
 		}

@@ -75,14 +75,15 @@ func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit tim
 }
 
 // await waits for an answer: for limit, or until ctx is done, and overtime.
-func await(ctx context.Context, done <-chan callAnswer, limit time.Duration) (callAnswer, bool) {
+func await[T any](ctx context.Context, done <-chan T, limit time.Duration) (T, bool) {
+	var none T
 	timer := time.NewTimer(limit + overtime)
 	defer timer.Stop()
 	select {
 	case ans := <-done:
 		return ans, true
 	case <-timer.C:
-		return callAnswer{}, false
+		return none, false
 	case <-ctx.Done():
 	}
 	timer.Reset(overtime)
@@ -90,7 +91,7 @@ func await(ctx context.Context, done <-chan callAnswer, limit time.Duration) (ca
 	case ans := <-done:
 		return ans, true
 	case <-timer.C:
-		return callAnswer{}, false
+		return none, false
 	}
 }
 
