@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -203,9 +204,14 @@ func (s *sink) placeOf(t transfer.Table, row transfer.Row) int64 {
 
 // addCauses writes the causes of an event by input, too.
 func addCauses(w *writes, t transfer.Table, row transfer.Row, n int64) error {
-	causes, err := decodeCauses(t.String(row, "caused_by"))
+	list := t.String(row, "caused_by")
+	if list == `[]` {
+		return nil
+	}
+	var causes []string
+	err := json.Unmarshal([]byte(list), &causes)
 	for _, id := range causes {
-		w.add(&insertCause, text(t.String(row, "workflow")), text(string(id)), n, text(t.String(row, "topic")))
+		w.add(&insertCause, text(t.String(row, "workflow")), text(id), n, text(t.String(row, "topic")))
 	}
 	return err
 }

@@ -34,16 +34,16 @@ func (p *Place) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		db := New(p.path, Config{ReadOnly: true})
 		err := db.Open(ctx)
+		stopped := false
 		if err == nil {
 			for found := range db.Check(ctx) {
-				if !yield(found) {
-					_ = db.Close() // it was only read
-					return
+				if stopped = !yield(found); stopped {
+					break
 				}
 			}
-			err = db.Close()
+			err = db.Close() // not before the check has ended
 		}
-		if err != nil {
+		if err != nil && !stopped {
 			yield(err)
 		}
 	}

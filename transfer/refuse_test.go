@@ -157,6 +157,33 @@ func TestVerify(t *testing.T) {
 	})
 }
 
+// A source that breaks a law stays the one to work on.
+func TestBrokenLaw(t *testing.T) {
+	each(t, func(t *testing.T, make func(testing.TB) place) {
+		from, to := make(t), make(t)
+		db, closeDB := from.make(t)
+		l := storetest.NewLoad("w", 1)
+		lost := keep.Run{ID: "run_2", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "h", Kind: keep.Consumer,
+			Phase: keep.Preparing, Status: keep.StatusActive}
+		for _, c := range []keep.Commit{l.Deploy(), {Workflow: "w", At: l.At.Add(time.Hour), Changes: []keep.Change{keep.PutRun{Run: lost}}}} {
+			c.At = time.UnixMilli(1)
+			if err := db.Commit(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := closeDB(); err != nil {
+			t.Fatal(err)
+		}
+		var v *keep.Violation
+		if _, err := mover.Copy(ctx, from, to); !errors.As(err, &v) || v.Law != "pinned" {
+			t.Errorf("copy of a broken law: %v", err)
+		}
+		if state(t, from) != transfer.Plain || state(t, to) != transfer.Incoming {
+			t.Errorf("the source is %q, the target %q", state(t, from), state(t, to))
+		}
+	})
+}
+
 // A forgetful place loses an event on the way.
 type forgetful struct{ transfer.Place }
 
