@@ -59,7 +59,7 @@ const (
 // makes the table.
 func NewKeys(pool *pgxpool.Pool) *Keys {
 	k := &Keys{pool: pool}
-	k.reads = combiner[*keyRequest]{serve: whileAwaited(k.readGroup), width: 2, limit: keyGroup}
+	k.reads = combiner[*keyRequest]{serve: whileAwaited(k.readGroup), width: 2, limit: keyGroup, gathers: true}
 	// Two writes of one record must not meet in a transaction, where the second
 	// would not be stale yet.
 	k.writes = combiner[*keyRequest]{serve: whileAwaited(k.writeGroup), width: 2, limit: keyGroup, worth: keysWorth, after: keysPatience, gathers: true,
@@ -367,9 +367,9 @@ func (t keyTx) Rollback() error {
 	return nil
 }
 
-// lately are keys that came not long ago: most of the last 4,096, and never one that
+// lately are keys that came not long ago: most of the last 65,536, and never one that
 // did not come. A second look at a key mostly comes soon after the first.
-type lately [4096]atomic.Uint64
+type lately [65536]atomic.Uint64
 
 func (l *lately) place(id key.ID) (at *atomic.Uint64, mark uint64) {
 	n := binary.BigEndian.Uint64(id[:])
