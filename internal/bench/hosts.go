@@ -74,7 +74,7 @@ func hosts(ctx context.Context, dir string, s size, profile string, out io.Write
 		return fmt.Errorf("take-over: %w", err)
 	}
 	for _, workflows := range s.idlers {
-		if err := idleHosts(ctx, server, dir, workflows, s.idle, out); err != nil {
+		if err := idleHosts(ctx, server, dir, workflows, s.idle/2, out); err != nil {
 			return fmt.Errorf("idle: %w", err)
 		}
 	}

@@ -162,7 +162,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := doubt(ctx, dir, s, out); err != nil {
 		return err
 	}
-	if err := hosts(ctx, dir, s, "", out); err != nil && !errors.Is(err, errNoPostgres) {
+	if err := hosts(ctx, dir, s, "", out); errors.Is(err, errNoPostgres) {
+		fmt.Fprintf(out, "%v\n\n", err)
+	} else if err != nil {
 		return err
 	}
 	return items(ctx, filepath.Join(dir, "items"), s.items, out)
