@@ -8,6 +8,8 @@ import (
 	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/feed"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/idempotency/key"
 )
 
 // credentials are those of a database. Whoever follows a host hears when one is made
@@ -47,4 +49,17 @@ func (a *app) announced(s access.Store) access.Store {
 			a.log.WarnContext(ctx, "hosts were not told of a change of tokens; streams that are open may go on for half a minute", "err", err)
 		}
 	}}
+}
+
+// decidedKeys are idempotency keys about which people decide on the pages: whoever
+// follows a host hears of it.
+type decidedKeys struct {
+	idempotency.Store
+	changed func()
+}
+
+// Write implements idempotency.Store.
+func (k decidedKeys) Write(ctx context.Context, r key.Record) error {
+	defer k.changed()
+	return k.Store.Write(ctx, r)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -260,4 +261,27 @@ func TestIdleHosts(t *testing.T) {
 		}
 	}
 	t.Errorf("%d transactions of %d hosts in %d idle seconds, want one a second each, and a beat every five", best, hosts, seconds)
+}
+
+// What a person decides about an idempotency key is heard by the others.
+func TestLiveKeys(t *testing.T) {
+	t.Parallel()
+	d := newServing(t)
+	d.start()
+	token := []string{"Authorization", "Bearer " + d.keep("token", "add", "dash", "--role", "operator")}
+	if res, text := d.ask("POST", "/api/v1/workflows/w/pause", "", append(token, "Idempotency-Key", "k1")...); res.StatusCode != 200 {
+		t.Fatalf("pause: %d %s", res.StatusCode, text)
+	}
+	_, list := d.ask("GET", "/keys?q=k1", "", token...)
+	ref := regexp.MustCompile(`/keys/key_[a-z0-9]+`).FindString(list)
+	if ref == "" {
+		t.Fatalf("no key is listed: %s", list)
+	}
+	events := d.stream("/api/v1/events", token...)
+	events.until(": keep")
+	form := append(token, "Content-Type", "application/x-www-form-urlencoded")
+	if res, text := d.ask("POST", ref, "action=forget", form...); res.StatusCode != 303 {
+		t.Fatalf("forget: %d %s", res.StatusCode, text)
+	}
+	events.until(`"kinds":["key"]`)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/config"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/feed"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/metrics"
@@ -159,8 +160,9 @@ func (s *server) handler(v served) (http.Handler, error) {
 	if s.api, err = s.a.newAPI(v.db, actors{v.host, scripts}, s.store, v.host.Changes()); err != nil {
 		return nil, err
 	}
+	keys := decidedKeys{keysOf(v.db), func() { v.host.Announce(feed.Change{Kinds: []feed.Kind{feed.Key}}) }}
 	pages, err := web.New(web.Config{
-		Store: v.db, Actor: v.host, Feed: v.host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keysOf(v.db)),
+		Store: v.db, Actor: v.host, Feed: v.host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
 		Policy: &v.cfg.Policy, Access: s.store, Version: thisVersion().Version, Logger: s.a.log,
 	})
 	if err != nil {
