@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/sandbox"
 	"github.com/keep-run/keep/sqlite"
 )
@@ -157,15 +157,6 @@ func asTheCommand(b *testing.B) {
 	b.Cleanup(func() { debug.SetGCPercent(was) })
 }
 
-// cpuTime returns the processor time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkItems measures a job over 10,000 items with one call each: first when
 // nothing is done, then when everything is. commits/item counts all of the first
 // run; two are those of the call itself.
@@ -222,9 +213,9 @@ func BenchmarkReplay(b *testing.B) {
 func (ib *itemBench) measure(body string, n int, what string) {
 	ib.b.Helper()
 	ib.b.StopTimer()
-	commits, cpu := ib.db.commits.Load(), cpuTime()
+	commits, cpu := ib.db.commits.Load(), cputime.Used()
 	heap := watchHeap(func() { ib.took += ib.run(body) })
-	ib.cpu += cpuTime() - cpu
+	ib.cpu += cputime.Used() - cpu
 	ib.n += n
 	ib.done()
 	ib.b.ReportMetric(float64(ib.n)/ib.took.Seconds(), what+"s/s")

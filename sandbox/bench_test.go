@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep/internal/cputime"
 	"github.com/keep-run/keep/sandbox"
 )
 
@@ -116,23 +116,14 @@ func benchThousand(b *testing.B, path string, record json.RawMessage) {
 		}
 		return json.RawMessage(`{"id":"7"}`), nil
 	})
-	cpu := cpuTime()
+	cpu := cputime.Used()
 	for b.Loop() {
 		_, err := p.Call(b.Context(), sandbox.Call{Path: []string{"jobs", path}, Args: []json.RawMessage{json.RawMessage("1000")}, Host: host})
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/1000/float64(b.N), "cpu-µs/each")
-}
-
-// cpuTime returns the processor time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	b.ReportMetric(float64((cputime.Used()-cpu).Microseconds())/1000/float64(b.N), "cpu-µs/each")
 }
 
 func BenchmarkLoad(b *testing.B) {
