@@ -39,7 +39,10 @@ func (w *world) runUntilDead(p engine.Point, n int) {
 	select {
 	case <-w.died:
 	case <-time.After(w.limit):
-		w.t.Fatalf("%d did not come to %s", w.alive, p)
+		w.mu.Lock()
+		left := w.alive
+		w.mu.Unlock()
+		w.t.Fatalf("%d did not come to %s", left, p)
 	}
 	w.close()
 	w.dieAt = ""
@@ -56,7 +59,7 @@ func TestDeathAtEveryPoint(t *testing.T) {
 			for _, tool := range tools {
 				source := act(tool, tool)
 				if p == engine.OutcomeWritten && tool != "blind" { // only a slow next comes there
-					source = strings.Replace(source, "await ctx.publish", "for (let i = 0; i < 3e5; i++); await ctx.publish", 1)
+					source = strings.Replace(source, "await ctx.publish", "for (let i = 0; i < 3e6; i++); await ctx.publish", 1)
 				}
 				w.deploy(source)
 				w.publish(keep.WorkflowName(tool), "in", "a", "b")
