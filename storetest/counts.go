@@ -180,7 +180,7 @@ var searchPromises = []lookerPromise{
 	}},
 	{"a text finds what a plain filter of random titles finds", func(w *looker) {
 		t := newTitles(w)
-		for range 12 {
+		for range 4 {
 			t.grow()
 			t.change()
 			for range 6 {
