@@ -42,8 +42,9 @@ versions: ## test the Postgres store on the oldest and the newest PostgreSQL, fe
 pages-postgres: ## run every test of the pages, those in the browser too, on a real Postgres
 	$(GO) test -count=1 ./web -postgres
 
-torture: ## kill keep proxy 1,000 times on each store, and simulate fresh seeds for ten minutes
+torture: ## kill keep proxy 1,000 times on each store, move every state, simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep
+	$(GO) test -count=1 -timeout 0 ./transfer -all
 	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes

@@ -25,6 +25,9 @@ var (
 	_ transfer.Place = (*sqlite.Place)(nil)
 	_ transfer.Place = (*postgres.Place)(nil)
 
+	// all is for make torture: what takes minutes and goes the ways of TestEveryState.
+	all = flag.Bool("all", false, "move every state from Postgres, and random ones, too")
+
 	// ctx is for cleanups, too, which come after a test's own context has ended.
 	ctx = context.Background()
 )
@@ -51,6 +54,9 @@ func TestEveryState(t *testing.T) {
 // TestEveryStateOfPostgres is TestEveryState in the other direction: rows of Postgres have
 // numbers that two workflows may share.
 func TestEveryStateOfPostgres(t *testing.T) {
+	if !*all {
+		t.Skip("only with -all")
+	}
 	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) storetest.Store {
 		p := schema(tb)
@@ -61,6 +67,9 @@ func TestEveryStateOfPostgres(t *testing.T) {
 
 // TestRandomStates moves what random commits lead to, most of it unlawful.
 func TestRandomStates(t *testing.T) {
+	if !*all {
+		t.Skip("only with -all")
+	}
 	t.Parallel()
 	storetest.Compare(t, func(tb testing.TB, _ string) (storetest.Store, storetest.Store) {
 		p := file(tb)
