@@ -117,7 +117,9 @@ func (t *tenure) run(ctx context.Context, quit context.CancelCauseFunc) {
 	t.warn(ctx)
 	for ctx.Err() == nil {
 		wait := min(t.rules.Beat(), lookEvery)
-		if err := t.turn(ctx); err != nil && ctx.Err() == nil {
+		// A beat that is cut off may still arrive, and after the host has left: then
+		// the others would count with it for one more lease.
+		if err := t.turn(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			t.missed(ctx, err)
 			if errors.Is(err, keep.ErrNewerDatabase) {
 				t.outdated()
