@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/storetest"
 )
 
 // BenchmarkLook searches a million titles. The processors that the server uses are
@@ -30,37 +30,9 @@ func BenchmarkLook(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	bare := keep.Page{Bare: true}
-	looks := make(map[string]func() (int, error))
-	for name, f := range map[string]keep.InputFilter{
-		"Common":           {Text: "invoice"},
-		"CommonOfWorkflow": {Text: "invoice", Workflow: "w3"},
-		"CommonPending":    {Text: "invoice", Status: keep.InputPending},
-		"CommonDone":       {Text: "invoice", Workflow: "w3", Status: keep.InputDone},
-		"Third":            {Text: "ada"},
-		"CommonAndThird":   {Text: "invoice ada"},
-		"Rare":             {Text: "543210"},
-		"CommonAndRare":    {Text: "invoice 543210"},
-		"OldOnly":          {Text: "early"},
-		"NeverTogether":    {Text: "ada bob"},
-		"Absent":           {Text: "nothing"},
-		"Prefix":           {Text: "invo"},
-		"PrefixOfMany":     {Text: "1"},
-	} {
-		looks["Search"+name] = func() (int, error) { l, _, err := db.Inputs(ctx, f, bare); return len(l), err }
-		looks["Count"+name] = func() (int, error) { c, err := db.CountInputs(ctx, f); return len(c), err }
-	}
-	after := keep.Page{Limit: 100}
-	for range 1000 {
-		_, next, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice ada"}, after)
-		if err != nil || next == "" {
-			b.Fatalf("next %q, %v", next, err)
-		}
-		after.After = next
-	}
-	looks["SearchPage1000"] = func() (int, error) {
-		l, _, err := db.Inputs(ctx, keep.InputFilter{Text: "invoice ada"}, after)
-		return len(l), err
+	looks, err := storetest.Looks(ctx, db)
+	if err != nil {
+		b.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(looks)) {
 		b.Run(name, func(b *testing.B) {
