@@ -44,8 +44,10 @@ pages-postgres: ## run every test of the pages, those in the browser too, on a r
 
 torture: ## kill keep proxy 1,000 times on each store, move every state, simulate fresh seeds for ten minutes
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep
-	$(GO) test -count=1 -timeout 0 ./transfer -all
+	KEEP_TORTURE_CYCLES=5000 $(GO) test -count=1 -timeout 0 -run TestClientsAndBackends ./idempotency/proxy
+	$(GO) test -count=1 -timeout 0 ./store/transfer -all
 	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
+	$(GO) test -count=1 -timeout 0 -run TestLookupsAgainstTheTruth ./connector/httpapi -truth 50000000
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver|TestPartition|TestRollingUpgrade' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict

@@ -23,14 +23,24 @@ type Commit struct {
 	Epoch int64
 }
 
-// Sound refuses what no engine makes.
-func (c Commit) Sound() error {
-	sweeps := 0
+// Validate reports whether c is well formed.
+func (c Commit) Validate() error {
+	sweeps, moves, skips, deploys := 0, false, false, false
 	for _, change := range c.Changes {
-		if s, ok := change.(Sweep); ok {
+		switch s := change.(type) {
+		case Sweep:
 			if sweeps++; s.Before.After(c.At) {
 				return fmt.Errorf("sweep %s: what changed before %s is not old at %s", s.Chain, s.Before, c.At)
 			}
+		case Deploy:
+			if moves || deploys {
+				return errors.New("a commit deploys once, before it changes events")
+			}
+			deploys = true
+		case Reserve, Release, Finish, Publish, SkipEvents:
+			moves = true
+		case SkipInput:
+			skips = true
 		}
 	}
 	switch {
@@ -38,6 +48,8 @@ func (c Commit) Sound() error {
 		return errors.New("workflow required")
 	case c.At.IsZero():
 		return errors.New("time required")
+	case skips && deploys:
+		return errors.New("a commit that deploys skips no input")
 	case sweeps > 0 && sweeps < len(c.Changes):
 		return errors.New("a commit that sweeps does nothing else")
 	}
@@ -47,8 +59,8 @@ func (c Commit) Sound() error {
 // A Change is one part of a commit. The types below are all there are.
 type Change interface{ change() }
 
-// PutRun writes a run. If Run.Rev is 0 the run is new: its workflow must have
-// no other run that is not closed, else ErrRunOpen. Otherwise the stored Rev
+// PutRun writes a run. If Run.Rev is 0 the run is new: its lane must have no other
+// run that is not closed, else ErrRunOpen. Otherwise the stored Rev
 // must be Run.Rev, else ErrStale. The stored Rev is then Run.Rev + 1.
 type PutRun struct{ Run Run }
 
@@ -59,6 +71,19 @@ type PutMutation struct {
 	Moves    []Move
 }
 
+// Unlike is for a call whose identity is to be applied once, whoever asks for it. It
+// refuses the commit with *RivalError if a record of another key, of whatever workflow,
+// has the same tool, identity and subkey, and may have had its effect: it is in flight,
+// in doubt or applied. Records in Except don't count. Of two commits at the same moment,
+// of two hosts too, one is refused.
+type Unlike struct {
+	Key      MutationKey
+	Tool     ToolName
+	Identity json.RawMessage
+	Subkey   string
+	Except   []MutationKey
+}
+
 // Reserve pins events to a chain of runs. Each must exist in the topic of this
 // workflow, pending and free, else *ReservationError.
 type Reserve struct {
@@ -66,8 +91,13 @@ type Reserve struct {
 	Reservation
 }
 
-// Release gives back every pending event that the chain reserved.
-type Release struct{ Chain RunID }
+// Release gives back every pending event that the chain reserved. The chain and these
+// events stay linked: what it did is part of what became of them. So are those of Tried
+// that exist, which the chain worked on without reserving them.
+type Release struct {
+	Chain RunID
+	Tried []EventRef
+}
 
 // Finish gives every pending event that the chain reserved its last status,
 // EventConsumed or EventSkipped.
@@ -79,7 +109,13 @@ type Finish struct {
 // Publish adds an event. If the topic has its message id already, there is
 // still one event: while that one is pending and free, the later payload wins;
 // otherwise nothing changes. CausedBy must name inputs of the workflow.
-type Publish struct{ Event Event }
+//
+// If New is set, an event that exists is ErrStale instead: of several publishers of
+// one message id exactly one learns that it was the first.
+type Publish struct {
+	Event Event
+	New   bool
+}
 
 // SkipEvents skips events that are pending and free. An event that is not is
 // a *ReservationError; it says why.
@@ -93,7 +129,7 @@ type SkipEvents struct {
 // another: the caller looked before it decided.
 type PutInput struct{ Input Input }
 
-// SkipInput marks an input skipped.
+// SkipInput marks an input skipped. One that is done stays done.
 type SkipInput struct{ Input InputID }
 
 // SetKV sets one value of a producer's checkpoint; a nil Value deletes it.
@@ -114,12 +150,15 @@ type PutHandler struct {
 }
 
 // RequestRun asks for a run of a producer or job as soon as the workflow is
-// free ("run now"). With a run open it is ErrRunOpen. A handler without a state
-// is a *NotFoundError.
+// free ("run now"). With a run open in the lane of the workflow, or of the handler,
+// it is ErrRunOpen. A handler without a state is a *NotFoundError.
 type RequestRun struct{ Handler HandlerName }
 
 // Deploy adds a version and makes it current. The workflow is made if it is
-// new. A version that exists is ErrStale.
+// new. A version that exists is ErrStale. From then on the free events of a topic count for
+// the inputs that caused them if a consumer of this version subscribes to it: an event
+// that nobody will take keeps no input waiting. An event that a run has counts. Before the
+// first version all do.
 type Deploy struct{ Deployment Deployment }
 
 // SetPaused pauses or resumes the workflow.
@@ -158,8 +197,9 @@ type PutItem struct{ Item Item }
 // chain. Over and before Before are: every run of the chain, every mutation of them,
 // every question, every event. A mutation is over when its outcome is known (applied,
 // skipped, failed) and, in an item, when the item is done or skipped or at a later
-// attempt; a question of an item waits for that, too. No input that caused one of the
-// events is pending. No run of another chain retries one of these, and no handler
+// attempt; a question of an item waits for that, too. The events are
+// those that the chain finished and those that it gave back. No input that caused one of
+// them is pending. No run of another chain retries one of these, and no handler
 // names one as its last. The newest run, mutation and question of a database stay.
 //
 // A commit with a Sweep has nothing else.
@@ -182,6 +222,7 @@ type OldChain struct {
 
 func (PutRun) change()          {}
 func (PutMutation) change()     {}
+func (Unlike) change()          {}
 func (Reserve) change()         {}
 func (Release) change()         {}
 func (Finish) change()          {}

@@ -1,6 +1,9 @@
 package keep
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // An EscalationKind says why a person is asked.
 type EscalationKind string
@@ -14,37 +17,56 @@ const (
 	AskInternal       EscalationKind = "internal"          // Keep is wrong
 	AskApproval       EscalationKind = "approval"          // a person must agree first
 	AskItem           EscalationKind = "item_attention"    // an item cannot go on
+	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone}
 }
 
-// An Action is something that a person can decide (DESIGN section 8).
+// An Action is something that a person can decide.
 type Action string
 
 const (
 	CheckAgain   Action = "check-again"    // ask the service again; sends nothing
 	DidNotHappen Action = "did-not-happen" // the person vouches that nothing happened
+	Happened     Action = "happened"       // the person vouches that it happened, and says with which result
 	Skip         Action = "skip"           // go on without it
 	Reprocess    Action = "reprocess"      // do the item once more, as a new attempt
 	Approve      Action = "approve"        // let this very payload be sent once
 	Reject       Action = "reject"         // do not send it
 	Retry        Action = "retry"          // a new attempt under the rules of runs
+	DoAgain      Action = "do-again"       // make the call although another run made an equal one
+	TreatAsDone  Action = "treat-as-done"  // take the other run's effect for that of the call
 )
 
 // Actions returns every action.
 func Actions() []Action {
-	return []Action{CheckAgain, DidNotHappen, Skip, Reprocess, Approve, Reject, Retry}
+	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone}
 }
+
+// NeedsConfirmation reports whether a person confirms a before it is done: it leads
+// to a call that may have been made before, so a slip would do something twice.
+func (a Action) NeedsConfirmation() bool { return a == DidNotHappen || a == Reprocess || a == DoAgain }
+
+// A ResultNeed says whether an answer carries the result of a call. Values are
+// stored; do not rename them.
+type ResultNeed string
+
+const (
+	ResultNone     ResultNeed = ""         // the answer has no result
+	ResultOptional ResultNeed = "optional" // it may have one
+	ResultRequired ResultNeed = "required" // it has one, or is refused
+)
 
 // A Choice is an action as offered: what the button says, what it will cause.
 type Choice struct {
-	Action Action `json:"action"`
-	Label  string `json:"label"`
-	Effect string `json:"effect"`
+	Action Action     `json:"action"`
+	Label  string     `json:"label"`
+	Effect string     `json:"effect"`
+	Result ResultNeed `json:"result,omitempty"`
 }
 
 // An Escalation is an open question to a person, with its evidence.
@@ -86,4 +108,60 @@ type Decision struct {
 	From   string    `json:"from"` // by which surface: "cli", "api", "web"
 	Note   string    `json:"note"`
 	At     time.Time `json:"at"`
+
+	// Result is what a call brought that a person says happened; null is said, nil is
+	// not. It is stored with the mutation, not with the decision.
+	Result json.RawMessage `json:"-"`
+}
+
+// A Sink names a way in which people are told of questions.
+type Sink string
+
+// A NoticeStatus says what became of telling one sink of one question. Values
+// are stored; do not rename them.
+type NoticeStatus string
+
+const (
+	// NoticePending means that the sink is tried again at NextAt. It may have
+	// been told already: what it answered is recorded after it answers.
+	NoticePending NoticeStatus = "pending"
+
+	// NoticeDelivered means that the sink took it.
+	NoticeDelivered NoticeStatus = "delivered"
+
+	// NoticeGivenUp means that the sink was tried as often as is allowed.
+	NoticeGivenUp NoticeStatus = "given_up"
+
+	// NoticeMoot means that the question was closed first.
+	NoticeMoot NoticeStatus = "moot"
+)
+
+// NoticeStatuses returns every status.
+func NoticeStatuses() []NoticeStatus {
+	return []NoticeStatus{NoticePending, NoticeDelivered, NoticeGivenUp, NoticeMoot}
+}
+
+// A Notice is the record of telling one sink of one question. There is none
+// before the first attempt: that an open question has none is what is owed.
+type Notice struct {
+	Escalation EscalationID
+	Sink       Sink
+	Status     NoticeStatus
+	Attempts   int       // begun so far
+	NextAt     time.Time // when it is tried again; zero: never
+	Error      string    // of the last attempt; empty: none, or not known yet
+	UpdatedAt  time.Time
+	Rev        int // stored revision; 0: not stored yet
+}
+
+// An Owed is an open question that a sink has not taken yet.
+type Owed struct {
+	Escalation Escalation
+	Notice     Notice // its Rev is 0 if the sink was never tried
+}
+
+// AboutDoubt reports whether the question is about a call of which nobody knows whether it
+// happened: what became of it, or for the right to ask.
+func (e Escalation) AboutDoubt() bool {
+	return e.Kind == AskUnknownOutcome || e.Kind == AskPermission && e.Allows(DidNotHappen)
 }

@@ -3,6 +3,7 @@ package keep
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -58,7 +59,7 @@ type Event struct {
 	Payload    json.RawMessage
 	Status     EventStatus
 	ReservedBy RunID     // first run of the chain that reserved it; kept when finished
-	CreatedBy  RunID     // run that published it
+	CreatedBy  Publisher // who published it
 	CausedBy   []InputID // inputs it comes from, in the order of their ids
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -66,6 +67,24 @@ type Event struct {
 
 // Free reports whether a run may reserve the event.
 func (e Event) Free() bool { return e.Status == EventPending && e.ReservedBy == "" }
+
+// A Publisher is who published an event: a run by its id, a hook as "hook:NAME", or a
+// person as "person:NAME".
+type Publisher string
+
+// HookPublisher returns the publisher of what a hook received.
+func HookPublisher(name string) Publisher { return Publisher("hook:" + name) }
+
+// PersonPublisher returns the publisher of what a person published.
+func PersonPublisher(name string) Publisher { return Publisher("person:" + name) }
+
+// Run returns the run that published an event; empty if it was none.
+func (p Publisher) Run() RunID {
+	if strings.Contains(string(p), ":") {
+		return ""
+	}
+	return RunID(p)
+}
 
 // An EventRef names an event within a workflow.
 type EventRef struct {
@@ -87,7 +106,8 @@ type Reservation struct {
 type InputStatus string
 
 const (
-	// InputPending means that an event caused by it is pending.
+	// InputPending means that an event caused by it is pending, in a topic to which a
+	// consumer subscribes, or had by a run.
 	InputPending InputStatus = "pending"
 
 	// InputDone means that every event caused by it is finished.

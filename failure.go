@@ -52,6 +52,16 @@ type Failure struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
+// Codes of failures of class permission.
+const (
+	// CodeUnauthenticated means that the service does not accept the credential.
+	CodeUnauthenticated = "unauthenticated"
+
+	// CodeForbidden means that the service knows the credential, and does not allow
+	// this call with it.
+	CodeForbidden = "forbidden"
+)
+
 // Failf returns a failure with a formatted message.
 func Failf(class Class, code, format string, args ...any) *Failure {
 	return &Failure{Class: class, Code: code, Message: fmt.Sprintf(format, args...)}
@@ -99,10 +109,14 @@ var (
 // is not made, and everything that was recorded before stays.
 var ErrDiskFull = errors.New("the disk is full")
 
-// Errors returned when a database is opened.
+// Errors returned when a database is opened, or found to be another one.
 var (
 	// ErrForeignDatabase is returned when the file belongs to another program.
 	ErrForeignDatabase = errors.New("not a Keep database")
+
+	// ErrNoDatabase is returned when there is nothing to read: no host was started
+	// on it yet.
+	ErrNoDatabase = errors.New("there is nothing of Keep in it yet: start a host once")
 
 	// ErrNewerDatabase is returned when a newer Keep wrote the database, and this
 	// one cannot work on it; and when that happens while a host is at work.
@@ -115,6 +129,13 @@ var (
 	// ErrLocked is returned when another host works on the database.
 	ErrLocked = errors.New("another Keep host has the database open")
 
+	// ErrGone is returned when there was a database that is missing or empty now.
+	ErrGone = errors.New("the database is gone")
+
+	// ErrReplaced is returned when the file of a database was removed or replaced while
+	// this process worked on it. What was recorded then will not be found.
+	ErrReplaced = errors.New("the database was removed or replaced under this process")
+
 	// ErrSealed is returned when the database was moved to another one, or is being
 	// moved to: whoever worked on it would do again what is done elsewhere.
 	ErrSealed = errors.New("nobody may work on this database")
@@ -123,6 +144,21 @@ var (
 // ErrBadCursor is returned when a list is asked to go on after a cursor that it
 // did not make.
 var ErrBadCursor = errors.New("not a cursor of this list")
+
+// A RivalError is returned when a commit has an Unlike, and another record of the same
+// identity may have had its effect. It is ErrStale: who reads again finds that record.
+type RivalError struct {
+	Key   MutationKey // of the call that was refused
+	Rival MutationKey // of the other record
+}
+
+// Error names both records.
+func (e *RivalError) Error() string {
+	return fmt.Sprintf("mutation %s: %s has the same tool and identity: %v", e.Key, e.Rival, ErrStale)
+}
+
+// Is makes it an ErrStale.
+func (e *RivalError) Is(target error) bool { return target == ErrStale }
 
 // A ReservationError is returned when an event cannot be reserved.
 type ReservationError struct {

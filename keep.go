@@ -13,3 +13,14 @@
 // Times are UTC and have millisecond precision, since that is what every store
 // keeps. The zero time means "not set".
 package keep
+
+// A Violation is a broken law that a store's Check found. A healthy store has
+// none: one is a bug of Keep or a damaged file, never a mistake of a user.
+type Violation struct {
+	Law    string // name of the law, as docs/ARCHITECTURE.md has it
+	Record string // what breaks it, such as "run run_01"
+	Why    string
+}
+
+// Error names the law, the record and what is wrong with it.
+func (v *Violation) Error() string { return v.Law + ": " + v.Record + ": " + v.Why }

@@ -41,9 +41,9 @@ type Lease struct {
 	Since time.Time // when Host took it, or the one before gave it back
 }
 
-// A Pulse is what a host learns about itself and the others, from the database
+// A LeaseStatus is what a host learns about itself and the others, from the database
 // and as of one moment of its clock.
-type Pulse struct {
+type LeaseStatus struct {
 	Now time.Time // that moment
 
 	// Until is when this host's leases end. It is zero if the store does not

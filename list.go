@@ -33,7 +33,7 @@ type RunFilter struct {
 	Status   RunStatus
 	Chain    RunID
 	Open     bool   // only those that are not closed
-	Text     string // words that all begin a word of the title; see HasWords
+	Text     string // words that all begin a word of the record; see package law/search
 }
 
 // A MutationFilter selects ledger records. Zero fields select everything.
@@ -53,6 +53,7 @@ type EventFilter struct {
 	Topic    TopicName
 	Status   EventStatus
 	Input    InputID
+	Text     string // as in RunFilter
 }
 
 // An InputFilter selects inputs. Zero fields select everything.
@@ -90,4 +91,17 @@ type TopicCount struct {
 type Backlog struct {
 	Oldest Event // the oldest free event; its Seq is 0 if there is none
 	Newest int64 // Seq of the newest free event; 0 if there is none
+}
+
+// A Progress is how far an input came.
+type Progress struct {
+	Events  []Event    // the newest that it caused, newest first, without payloads
+	Outputs []Mutation // the newest of its outputs, newest first, as a bare page has them
+	Total   int        // how many outputs there are
+}
+
+// An ItemRef names an item.
+type ItemRef struct {
+	Workflow WorkflowName
+	ID       string
 }

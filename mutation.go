@@ -40,8 +40,15 @@ func MutationStates() []MutationState {
 	return []MutationState{InFlight, NeedsReconcile, Indeterminate, Failed, Applied, Skipped}
 }
 
+// Rivals reports whether a record in state s keeps an equal call from being made that is
+// to be made once: it may have had its effect, and nobody decided to go on without it.
+func (s MutationState) Rivals() bool { return s != Failed && s != Skipped }
+
+// Happened reports whether a record in state s is of an effect that is known to be there.
+func (s MutationState) Happened() bool { return s == Applied }
+
 // A Level says how the host can know whether a mutation happened, strongest
-// first (DESIGN section 7).
+// first.
 type Level string
 
 const (
@@ -71,7 +78,18 @@ type Mutation struct {
 	Payload     json.RawMessage // all params as sent
 	PayloadHash string          // hex SHA-256 of the canonical payload
 	Token       string          // idempotency key sent to the service
-	Title       string          // the script's claim
+
+	// Pin is where and how the call was sent, and how it can be asked about, as its
+	// connector and the host say (law: bound-to-its-world); PinHash is its hex
+	// SHA-256. Empty: it is not known.
+	Pin     json.RawMessage
+	PinHash string
+
+	// Doubted: the outcome of some call under this key was unknown at some time. The
+	// key is then never given up for another one.
+	Doubted bool
+
+	Title string // the script's claim
 
 	State    MutationState
 	Result   json.RawMessage // set only when Applied; may be nil then
@@ -95,6 +113,38 @@ type Mutation struct {
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// SentAs is what Mutation.Pin says.
+type SentAs struct {
+	Connector string          `json:"connector"`
+	Level     Level           `json:"level"`
+	Identity  []string        `json:"identity,omitempty"`
+	How       json.RawMessage `json:"how,omitempty"` // in the words of the connector
+
+	// Pack is the file that the tool is from. It is not part of Mutation.PinHash: an
+	// edition that sends and asks in the same way is the same.
+	Pack *Pack `json:"pack,omitempty"`
+
+	// Claim is the id of what the service gave for this one call, such as a draft, and
+	// uses up by it (level B). It is not part of Mutation.PinHash.
+	Claim string `json:"claim,omitempty"`
+}
+
+// A Pack names an edition of the file that made a tool.
+type Pack struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Hash    string `json:"hash"` // "sha256:…" of the file
+}
+
+// SentAs returns how m was sent; the zero SentAs if that is not known.
+func (m Mutation) SentAs() SentAs {
+	var s SentAs
+	if json.Unmarshal(m.Pin, &s) != nil {
+		return SentAs{}
+	}
+	return s
 }
 
 // A StoredResult is what is needed of an applied mutation to answer its call

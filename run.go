@@ -2,6 +2,7 @@ package keep
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -107,9 +108,12 @@ type Run struct {
 	Retries int       // transient repeats in this chain so far
 	Crashes int       // crashes in a row in this chain
 
+	// Lane is what the run has to itself while it is not closed.
+	Lane Lane
+
 	// Closed means that nothing more will happen to this run: it committed,
-	// was aborted, or another attempt took over. A workflow has at most one
-	// run that is not closed.
+	// was aborted, or another attempt took over. Each lane of a workflow has at
+	// most one run that is not closed.
 	Closed bool
 
 	// Rev counts the stored changes of this row. A store writes a run only if
@@ -128,3 +132,44 @@ type LogLine struct {
 	Text  string
 	Where string // file:line:column; empty: unknown
 }
+
+// An ItemStatus is how far the work on an item came.
+type ItemStatus string
+
+const (
+	ItemProcessing ItemStatus = "processing"      // a handler is at work, or was when the host died
+	ItemDone       ItemStatus = "done"            // the handler completed
+	ItemFailed     ItemStatus = "failed"          // the handler did not complete; it will run again
+	ItemSkipped    ItemStatus = "skipped"         // a person decided to leave it
+	ItemAttention  ItemStatus = "needs_attention" // a person must decide
+)
+
+// ItemStatuses returns every status.
+func ItemStatuses() []ItemStatus {
+	return []ItemStatus{ItemProcessing, ItemDone, ItemFailed, ItemSkipped, ItemAttention}
+}
+
+// An Item is one unit of work of a job. Items belong to the workflow, not to a
+// version of it.
+type Item struct {
+	Workflow  WorkflowName
+	ID        string
+	Title     string
+	Status    ItemStatus
+	Attempt   int // from 1; rises only when a person asks to reprocess
+	Rev       int // see Run.Rev
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// between stands in the id of an item between the name under which a job keeps its items
+// and the id that its script gives.
+const between = "::"
+
+// ItemID returns the id under which an item is stored whose job is not the first that its
+// workflow had.
+func ItemID(of, id string) string { return of + between + id }
+
+// CutItemID returns the id that the script of a job gives to an item that is stored as
+// stored, and whether it is an item of that job.
+func CutItemID(of, stored string) (id string, ok bool) { return strings.CutPrefix(stored, of+between) }

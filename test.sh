@@ -6,7 +6,9 @@
 #
 # Needed are Go 1.26, which is not installed here, and for all tests to run a C
 # compiler (the race detector wants one), PostgreSQL (the sql connector is tested
-# on a real one) and Chromium (the pages are looked at with it). On Debian these are
+# on a real one), Dovecot and Postfix (so is the mail connector; Postfix starts as root
+# only), Chromium (the pages are looked at with it) and, by npm, TypeScript
+# (the types of scripts are compiled). On Debian these are
 # installed with apt-get if they are missing and the user is root; otherwise the
 # tests that need them are left out, and a line says so. With CI=true leaving out is
 # a failure.
@@ -30,8 +32,36 @@ have_postgres() {
 
 have_pgbouncer() { command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]; }
 
+have_mail() {
+	{ command -v dovecot || [ -x /usr/sbin/dovecot ]; } >/dev/null && { command -v postfix || [ -x /usr/sbin/postfix ]; } >/dev/null
+}
+
 have_chromium() {
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
+# The version is fixed: what a compiler of types accepts changes.
+typescript=typescript@5.9.3
+tools="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/$typescript"
+export PATH="$tools/node_modules/.bin:$PATH"
+
+have_tsc() { [ -x "$tools/node_modules/.bin/tsc" ]; }
+
+install_tsc() {
+	command -v npm >/dev/null || return
+	say "installing $typescript"
+	mkdir -p "$tools" && npm install --no-audit --no-fund --loglevel=error --prefix "$tools" "$typescript" >&2
+}
+
+# A real S3 server, which is no module of ours: it is built once, into the cache.
+versitygw=versitygw@v1.8.0
+s3="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/$versitygw"
+
+have_s3() { command -v versitygw >/dev/null || [ -x "$s3/versitygw" ]; }
+
+install_s3() {
+	say "building $versitygw"
+	GOBIN="$s3" GOFLAGS= go install "github.com/versity/versitygw/cmd/$versitygw" >&2
 }
 
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
@@ -55,6 +85,8 @@ install() {
 	if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 		echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
 	fi
+	# It would ask what kind of mail server this is to be; the tests start one of their own.
+	echo 'postfix postfix/main_mailer_type select No configuration' | debconf-set-selections 2>/dev/null || true
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } >/tmp/keep-apt.log 2>&1 || {
 		tail -n 20 /tmp/keep-apt.log >&2
 		say "apt-get could not install $*"
@@ -72,9 +104,18 @@ missing=()
 have_compiler || missing+=(gcc libc6-dev)
 have_postgres || missing+=(postgresql)
 have_pgbouncer || missing+=(pgbouncer)
+have_mail || missing+=(dovecot-imapd postfix)
 have_ip || missing+=(iproute2)
 have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
+have_tsc || install_tsc </dev/null || true
+if ! have_tsc; then
+	lacking 'there is no TypeScript compiler, or no npm to install it' 'the types of scripts are not compiled'
+fi
+have_s3 || install_s3 </dev/null || true
+if ! have_s3; then
+	lacking 'there is no versitygw, and it could not be built' 'the s3 connector is not tested'
+fi
 if ! have_compiler; then
 	race=
 	lacking 'there is no C compiler' 'the tests run without the race detector'
@@ -84,6 +125,9 @@ if ! have_postgres; then
 fi
 if ! have_pgbouncer; then
 	lacking 'there is no PgBouncer' 'Postgres is not tested behind it'
+fi
+if ! have_mail; then
+	lacking 'there is no Dovecot or no Postfix' 'the mail connector is not tested'
 fi
 if ! have_ip; then
 	lacking 'there is no ip (iproute2)' 'hosts are not parted in network namespaces'

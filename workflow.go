@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -110,9 +111,20 @@ type Handler struct {
 	Subscribe []TopicName `json:"subscribe,omitempty"` // consumers only
 	Publishes []TopicName `json:"publishes,omitzero"`  // nil: any declared topic
 	Schedule  Schedule    `json:"schedule,omitzero"`   // producers and jobs only
+	Items     string      `json:"items,omitempty"`     // jobs: what keeps their items apart; see ItemsOf
+	New       bool        `json:"new,omitempty"`       // jobs: it is none of before by another name
 	HasMutate bool        `json:"has_mutate,omitempty"`
 	HasNext   bool        `json:"has_next,omitempty"`
+	Order     Order       `json:"order,omitempty"` // consumers only
+
+	// IgnoresResult: next does not look at what the call brought. False also means that
+	// it is not known.
+	IgnoresResult bool `json:"ignores_result,omitempty"`
 }
+
+// ItemsOf returns the name under which the items of a job are kept: the first name that the
+// job had. So a job that is renamed keeps its items, and two jobs do not share any.
+func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
 // MayPublish reports whether the declaration allows publishing to topic. Whether
 // the topic exists is asked of the Definition.
@@ -124,8 +136,17 @@ func (h Handler) MayPublish(topic TopicName) bool {
 // Package workflow makes one from a script and checks it.
 type Definition struct {
 	Name     WorkflowName `json:"name"`
-	Topics   []TopicName  `json:"topics"`   // sorted
-	Handlers []Handler    `json:"handlers"` // in the order of the script
+	Was      WorkflowName `json:"was,omitempty"` // the name that it had before; see Stored
+	New      bool         `json:"new,omitempty"` // it is none of before by another name
+	Topics   []TopicName  `json:"topics"`        // sorted
+	Handlers []Handler    `json:"handlers"`      // in the order of the script
+
+	OnBlocked OnBlocked `json:"on_blocked,omitempty"`
+}
+
+// Reads reports whether a consumer subscribes to a topic.
+func (d Definition) Reads(topic TopicName) bool {
+	return slices.ContainsFunc(d.Handlers, func(h Handler) bool { return slices.Contains(h.Subscribe, topic) })
 }
 
 // Handler returns the handler of that name, and whether there is one.

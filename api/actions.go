@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
 )
 
 // maxNamed is the most things that one request may name (law: bounded).
@@ -28,6 +29,7 @@ func (s *Server) actions() {
 	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow go on", s.resume)
 	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
 	post(s, "/workflows/{workflow}/reset-checkpoint", "reset-checkpoint", "Let a producer forget how far it came", s.resetCheckpoint)
+	s.publishes()
 	s.deploys()
 	s.tokens()
 }
@@ -47,16 +49,45 @@ func decision(ctx context.Context, a keep.Action, note string) keep.Decision {
 	return keep.Decision{Action: a, By: id.Name, From: from, Note: note}
 }
 
-// decide answers a question. Who comes second is told who was first.
+// A DecisionRequest is an answer to a question.
+type DecisionRequest struct {
+	Action  keep.Action `json:"action" minLength:"1"`
+	Note    string      `json:"note,omitempty" maxLength:"4000"`
+	Confirm bool        `json:"confirm,omitempty" doc:"needed for actions that may send something again"`
+
+	// Result distinguishes null, which is a result, from nothing.
+	Result json.RawMessage `json:"result,omitempty" doc:"happened: what the call would have answered; null says that nothing is known of it"`
+}
+
+// needsConfirmation is the problem of an action that was not confirmed.
+func needsConfirmation(a keep.Action, effect string) error {
+	return problemOf(http.StatusUnprocessableEntity, KindConfirm, fmt.Sprintf(
+		`%s %s; nothing was changed. Repeat the request with "confirm": true`, a, effect))
+}
+
+// decide answers a question. If it was already answered, the problem names who
+// answered it.
 func (s *Server) decide(ctx context.Context, in *struct {
 	ID   keep.EscalationID `path:"escalation"`
-	Body struct {
-		Action keep.Action `json:"action" minLength:"1"`
-		Note   string      `json:"note,omitempty" maxLength:"4000"`
-	}
+	Body DecisionRequest
 }) (Answered, error) {
-	err := s.cfg.Actor.Decide(ctx, in.ID, decision(ctx, in.Body.Action, in.Body.Note))
-	_, refused := errors.AsType[*engine.ActionError](err)
+	if in.Body.Action.NeedsConfirmation() && !in.Body.Confirm {
+		q, err := s.cfg.Store.Escalation(ctx, in.ID)
+		if err != nil {
+			return Answered{}, err
+		}
+		for _, c := range q.Choices {
+			if q.ClosedAt.IsZero() && c.Action == in.Body.Action {
+				return Answered{}, needsConfirmation(c.Action, c.Effect+": "+shorten(q.Attempted, 2000))
+			}
+		}
+	}
+	d := decision(ctx, in.Body.Action, in.Body.Note)
+	if d.Result = in.Body.Result; d.Result != nil && d.Action != keep.Happened {
+		return Answered{}, problemOf(http.StatusUnprocessableEntity, KindResult, fmt.Sprintf("%s takes no result; only happened does", d.Action))
+	}
+	err := s.cfg.Actor.Decide(ctx, in.ID, d)
+	_, refused := errors.AsType[*operator.ActionError](err)
 	late := errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale)
 	if err != nil && !refused && !late {
 		return Answered{}, err
@@ -93,7 +124,7 @@ func actionsOf(q keep.Escalation) string {
 	return strings.Join(each(q.Choices, func(c keep.Choice) string { return string(c.Action) }), ", ")
 }
 
-// A Skipped is what became of what somebody skipped, or would become.
+// A Skipped is what skipping did, or would do.
 type Skipped struct {
 	Input    *keep.InputID `json:"input" doc:"null: events were named"`
 	Preview  bool          `json:"preview" doc:"nothing was done"`
@@ -104,7 +135,7 @@ type Skipped struct {
 	Finished int           `json:"finished" doc:"events that were consumed or skipped before"`
 }
 
-func skippedOf(r engine.SkipResult) Skipped {
+func skippedOf(r operator.SkipResult) Skipped {
 	return Skipped{Skipped: r.Skipped, Aborted: list(r.Aborted), TooLate: r.TooLate, Finished: r.Finished}
 }
 
@@ -232,6 +263,9 @@ func (s *Server) skipItems(ctx context.Context, in *itemsAction) (Page[ItemDone]
 }
 
 func (s *Server) reprocessItems(ctx context.Context, in *itemsAction) (Page[ItemDone], error) {
+	if !in.Body.Confirm && !in.Body.Preview {
+		return Page[ItemDone]{}, needsConfirmation(keep.Reprocess, "makes the calls of these items again")
+	}
 	return s.doItems(ctx, in, keep.Reprocess, s.cfg.Actor.ReprocessItem)
 }
 
@@ -271,10 +305,10 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 // isRefusal reports whether err says that an item is not in the state that the
 // action needs: the others can still be done.
 func isRefusal(err error) bool {
-	if _, ok := errors.AsType[*engine.ItemError](err); ok {
+	if _, ok := errors.AsType[*operator.ItemError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*engine.ActionError](err); ok {
+	if _, ok := errors.AsType[*operator.ActionError](err); ok {
 		return true
 	}
 	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)
@@ -288,8 +322,8 @@ func (s *Server) resume(ctx context.Context, in *WorkflowPath) (Workflow, error)
 	return s.setPaused(ctx, in.Workflow, false)
 }
 
-// setPaused looks the workflow up first: a mistyped name is not found, rather
-// than paused for ever.
+// setPaused looks the workflow up first: a mistyped name is not found, and
+// nothing is paused.
 func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) (Workflow, error) {
 	if _, err := ShowWorkflow(ctx, s.cfg.Store, name); err != nil {
 		return Workflow{}, err

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
 )
 
 // To skip all inputs that match, however many, goes in parts. Each part is one
@@ -20,7 +22,7 @@ import (
 // begins below the newest input of the plan, so what comes in later is left alone.
 //
 // If the process dies in a part, each of its commits is there whole or not at all.
-// The same cursor then goes on: what is skipped is not pending any more, so it is
+// The same cursor then continues: what is skipped is not pending any more, so it is
 // neither found nor counted again.
 
 // A part takes so long, and so many inputs, at most.
@@ -38,7 +40,7 @@ type SkipPlan struct {
 	After    string            `json:"a,omitempty"` // cursor of the list, to those before it
 
 	// What was done so far, as far as answers arrived.
-	Done engine.InputsSkipped `json:"d"`
+	Done operator.InputsSkipped `json:"d"`
 }
 
 // filter returns what is left to skip.
@@ -73,22 +75,19 @@ func ParseSkipPlan(cursor string) (p SkipPlan, err error) {
 	return p, nil
 }
 
-// PendingInputs is what a skip of all that match reads.
-type PendingInputs interface {
-	Input(ctx context.Context, id keep.InputID) (keep.Input, error)
-	Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error)
-	CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error)
-}
-
 // PlanSkip says what a skip of all pending inputs that match would do. It changes
 // nothing. The number is exact.
-func PlanSkip(ctx context.Context, s PendingInputs, w keep.WorkflowName, text string) (SkipPlan, error) {
+func PlanSkip(ctx context.Context, s store.Inputs, w keep.WorkflowName, text string) (SkipPlan, error) {
 	p := SkipPlan{Workflow: w, Text: text}
 	counts, err := s.CountInputs(ctx, p.filter())
 	if err != nil {
 		return p, err
 	}
-	p.Total = counts[keep.InputPending]
+	if p.Total = counts[keep.InputPending]; p.Text != "" && p.Total > search.MaxCount {
+		if p.Total, err = countPending(ctx, s, p.filter()); err != nil {
+			return p, err
+		}
+	}
 	for page := (keep.Page{Limit: 1}); ; page.After = p.After {
 		first, next, err := s.Inputs(ctx, p.filter(), page)
 		if err != nil {
@@ -103,14 +102,25 @@ func PlanSkip(ctx context.Context, s PendingInputs, w keep.WorkflowName, text st
 	}
 }
 
-// InputSkipper skips inputs of a workflow together; *engine.Engine does.
+// countPending counts what a list returns, a page at a time: counts of a text are bounded.
+func countPending(ctx context.Context, s store.Inputs, f keep.InputFilter) (n int, err error) {
+	for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+		list, next, err := s.Inputs(ctx, f, p)
+		n += len(list)
+		if p.After = next; err != nil || next == "" {
+			return n, err
+		}
+	}
+}
+
+// InputSkipper skips inputs of a workflow together; *operator.Operator does.
 type InputSkipper interface {
-	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (engine.InputsSkipped, error)
+	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error)
 }
 
 // SkipPart does the next part of a plan and returns what is left of it. After an error
 // that is the plan as far as it was done.
-func SkipPart(ctx context.Context, s PendingInputs, to InputSkipper, p SkipPlan, until time.Time) (SkipPlan, error) {
+func SkipPart(ctx context.Context, s store.Inputs, to InputSkipper, p SkipPlan, until time.Time) (SkipPlan, error) {
 	if p.First != "" {
 		in, err := s.Input(ctx, p.First)
 		if err == nil {
@@ -122,7 +132,7 @@ func SkipPart(ctx context.Context, s PendingInputs, to InputSkipper, p SkipPlan,
 		p.First = ""
 	}
 	for n := 0; !p.Over() && n < PartInputs && time.Now().Before(until); {
-		ins, next, err := s.Inputs(ctx, p.filter(), keep.Page{Limit: engine.MaxSkip, After: p.After})
+		ins, next, err := s.Inputs(ctx, p.filter(), keep.Page{Limit: operator.MaxSkip, After: p.After})
 		if err != nil {
 			return p, err
 		}
@@ -140,7 +150,7 @@ func skipSome(ctx context.Context, to InputSkipper, p *SkipPlan, ins []keep.Inpu
 	of := make(map[keep.WorkflowName][]keep.InputID)
 	var names []keep.WorkflowName
 	for _, in := range ins {
-		if in.Status != keep.InputPending { // somebody was faster
+		if in.Status != keep.InputPending { // it was done meanwhile
 			continue
 		}
 		if of[in.Workflow] == nil {
@@ -165,7 +175,7 @@ type SkippedAll struct {
 	Skipped int     `json:"skipped" doc:"inputs that are skipped so far"`
 	TooLate int     `json:"too_late" doc:"inputs that are skipped, but a run past its call has an event of them and completes"`
 	Aborted int     `json:"aborted" doc:"runs that were ended before their call"`
-	Cursor  *string `json:"cursor" doc:"goes on; null: all of them are done"`
+	Cursor  *string `json:"cursor" doc:"continues; null: all of them are done"`
 }
 
 // SkippedAllOf returns the object of p.
@@ -177,7 +187,7 @@ func SkippedAllOf(p SkipPlan) SkippedAll {
 	return out
 }
 
-// skipAll begins a skip of all that match, or goes on with one.
+// skipAll begins a skip of all that match, or continues one.
 func (s *Server) skipAll(ctx context.Context, in *struct {
 	Body struct {
 		Match *struct {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // mortal is a store whose process dies at a commit: before it, or after it and
@@ -71,9 +71,9 @@ func putInput(t *testing.T, s *memory.Store, i int, title string) {
 	}
 }
 
-func skipper(t *testing.T, s engine.Store) *engine.Engine {
+func skipper(t *testing.T, s operator.Store) *operator.Operator {
 	t.Helper()
-	e, err := engine.New(s, nil, nil, engine.Config{Logger: slog.New(slog.DiscardHandler)})
+	e, err := operator.New(s, operator.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

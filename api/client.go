@@ -73,6 +73,7 @@ type call struct {
 	query  any      // a struct whose fields have the tag query; nil: none
 	body   any      // nil: none
 	header http.Header
+	status *int // if not nil, where the status of a success goes
 }
 
 // ask makes a request and returns its answer.
@@ -90,8 +91,11 @@ func ask[T any](ctx context.Context, c *Client, q call) (v T, err error) {
 		return v, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
 		return v, problemIn(res)
+	}
+	if q.status != nil {
+		*q.status = res.StatusCode
 	}
 	if err := json.NewDecoder(res.Body).Decode(&v); err != nil {
 		return v, fmt.Errorf("read the answer of %s %s: %w", q.method, r.URL.Path, err)
@@ -108,7 +112,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	target += Prefix
 	for _, s := range q.path {
 		if s == "" {
-			return nil, &Problem{Status: http.StatusNotFound, Kind: KindNotFound, Detail: "an empty name is nobody's"}
+			return nil, &Problem{Status: http.StatusNotFound, Kind: KindNotFound, Detail: "an empty name names nothing"}
 		}
 		target += "/" + segment(s)
 	}

@@ -14,8 +14,8 @@ func act[T any](ctx context.Context, c *Client, body any, path ...string) (T, er
 }
 
 // Decide answers a question.
-func (c *Client) Decide(ctx context.Context, id keep.EscalationID, a keep.Action, note string) (Answered, error) {
-	return act[Answered](ctx, c, map[string]string{"action": string(a), "note": note}, "escalations", string(id), "decision")
+func (c *Client) Decide(ctx context.Context, id keep.EscalationID, d DecisionRequest) (Answered, error) {
+	return act[Answered](ctx, c, d, "escalations", string(id), "decision")
 }
 
 // SkipInputs leaves inputs undone, at most 1000: all of them exist, or nothing is
@@ -35,16 +35,17 @@ type ItemsRequest struct {
 	IDs     []string `json:"ids" minItems:"1" maxItems:"1000"`
 	Note    string   `json:"note,omitempty" maxLength:"4000"`
 	Preview bool     `json:"preview,omitempty" doc:"only say what would be done"`
+	Confirm bool     `json:"confirm,omitempty" doc:"needed to reprocess, which sends again"`
 }
 
-// DoItems skips items or lets them start over: all of them exist, or nothing is
+// DoItems skips or reprocesses items: all of them exist, or nothing is
 // done. The action is keep.Skip or keep.Reprocess.
 func (c *Client) DoItems(ctx context.Context, w keep.WorkflowName, a keep.Action, in ItemsRequest) ([]ItemDone, error) {
 	p, err := act[Page[ItemDone]](ctx, c, in, "workflows", string(w), "items", string(a))
 	return p.Items, err
 }
 
-// SetPaused pauses a workflow, or lets it go on.
+// SetPaused pauses or resumes a workflow.
 func (c *Client) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) (Workflow, error) {
 	return act[Workflow](ctx, c, nil, "workflows", string(w), map[bool]string{true: "pause", false: "resume"}[paused])
 }
@@ -52,6 +53,14 @@ func (c *Client) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool
 // Trigger asks for a run of a producer or a job; an empty handler is the only one.
 func (c *Client) Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (Workflow, error) {
 	return act[Workflow](ctx, c, map[string]keep.HandlerName{"handler": h}, "workflows", string(w), "trigger")
+}
+
+// Publish adds an event to a topic. created is false if the topic has its message id
+// already; the event then stays as it is.
+func (c *Client) Publish(ctx context.Context, w keep.WorkflowName, t keep.TopicName, p PublishRequest) (ev Event, created bool, err error) {
+	var status int
+	ev, err = ask[Event](ctx, c, call{method: http.MethodPost, path: []string{"workflows", string(w), "topics", string(t), "events"}, body: p, status: &status})
+	return ev, status == http.StatusCreated, err
 }
 
 // Deploy makes a script current. replaced is the version that it replaces; empty:
@@ -64,7 +73,7 @@ func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, repl
 	return ask[Workflow](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w)}, body: s, header: header})
 }
 
-// Drain lets a host give its workflows to the others, or take some again.
+// Drain makes a host release its workflows and take none, or ends that.
 func (c *Client) Drain(ctx context.Context, host string, undo bool) (Host, error) {
 	return act[Host](ctx, c, map[string]bool{"undo": undo}, "hosts", host, "drain")
 }

@@ -144,6 +144,12 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	return p.Items, err
 }
 
+// Hooks returns the hooks with what came to them, sorted by name.
+func (c *Client) Hooks(ctx context.Context) ([]Hook, error) {
+	p, err := read[Page[Hook]](ctx, c, nil, "hooks")
+	return p.Items, err
+}
+
 // Host returns the host of that id or name.
 func (c *Client) Host(ctx context.Context, name string) (Host, error) {
 	return read[Host](ctx, c, nil, "hosts", name)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 )
 
 // as makes each request somebody's.
@@ -47,7 +47,7 @@ func TestClient(t *testing.T) {
 	if _, err := c.SetPaused(ctx, "invoices", true); err != nil {
 		t.Errorf("SetPaused: %v", err)
 	}
-	if _, err := c.Decide(ctx, "esc_1", keep.Skip, "seen"); err != nil {
+	if _, err := c.Decide(ctx, "esc_1", api.DecisionRequest{Action: keep.Skip, Note: "seen"}); err != nil {
 		t.Errorf("Decide: %v", err)
 	}
 	for name, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestClient(t *testing.T) {
 		"not there":      {second(c.Run(ctx, "none")), keep.ErrNotFound, api.KindNotFound},
 		"no name":        {second(c.Run(ctx, "")), keep.ErrNotFound, api.KindNotFound},
 		"a name of dots": {second(c.Item(ctx, "invoices", "..")), keep.ErrNotFound, api.KindNotFound},
-		"decided":        {second(c.Decide(ctx, "esc_1", keep.Skip, "")), keep.ErrDecided, api.KindDecided},
+		"decided":        {second(c.Decide(ctx, "esc_1", api.DecisionRequest{Action: keep.Skip, Note: ""})), keep.ErrDecided, api.KindDecided},
 		"bad cursor":     {second(c.Runs(ctx, api.RunQuery{}, api.Paging{Cursor: "x"})), keep.ErrBadCursor, api.KindBadCursor},
 		"run open":       {second(c.Trigger(ctx, "invoices", "poll")), keep.ErrRunOpen, api.KindRunOpen},
 		"a consumer":     {second(c.Trigger(ctx, "invoices", "addRow")), nil, api.KindConsumer},

@@ -3,7 +3,7 @@
 //
 // # Rules
 //
-//   - Field names are the words of DESIGN sections 3 to 6, in snake_case.
+//   - Field names are those of package keep, in snake_case.
 //   - An absent value is null and never left out, with one exception: a
 //     mutation has its history only where one mutation is shown.
 //   - An array is never null. What came as JSON, such as a payload, is shown as

@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// A page is the documentation for people: one page without a script, made once.
-type page struct {
+// A manual is the documentation for people: one page without a script, made once.
+type manual struct {
 	text   []byte
 	policy string // of content security
 }
@@ -42,8 +42,8 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 {{end}}</body></html>
 `))
 
-// newPage makes the page of a document.
-func newPage(doc *huma.OpenAPI) (*page, error) {
+// newManual makes the manual of a document.
+func newManual(doc *huma.OpenAPI) (*manual, error) {
 	var routes []docRoute
 	for path, item := range doc.Paths {
 		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "DELETE": item.Delete} {
@@ -60,11 +60,11 @@ func newPage(doc *huma.OpenAPI) (*page, error) {
 	sum := sha256.Sum256([]byte(docsStyle))
 	policy := fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 		base64.StdEncoding.EncodeToString(sum[:]))
-	return &page{text.Bytes(), policy}, err
+	return &manual{text.Bytes(), policy}, err
 }
 
 // ServeHTTP answers with the page.
-func (p *page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (p *manual) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", p.policy)
 	_, _ = w.Write(p.text) // the client is gone

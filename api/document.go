@@ -28,9 +28,9 @@ func (s *Server) document() ([]byte, error) {
 
 // mayBeNull are the properties that hold an object or null: what is absent is
 // null, and a reference alone doesn't say so.
-var mayBeNull = map[string]bool{"error": true, "trigger": true, "schedule": true, "decision": true}
+var mayBeNull = map[string]bool{"error": true, "trigger": true, "schedule": true, "decision": true, "wait": true}
 
-// nullable lets the properties of a schema be null that may be.
+// nullable marks the properties of a schema that may be null.
 func nullable(schema *huma.Schema) {
 	for name, p := range schema.Properties {
 		if p.Ref != "" && mayBeNull[name] {

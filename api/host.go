@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store"
 )
 
 // A Host is a process that works on workflows together with others. Whether it
@@ -45,24 +46,8 @@ func HostOf(h keep.Host, leases []keep.Lease, now time.Time) Host {
 	return out
 }
 
-// Leases is what a store with leases tells about hosts.
-type Leases interface {
-	Hosts(ctx context.Context) ([]keep.Host, error)
-	Leases(ctx context.Context, id keep.HostID) ([]keep.Lease, error)
-	Look(ctx context.Context, id keep.HostID) (keep.Pulse, error)
-}
-
-// Hosts are the processes that share a store.
-type Hosts interface {
-	Leases
-
-	// Drain lets a host give its workflows to the others and take none, or ends
-	// that. A host that is not known is a *keep.NotFoundError.
-	Drain(ctx context.Context, id keep.HostID, drain bool) error
-}
-
 // ShowHost returns the host of that id or name.
-func ShowHost(ctx context.Context, s Leases, name string) (Host, error) {
+func ShowHost(ctx context.Context, s store.Leaser, name string) (Host, error) {
 	all, err := ListHosts(ctx, s)
 	if err != nil {
 		return Host{}, err
@@ -119,8 +104,8 @@ func (s *Server) host(ctx context.Context, name string) (Host, error) {
 }
 
 // ListHosts returns every host that the store knows, the newest first.
-func ListHosts(ctx context.Context, s Leases) ([]Host, error) {
-	now, err := s.Look(ctx, "") // no host's: it only tells the time
+func ListHosts(ctx context.Context, s store.Leaser) ([]Host, error) {
+	now, err := s.Poll(ctx, "") // no host's: it only tells the time
 	if err != nil {
 		return nil, err
 	}

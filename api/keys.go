@@ -6,9 +6,9 @@ import (
 	"net/http"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // KeyQuery selects idempotency keys.
@@ -25,9 +25,10 @@ type KeyPath struct {
 
 // Resolution is what a person knows about a request whose outcome is unknown.
 type Resolution struct {
-	Happened bool   `json:"happened" doc:"false: the key is released, and the next request with it is executed"`
-	Status   int    `json:"status,omitempty" minimum:"200" maximum:"599" doc:"of the answer that retries get; 200 if it is left out"`
-	Body     string `json:"body,omitempty" doc:"of that answer"`
+	Happened bool        `json:"happened" doc:"false: the key is released, and the next request with it is executed"`
+	Status   int         `json:"status,omitempty" minimum:"200" maximum:"599" doc:"of the answer that retries get; 200 if it is left out"`
+	Header   http.Header `json:"header,omitempty" doc:"of that answer, such as its Content-Type"`
+	Body     string      `json:"body,omitempty" doc:"of that answer"`
 }
 
 // idempotencyKeys registers what is about idempotency keys.
@@ -51,7 +52,7 @@ func (s *Server) idempotencyKeys() {
 		Body Resolution
 	}) (idempotency.View, error) {
 		id, _ := access.From(ctx)
-		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name}
+		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name, Header: in.Body.Header}
 		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Resolve(ctx, in.Reference, res, s.cfg.Clock()) })
 	})
 	post(s, "/keys/{key}/forget", "forget-key", "Give a key free: the next request with it is executed", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // A Run is one execution attempt of a handler.
@@ -22,35 +25,61 @@ type Run struct {
 	Reservations []Reservation     `json:"reservations"`
 	Prepared     json.RawMessage   `json:"prepared"`
 	Mutation     *keep.MutationKey `json:"mutation"`
+	OrderKey     *string           `json:"order_key"` // of a consumer with order "key"
 	Error        *Failure          `json:"error"`
 	WaitsFor     *string           `json:"waits_for"` // a sentence; null: finished
+	Wait         *Wait             `json:"wait"`      // the same as a value; null: finished
 	CreatedAt    Time              `json:"created_at"`
 	UpdatedAt    Time              `json:"updated_at"`
 	Title        *string           `json:"title"` // the script's claim: prepared.ui.title
 }
 
-// A Reservation is the events of one topic that a run pinned.
+// A Reservation is the events of one topic that a run pinned. A run that failed has
+// given them back, and still says which they were.
 type Reservation struct {
-	Topic keep.TopicName   `json:"topic"`
-	IDs   []keep.MessageID `json:"ids"`
+	Topic    keep.TopicName   `json:"topic"`
+	IDs      []keep.MessageID `json:"ids"`
+	Attempts []int            `json:"attempts"` // of each event, from 1
 }
 
 // RunOf returns the object of r. m is its mutation; the zero value means none.
 func RunOf(r keep.Run, m keep.Mutation) Run {
+	wait := lifecycle.WaitOf(r, m)
 	out := Run{
 		ID: r.ID, Workflow: r.Workflow, Version: r.Version.String(), Handler: r.Handler, Kind: r.Kind,
 		Phase: r.Phase, Status: r.Status, RetryOf: orNull(r.RetryOf), Reservations: []Reservation{},
 		Prepared: raw(r.Prepared), Mutation: orNull(r.Mutation), Error: FailureOf(r.Error),
-		WaitsFor: orNull(lifecycle.Explain(r, m)), CreatedAt: Time(r.CreatedAt), UpdatedAt: Time(r.UpdatedAt),
+		WaitsFor: orNull(wait.String()), Wait: waitOf(wait), CreatedAt: Time(r.CreatedAt), UpdatedAt: Time(r.UpdatedAt),
 		Title: orNull(r.Title),
+	}
+	if key, ok := r.Lane.Key(); ok {
+		out.OrderKey = &key
 	}
 	if !r.Trigger.IsZero() {
 		out.Trigger = &r.Trigger
 	}
 	for _, res := range r.Reservations {
-		out.Reservations = append(out.Reservations, Reservation{Topic: res.Topic, IDs: list(res.IDs)})
+		attempts := slices.Repeat([]int{firstAttempt}, len(res.IDs))
+		out.Reservations = append(out.Reservations, Reservation{Topic: res.Topic, IDs: list(res.IDs), Attempts: attempts})
 	}
 	return out
+}
+
+// A Wait is what an unfinished run waits for.
+type Wait struct {
+	Kind  lifecycle.WaitKind `json:"kind"`
+	Since Time               `json:"since"`
+	Until *Time              `json:"until"` // when the host acts by itself; null: no time is planned
+	Why   *string            `json:"why"`   // why the run stopped; null: it is executed, or its call is in doubt
+	Moves string             `json:"moves"` // what ends the wait, in a few words
+}
+
+// waitOf returns the object of w, or null.
+func waitOf(w lifecycle.Wait) *Wait {
+	if w.IsZero() {
+		return nil
+	}
+	return &Wait{Kind: w.Kind, Since: Time(w.Since), Until: timeOf(w.Until), Why: orNull(w.Why), Moves: w.Moves()}
 }
 
 // A Mutation is one record of the ledger.
@@ -64,6 +93,7 @@ type Mutation struct {
 	Tool              keep.ToolName      `json:"tool"` // with its connection: crm.create
 	Target            string             `json:"target"`
 	Level             keep.Level         `json:"level"`
+	Pack              *keep.Pack         `json:"pack"` // the file that the tool is from
 	Identity          json.RawMessage    `json:"identity"`
 	Payload           json.RawMessage    `json:"payload"`
 	PayloadHash       string             `json:"payload_hash"`
@@ -96,7 +126,7 @@ func MutationOf(m keep.Mutation) Mutation {
 	connection, _, _ := strings.Cut(string(m.Tool), ".")
 	out := Mutation{
 		Key: m.Key, Workflow: m.Workflow, Run: m.Run, Item: orNull(m.Item), Connection: connection, Tool: m.Tool,
-		Target: m.Target, Level: m.Level, Identity: raw(m.Identity), Payload: raw(m.Payload), PayloadHash: m.PayloadHash,
+		Target: m.Target, Level: m.Level, Pack: m.SentAs().Pack, Identity: raw(m.Identity), Payload: raw(m.Payload), PayloadHash: m.PayloadHash,
 		State: m.State, Result: raw(m.Result), Error: FailureOf(m.Error), Title: orNull(m.Title), Attempts: m.Attempts,
 		ReconcileAttempts: m.ReconcileAttempts, NextReconcileAt: timeOf(m.NextReconcileAt), CanReconcile: m.CanReconcile,
 		ResolvedBy: orNull(m.ResolvedBy), CreatedAt: Time(m.CreatedAt), UpdatedAt: Time(m.UpdatedAt),
@@ -125,14 +155,38 @@ type Event struct {
 	Payload    json.RawMessage   `json:"payload"`
 	Status     keep.EventStatus  `json:"status"`
 	ReservedBy *keep.RunID       `json:"reserved_by"`
-	CreatedBy  *keep.RunID       `json:"created_by"`
+	CreatedBy  *keep.Publisher   `json:"created_by" doc:"a run by its id, hook:NAME, or person:NAME"`
 	CausedBy   []keep.InputID    `json:"caused_by"`
 	CreatedAt  Time              `json:"created_at"`
+	Attempt    int               `json:"attempt"`       // from 1; a retry is the same attempt
+	Runs       []EventRun        `json:"runs,omitzero"` // that worked on it, oldest first; absent in lists
 }
 
-// EventOf returns the object of e.
+// firstAttempt is the attempt at an event. There is one: runs that fail and those that
+// carry on with it are runs of the same attempt, and nothing does an event again that
+// was done.
+const firstAttempt = 1
+
+// An EventRun is a run that worked on an event, also one that failed.
+type EventRun struct {
+	Run     keep.RunID     `json:"run"`
+	Attempt int            `json:"attempt"` // at the event
+	Status  keep.RunStatus `json:"status"`
+}
+
+// WithRuns returns e with the runs that worked on it, as it is when shown alone.
+func (e Event) WithRuns(runs []keep.Run) Event {
+	e.Runs = make([]EventRun, 0, len(runs))
+	for _, r := range runs {
+		e.Runs = append(e.Runs, EventRun{Run: r.ID, Attempt: firstAttempt, Status: r.Status})
+	}
+	return e
+}
+
+// EventOf returns the object of e as lists have it, without its runs.
 func EventOf(e keep.Event) Event {
 	return Event{
+		Attempt:  firstAttempt,
 		Workflow: e.Workflow, Topic: e.Topic, MessageID: e.MessageID, Payload: raw(e.Payload), Status: e.Status,
 		ReservedBy: orNull(e.ReservedBy), CreatedBy: orNull(e.CreatedBy), CausedBy: list(e.CausedBy), CreatedAt: Time(e.CreatedAt),
 	}
@@ -147,12 +201,19 @@ type Input struct {
 	ExternalID string             `json:"external_id"`
 	Title      string             `json:"title"`
 	Status     keep.InputStatus   `json:"status"`
-	Outputs    []keep.MutationKey `json:"outputs"`
+	Outputs    []keep.MutationKey `json:"outputs"` // oldest first, also of runs that failed
 	CreatedAt  Time               `json:"created_at"`
+	Runs       []keep.RunID       `json:"runs,omitzero"` // that worked on its events, oldest first; absent in lists
 }
 
-// InputOf returns the object of in. outputs are the mutations of the runs that
-// reserved its events.
+// WithRuns returns in with the runs that worked on its events, as it is when shown alone.
+func (in Input) WithRuns(runs []keep.Run) Input {
+	in.Runs = each(runs, func(r keep.Run) keep.RunID { return r.ID })
+	return in
+}
+
+// InputOf returns the object of in as lists have it, without its runs. outputs are the
+// mutations of the runs that reserved its events.
 func InputOf(in keep.Input, outputs []keep.MutationKey) Input {
 	return Input{
 		ID: in.ID, Workflow: in.Workflow, Source: in.Source, Type: in.Type, ExternalID: in.ExternalID,
@@ -189,11 +250,12 @@ type Escalation struct {
 	Item         *string             `json:"item"`
 	Title        *string             `json:"title"` // the script's claim
 	Question     string              `json:"question"`
-	Attempted    string              `json:"attempted"`
+	Attempted    string              `json:"attempted"`    // lists have at most 64 KiB of it
+	PayloadHash  *string             `json:"payload_hash"` // approvals: of the call that is asked about
 	Why          string              `json:"why"`
 	CanVerify    bool                `json:"can_verify"`
 	VerifyByHand *string             `json:"verify_by_hand"`
-	Actions      []keep.Choice       `json:"actions"`
+	Actions      []Choice            `json:"actions"`
 	CreatedAt    Time                `json:"created_at"`
 }
 
@@ -201,9 +263,42 @@ type Escalation struct {
 func EscalationOf(e keep.Escalation) Escalation {
 	return Escalation{
 		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item),
-		Title: orNull(e.Title), Question: e.Question, Attempted: e.Attempted, Why: e.Why, CanVerify: e.CanVerify,
-		VerifyByHand: orNull(e.VerifyByHand), Actions: list(e.Choices), CreatedAt: Time(e.CreatedAt),
+		Title: orNull(e.Title), Question: e.Question, Attempted: e.Attempted, PayloadHash: orNull(e.PayloadHash), Why: e.Why, CanVerify: e.CanVerify,
+		VerifyByHand: orNull(e.VerifyByHand), Actions: each(e.Choices, ChoiceOf), CreatedAt: Time(e.CreatedAt),
 	}
+}
+
+// maxAttempted is how much a list shows of what a question is about, in bytes.
+const maxAttempted = 64 << 10
+
+// listed returns the object of e as lists have it.
+func listed(e keep.Escalation) Escalation {
+	v := EscalationOf(e)
+	v.Attempted = shorten(v.Attempted, maxAttempted)
+	return v
+}
+
+// shorten returns s, or its beginning and how long it is.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes; shown whole with the question)", strings.ToValidUTF8(s[:n], ""), len(s))
+}
+
+// A Choice is an action that a question offers.
+type Choice struct {
+	Action  keep.Action `json:"action"`
+	Label   string      `json:"label"`
+	Effect  string      `json:"effect"`
+	Confirm bool        `json:"confirm" doc:"a decision needs \"confirm\": true, since it may send something again"`
+	Result  string      `json:"result" enum:"none,optional,required" doc:"whether a decision carries the result of the call"`
+}
+
+// ChoiceOf returns the object of c.
+func ChoiceOf(c keep.Choice) Choice {
+	return Choice{Action: c.Action, Label: c.Label, Effect: c.Effect, Confirm: c.Action.NeedsConfirmation(),
+		Result: cmp.Or(string(c.Result), "none")}
 }
 
 // A LogLine is one line that a script wrote.

@@ -10,9 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/operator"
 )
 
 // A ScriptError is returned for a script that cannot be deployed.
@@ -45,25 +45,29 @@ type Kind string
 // The kinds of problems. Those of requests with an Idempotency-Key are in package
 // idempotency.
 const (
-	KindNotFound     Kind = "not-found"     // there is no such thing
-	KindNoRoute      Kind = "no-route"      // the server knows no such request: it may be an older Keep
-	KindUnauthorized Kind = "unauthorized"  // nobody's request
-	KindForbidden    Kind = "forbidden"     // the role does not do
-	KindBadCursor    Kind = "bad-cursor"    // the cursor is of no page
-	KindAmbiguous    Kind = "ambiguous"     // it does not say which one
-	KindTooMany      Kind = "too-many"      // more than one request may change
-	KindConsumer     Kind = "consumer"      // only producers and jobs can be started
-	KindNotOffered   Kind = "not-offered"   // the question has no such action
-	KindDecided      Kind = "decided"       // somebody was faster
-	KindRefused      Kind = "refused"       // its state does not allow it
-	KindRunOpen      Kind = "run-open"      // the workflow has an unfinished run
-	KindStale        Kind = "stale"         // it changed meanwhile
-	KindScript       Kind = "script"        // the script is wrong
-	KindNoVersion    Kind = "no-version"    // a deploy that does not say what it replaces
-	KindBadVersion   Kind = "bad-version"   // a version that cannot be compared
-	KindUnsupported  Kind = "not-supported" // this server does not do it
-	KindStopped      Kind = "stopped"       // the request ended before its answer was known
-	KindInternal     Kind = "internal"      // Keep failed
+	KindNotFound     Kind = "not-found"           // there is no such thing
+	KindNoRoute      Kind = "no-route"            // the server knows no such request: it may be an older Keep
+	KindUnauthorized Kind = "unauthorized"        // the request has no valid credential
+	KindForbidden    Kind = "forbidden"           // the role is too low
+	KindBadCursor    Kind = "bad-cursor"          // the list did not make the cursor
+	KindAmbiguous    Kind = "ambiguous"           // it does not say which one
+	KindTooMany      Kind = "too-many"            // more than one request may change
+	KindConsumer     Kind = "consumer"            // only producers and jobs can be started
+	KindNotOffered   Kind = "not-offered"         // the question has no such action
+	KindDecided      Kind = "decided"             // the question was already answered
+	KindConfirm      Kind = "confirmation-needed" // it may send something again, and was not confirmed
+	KindResult       Kind = "result-needed"       // the result of a call is missing, or has another shape
+	KindRefused      Kind = "refused"             // its state does not allow it
+	KindRunOpen      Kind = "run-open"            // the workflow has an unfinished run
+	KindStale        Kind = "stale"               // it changed meanwhile
+	KindScript       Kind = "script"              // the script is wrong
+	KindNoVersion    Kind = "no-version"          // a deploy that does not say what it replaces
+	KindBadVersion   Kind = "bad-version"         // a version that cannot be compared
+	KindBadEvent     Kind = "bad-event"           // the event cannot be published as it is
+	KindTooLarge     Kind = "too-large"           // more bytes than one event may have
+	KindUnsupported  Kind = "not-supported"       // this server does not do it
+	KindStopped      Kind = "stopped"             // the request ended before its answer was known
+	KindInternal     Kind = "internal"            // Keep failed
 )
 
 // problemOf returns a problem of RFC 9457.
@@ -78,8 +82,7 @@ func writeProblem(w http.ResponseWriter, p *huma.ErrorModel) {
 	_ = json.NewEncoder(w).Encode(p) // the client is gone
 }
 
-// problem maps an error to what the client is told. This is the one place that
-// does.
+// problem maps an error to the problem that the client gets. No other place does.
 func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	if ready, ok := errors.AsType[*huma.ErrorModel](err); ok {
 		return ready
@@ -91,9 +94,12 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 		}
 		return p
 	}
-	_, refused := errors.AsType[*engine.ActionError](err)
-	_, item := errors.AsType[*engine.ItemError](err)
+	_, refused := errors.AsType[*operator.ActionError](err)
+	_, item := errors.AsType[*operator.ItemError](err)
+	_, result := errors.AsType[*operator.ResultError](err)
 	switch {
+	case result:
+		return problemOf(http.StatusUnprocessableEntity, KindResult, err.Error())
 	case errors.Is(err, keep.ErrNotFound):
 		return problemOf(http.StatusNotFound, KindNotFound, err.Error())
 	case errors.Is(err, keep.ErrBadCursor):

@@ -7,7 +7,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/search"
 )
 
 // A Page is a part of a list, newest first.
@@ -19,6 +21,7 @@ type Page[T any] struct {
 // Counted says how many rows a filter selects.
 type Counted struct {
 	Total int            `json:"total"`
+	More  bool           `json:"more,omitempty" doc:"there are more: what a text finds is counted up to 10,000"`
 	By    map[string]int `json:"by" doc:"how many are in each status, state or kind; those that none has are left out"`
 }
 
@@ -44,7 +47,7 @@ type (
 		Handler  keep.HandlerName  `query:"handler"`
 		Status   keep.RunStatus    `query:"status"`
 		Open     bool              `query:"open" doc:"only those that are not over"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title, or of messages that it works on"`
 	}
 	MutationQuery struct {
 		Workflow keep.WorkflowName  `query:"workflow"`
@@ -53,17 +56,17 @@ type (
 		Run      keep.RunID         `query:"run"`
 		Item     string             `query:"item" doc:"id of an item; needs workflow"`
 		Input    keep.InputID       `query:"input"`
-		Text     string             `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+		Text     string             `query:"q" maxLength:"200" doc:"beginnings of words of the title, target, key, or of values of the identity"`
 	}
 	InputQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
 		Status   keep.InputStatus  `query:"status"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title or external id"`
 	}
 	ItemQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
 		Status   keep.ItemStatus   `query:"status"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title"`
+		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title or id"`
 	}
 	EscalationQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
@@ -94,9 +97,19 @@ func (s *Server) reads() {
 	s.readWorkflows()
 	s.readTopics()
 	s.hosts()
+	s.hooks()
 	s.idempotencyKeys()
 	get(s, "/status", "status", "What needs a person, what fails, what is late", func(ctx context.Context, _ *struct{}) (Status, error) {
-		return ReadStatus(ctx, s.cfg.Store, s.cfg.Clock())
+		st, err := ReadStatus(ctx, s.cfg.Store, s.cfg.Clock())
+		if err == nil && s.cfg.Keys != nil {
+			var n int
+			n, err = idempotency.NewKeys(s.cfg.Keys).Unknown(ctx)
+			st.KeysUnknown = &n
+		}
+		if s.cfg.Settings != nil {
+			st.Config = s.cfg.Settings()
+		}
+		return st, err
 	})
 	get(s, "/whoami", "whoami", "Whose token or session this is", func(ctx context.Context, _ *struct{}) (Identity, error) {
 		id, _ := access.From(ctx)
@@ -121,12 +134,15 @@ func paged[T any](items []T, next string, err error) (Page[T], error) {
 	return Page[T]{Items: list(items), Next: orNull(next)}, err
 }
 
-// counted makes the object of counts.
-func counted[S ~string](by map[S]int, err error) (Counted, error) {
+// counted makes the object of counts. Those of a text stop beyond search.MaxCount.
+func counted[S ~string](text string, by map[S]int, err error) (Counted, error) {
 	c := Counted{By: make(map[string]int, len(by))}
 	for state, n := range by {
 		c.By[string(state)] = n
 		c.Total += n
+	}
+	if text != "" && c.Total > search.MaxCount {
+		c.Total, c.More = search.MaxCount, true
 	}
 	return c, err
 }
@@ -139,7 +155,8 @@ func (s *Server) readRuns() {
 		return paged(ListRuns(ctx, s.cfg.Store, in.filter(), in.page()))
 	})
 	get(s, "/runs/counts", "count-runs", "How many runs there are, by status", func(ctx context.Context, in *RunQuery) (Counted, error) {
-		return counted(s.cfg.Store.CountRuns(ctx, in.filter()))
+		by, err := s.cfg.Store.CountRuns(ctx, in.filter())
+		return counted(in.Text, by, err)
 	})
 	get(s, "/runs/{run}", "show-run", "One run", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
@@ -165,7 +182,8 @@ func (s *Server) readLedger() {
 		return paged(ListMutations(ctx, s.cfg.Store, in.filter(), in.page()))
 	})
 	get(s, "/mutations/counts", "count-mutations", "How many records there are, by state", func(ctx context.Context, in *MutationQuery) (Counted, error) {
-		return counted(s.cfg.Store.CountMutations(ctx, in.filter()))
+		by, err := s.cfg.Store.CountMutations(ctx, in.filter())
+		return counted(in.Text, by, err)
 	})
 	get(s, "/mutations/{mutation}", "show-mutation", "One record, with its history", func(ctx context.Context, in *struct {
 		Key keep.MutationKey `path:"mutation"`
@@ -182,7 +200,8 @@ func (s *Server) readInputs() {
 		return paged(ListInputs(ctx, s.cfg.Store, in.filter(), in.page()))
 	})
 	get(s, "/inputs/counts", "count-inputs", "How many inputs there are, by status", func(ctx context.Context, in *InputQuery) (Counted, error) {
-		return counted(s.cfg.Store.CountInputs(ctx, in.filter()))
+		by, err := s.cfg.Store.CountInputs(ctx, in.filter())
+		return counted(in.Text, by, err)
 	})
 	get(s, "/inputs/{input}", "show-input", "One input", func(ctx context.Context, in *struct {
 		ID keep.InputID `path:"input"`
@@ -199,7 +218,8 @@ func (s *Server) readItems() {
 		return paged(ListItems(ctx, s.cfg.Store, in.filter(), in.page()))
 	})
 	get(s, "/items/counts", "count-items", "How many items there are, by status", func(ctx context.Context, in *ItemQuery) (Counted, error) {
-		return counted(s.cfg.Store.CountItems(ctx, in.filter()))
+		by, err := s.cfg.Store.CountItems(ctx, in.filter())
+		return counted(in.Text, by, err)
 	})
 	get(s, "/workflows/{workflow}/items/{item}", "show-item", "One item", func(ctx context.Context, in *struct {
 		Workflow keep.WorkflowName `path:"workflow"`
@@ -215,10 +235,11 @@ func (s *Server) readEscalations() {
 		Paging
 	}) (Page[Escalation], error) {
 		qs, next, err := s.cfg.Store.Escalations(ctx, in.filter(), in.page())
-		return paged(each(qs, EscalationOf), next, err)
+		return paged(each(qs, listed), next, err)
 	})
 	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
-		return counted(s.cfg.Store.CountEscalations(ctx, in.filter()))
+		by, err := s.cfg.Store.CountEscalations(ctx, in.filter())
+		return counted("", by, err)
 	})
 	get(s, "/escalations/{escalation}", "show-escalation", "One question, with its evidence", func(ctx context.Context, in *struct {
 		ID keep.EscalationID `path:"escalation"`

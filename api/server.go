@@ -13,29 +13,17 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
 )
 
 // Prefix is where the API is.
 const Prefix = "/api/v1"
 
-// A Store is what the API reads. The packages sqlite, postgres and memory have it.
-type Store interface {
-	Runs
-	Ledger
-	Inputs
-	Items
-	Workflows
-	Events
-	Questions
-	Counts
-	Details
-}
-
-// An Actor does what people decide; *engine.Engine and *host.Host are actors, and
+// An Actor does what people decide; *operator.Operator and *host.Host are actors, and
 // describe each method.
 type Actor interface {
 	Skipper
@@ -47,9 +35,9 @@ type Actor interface {
 
 // A Skipper leaves inputs and events undone.
 type Skipper interface {
-	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (engine.SkipResult, error)
-	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (engine.InputsSkipped, error)
-	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (engine.SkipResult, error)
+	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error)
+	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error)
+	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.SkipResult, error)
 }
 
 // An ItemActor does what people decide about items.
@@ -64,6 +52,7 @@ type WorkflowActor interface {
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+	Publish(ctx context.Context, p operator.Publication) (ev keep.Event, created bool, err error)
 }
 
 // A Deployer makes a script the current version of a workflow.
@@ -78,7 +67,7 @@ type Deployer interface {
 // Config configures a Server.
 type Config struct {
 	// Store is what is read. Required.
-	Store Store
+	Store store.Reader
 
 	// Actor does what people decide. Required.
 	Actor Actor
@@ -94,11 +83,17 @@ type Config struct {
 	Keys idempotency.Store
 
 	// Access keeps tokens. If nil, there is nothing about tokens.
-	Access access.Store
+	Access store.Access
 
 	// Hosts knows the processes that share the store. If nil, there is one, and
 	// nothing is to be known about it.
-	Hosts Hosts
+	Hosts store.Leaser
+
+	// Hooks lists the hooks with what came to them. If nil, there are none.
+	Hooks func(ctx context.Context) ([]Hook, error)
+
+	// Settings returns what became of the configuration. If nil, nothing is said of it.
+	Settings func() *Settings
 
 	// Clock tells what is late, and when a token ends. If nil, time.Now.
 	Clock func() time.Time
@@ -113,7 +108,7 @@ type Config struct {
 	Patience time.Duration
 
 	// Gather is the least time between two changes on /events; what comes in
-	// between is told at once. If zero, 100 ms.
+	// between is sent together. If zero, 100 ms.
 	Gather time.Duration
 
 	// Version is the version of Keep that the document names. If empty, "devel".
@@ -131,7 +126,7 @@ type Server struct {
 	api     huma.API
 	keys    *idempotency.Guard // nil: none
 	handler http.Handler
-	docs    func() (*page, error)
+	docs    func() (*manual, error)
 	doc     func() ([]byte, error) // the OpenAPI document
 }
 
@@ -159,7 +154,7 @@ func New(cfg Config) (*Server, error) {
 	// Most servers of a command are never asked for these, and making them takes
 	// longer than all the rest.
 	s.doc = sync.OnceValues(s.document)
-	s.docs = sync.OnceValues(func() (*page, error) { return newPage(s.api.OpenAPI()) })
+	s.docs = sync.OnceValues(func() (*manual, error) { return newManual(s.api.OpenAPI()) })
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
 	mux.HandleFunc("GET "+Prefix+"/docs", s.serveDocs)
 	mux.HandleFunc(Prefix+"/", notFound)
@@ -180,7 +175,7 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 		}), nil
 	}
 	var err error
-	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Logger: s.log, Rules: []idempotency.Rule{{
+	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Host: "keep", Logger: s.log, Rules: []idempotency.Rule{{
 		Path: Prefix + "/", Methods: []string{http.MethodPost}, Caller: caller,
 	}}})
 	if err != nil {
@@ -189,13 +184,14 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 	return s.keys.Handler(next), nil
 }
 
-// caller tells whose key it is: two people never see each other's answers.
+// caller says whose key it is: the token's, not that of its name, which another may
+// have as well. Two callers never see each other's answers.
 func caller(r *http.Request) (string, error) {
 	id, ok := access.From(r.Context())
 	if !ok {
 		return "", idempotency.ErrCallerUnknown
 	}
-	return string(id.Via) + " " + id.Name, nil
+	return string(id.Via) + " " + cmp.Or(id.ID, "name "+id.Name), nil
 }
 
 // Run deletes old idempotency keys until ctx is done, and returns nil then.

@@ -19,18 +19,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A world is a server with a store behind it.
 type world struct {
 	t       testing.TB
 	store   *memory.Store
-	engine  *engine.Engine
+	engine  *operator.Operator
 	changes *feed.Feed
 	server  *httptest.Server
 
@@ -55,7 +55,7 @@ func newWorld(t testing.TB, change func(*api.Config)) *world {
 	t.Helper()
 	w := &world{t: t, store: memory.New(), changes: feed.New(64)}
 	var err error
-	w.engine, err = engine.New(told{w.store, w.changes}, nil, nil, engine.Config{Logger: slog.New(slog.DiscardHandler)})
+	w.engine, err = operator.New(told{w.store, w.changes}, operator.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func newWorld(t testing.TB, change func(*api.Config)) *world {
 			defer w.following.Add(-1)
 		}
 		if name, role, ok := strings.Cut(r.Header.Get("As"), " "); ok {
-			r = r.WithContext(access.With(r.Context(), access.Identity{Name: name, Role: access.Role(role), Via: access.ViaToken}))
+			r = r.WithContext(access.With(r.Context(), access.Identity{Name: name, Role: access.Role(role), Via: access.ViaToken, ID: r.Header.Get("Token")}))
 		}
 		s.ServeHTTP(rw, r)
 	}))
@@ -105,7 +105,8 @@ func (w *world) populate() {
 	m.Run, m.State, m.Result, m.ResolvedBy, m.Rev, m.Item, m.Attempt = run.ID, keep.Indeterminate, nil, "", 0, "", 0
 	q := fullEscalation
 	q.Run, q.ClosedAt, q.Decision, q.Item = run.ID, time.Time{}, nil, ""
-	q.Choices = []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "goes on"}, {Action: keep.DidNotHappen, Label: "No", Effect: "sends"}}
+	q.Choices = []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "goes on"}, {Action: keep.DidNotHappen, Label: "No", Effect: "sends"},
+		{Action: keep.Happened, Label: "Yes", Effect: "goes on", Result: keep.ResultRequired}}
 	event := fullEvent
 	event.ReservedBy, event.Seq = "", 0
 	free := event
@@ -253,7 +254,7 @@ func TestRefusals(t *testing.T) {
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"poll"}`, 409, "run-open"},
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{"handler":"addRow"}`, 422, "consumer"},
 		{"ann operator", "POST", "/workflows/invoices/trigger", `{}`, 422, "poll"},
-		{"ann operator", "POST", "/escalations/esc_1/decision", `{"action":"approve"}`, 409, "choose from skip, did-not-happen"},
+		{"ann operator", "POST", "/escalations/esc_1/decision", `{"action":"approve"}`, 409, "choose from skip, did-not-happen, happened"},
 		{"ann operator", "POST", "/escalations/none/decision", `{"action":"skip"}`, 404, "none"},
 		{"ann operator", "POST", "/inputs/skip", `{}`, 422, "ids or a match"},
 		{"ann operator", "POST", "/inputs/skip", `{"ids":["in_1"],"typo":1}`, 422, "typo"},
@@ -293,6 +294,84 @@ func TestTwoDecideAtOnce(t *testing.T) {
 	answers[1-won].want(t, 409, names[won]+" decided skip at 20", "problems/decided")
 }
 
+// What may send again says so, and is refused until it is confirmed.
+func TestConfirmation(t *testing.T) {
+	w := newWorld(t, nil)
+	question := api.Prefix + "/escalations/esc_1"
+	w.ask("ann viewer", "GET", question, "").want(t, 200,
+		`{"action":"skip","label":"Skip","effect":"goes on","confirm":false,"result":"none"}`,
+		`{"action":"did-not-happen","label":"No","effect":"sends","confirm":true,"result":"none"}`)
+	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen"}`).want(t, 422,
+		"problems/confirmation-needed", fullEscalation.Attempted)
+	w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen","confirm":true}`).want(t, 200, `"by":"ann"`)
+}
+
+// A person says that a call happened, and with which result: null is one, nothing is not.
+func TestHappened(t *testing.T) {
+	for given, want := range map[string]string{`"result":{"id":7}`: `"result":{"id":7}`, `"result":null`: `"result":null`} {
+		w := newWorld(t, nil)
+		question := api.Prefix + "/escalations/esc_1"
+		w.ask("ann viewer", "GET", question, "").want(t, 200, `{"action":"happened","label":"Yes","effect":"goes on","confirm":false,"result":"required"}`)
+		w.ask("ann operator", "POST", question+"/decision", `{"action":"happened"}`).want(t, 422, "problems/result-needed", "wanted is what crm.create would have answered")
+		w.ask("ann operator", "POST", question+"/decision", `{"action":"skip","result":{}}`).want(t, 422, "problems/result-needed", "skip takes no result")
+		w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+		w.ask("ann operator", "POST", question+"/decision", `{"action":"happened",`+given+`}`).want(t, 200, `"by":"ann"`)
+		key := string(fullMutation.Key)
+		w.ask("ann viewer", "GET", api.Prefix+"/mutations/"+key, "").want(t, 200, `"state":"applied"`, want, `"resolved_by":"ann"`)
+	}
+}
+
+// A call that another run made already: the question says which, and what each answer does.
+// To send again wants to be confirmed; a call in doubt cannot stand for another one.
+func TestAlreadyDone(t *testing.T) {
+	for _, action := range []keep.Action{keep.TreatAsDone, keep.DoAgain, keep.Skip} {
+		for _, state := range []keep.MutationState{keep.Applied, keep.InFlight} {
+			w := newWorld(t, nil)
+			first, m := fullRun, fullMutation
+			first.ID, first.Chain, first.RetryOf, first.Workflow, first.Rev, first.Mutation = "run_other", "run_other", "", "other", 0, "mut_other"
+			first.Status, first.Closed, first.Reservations = keep.StatusReconciliation, state == keep.Applied, nil
+			m.Key, m.Workflow, m.Run, m.Item, m.Attempt, m.Rev, m.State = first.Mutation, first.Workflow, first.ID, "", 0, 0, state
+			moves := []keep.Move{{At: noon, By: "call", To: keep.InFlight}, {At: noon, By: "call", From: keep.InFlight, To: keep.Applied}}
+			if state == keep.InFlight {
+				m.Result, m.ResolvedBy, moves = nil, "", moves[:1]
+			}
+			run, q := fullRun, fullEscalation
+			run.ID, run.Chain, run.RetryOf, run.Workflow, run.Rev, run.Mutation = "run_again", "run_again", "", "again", 0, ""
+			run.Phase, run.Status, run.Reservations = keep.Prepared, keep.StatusPerson, nil
+			q.ID, q.Kind, q.Workflow, q.Run, q.Mutation, q.Item = "esc_again", keep.AskAlreadyDone, run.Workflow, run.ID, m.Key, ""
+			q.CanVerify, q.VerifyByHand, q.ClosedAt, q.Decision = false, "", time.Time{}, nil
+			q.Choices = []keep.Choice{{Action: keep.TreatAsDone, Label: "Treat it as done", Effect: "sends nothing"},
+				{Action: keep.DoAgain, Label: "Do it again", Effect: "makes this very call"}, {Action: keep.Skip, Label: "Skip", Effect: "gives up"}}
+			for _, c := range []keep.Commit{
+				{Workflow: first.Workflow, At: noon, Changes: []keep.Change{keep.PutRun{Run: first}, keep.PutMutation{Mutation: m, Moves: moves}}},
+				{Workflow: run.Workflow, At: noon, Changes: []keep.Change{keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q}}},
+			} {
+				if err := w.store.Commit(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			question := api.Prefix + "/escalations/esc_again"
+			w.ask("ann viewer", "GET", question, "").want(t, 200, `"kind":"already_done"`, `"mutation":"mut_other"`,
+				`{"action":"treat-as-done","label":"Treat it as done","effect":"sends nothing","confirm":false,"result":"none"}`,
+				`{"action":"do-again","label":"Do it again","effect":"makes this very call","confirm":true,"result":"none"}`,
+				`{"action":"skip","label":"Skip","effect":"gives up","confirm":false,"result":"none"}`)
+			body := `{"action":"` + string(action) + `"}`
+			if action == keep.DoAgain {
+				w.ask("ann operator", "POST", question+"/decision", body).want(t, 422, "problems/confirmation-needed", q.Attempted)
+				w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+				body = `{"action":"do-again","confirm":true}`
+			}
+			if action == keep.TreatAsDone && state == keep.InFlight {
+				w.ask("ann operator", "POST", question+"/decision", body).want(t, 409, "mut_other is in_flight")
+				w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+				continue
+			}
+			w.ask("ann operator", "POST", question+"/decision", body).want(t, 200, `"decision":{"action":"`+string(action)+`","by":"ann"`)
+		}
+	}
+}
+
 func TestSkips(t *testing.T) {
 	w := newWorld(t, nil)
 	events := api.Prefix + "/workflows/invoices/topics/email.received/skip"
@@ -304,7 +383,9 @@ func TestSkips(t *testing.T) {
 	items := api.Prefix + "/workflows/invoices/items/"
 	body := `{"ids":["invoice:0","invoice:1"],"preview":true}`
 	w.ask("ann operator", "POST", items+"skip", body).want(t, 200, `"done":false,"refused":"`, `{"id":"invoice:1","done":true,"refused":null,"status":"failed"}`)
-	w.ask("ann operator", "POST", items+"reprocess", strings.Replace(body, "true", "false", 1)).want(t, 200, `"id":"invoice:0","done":true`)
+	w.ask("ann operator", "POST", items+"reprocess", strings.Replace(body, "true", "false", 1)).want(t, 422, "confirmation-needed")
+	w.ask("ann viewer", "GET", items+"invoice:0", "").want(t, 200, `"attempt":2`)
+	w.ask("ann operator", "POST", items+"reprocess", `{"ids":["invoice:0","invoice:1"],"confirm":true}`).want(t, 200, `"id":"invoice:0","done":true`)
 	w.ask("ann viewer", "GET", items+"invoice:0", "").want(t, 200, `"attempt":3`)
 }
 
@@ -329,6 +410,10 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 	decide("ann operator", `{"action":"did-not-happen"}`).want(t, 422, "key-reused")
 	decide("bob operator", `{"action":"skip"}`).want(t, 409, "ann decided")
+
+	// Another token of the same name has its own keys.
+	w.ask("ann operator", "POST", api.Prefix+"/escalations/esc_1/decision", `{"action":"skip"}`, "Idempotency-Key", `"k1"`, "Token", "tok_2").
+		want(t, 409, "ann decided")
 
 	bare := newWorld(t, func(c *api.Config) { c.Keys = nil })
 	bare.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "", "Idempotency-Key", "k").want(t, 501, "keeps no idempotency keys")

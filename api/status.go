@@ -5,18 +5,47 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // A Status says what needs a person, what fails, and what is late.
 type Status struct {
+	Config    *Settings    `json:"config" doc:"of the process that answers; null: no host runs"`
 	Workflows []Workflow   `json:"workflows"`
+	Causes    []Cause      `json:"causes" doc:"what the open questions are about, the most frequent first"`
 	NeedsYou  []Escalation `json:"needs_you" doc:"open questions"`
 	NotTold   []NotTold    `json:"not_told" doc:"of them, and of whom [notify] gave up"`
 	Failing   []Run        `json:"failing" doc:"unfinished runs with an error, or in doubt"`
 	InDoubt   []Doubt      `json:"in_doubt" doc:"calls with an unknown outcome that no open run waits for"`
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
 	Topics    []Topic      `json:"topics"`
+
+	// KeysUnknown counts up to idempotency.MaxUnknown.
+	KeysUnknown *int `json:"keys_unknown" doc:"idempotency keys whose outcome nobody knows; null: the store keeps none"`
+}
+
+// Settings say what became of the configuration of a running host.
+type Settings struct {
+	TakenAt Time            `json:"taken_at" doc:"when the one in force was taken"`
+	Refused *RefusedSetting `json:"refused" doc:"the last change, if it was refused"`
+}
+
+// A RefusedSetting is a change of the configuration that was not taken.
+type RefusedSetting struct {
+	At     Time   `json:"at"`
+	Reason string `json:"reason" doc:"with file and line"`
+}
+
+// A Cause is what several open questions have in common.
+type Cause struct {
+	Kind      keep.EscalationKind `json:"kind"`
+	Tool      string              `json:"tool" doc:"the handler, if no tool was called"`
+	Code      string              `json:"code" doc:"of the error; empty: there is none"`
+	Count     int                 `json:"count"`
+	Workflows []keep.WorkflowName `json:"workflows"`
+	Example   keep.EscalationID   `json:"example" doc:"the newest of the questions"`
 }
 
 // A NotTold is a question of which people could not be told.
@@ -42,118 +71,48 @@ type Late struct {
 	DueAt    Time              `json:"due_at"`
 }
 
-// LateAfter is how far behind its time something may be.
-const LateAfter = time.Minute
-
-// ReadStatus returns how things stand at now. It reads workflow by workflow: there
-// are few.
-func ReadStatus(ctx context.Context, store Store, now time.Time) (Status, error) {
-	r := statusReader{store, now, Status{
-		NeedsYou: []Escalation{}, NotTold: []NotTold{}, Failing: []Run{}, InDoubt: []Doubt{}, Late: []Late{}, Topics: []Topic{},
-	}}
-	var err error
-	if r.Workflows, err = ListWorkflows(ctx, store); err != nil {
-		return r.Status, err
-	}
-	if err := r.questions(ctx); err != nil {
-		return r.Status, err
-	}
-	for _, w := range r.Workflows {
-		if err := r.workflow(ctx, w); err != nil {
-			return r.Status, err
-		}
-	}
-	counts, err := store.TopicCounts(ctx, "")
-	r.Topics = each(counts, TopicOf)
-	return r.Status, err
-}
-
-// A statusReader collects a status.
-type statusReader struct {
-	store Store
-	now   time.Time
-	Status
-}
-
-// questions adds the open questions, and of which a sink was given up.
-func (r *statusReader) questions(ctx context.Context) error {
-	all, err := OpenQuestions(ctx, r.store, "")
+// ReadStatus returns how things stand at now.
+func ReadStatus(ctx context.Context, s view.Store, now time.Time) (Status, error) {
+	o, err := view.Read(ctx, s, now)
 	if err != nil {
-		return err
+		return Status{}, err
 	}
-	r.NeedsYou = append(r.NeedsYou, all...)
-	for _, q := range all {
-		told, err := r.store.Notices(ctx, q.ID)
-		if err != nil {
-			return err
-		}
-		for _, n := range told {
-			if n.Status == keep.NoticeGivenUp {
-				r.NotTold = append(r.NotTold, NotTold{q.ID, n.Sink, n.Attempts, n.Error})
+	return StatusOf(o), nil
+}
+
+// StatusOf returns the object of o.
+func StatusOf(o *view.Overview) Status {
+	return Status{
+		Workflows: each(o.Workflows, workflowOf),
+		Causes:    each(o.Causes(), func(c view.Cause) Cause { return Cause(c) }),
+		NeedsYou:  each(o.Questions, listed),
+		NotTold: each(o.GivenUp, func(n keep.Notice) NotTold {
+			return NotTold{n.Escalation, n.Sink, n.Attempts, n.Error}
+		}),
+		Failing: each(o.Failing(), func(r *view.Run) Run { return RunOf(r.Run, r.Call) }),
+		InDoubt: each(o.Doubts, func(m keep.Mutation) Doubt {
+			return Doubt{m.Workflow, m.Item, m.Key, lifecycle.WaitOfDoubt(m).String()}
+		}),
+		Late: each(o.Late(), func(l view.Late) Late {
+			what := string(l.Handler)
+			if l.Run != "" {
+				what = "retry of run " + string(l.Run)
 			}
-		}
-	}
-	return nil
-}
-
-// workflow adds what fails and what is late of one workflow. While a run is open
-// its handlers are not late: they wait for it.
-func (r *statusReader) workflow(ctx context.Context, w Workflow) error {
-	run, open, err := r.store.OpenRun(ctx, w.Name)
-	if err != nil {
-		return err
-	}
-	if err := r.doubts(ctx, w.Name, run.Mutation); err != nil {
-		return err
-	}
-	if open {
-		v, err := ShowRun(ctx, r.store, run.ID)
-		if err != nil {
-			return err
-		}
-		if v.Error != nil || v.Status != keep.StatusActive {
-			r.Failing = append(r.Failing, v)
-		}
-		r.overdue(w.Name, "retry of run "+string(run.ID), run.RetryAt)
-		return nil // the handlers wait for this run
-	}
-	if w.Paused {
-		return nil
-	}
-	for _, h := range w.Handlers {
-		if h.NextRunAt != nil {
-			r.overdue(w.Name, string(h.Name), time.Time(*h.NextRunAt))
-		}
-	}
-	return nil
-}
-
-// overdue adds what is late.
-func (r *statusReader) overdue(w keep.WorkflowName, what string, due time.Time) {
-	if !due.IsZero() && r.now.Sub(due) > LateAfter {
-		r.Late = append(r.Late, Late{w, what, Time(due)})
+			return Late{l.Workflow, what, Time(l.Due)}
+		}),
+		Topics: each(o.Topics, func(c keep.TopicCount) Topic { return TopicOf(c, o.Readers(c.Workflow, c.Topic)) }),
 	}
 }
 
-// doubts adds the doubts about items that were detached from their runs. of is the
-// call of the open run, which is shown with that run.
-func (r *statusReader) doubts(ctx context.Context, w keep.WorkflowName, of keep.MutationKey) error {
-	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
-		ms, _, err := r.store.Mutations(ctx, keep.MutationFilter{Workflow: w, State: state}, keep.Page{Limit: 1000})
-		if err != nil {
-			return err
-		}
-		for _, m := range ms {
-			if m.Key != of && m.Item != "" {
-				r.InDoubt = append(r.InDoubt, Doubt{w, m.Item, m.Key, lifecycle.ExplainDoubt(m)})
-			}
-		}
-	}
-	return nil
+// workflowOf returns the object of a workflow in an overview.
+func workflowOf(w view.Workflow) Workflow {
+	states := each(w.Handlers, func(h view.Handler) keep.HandlerState { return h.State })
+	open := each(w.Open, func(r *view.Run) keep.Run { return r.Run })
+	return WorkflowOf(w.Workflow, w.Deployed, states, open)
 }
 
 // OpenQuestions returns all open questions of a workflow, or of all, newest first.
-func OpenQuestions(ctx context.Context, s Questions, w keep.WorkflowName) ([]Escalation, error) {
+func OpenQuestions(ctx context.Context, s store.Escalations, w keep.WorkflowName) ([]Escalation, error) {
 	var out []Escalation
 	page := keep.Page{Limit: 1000}
 	for {
@@ -161,7 +120,7 @@ func OpenQuestions(ctx context.Context, s Questions, w keep.WorkflowName) ([]Esc
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, each(qs, EscalationOf)...)
+		out = append(out, each(qs, listed)...)
 		if page.After = next; next == "" {
 			return out, nil
 		}

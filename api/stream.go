@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // A Changed is one message of /events.
@@ -85,7 +85,7 @@ func (s *Server) next(ctx context.Context, sub *feed.Subscription) ([]feed.Chang
 	return sub.Next(ctx)
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx is still open.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

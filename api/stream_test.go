@@ -16,7 +16,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // A follower reads /events.

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
 )
 
 // A Token is what is known of one; nobody has its secret but its owner.
@@ -69,7 +69,7 @@ func (s *Server) tokens() {
 func (s *Server) addToken(ctx context.Context, in NewToken) (Token, error) {
 	hash, err := hex.DecodeString(in.Hash)
 	if err != nil {
-		return Token{}, err // the pattern lets nothing through that is none
+		return Token{}, err // the pattern admits nothing else
 	}
 	c, err := access.Add(ctx, s.cfg.Access, keep.Credential{
 		ID: in.ID, Hash: hash, Kind: keep.CredentialToken, Name: in.Name, Role: string(in.Role),

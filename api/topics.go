@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/view"
 )
 
 // EventQuery selects events of a workflow.
@@ -11,6 +12,7 @@ type EventQuery struct {
 	Topic  keep.TopicName   `query:"topic"`
 	Status keep.EventStatus `query:"status"`
 	Input  keep.InputID     `query:"input" doc:"caused by it"`
+	Text   string           `query:"q" maxLength:"200" doc:"beginnings of words of the message id"`
 }
 
 // A TopicShown is a topic with what a consumer would be given next.
@@ -54,14 +56,27 @@ func (s *Server) readTopics() {
 		Topic keep.TopicName `path:"topic"`
 		ID    keep.MessageID `path:"event"`
 	}) (Event, error) {
-		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, in.ID)
-		return EventOf(e), err
+		return ShowEvent(ctx, s.cfg.Store, in.Workflow, in.Topic, in.ID)
 	})
 }
 
 func (s *Server) topics(ctx context.Context, w keep.WorkflowName) (Page[Topic], error) {
 	all, err := s.cfg.Store.TopicCounts(ctx, w)
-	return paged(each(all, TopicOf), "", err)
+	if err != nil {
+		return Page[Topic]{}, err
+	}
+	readers, err := s.readers(ctx)
+	return paged(each(all, func(c keep.TopicCount) Topic { return TopicOf(c, readers(c)) }), "", err)
+}
+
+// readers returns which consumers subscribe to a topic now.
+func (s *Server) readers(ctx context.Context) (func(keep.TopicCount) []keep.HandlerName, error) {
+	current, err := s.cfg.Store.Current(ctx)
+	definitions := make(map[keep.WorkflowName]keep.Definition, len(current))
+	for _, d := range current {
+		definitions[d.Workflow] = d.Definition
+	}
+	return func(c keep.TopicCount) []keep.HandlerName { return view.ReadersOf(definitions[c.Workflow], c.Topic) }, err
 }
 
 func (s *Server) topic(ctx context.Context, w keep.WorkflowName, name keep.TopicName) (TopicShown, error) {
@@ -75,13 +90,17 @@ func (s *Server) topic(ctx context.Context, w keep.WorkflowName, name keep.Topic
 			for i := range oldest {
 				oldest[i].Payload = nil
 			}
-			return TopicShown{TopicOf(c), each(oldest, EventOf)}, err
+			if err != nil {
+				return TopicShown{}, err
+			}
+			readers, err := s.readers(ctx)
+			return TopicShown{TopicOf(c, readers(c)), each(oldest, EventOf)}, err
 		}
 	}
 	return TopicShown{}, &keep.NotFoundError{What: "topic", ID: string(w) + "/" + string(name)}
 }
 
 func (s *Server) events(ctx context.Context, w keep.WorkflowName, q EventQuery, p Paging) (Page[Event], error) {
-	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input}, p.page())
+	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input, Text: q.Text}, p.page())
 	return paged(each(events, EventOf), next, err)
 }

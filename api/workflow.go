@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,10 +16,17 @@ type Topic struct {
 	Reserved int               `json:"reserved"` // pending, and pinned by a run
 	Consumed int               `json:"consumed"`
 	Skipped  int               `json:"skipped"`
+
+	// Readers are the consumers of the current version that subscribe to the topic.
+	// An event that nobody reads stays pending.
+	Readers []keep.HandlerName `json:"readers"`
 }
 
-// TopicOf returns the object of c.
-func TopicOf(c keep.TopicCount) Topic { return Topic(c) }
+// TopicOf returns the object of c, for which readers subscribe.
+func TopicOf(c keep.TopicCount, readers []keep.HandlerName) Topic {
+	return Topic{Workflow: c.Workflow, Topic: c.Topic, Pending: c.Pending, Reserved: c.Reserved, Consumed: c.Consumed,
+		Skipped: c.Skipped, Readers: list(readers)}
+}
 
 // A Workflow is a named automation with its current version and its handlers.
 type Workflow struct {
@@ -26,8 +34,10 @@ type Workflow struct {
 	Version   string            `json:"version"`
 	Paused    bool              `json:"paused"`
 	Topics    []keep.TopicName  `json:"topics"`
-	Handlers  []Handler         `json:"handlers"` // in the order of the script
-	OpenRun   *keep.RunID       `json:"open_run"` // the run that is not finished
+	Handlers  []Handler         `json:"handlers"`   // in the order of the script
+	OnBlocked string            `json:"on_blocked"` // stop or poll
+	OpenRun   *keep.RunID       `json:"open_run"`   // the oldest run that is not finished
+	OpenRuns  []keep.RunID      `json:"open_runs"`  // all of them, oldest first
 	CreatedAt Time              `json:"created_at"`
 	UpdatedAt Time              `json:"updated_at"`
 }
@@ -38,6 +48,7 @@ type Handler struct {
 	Kind      keep.Kind        `json:"kind"`
 	Subscribe []keep.TopicName `json:"subscribe"`
 	Publishes []keep.TopicName `json:"publishes"` // null: any topic of the workflow
+	Order     *string          `json:"order"`     // consumers: all, key or none
 	Schedule  *Schedule        `json:"schedule"`
 	NextRunAt *Time            `json:"next_run_at"` // producers and jobs
 	WakeAt    *Time            `json:"wake_at"`     // consumers
@@ -53,12 +64,17 @@ type Schedule struct {
 }
 
 // WorkflowOf returns the object of w. d is its current version, states what the
-// host remembers of its handlers, and open its run that is not closed; a zero
-// open means none.
-func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open keep.Run) Workflow {
+// host remembers of its handlers, and open its runs that are not closed.
+func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open []keep.Run) Workflow {
 	out := Workflow{
 		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, Topics: list(d.Definition.Topics),
-		Handlers: []Handler{}, OpenRun: orNull(open.ID), CreatedAt: Time(w.CreatedAt), UpdatedAt: Time(w.UpdatedAt),
+		Handlers: []Handler{}, OnBlocked: d.Definition.OnBlocked.String(), OpenRuns: []keep.RunID{}, CreatedAt: Time(w.CreatedAt), UpdatedAt: Time(w.UpdatedAt),
+	}
+	for _, r := range open {
+		out.OpenRuns = append(out.OpenRuns, r.ID)
+	}
+	if slices.Sort(out.OpenRuns); len(open) > 0 {
+		out.OpenRun = &out.OpenRuns[0]
 	}
 	known := make(map[keep.HandlerName]keep.HandlerState, len(states))
 	for _, s := range states {
@@ -72,6 +88,8 @@ func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, 
 		}
 		if h.Kind == keep.Consumer {
 			v.WakeAt = timeOf(s.WakeAt)
+			order := h.Order.String()
+			v.Order = &order
 		} else {
 			v.NextRunAt = timeOf(s.NextAt)
 		}

@@ -37,7 +37,7 @@ type Problem struct {
 func (p Problem) String() string { return p.Path + ": " + p.Message }
 
 // A ConfigError lists everything that is wrong with one connection, in the
-// order of the paths, so that a person can mend it in one go.
+// order of the paths, so that a person can fix all of it at once.
 type ConfigError struct {
 	Problems []Problem
 }

@@ -18,6 +18,7 @@
 package connector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -40,6 +41,8 @@ const DefaultTimeout = 30 * time.Second
 // A Spec describes a tool. Specs are plain values and never change.
 type Spec struct {
 	Name        string // within its connection, such as "create"
+	Was         string // the name that it had before; empty: none
+	New         bool   // it is no tool of before by another name
 	Effect      Effect
 	Description string // one sentence for people and LLMs
 
@@ -50,6 +53,10 @@ type Spec struct {
 	Params json.RawMessage
 	Result json.RawMessage
 
+	// Pages says of a list tool that its result is an array that knows how far it got:
+	// JSON has {"$list": […], "truncated": …, "next": …} for it.
+	Pages bool
+
 	// Timeout ends a call. Zero: DefaultTimeout.
 	Timeout time.Duration
 
@@ -59,11 +66,25 @@ type Spec struct {
 	Identity    []string      // params that say what is changed; the rest is payload
 	SettleAfter time.Duration // how long an effect may lag behind the deadline of its call
 	Approve     bool          // a person must agree before each call
+	Unique      bool          // a person is asked before an identity is applied a second time
 	ByTarget    bool          // reconcile finds the target, perhaps another mutation's effect
 
+	// NeedsControl says that Reconcile may answer Unwitnessed: a lookup that finds
+	// nothing is believed only if it finds another effect at the same moment.
+	NeedsControl bool
+
 	// KeyLasts is how long a level A service remembers a key. A call sent
-	// again after that is a new one, so Reconcile refuses to. Zero: for ever.
+	// again after that is a new one, so Reconcile refuses to. Zero: without end.
 	KeyLasts time.Duration
+
+	// CarriesToken says that the call has the host's key in it as the record has it:
+	// a person can then look for it in the service.
+	CarriesToken bool
+
+	// ResultFrom names a get tool of the same connection that reads, called with the
+	// identity params, what a call brought that a person says happened. Empty: there is
+	// none.
+	ResultFrom string
 
 	// VerifyByHand tells a person where to look when nobody can know.
 	VerifyByHand string
@@ -103,8 +124,8 @@ type Mutator interface {
 // A Starter is a Mutator that needs something of its own in the service before
 // its first call, such as the table that will witness it. The host calls Start
 // before it records each call, so that a record in flight implies that Start
-// succeeded: what Start makes was there, and whoever misses it later knows that
-// it was taken away.
+// succeeded: what Start makes was there, and if it is missing later, somebody
+// removed it.
 type Starter interface {
 	// Start makes what is missing and changes nothing else. It is called often
 	// and remembers that it succeeded. An error claims that no call was made;
@@ -112,10 +133,31 @@ type Starter interface {
 	Start(ctx context.Context) error
 }
 
+// A Claimer is a Mutator of level B: the service gives something for each call first, such
+// as a draft, and the call uses it up. The host asks for it before it records the call and
+// records its id with the call, so that a record in flight has one. A new attempt at the
+// same call uses the same one.
+type Claimer interface {
+	// Claim makes what the call m will use up, and returns its id, which Mutate and
+	// Reconcile find in m.SentAs. Empty: the tool needs none. What it made for a call
+	// that is not made stays unused and does no harm. An error claims that no call was
+	// made; one without a *keep.Failure, or of class unknown, is transient.
+	Claim(ctx context.Context, m keep.Mutation) (string, error)
+}
+
 // A Receipt is what a confirmed change brought.
 type Receipt struct {
 	Result  json.RawMessage // for the script; nil is null
 	Warning string          // result cut or odd; empty: none
+}
+
+// A Pinner is a Mutator that says where and how it sends, and how it can be asked. The host
+// keeps this with each call: asking about the call, and sending it again, follow what it
+// was made under.
+type Pinner interface {
+	// Pin returns an object without secrets, but with their names. It is the same for as
+	// long as a call would reach the same place in the same way.
+	Pin() json.RawMessage
 }
 
 // A Reconciler is a Mutator that can be asked afterwards. A Mutator that is not
@@ -126,13 +168,22 @@ type Reconciler interface {
 	Reconcile(ctx context.Context, m keep.Mutation) (Answer, error)
 }
 
+// A Controller is a Reconciler whose lookup may find nothing because it finds nothing at
+// all: an index is empty, or a gateway answers for a service that is being replaced.
+type Controller interface {
+	// Control reports whether the same lookup finds known, a mutation of the tool
+	// that is known to have happened.
+	Control(ctx context.Context, known keep.Mutation) (bool, error)
+}
+
 // A Verdict is the answer of a service that was asked.
 type Verdict string
 
 const (
-	Happened Verdict = "happened" // the effect is there
-	Absent   Verdict = "absent"   // no trace of it; ledger decides whether that counts
-	Again    Verdict = "again"    // no answer; ask again
+	Happened    Verdict = "happened"    // the effect is there
+	Absent      Verdict = "absent"      // no trace of it; ledger decides whether that counts
+	Unwitnessed Verdict = "unwitnessed" // no trace, but nothing shows that the lookup finds anything
+	Retry       Verdict = "retry"       // no answer; ask again
 )
 
 // An Answer is what Reconcile learned. The zero Answer is invalid.
@@ -140,6 +191,10 @@ type Answer struct {
 	Verdict Verdict
 	Receipt        // if Happened: as Mutate would have returned it, as far as the service allows
 	Detail  string // for people: what was seen where
+
+	// Refused is why the service did not even look, with Retry: the credential. A person
+	// is asked for it at once. Nil: it is not known that a person could help.
+	Refused *keep.Failure
 }
 
 // A Difference says how much two payloads of one identity differ.
@@ -164,8 +219,31 @@ type Comparer interface {
 type Connection struct {
 	Name      string // as scripts say it: ctx.<name>
 	Connector string // kind of service, such as "http"
-	Tools     []Tool // names are unique
+	Was       string // the name that it had before; empty: none
+	New       bool   // it is no connection of before by another name
+
+	// ToolWas says of tools by their names what their own Was and New do not: the name
+	// that they had before, or "" for those that are new.
+	ToolWas map[string]string
+
+	Tools []Tool // names are unique
+
+	// Pack is the file that the tools are from; nil: there is none.
+	Pack *keep.Pack
 
 	// Close releases what the connection holds. Nil: nothing to release.
 	Close func() error
+}
+
+// FormerNames returns the full names that a tool of c had before, as records have them.
+func FormerNames(c Connection, s Spec) []keep.ToolName {
+	var names []keep.ToolName
+	for _, conn := range []string{c.Name, c.Was} {
+		for _, tool := range []string{s.Name, cmp.Or(s.Was, c.ToolWas[s.Name])} {
+			if conn != "" && tool != "" && (conn != c.Name || tool != s.Name) {
+				names = append(names, keep.ToolName(conn+"."+tool))
+			}
+		}
+	}
+	return names
 }

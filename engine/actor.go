@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/schedule"
+	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
 )
 
 // An actor works on one workflow, one step after another.
@@ -19,11 +21,11 @@ type actor struct {
 	name keep.WorkflowName
 	log  *slog.Logger
 
-	// Without leases: 0, nil and that of the engine.
-	epoch  int64
-	tenure *tenure
+	// Without leases: without epoch, nil and that of the engine.
+	lease  keep.Lease
+	leases *lease.Manager
 	hard   context.Context         // ends when its calls in flight must be given up
-	lose   context.CancelCauseFunc // ends everything that it does
+	cancel context.CancelCauseFunc // ends everything that it does
 
 	calls sync.WaitGroup // calls of tools that can be asked; run ends after them
 
@@ -41,14 +43,16 @@ type actor struct {
 	loaded   bool
 	workflow keep.Workflow
 	current  version
+	items    *itemSpace   // of the version that executed last; nil: not read
 	settled  keep.Version // see overtaken
 	states   map[keep.HandlerName]keep.HandlerState
 	ran      map[keep.HandlerName]bool // has run since the host started
-	open     *keep.Run
-	doubt    keep.Mutation   // mutation of open
-	detached []keep.Mutation // see detach.go
+	open     []schedule.Open           // sorted by id
+	detached []keep.Mutation           // see detach.go
 	ahead    map[keep.HandlerName]ahead
-	last     *execution // of this turn; for the log
+	scans    map[keep.HandlerName]*scan // see order.go
+	known    bool                       // open was read once
+	last     *execution                 // of this turn; for the log
 }
 
 // A version is a deployment with its script loaded.
@@ -59,30 +63,52 @@ type version struct {
 
 func newActor(e *Engine, l keep.Lease) *actor {
 	return &actor{
-		e: e, name: l.Workflow, epoch: l.Epoch, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)),
-		lose:   func(error) {},
+		e: e, name: l.Workflow, lease: l, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)),
+		cancel: func(error) {},
 		wakeup: make(chan struct{}, 1),
 		ran:    make(map[keep.HandlerName]bool),
 		ahead:  make(map[keep.HandlerName]ahead),
+		scans:  make(map[keep.HandlerName]*scan),
 	}
 }
 
-// rent makes the actor one that may lose its workflow, and returns the context
-// in which it runs.
-func (a *actor) rent(ctx context.Context, t *tenure) context.Context {
+// bind makes the actor the worker of its lease, and returns the context in which it
+// runs.
+func (a *actor) bind(ctx context.Context, leases *lease.Manager) context.Context {
 	soft, endSoft := context.WithCancelCause(ctx)
 	hard, endHard := context.WithCancelCause(a.e.hard)
-	a.e.mu.Lock()
-	defer a.e.mu.Unlock()
-	a.tenure, a.hard = t, hard
-	a.lose = func(why error) {
+	a.leases, a.hard = leases, hard
+	a.cancel = func(why error) {
 		endSoft(why)
 		endHard(why)
 	}
-	if t.over {
-		a.lose(errLeaseEnded)
-	}
+	leases.Bind(a.lease, a)
 	return soft
+}
+
+// Stop implements lease.Worker.
+func (a *actor) Stop() { a.cancel(errLeaseLost) }
+
+// Yield implements lease.Worker.
+func (a *actor) Yield() {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	a.yields = true
+	a.poke(false)
+}
+
+// Reload implements lease.Worker.
+func (a *actor) Reload() {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	a.poke(true)
+}
+
+// Idle implements lease.Worker.
+func (a *actor) Idle() bool {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	return a.isIdle
 }
 
 // poke makes the actor look again. The caller holds Engine.mu.
@@ -109,10 +135,10 @@ func (a *actor) run(ctx context.Context) error {
 			failures, a.last = 0, nil
 			continue
 		}
-		if errors.Is(err, errStopping) || errors.Is(err, keep.ErrFenced) || ctx.Err() != nil {
+		if errors.Is(err, errStopping) || errors.Is(err, keep.ErrFenced) || errors.Is(err, keep.ErrReplaced) || ctx.Err() != nil {
 			return err
 		}
-		// Somebody else moved a record, the store is unwell, or the fate of a
+		// Somebody else moved a record, the store failed, or the fate of a
 		// commit is unknown. Nothing in memory can be trusted: read again, at
 		// once the first time that a record merely moved.
 		a.loaded = false
@@ -143,7 +169,7 @@ func (a *actor) turn(ctx context.Context) error {
 			return err
 		}
 	}
-	now := a.e.now()
+	now := a.e.Now()
 	snap, err := a.snapshot(ctx)
 	if err != nil {
 		return err
@@ -155,13 +181,15 @@ func (a *actor) turn(ctx context.Context) error {
 		defer a.busy(false)
 		return a.begin(ctx, step.Handler, snap, now)
 	case schedule.Again:
-		return a.again(ctx, now)
+		return a.again(ctx, a.openRun(step.Run), now)
 	case schedule.Ask:
-		return a.ask(ctx, now)
+		return a.ask(ctx, a.openRun(step.Run), now)
 	case schedule.AskItem:
 		return a.askDetached(ctx, step.Mutation, now)
 	case schedule.Detach:
-		return a.detach(ctx, now)
+		return a.detach(ctx, a.openRun(step.Run), now)
+	case schedule.Look:
+		return nil // the next snapshot has looked at more
 	}
 	a.wait(ctx, step, now)
 	return nil
@@ -169,7 +197,7 @@ func (a *actor) turn(ctx context.Context) error {
 
 // commit makes changes of this host durable.
 func (a *actor) commit(ctx context.Context, now time.Time, changes ...keep.Change) error {
-	return a.e.commit(ctx, a.name, a.epoch, now, changes...)
+	return a.e.commit(ctx, a.name, a.lease.Epoch, now, changes...)
 }
 
 func (a *actor) busy(is bool) {
@@ -218,7 +246,7 @@ func (a *actor) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// load reads the workflow, and recovers the run that a crash left active.
+// load reads the workflow, and recovers the runs that a crash left active.
 func (a *actor) load(ctx context.Context) error {
 	if err := a.e.starting.take(ctx); err != nil {
 		return errStopping
@@ -241,11 +269,13 @@ func (a *actor) load(ctx context.Context) error {
 	for _, s := range states {
 		a.states[s.Handler] = s
 	}
+	before := a.open
 	if err := a.loadOpen(ctx); err != nil {
 		return err
 	}
-	if a.open != nil && a.open.Status == keep.StatusActive {
-		if err := a.recover(ctx); err != nil {
+	a.wakeOrdered(before)
+	for i := slices.IndexFunc(a.open, isActive); i >= 0; i = slices.IndexFunc(a.open, isActive) {
+		if err := a.recover(ctx, a.open[i]); err != nil {
 			return err
 		}
 	}
@@ -256,26 +286,46 @@ func (a *actor) load(ctx context.Context) error {
 		return err
 	}
 	clear(a.ahead)
+	for _, s := range a.scans {
+		s.restart()
+	}
 	a.loaded = true
 	return nil
 }
 
+func isActive(o schedule.Open) bool { return o.Run.Status == keep.StatusActive }
+
+// loadOpen reads the runs that are not closed.
 func (a *actor) loadOpen(ctx context.Context) error {
-	run, ok, err := a.e.store.OpenRun(ctx, a.name)
+	runs, err := a.e.store.OpenRuns(ctx, a.name)
 	if err != nil {
 		return err
 	}
-	a.open, a.doubt = nil, keep.Mutation{}
-	if !ok {
-		return nil
-	}
-	a.open = &run
-	if run.Mutation != "" {
-		if a.doubt, err = a.e.store.Mutation(ctx, run.Mutation); err != nil {
+	var open []schedule.Open
+	for _, run := range runs {
+		o := schedule.Open{Run: run}
+		if run.Mutation != "" {
+			if o.Doubt, err = a.e.store.Mutation(ctx, run.Mutation); err != nil {
+				return err
+			}
+			a.e.meetKey(o.Doubt)
+		} else if o.Doubt, err = a.treatedBefore(ctx, run); err != nil {
 			return err
 		}
+		open = append(open, o)
 	}
+	a.open = open
 	return nil
+}
+
+// openRun returns the open run of an id.
+func (a *actor) openRun(id keep.RunID) schedule.Open {
+	for _, o := range a.open {
+		if o.Run.ID == id {
+			return o
+		}
+	}
+	panic("engine: no open run " + id) // a step names one of the snapshot
 }
 
 // version loads a version of the workflow with its script.
@@ -296,19 +346,27 @@ func (a *actor) version(ctx context.Context, v keep.Version) (version, error) {
 
 func (a *actor) snapshot(ctx context.Context) (schedule.Snapshot, error) {
 	snap := schedule.Snapshot{
-		Paused: a.workflow.Paused, Open: a.open, Doubt: a.doubt,
+		Paused: a.workflow.Paused, Open: a.strict(), Poll: a.current.Definition.OnBlocked == keep.BlockedPoll,
 		Detach: a.mayDetach(), Detached: a.detached,
 	}
-	if a.open != nil {
+	if snap.HoldsUp() && !snap.Poll {
 		return snap, nil
 	}
 	for _, h := range a.current.Definition.Handlers {
+		if !snap.Free(h) {
+			continue
+		}
 		sh := schedule.Handler{Handler: h, State: a.states[h.Name], Fresh: !a.ran[h.Name]}
-		if h.Kind == keep.Consumer {
-			var err error
-			if sh.Backlog, err = a.backlog(ctx, h); err != nil {
-				return snap, err
-			}
+		var err error
+		switch {
+		case h.Kind != keep.Consumer:
+		case h.Order == keep.OrderAll:
+			sh.Backlog, err = a.backlog(ctx, h)
+		default:
+			sh.Backlog, sh.More, err = a.orderedBacklog(ctx, h)
+		}
+		if err != nil {
+			return snap, err
 		}
 		snap.Handlers = append(snap.Handlers, sh)
 	}
@@ -327,33 +385,39 @@ func (a *actor) begin(ctx context.Context, name keep.HandlerName, snap schedule.
 	x := a.execution(a.current, sh.Handler, keep.Run{
 		ID: id, Chain: id, Workflow: a.name, Version: a.current.Version,
 		Handler: name, Kind: sh.Kind, Phase: lifecycle.First(sh.Kind),
-		Status: keep.StatusActive, CreatedAt: now, UpdatedAt: now,
+		Status: keep.StatusActive, CreatedAt: now, UpdatedAt: now, Lane: snap.Lane(sh.Handler),
 	})
 	x.backlog = sh.Backlog
+	if sh.Kind == keep.Consumer && sh.Order != keep.OrderAll && sh.Backlog.Oldest.Seq != 0 {
+		x.pick(a.scans[name].next)
+	}
 	return x.perform(ctx, lifecycle.FromPrepare)
 }
 
-// again starts the attempt after the open run.
-func (a *actor) again(ctx context.Context, now time.Time) error {
-	prev, m := *a.open, a.doubt
-	start, _ := lifecycle.StartOf(prev, m.State)
+// again starts the attempt after an open run.
+func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error {
+	prev, m := o.Run, o.Doubt
+	start, _ := lifecycle.StartOf(prev, m)
 	if start == lifecycle.FromDoubt {
-		return a.handOver(ctx, prev, now)
+		return a.handOver(ctx, prev, m, now)
 	}
 	v, h, err := a.versionFor(ctx, prev)
 	if err != nil {
 		return err
 	}
-	next, closed := lifecycle.Again(prev, m.State, keep.RunID(a.e.newID("run", now)), v.Version, now)
+	next, closed := lifecycle.NextAttempt(prev, m, keep.RunID(a.e.newID("run", now)), v.Version, now)
 	x := a.execution(v, h, next)
 	x.closes = &closed
 	x.mut = m
 	x.reserved = len(next.Reservations) > 0
-	if next.Mutation == "" {
+	if next.Mutation == "" && m.Key != "" {
 		x.mut = keep.Mutation{}
 	}
 	if h.Kind == keep.Consumer && start == lifecycle.FromPrepare {
 		if x.backlog, err = a.e.store.Backlog(ctx, a.name, h.Subscribe); err != nil {
+			return err
+		}
+		if err := a.repick(ctx, x, prev); err != nil {
 			return err
 		}
 	}
@@ -368,15 +432,14 @@ func (a *actor) again(ctx context.Context, now time.Time) error {
 // versionFor returns the version that carries on with the work of r: the current
 // one if it still declares the handler, else the one that began it.
 func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handler, error) {
-	if a.declares(r) {
-		h, _ := a.current.Definition.Handler(r.Handler)
+	if h, ok := a.successor(r); ok {
 		return a.current, h, nil
 	}
 	v, err := a.version(ctx, r.Version)
 	if err != nil {
 		return version{}, keep.Handler{}, err
 	}
-	h, ok := v.Definition.Handler(r.Handler)
+	h, ok := successorIn(v.Definition, r)
 	if !ok {
 		return version{}, keep.Handler{}, fmt.Errorf("run %s: version %s has no handler %s", r.ID, r.Version, r.Handler)
 	}
@@ -391,7 +454,7 @@ func (a *actor) openQuestions(ctx context.Context, run keep.Run) ([]keep.Escalat
 	}
 	ids := make([]keep.EscalationID, 0, len(es))
 	for _, q := range es {
-		if !isDetached(q, run) {
+		if !lifecycle.Detached(q, run) {
 			ids = append(ids, q.ID)
 		}
 	}

@@ -47,6 +47,9 @@ func (a *actor) backlog(ctx context.Context, h keep.Handler) (keep.Backlog, erro
 
 // forget takes out of what was read ahead what a commit of this actor changed.
 func (a *actor) forget(changes []keep.Change) {
+	for _, s := range a.scans {
+		s.forget(changes)
+	}
 	if len(a.ahead) == 0 {
 		return
 	}

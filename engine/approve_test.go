@@ -139,7 +139,7 @@ func TestReprocess(t *testing.T) {
 	})
 }
 
-// DESIGN section 5: what skipping does depends on how far the event came.
+// What skipping does depends on how far the event came.
 func TestSkip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // prepare selects and pins: nothing outside changes, and nothing is written
@@ -23,12 +24,15 @@ func (x *execution) prepare(ctx context.Context) error {
 		x.run.Trigger = keep.EventRef{Topic: oldest.Topic, MessageID: oldest.MessageID}
 		trigger = eventJSON(oldest)
 	}
+	if x.keyless != nil {
+		return x.fail(ctx, x.keyless)
+	}
 	host := x.host(policy.InPrepare)
 	out, err := x.call(ctx, "prepare", []json.RawMessage{trigger}, host, x.e.slow(200*time.Millisecond), x.announce(ctx))
 	if err != nil {
 		return x.fail(ctx, err)
 	}
-	p, f := parsePrepared(out, x.def, x.e.policy, x.e.now())
+	p, f := parsePrepared(out, x.def, x.e.policy, x.e.Now())
 	if f != nil {
 		return x.fail(ctx, f)
 	}
@@ -50,8 +54,10 @@ func (x *execution) prepare(ctx context.Context) error {
 // store refuses it again at commit 1. The trigger itself was just read.
 func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation) error {
 	var causes []keep.InputID
+	var all []keep.Event
 	for _, r := range rs {
 		if len(r.IDs) == 1 && (keep.EventRef{Topic: r.Topic, MessageID: r.IDs[0]}) == x.run.Trigger {
+			all = append(all, x.backlog.Oldest)
 			continue
 		}
 		events, err := x.e.store.EventsByID(ctx, x.a.name, r.Topic, r.IDs)
@@ -64,6 +70,10 @@ func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation
 		for _, ev := range events {
 			causes = append(causes, ev.CausedBy...)
 		}
+		all = append(all, events...)
+	}
+	if err := x.takeLane(ctx, all); err != nil {
+		return err
 	}
 	slices.Sort(causes)
 	if limit := x.e.policy.Limits.Causes; len(slices.Compact(causes)) > limit {
@@ -118,100 +128,30 @@ func (x *execution) mutate(ctx context.Context) error {
 	return x.send(ctx, host.taken)
 }
 
-// send records the call, makes it, and settles what became of it.
+// send makes the call that ended mutate, and continues with what became of it.
 func (x *execution) send(ctx context.Context, call *takenCall) error {
-	x.trace(BeforeCall)
-	x.callAt = call.at
-	lc, now, err := x.admit(ctx, call.tool, call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(call.payload), x.e.now()))
-	if err != nil {
-		return x.fail(ctx, err)
-	}
-	if x.mut.Key == "" {
-		m, move := ledger.Open(lc, now)
-		x.mut, x.moves = m, []keep.Move{move}
-	} else if x.mut.Tool != call.tool.name {
+	if t := x.e.tools.known(x.mut.Tool); x.mut.Key != "" && (t == nil || t.name != call.tool.name) {
 		// One key is one effect of one tool: the new chain has a new key.
 		return x.fail(ctx, &keep.Failure{Class: keep.ClassLogic, Code: "other-tool", Tool: call.tool.name, At: call.at, Message: fmt.Sprintf(
 			"an earlier attempt at the same work called %s, which did nothing; another tool needs a new start, from prepare", x.mut.Tool)})
-	} else {
-		m, move, err := ledger.Reopen(x.mut, lc, now)
-		if err != nil {
-			return x.fail(ctx, keep.Failf(keep.ClassInternal, "ledger", "%v", err))
-		}
-		x.mut, x.moves = m, []keep.Move{move}
 	}
-	x.run.Mutation = x.mut.Key
-	if err := x.transition(keep.Mutating); err != nil {
+	c := call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(call.payload))
+	if x.mut.Key != "" {
+		c.Tool = x.mut.Tool // it may have had another name
+	}
+	mutating := func() ([]keep.Change, error) { return nil, x.transition(keep.Mutating) }
+	err := x.makeCall(ctx, call, c, x.mut, mutating)
+	if done, ok := errors.AsType[*treatedError](err); ok {
+		x.mut, x.run.Mutation = done.outcome(), ""
+		return x.outcome(ctx, keep.Mutated)
+	}
+	if err != nil {
 		return x.fail(ctx, err)
 	}
-	x.run.UpdatedAt = now
-	if err := x.commit(ctx); err != nil {
-		return err
-	}
-	x.trace(Recorded)
-	if err := x.makeCall(call.tool); err != nil {
-		return err
-	}
-	return x.afterCall(ctx)
-}
-
-// makeCall makes the one call of the run and settles the record in memory.
-func (x *execution) makeCall(t *tool) error {
-	limit := x.e.remaining(x.mut.CallDeadline)
-	if limit <= 0 { // the record says that it could be out until then, and no longer
-		f := &keep.Failure{Class: keep.ClassTransient, Code: "not-sent", Tool: t.name, At: x.callAt,
-			Message: "the time for the call was over before it was recorded; nothing was sent"}
-		return x.learn(ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f})
-	}
-	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
-	receipt, f, err := x.a.callOut(ctx, t, x.mut, limit, x.callAt)
-	end(f)
-	if err != nil {
-		return err
-	}
-	x.trace(Answered)
-	if f != nil && x.a.hard.Err() != nil {
-		return errStopping // given up: the record stays in_flight for recovery
-	}
-	fact := ledger.Fact{By: "call", Result: receipt.Result, Warning: receipt.Warning, Failure: f}
-	switch {
-	case f == nil:
-		fact.Evidence = ledger.Happened
-	case f.Class != keep.ClassUnknown:
-		fact.Evidence, fact.Detail = ledger.Absent, f.Message
-	case t.canReconcile():
-		fact.Evidence, fact.Detail = ledger.Unsure, f.Message
-	default:
-		fact.Evidence, fact.Detail = ledger.NoWay, f.Message
-	}
-	if err := x.learn(fact); err != nil {
-		return err
-	}
-	if x.mut.State == keep.NeedsReconcile {
-		return x.askInline(t)
-	}
-	return nil
-}
-
-// learn moves the record in memory. An error means a bug of ours; the record on
-// disk says in_flight, and the actor will ask.
-func (x *execution) learn(f ledger.Fact) error {
-	m, move, err := ledger.Learn(x.mut, f, x.e.now())
-	if err != nil {
-		return err
-	}
-	x.mut, x.moves = m, append(x.moves, move)
-	return nil
-}
-
-// afterCall goes on with a run whose record has moved since the call.
-func (x *execution) afterCall(ctx context.Context) error {
-	switch x.mut.State {
-	case keep.Applied, keep.Skipped:
-		return x.outcome(ctx, keep.Mutated)
-	default:
+	if !lifecycle.Settled(x.mut.State) {
 		return x.fail(ctx, x.callFailure())
 	}
+	return x.outcome(ctx, keep.Mutated)
 }
 
 // outcome enters the phase mutated and goes on to next. A result that could not
@@ -236,7 +176,7 @@ func (x *execution) commitOutcome(ctx context.Context) func() error {
 		if len(x.moves) == 0 && x.run.Rev > 0 {
 			return nil
 		}
-		x.run.UpdatedAt = x.e.now()
+		x.run.UpdatedAt = x.e.Now()
 		if err := x.commit(ctx); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func TestUndisturbedRun(t *testing.T) {
 			t.Errorf("event = %s by %s, want consumed by %s", ev.Status, ev.ReservedBy, r.Chain)
 		}
 		out := w.event("out", "out:a")
-		if string(out.Payload) != `{"status":"applied"}` || !slices.Equal(out.CausedBy, []keep.InputID{"in_a"}) || out.CreatedBy != r.ID {
+		if string(out.Payload) != `{"status":"applied"}` || !slices.Equal(out.CausedBy, []keep.InputID{"in_a"}) || out.CreatedBy.Run() != r.ID {
 			t.Errorf("downstream event = %s caused by %v, made by %s", out.Payload, out.CausedBy, out.CreatedBy)
 		}
 		if n := w.service.total(); n != 1 {
@@ -199,6 +199,7 @@ func TestDoubtWithoutAWayToAsk(t *testing.T) {
 		out     string
 	}{
 		{keep.DidNotHappen, 2, keep.EventConsumed, `{"status":"applied"}`}, // the person was wrong: that is theirs
+		{keep.Happened, 1, keep.EventConsumed, `{"status":"applied"}`},
 		{keep.Skip, 1, keep.EventSkipped, `{"status":"skipped"}`},
 	} {
 		t.Run(string(tt.action), func(t *testing.T) {
@@ -265,6 +266,11 @@ func TestLookupsAreSpentAndRenewed(t *testing.T) {
 			t.Fatalf("mutation = %s after %d lookups (%d asked), want indeterminate after 10 and the inline one",
 				m.State, m.ReconcileAttempts, w.service.asked)
 		}
+		// What the question states is what happened: no call carried a key.
+		q := w.questions()[0]
+		if !strings.Contains(q.Why, "asked 11 times") || strings.Contains(q.VerifyByHand, "carried the key") {
+			t.Errorf("after 11 lookups and without a key in the call, the question says %q, and to verify by hand: %q", q.Why, q.VerifyByHand)
+		}
 		if err := w.decide(keep.CheckAgain); err != nil {
 			t.Fatal(err)
 		}
@@ -310,8 +316,8 @@ func TestLogicFailureWaitsForANewVersion(t *testing.T) {
 		w.publish("in", "a")
 		w.run()
 		r := w.lastRun()
-		if r.Status != keep.StatusLogic || len(r.Reservations) != 0 || !w.event("in", "a").Free() {
-			t.Fatalf("run = %s with %v, event free: %t; want failed:logic, none, true", r.Status, r.Reservations, w.event("in", "a").Free())
+		if r.Status != keep.StatusLogic || len(r.Reservations) != 1 || !w.event("in", "a").Free() {
+			t.Fatalf("run = %s with %v, event free: %t; want failed:logic, what it tried, true", r.Status, r.Reservations, w.event("in", "a").Free())
 		}
 		w.deploy()
 		w.run()
@@ -351,6 +357,24 @@ func TestNextIsRepeatedAfterApplied(t *testing.T) {
 			t.Errorf("next was given %s", out.Payload)
 		}
 	})
+}
+
+// A person is told whether the credential is not accepted, or may not do this.
+func TestQuestionOfARefusal(t *testing.T) {
+	for code, want := range map[string]string{
+		keep.CodeUnauthenticated: "Renew the credential", keep.CodeForbidden: "Give the credential the right to do this", "other": "Fix the permission or the credential",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.service.onCall = func(int) (bool, error) { return false, keep.Failf(keep.ClassPermission, code, "no") }
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			if q := w.questions(); len(q) != 1 || !strings.Contains(q[0].Question, want) {
+				t.Errorf("%s: questions = %+v, want one that says %q", code, q, want)
+			}
+		})
+	}
 }
 
 // Permission is asked of a person, and retried with the same data.

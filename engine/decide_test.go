@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,10 +12,10 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/operator"
 )
 
-// An ending is what a decision leads to, once what was broken is mended.
+// An ending is what a decision leads to, once what was broken is fixed.
 type ending struct {
 	event   keep.EventStatus // of the event a
 	effects int
@@ -27,16 +28,16 @@ type ending struct {
 type dilemma struct {
 	name string
 	kind keep.EscalationKind
-	set  func(w *world, mended *bool)
+	set  func(w *world, fixed *bool)
 	ends map[keep.Action]ending
 }
 
-// refuse makes the service say no until it is mended.
-func refuse(class keep.Class) func(w *world, mended *bool) {
-	return func(w *world, mended *bool) {
+// refuse makes the service say no until it is fixed.
+func refuse(class keep.Class) func(w *world, fixed *bool) {
+	return func(w *world, fixed *bool) {
 		w.policy.Retry.Attempts = 0
 		w.service.onCall = func(int) (bool, error) {
-			if *mended {
+			if *fixed {
 				return true, nil
 			}
 			return false, keep.Failf(class, "no", "the service says no")
@@ -44,12 +45,12 @@ func refuse(class keep.Class) func(w *world, mended *bool) {
 	}
 }
 
-// breaks makes a phase throw until it is mended.
-func breaks(phase string) func(w *world, mended *bool) {
-	return func(w *world, mended *bool) {
+// breaks makes a phase throw until it is fixed.
+func breaks(phase string) func(w *world, fixed *bool) {
+	return func(w *world, fixed *bool) {
 		good := w.script["consumers.act."+phase]
 		w.script["consumers.act."+phase] = func(c *call) any {
-			if !*mended {
+			if !*fixed {
 				panic(thrown("broken"))
 			}
 			return good(c)
@@ -57,8 +58,8 @@ func breaks(phase string) func(w *world, mended *bool) {
 	}
 }
 
-func loseAnswers(level keep.Level) func(w *world, mended *bool) {
-	return func(w *world, mended *bool) {
+func loseAnswers(level keep.Level) func(w *world, fixed *bool) {
+	return func(w *world, fixed *bool) {
 		w.service.level = level
 		w.service.onCall = func(n int) (bool, error) {
 			if n == 1 {
@@ -67,7 +68,7 @@ func loseAnswers(level keep.Level) func(w *world, mended *bool) {
 			return true, nil
 		}
 		w.service.onAsk = func(int) (connector.Verdict, error) {
-			if *mended {
+			if *fixed {
 				return connector.Happened, nil
 			}
 			return "", errReset
@@ -78,11 +79,13 @@ func loseAnswers(level keep.Level) func(w *world, mended *bool) {
 var dilemmas = []dilemma{
 	{"DoubtWithoutAWayToAsk", keep.AskUnknownOutcome, loseAnswers(keep.LevelNone), map[keep.Action]ending{
 		keep.DidNotHappen: {keep.EventConsumed, 2, 2, "applied"}, // the person is wrong here: that is theirs
+		keep.Happened:     {keep.EventConsumed, 1, 1, "applied"},
 		keep.Skip:         {keep.EventSkipped, 1, 1, "skipped"},
 	}},
 	{"LookupsSpent", keep.AskUnknownOutcome, loseAnswers(keep.LevelWitness), map[keep.Action]ending{
 		keep.CheckAgain:   {keep.EventConsumed, 1, 1, "applied"},
 		keep.DidNotHappen: {keep.EventConsumed, 2, 2, "applied"},
+		keep.Happened:     {keep.EventConsumed, 1, 1, "applied"},
 		keep.Skip:         {keep.EventSkipped, 1, 1, "skipped"},
 	}},
 	{"Permission", keep.AskPermission, refuse(keep.ClassPermission), map[keep.Action]ending{
@@ -106,9 +109,9 @@ var dilemmas = []dilemma{
 	{"NextThrows", keep.AskLogic, breaks("next"), map[keep.Action]ending{ // only the way forward is left
 		keep.Retry: {keep.EventConsumed, 1, 1, "applied"},
 	}},
-	{"ConnectorPanics", keep.AskInternal, func(w *world, mended *bool) {
+	{"ConnectorPanics", keep.AskInternal, func(w *world, fixed *bool) {
 		w.service.onTarget = func() {
-			if !*mended {
+			if !*fixed {
 				panic("broken")
 			}
 		}
@@ -120,7 +123,7 @@ var dilemmas = []dilemma{
 	}},
 }
 
-// DESIGN section 8, every action in every situation: one that the question does
+// Every action in every situation: one that the question does
 // not offer is refused and changes nothing; one that it offers does what it says,
 // once, and is recorded with who decided, from where and why.
 func TestDecisions(t *testing.T) {
@@ -134,8 +137,8 @@ func TestDecisions(t *testing.T) {
 }
 
 func (d dilemma) decide(t *testing.T, a keep.Action) {
-	w, mended := newWorld(t), false
-	d.set(w, &mended)
+	w, fixed := newWorld(t), false
+	d.set(w, &fixed)
 	w.deploy()
 	w.publish("in", "a")
 	w.run()
@@ -145,7 +148,7 @@ func (d dilemma) decide(t *testing.T, a keep.Action) {
 	}
 	q, before := qs[0], w.lastRun()
 	end, offered := d.ends[a]
-	err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "ann", From: "cli", Note: "looked at it"})
+	err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "ann", From: "cli", Note: "looked at it", Result: json.RawMessage(`{"id":7}`)})
 	if !offered {
 		d.checkRefused(t, w, err, q, before)
 		return
@@ -154,7 +157,7 @@ func (d dilemma) decide(t *testing.T, a keep.Action) {
 		t.Fatalf("Decide: %v", err)
 	}
 	w.checkRecorded(t, q, a)
-	mended = true
+	fixed = true
 	w.run()
 	w.run()
 	ev, out := w.event("in", "a"), w.event("out", "out:a")
@@ -173,7 +176,7 @@ func (d dilemma) decide(t *testing.T, a keep.Action) {
 
 func (d dilemma) checkRefused(t *testing.T, w *world, err error, q keep.Escalation, before keep.Run) {
 	t.Helper()
-	if _, ok := errors.AsType[*engine.ActionError](err); !ok {
+	if _, ok := errors.AsType[*operator.ActionError](err); !ok {
 		t.Errorf("Decide: %v, want an *ActionError", err)
 	}
 	calls := w.service.calls
@@ -212,8 +215,8 @@ func (w *world) checkRecorded(t *testing.T, q keep.Escalation, a keep.Action) {
 func TestDecisionsAtOnce(t *testing.T) {
 	for _, actions := range [][]keep.Action{{keep.DidNotHappen, keep.Skip}, {keep.DidNotHappen}, {keep.CheckAgain, keep.Skip}} {
 		synctest.Test(t, func(t *testing.T) {
-			w, mended := newWorld(t), false
-			loseAnswers(keep.LevelWitness)(w, &mended)
+			w, fixed := newWorld(t), false
+			loseAnswers(keep.LevelWitness)(w, &fixed)
 			w.deploy()
 			w.publish("in", "a")
 			w.run()
@@ -236,7 +239,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 			if n := done.Load(); n != 1 {
 				t.Errorf("%v: %d decisions were taken, want 1", actions, n)
 			}
-			mended = true
+			fixed = true
 			w.run()
 			if n := w.service.total(); n > 2 || !slices.Contains(actions, keep.DidNotHappen) && n != 1 {
 				t.Errorf("%v: %d effects", actions, n)
@@ -252,8 +255,8 @@ func TestSecondDecider(t *testing.T) {
 		for a := range d.ends {
 			t.Run(d.name+"/"+string(a), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, mended := newWorld(t), false
-					d.set(w, &mended)
+					w, fixed := newWorld(t), false
+					d.set(w, &fixed)
 					w.deploy()
 					w.publish("in", "a")
 					w.run()
@@ -262,13 +265,13 @@ func TestSecondDecider(t *testing.T) {
 					w.onCommit = func(_ keep.Commit, do func() error) error {
 						if !overtaken {
 							overtaken = true
-							if err := first.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "ann", From: "test"}); err != nil {
+							if err := first.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "ann", From: "test", Result: json.RawMessage(`{"id":7}`)}); err != nil {
 								t.Errorf("the first: %v", err)
 							}
 						}
 						return do()
 					}
-					err := second.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "bob", From: "test"})
+					err := second.Decide(t.Context(), q.ID, keep.Decision{Action: a, By: "bob", From: "test", Result: json.RawMessage(`{"id":7}`)})
 					if !overtaken || !errors.Is(err, keep.ErrDecided) {
 						t.Errorf("the second heard: %v, want %v", err, keep.ErrDecided)
 					}

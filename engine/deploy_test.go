@@ -224,7 +224,7 @@ func TestDeploySameScript(t *testing.T) {
 	})
 }
 
-// An unknown outcome stays blocked across deploys (DESIGN section 14); so does
+// An unknown outcome stays blocked across deploys; so does
 // a run that waits for a person.
 func TestDeployLeavesDoubtAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

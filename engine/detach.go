@@ -2,15 +2,18 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/schedule"
 )
 
-// A doubt about a call in an item is detached when it is not that of the open
+// A doubt about a call in an item is detached when it is not that of an open
 // run. Its item is blocked, and nothing else (docs/design/0003-blocked-items.md).
 
 // maxDetached is how many detached doubts a workflow may have (law: bounded).
@@ -24,14 +27,16 @@ func (a *actor) mayDetach() bool {
 // loadDetached reads the detached doubts of the workflow.
 func (a *actor) loadDetached(ctx context.Context) error {
 	a.detached = nil
-	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
+	for _, state := range lifecycle.Doubts() {
 		ms, _, err := a.e.store.Mutations(ctx, keep.MutationFilter{Workflow: a.name, State: state}, keep.Page{Limit: maxDetached + 1})
 		if err != nil {
 			return err
 		}
 		for _, m := range ms {
-			if m.Item != "" && (a.open == nil || a.open.Mutation != m.Key) {
+			ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
+			if m.Item != "" && !ofOpen {
 				a.detached = append(a.detached, m)
+				a.e.meetKey(m)
 			}
 		}
 	}
@@ -48,13 +53,13 @@ func (a *actor) blocked(id string, attempt int) (keep.Mutation, bool) {
 	return keep.Mutation{}, false
 }
 
-// detach lets the open run go on without the item whose call is in doubt.
-func (a *actor) detach(ctx context.Context, now time.Time) error {
-	run := *a.open
+// detach lets an open run go on without the item whose call is in doubt.
+func (a *actor) detach(ctx context.Context, o schedule.Open, now time.Time) error {
+	run := o.Run
 	run.Mutation, run.UpdatedAt = "", now
 	run.RetryAt = now.Add(a.e.policy.Retry.Delay(0, 0, a.e.jitter()))
 	changes := []keep.Change{keep.PutRun{Run: run}}
-	item, err := a.e.store.Item(ctx, a.name, a.doubt.Item)
+	item, err := a.e.store.Item(ctx, a.name, o.Doubt.Item)
 	if err != nil {
 		return err
 	}
@@ -65,7 +70,7 @@ func (a *actor) detach(ctx context.Context, now time.Time) error {
 	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
 	}
-	a.log.WarnContext(ctx, "item blocked", facts(run.ID, run.Handler, a.doubt.Key, "item", item.ID)...)
+	a.log.WarnContext(ctx, "item blocked", commitlog.Attrs(run.ID, run.Handler, o.Doubt.Key, "item", item.ID)...)
 	a.loaded = false
 	return nil
 }
@@ -80,15 +85,15 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 	if err != nil {
 		return err
 	}
-	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
-	if t := a.e.tools.byName[m.Tool]; t != nil && t.canReconcile() {
+	t, fact := a.e.tools.asker(m)
+	if t != nil {
 		m, fact = a.e.whatBecame(ctx, t, m)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}
-		now = a.e.now()
+		now = a.e.Now()
 	}
-	m, move, err := ledger.Asked(m, fact, a.e.askLimit(m, fact, now), now)
+	m, move, err := ledger.AfterLookup(m, fact, a.e.askLimit(m, fact, now), now)
 	if err != nil {
 		return err
 	}
@@ -97,9 +102,9 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 	case m.State == keep.Indeterminate:
 		x := a.execution(a.current, keep.Handler{Name: run.Handler, Kind: run.Kind}, run)
 		x.mut, x.run.Mutation, x.run.Title = m, m.Key, m.Title
-		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskUnknownOutcome, x.callFailure(), now)})
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, lifecycle.DoubtKind(m), x.callFailure(), now, []keep.Move{move})})
 	case !lifecycle.Unknown(m.State) && a.declares(run):
-		due, err := a.e.dueAgain(ctx, run, m, now)
+		due, err := a.dueAgain(ctx, run, m, now)
 		if err != nil {
 			return err
 		}
@@ -115,39 +120,16 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 // dueAgain returns the changes that make the job of a run due because the outcome
 // of m is known now. A call that has to be made again, and was made as often as
 // the policy retries one, waits for the schedule.
-func (e *Engine) dueAgain(ctx context.Context, run keep.Run, m keep.Mutation, now time.Time) ([]keep.Change, error) {
-	if m.State == keep.Failed && m.ResolvedBy == "reconcile" && e.policy.Retry.Spent(m.Attempts-1) {
+func (a *actor) dueAgain(ctx context.Context, run keep.Run, m keep.Mutation, now time.Time) ([]keep.Change, error) {
+	if m.State == keep.Failed && m.ResolvedBy == "reconcile" && a.e.policy.Retry.Exhausted(m.Attempts-1) {
 		return nil, nil
 	}
-	states, err := e.store.Handlers(ctx, run.Workflow)
+	states, err := a.e.store.Handlers(ctx, run.Workflow)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range states {
-		if s.Handler == run.Handler && s.Kind == keep.Job && (s.NextAt.IsZero() || s.NextAt.After(now)) {
-			s.NextAt = now
-			return []keep.Change{keep.PutHandler{State: s}}, nil
-		}
+	if s, ok := schedule.BringForward(states, run.Handler, now); ok {
+		return []keep.Change{keep.PutHandler{State: s}}, nil
 	}
 	return nil, nil
-}
-
-// isDetached reports whether a question is about a call that is not that of its
-// run any more.
-func isDetached(q keep.Escalation, run keep.Run) bool {
-	return q.Kind == keep.AskUnknownOutcome && q.Item != "" && q.Mutation != run.Mutation
-}
-
-// resolveDetached ends, or renews, the doubt about a call whose run is over.
-func (e *Engine) resolveDetached(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
-	m, err := e.store.Mutation(ctx, q.Mutation)
-	if err != nil {
-		return nil, err
-	}
-	changes, m, err := e.learn(ctx, q, m, d)
-	if err != nil || d.Action == keep.CheckAgain {
-		return changes, err
-	}
-	due, err := e.dueAgain(ctx, run, m, d.At)
-	return append(changes, due...), err
 }

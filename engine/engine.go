@@ -6,7 +6,8 @@
 // # One workflow, one actor
 //
 // Every workflow has one actor, a goroutine that does one step after another
-// (law: one-at-a-time). Actors share the store and nothing else, so a workflow
+// (law: one-at-a-time). Several of its runs may be unfinished, each in a lane of its
+// own, but one is executed at a time. Actors share the store and nothing else, so a workflow
 // that is blocked, slow or broken delays no other.
 //
 // # Durable steps of a consumer run
@@ -37,7 +38,6 @@ import (
 	"log/slog"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"encoding/binary"
@@ -45,7 +45,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/store"
 )
 
 // Config configures an Engine. The zero value is usable.
@@ -63,7 +67,7 @@ type Config struct {
 	// Leases shares the workflows of the store out between hosts. If nil, the
 	// store belongs to this host alone. If Only is set as well, this host has
 	// no share: it takes those that Only names.
-	Leases Leaser
+	Leases store.Leaser
 
 	// Host names this host to the others and to people; only Name and Version
 	// are read, and only with Leases.
@@ -110,8 +114,7 @@ func Points() []Point {
 }
 
 // An Engine works on the workflows of one store. Create one with New and drive
-// it with Run; the methods that record what a person decides work without Run,
-// also beside another process that runs.
+// it with Run. What people decide is recorded by package operator.
 type Engine struct {
 	store   Store
 	scripts Scripts
@@ -121,20 +124,21 @@ type Engine struct {
 	log     *slog.Logger
 	hard    context.Context // ends when calls in flight must be given up
 
-	changed          chan struct{}         // a workflow may have appeared
-	heard            atomic.Pointer[heard] // with leases: what the database's clock said last
-	starting, asking slots                 // see slots.go
+	clock            *lease.Clock  // of the database
+	changed          chan struct{} // a workflow may have appeared
+	starting, asking slots         // see slots.go
+	ages             keyAges       // of keys in doubt
 
-	mu     sync.Mutex // protects the fields below, and some of each actor and of tenure
+	mu     sync.Mutex // protects the fields below, and some of each actor
 	actors map[keep.WorkflowName]*actor
-	tenure *tenure // nil: every workflow is this host's, for good
-	unseen bool    // a workflow may have appeared since the last listing
-	listed bool    // every workflow has its actor
+	leases *lease.Manager // nil: every workflow is this host's, for good
+	unseen bool           // a workflow may have appeared since the last listing
+	listed bool           // every workflow has its actor
 	idle   *sync.Cond
 
-	overdue map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
-	left    int                           // reads that it does not wait for any more
-	started time.Time                     // when Run began
+	overdue   map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
+	abandoned int                           // reads whose results are discarded
+	started   time.Time                     // when Run began
 }
 
 // New returns an engine. It starts nothing.
@@ -165,6 +169,7 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 	e := &Engine{
 		store: store, scripts: scripts, tools: tools, policy: p, cfg: cfg, log: cfg.Logger,
 		hard:    context.Background(),
+		clock:   lease.NewClock(cfg.Clock),
 		changed: make(chan struct{}, 1),
 		actors:  make(map[keep.WorkflowName]*actor),
 		overdue: make(map[keep.MutationKey]*overdue),
@@ -184,7 +189,7 @@ func (e *Engine) HostID() keep.HostID { return e.cfg.Host.ID }
 // a connector that ignores the end of its context is waited for.
 // With leases, Run then has given back those that it had. It ends by itself, with
 // keep.ErrNewerDatabase, when a newer version has changed the database into one that
-// this one cannot work on.
+// this one cannot work on, and with keep.ErrReplaced.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)
@@ -194,25 +199,33 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	clear(e.actors) // those of an earlier Run have ended, and so have their calls
 	clear(e.overdue)
-	e.started = e.now()
-	e.tenure = nil
+	e.started = e.Now()
+	e.leases = nil
 	if e.cfg.Leases != nil {
-		e.tenure = newTenure(e)
+		e.leases = lease.New(lease.Config{
+			Store: e.cfg.Leases, Host: e.cfg.Host, Only: e.cfg.Only, Rules: e.policy.Lease,
+			Clock: e.clock, Logger: e.log, Changed: e.lookAgain,
+		})
 	}
-	t := e.tenure
+	leases := e.leases
 	e.relist()
 	e.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(e.policy.Shutdown, func() { giveUp(errStopping) })
 	})
 	defer stop()
-	if t == nil {
-		return e.work(ctx, nil)
+	if leases == nil {
+		err := e.work(ctx, nil, quit)
+		if cause := context.Cause(ctx); errors.Is(cause, keep.ErrReplaced) {
+			err = cause
+		}
+		return err
 	}
-	beating, enough := context.WithCancel(context.WithoutCancel(ctx))
+	e.warnOfShortLeases(ctx)
+	renewing, enough := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { t.run(beating, quit) }) // as long as anything is worked on
-	err := e.work(ctx, t)
+	wg.Go(func() { leases.Run(renewing, quit) }) // as long as anything is worked on
+	err := e.work(ctx, leases, quit)
 	enough()
 	wg.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, keep.ErrNewerDatabase) {
@@ -221,23 +234,18 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Sync learns the time from the database, for a host that decides and does not
-// Run. It does nothing without leases.
+// Sync learns the time from the database, for who needs it before Run. It does nothing
+// without leases.
 func (e *Engine) Sync(ctx context.Context) error {
 	if e.cfg.Leases == nil {
 		return nil
 	}
-	sent := e.cfg.Clock()
-	p, err := e.cfg.Leases.Look(ctx, e.cfg.Host.ID)
-	if err != nil {
-		return fmt.Errorf("read the database's clock: %w", err)
-	}
-	e.heard.Store(hear(p, sent, e.cfg.Clock(), nil))
-	return nil
+	return e.clock.Read(ctx, e.cfg.Leases, e.cfg.Host.ID)
 }
 
-// work runs an actor for each workflow of this host, until ctx is done.
-func (e *Engine) work(ctx context.Context, t *tenure) error {
+// work runs an actor for each workflow of this host, until ctx is done. A database that was
+// replaced under the host ends all of them.
+func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.CancelCauseFunc) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -246,12 +254,16 @@ func (e *Engine) work(ctx context.Context, t *tenure) error {
 			return fmt.Errorf("list workflows: %w", err)
 		}
 		for _, a := range fresh {
-			if t == nil {
-				wg.Go(func() { a.run(ctx) })
+			if leases == nil {
+				wg.Go(func() {
+					if err := a.run(ctx); errors.Is(err, keep.ErrReplaced) {
+						quit(err)
+					}
+				})
 				continue
 			}
-			soft := a.rent(ctx, t)
-			wg.Go(func() { t.ended(a, a.run(soft), ctx.Err() != nil) })
+			soft := a.bind(ctx, leases)
+			wg.Go(func() { e.ended(a, a.run(soft), ctx.Err() != nil) })
 		}
 		select {
 		case <-ctx.Done():
@@ -261,19 +273,32 @@ func (e *Engine) work(ctx context.Context, t *tenure) error {
 	}
 }
 
+// warnOfShortLeases names the tools whose calls the leases cut short.
+func (e *Engine) warnOfShortLeases(ctx context.Context) {
+	rules := e.policy.Lease
+	longest := lease.LongestCall(rules)
+	for _, name := range e.tools.now.Load().names {
+		spec := e.tools.get(keep.ToolName(name)).spec
+		if spec.Effect == connector.Mutate && spec.Timeout > longest {
+			e.log.WarnContext(ctx, "calls of this tool are given up before its timeout, since they must end before the lease; raise the ttl of policy.lease",
+				"tool", name, "timeout", spec.Timeout, "after", longest, "ttl", rules.TTL)
+		}
+	}
+}
+
 // newActors makes an actor for each workflow that has none.
 func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 	e.mu.Lock()
 	e.unseen = false
 	e.mu.Unlock()
-	mine, err := e.mine(ctx)
+	mine, settled, err := e.mine(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.idle.Broadcast()
-	e.listed = !e.unseen && (e.tenure == nil || e.tenure.settled)
+	e.listed = !e.unseen && settled
 	var fresh []*actor
 	for _, l := range mine {
 		if e.actors[l.Workflow] != nil {
@@ -286,23 +311,33 @@ func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 	return fresh, nil
 }
 
-// mine returns the workflows that this host works on now. Without leases they
-// have no epoch.
-func (e *Engine) mine(ctx context.Context) ([]keep.Lease, error) {
-	if t := e.tenure; t != nil {
-		return t.mine(), nil
+// ended notes that an actor has ended with err: nothing works on its workflow now.
+func (e *Engine) ended(a *actor, err error, stops bool) {
+	a.leases.Ended(a.lease, err, stops)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.actors, a.name)
+	a.cancel(errStopping) // frees its contexts
+	e.relist()
+}
+
+// mine returns the workflows that this host works on now, and whether there can be no
+// other. Without leases they have no epoch.
+func (e *Engine) mine(ctx context.Context) (mine []keep.Lease, settled bool, err error) {
+	if e.leases != nil {
+		mine, settled = e.leases.Held()
+		return mine, settled, nil
 	}
 	all, err := e.store.Workflows(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	mine := make([]keep.Lease, 0, len(all))
 	for _, w := range all {
 		if e.wants(w.Name) {
 			mine = append(mine, keep.Lease{Workflow: w.Name})
 		}
 	}
-	return mine, nil
+	return mine, true, nil
 }
 
 func (e *Engine) wants(w keep.WorkflowName) bool {
@@ -328,6 +363,13 @@ func (e *Engine) Reload() {
 	e.relist()
 }
 
+// lookAgain makes Run look for new workflows.
+func (e *Engine) lookAgain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.relist()
+}
+
 // relist makes Run look for new workflows. The caller holds mu.
 func (e *Engine) relist() {
 	e.unseen, e.listed = true, false
@@ -337,19 +379,45 @@ func (e *Engine) relist() {
 	}
 }
 
-// wake makes the actor of w look again, after a change of this process.
-func (e *Engine) wake(w keep.WorkflowName) {
+// Executing reports whether this engine is at a run of w, which the store may not
+// show before its first commit.
+func (e *Engine) Executing(w keep.WorkflowName) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if a := e.actors[w]; a != nil {
+	a := e.actors[w]
+	return a != nil && a.isBusy
+}
+
+// Epoch returns the epoch under which this engine commits to a workflow, and false
+// if that is another host's.
+func (e *Engine) Epoch(w keep.WorkflowName) (epoch int64, ours bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leases == nil {
+		return 0, true
+	}
+	a := e.actors[w]
+	if a == nil {
+		return 0, false
+	}
+	return a.lease.Epoch, true
+}
+
+// Wake makes the actor of w look again, after a commit of this process to it.
+func (e *Engine) Wake(w keep.WorkflowName) {
+	e.mu.Lock()
+	a, leases := e.actors[w], e.leases
+	if a != nil {
 		a.poke(true)
+	}
+	e.mu.Unlock()
+	if a != nil {
 		return
 	}
-	if e.tenure != nil {
-		e.tenure.settled = false // it may have to be claimed yet
-		e.tenure.look()
+	if leases != nil {
+		leases.Expect() // it may have to be claimed yet
 	}
-	e.relist()
+	e.lookAgain()
 }
 
 // WaitIdle waits until no workflow runs, nothing is due, and no backoff and no
@@ -397,32 +465,17 @@ func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, n
 		ctx, cancel = context.WithTimeoutCause(ctx, e.policy.Lease.TTL, &keep.TimeoutError{Op: "commit", After: e.policy.Lease.TTL})
 		defer cancel()
 	}
-	err := e.store.Commit(ctx, keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes})
+	c := keep.Commit{Workflow: w, Epoch: epoch, At: now, Changes: changes}
+	err := e.store.Commit(ctx, c)
 	if err == nil {
-		e.tell(ctx, w, changes)
+		commitlog.Write(ctx, e.log, c)
 	}
 	return err
 }
 
-// now returns the time as stores keep it: that of the database, if several hosts
+// Now returns the time as stores keep it: that of the database, if several hosts
 // share one.
-func (e *Engine) now() time.Time {
-	clock := e.cfg.Clock()
-	if h := e.heard.Load(); h != nil {
-		clock = h.now(clock)
-	}
-	return clock.UTC().Truncate(time.Millisecond)
-}
-
-// remaining returns how long what must be over at a time may still take, by the
-// database's clock and whatever is not known of that.
-func (e *Engine) remaining(until time.Time) time.Duration {
-	d := until.Sub(e.now())
-	if h := e.heard.Load(); h != nil {
-		d -= h.slack
-	}
-	return d
-}
+func (e *Engine) Now() time.Time { return e.clock.Now() }
 
 func (e *Engine) newID(prefix string, now time.Time) string {
 	return keep.NewID(prefix, now, e.cfg.Entropy())

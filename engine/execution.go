@@ -1,16 +1,19 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
 )
 
 // An execution is one run while an actor performs it. The actor's goroutine
@@ -27,17 +30,21 @@ type execution struct {
 	questions []keep.EscalationID // open questions about it, to be closed too
 	reserved  bool                // the reservations of the run are in the store
 	backlog   keep.Backlog        // consumers: what waited when the run began
+	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none
 
 	mut    keep.Mutation
-	moves  []keep.Move // of mut, not yet stored
-	callAt string      // where in the script the call was made
-	item   string      // jobs: the item that stopped the run; empty: none
-	pokes  int         // jobs: see actor.pokes; what it was when the run last looked
+	moves  []keep.Move  // of mut, not yet stored
+	unlike *keep.Unlike // what the next commit must not repeat; nil: anything
+	callAt string       // where in the script the call was made
+	item   string       // jobs: the item that stopped the run; empty: none
+	pokes  int          // jobs: see actor.pokes; what it was when the run last looked
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 
-	logs  []keep.LogLine // not yet stored
-	extra []keep.Change  // not yet stored, besides all that
+	logs     []keep.LogLine // not yet stored
+	logged   logged         // by this run, stored or not
+	phaseLog *runLog        // of the phase under way, for its goroutine alone
+	extra    []keep.Change  // not yet stored, besides all that
 
 	spanCtx trace.SpanContext // of the run; zero: nobody traces
 }
@@ -85,6 +92,9 @@ func (x *execution) changes() []keep.Change {
 		cs = append(cs, keep.CloseEscalation{ID: id})
 	}
 	cs = append(cs, keep.PutRun{Run: x.run})
+	if x.unlike != nil { // before the record that it guards
+		cs = append(cs, *x.unlike)
+	}
 	if len(x.moves) > 0 {
 		cs = append(cs, keep.PutMutation{Mutation: x.mut, Moves: x.moves})
 	}
@@ -112,17 +122,20 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	if len(x.moves) > 0 {
 		x.mut.Rev++
 	}
-	x.closes, x.questions, x.moves, x.logs, x.extra = nil, nil, nil, nil, nil
+	x.closes, x.questions, x.moves, x.unlike, x.logs, x.extra = nil, nil, nil, nil, nil, nil
 	return nil
 }
+
+// before returns the attempt that this one follows; empty: none.
+func (x *execution) before() keep.RunID { return x.run.RetryOf }
 
 // remember makes the actor's cache say what was just committed.
 func (x *execution) remember(state *keep.HandlerState) {
 	a := x.a
-	a.open, a.doubt = nil, keep.Mutation{}
+	a.open = slices.DeleteFunc(a.open, func(o schedule.Open) bool { return o.Run.ID == x.run.ID || o.Run.ID == x.before() })
 	if !x.run.Closed {
-		run := x.run
-		a.open, a.doubt = &run, x.mut
+		a.open = append(a.open, schedule.Open{Run: x.run, Doubt: x.mut})
+		slices.SortFunc(a.open, func(a, b schedule.Open) int { return cmp.Compare(a.Run.ID, b.Run.ID) })
 		clear(a.ahead) // it may be long until the next look
 	}
 	if state != nil {
@@ -139,8 +152,9 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	}
 	ctx, end := x.phaseSpan(ctx, phase)
 	done := make(chan answer, 1)
-	now := x.e.now()
-	log := logBuffer{run: x.run.ID, e: x.e}
+	now := x.e.Now()
+	log := runLog{x: x, logged: x.logged}
+	x.phaseLog = &log
 	go func() { // ends before call returns
 		ans := answer{err: errGone}
 		defer func() { done <- ans }()
@@ -159,7 +173,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 		ans = <-done
 	}
 	end(ans.err)
-	x.logs = append(x.logs, log.lines...)
+	x.logs, x.logged = append(x.logs, log.lines...), log.logged
 	if slowErr != nil {
 		return nil, &storeError{slowErr}
 	}
@@ -181,18 +195,18 @@ func (x *execution) wasRefused(err error) bool {
 func (x *execution) path(phase string) []string {
 	switch x.run.Kind {
 	case keep.Producer:
-		return []string{"producers", string(x.run.Handler)}
+		return []string{"producers", string(x.def.Name)}
 	case keep.Job:
-		return []string{"jobs", string(x.run.Handler)}
+		return []string{"jobs", string(x.def.Name)}
 	default:
-		return []string{"consumers", string(x.run.Handler), phase}
+		return []string{"consumers", string(x.def.Name), phase}
 	}
 }
 
 // announce makes a run visible that has taken long before its first commit.
 func (x *execution) announce(ctx context.Context) func() error {
 	return func() error {
-		x.run.UpdatedAt = x.e.now()
+		x.run.UpdatedAt = x.e.Now()
 		return x.commit(ctx)
 	}
 }
@@ -207,17 +221,6 @@ func (e *storeError) Error() string { return e.err.Error() }
 // Unwrap returns the error of the store.
 func (e *storeError) Unwrap() error { return e.err }
 
-// logBuffer collects the lines that a phase logs.
-type logBuffer struct {
-	run   keep.RunID
-	e     *Engine
-	lines []keep.LogLine
-}
-
-func (b *logBuffer) add(level, text, where string) {
-	b.lines = append(b.lines, keep.LogLine{Run: b.run, At: b.e.now(), Level: level, Text: text, Where: where})
-}
-
 // fail records that err stopped the run, and routes it by its class.
 func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*storeError](err); ok {
@@ -226,35 +229,46 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGone):
 		return err
+	case errors.Is(err, errItemChanged):
+		if err := x.leave(ctx, "a person changed the item"); !errors.Is(err, errStopping) {
+			return err
+		}
+		x.a.loaded = false
+		return nil
 	case errors.Is(err, errPaused):
-		if err := x.leave(ctx); !errors.Is(err, errStopping) {
+		if err := x.leave(ctx, "a person paused the workflow"); !errors.Is(err, errStopping) {
 			return err
 		}
 		x.a.loaded = false // read again that it is paused
 		return nil
+	case errors.Is(err, errLeaseLost):
+		return x.leave(ctx, "the host lost its lease")
 	case errors.Is(err, errStopping):
-		return x.leave(ctx)
+		return x.leave(ctx, "the host was stopped")
 	}
 	if u := unapproved(err); u != nil {
 		return x.askApproval(ctx, u)
 	}
+	if e, ok := errors.AsType[*rivalError](err); ok {
+		return x.askAlreadyDone(ctx, e)
+	}
 	f := asFailure(err)
-	now := x.e.now()
+	now := x.e.Now()
 	retry := x.e.policy.Retry
-	verdict := lifecycle.Judge(f.Class, x.mut.State, retry.Spent(x.run.Retries))
+	verdict := lifecycle.Classify(f.Class, x.mut, retry.Exhausted(x.run.Retries))
 	retryAt := now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter()))
 	return x.stop(ctx, f, verdict, retryAt)
 }
 
 // stop records that the run stopped because of f, as the verdict says.
-func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Verdict, retryAt time.Time, more ...keep.Change) error {
-	now := x.e.now()
+func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Consequence, retryAt time.Time, more ...keep.Change) error {
+	now := x.e.Now()
 	x.run = lifecycle.Fail(x.run, f, v, retryAt, now)
-	if v.Release && x.reserved {
-		more = append(more, keep.Release{Chain: x.run.Chain})
+	if v.Release && x.run.Kind == keep.Consumer {
+		more = append(more, x.release())
 	}
 	if v.Escalate != "" {
-		more = append(more, keep.OpenEscalation{Escalation: x.question(v.Escalate, f, now)})
+		more = append(more, keep.OpenEscalation{Escalation: x.question(ctx, v.Escalate, f, now, x.moves)})
 	}
 	state := x.state(now)
 	more = append(more, keep.PutHandler{State: state, Served: x.served()})
@@ -266,15 +280,25 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Verdi
 	return nil
 }
 
-// leave gives up a run because the host stops. What nobody saw needs no record,
-// and what is in doubt has the right one; what was announced is begun again at
-// the next start, and counts as no crash.
-func (x *execution) leave(ctx context.Context) error {
+// release returns the change that gives the events of a failed run back. It names the
+// trigger: a run that failed in prepare has reserved nothing.
+func (x *execution) release() keep.Release {
+	r := keep.Release{Chain: x.run.Chain}
+	if !x.run.Trigger.IsZero() {
+		r.Tried = []keep.EventRef{x.run.Trigger}
+	}
+	return r
+}
+
+// leave gives up a run because the host stops, or a person paused the workflow. What
+// was never stored needs no record, and what is in doubt has the right one; what was
+// announced begins again at the next start, and counts as no crash.
+func (x *execution) leave(ctx context.Context, why string) error {
 	if x.run.Rev == 0 || lifecycle.Unknown(x.mut.State) {
 		return errStopping
 	}
-	now := x.e.now()
-	x.run.Status, x.run.RetryAt, x.run.UpdatedAt = keep.StatusCrashed, now, now
+	now := x.e.Now()
+	x.run = lifecycle.Interrupt(x.run, why, now)
 	if err := x.commit(ctx); err != nil {
 		return err
 	}
@@ -322,7 +346,7 @@ func (x *execution) served() time.Time {
 
 // transition moves the run to a later phase. An error is a bug of ours.
 func (x *execution) transition(to keep.Phase) error {
-	r, err := lifecycle.Advance(x.run, to, x.e.now())
+	r, err := lifecycle.Advance(x.run, to, x.e.Now())
 	if err != nil {
 		return keep.Failf(keep.ClassInternal, "phase", "%v", err)
 	}

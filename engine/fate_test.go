@@ -101,7 +101,7 @@ func TestEveryCommitGoesWrong(t *testing.T) {
 }
 
 // The recovery from one fate meets another: crashing during recovery changes
-// nothing (DESIGN section 4).
+// nothing.
 func TestRecoveryGoesWrong(t *testing.T) {
 	for _, kind := range []keep.Kind{keep.Consumer, keep.Job} {
 		for _, level := range []keep.Level{keep.LevelKey, keep.LevelWitness, keep.LevelNone} {

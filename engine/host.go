@@ -12,8 +12,9 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A scriptHost answers the calls of one phase. What the phase wants to make
@@ -24,6 +25,8 @@ type scriptHost struct {
 	now   time.Time
 
 	publishes []keep.Event
+	published int            // bytes in them
+	made      map[string]int // ids that Keep made, by the place of the call
 	inputs    []keep.Input
 	known     map[inputKey]keep.InputID  // inputs that this run has met
 	kv        map[string]json.RawMessage // nil value: deleted
@@ -39,18 +42,8 @@ type scriptHost struct {
 // An inputKey is what makes an input unique within a workflow.
 type inputKey struct{ source, typ, external string }
 
-// A takenCall is a mutate call that the host took over from the script.
-type takenCall struct {
-	tool     *tool
-	identity []byte
-	payload  []byte
-	subkey   string
-	target   string
-	at       string
-}
-
 func (x *execution) host(place policy.Place) *scriptHost {
-	return &scriptHost{x: x, place: place, now: x.e.now(), known: make(map[inputKey]keep.InputID)}
+	return &scriptHost{x: x, place: place, now: x.e.Now(), known: make(map[inputKey]keep.InputID)}
 }
 
 // HostCall answers one call. Every error ends the phase.
@@ -135,7 +128,7 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	}
 	if t.spec.Effect != connector.Mutate {
 		ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
-		result, f, err := h.x.a.readOut(ctx, t, c, params)
+		result, f, err := h.x.a.readWithin(ctx, t, c, params)
 		end(f)
 		if err != nil {
 			return nil, err
@@ -169,19 +162,6 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	return nil, errTaken
 }
 
-// ledgerCall returns what the ledger records of the call, outside of items.
-func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string, now time.Time) ledger.Call {
-	spec := c.tool.spec
-	return ledger.Call{
-		Key: key, Workflow: x.a.name, Run: x.run.ID,
-		Tool: c.tool.name, Connector: c.tool.connector, Level: spec.Level,
-		Target:   c.target,
-		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: hash,
-		Token: ledger.Token(x.e.cfg.Salt, key), Title: x.run.Title,
-		Deadline: now.Add(spec.Timeout), SettleAfter: spec.SettleAfter, CanReconcile: c.tool.canReconcile(),
-	}
-}
-
 // publish buffers events until the phase commits.
 func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, error) {
 	topics, f := topicList(c)
@@ -200,8 +180,12 @@ func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, 
 	if f != nil {
 		return nil, f
 	}
+	if m.id == "" && h.place == policy.InProducer && m.once {
+		return nil, c.logicf("message-id-needed", "ctx.publish(%q) in a producer needs a messageId: what was read again would be handled again without one; "+
+			"take the id that the service gave the thing, or write once: false if each publish is meant to be an event of its own", topics[0])
+	}
 	if m.id == "" {
-		m.id = keep.MessageID(h.x.e.newID("evt", h.now))
+		m.id = h.madeID(c)
 	}
 	var causes []keep.InputID
 	switch {
@@ -218,15 +202,30 @@ func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, 
 		causes = []keep.InputID{in}
 	}
 	for _, t := range topics {
+		h.published += len(m.payload)
 		h.publishes = append(h.publishes, keep.Event{
 			Workflow: h.x.a.name, Topic: t, MessageID: m.id, Payload: m.payload,
-			Status: keep.EventPending, CreatedBy: h.x.run.ID, CausedBy: causes,
+			Status: keep.EventPending, CreatedBy: keep.Publisher(h.x.run.ID), CausedBy: causes,
 		})
 	}
-	if len(h.publishes) > h.x.e.policy.Limits.Publishes {
-		return nil, c.logicf("too-many-publishes", "ctx.publish: more than %d events in one run; publish fewer, and keep a checkpoint", h.x.e.policy.Limits.Publishes)
+	switch limits := h.x.e.policy.Limits; {
+	case len(h.publishes) > limits.Publishes:
+		return nil, c.logicf("too-many-publishes", "ctx.publish: more than %d events in one run; publish fewer, and keep a checkpoint", limits.Publishes)
+	case h.published > limits.PublishBytes:
+		return nil, c.logicf("publishes-too-large", "ctx.publish: payloads of more than %d bytes in one run; publish fewer, keep a checkpoint, or publish references", limits.PublishBytes)
 	}
 	return nil, nil
+}
+
+// madeID returns the id of an event that was published without one: the run chain (in a
+// producer the run), the place of the call, and how many were published there before.
+// So an attempt that runs again makes the same ids.
+func (h *scriptHost) madeID(c HostCall) keep.MessageID {
+	if h.made == nil {
+		h.made = make(map[string]int)
+	}
+	h.made[c.At]++
+	return keep.MessageID(fmt.Sprintf("%s/%s/%d", h.x.run.Chain, c.At, h.made[c.At]))
 }
 
 func topicList(c HostCall) ([]keep.TopicName, *keep.Failure) {
@@ -246,9 +245,10 @@ type message struct {
 	id      keep.MessageID
 	input   keep.InputID
 	payload json.RawMessage
+	once    bool // a repeat is not wanted
 }
 
-// parseMessage reads {messageId?, inputId?, payload?} or {messageId?, ...fields}.
+// parseMessage reads {messageId?, once?, inputId?, payload?} or {messageId?, ...fields}.
 func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
 	bad := func(format string, args ...any) (message, *keep.Failure) {
 		return message{}, c.logicf("bad-publish", "ctx.publish: %s", fmt.Sprintf(format, args...))
@@ -259,9 +259,18 @@ func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
 			return bad("the message must be an object, not %.60s", raw)
 		}
 	}
-	var m message
+	m := message{once: true}
 	var err error
+	if raw, ok := fields["once"]; ok {
+		if err := json.Unmarshal(raw, &m.once); err != nil || string(raw) == "null" {
+			return bad("once must be true or false, not %.60s", raw)
+		}
+		delete(fields, "once")
+	}
 	if raw, ok := fields["messageId"]; ok {
+		if !m.once {
+			return bad("once: false together with a messageId: the same messageId is one event, so leave one of them out")
+		}
 		if m.id, err = messageID(raw); err != nil {
 			return bad("%v", err)
 		}
@@ -293,24 +302,27 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 // registerInput returns the id of an input, and makes it if it is new.
 func (h *scriptHost) registerInput(ctx context.Context, c HostCall) (json.RawMessage, error) {
 	var in struct {
-		Source, Type, Title string
-		ID                  json.RawMessage
+		Source, Type, ID json.RawMessage
+		Title            string
 	}
 	if err := json.Unmarshal(c.arg(0), &in); err != nil {
 		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): %v", err)
 	}
 	id, err := messageID(in.ID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, c.logicf("bad-input", "ctx.registerInput: id: %v", err)
-	case in.Source == "" || in.Type == "":
-		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): source and type are required")
-	case len(in.Source) > keep.MaxMessageID || len(in.Type) > keep.MaxMessageID:
+	}
+	source, err := canonical.Text(in.Source)
+	typ, typeErr := canonical.Text(in.Type)
+	switch {
+	case err != nil || typeErr != nil || source == "" || typ == "":
+		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): source and type are required, and must be text")
+	case len(source) > keep.MaxMessageID || len(typ) > keep.MaxMessageID:
 		return nil, c.logicf("bad-input", "ctx.registerInput: source and type of at most %d bytes", keep.MaxMessageID)
 	case in.Title == "":
 		in.Title = string(id)
 	}
-	got, err := h.input(ctx, in.Source, in.Type, string(id), in.Title)
+	got, err := h.input(ctx, source, typ, string(id), in.Title)
 	if err != nil {
 		return nil, err
 	}

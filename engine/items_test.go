@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,103 @@ func TestItemsCostTheCommitsOfTheirCalls(t *testing.T) {
 			t.Errorf("%d commits for %d calls, want %d", w.commits, w.service.calls, 2*n+1)
 		}
 	})
+}
+
+// Two jobs of one workflow with the same ids have items of their own.
+func TestTwoJobsShareNoItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwoJobs(t)
+		w.deploy()
+		w.run()
+		if w.service.total() != 4 {
+			t.Errorf("%d effects, want two items for each of two jobs", w.service.total())
+		}
+		want := map[string]keep.ItemStatus{"a": keep.ItemDone, "b": keep.ItemDone, "second::a": keep.ItemDone, "second::b": keep.ItemDone}
+		if got := w.items(); !maps.Equal(got, want) {
+			t.Errorf("the items are %v, want %v", got, want)
+		}
+		// The job that was second stays itself when it is alone, and under another name.
+		w.def.Handlers = []keep.Handler{{Name: "renamed", Kind: keep.Job, Items: "second", Schedule: keep.Schedule{Interval: time.Hour}}}
+		w.deploy()
+		time.Sleep(2 * time.Hour)
+		w.run()
+		if w.service.total() != 4 || len(w.items()) != 4 {
+			t.Errorf("%d effects for %v after the rename, want what there was", w.service.total(), w.items())
+		}
+	})
+}
+
+// An item that two jobs shared before they had items of their own stays with the job that
+// made calls for it; one of which nothing says whose it is is not done again.
+func TestItemsThatJobsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwoJobs(t)
+		both := w.def.Handlers
+		for i := range both {
+			both[i].Items = "" // as older versions have it
+		}
+		w.def.Handlers = both[:1]
+		w.deploy()
+		w.run() // first makes calls for a and b
+		w.put(keep.Item{Workflow: "w", ID: "old", Title: "Old", Status: keep.ItemDone, Attempt: 1})
+		time.Sleep(time.Minute)
+		both[1].Items, both[0].Items = "second", "first"
+		w.def.Handlers = both
+		w.list["second"] = []string{"a", "old", "new"}
+		w.deploy()
+		w.run()
+		want := map[string]keep.ItemStatus{"a": keep.ItemDone, "b": keep.ItemDone, "old": keep.ItemDone, "second::a": keep.ItemDone, "second::new": keep.ItemDone}
+		if got := w.items(); !maps.Equal(got, want) {
+			t.Errorf("the items are %v, want %v", got, want)
+		}
+	})
+}
+
+// An id of the first job that looks like one of the second is refused.
+func TestAnIDThatLooksLikeAnotherJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwoJobs(t)
+		w.list["first"] = []string{"second::a"}
+		w.deploy()
+		w.run()
+		if qs := w.questions(); len(qs) != 1 || qs[0].Kind != keep.AskLogic || w.service.calls != 0 {
+			t.Errorf("%d calls and questions %+v, want one about the id", w.service.calls, qs)
+		}
+	})
+}
+
+// A twoJobs is a world whose workflow has two jobs with the same ids.
+type twoJobs struct {
+	*world
+	list map[string][]string // what the jobs go through
+}
+
+func newTwoJobs(t *testing.T) twoJobs {
+	w := twoJobs{newWorld(t), map[string][]string{"first": {"a", "b"}, "second": {"a", "b"}}}
+	w.def = keep.Definition{Name: "w"}
+	w.script = script{}
+	for _, job := range []string{"first", "second"} {
+		w.def.Handlers = append(w.def.Handlers, keep.Handler{Name: keep.HandlerName(job), Kind: keep.Job, Items: job, Schedule: keep.Schedule{Interval: time.Hour}})
+		w.script["jobs."+job] = func(c *call) any {
+			for _, id := range w.list[job] {
+				c.withItem(id, func(c *call, done bool) {
+					if !done {
+						c.do("svc.create", map[string]any{"id": job + id, "text": "hello"})
+					}
+				})
+			}
+			return nil
+		}
+	}
+	w.script["jobs.renamed"] = w.script["jobs.second"]
+	return w
+}
+
+func (w twoJobs) put(it keep.Item) {
+	w.t.Helper()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	it.CreatedAt, it.UpdatedAt = now, now
+	if err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: "w", At: now, Changes: []keep.Change{keep.PutItem{Item: it}}}); err != nil {
+		w.t.Fatal(err)
+	}
 }

@@ -10,17 +10,23 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // An itemScope is the item that a job is at work on.
 type itemScope struct {
 	item  keep.Item
 	scope int  // number of the ctx that its handler got
-	done  bool // done or skipped: no new side effects (S0 §14.2.2)
+	done  bool // done or skipped: no new side effects
 	dirty bool // the item as it stands is not stored
+
+	fresh   bool                      // no earlier run had it: it has no records
+	read    bool                      // former was read
+	former  []keep.Mutation           // records of this attempt that were made under another configuration
+	claimed map[keep.MutationKey]bool // of former: a call of this run is theirs
 }
 
 // work runs a job. Unlike in a consumer, the calls are made while the script
@@ -84,7 +90,7 @@ func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) erro
 	attention := h.item != nil && h.item.item.Status == keep.ItemAttention
 	x.extra = append(x.extra, h.takeItems()...)
 	if attention {
-		return x.stop(ctx, asFailure(err), lifecycle.Verdict{Status: keep.StatusPerson, Escalate: keep.AskItem}, time.Time{})
+		return x.stop(ctx, asFailure(err), lifecycle.Consequence{Status: keep.StatusPerson, Escalate: keep.AskItem}, time.Time{})
 	}
 	return x.fail(ctx, err)
 }
@@ -96,7 +102,7 @@ func (h *scriptHost) takeItems() []keep.Change {
 	cs := h.finished
 	h.finished = nil
 	if h.item != nil && h.item.dirty {
-		h.item.item.UpdatedAt = h.x.e.now()
+		h.item.item.UpdatedAt = h.x.e.Now()
 		cs = append(cs, keep.PutItem{Item: h.item.item})
 		h.item.item.Rev++
 		h.item.dirty = false
@@ -118,15 +124,20 @@ type itemView struct {
 }
 
 func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage, error) {
-	var id, title string
-	if err := json.Unmarshal(c.arg(0), &id); err != nil || id == "" || len(id) > keep.MaxMessageID {
-		return nil, c.logicf("bad-item", "ctx.withItem(id, title, handler): the id must be a string of 1 to %d bytes, not %.60s", keep.MaxMessageID, c.arg(0))
+	var title string
+	id, err := canonical.Text(c.arg(0))
+	if err != nil || id == "" || len(id) > keep.MaxMessageID {
+		return nil, c.logicf("bad-item", "ctx.withItem(id, title, handler): the id must be a string of 1 to %d bytes, not %.60s%s", keep.MaxMessageID, c.arg(0), because(err))
 	}
 	if err := json.Unmarshal(c.arg(1), &title); err != nil {
 		return nil, c.logicf("bad-item", "ctx.withItem(%q, title, handler): the title must be a string, not %.60s", id, c.arg(1))
 	}
 	if h.item != nil {
 		return nil, c.logicf("nested-item", "ctx.withItem(%q) inside the item %q: items do not nest", id, h.item.item.ID)
+	}
+	said := id
+	if id, err = h.storedID(ctx, said, c); err != nil {
+		return nil, err
 	}
 	item, err := h.knownItem(ctx, id)
 	switch {
@@ -141,14 +152,13 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 	}
 	h.scopes++
 	if m, yes := h.x.a.blocked(id, item.Attempt); yes {
-		h.x.logs = append(h.x.logs, keep.LogLine{Run: h.x.run.ID, At: h.x.e.now(), Level: "warn", Where: c.At,
-			Text: fmt.Sprintf("item %q is passed over: it is not known whether %s on %s happened", id, m.Tool, m.Target)})
-		return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, false, true}), nil
+		h.x.phaseLog.add("warn", fmt.Sprintf("item %q is passed over: it is not known whether %s on %s happened", id, m.Tool, m.Target), c.At)
+		return marshal(itemView{said, item.Title, item.Attempt, item.Status, false, true}), nil
 	}
-	s := &itemScope{item: item, scope: h.scopes, done: over(item)}
-	s.dirty = item.Rev == 0
+	s := &itemScope{item: item, scope: h.scopes, done: lifecycle.ItemOver(item)}
+	s.dirty, s.fresh = item.Rev == 0, item.Rev == 0
 	h.item = s
-	return marshal(itemView{item.ID, item.Title, item.Attempt, item.Status, s.done, false}), nil
+	return marshal(itemView{said, item.Title, item.Attempt, item.Status, s.done, false}), nil
 }
 
 // knownItem returns the item as this run left it, or as it is stored.
@@ -162,14 +172,14 @@ func (h *scriptHost) knownItem(ctx context.Context, id string) (keep.Item, error
 		return it, nil
 	}
 	it, err := h.x.e.store.Item(ctx, h.x.a.name, id)
-	if err != nil || !over(it) {
+	if err != nil || !lifecycle.ItemOver(it) {
 		return it, err
 	}
 	after, err := h.items.more(func(n int) ([]keep.Item, error) { return h.x.e.store.ItemsAfter(ctx, h.x.a.name, id, n) })
 	for _, it := range after {
 		// Only these are believed without another look: at worst an item that a
 		// person has reprocessed since waits for the next run.
-		if over(it) {
+		if lifecycle.ItemOver(it) {
 			h.items.found[it.ID] = it
 		}
 	}
@@ -192,9 +202,6 @@ func (h *scriptHost) knownMutation(ctx context.Context, key keep.MutationKey) (k
 	return m, err
 }
 
-// over reports whether nothing more is done for an item by itself.
-func over(it keep.Item) bool { return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped }
-
 func (h *scriptHost) itemEnd(ctx context.Context, _ HostCall) (json.RawMessage, error) {
 	if s := h.item; s != nil && !s.done {
 		s.item.Status, s.dirty = keep.ItemDone, true
@@ -204,7 +211,7 @@ func (h *scriptHost) itemEnd(ctx context.Context, _ HostCall) (json.RawMessage, 
 	if len(h.finished) < maxFinished {
 		return nil, nil
 	}
-	h.x.run.UpdatedAt = h.x.e.now()
+	h.x.run.UpdatedAt = h.x.e.Now()
 	if err := h.x.commit(ctx, h.takeItems()...); err != nil {
 		return nil, &storeError{err}
 	}
@@ -232,7 +239,7 @@ func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, e
 	return nil, f
 }
 
-// mutateInItem makes a call, or answers it from the ledger (S0 §14.4).
+// mutateInItem makes a call, or answers it from the ledger.
 func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCall) (json.RawMessage, error) {
 	s := h.item
 	switch {
@@ -252,44 +259,54 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	if r, ok := h.results.take(key); ok && r.PayloadHash == hash {
 		return orNull(r.Result), nil
 	}
-	known, err := h.knownMutation(ctx, key)
-	if err == nil && known.State == keep.Applied {
-		return h.replay(call, known, hash, c)
-	}
-	lc := call.ledgerCall(x, key, hash, x.e.now())
-	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
 	x.callAt = c.At
-	switch {
-	case isNotFound(err):
-		lc, now, err := x.admit(ctx, call.tool, lc)
-		if err != nil {
+	known, err := h.knownMutation(ctx, key)
+	if isNotFound(err) {
+		if known, err = h.former(ctx, call, key); err != nil {
 			return nil, err
 		}
-		m, move := ledger.Open(lc, now)
-		return h.callInItem(ctx, call, m, move)
-	case err != nil:
+	} else if err != nil {
 		return nil, &storeError{err}
 	}
-	if known.State == keep.Failed {
-		lc, now, err := x.admit(ctx, call.tool, lc)
-		if err != nil {
-			return nil, err
-		}
-		m, move, err := ledger.Reopen(known, lc, now)
-		if err != nil {
-			return nil, keep.Failf(keep.ClassInternal, "ledger", "%v", err)
-		}
-		return h.callInItem(ctx, call, m, move)
+	switch {
+	case known.Key == "": // the first call
+	case known.State == keep.Applied:
+		return h.replay(call, known, hash, c)
+	case known.State != keep.Failed:
+		f := keep.Failf(keep.ClassUnknown, "item-blocked", "it is not known whether this call happened before (%s)", known.State)
+		f.Tool, f.At = call.tool.name, c.At
+		x.mut, x.run.Mutation = known, known.Key
+		return nil, f
 	}
-	f := keep.Failf(keep.ClassUnknown, "item-blocked", "it is not known whether this call happened before (%s)", known.State)
-	f.Tool, f.At = call.tool.name, c.At
-	x.mut = known
-	x.run.Mutation = known.Key
-	return nil, f
+	if err := h.itemUnchanged(ctx); err != nil {
+		return nil, err
+	}
+	lc := call.ledgerCall(x, key, hash)
+	if known.Key != "" { // it may have been made under another name
+		lc.Key, lc.Tool = known.Key, known.Tool
+	}
+	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
+	return h.callInItem(ctx, call, lc, known)
+}
+
+// itemUnchanged returns errItemChanged if a person skipped the item since its handler
+// began, or wants it done again. It is asked before each call.
+func (h *scriptHost) itemUnchanged(ctx context.Context) error {
+	it := h.item.item
+	stored, err := h.x.e.store.Item(ctx, h.x.a.name, it.ID)
+	switch {
+	case isNotFound(err):
+		return nil // it is stored with the first call
+	case err != nil:
+		return &storeError{err}
+	case lifecycle.ItemOver(stored) || stored.Attempt != it.Attempt:
+		return errItemChanged
+	}
+	return nil
 }
 
 // replay answers a call from an applied record, if what it would send is close
-// enough to what was sent (S0 §14.5).
+// enough to what was sent.
 func (h *scriptHost) replay(call *takenCall, m keep.Mutation, hash string, c HostCall) (json.RawMessage, error) {
 	if hash != m.PayloadHash && call.difference(m.Payload) == connector.Significant {
 		h.item.item.Status = keep.ItemAttention
@@ -325,28 +342,25 @@ func (c *takenCall) difference(old []byte) (d connector.Difference) {
 	return d
 }
 
-// callInItem records the call, makes it, records the outcome, and answers the
-// script only if the effect is known to have happened.
-func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, m keep.Mutation, move keep.Move) (json.RawMessage, error) {
+// callInItem makes the call, records the outcome, and answers the script only if the
+// effect is known to have happened.
+func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
 	x := h.x
-	x.trace(BeforeCall)
-	x.mut, x.moves, x.callAt = m, []keep.Move{move}, call.at
-	x.run.Mutation, x.run.UpdatedAt = m.Key, x.e.now()
-	h.item.dirty = h.item.dirty || h.item.item.Rev == 0
-	if err := x.commit(ctx, h.takeItems()...); err != nil {
-		return nil, &storeError{err}
+	items := func() ([]keep.Change, error) {
+		h.item.dirty = h.item.dirty || h.item.item.Rev == 0
+		return h.takeItems(), nil
 	}
-	x.trace(Recorded)
-	if err := x.makeCall(call.tool); err != nil {
-		if errors.Is(err, errStopping) {
-			return nil, err
-		}
-		return nil, &storeError{err}
+	err := x.makeCall(ctx, call, c, before, items)
+	if done, ok := errors.AsType[*treatedError](err); ok {
+		return orNull(done.result), nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	if x.mut.State != keep.Applied {
 		return nil, x.callFailure()
 	}
-	x.run.UpdatedAt = x.e.now()
+	x.run.UpdatedAt = x.e.Now()
 	if err := x.commit(ctx); err != nil {
 		return nil, &storeError{err}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // withItem is what ctx.withItem does, for scripts in Go.
@@ -81,7 +81,7 @@ func TestJobWorksOnEachItemOnce(t *testing.T) {
 	})
 }
 
-// S0 §14.4: a failed call is sent again by the retry, an applied one is not; the
+// A failed call is sent again by the retry, an applied one is not; the
 // item stays failed until its handler completes (§14.6).
 func TestJobRetryRepeatsOnlyWhatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestJobRetryRepeatsOnlyWhatFailed(t *testing.T) {
 	})
 }
 
-// S0 §14.2.2: a mutate call in a done item aborts before the ledger is looked at.
+// A mutate call in a done item aborts before the ledger is looked at.
 func TestDoneItemMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t)
@@ -133,7 +133,7 @@ func TestDoneItemMakesNoCall(t *testing.T) {
 	})
 }
 
-// S0 §14.3: one identity twice in an item is one effect; a subkey separates.
+// One identity twice in an item is one effect; a subkey separates.
 func TestIdentityAndSubkey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t)
@@ -157,7 +157,7 @@ func TestIdentityAndSubkey(t *testing.T) {
 	})
 }
 
-// S0 §14.5: the same identity with other content is not sent; a person decides.
+// The same identity with other content is not sent; a person decides.
 func TestPayloadMismatchNeedsAttention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t)
@@ -242,7 +242,7 @@ func TestDeathAtEveryPointOfAnItem(t *testing.T) {
 	}
 }
 
-// The key of an item's mutation is the hash that S0 §14.3 lists.
+// The key of an item's mutation is the hash of what is changed.
 func TestItemMutationKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t, "a")

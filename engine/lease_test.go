@@ -15,7 +15,8 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A cluster is one store with leases, one service, and hosts that come and go.
@@ -45,10 +46,10 @@ func newCluster(t testing.TB, n int) *cluster {
 // A node is one host of a cluster, and its wire to the database.
 type node struct {
 	database
-	engine.Leaser
+	store.Leaser
 	c    *cluster
-	id   keep.HostID // learned from its beats
-	eng  *engine.Engine
+	id   keep.HostID // learned from its heartbeats
+	eng  *host
 	stop func() // and waits
 	done chan struct{}
 
@@ -56,8 +57,8 @@ type node struct {
 	cut      bool                 // the database cannot be reached
 	onCommit func(keep.Commit)    // before each commit; nil: nothing
 	epochs   map[int64]int        // commits by epoch
-	pulses   int                  // beats and looks
-	answers  func() time.Duration // how long a pulse takes; nil: no time
+	polls    int                  // heartbeats and polls
+	answers  func() time.Duration // how long an answer takes; nil: no time
 	hangs    bool                 // claims get no answer
 	outdated bool                 // the database is for newer versions
 }
@@ -102,16 +103,16 @@ func (n *node) Commit(ctx context.Context, c keep.Commit) error {
 	return n.database.Commit(ctx, c)
 }
 
-func (n *node) OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error) {
+func (n *node) OpenRuns(ctx context.Context, w keep.WorkflowName) ([]keep.Run, error) {
 	if err := n.reach(); err != nil {
-		return keep.Run{}, false, err
+		return nil, err
 	}
-	return n.database.OpenRun(ctx, w)
+	return n.database.OpenRuns(ctx, w)
 }
 
 func (n *node) wait() {
 	n.mu.Lock()
-	n.pulses++
+	n.polls++
 	d := n.answers
 	n.mu.Unlock()
 	if d != nil {
@@ -119,23 +120,23 @@ func (n *node) wait() {
 	}
 }
 
-func (n *node) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (keep.Pulse, error) {
+func (n *node) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (keep.LeaseStatus, error) {
 	n.mu.Lock()
 	n.id = h.ID
 	n.mu.Unlock()
 	if err := n.reach(); err != nil {
-		return keep.Pulse{}, err
+		return keep.LeaseStatus{}, err
 	}
 	defer n.wait()
-	return n.Leaser.Beat(ctx, h, ttl)
+	return n.Leaser.Heartbeat(ctx, h, ttl)
 }
 
-func (n *node) Look(ctx context.Context, id keep.HostID) (keep.Pulse, error) {
+func (n *node) Poll(ctx context.Context, id keep.HostID) (keep.LeaseStatus, error) {
 	if err := n.reach(); err != nil {
-		return keep.Pulse{}, err
+		return keep.LeaseStatus{}, err
 	}
 	defer n.wait()
-	return n.Leaser.Look(ctx, id)
+	return n.Leaser.Poll(ctx, id)
 }
 
 func (n *node) Claim(ctx context.Context, id keep.HostID, k int, only []keep.WorkflowName) ([]keep.Lease, error) {
@@ -149,11 +150,11 @@ func (n *node) Claim(ctx context.Context, id keep.HostID, k int, only []keep.Wor
 	return n.Leaser.Claim(ctx, id, k, only)
 }
 
-func (n *node) Leave(ctx context.Context, id keep.HostID) error {
+func (n *node) Deregister(ctx context.Context, id keep.HostID) error {
 	if err := n.reach(); err != nil {
 		return err
 	}
-	return n.Leaser.Leave(ctx, id)
+	return n.Leaser.Deregister(ctx, id)
 }
 
 // start starts a host whose clock is wrong by off.
@@ -176,7 +177,7 @@ func (n *node) run(off time.Duration, only []keep.WorkflowName) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n.eng, err = engine.New(n, c.world, tools, engine.Config{
+	e, err := engine.New(n, c.world, tools, engine.Config{
 		Policy: &c.policy, Slow: time.Hour, Leases: n, Only: only, Host: keep.Host{Name: "test"},
 		Clock:  func() time.Time { return time.Now().Add(off) },
 		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
@@ -184,6 +185,7 @@ func (n *node) run(off time.Duration, only []keep.WorkflowName) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	n.eng = c.hostOf(n, e)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	n.done = make(chan struct{})
 	var wg sync.WaitGroup
@@ -319,14 +321,14 @@ func TestIdleHostAsksOnceASecond(t *testing.T) {
 		a := c.start(0)
 		pass(10 * time.Second)
 		a.mu.Lock()
-		before := a.pulses
+		before := a.polls
 		a.mu.Unlock()
 		pass(100 * time.Second)
 		a.mu.Lock()
-		got := a.pulses - before
+		got := a.polls - before
 		a.mu.Unlock()
-		if got > 100 { // a beat is a look, too
-			t.Errorf("%d pulses in 100 s, want 100 at most", got)
+		if got > 100 { // a heartbeat is a look, too
+			t.Errorf("%d polls in 100 s, want 100 at most", got)
 		}
 		a.stop()
 	})
@@ -487,7 +489,7 @@ func TestCutHostComesBack(t *testing.T) {
 
 // A slow answer of the database must not let a host believe that it has more
 // time than it has, nor write a deadline before which it may still be calling.
-func TestSlowPulses(t *testing.T) {
+func TestSlowHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		n := c.node()
@@ -499,7 +501,7 @@ func TestSlowPulses(t *testing.T) {
 			gaveUp = time.Now()
 			return ctx.Err()
 		}
-		c.service.onAsk = func(int) (connector.Verdict, error) { return connector.Again, nil }
+		c.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
 		n.run(time.Hour, nil)
 		pass(5 * time.Second)
 		c.give("e")
@@ -639,7 +641,7 @@ func TestHangingClaim(t *testing.T) {
 		c.deploy()
 		for range 20 {
 			pass(c.policy.Lease.TTL / 4)
-			if p, err := c.shared.Look(t.Context(), n.name()); err != nil || p.Until.Sub(p.Now) < c.policy.Lease.TTL/4 {
+			if p, err := c.shared.Poll(t.Context(), n.name()); err != nil || p.Until.Sub(p.Now) < c.policy.Lease.TTL/4 {
 				t.Fatalf("the leases end %s after %s, %v", p.Until, p.Now, err)
 			}
 		}

@@ -79,16 +79,16 @@ func TestLogLines(t *testing.T) {
 		for _, a := range slices.Sorted(maps.Keys(d.ends)) {
 			t.Run(d.name+"/"+string(a), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, mended := newWorld(t), false
+					w, fixed := newWorld(t), false
 					j := w.listen()
-					d.set(w, &mended)
+					d.set(w, &fixed)
 					w.deploy()
 					w.publish("in", "a")
 					w.run()
 					if err := w.decide(a); err != nil {
 						t.Fatal(err)
 					}
-					mended = true
+					fixed = true
 					w.run()
 					maps.Copy(seen, j.check(w))
 				})

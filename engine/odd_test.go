@@ -13,7 +13,7 @@ import (
 )
 
 // A result that is not what was declared, or not even JSON, came after success:
-// it is applied with a warning, and never sent again (DESIGN section 3).
+// it is applied with a warning, and never sent again.
 func TestOddResultIsApplied(t *testing.T) {
 	for _, tt := range []struct{ name, result, next, warning string }{
 		{"OtherShape", `{"id":"seven"}`, `{"id":"seven"}`, "shape"},
@@ -248,6 +248,22 @@ func TestForgedEndOfItem(t *testing.T) {
 		w.run()
 		if r := w.lastRun(); r.Status != keep.StatusLogic || !strings.Contains(r.Error.Message, "boom") {
 			t.Errorf("run = %s (%v), want failed:logic, boom", r.Status, r.Error)
+		}
+	})
+}
+
+// Law bounded: a schema with integers makes a big number of each, so 1e9999 must not
+// reach it.
+func TestHugeNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.schema = json.RawMessage(`{"type":"object","properties":{"id":{"type":"integer"}}}`)
+		w.service.result = json.RawMessage(`{"id":1e9999}`)
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || m.Result != nil || !strings.Contains(m.Warning, "exponent") {
+			t.Errorf("mutation = %s with result %.20s and warning %q, want applied without the result", m.State, m.Result, m.Warning)
 		}
 	})
 }

@@ -7,8 +7,9 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // overtime is how long after its time a call may take to return before the engine
@@ -66,12 +67,19 @@ func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit tim
 	switch {
 	case !ok:
 		a.goWithout(t, m, done)
-		return connector.Receipt{}, &keep.Failure{Class: keep.ClassUnknown, Code: codeOut, Tool: t.name, At: at, Message: fmt.Sprintf(
-			"%s took longer than %s, and its connector ignores that its time is over; the call may still be out", t.name, limit.Round(time.Millisecond))}, nil
+		fail := stillOut(t.name)
+		fail.At = at
+		return connector.Receipt{}, fail, nil
 	case ans.gone:
 		return connector.Receipt{}, nil, errGone
 	}
 	return ans.receipt, ans.fail, nil
+}
+
+// stillOut is why the outcome of an overdue call is unknown.
+func stillOut(tool keep.ToolName) *keep.Failure {
+	return &keep.Failure{Class: keep.ClassUnknown, Code: codeOut, Tool: tool,
+		Message: fmt.Sprintf("%s took longer than its timeout, and its connector ignores that its time is over; the call may still be out", tool)}
 }
 
 // await waits for an answer: for limit, or until ctx is done, and overtime.
@@ -104,16 +112,16 @@ func (a *actor) goWithout(t *tool, m keep.Mutation, done <-chan callAnswer) {
 	n := len(a.e.overdue)
 	a.e.mu.Unlock()
 	a.log.Error("a connector ignores that the time of its call is over; the workflow waits for what became of it",
-		facts(m.Run, "", m.Key, "tool", t.name, "overdue", n)...)
+		commitlog.Attrs(m.Run, "", m.Key, "tool", t.name, "overdue", n)...)
 	a.calls.Go(func() {
 		ans := <-done
 		a.e.mu.Lock()
-		o.at, o.receipt, o.fail = a.e.now(), ans.receipt, ans.fail
+		o.at, o.receipt, o.fail = a.e.Now(), ans.receipt, ans.fail
 		if ans.gone {
 			o.fail = keep.Failf(keep.ClassUnknown, "no-answer", "the call ended without an answer")
 		}
 		a.e.mu.Unlock()
-		a.log.Warn("an overdue call returned", facts(m.Run, "", m.Key, "tool", t.name, "err", ans.fail)...)
+		a.log.Warn("an overdue call returned", commitlog.Attrs(m.Run, "", m.Key, "tool", t.name, "err", ans.fail)...)
 	})
 }
 
@@ -130,16 +138,28 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, m keep.Mutation) (keep
 	e.mu.Unlock()
 	switch {
 	case known && late.at.IsZero():
+		m = e.markOut(m)
 		return m, e.lookUpWhileOut(ctx, t, m)
 	case known && late.fail == nil:
 		return m, ledger.Fact{Evidence: ledger.Happened, By: "call", Detail: "the call returned after its time",
 			Result: late.receipt.Result, Warning: late.receipt.Warning}
 	case known:
-		m = ledger.Until(m, late.at)
+		m = ledger.ExtendDeadline(m, late.at)
 	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
-		m = ledger.Until(m, e.started)
+		m = ledger.ExtendDeadline(m, e.started)
 	}
 	return m, e.lookUp(ctx, t, m)
+}
+
+// markOut returns m with codeOut if its call is overdue in this process. The commit that
+// first said so may have been lost, and then the next process would not know.
+func (e *Engine) markOut(m keep.Mutation) keep.Mutation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o, known := e.overdue[m.Key]; known && o.at.IsZero() && (m.Error == nil || m.Error.Code != codeOut) {
+		m.Error = stillOut(m.Tool)
+	}
+	return m
 }
 
 // lookUpWhileOut asks about a call that may still be sent. At level A asking is

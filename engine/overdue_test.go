@@ -9,7 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // deaf makes the first call ignore its deadline for d.

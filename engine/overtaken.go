@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
 )
 
-// overtaken mends what a run of an older version wrote after the current version
+// overtaken repairs what a run of an older version wrote after the current version
 // was deployed: the deploy could not see the run that was executing. What it
 // would have done to the handler's state and to a failed run is done here, once
-// for each version and host (DESIGN section 14).
+// for each version and host.
 func (a *actor) overtaken(ctx context.Context) error {
 	if a.settled == a.current.Version {
 		return nil
 	}
-	now := a.e.now()
+	now := a.e.Now()
 	var changes []keep.Change
 	for _, h := range a.current.Definition.Handlers {
 		s, stale, err := a.staleState(ctx, h)
@@ -29,16 +30,18 @@ func (a *actor) overtaken(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		state, err := a.e.deployedState(h, []keep.HandlerState{s.HandlerState}, before, now)
+		state, err := schedule.Deployed(h, []keep.HandlerState{s.HandlerState}, before, a.e.policy.DefaultInterval, now)
 		if err != nil {
 			return err
 		}
 		a.states[h.Name] = state
 		changes = append(changes, keep.PutHandler{State: state})
 	}
-	if r := a.open; r != nil && r.RetryAt.IsZero() && r.Version != a.current.Version && a.declares(*r) {
-		if next, yes := lifecycle.Deployed(*r, now); yes {
-			changes = append(changes, keep.PutRun{Run: next})
+	for _, o := range a.open {
+		if r := o.Run; r.RetryAt.IsZero() && r.Version != a.current.Version && a.declares(r) {
+			if next, yes := lifecycle.Deployed(r, now); yes {
+				changes = append(changes, keep.PutRun{Run: next})
+			}
 		}
 	}
 	if len(changes) > 0 {
@@ -78,6 +81,25 @@ func (a *actor) staleState(ctx context.Context, h keep.Handler) (versionState, b
 
 // declares reports whether the current version can carry on with the work of r.
 func (a *actor) declares(r keep.Run) bool {
-	h, ok := a.current.Definition.Handler(r.Handler)
-	return ok && h.Kind == r.Kind
+	_, ok := a.successor(r)
+	return ok
+}
+
+// successor returns the handler of the current version that carries on with the work of r:
+// that of the same name, or the job that had its name before.
+func (a *actor) successor(r keep.Run) (keep.Handler, bool) {
+	return successorIn(a.current.Definition, r)
+}
+
+// successorIn returns the handler of a version that carries on with the work of r.
+func successorIn(def keep.Definition, r keep.Run) (keep.Handler, bool) {
+	if h, ok := def.Handler(r.Handler); ok {
+		return h, h.Kind == r.Kind
+	}
+	for _, h := range def.Handlers {
+		if h.Kind == keep.Job && r.Kind == keep.Job && h.Items == string(r.Handler) {
+			return h, true
+		}
+	}
+	return keep.Handler{}, false
 }

@@ -3,16 +3,18 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // Pause lets the call under way finish and be recorded: a job begins no other,
-// and goes on after resume where it was (DESIGN section 4).
+// and continues where it was after resume.
 func TestPauseAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t, "a", "b", "c")
@@ -37,6 +39,10 @@ func TestPauseAJob(t *testing.T) {
 		}
 		if got := w.items(); got["a"] != keep.ItemDone || got["b"] != keep.ItemDone || got["c"] != "" {
 			t.Errorf("items %v, want a and b done, no c", got)
+		}
+		if r := w.lastRun(); r.Status != keep.StatusTransient || strings.Contains(lifecycle.WaitOf(r, keep.Mutation{}).String(), "died") ||
+			!strings.Contains(lifecycle.WaitOf(r, keep.Mutation{}).String(), "a person paused the workflow") {
+			t.Errorf("the run of the paused job is %s: %s", r.Status, lifecycle.WaitOf(r, keep.Mutation{}))
 		}
 		if err := e.Trigger(t.Context(), "w", "remind"); err == nil {
 			t.Error("run now was accepted with an unfinished run")

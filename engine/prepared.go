@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/policy"
 )
 
-// eventView is an event as scripts see it (DESIGN section 11).
+// eventView is an event as scripts see it.
 type eventView struct {
 	Topic     keep.TopicName   `json:"topic"`
 	MessageID keep.MessageID   `json:"messageId"`
@@ -125,8 +126,11 @@ func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now tim
 // messageID reads an id that a script gave: a string, or an integer that
 // JavaScript holds exactly.
 func messageID(raw json.RawMessage) (keep.MessageID, error) {
-	var s string
-	if err := json.Unmarshal(raw, &s); err == nil {
+	if len(raw) > 0 && raw[0] == '"' {
+		s, err := canonical.Text(raw)
+		if err != nil {
+			return "", fmt.Errorf("a message id must be text: %w", err)
+		}
 		id := keep.MessageID(s)
 		return id, id.Validate()
 	}

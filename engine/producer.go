@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/schedule"
+	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/schedule"
 )
 
 // produce runs a producer. Its publishes, inputs and checkpoint commit together
@@ -77,9 +78,9 @@ func (x *execution) checkKV(ctx context.Context, h *scriptHost) error {
 }
 
 func kvKey(c HostCall) (string, *keep.Failure) {
-	var key string
-	if err := json.Unmarshal(c.arg(0), &key); err != nil || key == "" || len(key) > keep.MaxMessageID {
-		return "", c.logicf("bad-kv", "ctx.%s: the key must be a string of 1 to %d bytes, not %.60s", c.Name, keep.MaxMessageID, c.arg(0))
+	key, err := canonical.Text(c.arg(0))
+	if err != nil || key == "" || len(key) > keep.MaxMessageID {
+		return "", c.logicf("bad-kv", "ctx.%s: the key must be a string of 1 to %d bytes, not %.60s%s", c.Name, keep.MaxMessageID, c.arg(0), because(err))
 	}
 	return key, nil
 }

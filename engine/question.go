@@ -2,20 +2,22 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // maxShown is how much of a call's params a question shows, in bytes.
 const maxShown = 2000
 
-// question returns what a person is asked about the run as it stands.
-func (x *execution) question(kind keep.EscalationKind, f *keep.Failure, now time.Time) keep.Escalation {
+// question returns what a person is asked about the run as it stands. moves are those
+// of its call that are not stored yet.
+func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *keep.Failure, now time.Time, moves []keep.Move) keep.Escalation {
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: kind, Workflow: x.a.name, Run: x.run.ID,
 		Mutation: x.run.Mutation, Item: cmp.Or(x.mut.Item, x.item), Title: x.run.Title, Why: f.Error(), CreatedAt: now,
@@ -29,16 +31,47 @@ func (x *execution) question(kind keep.EscalationKind, f *keep.Failure, now time
 		q.Attempted = fmt.Sprintf("run %s of %s %s, version %s, phase %s", x.run.ID, x.run.Kind, x.run.Handler, x.run.Version, x.run.Phase)
 	}
 	x.ask(&q, kind)
+	if q.AboutDoubt() {
+		q.Why += x.asked(ctx, moves)
+	}
 	return q
+}
+
+// asked says how often the service was asked about the call; nothing if that cannot be
+// read now. What a question states comes from what happened.
+func (x *execution) asked(ctx context.Context, moves []keep.Move) string {
+	before, err := x.e.store.History(ctx, x.mut.Key)
+	if err != nil {
+		return ""
+	}
+	switch n := ledger.Lookups(before) + ledger.Lookups(moves); n {
+	case 0:
+		return "; the service was not asked what became of it"
+	case 1:
+		return "; the service was asked once what became of it"
+	default:
+		return fmt.Sprintf("; the service was asked %d times what became of it", n)
+	}
 }
 
 // ask fills in the question and the choices of its kind.
 func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	handler := fmt.Sprintf("%s of workflow %s", x.run.Handler, x.a.name)
 	switch kind {
-	case keep.AskUnknownOutcome:
+	case keep.AskPermission, keep.AskUnknownOutcome:
+		if !lifecycle.Unknown(x.mut.State) {
+			q.Question = fmt.Sprintf("%s was refused. %s, then retry %s.", x.what(), remedy(x.run.Error), handler)
+			break
+		}
 		q.Question = fmt.Sprintf("Did %s on %s happen? Keep cannot tell, and sends nothing until you decide.", x.mut.Tool, x.mut.Target)
-		q.CanVerify = x.mut.CanReconcile && x.canBeAsked()
+		if kind == keep.AskPermission {
+			q.Question = fmt.Sprintf("Sending %s on %s again was refused, and whether the first call happened is not known. %s, then check again: its key is kept.",
+				x.mut.Tool, x.mut.Target, remedy(x.mut.Error))
+		}
+		q.CanVerify = x.canBeAsked()
+		if diff := x.e.tools.howItDiffers(x.mut); diff != "" {
+			q.Why += "\n" + diff
+		}
 		q.VerifyByHand = x.verifyByHand()
 		if q.CanVerify {
 			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again",
@@ -47,6 +80,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen",
 				Effect: "sends the call again, with the same data and the same key"},
+			keep.Choice{Action: keep.Happened, Label: "It happened", Effect: x.happenedEffect(), Result: x.resultNeed()},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: x.skipEffect()})
 		return
 	case keep.AskItem:
@@ -59,16 +93,14 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			keep.Choice{Action: keep.Reprocess, Label: "Reprocess", Effect: "does the whole item again as a new attempt, sending what it now says"},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; what was sent before stays as it is"})
 		return
-	case keep.AskPermission:
-		q.Question = fmt.Sprintf("%s was refused. Mend the permission or the secret, then let %s try again.", x.what(), handler)
 	case keep.AskPrecondition:
-		q.Question = fmt.Sprintf("Something that %s needs is not there. Put it right, then let it try again.", handler)
+		q.Question = fmt.Sprintf("Something that %s needs is missing. Provide it, then retry.", handler)
 	case keep.AskRetries:
 		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it go on trying?", handler, x.run.Retries+1)
 	case keep.AskLogic:
 		q.Question = fmt.Sprintf("The script of %s is wrong, or its data is. Deploy a corrected version, or decide what to do with this run.", handler)
 	case keep.AskInternal:
-		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it; then let it try again.", handler)
+		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it, then retry.", handler)
 	default:
 		q.Question = fmt.Sprintf("%s cannot go on by itself.", handler)
 	}
@@ -81,11 +113,24 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	}
 }
 
-// canBeAsked reports whether the tool of the call still has its lookups: an
-// upgrade may have taken them away.
+// remedy says what a person can do about a refusal.
+func remedy(f *keep.Failure) string {
+	if f != nil {
+		switch f.Code {
+		case keep.CodeUnauthenticated:
+			return "Renew the credential"
+		case keep.CodeForbidden:
+			return "Give the credential the right to do this"
+		}
+	}
+	return "Fix the permission or the credential"
+}
+
+// canBeAsked reports whether the outcome of the call can be asked for, now or when a
+// connection that is missing is back.
 func (x *execution) canBeAsked() bool {
-	t := x.e.tools.byName[x.mut.Tool]
-	return t != nil && t.canReconcile()
+	t, fact := x.e.tools.asker(x.mut)
+	return t != nil || fact.Evidence == ledger.Unsure
 }
 
 // what names the thing that failed.
@@ -97,15 +142,19 @@ func (x *execution) what() string {
 }
 
 func (x *execution) verifyByHand() string {
-	if t := x.e.tools.byName[x.mut.Tool]; t != nil && t.spec.VerifyByHand != "" {
+	t := x.e.tools.known(x.mut.Tool)
+	if t != nil && t.spec.VerifyByHand != "" {
 		return t.spec.VerifyByHand
 	}
-	return fmt.Sprintf("Look in the service behind %s for %s; the call carried the key %s, at %s.",
-		x.mut.Tool, x.mut.Target, x.mut.Token, x.mut.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
+	text := fmt.Sprintf("Look in the service behind %s for %s", x.mut.Tool, x.mut.Target)
+	if t != nil && t.spec.CarriesToken {
+		text += "; the call carried the key " + x.mut.Token
+	}
+	return fmt.Sprintf("%s. It was sent at %s or later.", text, x.mut.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 func (x *execution) retryEffect() string {
-	switch start, fresh := lifecycle.StartOf(x.run, x.mut.State); {
+	switch start, fresh := lifecycle.StartOf(x.run, x.mut); {
 	case start == lifecycle.FromNext:
 		return "runs next again with the stored result; nothing is sent"
 	case start == lifecycle.FromMutate:
@@ -115,6 +164,13 @@ func (x *execution) retryEffect() string {
 	default:
 		return "starts the handler again"
 	}
+}
+
+func (x *execution) happenedEffect() string {
+	if x.run.Kind == keep.Consumer {
+		return "goes on as if the answer had come: next is told that the call was applied; sends nothing"
+	}
+	return "goes on as if the answer had come: the item's handler gets the result; sends nothing"
 }
 
 func (x *execution) skipEffect() string {

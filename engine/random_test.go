@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 var _ database = (*sqlite.DB)(nil)

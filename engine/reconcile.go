@@ -10,61 +10,107 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
 )
-
-// askInline asks once, right after the call (S4 §13.7.2).
-func (x *execution) askInline(t *tool) error {
-	m, fact := x.e.whatBecame(x.within(x.a.hard), t, x.mut)
-	now := x.e.now()
-	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
-	m, move, err := ledger.AskedInline(m, fact, next, now)
-	if err != nil {
-		return err
-	}
-	x.mut, x.moves = m, append(x.moves, move)
-	return nil
-}
 
 // lookUp asks the service what became of m.
 func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
 	ctx, end := e.toolSpan(ctx, "lookup", t, m.Key)
 	defer end(nil)
-	f := factOf(e.reconcile(ctx, t, m))
+	ans := e.reconcile(ctx, t, m)
+	if ans.Verdict == connector.Unwitnessed {
+		ans = e.witness(ctx, t, m, ans)
+	}
+	f := factOf(ans)
+	if f.Evidence == ledger.Happened {
+		e.ages.forget(m.Key)
+	}
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
 	return f
 }
 
 // factOf returns what an answer means to the ledger.
 func factOf(ans connector.Answer) ledger.Fact {
-	f := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ans.Detail}
+	f := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ans.Detail, Failure: ans.Refused}
 	switch ans.Verdict {
 	case connector.Happened:
 		f.Evidence, f.Result, f.Warning = ledger.Happened, ans.Result, ans.Warning
 	case connector.Absent:
 		f.Evidence = ledger.Absent
+	case connector.Unwitnessed:
+		f.Evidence, f.Unwitnessed = ledger.Absent, true
 	}
 	return f
 }
 
-// ask asks what became of the open run's call, and lets the run go on, wait, or
+// maxControls is how many known effects are looked for beside one that was not found.
+const maxControls = 3
+
+// witness finds out whether the lookup that did not find m finds anything: it asks for
+// recent effects of the same tool that are known to have happened. If one of them is
+// there, it asks for m once more, since the service may have come back in between; if
+// none is, the lookup answered nothing. Without a known effect the answer stays.
+func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer) connector.Answer {
+	if _, ok := t.impl.(connector.Controller); !ok {
+		return ans
+	}
+	known, err := e.knownEffects(ctx, t, m)
+	if err != nil {
+		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; known effects could not be read: " + err.Error()}
+	}
+	if len(known) == 0 {
+		return ans
+	}
+	for _, k := range known {
+		if !e.control(ctx, t, k) {
+			continue
+		}
+		second := e.reconcile(ctx, t, m)
+		if second.Verdict == connector.Unwitnessed {
+			second.Verdict = connector.Absent
+			second.Detail += "; the same lookup finds " + k.Target
+		}
+		return second
+	}
+	return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; but the same lookup does not find " +
+		known[0].Target + " either, which is known to have happened"}
+}
+
+// knownEffects returns recent applied mutations of the tool, newest first. What a person
+// said is not among them: the service has not confirmed it.
+func (e *Engine) knownEffects(ctx context.Context, t *tool, m keep.Mutation) ([]keep.Mutation, error) {
+	recent, _, err := e.store.Mutations(ctx, keep.MutationFilter{Tool: m.Tool, State: keep.Applied}, keep.Page{Limit: 4 * maxControls})
+	if err != nil {
+		return nil, err
+	}
+	var known []keep.Mutation
+	for _, r := range recent {
+		if (r.ResolvedBy == "call" || r.ResolvedBy == "reconcile") && r.Key != m.Key && r.PinHash == m.PinHash && len(known) < maxControls {
+			known = append(known, r)
+		}
+	}
+	return known, nil
+}
+
+// ask asks what became of an open run's call, and lets the run go on, wait, or
 // come to a person.
-func (a *actor) ask(ctx context.Context, now time.Time) error {
-	x, err := a.resume(ctx)
+func (a *actor) ask(ctx context.Context, o schedule.Open, now time.Time) error {
+	x, err := a.resume(ctx, o)
 	if err != nil {
 		return err
 	}
-	fact := ledger.Fact{Evidence: ledger.NoWay, By: "reconcile", Detail: "the tool cannot be asked any more"}
-	t := a.e.tools.byName[x.mut.Tool]
-	if t != nil && t.canReconcile() {
+	t, fact := a.e.tools.asker(x.mut)
+	if t != nil {
 		x.mut, fact = a.e.whatBecame(ctx, t, x.mut)
 		if ctx.Err() != nil {
 			return errStopping // the question was cut by the stop: it proves nothing
 		}
-		now = a.e.now()
+		now = a.e.Now()
 	}
-	m, move, err := ledger.Asked(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
+	m, move, err := ledger.AfterLookup(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
 	if err != nil {
 		return err
 	}
@@ -107,19 +153,19 @@ func (x *execution) goOn(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// resume returns the execution of the open run, to carry on with it.
-func (a *actor) resume(ctx context.Context) (*execution, error) {
-	run := *a.open
+// resume returns the execution of an open run, to carry on with it.
+func (a *actor) resume(ctx context.Context, o schedule.Open) (*execution, error) {
+	run := o.Run
 	v, err := a.version(ctx, run.Version)
 	if err != nil {
 		return nil, err
 	}
-	h, ok := v.Definition.Handler(run.Handler)
+	h, ok := successorIn(v.Definition, run)
 	if !ok {
 		return nil, fmt.Errorf("run %s: version %s has no handler %s", run.ID, run.Version, run.Handler)
 	}
 	x := a.execution(v, h, run)
-	x.mut = a.doubt
+	x.mut = o.Doubt
 	x.reserved = len(run.Reservations) > 0
 	return x, nil
 }
@@ -140,20 +186,20 @@ func (x *execution) callFailure() *keep.Failure {
 	return &f
 }
 
-// recover takes over the run that a crash left active. Doing it again after a
+// recover takes over a run that a crash left active. Doing it again after a
 // crash of its own changes nothing: what it writes is one commit.
-func (a *actor) recover(ctx context.Context) error {
-	now := a.e.now()
-	crashed, loop := lifecycle.Crash(*a.open, now)
-	a.log.WarnContext(ctx, "recovering a run that the host left active", facts(crashed.ID, crashed.Handler, crashed.Mutation, "phase", crashed.Phase, "crashes", crashed.Crashes)...)
-	if lifecycle.Unknown(a.doubt.State) {
-		return a.handOver(ctx, crashed, now)
+func (a *actor) recover(ctx context.Context, o schedule.Open) error {
+	now := a.e.Now()
+	crashed, loop := lifecycle.Crash(o.Run, now)
+	a.log.WarnContext(ctx, "recovering a run that the host left active", commitlog.Attrs(crashed.ID, crashed.Handler, crashed.Mutation, "phase", crashed.Phase, "crashes", crashed.Crashes)...)
+	if lifecycle.Unknown(o.Doubt.State) {
+		return a.handOver(ctx, crashed, o.Doubt, now)
 	}
 	changes := []keep.Change{keep.PutRun{Run: crashed}}
 	if loop {
 		x := a.execution(a.current, keep.Handler{Name: crashed.Handler, Kind: crashed.Kind}, crashed)
-		x.mut = a.doubt
-		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskInternal, crashed.Error, now)})
+		x.mut = o.Doubt
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, keep.AskInternal, crashed.Error, now, nil)})
 	}
 	if err := a.commit(ctx, now, changes...); err != nil {
 		return err
@@ -163,8 +209,8 @@ func (a *actor) recover(ctx context.Context) error {
 
 // handOver gives the call of an ended run, whose outcome is unknown, to a
 // recovery run, which asks about it before anything else.
-func (a *actor) handOver(ctx context.Context, ended keep.Run, now time.Time) error {
-	changes, err := a.recoverDoubt(ended, now)
+func (a *actor) handOver(ctx context.Context, ended keep.Run, doubt keep.Mutation, now time.Time) error {
+	changes, err := a.recoverDoubt(ctx, ended, doubt, now)
 	if err != nil {
 		return err
 	}
@@ -174,22 +220,29 @@ func (a *actor) handOver(ctx context.Context, ended keep.Run, now time.Time) err
 	return a.loadOpen(ctx)
 }
 
+// handlerOf returns the handler of r as the current version declares it, or what r knows.
+func (a *actor) handlerOf(r keep.Run) keep.Handler {
+	if h, ok := a.current.Definition.Handler(r.Handler); ok && h.Kind == r.Kind {
+		return h
+	}
+	return keep.Handler{Name: r.Handler, Kind: r.Kind}
+}
+
 // recoverDoubt returns the changes that handOver commits.
-func (a *actor) recoverDoubt(crashed keep.Run, now time.Time) ([]keep.Change, error) {
-	next, closed := lifecycle.Again(crashed, a.doubt.State, keep.RunID(a.e.newID("run", now)), crashed.Version, now)
+func (a *actor) recoverDoubt(ctx context.Context, crashed keep.Run, doubt keep.Mutation, now time.Time) ([]keep.Change, error) {
+	next, closed := lifecycle.NextAttempt(crashed, doubt, keep.RunID(a.e.newID("run", now)), crashed.Version, now)
 	if crashed.Status == keep.StatusInternal {
 		next.Error = crashed.Error
 	}
-	m := a.doubt
+	m := a.e.markOut(doubt)
 	var moves []keep.Move
 	var escalate bool
 	if m.State == keep.InFlight {
 		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: "the host died while the call was out"}
-		t := a.e.tools.byName[m.Tool]
-		if t == nil || !t.canReconcile() {
-			fact.Evidence = ledger.NoWay
+		if !m.CanReconcile {
+			fact.Evidence = ledger.CannotAsk
 		}
-		moved, move, err := ledger.Learn(m, fact, now)
+		moved, move, err := ledger.Apply(m, fact, now)
 		if err != nil {
 			return nil, err
 		}
@@ -198,10 +251,10 @@ func (a *actor) recoverDoubt(crashed keep.Run, now time.Time) ([]keep.Change, er
 	m.Run, m.UpdatedAt = next.ID, now
 	changes := []keep.Change{keep.PutRun{Run: closed}, keep.PutRun{Run: next}, keep.PutMutation{Mutation: m, Moves: moves}}
 	if escalate {
-		x := a.execution(a.current, keep.Handler{Name: next.Handler, Kind: next.Kind}, next)
+		x := a.execution(a.current, a.handlerOf(next), next)
 		x.mut = m
 		f := keep.Failf(keep.ClassUnknown, "crash", "the host died while the call was out")
-		changes = append(changes, keep.OpenEscalation{Escalation: x.question(keep.AskUnknownOutcome, f, now)})
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, keep.AskUnknownOutcome, f, now, moves)})
 	}
 	return changes, nil
 }

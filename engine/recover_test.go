@@ -12,7 +12,7 @@ import (
 )
 
 // Ten crashes of one chain in a row escalate as internal; a crash uses up no
-// retry, and the person's retry may go on (DESIGN section 14).
+// retry, and the person's retry may go on.
 func TestTenCrashesAskAPerson(t *testing.T) {
 	for _, p := range []engine.Point{engine.BeforeCall, engine.BeforeCommit} {
 		t.Run(string(p), func(t *testing.T) {

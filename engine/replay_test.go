@@ -13,7 +13,7 @@ import (
 )
 
 // The tests of this file, of job_test.go and of items_test.go go through sections
-// 14.2 to 14.7 of the chapter on idempotency (S0), sentence by sentence. What needs
+// 14.2 to 14.7 of the specification of idempotency in jobs, sentence by sentence. What needs
 // real JavaScript is in package host.
 
 // create calls svc.create in an item.
@@ -83,7 +83,7 @@ func TestHandlerAlwaysRuns(t *testing.T) {
 
 // §14.2.2: completed items cannot produce new side effects: the run is aborted as
 // a logic error that tells of the guard, before the ledger is looked at; reads are
-// free. A script with the guard mends it.
+// free. A script with the guard fixes it.
 func TestDoneItemsProduceNoSideEffects(t *testing.T) {
 	for _, status := range []keep.ItemStatus{keep.ItemDone, keep.ItemSkipped} {
 		t.Run(string(status), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine/lease"
 )
 
 // Scripts gives the engine the script of a version. The host keeps them loaded.
@@ -33,7 +34,8 @@ type Script interface {
 type ScriptCall struct {
 	Path []string          // such as consumers, addRow, prepare
 	Args []json.RawMessage // after ctx; a nil element is undefined
-	Now  time.Time         // the script's clock stands still at it
+	Now  time.Time         // the script's clock does not move from it
+	Pure bool              // a function of Args alone: it gets no ctx and no chance
 	Host ScriptHost
 	Log  func(level, text, where string)
 }
@@ -66,8 +68,16 @@ var errTaken = errors.New("the host took the call over")
 // errStopping is returned by a run that was left because the host stops.
 var errStopping = errors.New("the host is stopping")
 
+// errLeaseLost is returned by a run that was left because another host may have the
+// workflow, or soon will.
+var errLeaseLost = fmt.Errorf("%w: %w", errStopping, lease.ErrLost)
+
 // errPaused ends a job at its next call because a person paused the workflow.
 var errPaused = fmt.Errorf("%w: a person paused the workflow", errStopping)
+
+// errItemChanged ends a job at its next call because a person skipped the item, or wants
+// it done again.
+var errItemChanged = fmt.Errorf("%w: a person changed the item", errStopping)
 
 // errGone is returned by a phase whose goroutine ended without an answer. Nothing
 // is written then: it is as if the process had died.
@@ -85,4 +95,12 @@ func asFailure(err error) *keep.Failure {
 // logicf returns a logic failure at the call.
 func (c HostCall) logicf(code, format string, args ...any) *keep.Failure {
 	return &keep.Failure{Class: keep.ClassLogic, Code: code, Message: fmt.Sprintf(format, args...), At: c.At}
+}
+
+// because adds an error to a sentence.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
 }

@@ -42,8 +42,21 @@ func (s slots) give() { <-s }
 // place. The time of the lookup begins then.
 func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) connector.Answer {
 	if err := e.asking.take(ctx); err != nil {
-		return connector.Answer{Verdict: connector.Again, Detail: err.Error()}
+		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
 	}
 	defer e.asking.give()
-	return t.reconcile(ctx, m, e.policy.Reconcile.Inline)
+	m, note := e.aged(t, m)
+	return noted(t.reconcile(ctx, m, e.policy.Reconcile.Inline), note)
+}
+
+// control asks, when there is a place, whether a lookup of the tool finds a known effect.
+func (e *Engine) control(ctx context.Context, t *tool, known keep.Mutation) bool {
+	if err := e.asking.take(ctx); err != nil {
+		return false
+	}
+	defer e.asking.give()
+	limit := e.policy.Reconcile.Inline
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
+	defer cancel()
+	return t.control(ctx, known)
 }

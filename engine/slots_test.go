@@ -10,7 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A slowTool answers lookups when it is told to.
@@ -50,7 +50,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 7 {
 			wg.Go(func() {
-				if ans := e.reconcile(t.Context(), &tool{name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Again {
+				if ans := e.reconcile(t.Context(), &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry {
 					t.Errorf("a lookup that hangs is answered %v, want again", ans.Verdict)
 				}
 			})
@@ -59,7 +59,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		left := errors.New("left")
 		cancel(left)
-		if ans := e.reconcile(ctx, &tool{name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Again || ans.Detail != "left" {
+		if ans := e.reconcile(ctx, &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry || ans.Detail != "left" {
 			t.Errorf("who leaves gets %+v, want again", ans)
 		}
 		wg.Wait()

@@ -98,6 +98,9 @@ func TestStopWaitsForTheCall(t *testing.T) {
 			if m := w.mutation(); m.State != keep.Applied || w.service.calls != 1 {
 				t.Errorf("job %t: mutation = %s after %d calls, want applied after 1", job, m.State, w.service.calls)
 			}
+			if r := w.lastRun(); job && (r.Status != keep.StatusTransient || r.Error == nil || r.Error.Message != "the host was stopped") {
+				t.Errorf("the run of the stopped job is %s (%v), want that the host was stopped", r.Status, r.Error)
+			}
 			w.run()
 			want := 1
 			if job {

@@ -6,40 +6,104 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // defaultTimeout ends a call of a tool that states no timeout.
 const defaultTimeout = 30 * time.Second
 
-// Tools are the callable operations of all connections, by their full names.
-type Tools struct {
+// Tools are the callable operations of all connections, by their full names. They may
+// be replaced while the engine runs: a call uses those that it found.
+type Tools struct{ now atomic.Pointer[toolSet] }
+
+// A toolSet is the tools of one configuration.
+type toolSet struct {
 	byName map[keep.ToolName]*tool
-	names  []string // sorted
+	byWas  map[keep.ToolName]*tool // by names that they had before
+	names  []string                // sorted
+
+	rebounds sync.Map // hash of a pin to the tool as it was then
+
+	mu    sync.Mutex // protects all below
+	calls int        // that are out
+	ended func()     // not nil: the set was replaced; called when no call is out
+}
+
+// enter notes that a call of one of the tools begins, until the returned function is
+// called.
+func (ts *toolSet) enter() (leave func()) {
+	ts.mu.Lock()
+	ts.calls++
+	ts.mu.Unlock()
+	return func() {
+		ts.mu.Lock()
+		ts.calls--
+		ended := ts.ended
+		if ts.calls > 0 {
+			ended = nil
+		}
+		ts.mu.Unlock()
+		if ended != nil {
+			ended()
+		}
+	}
+}
+
+// Replace puts the tools of other in the place of those that there are. ended is
+// called once no call of those is out; it may be called again by a late one.
+func (ts *Tools) Replace(other *Tools, ended func()) {
+	old := ts.now.Swap(other.now.Load())
+	leave := old.enter()
+	old.mu.Lock()
+	old.ended = ended
+	old.mu.Unlock()
+	leave()
+}
+
+// get returns a tool by its full name; nil: there is none.
+func (ts *Tools) get(name keep.ToolName) *tool { return ts.now.Load().byName[name] }
+
+// known returns the tool that a record names: by its name, or by one that it had before.
+func (ts *Tools) known(name keep.ToolName) *tool {
+	set := ts.now.Load()
+	if t := set.byName[name]; t != nil {
+		return t
+	}
+	return set.byWas[name]
 }
 
 // A tool is a connector's tool with what the host adds.
 type tool struct {
+	set       *toolSet
 	name      keep.ToolName
 	connector string
 	spec      connector.Spec
 	impl      connector.Tool
+	isNew     bool               // the configuration says that it is no other one by a new name
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
+
+	// Of mutate tools; see pin.go.
+	sentAs  keep.SentAs     // of every call, without a claim
+	pin     json.RawMessage // sentAs as JSON
+	pinHash string          // of what in it says where and how
 }
 
 // NewTools checks and collects the tools of connections. All errors are
 // reported at once.
 func NewTools(conns []connector.Connection) (*Tools, error) {
-	ts := &Tools{byName: make(map[keep.ToolName]*tool)}
+	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool)}
 	var errs []error
 	for _, c := range conns {
 		for _, impl := range c.Tools {
@@ -51,17 +115,37 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 			if _, ok := ts.byName[t.name]; ok {
 				errs = append(errs, fmt.Errorf("tool %s is there twice", t.name))
 			}
+			t.set = ts
 			ts.byName[t.name] = t
 			ts.names = append(ts.names, string(t.name))
+			for _, was := range connector.FormerNames(c, t.spec) {
+				if other := ts.byWas[was]; other != nil {
+					errs = append(errs, fmt.Errorf("both %s and %s say that they were %s", other.name, t.name, was))
+				}
+				ts.byWas[was] = t
+			}
+		}
+	}
+	for _, was := range slices.Sorted(maps.Keys(ts.byWas)) {
+		if ts.byName[was] != nil {
+			errs = append(errs, fmt.Errorf("%s says that it was %s, which is still there", ts.byWas[was].name, was))
 		}
 	}
 	slices.Sort(ts.names)
-	return ts, errors.Join(errs...)
+	for _, name := range ts.names {
+		errs = append(errs, ts.checkResultFrom(ts.byName[keep.ToolName(name)]))
+	}
+	tools := new(Tools)
+	tools.now.Store(ts)
+	return tools, errors.Join(errs...)
 }
 
 func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
 	spec := impl.Spec()
-	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl}
+	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl, isNew: c.New || spec.New}
+	if was, said := c.ToolWas[spec.Name]; said && was == "" {
+		t.isNew = true
+	}
 	if t.spec.Timeout == 0 {
 		t.spec.Timeout = defaultTimeout
 	}
@@ -84,6 +168,9 @@ func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
 	case spec.Effect != connector.List && spec.Effect != connector.Get && spec.Effect != connector.Mutate:
 		return nil, fmt.Errorf("tool %s: effect %q is not list, get or mutate", t.name, spec.Effect)
 	}
+	if spec.Effect == connector.Mutate {
+		return t, t.setPin(c.Pack)
+	}
 	return t, nil
 }
 
@@ -105,7 +192,8 @@ func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 
 // find returns the tool that a script named, or the logic failure that says
 // what there is instead.
-func (ts *Tools) find(c HostCall) (*tool, *keep.Failure) {
+func (t *Tools) find(c HostCall) (*tool, *keep.Failure) {
+	ts := t.now.Load()
 	if t, ok := ts.byName[keep.ToolName(c.Name)]; ok {
 		return t, nil
 	}
@@ -156,6 +244,9 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 	case params[0] != '{':
 		return nil, c.logicf("bad-params", "takes one object, got %.40s", params)
 	}
+	if err := connector.CheckNumbers(params); err != nil {
+		return nil, c.logicf("bad-params", "%v", err)
+	}
 	if t.params == nil {
 		return params, nil
 	}
@@ -167,7 +258,7 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 		delete(m, "subkey") // accepted by every mutate tool, never sent
 	}
 	if err := t.params.Validate(doc); err != nil {
-		return nil, c.logicf("bad-params", "params do not fit: %s", schemaReasons(err))
+		return nil, c.logicf("bad-params", "invalid params: %s", schemaReasons(err))
 	}
 	return params, nil
 }
@@ -187,6 +278,8 @@ func (t *tool) accept(r connector.Receipt) connector.Receipt {
 		warning, r.Result = fmt.Sprintf("the result of %d bytes was left out: at most %d", n, maxResult), nil
 	case !json.Valid(r.Result):
 		warning, r.Result = "the result is not JSON and was left out", nil
+	case connector.CheckNumbers(r.Result) != nil:
+		warning, r.Result = "the result was left out: "+connector.CheckNumbers(r.Result).Error(), nil
 	default:
 		warning = t.checkResult(r.Result)
 	}
@@ -198,15 +291,8 @@ func (t *tool) accept(r connector.Receipt) connector.Receipt {
 
 // checkResult returns a warning if the result does not have the declared shape.
 func (t *tool) checkResult(result json.RawMessage) string {
-	if t.result == nil {
-		return ""
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(result))
-	if err != nil {
-		return fmt.Sprintf("the result is not JSON: %v", err)
-	}
-	if err := t.result.Validate(doc); err != nil {
-		return "the result does not have the declared shape: " + schemaReasons(err)
+	if why := t.fits(result); why != "" {
+		return "the result does not have the declared shape: " + why
 	}
 	return ""
 }
@@ -231,8 +317,9 @@ func schemaReasons(err error) string {
 }
 
 // read performs a list or get call. A failure without a class is transient, and
-// a failed read is never unknown: it changed nothing (DESIGN section 14).
+// a failed read is never unknown: it changed nothing.
 func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (result json.RawMessage, fail *keep.Failure) {
+	defer t.set.enter()()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
 	defer cancel()
 	defer func() {
@@ -245,7 +332,9 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	case err == nil && len(result) == 0:
 		return nil, nil
 	case err == nil && json.Valid(result):
-		return result, nil
+		if err = connector.CheckNumbers(result); err == nil {
+			return result, nil
+		}
 	case err == nil:
 		err = errors.New("the answer is not JSON")
 	}
@@ -276,6 +365,7 @@ func (t *tool) target(params json.RawMessage, at string) (target string, fail *k
 // start makes what the tool needs before a call of it can be recorded. A failure
 // means that nothing was sent.
 func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
+	defer t.set.enter()()
 	starter, ok := t.impl.(connector.Starter)
 	if !ok {
 		return nil
@@ -303,6 +393,7 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 // error is nil, or a failure of class unknown unless the connector vouches for
 // another.
 func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, at string) (receipt connector.Receipt, fail *keep.Failure) {
+	defer t.set.enter()()
 	ctx, cancel := context.WithTimeoutCause(ctx, rest, &keep.TimeoutError{Op: string(t.name), After: m.CallDeadline.Sub(m.UpdatedAt)})
 	defer cancel()
 	defer func() {
@@ -327,23 +418,45 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 // reconcile asks the service what became of m. Errors, timeouts and answers that
 // make no sense all mean: ask again.
 func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Duration) (ans connector.Answer) {
+	defer t.set.enter()()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			ans = connector.Answer{Verdict: connector.Again, Detail: fmt.Sprintf("the connector panicked: %v", p)}
+			ans = connector.Answer{Verdict: connector.Retry, Detail: fmt.Sprintf("the connector panicked: %v", p)}
 		}
 	}()
 	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)
 	switch {
 	case err != nil && context.Cause(ctx) != nil:
-		return connector.Answer{Verdict: connector.Again, Detail: context.Cause(ctx).Error()}
+		return connector.Answer{Verdict: connector.Retry, Detail: context.Cause(ctx).Error()}
 	case err != nil:
-		return connector.Answer{Verdict: connector.Again, Detail: err.Error()}
+		ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
+		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && t.spec.Level == keep.LevelKey {
+			refused := *f
+			refused.Tool, ans.Refused = t.name, &refused
+		}
+		return ans
 	case ans.Verdict == connector.Happened:
 		ans.Receipt = t.accept(ans.Receipt)
-	case ans.Verdict != connector.Absent:
-		ans.Verdict = connector.Again
+	case ans.Verdict != connector.Absent && ans.Verdict != connector.Unwitnessed:
+		ans.Verdict = connector.Retry
 	}
 	return ans
+}
+
+// control asks the service for a known effect. Whatever is not a clear answer counts as
+// not found.
+func (t *tool) control(ctx context.Context, known keep.Mutation) (found bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			found = false
+		}
+	}()
+	c, ok := t.impl.(connector.Controller)
+	if !ok {
+		return false
+	}
+	found, err := c.Control(ctx, known)
+	return err == nil && found
 }

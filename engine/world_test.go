@@ -19,16 +19,19 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/ledger"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A world is a store, a service and one workflow, and the engines that come and
 // go over them.
 type world struct {
-	tracer  trace.Tracer // nil: nobody traces
-	logger  *slog.Logger // nil: to the output of the test
+	tracer  trace.Tracer                  // nil: nobody traces
+	connect func() []connector.Connection // nil: the service
+	clock   func() time.Time              // nil: time.Now
+	logger  *slog.Logger                  // nil: to the output of the test
 	t       testing.TB
 	store   database
 	service *service
@@ -44,8 +47,8 @@ type world struct {
 
 	slow time.Duration // zero: no phase is slow
 
-	running *engine.Engine // deploys go there; nil: to an engine of their own
-	dieAt   engine.Point   // the engine dies at this point, once
+	running *host        // deploys go there; nil: to an engine of their own
+	dieAt   engine.Point // the engine dies at this point, once
 
 	skipPoints int // times that dieAt is passed before
 }
@@ -174,6 +177,7 @@ func reserveTrigger(c *call) any {
 // A database is a store with the lists that tests look at.
 type database interface {
 	engine.Store
+	operator.Store
 	Runs(context.Context, keep.RunFilter, keep.Page) ([]keep.Run, string, error)
 	Mutations(context.Context, keep.MutationFilter, keep.Page) ([]keep.Mutation, string, error)
 	Items(context.Context, keep.ItemFilter, keep.Page) ([]keep.Item, string, error)
@@ -203,9 +207,17 @@ func (s countingStore) Commit(ctx context.Context, c keep.Commit) error {
 	return do()
 }
 
-func (w *world) engine() *engine.Engine {
+// connections returns what the engine may call.
+func (w *world) connections() []connector.Connection {
+	if w.connect != nil {
+		return w.connect()
+	}
+	return []connector.Connection{w.service.connection()}
+}
+
+func (w *world) engine() *host {
 	w.t.Helper()
-	tools, err := engine.NewTools([]connector.Connection{w.service.connection()})
+	tools, err := engine.NewTools(w.connections())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -213,6 +225,7 @@ func (w *world) engine() *engine.Engine {
 		Policy: &w.policy,
 		Tracer: w.tracer,
 		Slow:   cmp.Or(w.slow, time.Hour),
+		Clock:  w.clock,
 		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil))),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == w.dieAt {
@@ -227,7 +240,23 @@ func (w *world) engine() *engine.Engine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return e
+	return w.hostOf(countingStore{w.store, w}, e)
+}
+
+// A host is an engine, and what people decide in its process.
+type host struct {
+	*engine.Engine
+	*operator.Operator
+}
+
+func (w *world) hostOf(s operator.Store, e *engine.Engine) *host {
+	w.t.Helper()
+	o, err := operator.New(s, operator.Config{Policy: &w.policy, Now: e.Now, Executor: e,
+		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil)))})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &host{e, o}
 }
 
 // deploy deploys the world's definition as a new version.
@@ -277,7 +306,7 @@ func (w *world) runFor(d time.Duration) error {
 }
 
 // runEngine runs e until it is idle or d has passed.
-func (w *world) runEngine(e *engine.Engine, d time.Duration) error {
+func (w *world) runEngine(e *host, d time.Duration) error {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	var wg sync.WaitGroup
@@ -339,6 +368,16 @@ func (w *world) mutation() keep.Mutation {
 	return ms[0]
 }
 
+// newest returns the latest record of the ledger.
+func (w *world) newest() keep.Mutation {
+	w.t.Helper()
+	ms, _, err := w.store.Mutations(w.t.Context(), keep.MutationFilter{Workflow: w.def.Name}, keep.Page{})
+	if err != nil || len(ms) == 0 {
+		w.t.Fatalf("%d mutations, %v", len(ms), err)
+	}
+	return ms[0]
+}
+
 // event returns an event.
 func (w *world) event(topic keep.TopicName, id string) keep.Event {
 	w.t.Helper()
@@ -369,7 +408,7 @@ func (w *world) decide(a keep.Action) error {
 	if len(qs) != 1 {
 		w.t.Fatalf("%d open questions, want 1", len(qs))
 	}
-	return w.engine().Decide(w.t.Context(), qs[0].ID, keep.Decision{Action: a, By: "ann", From: "test"})
+	return w.engine().Decide(w.t.Context(), qs[0].ID, keep.Decision{Action: a, By: "ann", From: "test", Result: json.RawMessage(`{"id":7}`)})
 }
 
 // A service is the world outside: it keeps its own truth about effects, and does
@@ -378,13 +417,17 @@ type service struct {
 	mu      sync.Mutex
 	level   keep.Level
 	approve bool
+	unique  bool
 	effects map[string]int                               // by token
 	calls   int                                          // mutate calls that arrived
 	asked   int                                          // lookups
 	onCall  func(n int) (effect bool, err error)         // the n-th mutate call, from 1
 	onAsk   func(n int) (v connector.Verdict, err error) // nil: the truth
 	onRead  func() error
-	onStart func() error
+
+	controlled int                       // control lookups
+	onControl  func(n int) (bool, error) // nil: the truth
+	onStart    func() error
 
 	// onAskContext waits before a lookup is answered; nil: does not.
 	onAskContext func(ctx context.Context, m keep.Mutation) error
@@ -405,7 +448,7 @@ func newService() *service {
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Approve: s.approve, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
+		Approve: s.approve, Unique: s.unique, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}
@@ -514,6 +557,17 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: a.s.result}}, nil
 }
 
+// Control answers what onControl says, or the truth.
+func (a asker) Control(_ context.Context, known keep.Mutation) (bool, error) {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.controlled++
+	if a.s.onControl != nil {
+		return a.s.onControl(a.s.controlled)
+	}
+	return a.s.effects[known.Token] > 0, nil
+}
+
 // A comparer can tell how far apart two payloads are.
 type comparer struct{ asker }
 
@@ -533,8 +587,6 @@ func (s *service) total() int {
 }
 
 var errReset = errors.New("connection reset by peer") // says nothing about the effect
-
-var _ engine.Store = (*memory.Store)(nil)
 
 // history returns the states that the only mutation went through.
 func (w *world) history() []string {

@@ -19,12 +19,14 @@ import (
 	"time"
 
 	keeps "github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/mailtest"
 )
 
 // bin is the directory of the programs under test.
 var bin string
 
 func TestMain(m *testing.M) {
+	os.Setenv("KEEP_CEILING", os.TempDir()) // a keep.toml above belongs to somebody else
 	os.Exit(run(m))
 }
 
@@ -42,7 +44,7 @@ func run(m *testing.M) int {
 			panic("build " + pkg + ": " + string(out))
 		}
 	}
-	return m.Run()
+	return mailtest.Main(m)
 }
 
 // program returns the file of a program under test.

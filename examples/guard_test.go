@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A handler that is executed once for each Idempotency-Key.

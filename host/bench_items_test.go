@@ -19,8 +19,8 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/cputime"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // instant is a mutate tool that answers at once.

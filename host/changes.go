@@ -4,24 +4,24 @@ import (
 	"context"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/notify"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/host/notify"
 )
 
 // remembered is how many changes the feed keeps for those who come back.
 const remembered = 4096
 
-// told is a store whose commits are told to a feed, and its questions to people.
-type told struct {
+// An observedStore announces its commits to a feed, and wakes who notifies people of questions.
+type observedStore struct {
 	Store
 	announce  func(feed.Change)
 	notifier  *notify.Notifier
-	committed func(keep.Commit) // nil: nobody is told
+	committed func(keep.Commit) // may be nil
 }
 
-// Commit tells the feed also after an error: the commit may be durable, and to
+// Commit announces also after an error: the commit may be durable, and to
 // look once too often costs little.
-func (s told) Commit(ctx context.Context, c keep.Commit) error {
+func (s observedStore) Commit(ctx context.Context, c keep.Commit) error {
 	err := s.Store.Commit(ctx, c)
 	s.announce(feed.Of(c))
 	if asks(c) {
@@ -37,12 +37,12 @@ func (s told) Commit(ctx context.Context, c keep.Commit) error {
 // read from Open on.
 func (h *Host) Changes() *feed.Feed { return h.changes }
 
-// Announce tells those who follow the feed, of this host and of the others on the
+// Announce publishes to those who follow the feed, of this host and of the others on the
 // store, what was changed other than by a commit of the host.
 func (h *Host) Announce(c feed.Change) {
 	h.changes.Publish(c)
-	if h.others != nil {
-		h.others.outgoing.Publish(c)
+	if h.peers != nil {
+		h.peers.outgoing.Publish(c)
 	}
 }
 

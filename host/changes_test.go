@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // await reads changes until every kind of want was seen for a workflow, or for

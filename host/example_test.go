@@ -10,7 +10,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A program that runs one workflow against one JSON API until there is nothing

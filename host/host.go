@@ -41,30 +41,23 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/notify"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/workflow"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
+	"github.com/keep-run/keep/store"
 )
 
-// A Store is what a host keeps everything in; see engine.Store.
+// A Store is what a host keeps everything in.
 type Store interface {
 	engine.Store
-
-	// StoreID returns the random id that the database got when it was made.
-	// Idempotency tokens depend on it.
-	StoreID(ctx context.Context) (string, error)
+	store.Identity
+	operator.Store
 }
 
-// A Watcher is a store that other processes may change.
-type Watcher interface {
-	// ForeignChanges returns a number that is another one whenever another
-	// process has committed. It is cheap.
-	ForeignChanges(ctx context.Context) (uint64, error)
-}
-
-// pollForeign is how often a Watcher is asked.
+// pollForeign is how often a store.Watcher is asked.
 const pollForeign = time.Second
 
 // Config configures a Host. The zero value is usable: it has no connections.
@@ -89,7 +82,7 @@ type Config struct {
 
 	// Leases shares the workflows out, if several hosts work on the store. If
 	// nil, the store itself does so if it can; else it belongs to this host.
-	Leases engine.Leaser
+	Leases store.Leaser
 
 	// Name and Version say to people, where there are leases, which host this is.
 	Name, Version string
@@ -123,13 +116,16 @@ type Config struct {
 // A Host runs workflows. Create one with Open, drive it with Run, end it with
 // Close. All methods may be called at any time between Open and Close.
 type Host struct {
-	*engine.Engine // Decide, SetPaused, Trigger, WaitIdle
+	*engine.Engine     // WaitIdle
+	*operator.Operator // Decide, SetPaused, Trigger
 
 	cfg     Config
+	tools   *engine.Tools
+	set     sync.Mutex // protects connections and retention of cfg, which Reconfigure replaces
 	log     *slog.Logger
 	store   Store
 	changes *feed.Feed
-	others  *others // nil: the store belongs to this host
+	peers   *peers // nil: the store belongs to this host
 	runtime *sandbox.Runtime
 	scripts *scripts
 
@@ -138,30 +134,31 @@ type Host struct {
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
 // the store, and closes it after the host.
-func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
+func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	tools, err := engine.NewTools(cfg.Connections)
 	if err != nil {
 		return nil, err
 	}
-	salt, err := store.StoreID(ctx)
+	salt, err := db.StoreID(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
 	if err := cfg.Retention.Validate(); err != nil {
 		return nil, err
 	}
-	notifier, err := newNotifier(store, cfg)
+	var h *Host
+	notifier, err := newNotifier(db, cfg, func() time.Time { return h.Engine.Now() })
 	if err != nil {
 		return nil, err
 	}
-	if l, ok := store.(engine.Leaser); ok && cfg.Leases == nil {
+	if l, ok := db.(store.Leaser); ok && cfg.Leases == nil {
 		cfg.Leases = l
 	}
-	h := &Host{cfg: cfg, notifier: notifier, log: cfg.Logger, store: store, runtime: cfg.Runtime, changes: feed.New(remembered)}
+	h = &Host{cfg: cfg, tools: tools, notifier: notifier, log: cfg.Logger, store: db, runtime: cfg.Runtime, changes: feed.New(remembered)}
 	if cfg.Leases != nil {
-		h.others = newOthers(cfg.Leases, h.changes, cfg.Logger)
-		cfg.Leases = h.others
+		h.peers = newPeers(cfg.Leases, h.changes, cfg.Logger)
+		cfg.Leases = h.peers
 	}
 	if h.runtime == nil {
 		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
@@ -169,12 +166,16 @@ func Open(ctx context.Context, store Store, cfg Config) (*Host, error) {
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	h.Engine, err = engine.New(told{store, h.Announce, notifier, cfg.Committed}, h.scripts, tools, engine.Config{
+	watched := observedStore{db, h.Announce, notifier, cfg.Committed}
+	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 	})
 	if err == nil {
 		err = h.Engine.Sync(ctx)
+	}
+	if err == nil {
+		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Logger: cfg.Logger})
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.closeRuntime())
@@ -190,18 +191,21 @@ func (h *Host) Run(ctx context.Context) error {
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { h.notifier.Run(beside) })
-	wg.Go(func() { h.sweep(ctx) })
-	if h.others != nil {
-		wg.Go(func() { h.others.tell(beside) })
-		wg.Go(func() { h.others.listen(beside) })
-	} else if w, ok := h.store.(Watcher); ok {
+	// A sweep ends with ctx, or when the engine ends by itself.
+	sweeping, enough := context.WithCancel(ctx)
+	defer enough()
+	wg.Go(func() { h.sweep(sweeping) })
+	if h.peers != nil {
+		wg.Go(func() { h.peers.broadcast(beside) })
+		wg.Go(func() { h.peers.listen(beside) })
+	} else if w, ok := h.store.(store.Watcher); ok {
 		wg.Go(func() { h.watch(beside, w) })
 	}
 	return h.Engine.Run(ctx)
 }
 
 // watch wakes the engine when another process changed the store.
-func (h *Host) watch(ctx context.Context, w Watcher) {
+func (h *Host) watch(ctx context.Context, w store.Watcher) {
 	tick := time.NewTicker(pollForeign)
 	defer tick.Stop()
 	var last uint64
@@ -225,8 +229,14 @@ func (h *Host) watch(ctx context.Context, w Watcher) {
 
 // Close releases the sandbox and the connections. Run must have returned.
 func (h *Host) Close() error {
-	errs := []error{h.closeRuntime()}
-	for _, c := range h.cfg.Connections {
+	h.set.Lock()
+	defer h.set.Unlock()
+	return errors.Join(h.closeRuntime(), closeConnections(h.cfg.Connections))
+}
+
+func closeConnections(conns []connector.Connection) error {
+	var errs []error
+	for _, c := range conns {
 		if c.Close != nil {
 			if err := c.Close(); err != nil {
 				errs = append(errs, fmt.Errorf("close connection %s: %w", c.Name, err))
@@ -234,6 +244,41 @@ func (h *Host) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Reconfigure replaces the connections and the retention of a host that may be running.
+// Calls that are out end with the connections that they began with, which are closed
+// after the last of them; the next call uses the new ones. An error changes nothing, and
+// conns are then the caller's to close.
+func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention) error {
+	tools, err := engine.NewTools(conns)
+	if err == nil {
+		err = r.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	h.set.Lock()
+	defer h.set.Unlock()
+	old := h.cfg.Connections
+	h.cfg.Connections, h.cfg.Retention = conns, r
+	var once sync.Once
+	h.tools.Replace(tools, func() {
+		once.Do(func() {
+			if err := closeConnections(old); err != nil {
+				h.log.Warn("close the connections before", "err", err)
+			}
+		})
+	})
+	h.Engine.Reload()
+	return nil
+}
+
+// retention returns for how long finished work is kept now.
+func (h *Host) retention() policy.Retention {
+	h.set.Lock()
+	defer h.set.Unlock()
+	return h.cfg.Retention
 }
 
 func (h *Host) closeRuntime() error {
@@ -254,7 +299,8 @@ type Workflow struct {
 // Load reads the script in a file below root, and checks it without any call
 // outside. The error is a *sandbox.BuildError, *sandbox.ScriptError,
 // *sandbox.LimitError or *workflow.DeclarationError if the script is wrong; each
-// names every problem with its file and line.
+// names every problem with its file and line. See [sandbox.BundlerMain] for scripts
+// whose authors are not trusted with the host.
 func (h *Host) Load(ctx context.Context, root, entry string) (*Workflow, error) {
 	return Load(ctx, h.runtime, root, entry)
 }
@@ -308,13 +354,13 @@ func sources(sourceMap []byte) map[string]string {
 // Deploy makes the script current and returns its version: the current one if
 // nothing changed, else one with the next major number.
 func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
-	return h.Engine.Deploy(ctx, w.deployment())
+	return h.Operator.Deploy(ctx, w.deployment())
 }
 
 // Replace is Deploy over the version that is current for sure; see
-// engine.Engine.Replace.
+// operator.Operator.Replace.
 func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (keep.Version, error) {
-	return h.Engine.Replace(ctx, w.deployment(), over)
+	return h.Operator.Replace(ctx, w.deployment(), over)
 }
 
 func (w *Workflow) deployment() keep.Deployment {

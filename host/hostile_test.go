@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // hostile scripts, and the limits at which they may be stopped.

@@ -13,7 +13,7 @@ import (
 )
 
 // jobs of real JavaScript over items, with what the service hears and how the
-// items end (DESIGN sections 6 and 14).
+// items end.
 var itemJobs = []struct {
 	name, body string
 	creates    int

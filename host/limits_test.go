@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // Each limit of the sandbox that a script breaks is a logic failure that names
@@ -15,7 +15,6 @@ import (
 func TestSandboxLimits(t *testing.T) {
 	limited := []struct{ name, body, code string }{
 		{"Calls", `for (;;) await ctx.svc.get({})`, "limit-host_calls"},
-		{"Lines", `for (;;) ctx.log("x")`, "limit-log_lines"},
 		{"Result", `return { reservations: [], data: "x".repeat(5000) }`, "limit-result"},
 		{"Params", `await ctx.svc.get({ q: "x".repeat(5000) })`, "limit-result"},
 		{"Wall", `await ctx.svc.list({})`, "limit-wall"},
@@ -27,7 +26,7 @@ func TestSandboxLimits(t *testing.T) {
 		{"ThrowsText", `throw "boom"`, "script-error"},
 	}
 	w := newWorld(t)
-	w.limits = sandbox.Limits{Wall: 300 * time.Millisecond, HostCalls: 20, LogLines: 20, Result: 4000}
+	w.limits = sandbox.Limits{Wall: 300 * time.Millisecond, HostCalls: 20, Result: 4000}
 	w.service.onRead = func(ctx context.Context, params jsonText) (jsonText, error) {
 		if w.service.heard()[len(w.service.heard())-1] != "list" {
 			return nil, nil

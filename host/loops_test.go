@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A loop is a job whose script does something odd with its items.
@@ -96,7 +96,7 @@ var fails = strings.NewReplacer("FAIL", `ctx.svc.create({ id: "fail" })`)
 
 func (l loop) workflow() keep.WorkflowName { return keep.WorkflowName(l.name) }
 
-// S0 §14.2 to §14.6 where JavaScript could get around them: the run ends with the
+// The rules of items where JavaScript could get around them: the run ends with the
 // failed call, its item is never done, and no call outlives its item.
 func TestItemsAreNotCatchable(t *testing.T) {
 	w := newWorld(t)
@@ -161,7 +161,7 @@ func (l loop) check(t *testing.T, w *world) {
 	}
 }
 
-// S0 §14.2.2: a done item whose handler makes a call, in whatever disguise, fails
+// A done item whose handler makes a call, in whatever disguise, fails
 // by logic and sends nothing, on the second run of the job.
 func TestDoneItemsMakeNoCall(t *testing.T) {
 	bodies := map[string]string{

@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/notify"
+	"github.com/keep-run/keep/host/notify"
 )
 
-// newNotifier returns what tells people of questions; nobody, if cfg says so.
-func newNotifier(store Store, cfg Config) (*notify.Notifier, error) {
+// newNotifier returns what notifies people of questions by a clock; nil if cfg has no targets.
+func newNotifier(store Store, cfg Config, now func() time.Time) (*notify.Notifier, error) {
 	if len(cfg.Notify.Targets) == 0 {
 		return nil, nil
 	}
@@ -23,6 +24,9 @@ func newNotifier(store Store, cfg Config) (*notify.Notifier, error) {
 		cfg.Notify.Store = s
 	}
 	cfg.Notify.Logger = cmp.Or(cfg.Notify.Logger, cfg.Logger)
+	if cfg.Notify.Now == nil {
+		cfg.Notify.Now = now
+	}
 	return notify.New(cfg.Notify)
 }
 

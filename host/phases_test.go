@@ -9,7 +9,7 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// phaseTable is DESIGN section 4, written a second time. The columns are the
+// phaseTable is the table of law/policy, written a second time. The columns are the
 // places of phaseScripts, in their order.
 const phaseTable = `
                 producer prepare mutate next job item
@@ -71,7 +71,7 @@ func script(name, rest string) string {
 	return take + fmt.Sprintf("export default Keep.workflow({ name: %q, topics: { in: {}, out: {} }, %s });", name, rest)
 }
 
-// Every cell of the table of DESIGN section 4. What is forbidden has no effect
+// Every cell of the table. What is forbidden has no effect
 // and leaves no row; the script can neither catch it nor go on (law:
 // not-catchable), and the failure names the call, the place and what is allowed
 // there. What is allowed works.

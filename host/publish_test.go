@@ -17,9 +17,8 @@ func producer(name, body string) string {
 // stores are worlds over each store.
 var stores = map[string]func(testing.TB) *world{"Memory": newWorld, "File": newFileWorld}
 
-// DESIGN section 5: the forms of publish, ids that the host makes, lists of
-// topics, inputs given and made, and one event for one message id, of which the
-// later payload wins.
+// The forms of publish: ids that the host makes, lists of topics, inputs given and
+// made, and one event for one message id, of which the later payload wins.
 func TestPublishForms(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -31,9 +30,8 @@ func TestPublishForms(t *testing.T) {
 				await ctx.publish("in", { messageId: "empty" });
 				await ctx.publish("in", { messageId: 7, n: 1 });
 				await ctx.publish(["in", "out"], { messageId: "both", n: 1 });
-				await ctx.publish("out", { n: 1 });
-				await ctx.publish("out", {});
-				await ctx.publish("out");
+				await ctx.publish("out", { once: false, n: 1 });
+				for (let i = 0; i < 2; i++) await ctx.publish("out", { once: false });
 				await ctx.publish("in", { messageId: "twice", n: 1 });
 				await ctx.publish("in", { messageId: "twice", n: 2 });
 				const input = await ctx.registerInput({ source: "mail", type: "email", id: 9, title: "Email from alice" });
@@ -89,8 +87,8 @@ func (w *world) checkInputs(t *testing.T) {
 	if len(both.CausedBy) != 1 || !slices.Equal(both.CausedBy, w.event("w", "out", "both").CausedBy) {
 		t.Errorf("the event both comes from %v, want one input", both.CausedBy)
 	}
-	if got := inputs[both.CausedBy[0]]; got.Source != "in" || got.ExternalID != "both" || got.Status != keep.InputPending {
-		t.Errorf("its input is %+v, want one made from its topic and id", got)
+	if got := inputs[both.CausedBy[0]]; got.Source != "in" || got.ExternalID != "both" || got.Status != keep.InputDone {
+		t.Errorf("its input is %+v, want one made from its topic and id, done since nobody reads them", got)
 	}
 	if n := len(inputs); n != 11 {
 		t.Errorf("%d inputs, want one for each message and the registered one: 11", n)
@@ -117,8 +115,8 @@ func TestPublishRefuses(t *testing.T) {
 		{"PayloadAndFields", `ctx.publish("in", { payload: 1, n: 2 })`, "bad-publish"},
 		{"PayloadIsLarge", `ctx.publish("in", { text: "x".repeat(1 << 20) })`, "(limit-result|payload-too-large)"},
 		{"BigInt", `ctx.publish("in", { n: 1n })`, "script-error"},
-		{"InputIsUnknown", `ctx.publish("in", { inputId: "in_nobody", n: 1 })`, "unknown-input"},
-		{"InputIsForeign", `ctx.publish("in", { inputId: "in_foreign_x", n: 1 })`, "unknown-input"},
+		{"InputIsUnknown", `ctx.publish("in", { messageId: "a", inputId: "in_nobody", n: 1 })`, "unknown-input"},
+		{"InputIsForeign", `ctx.publish("in", { messageId: "a", inputId: "in_foreign_x", n: 1 })`, "unknown-input"},
 		{"InputIsNumber", `ctx.publish("in", { inputId: 7, n: 1 })`, "bad-publish"},
 		{"InputWithoutSource", `ctx.registerInput({ type: "t", id: "1", title: "T" })`, "bad-input"},
 		{"InputWithoutID", `ctx.registerInput({ source: "s", type: "t", title: "T" })`, "bad-input"},
@@ -127,7 +125,7 @@ func TestPublishRefuses(t *testing.T) {
 		{"KVUndefined", `ctx.kv.set("x")`, "bad-kv"},
 		{"KVValueIsLarge", `ctx.kv.set("x", "y".repeat(65537))`, "kv-value-too-large"},
 		{"KVIsFull", `Promise.all([...Array(20).keys()].map((i) => ctx.kv.set("x" + i, "y".repeat(60000))))`, "kv-full"},
-		{"TooMany", `(async () => { for (let i = 0; i < 60; i++) await ctx.publish("in", { i }) })()`, "too-many-publishes"},
+		{"TooMany", `(async () => { for (let i = 0; i < 60; i++) await ctx.publish("in", { messageId: i }) })()`, "too-many-publishes"},
 		{"Throws", `Promise.reject(new Error("boom"))`, "script-error"},
 	}
 	w := newWorld(t)
@@ -211,8 +209,8 @@ func TestCausesGoThroughNext(t *testing.T) {
 				}
 			}
 			for _, in := range w.inputs("w") {
-				if in.Status != keep.InputPending { // by the event in the topic out
-					t.Errorf("input %s is %s, want pending", in.ID, in.Status)
+				if in.Status != keep.InputDone { // nobody reads the topic out
+					t.Errorf("input %s is %s, want done", in.ID, in.Status)
 				}
 			}
 			w.commit("w", keep.SkipEvents{Topic: "out", IDs: []keep.MessageID{"o"}})

@@ -12,8 +12,8 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // act returns a workflow whose consumer makes one call of a tool for each event.

@@ -29,7 +29,7 @@ var badReservations = []struct{ name, reservations, code string }{
 	{"Missing", `undefined`, "bad-prepare-result"},
 }
 
-// DESIGN section 4, step 1: a reservation that cannot be had fails the run;
+// A reservation that cannot be had fails the run;
 // nothing is called and nothing reserved, also not what could be had.
 func TestBadReservations(t *testing.T) {
 	w := newFileWorld(t)

@@ -39,7 +39,7 @@ func wantTicks(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// DESIGN sections 4 and 14: an interval first ticks at deploy, then counts from
+// An interval first ticks at deploy, then counts from
 // the end of the last run; a cron comes at its times, in its zone; a bare
 // producer at every start and every default interval. What was missed while no
 // host ran is one run.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // maxLoaded is how many scripts stay loaded: those that ran last. A loaded script
@@ -115,7 +115,7 @@ func (s *script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage
 	var out json.RawMessage
 	if err == nil {
 		out, err = program.Call(ctx, sandbox.Call{
-			Path: c.Path, Args: c.Args, Now: c.Now, Host: calls{c.Host},
+			Path: c.Path, Args: c.Args, Now: c.Now, Pure: c.Pure, Host: calls{c.Host},
 			Log: func(level, text string, at sandbox.Position) { c.Log(level, text, at.String()) },
 		})
 	}

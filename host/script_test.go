@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // Scripts beyond those that stay loaded work all the same, also at once.

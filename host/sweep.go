@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
 )
 
 // A shrinker is a store whose space does not come back by itself.
@@ -25,9 +26,6 @@ const (
 // sweep forgets what is over and old until ctx is done. It may be stopped at any
 // moment; what is left is old the next time, too.
 func (h *Host) sweep(ctx context.Context) {
-	if _, some := h.cfg.Retention.Latest(time.Time{}); !some {
-		return
-	}
 	tick := time.NewTimer(firstSweep)
 	defer tick.Stop()
 	for {
@@ -36,16 +34,18 @@ func (h *Host) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		h.sweepOnce(ctx)
+		if r := h.retention(); anyRetention(r) {
+			h.sweepOnce(ctx, r)
+		}
 		tick.Reset(sweepEvery)
 	}
 }
 
 // sweepOnce forgets what is old now, and gives the space back.
-func (h *Host) sweepOnce(ctx context.Context) {
+func (h *Host) sweepOnce(ctx context.Context, r policy.Retention) {
 	rest := time.NewTimer(0)
 	defer rest.Stop()
-	done, err := h.Engine.Sweep(ctx, h.cfg.Retention, false, func(engine.Swept) {
+	done, err := h.Operator.Sweep(ctx, r, false, func(operator.Swept) {
 		rest.Reset(sweepRest)
 		select {
 		case <-ctx.Done():
@@ -65,4 +65,10 @@ func (h *Host) sweepOnce(ctx context.Context) {
 		}
 	}
 	h.log.InfoContext(ctx, "swept what is over and old", "runs", done.Runs, "mutations", done.Mutations, "bytes", bytes)
+}
+
+// anyRetention reports whether r lets anything be deleted at all.
+func anyRetention(r policy.Retention) bool {
+	_, some := r.Latest(time.Time{})
+	return some
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // cacheDir holds the compiled JavaScript engine for all tests of the binary.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // Headers that a guard adds to answers that come from a record.
@@ -57,7 +57,7 @@ func newAnswer(c *call) *answer {
 // Header returns the handler's headers.
 func (a *answer) Header() http.Header { return a.header }
 
-// Unwrap lets http.ResponseController set deadlines.
+// Unwrap gives http.ResponseController the writer below, for deadlines.
 func (a *answer) Unwrap() http.ResponseWriter { return a.w }
 
 // WriteHeader takes the status. Informational answers are passed on at once:
@@ -75,7 +75,8 @@ func (a *answer) WriteHeader(status int) {
 	}
 	a.status, a.sent = status, a.header.Clone()
 	media, _, _ := mime.ParseMediaType(a.sent.Get("Content-Type"))
-	if media == "text/event-stream" || status == http.StatusSwitchingProtocols {
+	length, err := strconv.ParseInt(a.sent.Get("Content-Length"), 10, 64)
+	if media == "text/event-stream" || status == http.StatusSwitchingProtocols || err == nil && length > a.c.rt.ResponseLimit {
 		a.stream()
 	}
 }
@@ -88,7 +89,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	switch {
 	case !bodyAllowed(a.status):
 		return 0, http.ErrBodyNotAllowed
-	case a.mode == buffering && int64(len(a.buf)+len(p)) > a.c.rt.ResponseLimit:
+	case a.mode == buffering && (int64(len(a.buf)+len(p)) > a.c.rt.ResponseLimit || !a.grow(len(p))):
 		a.stream()
 	}
 	switch a.mode {
@@ -101,6 +102,20 @@ func (a *answer) Write(p []byte) (int, error) {
 		return 0, http.ErrHijacked
 	}
 	return 0, errWithheld
+}
+
+// grow makes room for n more bytes in memory, or reports that there is none.
+func (a *answer) grow(n int) bool {
+	need := len(a.buf) + n
+	if need <= cap(a.buf) {
+		return true
+	}
+	size := max(need, 2*cap(a.buf))
+	if !a.c.hold(int64(size - cap(a.buf))) {
+		return false
+	}
+	a.buf = append(make([]byte, 0, size), a.buf...)
+	return true
 }
 
 // FlushError flushes a stream. Other answers are held back until they are whole.
@@ -288,8 +303,8 @@ func emit(w http.ResponseWriter, status int, fields []key.Field, body []byte) {
 	}
 }
 
-// exposeHeaders lets scripts of other origins read our headers, if the answer
-// lets them read anything.
+// exposeHeaders allows scripts of other origins to read our headers, if the answer
+// allows them to read anything.
 func exposeHeaders(h http.Header) {
 	if h.Get("Access-Control-Allow-Origin") == "" {
 		return

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/internal/cputime"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // order is a request of about 105 bytes; bill an answer of about 200.

@@ -8,31 +8,35 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A call is one guarded request on its way.
 type call struct {
-	g       *Guard
-	rt      *route
-	w       http.ResponseWriter
-	r       *http.Request
-	next    http.Handler
-	body    []byte
-	claim   key.Claim
-	started time.Time
-	store   time.Duration // spent waiting for the store, outside the handler
-	seen    bool          // the observer was told
+	g        *Guard
+	rt       *route
+	w        http.ResponseWriter
+	r        *http.Request
+	next     http.Handler
+	body     []byte
+	bodyRead bool
+	claim    key.Claim
+	started  time.Time
+	store    time.Duration // spent waiting for the store, outside the handler
+	held     int64         // bytes of the guard's memory
+	seen     bool          // the observer was called
+	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
 
 	// mu protects the fields below: the lease is renewed beside the handler.
 	mu       sync.Mutex
 	rec      key.Record // as this owner wrote it last
 	settled  bool       // the outcome is recorded; nothing is left to renew
 	declared declaration
+	endless  bool   // nothing but the end of the connection ends the answer
 	tx       key.Tx // the handler's transaction; nil if it has none
 }
 
-// maxRounds is how often a call looks again because somebody else was faster. It
+// maxRounds is how often a call looks again because another caller was first. It
 // is far more than ever happens; it keeps a broken store from spinning.
 const maxRounds = 1000
 
@@ -45,7 +49,7 @@ func (c *call) serve() {
 			return
 		}
 		var err error
-		if rec, err = c.read(c.r.Context()); err != nil {
+		if rec, err = c.find(c.r.Context()); err != nil {
 			c.storeDown(err)
 			return
 		}
@@ -69,15 +73,46 @@ func (c *call) first() (rec key.Record, over bool) {
 	return rec, err != nil
 }
 
+// find returns the record that stands for the request: the one of its key, else a
+// live one that this caller made under its former name, else a live one of the same
+// request of another caller. The last two are looked for when the store refused to
+// take a key that seemed free.
+func (c *call) find(ctx context.Context) (key.Record, error) {
+	rec, err := c.read(ctx)
+	now := time.Now()
+	if err != nil || !c.refused || !key.Free(rec, now) {
+		return rec, err
+	}
+	defer c.timed(now)
+	if c.claim.Former != c.claim.ID {
+		former, err := c.g.store.Read(ctx, c.claim.Former)
+		if err != nil {
+			return rec, err
+		}
+		if !key.Free(former, now) {
+			c.claim.ID, c.claim.Alias = c.claim.Former, key.ID{} // it stays what it is
+			return former, nil
+		}
+	}
+	if c.claim.Alias == (key.ID{}) {
+		return rec, nil
+	}
+	other, err := c.g.store.ReadAlias(ctx, c.claim.Alias, now)
+	if err != nil || key.Free(other, now) {
+		return rec, err
+	}
+	return other, nil
+}
+
 // follow does what the law says about rec. It reports whether the call is over; if
 // not, the record is to be looked at again.
 func (c *call) follow(rec key.Record) (over bool) {
 	now := time.Now()
-	switch key.Judge(rec, c.claim.Fingerprint, now) {
+	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
-		_ = c.learn(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
+		_ = c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
 		return false
 	case key.Busy:
 		if c.wait(now) {
@@ -90,6 +125,9 @@ func (c *call) follow(rec key.Record) (over bool) {
 		c.replay(rec)
 	case key.NoBody:
 		c.refuse(bodyNotStored(rec))
+	case key.CallerChanged:
+		c.refuse(Problem{Kind: KindCallerChanged, Status: http.StatusConflict,
+			Detail: "The same request was made under this key with other credentials. It was not executed again, and its answer is not shown. If your credentials were renewed, retry with those of the first request; whoever runs this service can give the route a caller that stays."})
 	default:
 		c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
 			Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
@@ -102,7 +140,7 @@ func (c *call) follow(rec key.Record) (over bool) {
 // the record is to be looked at again.
 func (c *call) doubtful(rec key.Record) (over bool) {
 	if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts && c.rt.Probe == nil {
-		return c.takeOver(rec, key.Again)
+		return c.takeOver(rec, key.NewAttempt)
 	}
 	if c.rt.Probe != nil {
 		switch c.probe(rec) {
@@ -110,7 +148,7 @@ func (c *call) doubtful(rec key.Record) (over bool) {
 			return false
 		case cannotTell:
 			if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts {
-				return c.takeOver(rec, key.Again)
+				return c.takeOver(rec, key.NewAttempt)
 			}
 		}
 	}
@@ -119,18 +157,18 @@ func (c *call) doubtful(rec key.Record) (over bool) {
 }
 
 // takeOver takes a key that has a record and executes the request. It reports false
-// if somebody else was faster.
-func (c *call) takeOver(rec key.Record, how key.Event) bool {
+// if another caller was first.
+func (c *call) takeOver(rec key.Record, how key.Evidence) bool {
 	_, over := c.begin(rec, how, func(ctx context.Context, next key.Record) (key.Record, error) {
 		return key.Record{}, c.g.store.Write(ctx, next)
 	})
 	return over
 }
 
-// begin takes the key and executes the request. If somebody else was faster, the call
+// begin takes the key and executes the request. If another caller was first, the call
 // is not over; then it may return what is there.
-func (c *call) begin(rec key.Record, how key.Event, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
-	next, err := key.Next(rec, key.Evidence{Event: how, Token: newToken(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
+func (c *call) begin(rec key.Record, how key.Evidence, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
+	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
@@ -142,12 +180,13 @@ func (c *call) begin(rec key.Record, how key.Event, take func(context.Context, k
 	there, err = take(ctx, next)
 	c.timed(since)
 	if errors.Is(err, keep.ErrStale) || there.Rev > 0 {
+		c.refused = true
 		return there, false
 	}
 	if err != nil {
 		// It may be stored all the same; then the key must not be left behind.
 		now, readErr := c.read(ctx)
-		if readErr != nil || now.Token != next.Token {
+		if readErr != nil || now.Fence != next.Fence {
 			c.storeDown(err)
 			return there, true
 		}
@@ -159,8 +198,8 @@ func (c *call) begin(rec key.Record, how key.Event, take func(context.Context, k
 }
 
 // learn records what was found out about rec by others than its owner.
-func (c *call) learn(rec key.Record, e key.Evidence) error {
-	next, err := key.Next(rec, e, time.Now())
+func (c *call) learn(rec key.Record, e key.Fact) error {
+	next, err := key.Apply(rec, e, time.Now())
 	if err != nil {
 		return err
 	}
@@ -169,7 +208,7 @@ func (c *call) learn(rec key.Record, e key.Evidence) error {
 	}
 	if next.State == key.Unknown {
 		c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: outcome unknown",
-			"key", rec.ID.String(), "route", c.rt.name, "why", string(e.Event))
+			"key", rec.ID.String(), "route", c.rt.name, "why", string(e.Evidence))
 	}
 	c.g.waiting.wake(rec.ID)
 	return nil
@@ -214,6 +253,7 @@ func (c *call) unavailable(err error) {
 // refuse answers with a problem.
 func (c *call) refuse(p Problem) {
 	c.observe(OutcomeRefused, p.Kind, p.Status)
+	c.rt.origins.allow(c.r.Header.Get("Origin"), c.w.Header())
 	p.ServeHTTP(c.w, c.r)
 }
 

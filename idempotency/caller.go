@@ -5,25 +5,67 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"strings"
 )
 
 // ErrCallerUnknown is returned by a Caller function that cannot tell who sends a
 // request. The request gets 400: it must not share answers with others.
 var ErrCallerUnknown = errors.New("nothing in the request says who sends it")
 
-// ByAuthorization takes the Authorization header as the caller, else X-API-Key,
-// else nobody. A request with a cookie and neither is refused: cookie sessions
-// are not one anonymous caller.
-func ByAuthorization(r *http.Request) (string, error) {
-	for _, name := range []string{"Authorization", "X-Api-Key"} {
-		if lines := r.Header[name]; len(lines) > 0 {
-			return fmt.Sprintf("%s %q", name, lines), nil
+// ErrCredential is returned by a Caller function for a credential that is not
+// valid, such as a token that has expired. The request gets 401.
+var ErrCredential = errors.New("the credential is not valid")
+
+// stableSchemes are schemes of Authorization whose value a client sends unchanged
+// with each request, until he renews it.
+var stableSchemes = []string{"apikey", "api-key", "basic", "bearer", "bot", "dpop", "key", "token"}
+
+// byCredential takes the Authorization header as the caller, else X-API-Key, else
+// nobody. It refuses what would make each retry another caller, or different people
+// the same one: schemes that sign each request, cookies, and headers that seem to
+// hold a credential.
+func byCredential(r *http.Request) (string, error) {
+	if lines := r.Header["Authorization"]; len(lines) > 0 {
+		if scheme, _, ok := strings.Cut(strings.TrimSpace(lines[0]), " "); ok && !isOneOf(scheme, stableSchemes) {
+			return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
+		}
+		return fmt.Sprintf("Authorization %q", lines), nil
+	}
+	if lines := r.Header["X-Api-Key"]; len(lines) > 0 {
+		return fmt.Sprintf("X-Api-Key %q", lines), nil
+	}
+	for name := range r.Header {
+		if isCredential(name) {
+			return "", fmt.Errorf("%w but perhaps %s; configure the caller", ErrCallerUnknown, name)
 		}
 	}
-	if len(r.Header["Cookie"]) > 0 {
-		return "", fmt.Errorf("%w but a cookie; configure the caller", ErrCallerUnknown)
-	}
 	return "", nil
+}
+
+func isOneOf(word string, list []string) bool {
+	for _, w := range list {
+		if strings.EqualFold(word, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCredential reports whether a header may say who sends the request, as its name
+// has it. Sec-… are set by browsers, and never credentials.
+func isCredential(name string) bool {
+	switch name = strings.ToLower(name); {
+	case name == "cookie", name == "signature", name == "signature-input":
+		return true
+	case name == "idempotency-key", name == "x-idempotency-key", strings.HasSuffix(name, "user-agent"), strings.HasPrefix(name, "sec-"):
+		return false
+	}
+	for _, part := range []string{"auth", "token", "session", "key", "user"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // ByHeader takes a header that somebody trusted has set as the caller. A request
@@ -37,6 +79,17 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 		}
 		return fmt.Sprintf("%s %q", name, lines), nil
 	}
+}
+
+// ByBasic takes the user of HTTP Basic authentication as the caller, whatever the
+// password. It does not check that: something between the client and the guard
+// must, or who knows a user, a key and a whole request can see its answer.
+func ByBasic(r *http.Request) (string, error) {
+	user, _, ok := r.BasicAuth()
+	if !ok || user == "" {
+		return "", fmt.Errorf("%w: no user of Basic authentication", ErrCallerUnknown)
+	}
+	return fmt.Sprintf("basic %q", user), nil
 }
 
 // Anyone makes all requests one caller's. It is right only where every client

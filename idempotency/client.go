@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Client is an http.RoundTripper that gives each POST, PUT and PATCH a key and

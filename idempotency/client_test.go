@@ -56,7 +56,18 @@ func refused(p idempotency.Problem) func() (*http.Response, error) {
 
 func broken() (*http.Response, error) { return nil, errors.New("connection reset") }
 
-func TestClient_retries_under_one_key(t *testing.T) {
+func TestClient(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"one_key": clientOneKey,
+		"limits":  clientLimits,
+		"storm":   clientStorm,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func clientOneKey(t *testing.T) {
 	t.Parallel()
 	busy := refused(idempotency.Problem{Kind: idempotency.KindInProgress, Status: 409, RetryAfter: 3 * time.Second})
 	unknown := func(status int) func() (*http.Response, error) {
@@ -110,7 +121,7 @@ func TestClient_retries_under_one_key(t *testing.T) {
 	}
 }
 
-func TestClient_keeps_to_what_it_is_given(t *testing.T) {
+func clientLimits(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []func() (*http.Response, error){answers(200), answers(200), answers(502)}}
 	c := &http.Client{Transport: &idempotency.Client{Base: s, MaxBody: 4}}
@@ -127,7 +138,7 @@ func TestClient_keeps_to_what_it_is_given(t *testing.T) {
 	}
 }
 
-func TestClient_with_a_guard_acts_once_through_a_storm(t *testing.T) {
+func clientStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	var n atomic.Int64

@@ -8,9 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // Defaults of Config and Rule.
@@ -21,6 +22,9 @@ const (
 	DefaultProbeTimeout  = 10 * time.Second
 	DefaultBodyLimit     = 1 << 20
 	DefaultResponseLimit = 8 << 20
+	DefaultMemory        = 256 << 20
+	DefaultBodySilence   = 30 * time.Second
+	DefaultBodyTimeout   = 10 * time.Minute
 
 	// MinTTL is the shortest TTL unless Rule.AllowShortTTL is set: a client that
 	// retries tomorrow must find its answer.
@@ -34,7 +38,12 @@ type Config struct {
 	// that no rule matches is not touched. If empty, the zero Rule.
 	Rules []Rule
 
-	// Lease is how long an owner that is not heard of is believed to be alive.
+	// Host, if not empty, is the host of all requests, whatever they ask for. Set it
+	// where one service is reached by several names or ports: the host is part of a
+	// key, so a client that retries by another name is executed again.
+	Host string
+
+	// Lease is how long an owner that does not renew it is believed to be alive.
 	// It is renewed three times as often, so a handler may take longer. If zero,
 	// 30 seconds.
 	Lease time.Duration
@@ -49,11 +58,20 @@ type Config struct {
 	// SweepBatch is the most records deleted at once. If zero, 100.
 	SweepBatch int
 
-	// Logger receives what a person should hear of. Keys, callers and bodies are
+	// Memory is the most bytes of requests and answers that are held at once. A
+	// request that does not fit is refused with KindBusy; an answer that does not
+	// is passed through and recorded without a body. If zero, 256 MiB.
+	Memory int64
+
+	// BodySilence is how long the next part of a guarded request may take, and
+	// BodyTimeout how long the whole. If zero, 30 seconds and 10 minutes.
+	BodySilence, BodyTimeout time.Duration
+
+	// Logger receives what a person should know. Keys, callers and bodies are
 	// never logged; "key" is the reference of a record. If nil, slog.Default().
 	Logger *slog.Logger
 
-	// Observe is told about every request that a rule matched and that carried a
+	// Observe is called for every request that a rule matched and that carried a
 	// key or needed one. It must be fast and safe for concurrent use. If nil,
 	// nobody is.
 	Observe func(context.Context, Observation)
@@ -68,19 +86,27 @@ type Rule struct {
 	// Methods are guarded; others pass untouched. If empty, POST, PUT and PATCH.
 	Methods []string
 
+	// Key says where the key is. If zero, in Idempotency-Key or X-Idempotency-Key.
+	Key KeySource
+
 	// Require answers 400 to a guarded request without a key.
 	Require bool
 
-	// TTL is how long an answer is kept, from the first request on. If zero, 7
-	// days.
+	// TTL is how long an answer is kept, from the time on at which it is known. If
+	// zero, 7 days.
 	TTL time.Duration
 
 	// AllowShortTTL permits a TTL under 24 hours.
 	AllowShortTTL bool
 
-	// Policy says what an answer of 500, 502 or 504 means. If empty,
+	// Policy says what an answer of 500, 502, 503 or 504 means. If empty,
 	// key.AtMostOnce.
 	Policy key.Policy
+
+	// NotExecuted are statuses of answers after which nothing was done: they free
+	// the key. Name 503 here only if nothing between the guard and the handler
+	// sends one after it passed the request on.
+	NotExecuted []int
 
 	// AfterCrash says what a retry does when nobody knows whether the first
 	// request had its effect. If empty, AfterCrashUnknown.
@@ -104,7 +130,12 @@ type Rule struct {
 	Form key.Form
 
 	// Caller names who sends a request. Two callers never see each other's
-	// answers. If nil, ByAuthorization.
+	// answers. If nil, the credential in Authorization, else in X-API-Key, else
+	// nobody. A client that renews its credential looks like another caller then:
+	// a retry of the same request under the same key is refused with
+	// KindCallerChanged. Schemes that sign each request, and headers that may hold
+	// another credential, are refused with KindCallerUnknown. With a function
+	// that returns the same for all requests of a caller neither happens.
 	Caller func(*http.Request) (string, error)
 
 	// Probe asks whether a request whose outcome is unknown happened. If nil,
@@ -139,7 +170,7 @@ const (
 // withDefaults returns c with its zero values replaced, or says what is wrong.
 func (c Config) withDefaults() (Config, error) {
 	switch {
-	case c.Lease < 0, c.StoreTimeout < 0, c.SweepEvery < 0, c.SweepBatch < 0:
+	case c.Lease < 0, c.StoreTimeout < 0, c.SweepEvery < 0, c.SweepBatch < 0, c.Memory < 0, c.BodySilence < 0, c.BodyTimeout < 0:
 		return c, errors.New("idempotency: a duration or size is negative")
 	case c.Lease > 0 && c.Lease < 10*time.Millisecond:
 		return c, fmt.Errorf("idempotency: a lease of %s is too short to be renewed", c.Lease)
@@ -148,6 +179,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
 	c.SweepBatch = cmp.Or(c.SweepBatch, 100)
+	c.Memory = cmp.Or(c.Memory, DefaultMemory)
+	c.BodySilence = cmp.Or(c.BodySilence, DefaultBodySilence)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if len(c.Rules) == 0 {
 		c.Rules = []Rule{{}}
@@ -158,8 +192,10 @@ func (c Config) withDefaults() (Config, error) {
 // A route is a rule that is ready to be used.
 type route struct {
 	Rule
-	name string
-	mux  *http.ServeMux // has the one pattern; nil: every path
+	name            string
+	mux             *http.ServeMux // has the one pattern; nil: every path
+	origins         origins
+	callerMayChange bool // the caller is a credential, which may be renewed
 }
 
 // compile checks a rule and fills in its defaults.
@@ -177,10 +213,13 @@ func compile(r Rule) (rt *route, err error) {
 	rt.BodyLimit = cmp.Or(r.BodyLimit, DefaultBodyLimit)
 	rt.ResponseLimit = cmp.Or(r.ResponseLimit, DefaultResponseLimit)
 	if rt.Caller == nil {
-		rt.Caller = ByAuthorization
+		rt.Caller, rt.callerMayChange = byCredential, true
 	}
 	if len(r.Methods) == 0 {
 		rt.Methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch}
+	}
+	if err := errors.Join(rt.checkLists(), rt.Key.check()); err != nil {
+		return rt, err
 	}
 	switch {
 	case rt.TTL < MinTTL && !r.AllowShortTTL:
@@ -193,6 +232,30 @@ func compile(r Rule) (rt *route, err error) {
 		return rt, fmt.Errorf("unknown after-crash %q", rt.AfterCrash)
 	}
 	return rt, rt.pattern()
+}
+
+// checkLists checks the methods and statuses of a rule. Methods are case-sensitive,
+// but no server has two that differ in case alone: "post" is what browsers send for
+// a method of that name, and means POST.
+func (rt *route) checkLists() error {
+	methods := make([]string, 0, len(rt.Methods))
+	for _, m := range rt.Methods {
+		switch m = strings.ToUpper(m); m {
+		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+			return fmt.Errorf("method %s can't be guarded: it changes nothing", m)
+		}
+		if m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
+			return fmt.Errorf("method %q: want one such as POST", m)
+		}
+		methods = append(methods, m)
+	}
+	rt.Methods = methods
+	for _, status := range rt.NotExecuted {
+		if status < 400 || status > 599 {
+			return fmt.Errorf("not-executed status %d: want 400 to 599", status)
+		}
+	}
+	return nil
 }
 
 // pattern makes the mux that matches the rule's path.
@@ -220,4 +283,6 @@ func (rt *route) matches(r *http.Request) bool {
 }
 
 // guards reports whether the rule is about the request's method.
-func (rt *route) guards(r *http.Request) bool { return slices.Contains(rt.Methods, r.Method) }
+func (rt *route) guards(r *http.Request) bool {
+	return slices.Contains(rt.Methods, strings.ToUpper(r.Method))
+}

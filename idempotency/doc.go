@@ -19,7 +19,9 @@
 //   - After a crash or a cut-off call the outcome is unknown, which is an answer
 //     of its own (409 outcome-unknown, with a reference): neither executed again
 //     nor stuck. A probe, a person, or Rule.AfterCrash resolves it.
-//   - Two callers never see each other's answers.
+//   - Two callers never see each other's answers. A client that renewed its
+//     credential is neither executed again nor shown the answer.
+//   - The host that was asked is part of the key.
 //   - Set-Cookie, credentials and hop-by-hop fields are never kept. Keys, callers
 //     and bodies are never logged.
 //
@@ -30,10 +32,13 @@
 //	retry                          the same, with Idempotent-Replayed: true
 //	retry while it runs            409 in-progress with Retry-After; see Rule.Wait
 //	another request, same key      422 key-reused
+//	same request and key, other    409 caller-changed
+//	credential
 //	retry of a stream, or of an    409 body-not-stored with original_status
 //	answer over ResponseLimit
 //	nobody knows                   409 outcome-unknown; 502, 503 or 504 for the
 //	                               first caller
+//	GET of a problem's instance    what became of the request; see Status
 //	the store is down              503 store-unavailable, not executed; see
 //	                               Rule.FailOpen
 //
@@ -48,7 +53,7 @@
 // # What it does not do
 //
 // It can not stop a handler whose process was frozen for longer than its lease and
-// then goes on: its answer is refused, its effect is not. Where that matters, leave
+// then continues: its answer is refused, its effect is not. Where that matters, leave
 // AfterCrash as it is. It has one goroutine's worth of background work, sweeping,
 // which happens in Run.
 package idempotency

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
 )
 
 func Example() {

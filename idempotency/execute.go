@@ -1,14 +1,16 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // execute runs the handler as the owner of the key, records what came of it, and
@@ -40,21 +42,43 @@ type callKey struct{}
 
 // A declaration is what the handler itself says about its outcome.
 type declaration struct {
-	event  key.Event // key.Nothing or key.Doubt; empty: it said nothing
-	status int       // of the problem that replaces the answer; 0: none does
+	evidence key.Evidence // key.Nothing or key.Unsure; empty: it said nothing
+	status   int          // of the problem that replaces the answer; 0: none does
 }
 
-// Release lets a handler say that nothing was done which must not be repeated:
+// Release declares, by a handler, that nothing was done which must not be repeated:
 // its answer is sent but not kept, and the key is free again. Outside a guarded
 // request it does nothing.
-func Release(ctx context.Context) { declare(ctx, declaration{event: key.Nothing}) }
+func Release(ctx context.Context) { declare(ctx, declaration{evidence: key.Nothing}) }
 
-// Doubt lets a handler say that it can't tell whether its effect happened. Its
+// Doubt declares, by a handler, that it can't tell whether its effect happened. Its
 // answer is replaced by an outcome-unknown problem of that status, such as 502
 // or 504, and the key waits for a probe or a person. Outside a guarded request it
 // does nothing.
 func Doubt(ctx context.Context, status int) {
-	declare(ctx, declaration{event: key.Doubt, status: status})
+	declare(ctx, declaration{evidence: key.Unsure, status: status})
+}
+
+// EndsWithConnection declares, by a handler that passes an answer on, that nothing but the
+// end of a connection told it that the answer ends: it may have been cut off. It is
+// shown, and kept only if it is complete JSON. Outside a guarded request it does
+// nothing.
+func EndsWithConnection(ctx context.Context) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endless = true
+	}
+}
+
+// mayBeCut reports whether an answer may be the beginning of a longer one. A number
+// may be half of one, so JSON is complete if it has an end of its own.
+func (c *call) mayBeCut(a *answer) bool {
+	c.mu.Lock()
+	endless := c.endless
+	c.mu.Unlock()
+	text := bytes.TrimSpace(a.buf)
+	return endless && (len(text) == 0 || !bytes.Contains([]byte(`{["`), text[:1]) || !json.Valid(text))
 }
 
 // Guarded reports whether ctx is of a handler that is executed as the owner of a
@@ -85,21 +109,38 @@ func (c *call) finish(a *answer) {
 		c.observeShown(a)
 		return
 	}
-	said := c.declaration()
-	switch {
-	case said.event == key.Doubt:
-		c.giveUp(a, said.status)
-	case said.event == key.Nothing, !key.Keeps(a.status, c.rt.Policy):
+	switch evidence, status := c.meaning(a.status); evidence {
+	case key.Unsure:
+		c.giveUp(a, status)
+	case key.Nothing:
 		c.letGo(a)
 	default:
 		c.keepAnswer(a)
 	}
 }
 
+// meaning returns what an answer says about the request, and the status of the
+// problem that replaces it if that is doubt. What the handler itself declared
+// counts more than a status.
+func (c *call) meaning(status int) (key.Evidence, int) {
+	if said := c.declaration(); said.evidence != "" {
+		return said.evidence, said.status
+	}
+	evidence := key.Meaning(status, c.rt.Policy, c.rt.NotExecuted)
+	if evidence == key.Unsure && c.rt.Atomic {
+		evidence = key.Nothing // its transaction is not committed
+	}
+	return evidence, status
+}
+
 // keepAnswer records a whole answer, then shows it.
 func (c *call) keepAnswer(a *answer) {
-	err := c.settle(key.Evidence{Event: key.Answered, By: "owner",
-		Answer: key.Answer{Status: a.status, Header: key.EncodeFields(a.kept()), Body: a.buf}})
+	f := key.Fact{Evidence: key.Answered, By: "owner",
+		Answer: key.Answer{Status: a.status, Header: key.EncodeFields(a.kept()), Body: a.buf}}
+	if c.mayBeCut(a) {
+		f = key.Fact{Evidence: key.Streamed, By: "owner", Answer: key.Answer{Status: a.status}}
+	}
+	err := c.settle(f)
 	if err != nil {
 		c.withhold(err)
 		return
@@ -111,7 +152,7 @@ func (c *call) keepAnswer(a *answer) {
 
 // letGo frees the key, then shows the answer.
 func (c *call) letGo(a *answer) {
-	err := c.settle(key.Evidence{Event: key.Nothing, By: "owner"})
+	err := c.settle(key.Fact{Evidence: key.Nothing, By: "owner"})
 	if errors.Is(err, key.ErrFenced) {
 		c.withhold(err)
 		return
@@ -127,7 +168,7 @@ func (c *call) letGo(a *answer) {
 
 // giveUp records a doubt, then says so instead of what the handler wrote.
 func (c *call) giveUp(a *answer, status int) {
-	err := c.settle(key.Evidence{Event: key.Doubt, By: "owner"})
+	err := c.settle(key.Fact{Evidence: key.Unsure, By: "owner"})
 	a.discard()
 	if errors.Is(err, key.ErrFenced) {
 		c.withhold(err)
@@ -136,26 +177,27 @@ func (c *call) giveUp(a *answer, status int) {
 	if err != nil {
 		c.logUnsettled(err) // the end of the lease says the same, later
 	}
+	c.rt.origins.allow(c.r.Header.Get("Origin"), c.w.Header())
 	outcomeUnknown(c.claim.ID, status).ServeHTTP(c.w, c.r)
 	c.observe(OutcomeDoubt, KindOutcomeUnknown, status)
 }
 
 // aborted records the outcome of a handler that panicked with p, or ended its
 // goroutine. It reports whether the request is answered: a handler that declared
-// a doubt before it gave up has an answer, any other panic goes on.
+// a doubt before it gave up has an answer, any other panic is passed on.
 func (c *call) aborted(a *answer, p any) (answered bool) {
 	said := c.declaration()
 	if a.mode != buffering {
 		c.observeShown(a)
 		return false
 	}
-	if said.event == key.Doubt && p == http.ErrAbortHandler {
+	if said.evidence == key.Unsure && p == http.ErrAbortHandler {
 		c.giveUp(a, said.status)
 		return true
 	}
-	e := key.Evidence{Event: key.Doubt, By: "owner"}
-	if c.rt.Policy == key.Retry5xx || c.rt.Atomic || said.event == key.Nothing {
-		e.Event = key.Nothing
+	e := key.Fact{Evidence: key.Unsure, By: "owner"}
+	if c.rt.Policy == key.Retry5xx || c.rt.Atomic || said.evidence == key.Nothing {
+		e.Evidence = key.Nothing
 	}
 	if err := c.settle(e); err != nil {
 		c.logUnsettled(err)
@@ -167,7 +209,7 @@ func (c *call) aborted(a *answer, p any) (answered bool) {
 // settle records how the request ended. It returns nil when that is durable, an
 // error that is key.ErrFenced when another owner has the key, errUndone when the
 // handler's transaction was lost, and any other when the store does not take it.
-func (c *call) settle(e key.Evidence) error {
+func (c *call) settle(e key.Fact) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
 		&keep.TimeoutError{Op: "complete idempotency key", After: c.g.cfg.StoreTimeout})
 	defer cancel()
@@ -175,7 +217,7 @@ func (c *call) settle(e key.Evidence) error {
 	tx := c.tx
 	c.tx, c.settled = nil, true
 	c.mu.Unlock()
-	worked := e.Event == key.Answered || e.Event == key.Streamed
+	worked := e.Evidence == key.Answered || e.Evidence == key.Streamed
 	if tx != nil && worked && e.Answer.Status < 500 {
 		return c.settleTx(ctx, tx, e)
 	}
@@ -188,11 +230,11 @@ func (c *call) settle(e key.Evidence) error {
 }
 
 // settlePlain writes the record until it is stored or refused.
-func (c *call) settlePlain(ctx context.Context, e key.Evidence) error {
+func (c *call) settlePlain(ctx context.Context, e key.Fact) error {
 	rec := c.current()
-	e.Token = rec.Token
+	e.Fence = rec.Fence
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		next, err := key.Next(rec, e, time.Now())
+		next, err := key.Apply(rec, e, time.Now())
 		if err != nil {
 			return err
 		}
@@ -219,7 +261,7 @@ func (c *call) settlePlain(ctx context.Context, e key.Evidence) error {
 
 // same reports whether now is next after it was stored.
 func same(now, next key.Record) bool {
-	return now.Token == next.Token && now.Rev == next.Rev+1 && now.State == next.State
+	return now.Fence == next.Fence && now.Rev == next.Rev+1 && now.State == next.State
 }
 
 func (c *call) current() key.Record {
@@ -265,7 +307,7 @@ func (c *call) withhold(err error) {
 		outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return
 	}
-	switch key.Judge(rec, c.claim.Fingerprint, time.Now()) {
+	switch key.Classify(rec, c.claim, time.Now()) {
 	case key.Replay:
 		c.replay(rec)
 	case key.NoBody:
@@ -327,14 +369,14 @@ func (c *call) renew(cancel context.CancelCauseFunc) bool {
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)
 	defer done()
-	next, err := key.Next(rec, key.Evidence{Event: key.Renewed, Token: rec.Token, Lease: c.g.cfg.Lease}, time.Now())
+	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, time.Now())
 	if err == nil {
 		if err = c.g.store.Write(ctx, next); err == nil {
 			next.Rev++
 			rec = next
 		} else if now, readErr := c.g.store.Read(ctx, rec.ID); readErr == nil {
 			rec = now
-			_, err = key.Next(rec, key.Evidence{Event: key.Renewed, Token: next.Token}, time.Now())
+			_, err = key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: next.Fence}, time.Now())
 		}
 	}
 	if errors.Is(err, key.ErrFenced) {

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -10,11 +11,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"sync"
 	"time"
 
 	"crypto/sha256"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Guard puts idempotency keys in front of handlers. It is safe for concurrent
@@ -24,6 +27,8 @@ type Guard struct {
 	cfg     Config
 	routes  []*route
 	waiting waiting
+	memory  budget
+	warned  sync.Once // of a key that no rule is about
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
@@ -36,7 +41,7 @@ func New(store Store, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{store: store, cfg: cfg}
+	g := &Guard{store: store, cfg: cfg, memory: budget{limit: cfg.Memory}}
 	for _, r := range cfg.Rules {
 		rt, err := compile(r)
 		if err != nil {
@@ -59,36 +64,94 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // serve decides whether a request is guarded, and reads what a guarded one says.
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if reference, ok := asksInstance(r); ok {
+		g.instance(w, r, reference)
+		return
+	}
 	rt := g.route(r)
-	if rt == nil || !rt.guards(r) {
+	if rt == nil {
+		g.unmatched(r)
+		next.ServeHTTP(w, r)
+		return
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		defer func() { rt.origins.learn(origin, w.Header()) }()
+	}
+	if !rt.guards(r) {
+		g.unmatched(r)
 		next.ServeHTTP(w, r)
 		return
 	}
 	c := &call{g: g, rt: rt, w: w, r: r, next: next, started: time.Now()}
-	name, err := key.FromHeader(r.Header)
+	defer c.letGoOfMemory()
+	if rt.Key.Field != "" {
+		if problem := c.readBody(); problem != nil {
+			c.refuse(*problem)
+			return
+		}
+	}
+	name, err := rt.Key.of(r, c.body)
 	switch {
 	case errors.Is(err, key.ErrMissing) && !rt.Require:
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, c.request(r.Context()))
 		return
 	case err != nil:
 		c.refuse(problemOfKey(err))
 		return
 	}
-	caller, err := rt.Caller(r)
+	c.named(name)
+}
+
+// named continues with a request whose key is known.
+func (c *call) named(name string) {
+	caller, err := c.rt.Caller(c.r)
 	if err != nil {
-		c.refuse(Problem{Kind: KindCallerUnknown, Status: http.StatusBadRequest, Detail: sentence(err)})
+		c.refuse(problemOfCaller(c.w, err))
 		return
 	}
-	if problem := c.readBody(); problem != nil {
-		c.refuse(*problem)
-		return
+	if !c.bodyRead {
+		if problem := c.readBody(); problem != nil {
+			c.refuse(*problem)
+			return
+		}
 	}
-	c.claim = key.Claim{
-		ID: key.NewID(caller, name), Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r),
-		Fingerprint: key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), c.body, rt.Form),
-		Atomic:      rt.Atomic, TTL: rt.TTL,
-	}
+	c.claim = c.rt.claim(c.r, key.Host(c.g.hostOf(c.r)), name, caller, c.body)
 	c.serve()
+}
+
+// hostOf returns the host that a request is for.
+func (g *Guard) hostOf(r *http.Request) string { return cmp.Or(g.cfg.Host, r.Host) }
+
+// unmatched counts a request with a key that no rule is about, and says so once: its
+// client believes that it is safe to retry.
+func (g *Guard) unmatched(r *http.Request) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return
+	}
+	if r.Header[key.Header] == nil && r.Header[key.LegacyHeader] == nil {
+		return
+	}
+	g.warned.Do(func() {
+		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: a request has a key that no route guards; it is counted and logged once",
+			"method", r.Method, "path", shownPath(r))
+	})
+	if g.cfg.Observe != nil {
+		g.cfg.Observe(r.Context(), Observation{Outcome: OutcomeUnmatched})
+	}
+}
+
+// claim returns what a request with a body takes a key for.
+func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) key.Claim {
+	f := key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), body, rt.Form)
+	c := key.Claim{
+		ID: key.NewID(host, caller, name), Former: key.FormerID(caller, name), Host: host[:min(len(host), 255)],
+		Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r), Fingerprint: f, Atomic: rt.Atomic, TTL: rt.TTL,
+	}
+	if rt.callerMayChange {
+		c.Alias = key.NewAlias(host, name, f)
+	}
+	return c
 }
 
 // shownPath returns what a record keeps of a path, for people: ASCII, and bounded.
@@ -116,12 +179,12 @@ func hashCaller(caller string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// newToken returns a token that nobody else has.
-func newToken() key.Token {
+// newFence returns a token that nobody else has.
+func newFence() key.Fence {
 	var b [8]byte
 	for {
 		_, _ = rand.Read(b[:]) // it never fails
-		if t := key.Token(binary.BigEndian.Uint64(b[:])); t != 0 && t != -1 {
+		if t := key.Fence(binary.BigEndian.Uint64(b[:])); t != 0 && t != -1 {
 			return t
 		}
 	}
@@ -130,6 +193,7 @@ func newToken() key.Token {
 // readBody takes the whole body, or says why not. Nothing is recorded before it
 // is here: half an upload holds nothing.
 func (c *call) readBody() *Problem {
+	c.bodyRead = true
 	limit := c.rt.BodyLimit
 	if c.r.ContentLength > limit {
 		c.w.Header().Set("Connection", "close") // what follows is not read
@@ -138,12 +202,35 @@ func (c *call) readBody() *Problem {
 	if c.r.Body == nil || c.r.Body == http.NoBody {
 		return nil
 	}
+	if !c.hold(max(c.r.ContentLength, 0) + bytes.MinRead) {
+		c.w.Header().Set("Connection", "close")
+		return busy()
+	}
 	buf := bytes.NewBuffer(make([]byte, 0, max(c.r.ContentLength, 0)+bytes.MinRead))
-	_, err := buf.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit))
+	timed := &timedBody{r: c.r.Body, conn: http.NewResponseController(c.w), silence: c.g.cfg.BodySilence, end: c.started.Add(c.g.cfg.BodyTimeout)}
+	if c.r.ContentLength < 0 {
+		timed.hold = c.hold
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(c.w, timed, limit))
+	_ = timed.conn.SetReadDeadline(time.Time{}) // where there are none, none was set
+	return c.checkBody(err, buf)
+}
+
+// checkBody returns what is wrong with a body that was read into buf, and keeps it
+// if nothing is.
+func (c *call) checkBody(err error, buf *bytes.Buffer) *Problem {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return tooLarge(limit)
+		return tooLarge(c.rt.BodyLimit)
+	case errors.Is(err, errBusy):
+		c.w.Header().Set("Connection", "close")
+		return busy()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.w.Header().Set("Connection", "close")
+		return &Problem{Kind: KindBodyTimeout, Status: http.StatusRequestTimeout,
+			Detail: fmt.Sprintf("The request body did not arrive in time: its next part within %s, the whole within %s. Nothing was done; send it again.",
+				c.g.cfg.BodySilence, c.g.cfg.BodyTimeout)}
 	case err != nil:
 		return &Problem{Kind: KindBodyUnreadable, Status: http.StatusBadRequest,
 			Detail: "The request body did not arrive whole. Nothing was done; send it again."}
@@ -163,6 +250,9 @@ func tooLarge(limit int64) *Problem {
 // request returns the request as the handler gets it.
 func (c *call) request(ctx context.Context) *http.Request {
 	r := c.r.WithContext(ctx)
+	if !c.bodyRead {
+		return r
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = io.NopCloser(bytes.NewReader(c.body))
 		r.ContentLength, r.TransferEncoding = int64(len(c.body)), nil

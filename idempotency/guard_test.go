@@ -11,10 +11,58 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
-func TestGuard_executes_once_and_replays(t *testing.T) {
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"replay":               guardReplay,
+		"unguarded":            guardUnguarded,
+		"bad_requests":         guardBadRequests,
+		"other_request":        guardOtherRequest,
+		"other_caller":         guardOtherCaller,
+		"every_byte":           guardEveryByte,
+		"empty_answers":        guardEmptyAnswers,
+		"statuses":             guardStatuses,
+		"renewed_token":        guardRenewedToken,
+		"credentials":          guardCredentials,
+		"host":                 guardHost,
+		"former_records":       guardFormerRecords,
+		"methods":              guardMethods,
+		"released_key":         guardReleasedKey,
+		"expiry":               guardExpiry,
+		"sweep_in_batches":     guardSweepInBatches,
+		"logs_without_secrets": guardLogsWithoutSecrets,
+		"outer_headers":        guardOuterHeaders,
+		"exposed_headers":      guardExposedHeaders,
+		"whole_request":        guardWholeRequest,
+		"recorded_before_sent": guardRecordedBeforeSent,
+		"duplicates":           guardDuplicates,
+		"wait":                 guardWait,
+		"slow_handler":         guardSlowHandler,
+		"fenced_owner":         guardFencedOwner,
+		"late_answer":          guardLateAnswer,
+		"crash":                guardCrash,
+		"sweep_after_crash":    guardSweepAfterCrash,
+		"retry_after_crash":    guardRetryAfterCrash,
+		"atomic_crash":         guardAtomicCrash,
+		"probe":                guardProbe,
+		"panic":                guardPanic,
+		"release_and_doubt":    guardReleaseAndDoubt,
+		"store_down":           guardStoreDown,
+		"withheld_answer":      guardWithheldAnswer,
+		"unknown_commit":       guardUnknownCommit,
+		"client_gone":          guardClientGone,
+		"client_leaves":        guardClientLeaves,
+		"observer":             guardObserver,
+		"run_sweeps":           guardRunSweeps,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func guardReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	first := w.do(with("k"))
@@ -34,7 +82,7 @@ func TestGuard_executes_once_and_replays(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_leaves_alone_what_it_does_not_guard(t *testing.T) {
+func guardUnguarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{Rules: []idempotency.Rule{
 		{Path: "/open/{id}", Methods: []string{"DELETE"}}, {Path: "/orders"},
@@ -61,7 +109,7 @@ func TestGuard_leaves_alone_what_it_does_not_guard(t *testing.T) {
 	w.ran(n + 1)
 }
 
-func TestGuard_refuses_bad_requests_before_the_handler(t *testing.T) {
+func guardBadRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(idempotency.Rule{Require: true, BodyLimit: 10}), nil)
 	for name, test := range map[string]struct {
@@ -97,7 +145,7 @@ func TestGuard_refuses_bad_requests_before_the_handler(t *testing.T) {
 	}
 }
 
-func TestGuard_tells_other_requests_of_a_key_apart(t *testing.T) {
+func guardOtherRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	first := w.do(with("k"))
@@ -113,43 +161,18 @@ func TestGuard_tells_other_requests_of_a_key_apart(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_keeps_callers_apart(t *testing.T) {
+func guardMethods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(rw, "for %q %q", r.Header["Authorization"], r.Header["X-Api-Key"])
-	})
-	callers := []func(*http.Request){
-		func(*http.Request) {},
-		header("Authorization", "Bearer a"),
-		header("Authorization", "Bearer b"),
-		header("X-API-Key", "Bearer a"),
-		header("Authorization", `Bearer a" "x`),
-		func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a", "x"} },
-		func(r *http.Request) { r.Header.Set("Authorization", "c"); r.Header.Set("Cookie", "s=1") },
-	}
-	for i, c := range callers {
-		first := w.do(with("k", c))
-		w.replayed(first, w.do(with("k", c)))
+	w := newWorld(t, rule(idempotency.Rule{Methods: []string{"post", "Delete"}}), nil)
+	for i, m := range []string{"POST", "post", "delete"} {
+		for range 2 {
+			w.do(with(fmt.Sprint("k", i), func(r *http.Request) { r.Method = m }))
+		}
 		w.ran(int64(i + 1))
 	}
 }
 
-func TestByHeader(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByHeader("x-user-id")}), nil)
-	w.do(with("k", header("X-User-Id", "1"), header("Authorization", "new token")))
-	w.do(with("k", header("X-User-Id", "1"), header("Authorization", "newer token")))
-	w.ran(1)
-	w.do(with("k", header("X-User-Id", "2")))
-	w.ran(2)
-	w.problem(w.do(with("k")), 400, idempotency.KindCallerUnknown)
-	w = newWorld(t, rule(idempotency.Rule{Caller: idempotency.Anyone}), nil)
-	w.do(with("k", header("Cookie", "a=1")))
-	w.do(with("k", header("Authorization", "b")))
-	w.ran(1)
-}
-
-func TestGuard_replays_every_byte_and_no_secret(t *testing.T) {
+func guardEveryByte(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"", "\x00\xff\x80", "1.10", "null", "\x1f\x8b\x08 gzip", strings.Repeat("x", 1<<20)}
 	for i, b := range bodies {
@@ -192,9 +215,9 @@ func TestGuard_replays_every_byte_and_no_secret(t *testing.T) {
 	}
 }
 
-func TestGuard_replays_answers_without_body(t *testing.T) {
+func guardEmptyAnswers(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{200, 204, 302, 304, 400, 401, 403, 404, 409, 422, 500, 501, 502, 504, 511} {
+	for _, status := range []int{200, 204, 302, 304, 400, 402, 404, 409, 422, 500, 501, 511} {
 		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Location", "/there")
 			rw.WriteHeader(status)
@@ -213,30 +236,45 @@ func TestGuard_replays_answers_without_body(t *testing.T) {
 	}
 }
 
-func TestGuard_frees_the_key_of_not_now(t *testing.T) {
+func guardStatuses(t *testing.T) {
 	t.Parallel()
+	const kept, released, unknown = "kept", "released", "unknown"
 	for _, test := range []struct {
-		status int
-		policy key.Policy
-		runs   int64
+		status      int
+		policy      key.Policy
+		notExecuted []int
+		want        string
 	}{
-		{408, "", 2}, {425, "", 2}, {429, "", 2}, {503, "", 2}, {500, "", 1}, {502, "", 1}, {504, "", 1},
-		{500, key.Retry5xx, 2}, {502, key.Retry5xx, 2}, {504, key.Retry5xx, 2}, {503, key.Retry5xx, 2},
-		{501, key.Retry5xx, 1}, {505, key.Retry5xx, 1}, {400, key.Retry5xx, 1},
+		{200, "", nil, kept}, {400, "", nil, kept}, {404, "", nil, kept}, {500, "", nil, kept}, {501, "", nil, kept},
+		{401, "", nil, released}, {403, "", nil, released}, {407, "", nil, released}, {408, "", nil, released},
+		{425, "", nil, released}, {429, "", nil, released},
+		{502, "", nil, unknown}, {503, "", nil, unknown}, {504, "", nil, unknown}, {524, "", nil, unknown},
+		{503, "", []int{503}, released}, {502, "", []int{503}, unknown},
+		{500, key.Retry5xx, nil, released}, {502, key.Retry5xx, nil, released}, {503, key.Retry5xx, nil, released}, {504, key.Retry5xx, nil, released},
+		{501, key.Retry5xx, nil, kept}, {505, key.Retry5xx, nil, kept}, {400, key.Retry5xx, nil, kept}, {401, key.Retry5xx, nil, released},
 	} {
-		w := newWorld(t, rule(idempotency.Rule{Policy: test.policy}), func(rw http.ResponseWriter, r *http.Request) {
+		w := newWorld(t, rule(idempotency.Rule{Policy: test.policy, NotExecuted: test.notExecuted}), func(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(test.status)
 		})
-		got := w.do(with("k"))
-		w.do(with("k"))
-		w.ran(test.runs)
-		if _, has := got.Header()["Idempotency-Expires"]; has != (test.runs == 1) {
+		first, again := w.do(with("k")), w.do(with("k"))
+		switch test.want {
+		case kept:
+			w.replayed(first, again)
+			w.ran(1)
+		case released:
+			w.ran(2)
+		case unknown:
+			w.problem(first, test.status, idempotency.KindOutcomeUnknown)
+			w.problem(again, 409, idempotency.KindOutcomeUnknown)
+			w.ran(1)
+		}
+		if _, has := first.Header()["Idempotency-Expires"]; has != (test.want == kept) {
 			t.Errorf("%d: has an expiry: %t", test.status, has)
 		}
 	}
 }
 
-func TestGuard_frees_a_key_for_any_request(t *testing.T) {
+func guardReleasedKey(t *testing.T) {
 	t.Parallel()
 	status := 429
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(status) })
@@ -247,7 +285,7 @@ func TestGuard_frees_a_key_for_any_request(t *testing.T) {
 	}
 }
 
-func TestGuard_forgets_at_expiry(t *testing.T) {
+func guardExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, idempotency.Config{}, nil)
@@ -266,7 +304,7 @@ func TestGuard_forgets_at_expiry(t *testing.T) {
 	})
 }
 
-func TestGuard_sweeps_in_batches(t *testing.T) {
+func guardSweepInBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := rule(idempotency.Rule{TTL: 24 * time.Hour})
@@ -282,7 +320,7 @@ func TestGuard_sweeps_in_batches(t *testing.T) {
 	})
 }
 
-func TestNew_refuses(t *testing.T) {
+func TestConfigRefused(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]idempotency.Rule{
 		"under 24h":           {TTL: time.Hour},
@@ -303,7 +341,7 @@ func TestNew_refuses(t *testing.T) {
 	w.do(with("k"))
 }
 
-func TestGuard_says_nothing_of_keys_and_bodies(t *testing.T) {
+func guardLogsWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	func() {
@@ -319,12 +357,12 @@ func TestGuard_says_nothing_of_keys_and_bodies(t *testing.T) {
 			t.Errorf("the log has %q:\n%s", secret, text)
 		}
 	}
-	if id := key.NewID(`Authorization ["my-token"]`, "my-secret-key"); !strings.Contains(text, id.String()) {
+	if id := key.NewID("example.com", `Authorization ["my-token"]`, "my-secret-key"); !strings.Contains(text, id.String()) {
 		t.Errorf("the log does not name %s:\n%s", id, text)
 	}
 }
 
-func TestGuard_keeps_to_headers_of_outer_middleware(t *testing.T) {
+func guardOuterHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Add("Vary", "Accept")
@@ -346,7 +384,7 @@ func TestGuard_keeps_to_headers_of_outer_middleware(t *testing.T) {
 	}
 }
 
-func TestGuard_exposes_its_headers_to_scripts(t *testing.T) {
+func guardExposedHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Access-Control-Allow-Origin", "*")
@@ -360,7 +398,7 @@ func TestGuard_exposes_its_headers_to_scripts(t *testing.T) {
 	}
 }
 
-func TestGuard_gives_the_handler_the_whole_request(t *testing.T) {
+func guardWholeRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)

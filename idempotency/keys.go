@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
-// Keys lets people look at records and decide about them: `keep keys`, and the
+// Keys shows people records and records their decisions: `keep keys`, and the
 // admin API of the proxy. It works beside the guards of the same store.
 type Keys struct{ store Store }
 
@@ -53,6 +53,23 @@ func (k *Keys) List(ctx context.Context, f key.Filter, p keep.Page) ([]View, str
 		views = append(views, view(r))
 	}
 	return views, next, nil
+}
+
+// MaxUnknown is how far Unknown counts (law: bounded).
+const MaxUnknown = 10_000
+
+// Unknown counts the keys whose outcome nobody knows, up to MaxUnknown.
+func (k *Keys) Unknown(ctx context.Context) (n int, err error) {
+	for cursor := ""; n < MaxUnknown; {
+		page, next, err := k.store.List(ctx, key.Filter{State: key.Unknown}, keep.Page{Limit: 1000, After: cursor})
+		if err != nil {
+			return 0, err
+		}
+		if n, cursor = n+len(page), next; cursor == "" {
+			break
+		}
+	}
+	return min(n, MaxUnknown), nil
 }
 
 // Show returns one record with its answer, or keep.ErrNotFound.
@@ -108,9 +125,9 @@ func (k *Keys) Resolve(ctx context.Context, reference string, res Resolution, no
 	if res.Happened && res.Status != 0 && (res.Status < 200 || res.Status > 599) {
 		return View{}, fmt.Errorf("resolve: %d is not the status of an answer", res.Status)
 	}
-	e := key.Evidence{Event: key.Absent, By: "person: " + res.By}
+	e := key.Fact{Evidence: key.Absent, By: "person: " + res.By}
 	if res.Happened {
-		e.Event = key.Happened
+		e.Evidence = key.Happened
 		e.Answer = Finding{Happened: true, Status: res.Status, Header: res.Header, Body: []byte(res.Body)}.answer()
 	}
 	return k.move(ctx, reference, e, now)
@@ -122,24 +139,24 @@ func (k *Keys) Forget(ctx context.Context, reference, by string, now time.Time) 
 	if by == "" {
 		return View{}, errors.New("forget: who says so is required")
 	}
-	return k.move(ctx, reference, key.Evidence{Event: key.Forgotten, By: "person: " + by}, now)
+	return k.move(ctx, reference, key.Fact{Evidence: key.Forgotten, By: "person: " + by}, now)
 }
 
 // move learns e about a record.
-func (k *Keys) move(ctx context.Context, reference string, e key.Evidence, now time.Time) (View, error) {
+func (k *Keys) move(ctx context.Context, reference string, e key.Fact, now time.Time) (View, error) {
 	r, err := k.find(ctx, reference)
 	if err != nil {
 		return View{}, err
 	}
 	// A record that nobody has looked at since its owner died says in_progress.
-	if late, err := key.Next(r, key.Evidence{Event: key.LeaseEnded, By: "lease"}, now); err == nil {
+	if late, err := key.Apply(r, key.Fact{Evidence: key.LeaseEnded, By: "lease"}, now); err == nil {
 		if err := k.store.Write(ctx, late); err != nil {
 			return View{}, fmt.Errorf("mark %s: %w", reference, err)
 		}
 		r = late
 		r.Rev++
 	}
-	next, err := key.Next(r, e, now)
+	next, err := key.Apply(r, e, now)
 	if err != nil {
 		return view(r), fmt.Errorf("%s is %q: %w", reference, r.State, ErrNotUnknown)
 	}

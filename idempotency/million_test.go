@@ -21,9 +21,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/postgres"
 )
 
 // BenchmarkMillion fills two of each store, one to 10,000 keys and one to 1,000,000,
@@ -129,7 +129,7 @@ func millionName(i int) string { return fmt.Sprintf("order-%07d", i) }
 func lookups(b *testing.B, s idempotency.Store, n int) []time.Duration {
 	took := make([]time.Duration, 500)
 	for i := range took {
-		id := key.NewID("", millionName(rand.IntN(n)))
+		id := key.NewID("example.com", "", millionName(rand.IntN(n)))
 		start := time.Now()
 		r, err := s.Read(b.Context(), id)
 		if took[i] = time.Since(start); err != nil || r.State != key.Done {
@@ -168,13 +168,13 @@ func newKeys(b *testing.B, g *idempotency.Guard, names *atomic.Int64) []time.Dur
 // millionRow returns the columns of a key, as both databases have them.
 func millionRow(i int) []any {
 	name, at := millionName(i), filled.UnixMilli()
-	id := key.NewID("", name)
+	id := key.NewID("example.com", "", name)
 	return []any{id[:], name, "", "POST", "/orders", make([]byte, 32), "done", false, int64(1), 0, int64(0), int64(0), 201, "owner",
-		at, at, at + idempotency.DefaultTTL.Milliseconds(), int64(2), []byte("Content-Type"), bill}
+		at, at, at + idempotency.DefaultTTL.Milliseconds(), int64(2), []byte("Content-Type"), bill, key.Version, "example.com"}
 }
 
 var millionColumns = []string{"id", "key", "caller", "method", "path", "fingerprint", "state", "atomic", "token", "doubts",
-	"lease_until", "doubt_at", "status", "resolved_by", "created_at", "updated_at", "expires_at", "rev", "header", "body"}
+	"lease_until", "doubt_at", "status", "resolved_by", "created_at", "updated_at", "expires_at", "rev", "header", "body", "version", "host"}
 
 func fillSQLite(b *testing.B, path string, keys int) {
 	raw, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=synchronous(OFF)")

@@ -33,6 +33,9 @@ const (
 	// OutcomeUnprotected means that the handler ran without a record.
 	OutcomeUnprotected Outcome = "unprotected"
 
+	// OutcomeUnmatched means that the request had a key and no rule was about it.
+	OutcomeUnmatched Outcome = "unmatched"
+
 	// OutcomeRefused means that the request got a problem; Kind says which.
 	OutcomeRefused Outcome = "refused"
 )
@@ -40,10 +43,10 @@ const (
 // Outcomes returns every outcome.
 func Outcomes() []Outcome {
 	return []Outcome{OutcomeExecuted, OutcomeReleased, OutcomeStreamed, OutcomeReplayed, OutcomeDoubt,
-		OutcomeFenced, OutcomeWithheld, OutcomeUnprotected, OutcomeRefused}
+		OutcomeFenced, OutcomeWithheld, OutcomeUnprotected, OutcomeUnmatched, OutcomeRefused}
 }
 
-// An Observation is what Config.Observe is told about one request.
+// An Observation is what Config.Observe gets about one request.
 type Observation struct {
 	Route   string // the rule's path, or "default"
 	Outcome Outcome

@@ -15,10 +15,10 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
-func TestGuard_records_before_it_runs_and_before_it_answers(t *testing.T) {
+func guardRecordedBeforeSent(t *testing.T) {
 	t.Parallel()
 	var w *world
 	w = newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func (f *firstByte) WriteHeader(status int) {
 	f.ResponseRecorder.WriteHeader(status)
 }
 
-func TestGuard_runs_one_of_a_hundred_duplicates(t *testing.T) {
+func guardDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestGuard_runs_one_of_a_hundred_duplicates(t *testing.T) {
 	}
 }
 
-func TestGuard_waits_no_longer_than_it_may(t *testing.T) {
+func guardWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rule(idempotency.Rule{Wait: 5 * time.Second}), func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) })
@@ -110,7 +110,7 @@ func TestGuard_waits_no_longer_than_it_may(t *testing.T) {
 	})
 }
 
-func TestGuard_renews_the_lease_of_a_slow_handler(t *testing.T) {
+func guardSlowHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry}), func(rw http.ResponseWriter, r *http.Request) {
@@ -135,7 +135,7 @@ func TestGuard_renews_the_lease_of_a_slow_handler(t *testing.T) {
 
 // A handler whose process stops and goes on, or whose store was away, finds that
 // somebody else has the key.
-func TestGuard_fences_a_late_owner(t *testing.T) {
+func guardFencedOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int64
@@ -170,7 +170,7 @@ func TestGuard_fences_a_late_owner(t *testing.T) {
 	})
 }
 
-func TestGuard_takes_the_late_answer_of_an_owner_that_nobody_replaced(t *testing.T) {
+func guardLateAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
@@ -185,7 +185,7 @@ func TestGuard_takes_the_late_answer_of_an_owner_that_nobody_replaced(t *testing
 		time.Sleep(65 * time.Second) // between two renewals
 		w.store.failWrite.Store(false)
 		p := w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
-		if p["reference"] != key.NewID("", "k").String() {
+		if p["reference"] != key.NewID("example.com", "", "k").String() {
 			t.Errorf("reference = %v", p["reference"])
 		}
 		close(stuck)
@@ -223,7 +223,7 @@ func mortal(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(rw, "done")
 }
 
-func TestGuard_does_not_run_again_after_a_crash(t *testing.T) {
+func guardCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, idempotency.Config{}, mortal)
@@ -237,7 +237,7 @@ func TestGuard_does_not_run_again_after_a_crash(t *testing.T) {
 	})
 }
 
-func TestGuard_sweep_marks_what_crashed(t *testing.T) {
+func guardSweepAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, idempotency.Config{}, mortal)
@@ -251,7 +251,7 @@ func TestGuard_sweep_marks_what_crashed(t *testing.T) {
 	})
 }
 
-func TestGuard_runs_once_more_after_a_crash_if_it_may(t *testing.T) {
+func guardRetryAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry}), mortal)
@@ -273,7 +273,7 @@ func TestGuard_runs_once_more_after_a_crash_if_it_may(t *testing.T) {
 	})
 }
 
-func TestGuard_frees_an_atomic_key_after_a_crash(t *testing.T) {
+func guardAtomicCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rule(idempotency.Rule{Atomic: true}), mortal)
@@ -285,77 +285,7 @@ func TestGuard_frees_an_atomic_key_after_a_crash(t *testing.T) {
 	})
 }
 
-func TestGuard_asks_the_probe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var finding idempotency.Finding
-		var failure error
-		var asked idempotency.Question
-		w := newWorld(t, rule(idempotency.Rule{SettleAfter: time.Minute, Probe: func(_ context.Context, q idempotency.Question) (idempotency.Finding, error) {
-			asked = q
-			return finding, failure
-		}}), mortal)
-		crash(t, w, "happened")
-		failure = errors.New("busy")
-		w.problem(w.do(with("happened")), 409, idempotency.KindOutcomeUnknown)
-		failure, finding = nil, idempotency.Finding{Happened: true, Status: 201, Header: http.Header{"X-A": {"1"}, "Set-Cookie": {"s"}}, Body: []byte("seen")}
-		for range 2 {
-			got := w.do(with("happened"))
-			if got.Code != 201 || got.Body.String() != "seen" || got.Header().Get("X-A") != "1" || got.Header().Get("Set-Cookie") != "" ||
-				got.Header().Get("Idempotent-Replayed") != "true" {
-				t.Errorf("answer = %d %q %v", got.Code, got.Body, got.Header())
-			}
-		}
-		if asked.Key != "happened" || asked.Method != "POST" || asked.Path != "/orders" || asked.Since.IsZero() {
-			t.Errorf("the probe was asked %+v", asked)
-		}
-		w.ran(1)
-
-		finding = idempotency.Finding{}
-		crash(t, w, "absent")
-		w.problem(w.do(with("absent")), 409, idempotency.KindOutcomeUnknown) // too early to believe it
-		time.Sleep(time.Minute)
-		if got := w.do(with("absent")); got.Code != 200 || got.Body.String() != "done" {
-			t.Errorf("answer = %d %q", got.Code, got.Body)
-		}
-		w.ran(3)
-	})
-}
-
-func TestProbeURL(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		switch r.URL.EscapedPath() {
-		case "/by-key/a%20b%2Fc":
-			rw.WriteHeader(202)
-			fmt.Fprint(rw, "seen")
-		case "/by-key/gone":
-			rw.WriteHeader(404)
-		case "/by-key/long":
-			fmt.Fprint(rw, strings.Repeat("x", 11))
-		default:
-			rw.WriteHeader(500)
-		}
-	}))
-	defer server.Close()
-	probe := idempotency.ProbeURL(server.Client(), server.URL+"/by-key/{key}", 10)
-	ask := func(k string) (idempotency.Finding, error) {
-		return probe(t.Context(), idempotency.Question{Key: k})
-	}
-	if f, err := ask("a b/c"); err != nil || !f.Happened || f.Status != 202 || string(f.Body) != "seen" {
-		t.Errorf("2xx: %+v, %v", f, err)
-	}
-	if f, err := ask("gone"); err != nil || f.Happened {
-		t.Errorf("404: %+v, %v", f, err)
-	}
-	for _, k := range []string{"other", "long"} {
-		if _, err := ask(k); !errors.Is(err, idempotency.ErrCannotTell) {
-			t.Errorf("%s: %v, want %v", k, err, idempotency.ErrCannotTell)
-		}
-	}
-}
-
-func TestGuard_records_what_a_panic_leaves(t *testing.T) {
+func guardPanic(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		rule  idempotency.Rule
@@ -380,7 +310,7 @@ func TestGuard_records_what_a_panic_leaves(t *testing.T) {
 	}
 }
 
-func TestRelease_and_Doubt(t *testing.T) {
+func guardReleaseAndDoubt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		if !idempotency.Guarded(r.Context()) {
@@ -411,7 +341,7 @@ func TestRelease_and_Doubt(t *testing.T) {
 	}
 }
 
-func TestGuard_without_its_store(t *testing.T) {
+func guardStoreDown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -437,7 +367,7 @@ func TestGuard_without_its_store(t *testing.T) {
 	}
 }
 
-func TestGuard_withholds_an_answer_that_it_cannot_record(t *testing.T) {
+func guardWithheldAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, idempotency.Config{}, nil)
@@ -456,7 +386,7 @@ func TestGuard_withholds_an_answer_that_it_cannot_record(t *testing.T) {
 
 // A store may report an error for what it did store: a connection that broke
 // after the commit.
-func TestGuard_looks_what_is_stored_after_an_error(t *testing.T) {
+func guardUnknownCommit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	w.store.forget.Store(true)
@@ -468,7 +398,7 @@ func TestGuard_looks_what_is_stored_after_an_error(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_stores_the_answer_of_a_client_that_left(t *testing.T) {
+func guardClientGone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
@@ -488,7 +418,7 @@ func TestGuard_stores_the_answer_of_a_client_that_left(t *testing.T) {
 }
 
 // A client that leaves while its key is being taken leaves no doubt behind.
-func TestGuard_takes_the_key_of_a_client_that_leaves_meanwhile(t *testing.T) {
+func guardClientLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -513,13 +443,13 @@ func (l leaving) Write(ctx context.Context, r key.Record) error {
 	return l.Store.Write(ctx, r)
 }
 
-func TestGuard_observes(t *testing.T) {
+func guardObserver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rule(idempotency.Rule{Path: "/orders"}), func(rw http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			if r.Header.Get("X-Busy") != "" {
-				rw.WriteHeader(503)
+				rw.WriteHeader(429)
 			}
 		})
 		w.do(with("a"))
@@ -531,14 +461,14 @@ func TestGuard_observes(t *testing.T) {
 		for _, o := range w.seen {
 			got = append(got, fmt.Sprint(o.Route, " ", o.Outcome, " ", o.Kind, " ", o.Status, " ", o.Elapsed))
 		}
-		want := []string{"/orders executed  200 1s", "/orders replayed  200 0s", "/orders released  503 1s", "/orders refused key-reused 422 0s"}
+		want := []string{"/orders executed  200 1s", "/orders replayed  200 0s", "/orders released  429 1s", "/orders refused key-reused 422 0s"}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("observed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }
 
-func TestGuard_Run_sweeps_until_it_is_stopped(t *testing.T) {
+func guardRunSweeps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, idempotency.Config{}, nil)

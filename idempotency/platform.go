@@ -10,23 +10,26 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A PlatformKey is a row of the table platform_idempotency_keys, as Postgres
 // writes it with row_to_json. It becomes a record as follows:
 //
 //	key, user_id                the record's key, and its caller: user_id is what a
-//	                            request has in the header that Import is told
+//	                            request has in the header that Import is given
 //	endpoint                    method and path, "POST /api/x" or "/api/x"
 //	completed                   done, with response_status and response_body; the
 //	                            only header is Content-Type: application/json
 //	in_progress                 unknown: whoever was at it is gone
 //	failed                      unknown too: that table says so of requests that
 //	                            may have had their effect
-//	created_at                  the record expires at created_at and the TTL
+//	completed_at                the answer is kept for the TTL from then on, or from
+//	                            created_at; one whose outcome is unknown, from the
+//	                            time on at which it is resolved
 //
-// The table has no fingerprint, so every request with the key gets the answer.
+// The table has neither host nor fingerprint, so every request with the key gets the
+// answer.
 type PlatformKey struct {
 	Key            string          `json:"key"`
 	UserID         string          `json:"user_id"`
@@ -96,16 +99,20 @@ func (p PlatformKey) record(header string, ttl time.Duration, now time.Time) (ke
 		method, path = string(m), string(rest)
 	}
 	// The record walks the same path as one of ours: begun, then what came of it.
-	claim := key.Claim{ID: key.NewID(caller, name), Key: name, Caller: hashCaller(caller), Method: method, Path: path, Fingerprint: key.Any, TTL: ttl}
-	r, err := key.Next(key.Record{}, key.Evidence{Event: key.Begun, Token: newToken(), Claim: claim}, p.CreatedAt)
+	id := key.FormerID(caller, name) // the table doesn't say which host was asked
+	claim := key.Claim{ID: id, Former: id, Key: name, Caller: hashCaller(caller), Method: method, Path: path, Fingerprint: key.Any, TTL: ttl}
+	r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: newFence(), Claim: claim}, p.CreatedAt)
 	if err != nil {
 		return r, err
 	}
-	e := key.Evidence{Event: key.Doubt, Token: r.Token}
+	e, known := key.Fact{Evidence: key.Unsure, Fence: r.Fence}, now
 	switch p.Status {
 	case "completed":
-		e = key.Evidence{Event: key.Answered, Token: r.Token, By: "import", Answer: key.Answer{
+		e = key.Fact{Evidence: key.Answered, Fence: r.Fence, By: "import", Answer: key.Answer{
 			Status: p.ResponseStatus, Header: key.EncodeFields([]key.Field{{Name: "Content-Type", Value: "application/json"}}), Body: p.ResponseBody}}
+		if known = p.CreatedAt; p.CompletedAt != nil {
+			known = *p.CompletedAt
+		}
 		if p.ResponseStatus < 200 || p.ResponseStatus > 599 {
 			return r, fmt.Errorf("key with status completed has response_status %d", p.ResponseStatus)
 		}
@@ -113,7 +120,7 @@ func (p PlatformKey) record(header string, ttl time.Duration, now time.Time) (ke
 	default:
 		return r, fmt.Errorf("unknown status %q", p.Status)
 	}
-	return key.Next(r, e, now)
+	return key.Apply(r, e, known)
 }
 
 // escape returns s as the inside of a structured string.

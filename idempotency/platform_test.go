@@ -17,7 +17,7 @@ const platformRows = `
 {"key":"old","user_id":"u2","endpoint":"/api/stories","status":"completed","response_status":200,"response_body":null,"created_at":"1999-12-01T00:00:00+00:00","completed_at":null}
 `
 
-func TestImport_takes_over_the_platforms_table(t *testing.T) {
+func TestImport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // starts at 2000-01-01
 		w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByHeader("X-User-Id")}), nil)

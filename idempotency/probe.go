@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Probe asks whether a request happened whose outcome is unknown. It must not
@@ -20,9 +20,14 @@ type Probe func(ctx context.Context, q Question) (Finding, error)
 // A Question names the request that a probe asks about.
 type Question struct {
 	Key    string
+	Host   string // that was asked; empty: not known
+	Caller string // hash of who sent it; empty: anonymous
 	Method string
 	Path   string
 	Since  time.Time // since when the outcome is unknown
+
+	// Header is that of the retry, of the same caller, on whose behalf is asked.
+	Header http.Header
 }
 
 // A Finding is what a probe found. The zero Finding means that it didn't happen.
@@ -40,16 +45,21 @@ type Finding struct {
 // ErrCannotTell is returned by a Probe that got no useful answer.
 var ErrCannotTell = errors.New("the probe cannot tell")
 
-// ProbeURL returns a probe that asks a URL, in which {key} stands for the key: an
+// ProbeURL returns a probe that asks a URL, in which {key} stands for the key and
+// {caller} for the caller as caller returns it; nil: for its hash. An
 // answer of 2xx means that it happened and is kept, 404 that it did not, any
 // other nothing. If client is nil, http.DefaultClient. An answer over limit bytes
 // tells nothing.
-func ProbeURL(client *http.Client, template string, limit int64) Probe {
+func ProbeURL(client *http.Client, template string, caller func(Question) string, limit int64) Probe {
 	if client == nil {
 		client = http.DefaultClient
 	}
 	return func(ctx context.Context, q Question) (Finding, error) {
-		target := strings.ReplaceAll(template, "{key}", url.PathEscape(q.Key))
+		who := q.Caller
+		if caller != nil {
+			who = caller(q)
+		}
+		target := strings.NewReplacer("{key}", url.PathEscape(q.Key), "{caller}", url.PathEscape(who)).Replace(template)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 		if err != nil {
 			return Finding{}, err
@@ -89,19 +99,20 @@ const (
 func (c *call) probe(rec key.Record) probed {
 	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
 	defer cancel()
-	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt})
+	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Host: rec.Host, Caller: rec.Caller,
+		Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt, Header: c.r.Header})
 	if err != nil {
 		c.g.cfg.Logger.WarnContext(ctx, "idempotency key: probe cannot tell",
 			"key", rec.ID.String(), "route", c.rt.name, "err", err)
 		return cannotTell
 	}
-	e := key.Evidence{Event: key.Absent, By: "probe"}
+	e := key.Fact{Evidence: key.Absent, By: "probe"}
 	if f.Happened {
-		e.Event, e.Answer = key.Happened, f.answer()
-	} else if !key.Settled(rec, c.rt.SettleAfter, time.Now()) {
+		e.Evidence, e.Answer = key.Happened, f.answer()
+	} else if time.Now().Before(rec.SettlesAt(c.rt.SettleAfter)) {
 		return tooEarly
 	}
-	_ = c.learn(rec, e) // if somebody was faster, that is what the next look finds
+	_ = c.learn(rec, e) // a stale write is no error: the next read finds what is there
 	return found
 }
 

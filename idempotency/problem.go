@@ -3,11 +3,13 @@ package idempotency
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Kind is the last part of a problem's type: what a client can branch on.
@@ -26,8 +28,21 @@ const (
 	// KindCallerUnknown: nothing says who sends the request.
 	KindCallerUnknown Kind = "caller-unknown"
 
+	// KindCallerChanged: the same request was made under the key with another
+	// credential.
+	KindCallerChanged Kind = "caller-changed"
+
 	// KindBodyUnreadable: the request did not arrive whole.
 	KindBodyUnreadable Kind = "body-unreadable"
+
+	// KindUnknownReference: no request of the caller has the reference.
+	KindUnknownReference Kind = "unknown-reference"
+
+	// KindBodyTimeout: the request took too long to arrive.
+	KindBodyTimeout Kind = "body-timeout"
+
+	// KindBusy: too much is under way; nothing was done. Try again.
+	KindBusy Kind = "busy"
 
 	// KindBodyTooLarge: the request is over the limit.
 	KindBodyTooLarge Kind = "body-too-large"
@@ -63,7 +78,11 @@ var titles = map[Kind]string{
 	KindKeyMissing:       "Idempotency-Key required",
 	KindKeyInvalid:       "Idempotency-Key not valid",
 	KindCallerUnknown:    "Caller unknown",
+	KindCallerChanged:    "Caller changed",
 	KindBodyUnreadable:   "Request did not arrive whole",
+	KindUnknownReference: "Reference unknown",
+	KindBodyTimeout:      "Request took too long",
+	KindBusy:             "Too busy",
 	KindBodyTooLarge:     "Request too large",
 	KindInProgress:       "Request is being processed",
 	KindKeyReused:        "Idempotency-Key was used for another request",
@@ -73,6 +92,9 @@ var titles = map[Kind]string{
 	KindNotSent:          "Upstream not reached",
 	KindUpstreamFailed:   "Upstream failed",
 }
+
+// Kinds returns every kind, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(titles)) }
 
 // A Problem is a refusal as clients see it (RFC 9457).
 type Problem struct {
@@ -98,9 +120,18 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 		Title          string `json:"title"`
 		Status         int    `json:"status"`
 		Detail         string `json:"detail"`
+		Instance       string `json:"instance,omitempty"`
 		Reference      string `json:"reference,omitempty"`
 		OriginalStatus int    `json:"original_status,omitempty"`
-	}{ProblemBase + string(p.Kind), titles[p.Kind], p.Status, p.Detail, p.Reference, p.OriginalStatus})
+	}{ProblemBase + string(p.Kind), titles[p.Kind], p.Status, p.Detail, p.instance(), p.Reference, p.OriginalStatus})
+}
+
+// instance returns where the caller asks what became of the request.
+func (p Problem) instance() string {
+	if p.Reference == "" {
+		return ""
+	}
+	return InstancePath + p.Reference
 }
 
 // ServeHTTP answers a request with the problem.
@@ -130,6 +161,17 @@ func problemOfKey(err error) Problem {
 	}
 	return Problem{Kind: KindKeyInvalid, Status: http.StatusBadRequest,
 		Detail: sentence(err) + " A key has 1 to 255 printable ASCII characters, bare or as a quoted string, in one header line."}
+}
+
+// problemOfCaller returns the refusal of a request whose caller is not known. A
+// credential that is not valid gets what tells clients to renew it.
+func problemOfCaller(w http.ResponseWriter, err error) Problem {
+	p := Problem{Kind: KindCallerUnknown, Status: http.StatusBadRequest, Detail: sentence(err)}
+	if errors.Is(err, ErrCredential) {
+		p.Status = http.StatusUnauthorized
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	}
+	return p
 }
 
 // sentence makes an error's text one.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // errWithheld is what a handler's Write returns when its answer could not be
@@ -28,10 +28,11 @@ func (c *call) replay(rec key.Record) {
 // settleStream records that the answer's first byte is about to be shown and
 // that the rest is not kept.
 func (c *call) settleStream(status int) error {
-	e := key.Evidence{Event: key.Streamed, By: "owner", Answer: key.Answer{Status: status}}
-	said := c.declaration()
-	if said.event == key.Nothing || status >= 200 && !key.Keeps(status, c.rt.Policy) {
-		e = key.Evidence{Event: key.Nothing, By: "owner"}
+	e := key.Fact{Evidence: key.Streamed, By: "owner", Answer: key.Answer{Status: status}}
+	if status != http.StatusSwitchingProtocols {
+		if evidence, _ := c.meaning(status); evidence != key.Answered {
+			e = key.Fact{Evidence: evidence, By: "owner"}
+		}
 	}
 	return c.settle(e)
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 func openFile(t testing.TB, path string) *sqlite.DB {
@@ -40,7 +40,7 @@ func guardFile(t testing.TB, db *sqlite.DB, cfg idempotency.Config, h http.Handl
 
 // Two guards with databases of their own on one file are two processes, as far
 // as the guard can tell.
-func TestGuard_runs_once_for_two_on_one_file(t *testing.T) {
+func TestTwoGuardsOnOneFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.db")
 	var runs atomic.Int64
@@ -68,7 +68,17 @@ func TestGuard_runs_once_for_two_on_one_file(t *testing.T) {
 	}
 }
 
-func TestTx_commits_the_handlers_writes_with_the_key(t *testing.T) {
+func TestTx(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"commits_with_the_key": txCommitsWithTheKey,
+		"refused":              txRefused,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func txCommitsWithTheKey(t *testing.T) {
 	t.Parallel()
 	db := openFile(t, filepath.Join(t.TempDir(), "keys.db"))
 	raw, err := sql.Open("sqlite", "file:"+db.Path())
@@ -115,7 +125,7 @@ func TestTx_commits_the_handlers_writes_with_the_key(t *testing.T) {
 			defer func() { _ = recover() }()
 			h.ServeHTTP(httptest.NewRecorder(), with(fmt.Sprint("k", i)))
 		}()
-		r, err := db.Keys().Read(t.Context(), key.NewID("", fmt.Sprint("k", i)))
+		r, err := db.Keys().Read(t.Context(), key.NewID("example.com", "", fmt.Sprint("k", i)))
 		must(t, err)
 		if got := orders(); got != test.orders || r.State != test.state {
 			t.Errorf("%s: %d orders and key %q, want %d and %q", test.name, got, r.State, test.orders, test.state)
@@ -123,7 +133,7 @@ func TestTx_commits_the_handlers_writes_with_the_key(t *testing.T) {
 	}
 }
 
-func TestTx_refuses_where_there_is_none(t *testing.T) {
+func txRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := idempotency.Tx[*sql.Tx](t.Context()); !errors.Is(err, idempotency.ErrNotGuarded) {
 		t.Errorf("outside: %v", err)
@@ -148,7 +158,7 @@ func TestTx_refuses_where_there_is_none(t *testing.T) {
 }
 
 // What a sweep deletes comes back to the file system.
-func TestGuard_Sweep_gives_disk_space_back(t *testing.T) {
+func TestSweepShrinks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.db")
 	g, err := idempotency.New(openFile(t, path).Keys(), idempotency.Config{})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Store keeps records. It decides nothing: what a record may become is in
@@ -18,9 +18,15 @@ type Store interface {
 	// It sees every Write that returned before.
 	Read(ctx context.Context, id key.ID) (key.Record, error)
 
+	// ReadAlias returns the record that has an alias and is not over at now, or the
+	// zero Record. It may leave out the answer.
+	ReadAlias(ctx context.Context, alias key.ID, now time.Time) (key.Record, error)
+
 	// Write stores r durably, in place of the one with r.Rev, and counts Rev
-	// up. With Rev 0 there must be none. If somebody else was faster nothing is
-	// stored and the error is keep.ErrStale. After any other error nobody knows
+	// up. With Rev 0 there must be none, and none of r.Former that is not over at
+	// r.UpdatedAt. If r is in progress, no other record that is not over has its
+	// alias. If another caller was first nothing is stored and the error is
+	// keep.ErrStale. After any other error nobody knows
 	// whether r is stored: read it.
 	Write(ctx context.Context, r key.Record) error
 

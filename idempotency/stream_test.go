@@ -12,12 +12,13 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // served starts a real server, with HTTP/2 if h2.
@@ -51,7 +52,30 @@ func send(t testing.TB, s *httptest.Server, k string, change ...func(*http.Reque
 	return resp, b
 }
 
-func TestGuard_over_HTTP_1_and_2(t *testing.T) {
+func TestServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"slow_body":              serverSlowBody,
+		"memory":                 serverMemory,
+		"http_versions":          serverHttpVersions,
+		"informational_answers":  serverInformationalAnswers,
+		"expect_continue":        serverExpectContinue,
+		"chunked_body_too_large": serverChunkedBodyTooLarge,
+		"half_an_upload":         serverHalfAnUpload,
+		"event_stream":           serverEventStream,
+		"long_answer":            serverLongAnswer,
+		"cut_stream":             serverCutStream,
+		"unrecorded_stream":      serverUnrecordedStream,
+		"upgrade":                serverUpgrade,
+		"deadlines":              serverDeadlines,
+		"bad_status":             serverBadStatus,
+		"immediate_retry":        serverImmediateRetry,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func serverHttpVersions(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("h2=", h2), func(t *testing.T) {
@@ -83,7 +107,7 @@ func TestGuard_over_HTTP_1_and_2(t *testing.T) {
 	}
 }
 
-func TestGuard_passes_informational_answers_on(t *testing.T) {
+func serverInformationalAnswers(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
@@ -109,7 +133,7 @@ func TestGuard_passes_informational_answers_on(t *testing.T) {
 	}
 }
 
-func TestGuard_asks_for_a_body_only_if_it_may_come(t *testing.T) {
+func serverExpectContinue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(idempotency.Rule{BodyLimit: 10}), nil)
 	s := served(t, w.h, false)
@@ -126,7 +150,7 @@ func TestGuard_asks_for_a_body_only_if_it_may_come(t *testing.T) {
 	w.ran(0)
 }
 
-func TestGuard_refuses_a_chunked_body_over_the_limit(t *testing.T) {
+func serverChunkedBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	s := served(t, w.h, false)
@@ -144,7 +168,7 @@ func TestGuard_refuses_a_chunked_body_over_the_limit(t *testing.T) {
 	w.ran(0)
 }
 
-func TestGuard_holds_nothing_for_half_an_upload(t *testing.T) {
+func serverHalfAnUpload(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
 	w := newWorld(t, idempotency.Config{}, nil)
@@ -165,7 +189,7 @@ func TestGuard_holds_nothing_for_half_an_upload(t *testing.T) {
 	}
 }
 
-func TestGuard_passes_event_streams_through(t *testing.T) {
+func serverEventStream(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
@@ -201,7 +225,7 @@ func TestGuard_passes_event_streams_through(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_streams_long_answers_in_bounded_memory(t *testing.T) {
+func serverLongAnswer(t *testing.T) {
 	t.Parallel()
 	const size = 32 << 20
 	var held atomic.Int64
@@ -238,7 +262,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestGuard_stays_done_when_a_stream_is_cut(t *testing.T) {
+func serverCutStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rule(idempotency.Rule{ResponseLimit: 4}), func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, "more than four")
@@ -252,7 +276,7 @@ func TestGuard_stays_done_when_a_stream_is_cut(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_does_not_stream_what_it_cannot_record(t *testing.T) {
+func serverUnrecordedStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{StoreTimeout: time.Millisecond, Rules: []idempotency.Rule{{ResponseLimit: 4}}},
 		func(rw http.ResponseWriter, r *http.Request) {
@@ -265,7 +289,7 @@ func TestGuard_does_not_stream_what_it_cannot_record(t *testing.T) {
 	w.problem(got, 503, idempotency.KindOutcomeUnknown)
 }
 
-func TestGuard_gives_upgrades_the_connection(t *testing.T) {
+func serverUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		conn, buf, err := http.NewResponseController(rw).Hijack()
@@ -284,7 +308,7 @@ func TestGuard_gives_upgrades_the_connection(t *testing.T) {
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	must(t, err)
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 5\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\norder")
+	fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: %s\r\nIdempotency-Key: k\r\nContent-Length: 5\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\norder", conn.RemoteAddr())
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	must(t, err)
@@ -299,7 +323,7 @@ func TestGuard_gives_upgrades_the_connection(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_lets_deadlines_through(t *testing.T) {
+func serverDeadlines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(rw)
@@ -311,7 +335,7 @@ func TestGuard_lets_deadlines_through(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_refuses_what_net_http_refuses(t *testing.T) {
+func serverBadStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(204)
@@ -331,7 +355,7 @@ func TestGuard_refuses_what_net_http_refuses(t *testing.T) {
 	}
 }
 
-func TestGuard_answers_a_client_that_retries_at_once(t *testing.T) {
+func serverImmediateRetry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
 	s := served(t, w.h, true)
@@ -344,4 +368,62 @@ func TestGuard_answers_a_client_that_retries_at_once(t *testing.T) {
 		}
 	}
 	w.ran(50)
+}
+
+// A client that stops in the middle of a request does not hold a handler for longer than
+// its time, and nothing is recorded.
+func serverSlowBody(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]idempotency.Config{
+		"silence": {BodySilence: 50 * time.Millisecond}, "whole": {BodySilence: time.Hour, BodyTimeout: 50 * time.Millisecond},
+	} {
+		w := newWorld(t, cfg, nil)
+		s := served(t, w.h, false)
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		must(t, err)
+		defer conn.Close()
+		fmt.Fprint(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 5\r\n\r\nor")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		must(t, err)
+		b, err := io.ReadAll(resp.Body)
+		if resp.StatusCode != 408 || !bytes.Contains(b, []byte(idempotency.KindBodyTimeout)) || err != nil {
+			t.Errorf("%s: %d %s, %v", name, resp.StatusCode, b, err)
+		}
+		w.ran(0)
+		if got := w.record("k"); got.Rev != 0 {
+			t.Errorf("%s: half a request left a record that is %q", name, got.State)
+		}
+	}
+}
+
+// What requests hold at once is bounded: one that does not fit is refused, and an answer
+// that does not fit is passed through.
+func serverMemory(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 10
+	entered, hold := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, idempotency.Config{Memory: limit}, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Wait") != "" {
+			close(entered)
+			<-hold
+			return
+		}
+		_, _ = rw.Write(make([]byte, limit))
+	})
+	big := strings.Repeat("x", limit/4*3)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.do(with("a", body(big), header("X-Wait", "1"))) })
+	<-entered
+	w.problem(w.do(with("b", body(big))), 503, idempotency.KindBusy)
+	w.problem(w.do(with("c", body(big), func(r *http.Request) { r.ContentLength = -1 })), 503, idempotency.KindBusy)
+	w.ran(1)
+	close(hold)
+	wg.Wait()
+	if got := w.do(with("d")); got.Code != 200 || got.Body.Len() != limit {
+		t.Errorf("a long answer: %d with %d bytes", got.Code, got.Body.Len())
+	}
+	w.problem(w.do(with("d")), 409, idempotency.KindBodyNotStored)
+	if got := w.do(with("b", body(big))); got.Code != 200 {
+		t.Errorf("after the others: %d %s", got.Code, got.Body)
+	}
 }

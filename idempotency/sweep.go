@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // After each batch a sweep rests nine times as long as the batch took, and at
@@ -37,8 +37,8 @@ func (g *Guard) Run(ctx context.Context) error {
 }
 
 // Sweep deletes what is over at now, in small batches, and marks the keys whose
-// owners were not heard of, so that lists say what is true. Then it lets a
-// Shrinker give back the space. It returns how many records it deleted.
+// owners did not renew their lease, so that lists say what is true. Then a
+// Shrinker gives back the space. It returns how many records it deleted.
 func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	if err := g.markLate(ctx, now); err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func (g *Guard) markLate(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("list idempotency keys in progress: %w", err)
 		}
 		for _, rec := range page {
-			after, err := key.Next(rec, key.Evidence{Event: key.LeaseEnded, By: "lease"}, now)
+			after, err := key.Apply(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}, now)
 			if err != nil {
 				continue // it lives
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A taker takes keys in one step, and fails as the store below it does.
@@ -38,7 +38,20 @@ func newTakerWorld(t *testing.T, cfg idempotency.Config, stale int64, h http.Han
 	return newWorldOn(t, func(f *flaky) idempotency.Store { return taker{f, gone} }, cfg, h)
 }
 
-func TestGuard_takes_a_new_key_without_reading(t *testing.T) {
+func TestTaker(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"new_key":      takerNewKey,
+		"duplicates":   takerDuplicates,
+		"released_key": takerReleasedKey,
+		"store_down":   takerStoreDown,
+		"client_gone":  takerClientGone,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func takerNewKey(t *testing.T) {
 	t.Parallel()
 	w := newTakerWorld(t, idempotency.Config{}, 0, nil)
 	w.store.failRead.Store(true)
@@ -51,7 +64,7 @@ func TestGuard_takes_a_new_key_without_reading(t *testing.T) {
 	w.ran(1)
 }
 
-func TestGuard_takes_one_of_a_hundred_duplicates(t *testing.T) {
+func takerDuplicates(t *testing.T) {
 	t.Parallel()
 	w := newTakerWorld(t, idempotency.Config{}, 3, nil)
 	var wg sync.WaitGroup
@@ -69,9 +82,9 @@ func TestGuard_takes_one_of_a_hundred_duplicates(t *testing.T) {
 	}
 }
 
-func TestGuard_takes_a_key_that_is_free_again(t *testing.T) {
+func takerReleasedKey(t *testing.T) {
 	t.Parallel()
-	status := http.StatusServiceUnavailable
+	status := http.StatusTooManyRequests
 	w := newTakerWorld(t, idempotency.Config{}, 0, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) })
 	w.do(with("k"))
 	status = http.StatusOK
@@ -81,7 +94,7 @@ func TestGuard_takes_a_key_that_is_free_again(t *testing.T) {
 	w.ran(2)
 }
 
-func TestGuard_that_cannot_take_a_key(t *testing.T) {
+func takerStoreDown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
@@ -110,7 +123,7 @@ func TestGuard_that_cannot_take_a_key(t *testing.T) {
 	}
 }
 
-func TestGuard_takes_no_key_of_a_client_that_left(t *testing.T) {
+func takerClientGone(t *testing.T) {
 	t.Parallel()
 	w := newTakerWorld(t, idempotency.Config{}, 0, nil)
 	ctx, leave := context.WithCancel(t.Context())

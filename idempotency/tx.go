@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // Errors returned by Tx.
@@ -62,9 +62,9 @@ func Tx[T any](ctx context.Context) (T, error) {
 }
 
 // settleTx records the outcome in the handler's transaction and commits both.
-func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Evidence) error {
+func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 	rec := c.current()
-	e.Token = rec.Token
+	e.Fence = rec.Fence
 	next, err := rec, error(nil)
 	for range maxRounds {
 		if next, err = c.nextInTx(ctx, tx, rec, e); !errors.Is(err, keep.ErrStale) {
@@ -90,16 +90,16 @@ func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Evidence) error {
 		c.setCurrent(now)
 		return nil
 	}
-	lost := key.Evidence{Event: key.Doubt, By: "owner"}
+	lost := key.Fact{Evidence: key.Unsure, By: "owner"}
 	if c.rt.Atomic {
-		lost.Event = key.Nothing
+		lost.Evidence = key.Nothing
 		err = errors.Join(errUndone, err)
 	}
 	return errors.Join(err, c.settlePlain(ctx, lost))
 }
 
-func (c *call) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Evidence) (key.Record, error) {
-	next, err := key.Next(rec, e, time.Now())
+func (c *call) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Fact) (key.Record, error) {
+	next, err := key.Apply(rec, e, time.Now())
 	if err != nil {
 		return next, err
 	}

@@ -4,10 +4,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
-// waiting lets duplicates wait for an owner in this process. One in another
+// waiting is where duplicates wait for an owner in this process. One in another
 // process is noticed by looking again.
 type waiting struct {
 	// mu protects the field below.
@@ -34,7 +34,7 @@ func (w *waiting) changed(id key.ID) <-chan struct{} {
 	return ch
 }
 
-// wake lets those who wait for a record look again.
+// wake makes those who wait for a record read it again.
 func (w *waiting) wake(id key.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

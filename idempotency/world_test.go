@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A world is a guard with a store that can fail, in front of a handler that
@@ -111,10 +112,17 @@ func (w *world) ran(n int64) {
 	}
 }
 
-// record returns the record of the anonymous caller's key.
+// record returns the record of a key that one caller used, or the zero Record.
 func (w *world) record(k string) key.Record {
 	w.t.Helper()
-	r, err := w.store.Keys.Read(context.Background(), key.NewID("", k))
+	list, _, err := w.store.Keys.List(context.Background(), key.Filter{Key: k}, keep.Page{})
+	if err != nil || len(list) > 1 {
+		w.t.Fatalf("records of %s: %d, %v", k, len(list), err)
+	}
+	if len(list) == 0 {
+		return key.Record{}
+	}
+	r, err := w.store.Keys.Read(context.Background(), list[0].ID)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -6,14 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/idempotency/key"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/web"
 )
 
@@ -27,7 +28,12 @@ func TestActions(t *testing.T) {
 		c.get("/inbox/"+string(q.ID)).want(t, 200, "Outcome unknown", "sent folder of the desk", "sends the call again", "a claim of the script")
 		w.desk.set(func(d *desk) { d.lose["/replies"] = false })
 		before := w.desk.done("/replies")
-		a := c.post("/inbox/"+string(q.ID), "action", "did-not-happen", "note", "looked in the sent folder", "from", "question")
+		first := c.post("/inbox/"+string(q.ID), "action", "did-not-happen", "note", "looked in the sent folder", "from", "question")
+		first.want(t, 200, "send it again?", "sends the call again", "<code>desk.reply</code>", "sent folder of the desk", "What was sent")
+		if n := w.desk.done("/replies") - before; n != 0 || len(w.questions()) == 0 || w.question("mails").ID != q.ID {
+			t.Fatalf("one press sent %d replies or closed the question", n)
+		}
+		a := c.post("/inbox/"+string(q.ID), formOf(t, first.body)...)
 		a.want(t, 200, "Your decision is recorded.", "<strong>ada</strong> decided “It didn&#39;t happen”", "looked in the sent folder")
 		w.settle("mails")
 		if n := w.desk.done("/replies") - before; n != 4 { // the one in doubt, and the three behind it
@@ -39,6 +45,32 @@ func TestActions(t *testing.T) {
 			t.Errorf("the decision is %+v, want one by ada, from web", d)
 		}
 		c.get("/runs/"+string(q.Run)).want(t, 200, "ada decided “It didn&#39;t happen”. Note: looked in the sent folder", "attempt 1 of 2")
+	})
+	t.Run("decide that it happened", func(t *testing.T) {
+		w.desk.set(func(d *desk) {
+			d.lose["/replies"] = true
+			d.mails = append(d.mails, mail{ID: "told", From: "told@example.com", Subject: "Told"})
+		})
+		c.post("/workflows/mails/run", "handler", "poll").want(t, 200)
+		w.until("it is asked about", func() bool {
+			return slices.ContainsFunc(w.questions(), func(q keep.Escalation) bool { return q.Workflow == "mails" })
+		})
+		q := w.question("mails")
+		before := w.desk.done("/replies")
+		c.get("/inbox/"+string(q.ID)).want(t, 200, ">It happened</button>", "what the call would have answered, as JSON (may be empty)", `name="result"`)
+		c.post("/inbox/"+string(q.ID), "action", "happened", "result", "{oops", "from", "question").want(t, 422, "The result is needed", "not JSON", "nothing was changed")
+		if w.question("mails").ID != q.ID {
+			t.Fatal("an answer that was refused closed the question")
+		}
+		c.post("/inbox/"+string(q.ID), "action", "happened", "result", `{"ok": true}`, "from", "question").want(t, 200, "decided “It happened”")
+		w.desk.set(func(d *desk) { d.lose["/replies"] = false })
+		w.settle("mails")
+		m, err := w.db.Mutation(t.Context(), q.Mutation)
+		w.must(err)
+		if n := w.desk.done("/replies") - before; n != 0 || m.State != keep.Applied || m.ResolvedBy != "ada" || string(m.Result) != `{"ok": true}` {
+			t.Errorf("%d replies were sent, the call is %s by %s with %s; want none, applied by ada with the result", n, m.State, m.ResolvedBy, m.Result)
+		}
+		c.get("/mutations/"+string(m.Key)).want(t, 200, "Result: resolved by ada", "person: happened")
 	})
 	t.Run("approve", func(t *testing.T) {
 		q := w.question("refunds")
@@ -53,7 +85,7 @@ func TestActions(t *testing.T) {
 	})
 	t.Run("pause and resume", func(t *testing.T) {
 		c.post("/workflows/mails/pause").want(t, 200, "The workflow is paused.", ">Resume ")
-		c.post("/workflows/mails/resume").want(t, 200, "The workflow goes on.", ">Pause ")
+		c.post("/workflows/mails/resume").want(t, 200, "The workflow runs again.", ">Pause ")
 		c.post("/workflows/nobody/pause").want(t, 404, "no workflow &#34;nobody&#34;")
 	})
 	t.Run("run now", func(t *testing.T) {
@@ -70,7 +102,10 @@ func TestActions(t *testing.T) {
 	t.Run("reprocess and skip an item", func(t *testing.T) {
 		item := "/item?workflow=reminders&id=order:17"
 		c.get(item).want(t, 200, "Remind lee@northwind.test", "Starts over as attempt 2")
-		c.post(item, "action", "reprocess", "note", "the address was wrong").want(t, 200, "starts over as a new attempt", "attempt 2")
+		first := c.post(item, "action", "reprocess", "note", "the address was wrong")
+		first.want(t, 200, "It starts over as attempt 2", "desk.remind")
+		c.get(item).want(t, 200, "attempt 1 ")
+		c.post(item, formOf(t, first.body)...).want(t, 200, "starts over as a new attempt", "attempt 2")
 		c.post(item, "action", "skip").want(t, 200, "passed over from now on")
 		c.post(item, "action", "skip").want(t, 409, "nothing is left to skip")
 		c.post(item, "action", "eat").want(t, 400, "not &#34;eat&#34;")
@@ -86,7 +121,7 @@ func TestSecondOfTwoDeciders(t *testing.T) {
 	w.must(err)
 	at := got.Decision.At.UTC().Format("2006-01-02 15:04:05 UTC")
 	bob := w.as("bob", access.Operator)
-	bob.post("/inbox/"+string(q.ID), "action", "approve").want(t, 409, "Somebody was faster", "ada decided “Reject” at "+at, "your answer was not recorded", "/inbox/"+string(q.ID))
+	bob.post("/inbox/"+string(q.ID), "action", "approve").want(t, 409, "Already answered", "ada decided “Reject” at "+at, "your answer was not recorded", "/inbox/"+string(q.ID))
 	bob.get("/inbox/"+string(q.ID)).want(t, 200, "<strong>ada</strong> decided “Reject”", "too much")
 	bob.get("/inbox?show=decided").want(t, 200, "too much")
 	if n := w.desk.done("/refunds"); n != 0 {
@@ -235,8 +270,8 @@ func TestKeys(t *testing.T) {
 	now := keepNow()
 	var refs []string
 	for i, state := range []key.State{key.Unknown, key.Unknown, key.Done} {
-		r := key.Record{ID: key.NewID("caller", string(state)+string(rune('a'+i))), Key: "order-<" + string(rune('a'+i)) + ">", Method: "POST", Path: "/orders",
-			State: state, Token: 1, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(48 * time.Hour)}
+		r := key.Record{ID: key.NewID("h", "caller", string(state)+string(rune('a'+i))), Version: key.Version, Key: "order-<" + string(rune('a'+i)) + ">", Method: "POST", Path: "/orders",
+			State: state, Fence: 1, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(48 * time.Hour)}
 		if state == key.Unknown {
 			r.DoubtAt = now
 		} else {
@@ -253,7 +288,7 @@ func TestKeys(t *testing.T) {
 	c.get(refs[0]).want(t, 200, "Did this request happen?")
 	c.get(refs[2]).want(t, 200, "Forget", "&#34;id&#34;: 7")
 	c.post(refs[0], "action", "did-not-happen").want(t, 200, "The key is free")
-	c.post(refs[0], "action", "happened", "status", "200").want(t, 409, "Somebody was faster")
+	c.post(refs[0], "action", "happened", "status", "200").want(t, 409, "Already answered")
 	c.post(refs[1], "action", "happened", "status", "20x").want(t, 400)
 	c.post(refs[1], "action", "happened", "status", "201", "body", `{"id":8}`).want(t, 200, "retries with this key get the answer", "&#34;id&#34;: 8", "person: ada")
 	c.post(refs[2], "action", "forget").want(t, 200, "The key is free")

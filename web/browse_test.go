@@ -44,6 +44,7 @@ func (w *world) views() map[string]string {
 		"mutations":   "/mutations",
 		"mutation":    "/mutations/" + string(q.Mutation),
 		"connections": "/connections",
+		"hooks":       "/hooks",
 		"keys":        "/keys",
 		"settings":    "/settings",
 		"missing":     "/nowhere",
@@ -55,7 +56,10 @@ func (w *world) views() map[string]string {
 func TestEveryViewIsAccessible(t *testing.T) {
 	w := fullWorld(t)
 	b := w.tab("ada")
-	for name, path := range w.views() {
+	views := w.views()
+	views["confirm"] = "/inbox/" + string(w.question("mails").ID) + "/confirm?action=did-not-happen"
+	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
+	for name, path := range views {
 		b.open(path)
 		for _, scheme := range []string{"light", "dark"} {
 			b.prefer(scheme)
@@ -109,6 +113,8 @@ func TestLive(t *testing.T) {
 	w.desk.set(func(d *desk) { d.lose["/replies"] = false })
 	bob.open("/inbox/" + string(w.question("mails").ID))
 	bob.click("[value=did-not-happen]")
+	bob.says("send it again?")
+	bob.click("button.danger")
 	ada.sees("[...document.querySelectorAll('#inputs .row')].filter(r => r.innerText.includes('mails')).every(r => r.innerText.includes('done'))")
 	ada.open("/workflows/mails")
 	ada.says("idle")

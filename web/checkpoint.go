@@ -2,13 +2,15 @@ package web
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // checkpointData is what a person should know before a producer forgets how far it
-// came. What it remembers is shown to nobody.
+// came. Its values are not shown.
 type checkpointData struct {
 	keep.Workflow
 	Handler handlerRow
@@ -18,7 +20,7 @@ type checkpointData struct {
 
 func (s *site) checkpoint(r *http.Request) (page, error) {
 	ctx := r.Context()
-	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
+	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return page{}, err
 	}
@@ -32,7 +34,11 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 		return p, err
 	}
 	d := checkpointData{Workflow: w}
-	for _, h := range s.handlerRows(v.Definition, states) {
+	st, err := s.situation(ctx, w.Name)
+	if err != nil {
+		return p, err
+	}
+	for _, h := range s.handlerRows(view.WorkflowOf(w, v, states, nil, time.Now())) {
 		if h.Producer() && string(h.Name) == r.FormValue("handler") {
 			d.Handler = h
 		}
@@ -49,12 +55,8 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 			d.Topics = append(d.Topics, t)
 		}
 	}
-	st, err := s.situation(ctx, func(n keep.WorkflowName) bool { return n == w.Name })
-	if err != nil {
-		return p, err
-	}
-	if run := st.runs[w.Name]; run != nil {
-		d.Busy = run.Run.Status == keep.StatusActive && run.Run.Handler == d.Handler.Name
+	for _, run := range st.runs[w.Name] {
+		d.Busy = d.Busy || run.Run.Status == keep.StatusActive && run.Run.Handler == d.Handler.Name
 	}
 	p.Data = d
 	return p, nil

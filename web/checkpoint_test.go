@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
 )
 
 // Who resets a checkpoint is told first what that does. Then the producer begins

@@ -9,7 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // connectionsData is the configured accounts.
@@ -36,17 +36,22 @@ type toolRow struct {
 func (s *site) connections(r *http.Request) (page, error) {
 	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation}}
 	var d connectionsData
-	names, err := s.names(r.Context())
+	var mutating []keep.ToolName
+	for _, c := range s.cfg.Connections {
+		for _, t := range c.Tools {
+			if t.Spec().Effect == connector.Mutate {
+				mutating = append(mutating, keep.ToolName(c.Name+"."+t.Spec().Name))
+			}
+		}
+	}
+	last, err := s.cfg.Store.LastApplied(r.Context(), mutating)
 	if err != nil {
 		return p, err
 	}
 	for _, c := range s.cfg.Connections {
 		row := connectionRow{Name: c.Name, Connector: c.Connector}
 		for _, t := range c.Tools {
-			tool, err := s.toolRow(r.Context(), c, t, names)
-			if err != nil {
-				return p, err
-			}
+			tool := toolRowOf(c, t, last)
 			row.Testable = row.Testable || tool.Harmless
 			row.Tools = append(row.Tools, tool)
 		}
@@ -56,24 +61,14 @@ func (s *site) connections(r *http.Request) (page, error) {
 	return p, nil
 }
 
-func (s *site) toolRow(ctx context.Context, c connector.Connection, t connector.Tool, names []keep.WorkflowName) (toolRow, error) {
+func toolRowOf(c connector.Connection, t connector.Tool, last map[keep.ToolName]keep.Mutation) toolRow {
 	row := toolRow{Spec: t.Spec(), Harmless: harmless(t)}
 	row.Tool = keep.ToolName(c.Name + "." + row.Name)
 	_, row.CanAsk = t.(connector.Reconciler)
-	if row.Effect != connector.Mutate {
-		return row, nil
+	if m, ok := last[row.Tool]; ok {
+		row.Last = &m
 	}
-	for _, w := range names {
-		f := keep.MutationFilter{Workflow: w, Tool: row.Tool, State: keep.Applied}
-		ms, _, err := s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: 1, Bare: true})
-		if err != nil {
-			return row, err
-		}
-		if len(ms) > 0 && (row.Last == nil || ms[0].UpdatedAt.After(row.Last.UpdatedAt)) {
-			row.Last = &ms[0]
-		}
-	}
-	return row, nil
+	return row
 }
 
 // harmless reports whether a person may press a button to call t: it lists, which

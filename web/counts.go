@@ -2,10 +2,11 @@ package web
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/search"
 )
 
 // sum adds up counts.
@@ -17,45 +18,31 @@ func sum[S comparable](counts map[S]int) int {
 	return n
 }
 
-// countTime is how long a page waits for the number of titles that match. On SQLite
-// that is ever enough, nearly; Postgres takes seconds for words that a million titles
-// have, and counts them on request.
-const countTime = 80 * time.Millisecond
-
-// errCountTime ends a count that takes too long to wait for.
-var errCountTime = errors.New("counting takes too long")
-
-// counted returns exact numbers, or nil if a page with a text would have to wait for
-// them, unless it is told to.
-func counted[S comparable](ctx context.Context, text string, wait bool, count func(context.Context) (map[S]int, error)) (map[S]int, error) {
-	if text != "" && !wait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, countTime, errCountTime)
-		defer cancel()
-	}
-	counts, err := count(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errCountTime) {
-		return nil, nil
-	}
-	return counts, err
+// bounded reports whether counts of what a text finds are those of a part of it: then
+// each is a lower bound.
+func bounded[S comparable](text string, counts map[S]int) bool {
+	return text != "" && sum(counts) > search.MaxCount
 }
 
-// inputCounts counts the inputs of each status that match the rest of the filter.
-// A page shows exact numbers or none: known is false if they take too long.
-func (s *site) inputCounts(ctx context.Context, f inputQuery) (out []inputCount, known bool, err error) {
+// inputCounts counts the inputs of each status that match the rest of the filter, and
+// reports whether there are more.
+func (s *site) inputCounts(ctx context.Context, f inputQuery) (out []inputCount, more bool, err error) {
 	every := f.InputFilter
 	every.Status = ""
-	counts, err := counted(ctx, f.Text, f.Count, func(ctx context.Context) (map[keep.InputStatus]int, error) {
-		return s.cfg.Store.CountInputs(ctx, every)
-	})
+	counts, err := s.cfg.Store.CountInputs(ctx, every)
 	if err != nil {
 		return nil, false, err
 	}
-	out = []inputCount{{"", sum(counts), "/inputs" + f.Query("")}}
+	more = bounded(f.Text, counts)
+	all := sum(counts)
+	if more {
+		all = search.MaxCount
+	}
+	out = []inputCount{{"", all, "/inputs" + f.Query("")}}
 	for _, st := range keep.InputStatuses() {
 		out = append(out, inputCount{st, counts[st], "/inputs" + f.Query(st)})
 	}
-	return out, counts != nil, nil
+	return out, more, nil
 }
 
 // totals are numbers of the whole database.
@@ -72,7 +59,13 @@ func (t totals) AllMutations() int { return sum(t.Mutations) }
 
 // InDoubt returns how many outcomes are not known.
 func (t totals) InDoubt() int {
-	return t.Mutations[keep.InFlight] + t.Mutations[keep.NeedsReconcile] + t.Mutations[keep.Indeterminate]
+	n := 0
+	for state, count := range t.Mutations {
+		if lifecycle.Unknown(state) {
+			n += count
+		}
+	}
+	return n
 }
 
 // Pending returns how many inputs are not finished.

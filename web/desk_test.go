@@ -91,7 +91,7 @@ func (d *desk) lookUp(w http.ResponseWriter, r *http.Request) {
 	case blind:
 		http.Error(w, "the index is being built", http.StatusServiceUnavailable)
 	case found:
-		d.answer(w, func() any { return []any{map[string]any{"ok": true}} })
+		d.answer(w, func() any { return []any{map[string]any{"token": r.FormValue("token")}} })
 	default:
 		d.answer(w, func() any { return []any{} })
 	}
@@ -123,7 +123,7 @@ func (d *desk) connection(tb testing.TB) connector.Connection {
 		"reply": {Effect: connector.Mutate, Path: "/replies", Identity: []string{"to", "subject"},
 			VerifyByHand: "Look in the sent folder of the desk."},
 		"archive": {Effect: connector.Mutate, Path: "/archive", Identity: []string{"id"}, IdempotencyHeader: "X-Token", SettleAfter: &settle,
-			Reconcile: &httpapi.Reconcile{Path: "/archive", Query: []any{"token={token}"}}},
+			Reconcile: &httpapi.Reconcile{Path: "/archive", Query: []any{"token={token}"}, Complete: true}},
 		"remind": {Effect: connector.Mutate, Path: "/reminders", Identity: []string{"order"}},
 		"refund": {Effect: connector.Mutate, Path: "/refunds", Identity: []string{"to"}, Approve: "always"},
 	}})

@@ -18,8 +18,8 @@
 //   - A list never reads payloads, is read page by page, and says exact numbers.
 //   - A payload of more than 64 KiB is shown in part, and can be downloaded.
 //   - A run that is not finished says which attempt it is, since when, what went
-//     wrong last and when it goes on (law: explained).
-//   - Somebody who may not act sees no buttons, and a request to act is refused.
+//     wrong last and when it is tried again (law: explained).
+//   - A viewer sees no buttons, and a viewer's request to act is refused.
 //
 // # What it leaves to others
 //

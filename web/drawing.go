@@ -12,7 +12,7 @@ import (
 type drawing struct{ Wide, Tall template.HTML }
 
 // draw makes the picture of a workflow: what flows where, how much waits, and where
-// it stands still.
+// it is blocked.
 func draw(d workflowData) drawing {
 	g := graphOf(d)
 	// The labels are escaped by package graph.
@@ -39,7 +39,7 @@ func graphOf(d workflowData) graph.Graph {
 				g.Edges = append(g.Edges, graph.Edge{From: i, To: n})
 			}
 		}
-		for _, t := range mayPublish(def, h.Handler) {
+		for _, t := range mayPublish(def, h.Handler.Handler) {
 			if i, ok := topics[t]; ok {
 				g.Edges = append(g.Edges, graph.Edge{From: n, To: i})
 			}

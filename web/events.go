@@ -1,12 +1,15 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // eventsData is the list of events.
@@ -14,6 +17,7 @@ type eventsData struct {
 	Filter    keep.EventFilter
 	Workflows []keep.WorkflowName
 	Counts    []keep.TopicCount // of the workflow; nil: all workflows are listed
+	Unread    bool              // the topic is given, and no consumer of the current version reads it
 	Rows      []keep.Event
 	Pager     pager
 }
@@ -35,6 +39,11 @@ func (s *site) events(r *http.Request) (page, error) {
 			return p, err
 		}
 	}
+	if f.Workflow != "" && f.Topic != "" {
+		if d.Unread, err = s.unread(ctx, f.Workflow, f.Topic); err != nil {
+			return p, err
+		}
+	}
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Events(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
 		return p, err
@@ -44,12 +53,26 @@ func (s *site) events(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// unread reports whether no consumer of the current version subscribes to a topic.
+func (s *site) unread(ctx context.Context, w keep.WorkflowName, t keep.TopicName) (bool, error) {
+	found, err := s.cfg.Store.Workflow(ctx, w)
+	if errors.Is(err, keep.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	d, err := s.cfg.Store.Deployment(ctx, w, found.Version)
+	return len(view.ReadersOf(d.Definition, t)) == 0, err
+}
+
 // eventData is one event.
 type eventData struct {
 	keep.Event
 	Payload payload
 	Inputs  []keep.Input
-	Query   string // names the event in links
+	Runs    []keep.Run // that worked on it, newest first
+	Query   string     // names the event in links
 	MaySkip bool
 }
 
@@ -72,12 +95,11 @@ func (s *site) event(r *http.Request) (page, error) {
 	p := page{Title: "Event", Section: "workflows", Of: ev.Workflow, Watch: []feed.Kind{feed.Event, feed.Run}}
 	d := eventData{Event: ev, Query: eventQuery(ev), MaySkip: ev.Status == keep.EventPending}
 	d.Payload = payloadOf("Payload", ev.Payload, "/event/payload"+d.Query)
-	for _, id := range ev.CausedBy[:min(len(ev.CausedBy), maxShown)] {
-		in, err := s.cfg.Store.Input(r.Context(), id)
-		if err != nil {
-			return p, err
-		}
-		d.Inputs = append(d.Inputs, in)
+	if d.Inputs, err = s.inputsByID(r.Context(), ev.CausedBy); err != nil {
+		return p, err
+	}
+	if d.Runs, err = s.cfg.Store.RunsOfEvent(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, maxShown); err != nil {
+		return p, err
 	}
 	p.Data = d
 	return p, nil

@@ -83,7 +83,7 @@ func (s *site) exportJSON(w http.ResponseWriter, r *http.Request) error {
 }
 
 // export calls write with each record, and flush after each page. The answer has
-// begun: after an error the connection is cut, so that half an export does not look
+// begun: after an error the connection is closed, so that half an export does not look
 // like a whole one.
 func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFilter, bare bool, write func(keep.Mutation) error, flush func() error) {
 	rc := http.NewResponseController(w)

@@ -8,12 +8,12 @@ import (
 	"html/template"
 	"io/fs"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 //go:embed template
@@ -51,7 +51,7 @@ func funcs(s *static) template.FuncMap {
 		"at":    func(t time.Time) template.HTML { return timeHTML(t, "") },
 		"ago":   func(t time.Time) template.HTML { return timeHTML(t, "ago") },
 		// Names and ids are strings of their own types.
-		"prose":  func(s any) template.HTML { return prose(fmt.Sprint(s)) },
+		"prose":  func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
 		"cut":    func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
 		"num":    number,
 		"plural": plural,
@@ -83,28 +83,22 @@ func timeHTML(t time.Time, class string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" class="%s">%s</time>`, t.Format(machineTime), exact, class, exact))
 }
 
-// spokenTime finds the times in sentences of package lifecycle.
-var spokenTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
-
-// prose writes a sentence whose times are shown like all others.
-func prose(s string) template.HTML {
-	s = cut(maxProse, s)
+// waitHTML writes what a run waits for, with its times shown like all others. Where
+// the command shows more is left out: pages have links.
+func waitHTML(w lifecycle.Wait) template.HTML {
 	var b strings.Builder
-	last := 0
-	for _, m := range spokenTime.FindAllStringIndex(s, -1) {
-		t, err := time.Parse(exactTime, s[m[0]:m[1]])
-		if err != nil {
-			continue
+	for _, p := range w.Parts() {
+		switch {
+		case !p.Time.IsZero():
+			b.WriteString(string(timeHTML(p.Time, "")))
+		case !p.Command:
+			b.WriteString(template.HTMLEscapeString(cut(maxProse, p.Text)))
 		}
-		b.WriteString(template.HTMLEscapeString(s[last:m[0]]))
-		b.WriteString(string(timeHTML(t, "")))
-		last = m[1]
 	}
-	b.WriteString(template.HTMLEscapeString(s[last:]))
 	return template.HTML(b.String())
 }
 
-// maxProse bounds a sentence: it may quote what a service said.
+// maxProse bounds a text: it may quote what a service said.
 const maxProse = 4000
 
 // number writes n with its thousands apart.
@@ -149,7 +143,7 @@ func human(d time.Duration) string {
 	return s
 }
 
-// tone is the colour of a state: what is well, what moves, what needs somebody. It
+// tone is the colour of a state: what is well, what moves, what needs a person. It
 // is never the only sign: the word stands beside it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
@@ -197,7 +191,7 @@ func word(state any) string {
 	}
 }
 
-// levelMeaning says how an outcome can be known (DESIGN section 7).
+// levelMeaning says how an outcome can be known; docs/ARCHITECTURE.md has the levels.
 func levelMeaning(l keep.Level) string {
 	switch l {
 	case keep.LevelKey:

@@ -2,22 +2,26 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // A card is a question with its evidence.
 type card struct {
 	keep.Escalation
 	Mutation *keep.Mutation // nil: it is not about one
-	Moves    []keep.Move    // what happened to it, oldest first; on the question's own page
+	Moves    []keep.Move    // what happened to it, oldest first
 	Edits    []string       // where two payloads differ; nil: nothing to compare
 	Reason   string         // Why without the edits
 	Payload  *payload       // what was or would be sent; nil: nothing
@@ -43,9 +47,69 @@ func kindWord(k keep.EscalationKind) string {
 		return "Approval"
 	case keep.AskItem:
 		return "Item changed"
+	case keep.AskAlreadyDone:
+		return "Already done"
 	}
 	return word(k)
 }
+
+// A button is an action that a question offers. Safe ones have a key and come first;
+// one that may send something again has none, and needs a second press.
+type button struct {
+	keep.Choice
+	Key     int // 0: none
+	Primary bool
+	Confirm bool
+}
+
+// listShows is how much a list shows of what a question is about, in bytes.
+const listShows = 2000
+
+// Hidden reports whether a list hides part of what is to be approved.
+func (c card) Hidden() bool {
+	return c.Kind == keep.AskApproval && len(c.Attempted) > listShows
+}
+
+// Whole is all of what was or would be sent, as the question's page shows it.
+func (c card) Whole() payload {
+	return payload{Name: "Attempted, as Keep saw it", Text: cut(maxPreview, c.Attempted), Size: len(c.Attempted), Cut: len(c.Attempted) > maxPreview,
+		Link: "/inbox/" + url.PathEscape(string(c.ID)) + "/attempted"}
+}
+
+// Buttons are the actions of the question. A list does not offer to approve what it
+// hides part of.
+func (c card) Buttons(from string) []button {
+	var safe, again []button
+	for _, choice := range c.Choices {
+		if choice.Action == keep.Approve && c.Hidden() && from != "question" {
+			continue
+		}
+		if choice.Action.NeedsConfirmation() {
+			again = append(again, button{Choice: choice, Confirm: true})
+			continue
+		}
+		n := len(safe) + 1
+		b := button{Choice: choice, Key: n, Primary: n == 1 && choice.Action != keep.Skip}
+		if choice.Action == keep.Happened { // it says something, which one key should not
+			b.Key, b.Primary = 0, false
+		}
+		safe = append(safe, b)
+	}
+	return append(safe, again...)
+}
+
+// TakesResult reports whether an answer may carry the result of the call.
+func (c card) TakesResult() bool { return c.Allows(keep.Happened) }
+
+// NeedsResult reports whether "it happened" is refused without a result.
+func (c card) NeedsResult() bool {
+	return slices.ContainsFunc(c.Choices, func(c keep.Choice) bool {
+		return c.Action == keep.Happened && c.Result == keep.ResultRequired
+	})
+}
+
+// Lookups is how often the service was asked about the call.
+func (c card) Lookups() int { return ledger.Lookups(c.Moves) }
 
 // Kind in words, for templates.
 func (c card) Word() string { return kindWord(c.Kind) }
@@ -73,6 +137,37 @@ func cardOf(q keep.Escalation) card {
 	return c
 }
 
+// cards reads what questions are about, without payloads.
+func (s *site) cards(ctx context.Context, qs []keep.Escalation) ([]card, error) {
+	var keys []keep.MutationKey
+	for _, q := range qs {
+		if q.Mutation != "" {
+			keys = append(keys, q.Mutation)
+		}
+	}
+	calls := make(map[keep.MutationKey]*keep.Mutation, len(keys))
+	if len(keys) > 0 {
+		list, err := s.cfg.Store.MutationsByKey(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		for i, m := range list {
+			calls[m.Key] = &list[i]
+		}
+	}
+	moves, err := s.cfg.Store.Histories(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	cards := make([]card, len(qs))
+	for i, q := range qs {
+		cards[i] = cardOf(q)
+		cards[i].Mutation = calls[q.Mutation] // nil: it was to be made, and was not
+		cards[i].Moves = moves[q.Mutation]
+	}
+	return cards, nil
+}
+
 // card reads what a question is about.
 func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 	c := cardOf(q)
@@ -87,7 +182,11 @@ func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 		return c, err
 	}
 	c.Mutation = &m
-	p := payloadOf("What was sent", m.Payload, mutationPath(m.Key)+"/payload")
+	what := "What was sent"
+	if q.Kind == keep.AskAlreadyDone {
+		what = "What was sent before, by another run"
+	}
+	p := payloadOf(what, m.Payload, mutationPath(m.Key)+"/payload")
 	c.Payload = &p
 	return c, nil
 }
@@ -122,15 +221,11 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	for _, e := range qs {
-		if d.Decided && e.ClosedAt.IsZero() {
-			continue
-		}
-		c, err := s.card(ctx, e)
-		if err != nil {
-			return p, err
-		}
-		d.Cards = append(d.Cards, c)
+	if d.Decided {
+		qs = slices.DeleteFunc(qs, func(e keep.Escalation) bool { return e.ClosedAt.IsZero() })
+	}
+	if d.Cards, err = s.cards(ctx, qs); err != nil {
+		return p, err
 	}
 	d.Pager = pagerOf("/inbox", q.Get("after"), next, "show", q.Get("show"), "workflow", string(d.Workflow))
 	p.Data = d
@@ -160,7 +255,8 @@ func (s *site) question(r *http.Request) (page, error) {
 // maxNote bounds what is recorded of a person's words, in bytes.
 const maxNote = 4000
 
-// decide records an answer. Whoever is second is told who was first.
+// decide records an answer. If the question was already answered, the error names who
+// answered it. An answer that may send something again needs a second press.
 func (s *site) decide(r *http.Request) (to, did string, err error) {
 	id := keep.EscalationID(r.PathValue("id"))
 	d, err := decisionOf(r)
@@ -170,17 +266,71 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	if d.Action == "" {
 		return "", "", refusef("no action was chosen")
 	}
-	if err := s.cfg.Actor.Decide(r.Context(), id, d); err != nil {
-		return "", "", s.beaten(r.Context(), id, err)
-	}
 	to = "/inbox"
 	if r.PostForm.Get("from") == "question" {
 		to += "/" + url.PathEscape(string(id))
 	}
+	if d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "" {
+		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from")), "", nil
+	}
+	if d.Action == keep.Approve && r.PostForm.Get("from") != "question" {
+		q, err := s.cfg.Store.Escalation(r.Context(), id)
+		if err == nil && q.ClosedAt.IsZero() && cardOf(q).Hidden() {
+			return "", "", refusef("the list does not show all of what would be sent; approve it on the page of the question")
+		}
+	}
+	if err := s.cfg.Actor.Decide(r.Context(), id, d); err != nil {
+		return "", "", s.afterAnswer(r.Context(), id, err)
+	}
 	return to, "decided", nil
 }
 
-// decisionOf reads a form with an action and a note.
+// attemptedFile is all of what a question is about, as a download.
+func (s *site) attemptedFile(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.cfg.Store.Escalation(r.Context(), keep.EscalationID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	asFile(w, string(q.ID)+".txt", "text/plain; charset=utf-8")
+	_, err = io.WriteString(w, q.Attempted)
+	return err
+}
+
+func confirmPath(id keep.EscalationID) string {
+	return "/inbox/" + url.PathEscape(string(id)) + "/confirm"
+}
+
+// confirmData is an answer that may send something again, with what that is.
+type confirmData struct {
+	card
+	Choice keep.Choice
+	Note   string
+	From   string // the page that the answer was given on
+}
+
+// confirm asks for the second press, and shows what would be sent to whom.
+func (s *site) confirm(r *http.Request) (page, error) {
+	ctx, form := r.Context(), r.URL.Query()
+	q, err := s.cfg.Store.Escalation(ctx, keep.EscalationID(r.PathValue("id")))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: "Send again?", Section: "inbox", Of: q.Workflow}
+	d := confirmData{Note: cut(maxNote, form.Get("note")), From: form.Get("from")}
+	for _, c := range q.Choices {
+		if string(c.Action) == form.Get("action") && c.Action.NeedsConfirmation() {
+			d.Choice = c
+		}
+	}
+	if d.Choice.Action == "" || !q.ClosedAt.IsZero() {
+		return p, s.afterAnswer(ctx, q.ID, refusef("the question does not offer %q now", cut(40, form.Get("action"))))
+	}
+	d.card, err = s.card(ctx, q)
+	p.Data = d
+	return p, err
+}
+
+// decisionOf reads a form with an action, a note and perhaps a result.
 func decisionOf(r *http.Request) (keep.Decision, error) {
 	if err := r.ParseForm(); err != nil {
 		return keep.Decision{}, err
@@ -190,17 +340,20 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 	if len(d.Note) > maxNote {
 		return d, refusef("a note has at most %d bytes", maxNote)
 	}
+	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && d.Action == keep.Happened {
+		d.Result = json.RawMessage(result)
+	}
 	return d, nil
 }
 
-// A beatenError says that somebody else decided first. It is keep.ErrDecided.
-type beatenError struct {
+// An answeredError says that the question was already answered. It is keep.ErrDecided.
+type answeredError struct {
 	id keep.EscalationID
 	by keep.Escalation
 }
 
-// Error says who was first, and when.
-func (e *beatenError) Error() string {
+// Error says who answered, and when.
+func (e *answeredError) Error() string {
 	at := e.by.ClosedAt.UTC().Format(exactTime)
 	d := e.by.Decision
 	if d == nil {
@@ -210,13 +363,13 @@ func (e *beatenError) Error() string {
 }
 
 // Is makes it a keep.ErrDecided.
-func (e *beatenError) Is(target error) bool { return target == keep.ErrDecided }
+func (e *answeredError) Is(target error) bool { return target == keep.ErrDecided }
 
-// beaten returns err, or who decided before if that is why.
-func (s *site) beaten(ctx context.Context, id keep.EscalationID, err error) error {
+// afterAnswer returns err, or who answered the question before if that is why.
+func (s *site) afterAnswer(ctx context.Context, id keep.EscalationID, err error) error {
 	q, readErr := s.cfg.Store.Escalation(ctx, id)
 	if readErr != nil || q.ClosedAt.IsZero() {
 		return err
 	}
-	return &beatenError{id, q}
+	return &answeredError{id, q}
 }

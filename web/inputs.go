@@ -2,13 +2,13 @@ package web
 
 import (
 	"context"
-	"errors"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // pageSize is how many rows a list shows at once.
@@ -19,7 +19,7 @@ type inputRow struct {
 	keep.Input
 	State    string // in a word or two
 	Tone     string
-	Why      string          // a sentence, while it is pending
+	Why      template.HTML   // a sentence, while it is pending
 	Standing *standing       // the run that is about it; nil: none
 	Bar      []segment       // its events, oldest first
 	Outputs  []keep.Mutation // oldest first
@@ -42,62 +42,54 @@ func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) (
 			return nil, err
 		}
 	}
-	rows := make([]inputRow, 0, len(ins))
-	for _, in := range ins {
-		row, err := s.inputRow(ctx, in, st)
-		if err != nil {
+	progress := make(map[keep.InputID]keep.Progress)
+	if len(ins) > 0 {
+		ids := make([]keep.InputID, len(ins))
+		for i, in := range ins {
+			ids[i] = in.ID
+		}
+		var err error
+		if progress, err = s.cfg.Store.Progress(ctx, ids, maxBar, maxOutputs); err != nil {
 			return nil, err
 		}
-		rows = append(rows, row)
+	}
+	rows := make([]inputRow, 0, len(ins))
+	for _, in := range ins {
+		rows = append(rows, inputRowOf(in, progress[in.ID], st))
 	}
 	return rows, nil
 }
 
-func (s *site) inputRow(ctx context.Context, in keep.Input, st *situation) (inputRow, error) {
-	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status)}
-	outs, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxOutputs, Bare: true})
-	if err != nil {
-		return row, err
-	}
-	if next != "" {
-		keys, err := s.cfg.Store.Outputs(ctx, in.ID)
-		if err != nil {
-			return row, err
-		}
-		row.More = len(keys) - len(outs)
-	}
-	slices.Reverse(outs)
-	row.Outputs = outs
-	events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxBar, Bare: true})
-	if err != nil {
-		return row, err
-	}
-	slices.Reverse(events)
-	for _, ev := range events {
+func inputRowOf(in keep.Input, done keep.Progress, st *situation) inputRow {
+	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status), Outputs: done.Outputs, More: done.Total - len(done.Outputs)}
+	slices.Reverse(row.Outputs)
+	for _, ev := range slices.Backward(done.Events) {
 		row.Bar = append(row.Bar, segmentOf(ev, st.runs[in.Workflow]))
 	}
 	if in.Status == keep.InputPending {
 		row.explain(st)
 	}
-	return row, nil
+	return row
 }
 
 // explain says what a pending input waits for.
 func (row *inputRow) explain(st *situation) {
 	r := st.causes[row.ID]
 	if r == nil {
-		row.State, row.Why = "waiting", st.waits(row.Workflow)
+		row.State, row.Why = "waiting", template.HTML(template.HTMLEscapeString(st.waits(row.Workflow)))
 		return
 	}
-	row.Standing, row.Why = r, r.Why
+	row.Standing, row.Why = r, r.Why()
 	row.State, row.Tone = word(r.Run.Status), tone(r.Run.Status)
 	if r.Question != nil {
 		row.State, row.Tone = "needs you", "bad"
 	}
 }
 
-// segmentOf shows how far an event came. r is the open run of its workflow.
-func segmentOf(ev keep.Event, r *standing) segment {
+// segmentOf shows how far an event came. runs are the open ones of its workflow.
+func segmentOf(ev keep.Event, runs []*standing) segment {
+	waits := func(r *standing) bool { return r.Run.Chain == ev.ReservedBy && r.Run.Status != keep.StatusActive }
+	i := slices.IndexFunc(runs, waits)
 	switch {
 	case ev.Status == keep.EventConsumed:
 		return segment{"ok", string(ev.Topic) + ": consumed"}
@@ -105,8 +97,8 @@ func segmentOf(ev keep.Event, r *standing) segment {
 		return segment{"off", string(ev.Topic) + ": skipped"}
 	case ev.ReservedBy == "":
 		return segment{"", string(ev.Topic) + ": pending"}
-	case r != nil && r.Run.Chain == ev.ReservedBy && r.Run.Status != keep.StatusActive:
-		return segment{"bad", string(ev.Topic) + ": reserved, " + word(r.Run.Status)}
+	case i >= 0:
+		return segment{"bad", string(ev.Topic) + ": reserved, " + word(runs[i].Run.Status)}
 	}
 	return segment{"run", string(ev.Topic) + ": reserved"}
 }
@@ -116,7 +108,7 @@ type inputsData struct {
 	Filter    inputQuery
 	Workflows []keep.WorkflowName
 	Counts    []inputCount // of each status, with the rest of the filter
-	Counted   bool         // the numbers are known
+	More      bool         // there are more: the numbers are lower bounds
 	Rows      []inputRow
 	Pager     pager
 	MaySkip   int // pending inputs that the filter matches; -1: not counted
@@ -133,14 +125,13 @@ type inputCount struct {
 type inputQuery struct {
 	keep.InputFilter
 	After string
-	Count bool // numbers are wanted, however long they take
 }
 
 // maxText bounds what is searched for, in bytes.
 const maxText = 200
 
 func parseInputQuery(q url.Values) (inputQuery, error) {
-	f := inputQuery{After: q.Get("after"), Count: q.Get("count") != ""}
+	f := inputQuery{After: q.Get("after")}
 	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
 	f.Text = q.Get("q")
 	if f.Status != "" && !slices.Contains(keep.InputStatuses(), f.Status) {
@@ -201,7 +192,7 @@ func (s *site) inputs(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	if d.Counts, d.Counted, err = s.inputCounts(ctx, f); err != nil {
+	if d.Counts, d.More, err = s.inputCounts(ctx, f); err != nil {
 		return p, err
 	}
 	d.MaySkip = d.pending()
@@ -209,11 +200,7 @@ func (s *site) inputs(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	in := make(map[keep.WorkflowName]bool)
-	for _, v := range ins {
-		in[v.Workflow] = true
-	}
-	st, err := s.situation(ctx, func(w keep.WorkflowName) bool { return in[w] })
+	st, err := s.situation(ctx, f.Workflow)
 	if err != nil {
 		return p, err
 	}
@@ -230,7 +217,7 @@ func (d inputsData) pending() int {
 	if d.Filter.Status != "" && d.Filter.Status != keep.InputPending {
 		return 0
 	}
-	if !d.Counted {
+	if d.More {
 		return -1
 	}
 	for _, c := range d.Counts {
@@ -257,7 +244,7 @@ type inputData struct {
 	Events   []keep.Event // newest first
 	More     bool         // there are more events than shown
 	MaySkip  bool
-	Attempts []keep.Run // runs of the chains that reserved its events, newest first
+	Attempts []keep.Run // that tried its events, newest first
 }
 
 // maxShown bounds what belongs to one thing and is listed on its page.
@@ -271,7 +258,7 @@ func (s *site) input(r *http.Request) (page, error) {
 	}
 	p := page{Title: in.Title, Section: "inputs", Of: in.Workflow,
 		Watch: []feed.Kind{feed.Input, feed.Event, feed.Run, feed.Mutation, feed.Escalation, feed.Workflow}}
-	st, err := s.situation(ctx, func(w keep.WorkflowName) bool { return w == in.Workflow })
+	st, err := s.situation(ctx, in.Workflow)
 	if err != nil {
 		return p, err
 	}
@@ -289,29 +276,11 @@ func (s *site) input(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Events, d.More = events, next != ""
-	if d.Attempts, err = s.chains(ctx, events); err != nil {
+	if d.Attempts, err = s.cfg.Store.RunsOf(ctx, in.ID, maxShown); err != nil {
 		return p, err
 	}
 	p.Data = d
 	return p, nil
-}
-
-// chains returns the runs of the chains that reserved events, newest first.
-func (s *site) chains(ctx context.Context, events []keep.Event) ([]keep.Run, error) {
-	seen := make(map[keep.RunID]bool)
-	var runs []keep.Run
-	for _, ev := range events {
-		if ev.ReservedBy == "" || seen[ev.ReservedBy] || len(runs) >= maxShown {
-			continue
-		}
-		seen[ev.ReservedBy] = true
-		chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: ev.ReservedBy}, keep.Page{Limit: maxShown, Bare: true})
-		if err != nil && !errors.Is(err, keep.ErrNotFound) {
-			return nil, err
-		}
-		runs = append(runs, chain...)
-	}
-	return runs, nil
 }
 
 func (s *site) skipInput(r *http.Request) (to, did string, err error) {

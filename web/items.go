@@ -1,15 +1,15 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/view"
 )
 
 // itemsData is the list of items.
@@ -17,7 +17,8 @@ type itemsData struct {
 	Filter    keep.ItemFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.ItemStatus
-	Counts    map[keep.ItemStatus]int // of the filter without status; nil: not counted
+	Counts    map[keep.ItemStatus]int // of the filter without status
+	More      bool                    // there are more: the counts are lower bounds
 	Rows      []keep.Item
 	Pager     pager
 }
@@ -37,12 +38,11 @@ func (s *site) items(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.ItemStatus]int, error) {
-		return s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
-	})
+	d.Counts, err = s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
 	if err != nil {
 		return p, err
 	}
+	d.More = bounded(f.Text, d.Counts)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {
 		return p, err
@@ -88,7 +88,7 @@ func (s *site) item(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Attempts = attempts(ms)
-	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: maxOpen})
+	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: view.MaxQuestions})
 	if err != nil {
 		return p, err
 	}
@@ -105,7 +105,7 @@ func (s *site) item(r *http.Request) (page, error) {
 // refusal says why an action cannot be taken; empty: it can.
 func (s *site) refusal(it keep.Item, a keep.Action) string {
 	err := s.cfg.Actor.CanDoItem(it, a)
-	if refused, ok := errors.AsType[*engine.ItemError](err); ok {
+	if refused, ok := errors.AsType[*operator.ItemError](err); ok {
 		return "Not now: " + refused.Why + "."
 	}
 	if err != nil {
@@ -127,6 +127,36 @@ func attempts(ms []keep.Mutation) []itemAttempt {
 	return out
 }
 
+// confirmItemData is an item that would be done again, with what that sends again.
+type confirmItemData struct {
+	keep.Item
+	Query string
+	Note  string
+	Calls []keep.Mutation // of the current attempt that were applied, oldest first
+}
+
+// confirmItem asks for the second press before an item is done again.
+func (s *site) confirmItem(r *http.Request) (page, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	it, err := s.cfg.Store.Item(ctx, keep.WorkflowName(q.Get("workflow")), q.Get("id"))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: "Do it again?", Section: "items", Of: it.Workflow}
+	if why := s.refusal(it, keep.Reprocess); why != "" {
+		return p, refusef("the item cannot be done again: %s", why)
+	}
+	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
+	d := confirmItemData{Item: it, Query: itemQuery(it.Workflow, it.ID), Note: cut(maxNote, q.Get("note"))}
+	for _, m := range slices.Backward(ms) {
+		if m.Attempt == it.Attempt && m.State == keep.Applied {
+			d.Calls = append(d.Calls, m)
+		}
+	}
+	p.Data = d
+	return p, err
+}
+
 func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 	q := r.URL.Query()
 	w, id := keep.WorkflowName(q.Get("workflow")), q.Get("id")
@@ -137,6 +167,9 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 	to = "/item" + itemQuery(w, id)
 	switch d.Action {
 	case keep.Reprocess:
+		if r.PostForm.Get("confirm") == "" {
+			return "/item/confirm" + itemQuery(w, id) + "&" + url.Values{"note": {d.Note}}.Encode(), "", nil
+		}
 		return to, "reprocess", s.cfg.Actor.ReprocessItem(r.Context(), w, id, d)
 	case keep.Skip:
 		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)

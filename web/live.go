@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // Times of a stream of changes.
@@ -22,7 +22,7 @@ const (
 	liveWrite = 10 * time.Second       // who does not read for so long is gone
 )
 
-// liveURL is where a page hears of the changes that it watches.
+// liveURL is the stream of the changes that a page watches.
 func liveURL(p page, after string) string {
 	q := url.Values{"after": {after}}
 	for _, k := range p.Watch {
@@ -77,7 +77,7 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ends reports whether a change may have ended somebody's right to see the others.
+// ends reports whether a change may have revoked the reader's credential.
 func ends(c feed.Change) bool { return slices.Contains(c.Kinds, feed.Credential) }
 
 // A stream writes server-sent events.

@@ -14,22 +14,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/web"
 )
 
 // pagesOver returns pages over an empty store and a feed.
 func pagesOver(t *testing.T, f *feed.Feed) http.Handler {
 	t.Helper()
-	tools, err := engine.NewTools(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	store := memory.New()
-	e, err := engine.New(store, nil, tools, engine.Config{})
+	e, err := operator.New(store, operator.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

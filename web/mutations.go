@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"mime"
 	"net/http"
 	"net/url"
@@ -11,7 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // mutationsData is the ledger.
@@ -19,7 +18,8 @@ type mutationsData struct {
 	Filter    keep.MutationFilter
 	Workflows []keep.WorkflowName
 	States    []keep.MutationState
-	Counts    map[keep.MutationState]int // of the filter without state; nil: not counted
+	Counts    map[keep.MutationState]int // of the filter without state
+	More      bool                       // there are more: the counts are lower bounds
 	Rows      []keep.Mutation
 	Pager     pager
 	Export    string // the filter, for the links of downloads
@@ -51,12 +51,11 @@ func (s *site) mutations(r *http.Request) (page, error) {
 	}
 	every := f
 	every.State = ""
-	d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.MutationState]int, error) {
-		return s.cfg.Store.CountMutations(ctx, every)
-	})
+	d.Counts, err = s.cfg.Store.CountMutations(ctx, every)
 	if err != nil {
 		return p, err
 	}
+	d.More = bounded(f.Text, d.Counts)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
 		return p, err
@@ -87,7 +86,7 @@ func (s *site) mutation(r *http.Request) (page, error) {
 	d := mutationData{Mutation: m,
 		Identity: payloadOf("Identity: what is changed", m.Identity, ""),
 		Payload:  payloadOf("Payload: as it was sent", m.Payload, mutationPath(m.Key)+"/payload"),
-		Result:   payloadOf("Result: what the service answered", m.Result, mutationPath(m.Key)+"/result")}
+		Result:   payloadOf("Result: "+whose(m), m.Result, mutationPath(m.Key)+"/result")}
 	if m.Item != "" {
 		d.ItemLink = "/item" + itemQuery(m.Workflow, m.Item)
 	}
@@ -139,3 +138,12 @@ func exported(now time.Time, ext string) string {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// whose says where the result of a call comes from.
+func whose(m keep.Mutation) string {
+	switch m.ResolvedBy {
+	case "call", "reconcile", "":
+		return "what the service answered"
+	}
+	return "resolved by " + m.ResolvedBy
+}

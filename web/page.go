@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/operator"
 )
 
 // A page is what a view shows.
@@ -24,7 +24,7 @@ type page struct {
 	Data    any
 
 	// Watch are the kinds of changes that make the page be read again, of the
-	// workflow Of or of all. None: the page stands still.
+	// workflow Of or of all. None: the page does not change by itself.
 	Watch []feed.Kind
 	Of    keep.WorkflowName
 
@@ -36,7 +36,7 @@ type frame struct {
 	page
 	Who     access.Identity
 	MayAct  bool
-	Open    int    // questions that wait, at most maxOpen
+	Open    int    // questions that wait
 	Live    string // where changes are told; empty: nowhere
 	Notice  string // what the last action did
 	Places  []link // where the palette leads
@@ -53,7 +53,7 @@ const maxPlaces = 200
 func (s *site) places(ctx context.Context) ([]link, error) {
 	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
 		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
-		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
+		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/hooks", "Hooks", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
 	names, err := s.names(ctx)
 	for _, n := range names[:min(len(names), maxPlaces)] {
 		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})
@@ -61,12 +61,14 @@ func (s *site) places(ctx context.Context) ([]link, error) {
 	return out, err
 }
 
-// maxOpen bounds what the number beside Inbox counts. Each open question stops
-// something, so there are few.
-const maxOpen = 1000
+// openQuestions returns how many questions wait for an answer.
+func (s *site) openQuestions(ctx context.Context) (int, error) {
+	counts, err := s.cfg.Store.CountEscalations(ctx, keep.EscalationFilter{Open: true})
+	return sum(counts), err
+}
 
-// view is a handler that shows a page, or fails.
-type view func(r *http.Request) (page, error)
+// reader is a handler that shows a page, or fails.
+type reader func(r *http.Request) (page, error)
 
 // action is a handler that does something and says where to go on, and what it did:
 // a key of notices.
@@ -83,8 +85,8 @@ func (s *site) allow(need access.Role, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// show routes to a view; one that is reached by POST needs an operator.
-func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
+// show routes to a page; one that is reached by POST needs an operator.
+func (s *site) show(mux *http.ServeMux, pattern, name string, v reader) {
 	need := access.Viewer
 	if strings.HasPrefix(pattern, "POST ") {
 		need = access.Operator
@@ -92,13 +94,13 @@ func (s *site) show(mux *http.ServeMux, pattern, name string, v view) {
 	s.showTo(mux, need, pattern, name, v)
 }
 
-// showTo routes to a view for those who have a role.
-func (s *site) showTo(mux *http.ServeMux, need access.Role, pattern, name string, v view) {
+// showTo routes to a page for those who have a role.
+func (s *site) showTo(mux *http.ServeMux, need access.Role, pattern, name string, v reader) {
 	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r)
 		after := ""
 		if s.cfg.Feed != nil {
-			after = s.cfg.Feed.Last() // before the view reads
+			after = s.cfg.Feed.Last() // before the page reads
 		}
 		p, err := v(r)
 		if err != nil {
@@ -167,11 +169,10 @@ func (s *site) frame(r *http.Request, p page, after string) (frame, error) {
 	id, _ := access.From(r.Context())
 	f := frame{page: p, Who: id, MayAct: id.Role.Covers(access.Operator), Version: s.cfg.Version,
 		Notice: notices[r.URL.Query().Get("did")]}
-	qs, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Open: true}, keep.Page{Limit: maxOpen})
-	if err != nil {
+	var err error
+	if f.Open, err = s.openQuestions(r.Context()); err != nil {
 		return f, err
 	}
-	f.Open = len(qs)
 	if f.Places, err = s.places(r.Context()); err != nil {
 		return f, err
 	}
@@ -217,8 +218,8 @@ func refusef(format string, args ...any) error {
 	return &refusedError{fmt.Sprintf(format, args...)}
 }
 
-// A trouble is what the page of an error shows.
-type trouble struct {
+// An errorText is what the page of an error shows.
+type errorText struct {
 	What string // in one line
 	Why  string
 	Next string // what to do
@@ -226,31 +227,34 @@ type trouble struct {
 }
 
 // statusOf maps errors to answers, once for all pages.
-func statusOf(err error) (int, trouble) {
+func statusOf(err error) (int, errorText) {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
-		return http.StatusForbidden, trouble{What: "You may not do this", Why: f.Error() + ".", Next: "Ask an admin for a token with that role."}
+		return http.StatusForbidden, errorText{What: "You may not do this", Why: f.Error() + ".", Next: "Ask an admin for a token with that role."}
 	}
 	if _, ok := errors.AsType[*refusedError](err); ok {
-		return http.StatusBadRequest, trouble{What: "This request makes no sense", Why: err.Error() + ".", Next: "Go back and try again."}
+		return http.StatusBadRequest, errorText{What: "The request is not valid", Why: err.Error() + ".", Next: "Go back and try again."}
 	}
-	if b, ok := errors.AsType[*beatenError](err); ok {
-		return http.StatusConflict, trouble{What: "Somebody was faster", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}
+	if b, ok := errors.AsType[*answeredError](err); ok {
+		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}
 	}
-	_, isAction := errors.AsType[*engine.ActionError](err)
-	_, isItem := errors.AsType[*engine.ItemError](err)
+	if _, ok := errors.AsType[*operator.ResultError](err); ok {
+		return http.StatusUnprocessableEntity, errorText{What: "The result is needed", Why: err.Error() + ".", Next: "Go back and write what the call would have answered; nothing was changed."}
+	}
+	_, isAction := errors.AsType[*operator.ActionError](err)
+	_, isItem := errors.AsType[*operator.ItemError](err)
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
-		return http.StatusNotFound, trouble{What: "Not found", Why: err.Error() + ".", Next: "It may never have been here, or the link is cut."}
+		return http.StatusNotFound, errorText{What: "Not found", Why: err.Error() + ".", Next: "Check the address, or begin at the home page."}
 	case errors.Is(err, keep.ErrBadCursor):
-		return http.StatusBadRequest, trouble{What: "This is not a page of the list", Why: err.Error() + ".", Next: "Begin at its first page."}
+		return http.StatusBadRequest, errorText{What: "This is not a page of the list", Why: err.Error() + ".", Next: "Begin at its first page."}
 	case errors.Is(err, keep.ErrDecided), errors.Is(err, idempotency.ErrNotUnknown):
-		return http.StatusConflict, trouble{What: "Somebody was faster", Why: err.Error() + ".", Next: "Look at what was decided."}
+		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at what was decided."}
 	case errors.Is(err, keep.ErrRunOpen):
-		return http.StatusConflict, trouble{What: "Not now", Why: err.Error() + ".", Next: "Wait until the run is finished, or decide its question."}
+		return http.StatusConflict, errorText{What: "Not now", Why: err.Error() + ".", Next: "Wait until the run is finished, or decide its question."}
 	case isAction, isItem, errors.Is(err, keep.ErrStale):
-		return http.StatusConflict, trouble{What: "Not in this state", Why: err.Error() + ".", Next: "Load the page again: something changed meanwhile."}
+		return http.StatusConflict, errorText{What: "Not in this state", Why: err.Error() + ".", Next: "Load the page again: something changed meanwhile."}
 	}
-	return http.StatusInternalServerError, trouble{What: "Something went wrong", Why: "Keep could not read or write what this page needs.", Next: "Try again; if it stays, the log of Keep says why."}
+	return http.StatusInternalServerError, errorText{What: "Something went wrong", Why: "Keep could not read or write what this page needs.", Next: "Try again; if it stays, the log of Keep says why."}
 }
 
 // fail shows an error. What is not for the reader goes to the log.
@@ -267,7 +271,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	f := frame{page: page{Title: t.What, Data: t, Status: status}, Version: s.cfg.Version}
 	f.Who, _ = access.From(r.Context())
-	s.write(w, r, "trouble", f)
+	s.write(w, r, "error", f)
 }
 
 func (s *site) notFound(w http.ResponseWriter, r *http.Request) {

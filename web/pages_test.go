@@ -12,12 +12,9 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/keep-run/keep/web"
 )
 
@@ -142,13 +139,8 @@ func (s bareOnly) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]ke
 	return s.database.Runs(ctx, f, p)
 }
 
-// Every store has what pages read, and every host does what they do.
-var (
-	_ web.Store = (*sqlite.DB)(nil)
-	_ web.Store = (*memory.Store)(nil)
-	_ web.Store = (*postgres.DB)(nil)
-	_ api.Actor = (*host.Host)(nil)
-)
+// A host does what people decide on the pages.
+var _ api.Actor = (*host.Host)(nil)
 
 func TestListsReadNoPayloads(t *testing.T) {
 	w := fullWorld(t)
@@ -259,6 +251,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("input %s was on %d pages", id, n)
 		}
 	}
+	c.get("/events?workflow=mails&topic=mail.answered").want(t, http.StatusOK, "mail.answered")
 	c.get("/inputs?after=x7").want(t, http.StatusBadRequest, "Begin at its first page")
 	c.get("/inputs?status=eaten").want(t, http.StatusBadRequest)
 	c.get("/inputs?q="+strings.Repeat("a", 300)).want(t, http.StatusBadRequest)

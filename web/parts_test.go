@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 func TestVisible(t *testing.T) {
@@ -43,14 +44,15 @@ func TestCut(t *testing.T) {
 	})
 }
 
-func TestProse(t *testing.T) {
-	got := string(prose("Waits since 2026-11-20 10:00:05 UTC for <b>you</b>."))
-	want := `Waits since <time datetime="2026-11-20T10:00:05.000Z" title="2026-11-20 10:00:05 UTC" class="">2026-11-20 10:00:05 UTC</time> for &lt;b&gt;you&lt;/b&gt;.`
-	if got != want {
-		t.Errorf("prose = %s\nwant    %s", got, want)
-	}
-	if got := prose("2026-99-99 10:00:05 UTC"); got != "2026-99-99 10:00:05 UTC" {
-		t.Errorf("a day that is none became %s", got)
+// The sentence about a wait shows its times like all others, and has no hint for
+// those at a terminal.
+func TestWait(t *testing.T) {
+	at := time.Date(2026, 11, 20, 10, 0, 5, 0, time.UTC)
+	r := keep.Run{Status: keep.StatusPerson, UpdatedAt: at, Error: &keep.Failure{Message: "<b>you</b>"}}
+	want := `Waits since <time datetime="2026-11-20T10:00:05.000Z" title="2026-11-20 10:00:05 UTC" class="">2026-11-20 10:00:05 UTC</time>` +
+		` for a person (&lt;b&gt;you&lt;/b&gt;).`
+	if got := string(waitHTML(lifecycle.WaitOf(r, keep.Mutation{}))); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
@@ -117,10 +119,10 @@ func TestQuote(t *testing.T) {
 }
 
 // Each kind of evidence has a sentence of its own.
-func TestEveryMoveIsTold(t *testing.T) {
+func TestEveryMoveHasASentence(t *testing.T) {
 	seen := make(map[string]ledger.Evidence)
 	for _, ev := range ledger.Evidences() {
-		text := moved(keep.Mutation{Tool: "crm.create", Target: "x"}, keep.Move{By: "call", From: keep.InFlight, To: keep.Applied, Evidence: string(ev)})
+		text := moveText(keep.Mutation{Tool: "crm.create", Target: "x"}, keep.Move{By: "call", From: keep.InFlight, To: keep.Applied, Evidence: string(ev)})
 		if strings.Contains(text, "became") || seen[text] != "" || !strings.Contains(text, "crm.create on x") {
 			t.Errorf("%s is told as %q, like %q", ev, text, seen[text])
 		}

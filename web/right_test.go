@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/feed"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A counted store counts how often credentials are looked up.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"net/http"
@@ -9,7 +10,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // runsData is the list of runs.
@@ -17,7 +19,8 @@ type runsData struct {
 	Filter    keep.RunFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.RunStatus
-	Counts    map[keep.RunStatus]int // of the filter without status; nil: not counted
+	Counts    map[keep.RunStatus]int // of the filter without status
+	More      bool                   // there are more: the counts are lower bounds
 	Rows      []runRow
 	Pager     pager
 }
@@ -51,30 +54,43 @@ func (s *site) runs(r *http.Request) (page, error) {
 		return p, err
 	}
 	if !f.Open {
-		d.Counts, err = counted(ctx, f.Text, false, func(ctx context.Context) (map[keep.RunStatus]int, error) {
-			return s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
-		})
+		d.Counts, err = s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
 		if err != nil {
 			return p, err
 		}
+		d.More = bounded(f.Text, d.Counts)
 	}
 	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true})
 	if err != nil {
 		return p, err
 	}
-	for _, v := range runs {
-		row := runRow{Run: v}
-		if !v.Closed {
-			if row.Standing, err = s.standing(ctx, v, nil); err != nil {
-				return p, err
-			}
-		}
-		d.Rows = append(d.Rows, row)
+	if d.Rows, err = s.runRows(ctx, runs); err != nil {
+		return p, err
 	}
 	d.Pager = pagerOf("/runs", q.Get("after"), next, "workflow", string(f.Workflow), "status", string(f.Status),
 		"handler", string(f.Handler), "open", q.Get("open"), "q", f.Text)
 	p.Data = d
 	return p, nil
+}
+
+// runRows says of each unfinished run what it waits for.
+func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
+	var open []keep.Run
+	for _, r := range runs {
+		if !r.Closed {
+			open = append(open, r)
+		}
+	}
+	explained, err := view.Explain(ctx, s.cfg.Store, open, nil)
+	rows := make([]runRow, 0, len(runs))
+	for _, r := range runs {
+		row := runRow{Run: r}
+		if !r.Closed && len(explained) > 0 {
+			row.Standing, explained = &standing{explained[0]}, explained[1:]
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 // runData is one run, with the other attempts at the same work.
@@ -88,7 +104,7 @@ type runData struct {
 	Questions []keep.Escalation // oldest first
 	Logs      []keep.LogLine
 	Inputs    []keep.Input
-	Story     []moment
+	Story     []entry
 	Timeline  template.HTML
 	Source    *excerpt // where it failed; nil: unknown
 	Prepared  *payload
@@ -117,7 +133,7 @@ func (s *site) run(r *http.Request) (page, error) {
 		prepared := payloadOf("What prepare returned", v.Prepared, runPath(v.ID)+"/prepared")
 		d.Prepared = &prepared
 	}
-	d.Story = story(d)
+	d.Story = history(d)
 	d.Timeline = timeline(d, time.Now())
 	p.Data = d
 	return p, nil
@@ -138,37 +154,28 @@ func (s *site) readAttempts(ctx context.Context, d *runData) error {
 // readMutations reads the mutations of the chain, with their history. A retry owns
 // the mutation of the attempt before it.
 func (s *site) readMutations(ctx context.Context, d *runData) error {
-	d.Moves = make(map[keep.MutationKey][]keep.Move)
-	for _, r := range d.Attempts {
-		ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Run: r.ID}, keep.Page{Limit: maxShown, Bare: true})
-		if err != nil {
-			return err
-		}
-		slices.Reverse(ms)
-		d.Mutations = append(d.Mutations, ms...)
+	var err error
+	if d.Mutations, err = s.cfg.Store.Calls(ctx, d.Chain, maxShown); err != nil {
+		return err
 	}
-	d.Mutations = d.Mutations[:min(len(d.Mutations), maxShown)]
-	for _, m := range d.Mutations {
-		moves, err := s.cfg.Store.History(ctx, m.Key)
-		if err != nil {
-			return err
-		}
-		d.Moves[m.Key] = moves
+	slices.Reverse(d.Mutations)
+	keys := make([]keep.MutationKey, len(d.Mutations))
+	for i, m := range d.Mutations {
+		keys[i] = m.Key
 	}
-	return nil
+	d.Moves, err = s.cfg.Store.Histories(ctx, keys)
+	return err
 }
 
-// readQuestions reads what people were asked about the chain, and how the run stands.
+// readQuestions reads what people were asked about the chain, and what the run
+// waits for.
 func (s *site) readQuestions(ctx context.Context, d *runData) error {
-	var open []keep.Escalation
-	for _, r := range d.Attempts {
-		qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Run: r.ID}, keep.Page{Limit: maxShown, Bare: true})
-		if err != nil {
-			return err
-		}
-		slices.Reverse(qs)
-		d.Questions = append(d.Questions, qs...)
+	var err error
+	if d.Questions, err = s.cfg.Store.Asked(ctx, d.Chain, maxShown); err != nil {
+		return err
 	}
+	slices.Reverse(d.Questions)
+	var open []keep.Escalation
 	for _, q := range d.Questions {
 		if q.ClosedAt.IsZero() {
 			open = append(open, q)
@@ -177,8 +184,10 @@ func (s *site) readQuestions(ctx context.Context, d *runData) error {
 	if d.Closed {
 		return nil
 	}
-	var err error
-	d.Standing, err = s.standing(ctx, d.Run, open)
+	explained, err := view.Explain(ctx, s.cfg.Store, []keep.Run{d.Run}, open)
+	if err == nil {
+		d.Standing = &standing{explained[0]}
+	}
 	return err
 }
 
@@ -188,14 +197,18 @@ func (s *site) readCauses(ctx context.Context, d *runData) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids[:min(len(ids), maxShown)] {
-		in, err := s.cfg.Store.Input(ctx, id)
-		if err != nil {
-			return err
-		}
-		d.Inputs = append(d.Inputs, in)
+	d.Inputs, err = s.inputsByID(ctx, ids)
+	return err
+}
+
+// inputsByID returns the first of the named inputs, in the order of their ids.
+func (s *site) inputsByID(ctx context.Context, ids []keep.InputID) ([]keep.Input, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return nil
+	ins, err := s.cfg.Store.InputsByID(ctx, ids[:min(len(ids), maxShown)])
+	slices.SortFunc(ins, func(a, b keep.Input) int { return cmp.Compare(a.ID, b.ID) })
+	return ins, err
 }
 
 // readSource quotes the script where the run failed.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // settingsData is what is in force. Nothing of it is changed here: it comes from
@@ -17,7 +17,7 @@ import (
 type settingsData struct {
 	Who     access.Identity
 	Session bool // the browser is logged in, and can be logged out
-	Admin   bool // sees what lets people in
+	Admin   bool // sees credentials
 	Tokens  []keep.Credential
 	Logins  []keep.Credential // sessions
 	Roles   []access.Role

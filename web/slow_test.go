@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // A counting handler knows how many requests are under way.

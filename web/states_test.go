@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
 )
 
 var empty = regexp.MustCompile(`(?s)<p class="empty">(.*?)</p>`)

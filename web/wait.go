@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // errBeat ends a wait in which nothing changed.

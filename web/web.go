@@ -2,32 +2,37 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
 
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/store"
 )
 
 // Config configures the pages.
 type Config struct {
 	// Store is what pages read. Required.
-	Store Store
+	Store store.Reader
 
 	// Actor does what people decide. Required.
 	Actor api.Actor
 
-	// Feed says when to read again. If nil, pages stand still until they are
+	// Feed says when to read again. If nil, pages do not change until they are
 	// loaded again.
 	Feed Feed
 
 	// Connections are shown with their tools. Their reads are called only when
-	// somebody presses a test button.
+	// a person presses a test button.
 	Connections []connector.Connection
+
+	// Hooks lists the hooks with what came to them. If nil, there are none.
+	Hooks func(ctx context.Context) ([]api.Hook, error)
 
 	// Keys are the idempotency keys of HTTP requests. If nil, their page says
 	// that there are none.
@@ -35,7 +40,7 @@ type Config struct {
 
 	// Access keeps the tokens and sessions that admins see. If nil, logging in is
 	// not this host's, and there is nothing to see.
-	Access access.Store
+	Access store.Access
 
 	// Policy is shown as the policy in force. If nil, policy.Default().
 	Policy *policy.Policy
@@ -43,7 +48,7 @@ type Config struct {
 	// Version is the version of Keep that pages name. If empty, "devel".
 	Version string
 
-	// Logger receives failures that nobody but an operator can mend. If nil,
+	// Logger receives failures that only an operator can fix. If nil,
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -98,6 +103,8 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /inbox", "inbox", s.inbox)
 	s.show(mux, "GET /inbox/{id}", "question", s.question)
 	s.do(mux, "POST /inbox/{id}", s.decide)
+	s.file(mux, "GET /inbox/{id}/attempted", s.attemptedFile)
+	s.showTo(mux, access.Operator, "GET /inbox/{id}/confirm", "confirm", s.confirm)
 
 	s.show(mux, "GET /runs", "runs", s.runs)
 	s.show(mux, "GET /runs/{id}", "run", s.run)
@@ -120,6 +127,7 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /items", "items", s.items)
 	s.show(mux, "GET /item", "item", s.item)
 	s.do(mux, "POST /item", s.decideItem)
+	s.showTo(mux, access.Operator, "GET /item/confirm", "confirm_item", s.confirmItem)
 
 	s.show(mux, "GET /mutations", "mutations", s.mutations)
 	s.file(mux, "GET /mutations.csv", s.exportCSV)
@@ -130,6 +138,8 @@ func (s *site) handler() http.Handler {
 
 	s.show(mux, "GET /connections", "connections", s.connections)
 	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)
+
+	s.show(mux, "GET /hooks", "hooks", s.hooks)
 
 	s.show(mux, "GET /keys", "keys", s.keys)
 	s.show(mux, "GET /keys/{ref}", "key", s.key)

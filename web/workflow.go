@@ -9,25 +9,24 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/feed"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // workflowsData is the list of workflows.
 type workflowsData struct {
 	Rows []workflowRow
-	Late []late
+	Late []view.Late
 }
 
 func (s *site) workflows(r *http.Request) (page, error) {
 	p := page{Title: "Workflows", Section: "workflows", Watch: []feed.Kind{feed.Workflow, feed.Run, feed.Event, feed.Escalation}}
-	st, err := s.situation(r.Context(), nil)
+	o, err := view.Read(r.Context(), s.cfg.Store, time.Now())
 	if err != nil {
 		return p, err
 	}
-	var d workflowsData
-	d.Rows, d.Late, err = s.workflowRows(r.Context(), st, time.Now())
-	p.Data = d
-	return p, err
+	p.Data = workflowsData{workflowRows(o, situationOf(o.Situation)), o.Late()}
+	return p, nil
 }
 
 // workflowData is one workflow.
@@ -36,19 +35,18 @@ type workflowData struct {
 	Deployed keep.Deployment // the current version, without its code
 	Handlers []handlerRow
 	Topics   []keep.TopicCount
-	Standing *standing // nil: nothing under way
+	Standing *standing   // the run that matters most; nil: nothing under way
+	Runs     []*standing // all that are under way, oldest first
 	Open     []keep.Escalation
 	Versions []keep.Deployment // newest first
 	Drawing  drawing
-	Late     []late
+	Late     []view.Late
 }
 
 // A handlerRow is a handler with what the host remembers of it.
 type handlerRow struct {
-	keep.Handler
-	State    keep.HandlerState
+	view.Handler
 	Schedule string // in words; empty for consumers
-	Next     time.Time
 }
 
 // Startable reports whether a person can start the handler.
@@ -59,18 +57,18 @@ func (h handlerRow) Producer() bool { return h.Kind == keep.Producer }
 
 func (s *site) workflow(r *http.Request) (page, error) {
 	ctx := r.Context()
-	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
+	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return page{}, err
 	}
 	p := page{Title: string(w.Name), Section: "workflows", Of: w.Name,
 		Watch: []feed.Kind{feed.Workflow, feed.Run, feed.Event, feed.Escalation, feed.Mutation}}
 	d := workflowData{Workflow: w}
-	st, err := s.situation(ctx, func(n keep.WorkflowName) bool { return n == w.Name })
+	st, err := s.situation(ctx, w.Name)
 	if err != nil {
 		return p, err
 	}
-	d.Standing, d.Open = st.runs[w.Name], st.questions
+	d.Standing, d.Runs, d.Open = st.first(w.Name), st.runs[w.Name], st.Questions
 	if d.Versions, err = s.cfg.Store.Deployments(ctx, w.Name); err != nil {
 		return p, err
 	}
@@ -83,57 +81,41 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	d.Handlers = s.handlerRows(d.Deployed.Definition, states)
+	v := view.WorkflowOf(w, d.Deployed, states, st.Runs[w.Name], time.Now())
+	d.Handlers, d.Late = s.handlerRows(v), v.Late
 	if d.Topics, err = s.cfg.Store.TopicCounts(ctx, w.Name); err != nil {
 		return p, err
 	}
-	d.Late = lateOf(workflowRow{Workflow: w, Standing: d.Standing}, states, time.Now())
 	d.Drawing = draw(d)
 	p.Data = d
 	return p, nil
 }
 
-// find returns a workflow by name.
-func (s *site) find(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error) {
-	all, err := s.cfg.Store.Workflows(ctx)
-	if err != nil {
-		return keep.Workflow{}, err
-	}
-	for _, w := range all {
-		if w.Name == name {
-			return w, nil
-		}
-	}
-	return keep.Workflow{}, &keep.NotFoundError{What: "workflow", ID: string(name)}
+// Waits reports whether a run now would wait for an unfinished one.
+func (d workflowData) Waits() bool {
+	return slices.ContainsFunc(d.Runs, func(r *standing) bool { return r.Lane == keep.WorkflowLane })
 }
 
-// handlerRows joins what a script declares and what the host remembers.
-func (s *site) handlerRows(def keep.Definition, states []keep.HandlerState) []handlerRow {
+// shownRuns is how many unfinished runs the page of a workflow shows.
+const shownRuns = 10
+
+// Shown returns the unfinished runs that the page shows.
+func (d workflowData) Shown() []*standing { return d.Runs[:min(len(d.Runs), shownRuns)] }
+
+// More is how many it does not.
+func (d workflowData) More() int { return len(d.Runs) - len(d.Shown()) }
+
+// handlerRows returns the handlers of a workflow with their schedules in words.
+func (s *site) handlerRows(w view.Workflow) []handlerRow {
 	var rows []handlerRow
-	for _, h := range def.Handlers {
+	for _, h := range w.Handlers {
 		row := handlerRow{Handler: h}
-		if h.Kind != keep.Consumer {
+		if row.Startable() {
 			row.Schedule = s.scheduleWords(h.Schedule)
-		}
-		for _, st := range states {
-			if st.Handler == h.Name {
-				row.State, row.Next = st, nextOf(st)
-			}
 		}
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// nextOf returns when a handler is due; zero: when something comes.
-func nextOf(st keep.HandlerState) time.Time {
-	switch {
-	case !st.RequestedAt.IsZero():
-		return st.RequestedAt
-	case st.Kind == keep.Consumer:
-		return st.WakeAt
-	}
-	return st.NextAt
 }
 
 // scheduleWords says when a producer or job is due.
@@ -167,7 +149,7 @@ type versionFile struct {
 
 func (s *site) version(r *http.Request) (page, error) {
 	ctx := r.Context()
-	w, err := s.find(ctx, keep.WorkflowName(r.PathValue("name")))
+	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return page{}, err
 	}
@@ -234,10 +216,9 @@ func (s *site) resume(r *http.Request) (to, did string, err error) {
 	return s.setPaused(r, false, "resumed")
 }
 
-// setPaused looks the workflow up first: a name that is cut is not found, rather
-// than paused for ever.
+// setPaused looks the workflow up first, so that an unknown name is not found.
 func (s *site) setPaused(r *http.Request, paused bool, did string) (string, string, error) {
-	w, err := s.find(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return "", "", err
 	}
@@ -245,7 +226,7 @@ func (s *site) setPaused(r *http.Request, paused bool, did string) (string, stri
 }
 
 func (s *site) trigger(r *http.Request) (to, did string, err error) {
-	w, err := s.find(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return "", "", err
 	}

@@ -22,15 +22,16 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/access"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
 	"github.com/keep-run/keep/web"
 )
 
@@ -96,7 +97,7 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 // A database is a store with all that the pages read and tests ask.
 type database interface {
 	host.Store
-	web.Store
+	store.Reader
 	Check(ctx context.Context) iter.Seq[error]
 	Close() error
 }
@@ -165,10 +166,10 @@ func (w *world) deploy(script string) {
 // none and nothing for one.
 func (w *world) settle(name keep.WorkflowName) {
 	w.Helper()
-	w.until(string(name)+" stands still", func() bool {
-		r, open, err := w.db.OpenRun(w.Context(), name)
+	w.until(string(name)+" does not move by itself", func() bool {
+		open, err := w.db.OpenRuns(w.Context(), name)
 		w.must(err)
-		if open {
+		for _, r := range open {
 			return r.Status != keep.StatusActive && (r.RetryAt.IsZero() || time.Until(r.RetryAt) > 0)
 		}
 		counts, err := w.db.TopicCounts(w.Context(), name)
@@ -176,7 +177,8 @@ func (w *world) settle(name keep.WorkflowName) {
 		v := w.version(name)
 		for _, c := range counts {
 			for _, h := range v.Definition.Handlers {
-				if c.Pending > 0 && slices.Contains(h.Subscribe, c.Topic) {
+				// A reserved one is of a run that began after OpenRuns was read.
+				if c.Pending+c.Reserved > 0 && slices.Contains(h.Subscribe, c.Topic) {
 					return false
 				}
 			}

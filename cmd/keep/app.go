@@ -4,42 +4,33 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // An app is one execution of the command: where it writes, and the flags that
 // all verbs have.
 type app struct {
-	out io.Writer     // data
-	err *lockedWriter // talk
-	tty bool          // err is a terminal: it may be animated
-	ink ink           // colours of err
-
-	outInk ink // colours of out
+	*terminal.Terminal
+	project.Flags
 
 	log     *slog.Logger
-	started bool // arguments and flags were in order
+	hangups func() (<-chan os.Signal, func()) // nil: no process, as in tests
+	started bool                              // arguments and flags were in order
 
-	db        string
-	config    string
-	json      bool
 	verbose   int
 	logFormat string
 	admin     string // of keep keys
-
-	clock func() time.Time // of the machine; nil: time.Now
 }
 
 // newApp returns an app that writes to the two streams. Colours and animation
 // follow from what they are.
 func newApp(stdout, stderr io.Writer) *app {
-	a := &app{out: stdout, err: &lockedWriter{w: stderr}, tty: isTerminal(stderr), log: slog.New(slog.DiscardHandler)}
-	a.ink, a.outInk = inkFor(stderr), inkFor(stdout)
-	return a
+	return &app{Terminal: terminal.New(stdout, stderr), log: slog.New(slog.DiscardHandler)}
 }
 
 // root returns the command with all its verbs.
@@ -63,9 +54,9 @@ Start with: keep demo, keep init, keep dev .`,
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&a.db, "db", "", "database `file`; default: db of keep.toml, or keep.db beside it")
-	f.StringVar(&a.config, "config", "", "configuration `file`; default: the nearest keep.toml upwards")
-	f.BoolVar(&a.json, "json", false, "print JSON on stdout")
+	f.StringVar(&a.DB, "db", "", "database `file`; default: db of keep.toml, or keep.db beside it")
+	f.StringVar(&a.Config, "config", "", "configuration `file`; default: the nearest keep.toml upwards")
+	f.BoolVar(&a.JSON, "json", false, "print JSON on stdout")
 	f.CountVarP(&a.verbose, "verbose", "v", "log more: -v info, -vv debug")
 	f.StringVar(&a.logFormat, "log-format", "", "`form` of the log on stderr: text or json (default text; json for keep serve where stderr is no terminal)")
 	root.AddGroup(
@@ -97,11 +88,11 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.proxyCmd())
+	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.packsCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd())
-	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd())
-	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.dbCmd(), a.idempotencyCmd(), a.tortureCmd(), a.versionCmd())
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.hooksCmd())
+	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd(), a.publishCmd())
+	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.trustCmd(), a.dbCmd(), a.idempotencyCmd(), a.versionCmd())
 }
 
 // setUp checks the flags that all verbs have, and makes the logger. A daemon that
@@ -109,7 +100,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 func (a *app) setUp(daemon bool) error {
 	if a.logFormat == "" {
 		a.logFormat = "text"
-		if daemon && !a.tty {
+		if daemon && !a.TTY {
 			a.logFormat = "json"
 		}
 	}
@@ -123,82 +114,17 @@ func (a *app) setUp(daemon bool) error {
 	opts := &slog.HandlerOptions{Level: level}
 	switch a.logFormat {
 	case "text":
-		a.log = slog.New(slog.NewTextHandler(a.err, opts))
+		a.log = slog.New(slog.NewTextHandler(a.Err, opts))
 	case "json":
-		a.log = slog.New(slog.NewJSONHandler(a.err, opts))
+		a.log = slog.New(slog.NewJSONHandler(a.Err, opts))
 	default:
-		return misusef("--log-format is %q, want text or json", a.logFormat)
+		return exit.Misusef("--log-format is %q, want text or json", a.logFormat)
 	}
 	return nil
 }
 
-// now returns the time as people are told it.
-func (a *app) now() time.Time {
-	if a.clock != nil {
-		return a.clock().UTC()
-	}
-	return time.Now().UTC()
+// anewFlag lets a command begin anew where a database was and is gone or empty.
+func (a *app) anewFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&a.Anew, "new", false, "begin anew where a database was and is gone: all that it knew is done again")
+	return cmd
 }
-
-// A lockedWriter lets the log and the talk of several goroutines share stderr.
-type lockedWriter struct {
-	mu       sync.Mutex // protects the fields below
-	w        io.Writer
-	animated bool // the last line may be one of progress
-}
-
-// clearLine takes a line of progress away.
-const clearLine = "\r\x1b[K"
-
-// Write writes all of p, over a line of progress if there is one.
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.animated {
-		if _, err := io.WriteString(l.w, clearLine); err != nil {
-			return 0, err
-		}
-	}
-	return l.w.Write(p)
-}
-
-// animate says whether lines of progress are shown from now on.
-func (l *lockedWriter) animate(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.animated = on
-}
-
-// redirect sends what follows to w, and returns where it went before.
-func (l *lockedWriter) redirect(w io.Writer) (before io.Writer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before, l.w = l.w, w
-	return before
-}
-
-// isTerminal reports whether w is a terminal that understands escapes.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-}
-
-// An ink colours text, or leaves it alone.
-type ink bool
-
-// inkFor returns colours for a terminal, unless NO_COLOR says otherwise.
-func inkFor(w io.Writer) ink { return ink(isTerminal(w) && os.Getenv("NO_COLOR") == "") }
-
-// paint returns s in the colour of an SGR code.
-func (i ink) paint(code, s string) string {
-	if !i || s == "" {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
-
-func (i ink) red(s string) string    { return i.paint("31;1", s) }
-func (i ink) yellow(s string) string { return i.paint("33", s) }
-func (i ink) green(s string) string  { return i.paint("32", s) }
-func (i ink) dim(s string) string    { return i.paint("2", s) }
-func (i ink) bold(s string) string   { return i.paint("1", s) }

@@ -1,26 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
-
-// errNoDaemon is returned when nothing answers on the socket.
-var errNoDaemon = errors.New("no keep serve or keep dev runs on this database")
 
 // apiCmd calls the HTTP API of the host of the database, by its socket.
 func (a *app) apiCmd() *cobra.Command {
@@ -55,53 +49,25 @@ stdout as it came; a problem makes the status 1, or 3 for what is not there.`,
 // callAPI sends one request and prints its answer.
 func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key string) error {
 	if !strings.HasPrefix(path, "/") {
-		return misusef("PATH is %q, want one that begins with a slash, such as /runs", clean(path))
+		return exit.Misusef("PATH is %q, want one that begins with a slash, such as /runs", terminal.Clean(path))
 	}
-	cfg, err := a.loadConfig(".")
+	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return err
 	}
-	res, err := callDaemon(ctx, cfg, method, api.Prefix+strings.TrimPrefix(path, api.Prefix), body, key)
+	res, err := client.CallDaemon(ctx, cfg, method, api.Prefix+strings.TrimPrefix(path, api.Prefix), body, key)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	if _, err := io.Copy(a.out, res.Body); err != nil {
+	if _, err := io.Copy(a.Out, res.Body); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	switch {
 	case res.StatusCode == http.StatusNotFound:
-		return said(exitNotFound)
+		return exit.With(exit.NotFound)
 	case res.StatusCode >= 400:
-		return said(exitFailed)
+		return exit.With(exit.Failed)
 	}
 	return nil
-}
-
-// callDaemon sends a request to the daemon of the database. Without one the error
-// is errNoDaemon, with the status of what cannot be reached.
-func callDaemon(ctx context.Context, cfg *config.Config, method, path string, body []byte, key string) (*http.Response, error) {
-	socket := socketOf(cfg)
-	if socket == "" {
-		return nil, unreachable(fmt.Errorf("%w: server.socket of keep.toml can name a socket for it", errNoDaemon))
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, misusef("%w", err)
-	}
-	r.Header.Set(access.ByHeader, who())
-	if len(body) > 0 {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if key != "" {
-		r.Header.Set("Idempotency-Key", key)
-	}
-	res, err := newDaemon(socket).http.RoundTrip(r)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, unreachable(err)
-	}
-	if _, dial := errors.AsType[*net.OpError](err); dial {
-		return nil, unreachable(fmt.Errorf("%w: nothing answers at %s", errNoDaemon, short(socket)))
-	}
-	return res, err
 }

@@ -8,29 +8,36 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/workflow"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/script/workflow"
 )
 
-// checkCmd never touches the outside: it opens no database and calls no tool.
+// checkCmd changes nothing: it reads the database, if there is one, and calls no tool.
 func (a *app) checkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
 		Short: "Parse, validate, list effects and reconcile levels; no side effect",
 		Long: `Check reads the scripts of a file or a directory and keep.toml, and tells what
 they would do: which tools each handler uses in which phase, how the outcome of
-each change can be known, and everything that is wrong or odd. It opens no
-database and calls no tool. A secret that is not set here is only a warning.
+each change can be known, and everything that is wrong or odd. It calls no tool. If
+there is a database, it looks there for work of what may have another name now. A
+secret that is not set here is only a warning.
 
 With --db and no path it checks a database instead, like keep doctor.`,
 		Example: "  keep check .\n  keep check invoices.js --json\n  keep check --db keep.db",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && a.db != "" {
+			if len(args) == 0 && a.DB != "" {
 				return a.checkStore(cmd.Context())
 			}
 			return a.check(cmd.Context(), cmp.Or(append(args, ".")...))
@@ -41,9 +48,9 @@ With --db and no path it checks a database instead, like keep doctor.`,
 
 // A checkReport is what keep check --json prints.
 type checkReport struct {
-	OK        bool              `json:"ok"`
-	Problems  []complaint       `json:"problems"`
-	Workflows []workflowEffects `json:"workflows"`
+	OK        bool               `json:"ok"`
+	Problems  []terminal.Problem `json:"problems"`
+	Workflows []workflowEffects  `json:"workflows"`
 }
 
 // A workflowEffects is what one script would do.
@@ -54,57 +61,74 @@ type workflowEffects struct {
 
 // check collects everything that is wrong before it prints anything.
 func (a *app) check(ctx context.Context, path string) error {
-	p, err := a.openProject(path)
-	if err != nil && (p == nil || !isRejected(err)) {
+	p, err := a.OpenProject(path)
+	if err != nil && (p == nil || !exit.Rejected(err)) {
 		return err
 	}
 	r := checkReport{Workflows: []workflowEffects{}}
-	conns, connErr := p.cfg.Describe()
-	defer closeAll(conns)
-	r.Problems = append(r.Problems, a.complaints("", errors.Join(err, connErr))...)
+	conns, connErr := p.Cfg.Describe()
+	defer project.CloseConnections(conns)
+	r.Problems = append(r.Problems, project.Problems("", errors.Join(err, connErr))...)
 	broken := len(r.Problems) > 0
-	r.Problems = append(r.Problems, ofConfig(p.cfg.Missing, workflow.Warning)...)
-	r.Problems = append(r.Problems, ofConfig(p.cfg.Warnings, workflow.Warning)...)
-	limits := p.cfg
+	r.Problems = append(r.Problems, project.ConfigProblems(p.Cfg.Missing, workflow.Warning)...)
+	r.Problems = append(r.Problems, project.ConfigProblems(p.Cfg.Warnings, workflow.Warning)...)
+	limits := p.Cfg
 	if broken {
 		limits = &config.Config{} // the limits may be what is wrong; the defaults will do
 	}
-	rt, err := a.openRuntime(ctx, limits)
+	rt, err := project.OpenSandbox(ctx, limits, a.log)
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
-	scripts, found, err := a.load(ctx, rt, p)
+	scripts, found, err := project.Load(ctx, rt, p)
 	if err != nil {
 		return err
 	}
 	r.Problems = append(r.Problems, found...)
 	if broken {
-		fmt.Fprintln(a.err, "Which tools the scripts use is not checked before keep.toml is in order.")
+		fmt.Fprintln(a.Err, "Which tools the scripts use is not checked before keep.toml is in order.")
 		scripts = nil
 	}
 	for _, s := range scripts {
 		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
 		if err != nil {
-			return fmt.Errorf("effects of %s: %w", s.file, err)
+			return fmt.Errorf("effects of %s: %w", s.File, err)
 		}
-		r.Problems = append(r.Problems, findings(p.root, effects)...)
+		r.Problems = append(r.Problems, project.Findings(p.Root, effects)...)
 		effects.Findings = []workflow.Finding{} // they are among the problems
-		r.Workflows = append(r.Workflows, workflowEffects{short(filepath.Join(p.root, s.file)), effects})
+		r.Workflows = append(r.Workflows, workflowEffects{terminal.Short(filepath.Join(p.Root, s.File)), effects})
 	}
-	sortComplaints(r.Problems)
+	if !broken {
+		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, conns)...)
+	}
+	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
 }
 
-// findings returns what Effects noticed as complaints.
-func findings(root string, r workflow.Report) []complaint {
-	var out []complaint
-	for _, f := range r.Findings {
-		c := at(root, f.Position, fmt.Sprintf("%s, %s: %s", f.Handler, f.Place, f.Message), f.Fix)
-		c.Severity = string(f.Severity)
-		out = append(out, c)
+// lookLimit is how long keep check waits for a database.
+const lookLimit = 5 * time.Second
+
+// checkNames returns what may be, by another name, what the database has work of. A
+// database that cannot be read is no mistake of the project.
+func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []project.Script, conns []connector.Connection) []terminal.Problem {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	db, err := database.Open(ctx, p.Cfg, database.ToRead)
+	if errors.Is(err, keep.ErrNoDatabase) {
+		return nil
 	}
-	return out
+	if err == nil {
+		defer db.Close()
+		if err = project.Continue(ctx, db, scripts); err == nil {
+			err = project.Renamed(ctx, db, p.Root, scripts, conns)
+		}
+	}
+	if found := project.Problems(p.Root, err); err == nil || len(found) > 0 {
+		return found
+	}
+	return []terminal.Problem{{Severity: string(workflow.Warning), Code: "names-unchecked",
+		Message: "whether something was renamed that the database has work of is not checked: " + err.Error()}}
 }
 
 // printCheck prints the report and returns the error that ends the command.
@@ -116,35 +140,35 @@ func (a *app) printCheck(r checkReport) error {
 		}
 	}
 	r.OK = failed == 0
-	if a.json {
+	if a.JSON {
 		if r.Problems == nil {
-			r.Problems = []complaint{}
+			r.Problems = []terminal.Problem{}
 		}
-		if err := a.printJSON(r); err != nil {
+		if err := a.PrintJSON(r); err != nil {
 			return err
 		}
 	} else {
 		for _, c := range r.Problems {
-			fmt.Fprint(a.out, a.outInk.complaint(c))
+			fmt.Fprint(a.Out, a.OutInk.Problem(c))
 		}
 		for _, w := range r.Workflows {
-			if err := printEffects(a.out, a.outInk, w); err != nil {
+			if err := printEffects(a.Out, a.OutInk, w); err != nil {
 				return err
 			}
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(a.err, "%s %s\n", a.ink.red("keep:"), plural(failed, "problem")+" found")
-		return said(exitMisused)
+		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.Plural(failed, "problem")+" found")
+		return exit.With(exit.Misused)
 	}
 	return nil
 }
 
 // printEffects tells a person what one script would do.
-func printEffects(w io.Writer, ink ink, e workflowEffects) error {
-	fmt.Fprintf(w, "\n%s (%s)\n", ink.bold(string(e.Workflow)), clean(e.File))
+func printEffects(w io.Writer, ink terminal.Ink, e workflowEffects) error {
+	fmt.Fprintf(w, "\n%s (%s)\n", ink.Bold(string(e.Workflow)), terminal.Clean(e.File))
 	for _, h := range e.Handlers {
-		fmt.Fprintf(w, "  %s %s%s\n", h.Kind, h.Handler, clean(about(h)))
+		fmt.Fprintf(w, "  %s %s%s\n", h.Kind, h.Handler, terminal.Clean(about(h)))
 		for _, u := range h.Uses {
 			level := ""
 			if u.Level != nil {
@@ -157,9 +181,9 @@ func printEffects(w io.Writer, ink ink, e workflowEffects) error {
 		if t.Effect != connector.Mutate {
 			continue
 		}
-		fmt.Fprintf(w, "  %s\n", ink.bold(string(t.Tool)))
+		fmt.Fprintf(w, "  %s\n", ink.Bold(string(t.Tool)))
 		for _, n := range t.Notes {
-			fmt.Fprintf(w, "    %s\n", clean(n))
+			fmt.Fprintf(w, "    %s\n", terminal.Clean(n))
 		}
 	}
 	return nil
@@ -176,6 +200,9 @@ func about(h workflow.HandlerReport) string {
 		b.WriteString(", publishes nothing")
 	case h.Publishes != nil:
 		fmt.Fprintf(&b, ", publishes %s", names(h.Publishes))
+	}
+	if h.Order != nil && *h.Order != "all" {
+		fmt.Fprintf(&b, ", order %s", *h.Order)
 	}
 	switch {
 	case h.Schedule == nil:

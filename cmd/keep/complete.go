@@ -5,9 +5,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // A completer tells the shell what an argument can be.
@@ -39,7 +41,7 @@ func (a *app) fromStore(position int, f func(ctx context.Context, c *api.Client,
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 		defer cancel()
-		defer a.err.redirect(a.err.redirect(io.Discard)) // a shell has no place for it
+		defer a.Err.Redirect(a.Err.Redirect(io.Discard)) // a shell has no place for it
 		var out []string
 		err := a.look(ctx, func(c *api.Client) (err error) {
 			out, err = f(ctx, c, args)
@@ -53,7 +55,9 @@ func (a *app) fromStore(position int, f func(ctx context.Context, c *api.Client,
 }
 
 // described returns a completion with its description, on one safe line.
-func described(word, text string) string { return word + "\t" + cutTo(clean(text), maxTitle) }
+func described(word, text string) string {
+	return word + "\t" + terminal.CutTo(terminal.Clean(text), terminal.MaxTitle)
+}
 
 // recent is how many things are offered.
 var recent = api.Paging{Limit: 50}

@@ -15,6 +15,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 )
 
 // A daemon that ends between a request and its answer is asked again, or the file
@@ -76,7 +81,7 @@ func TestDaemonEndsWhileItWorks(t *testing.T) {
 	}
 	defer close(release)
 	o := p.keep("keys", "forget", ref)
-	if o.Status != exitFailed || !strings.Contains(o.Talk, "whether it had done this is not known; look first") {
+	if o.Status != exit.Failed || !strings.Contains(o.Talk, "whether it had done this is not known; look first") {
 		t.Errorf("forget: %+v", o)
 	}
 }
@@ -108,8 +113,8 @@ func TestNoDaemon(t *testing.T) {
 		talk    string
 	}{
 		{"a socket that a dead daemon left", nil, 0o600, ""},
-		{"a daemon of another database", answer(identity{Version: thisVersion().Version, DB: other}), 0o600, ""},
-		{"a daemon of a database that is gone", answer(identity{Version: thisVersion().Version, DB: other + "x"}), 0o600, ""},
+		{"a daemon of another database", answer(daemon.Identity{Version: buildinfo.Read().Version, DB: other}), 0o600, ""},
+		{"a daemon of a database that is gone", answer(daemon.Identity{Version: buildinfo.Read().Version, DB: other + "x"}), 0o600, ""},
 		{"an older Keep", answer(nil), 0o600, "is of an older version, or no Keep; the database is asked without it"},
 		{"something else", answer("hello"), 0o600, "is of an older version, or no Keep; the database is asked without it"},
 		{"a socket for everybody", answer(nil), 0o666, "others can open it too"},
@@ -150,10 +155,10 @@ func TestDaemonOfAnotherVersion(t *testing.T) {
 	_, p := newPlaces(t)
 	p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		switch {
-		case r.URL.Path == daemonPath:
+		case r.URL.Path == daemon.IdentityPath:
 			rec := httptest.NewRecorder()
 			next.ServeHTTP(rec, r)
-			var id identity
+			var id daemon.Identity
 			if err := json.Unmarshal(rec.Body.Bytes(), &id); err != nil {
 				t.Error(err)
 			}
@@ -173,7 +178,7 @@ func TestDaemonOfAnotherVersion(t *testing.T) {
 		t.Errorf("keep workflows: %+v", o)
 	}
 	o = p.keep("status")
-	if o.Status != exitFailed || !strings.Contains(o.Talk, "does not know this command") || !strings.Contains(o.Talk, "restart it") {
+	if o.Status != exit.Failed || !strings.Contains(o.Talk, "does not know this command") || !strings.Contains(o.Talk, "restart it") {
 		t.Errorf("keep status: %+v", o)
 	}
 }
@@ -197,7 +202,7 @@ func TestSocketOfTheConfiguration(t *testing.T) {
 	if o := p.keep("runs"); o.Status != 0 || !o.ThroughHost {
 		t.Errorf("keep runs: %+v", o)
 	}
-	if o := p.keep("runs", "--db", "other.db"); o.Status != exitUnreachable || o.ThroughHost {
+	if o := p.keep("runs", "--db", "other.db"); o.Status != exit.Unreachable || o.ThroughHost {
 		t.Errorf("keep runs --db other.db: %+v", o)
 	}
 }
@@ -209,7 +214,7 @@ func TestWhoDecides(t *testing.T) {
 	for _, p := range []*place{without, with} {
 		p.must(0, "inbox", "do", id, "skip", "--note", "seen")
 		out := p.must(0, "inbox", "show", id, "--json")
-		for _, part := range []string{`"by": "` + who() + `"`, `"from": "cli"`, `"note": "seen"`} {
+		for _, part := range []string{`"by": "` + daemon.User() + `"`, `"from": "cli"`, `"note": "seen"`} {
 			if !strings.Contains(out, part) {
 				t.Errorf("%s\nlacks %s", out, part)
 			}

@@ -10,8 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // dbCmd is for the database as a whole.
@@ -22,7 +25,7 @@ func (a *app) dbCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.copyCmd(), a.unsealCmd(), a.restoredCmd(), &cobra.Command{
+	cmd.AddCommand(a.copyCmd(), a.unsealCmd(), a.restoredCmd(), a.anewFlag(&cobra.Command{
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
@@ -32,15 +35,15 @@ Hosts on Postgres go on meanwhile. If a migration is one that an older host at w
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStore(cmd.Context(), toDeploy, func(_ *config.Config, db database) error {
-				if a.json {
-					return a.printJSON(map[string]string{"db": db.Name()})
+			return a.withStore(cmd.Context(), database.ToDeploy, func(_ *config.Config, db database.DB) error {
+				if a.JSON {
+					return a.PrintJSON(map[string]string{"db": db.Name()})
 				}
-				fmt.Fprintf(a.err, "%s is up to date.\n", nameOf(db.Name()))
+				fmt.Fprintf(a.Err, "%s is up to date.\n", database.ShortName(db.Name()))
 				return nil
 			})
 		},
-	}, &cobra.Command{
+	}), &cobra.Command{
 		Use:   "check",
 		Short: "Check every record of the database against the laws of Keep",
 		Args:  cobra.NoArgs,
@@ -53,8 +56,10 @@ pages, and checks the copy. A host may go on meanwhile.
 
 A backup does not know what was done after it, and a host that works on it does that
 again. So nobody can work on the copy at first. To restore it: stop the hosts, put the
-copy in the place of the file, and give keep db restored, which pauses all
-workflows and says what to look at. Looking at the copy needs none of this.
+copy in the place of the file, and give keep db restored, which checks it, pauses all
+workflows and says what to look at. If keep.db-wal and keep.db-shm of the file before are
+still there, as after a crash, they don't belong to the copy: restored renames the one and
+removes the other, and nothing opens the copy beside them before. Looking at the copy needs none of this.
 
 A database of Postgres is backed up by pg_dump, which also copies one moment. The same
 danger holds, and nothing keeps a host from it: give keep db restored first.
@@ -75,19 +80,19 @@ func (a *app) backup(ctx context.Context, to string) error {
 		return err
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-		return misusef("%s exists; name a new file", short(to))
+		return exit.Misusef("%s exists; name a new file", terminal.Short(to))
 	}
-	err = a.withStore(ctx, toLook, func(_ *config.Config, db database) error {
+	err = a.withStore(ctx, database.ToRead, func(_ *config.Config, db database.DB) error {
 		file, ok := db.(*sqlite.DB)
 		if !ok {
-			return misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())
+			return exit.Misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())
 		}
-		return file.Backup(ctx, to, a.now())
+		return file.Backup(ctx, to, a.Now())
 	})
 	if err != nil {
 		return err
 	}
-	copied, err := openDatabase(ctx, to, toLook)
+	copied, err := database.OpenName(ctx, to, database.ToRead)
 	if err != nil {
 		return fmt.Errorf("open the copy: %w", err)
 	}
@@ -96,11 +101,11 @@ func (a *app) backup(ctx context.Context, to string) error {
 		return fmt.Errorf("check the copy: %w", err)
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%s breaks %s; the copy is kept: see keep doctor --db %s", short(to), plural(len(found), "law"), short(to))
+		return fmt.Errorf("%s breaks %s; the copy is kept: see keep doctor --db %s", terminal.Short(to), terminal.Plural(len(found), "law"), terminal.Short(to))
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"file": to})
+	if a.JSON {
+		return a.PrintJSON(map[string]string{"file": to})
 	}
-	fmt.Fprintf(a.err, "%s is a copy, and breaks no law. To work on it: keep db restored --db %s\n", short(to), short(to))
+	fmt.Fprintf(a.Err, "%s is a copy, and breaks no law. To work on it: keep db restored --db %s\n", terminal.Short(to), terminal.Short(to))
 	return nil
 }

@@ -7,9 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
-	"github.com/keep-run/keep/transfer"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
+	"github.com/keep-run/keep/store/transfer"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 )
 
 // copyCmd moves a database.
@@ -54,7 +59,7 @@ done twice.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lost == (len(args) == 2) {
-				return misusef("name the database that was copied to; if it does not exist any more, say --lost instead")
+				return exit.Misusef("name the database that was copied to; if it does not exist any more, say --lost instead")
 			}
 			from, err := placeOf(args[0])
 			if err != nil {
@@ -65,11 +70,11 @@ done twice.`,
 			} else {
 				var to transfer.Place
 				if to, err = placeOf(args[1]); err == nil {
-					err = transfer.Mover{Now: a.now()}.Undo(cmd.Context(), from, to)
+					err = transfer.Mover{Now: a.Now()}.Undo(cmd.Context(), from, to)
 				}
 			}
-			if err == nil && !a.json {
-				fmt.Fprintf(a.err, "%s may be worked on again.\n", shortPlace(from))
+			if err == nil && !a.JSON {
+				fmt.Fprintf(a.Err, "%s may be worked on again.\n", shortPlace(from))
 			}
 			return err
 		},
@@ -80,10 +85,10 @@ done twice.`,
 
 // placeOf returns the place of a file or URL.
 func placeOf(name string) (transfer.Place, error) {
-	if isPostgres(name) {
+	if database.IsPostgres(name) {
 		return postgres.At(name), nil
 	}
-	if err := notURL(name); err != nil {
+	if err := database.NotURL(name); err != nil {
 		return nil, err
 	}
 	return sqlite.At(name), nil
@@ -91,10 +96,10 @@ func placeOf(name string) (transfer.Place, error) {
 
 // shortPlace returns how people are told of a place.
 func shortPlace(p transfer.Place) string {
-	if isPostgres(p.Name()) {
+	if database.IsPostgres(p.Name()) {
 		return p.Name()
 	}
-	return short(p.Name())
+	return terminal.Short(p.Name())
 }
 
 // copyDatabase moves a database, and shows how far it has come.
@@ -108,21 +113,21 @@ func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
 		return err
 	}
 	p := new(copyProgress)
-	stop := a.animate(p.line)
-	done, err := transfer.Mover{Now: a.now(), Tell: p.tell}.Copy(ctx, from, to)
+	stop := a.Animate(p.line)
+	done, err := transfer.Mover{Now: a.Now(), Tell: p.tell}.Copy(ctx, from, to)
 	stop()
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"from": from.Name(), "to": to.Name(), "rows": done.Rows, "digest": done.Digest, "resumed": done.Resumed})
+	if a.JSON {
+		return a.PrintJSON(map[string]any{"from": from.Name(), "to": to.Name(), "rows": done.Rows, "digest": done.Digest, "resumed": done.Resumed})
 	}
 	if done.Resumed {
-		fmt.Fprintf(a.err, "%s was complete, and is open now.\n", shortPlace(to))
+		fmt.Fprintf(a.Err, "%s was complete, and is open now.\n", shortPlace(to))
 	} else {
-		fmt.Fprintf(a.err, "%s are in %s, with the same digest %.12s…, and no law is broken.\n", plural(int(done.Rows), "row"), shortPlace(to), done.Digest)
+		fmt.Fprintf(a.Err, "%s are in %s, with the same digest %.12s…, and no law is broken.\n", terminal.Plural(int(done.Rows), "row"), shortPlace(to), done.Digest)
 	}
-	fmt.Fprintf(a.err, "%s is sealed. Set db to the new one, and start the hosts.\n", shortPlace(from))
+	fmt.Fprintf(a.Err, "%s is sealed. Set db to the new one, and start the hosts.\n", shortPlace(from))
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep/internal/pgtest"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 // A job that asks a person about each doubt: its tool cannot be asked.
@@ -40,7 +42,7 @@ func TestCopyGoesOn(t *testing.T) {
 	w.write("shout.js", shoutScript)
 	w.write("keep.toml", w.read("keep.toml")+shoutTool)
 	w.crm.set("drop")
-	if out, err := w.keep("run", "shout.js"); exited(err) != exitNeedsPerson {
+	if out, err := w.keep("run", "shout.js"); exited(err) != exit.NeedsPerson {
 		t.Fatalf("run with a doubt: %v\n%s", err, out)
 	}
 	w.crm.set("ok")
@@ -51,14 +53,14 @@ func TestCopyGoesOn(t *testing.T) {
 	}
 	to, back := pgtest.URL(t), filepath.Join(w.dir, "back.db")
 	w.must("db", "copy", "keep.db", to)
-	if out, err := w.keep("run", "."); exited(err) != exitUnreachable || !strings.Contains(string(out), "it was moved to postgres://") {
+	if out, err := w.keep("run", "."); exited(err) != exit.Unreachable || !strings.Contains(string(out), "it was moved to postgres://") {
 		t.Errorf("run on a sealed database: %v\n%s", err, out)
 	}
 	w.must("runs") // looking is fine
 	w.must("db", "copy", "keep.db", to)
 
 	w.env = append(w.env, "KEEP_DB="+to)
-	if out, err := w.keep("run", "."); exited(err) != exitNeedsPerson {
+	if out, err := w.keep("run", "."); exited(err) != exit.NeedsPerson {
 		t.Fatalf("run on Postgres with an open question: %v\n%s", err, out)
 	}
 	w.must("inbox", "do", w.question(), "skip")

@@ -8,13 +8,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/transfer"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/store/sqlite"
+	"github.com/keep-run/keep/store/transfer"
 )
 
 // restoredCmd is what a person says of a database that came from a backup.
 func (a *app) restoredCmd() *cobra.Command {
-	return &cobra.Command{
+	anyway := false
+	cmd := &cobra.Command{
 		Use:   "restored",
 		Short: "Say that a restored database is the one to work on: pauses every workflow",
 		Long: `Restored is for a database that came from a backup, before a host works on it.
@@ -37,10 +42,16 @@ Take the line away when only new things come. Tools whose repetition does no har
 need none of this.
 
 A file that keep db backup made cannot be worked on before this. What pg_restore or a base
-backup brought back can: give this command before you start a host.`,
+backup brought back can: give this command before you start a host.
+
+Restored checks every record first, and the file itself, and refuses what is damaged. If
+the host of the file before did not end well, its log keep.db-wal is still there, which does not
+belong to the backup: it is renamed to keep.db-wal.before.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.restored(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.restored(cmd.Context(), anyway) },
 	}
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "work on it although records break laws, as keep db check says")
+	return cmd
 }
 
 // A restoredReport is what keep db restored --json prints.
@@ -56,8 +67,8 @@ type restoredWorkflow struct {
 	Pending int               `json:"pending"` // events
 }
 
-func (a *app) restored(ctx context.Context) error {
-	cfg, err := a.loadConfig(".")
+func (a *app) restored(ctx context.Context, anyway bool) error {
+	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return err
 	}
@@ -65,29 +76,38 @@ func (a *app) restored(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := (transfer.Mover{Now: a.now()}).Restore(ctx, place); err != nil {
-		return unreachable(err)
+	if file, ok := place.(*sqlite.Place); ok {
+		aside, err := file.SetAsideLog(ctx)
+		if err != nil {
+			return exit.NoDatabase(err)
+		}
+		if aside != "" {
+			fmt.Fprintf(a.Err, "The log of the file that was there before is %s now.\n", terminal.Short(aside))
+		}
+	}
+	if err := (transfer.Mover{Now: a.Now(), Anyway: anyway}).Restore(ctx, place); err != nil {
+		return exit.NoDatabase(err)
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
-	err = a.withStore(ctx, toDecide, func(_ *config.Config, db database) error { return report.fill(ctx, db) })
+	err = a.withStore(ctx, database.ToDecide, func(_ *config.Config, db database.DB) error { return report.fill(ctx, db) })
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(report)
+	if a.JSON {
+		return a.PrintJSON(report)
 	}
 	if report.Newest != nil {
-		fmt.Fprintf(a.err, "The newest record is of %s. What was done after it is not known here, and would be done again.\n", report.Newest.Format(time.RFC3339))
+		fmt.Fprintf(a.Err, "The newest record is of %s. What was done after it is not known here, and would be done again.\n", report.Newest.Format(time.RFC3339))
 	}
 	for _, w := range report.Workflows {
-		fmt.Fprintf(a.err, "Workflow %s: paused; %s pending.\n", w.Name, plural(w.Pending, "event"))
+		fmt.Fprintf(a.Err, "Workflow %s: paused; %s pending.\n", w.Name, terminal.Plural(w.Pending, "event"))
 	}
-	fmt.Fprintln(a.err, "How to let them go on without doing things twice: keep db restored --help")
+	fmt.Fprintln(a.Err, "How to let them go on without doing things twice: keep db restored --help")
 	return nil
 }
 
 // fill reads what may be done again.
-func (r *restoredReport) fill(ctx context.Context, db database) error {
+func (r *restoredReport) fill(ctx context.Context, db database.DB) error {
 	runs, _, err := db.Runs(ctx, keep.RunFilter{}, keep.Page{Limit: 1})
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 // TestRestoreOfAnOlderMoment goes back to a backup after more was done, and follows what
@@ -26,7 +28,7 @@ func TestRestoreOfAnOlderMoment(t *testing.T) {
 	if err := os.Rename(filepath.Join(w.dir, "backup.db"), filepath.Join(w.dir, "keep.db")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := w.keep("run", "."); exited(err) != exitUnreachable {
+	if out, err := w.keep("run", "."); exited(err) != exit.Unreachable {
 		t.Fatalf("run on a backup: %v\n%s", err, out)
 	}
 	w.must("db", "restored")
@@ -40,7 +42,7 @@ func TestRestoreOfAnOlderMoment(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if exited(err) != exitNeedsPerson {
+		if exited(err) != exit.NeedsPerson {
 			t.Fatalf("run: %v\n%s", err, out)
 		}
 		id, contact := w.approval()

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep/internal/pgtest"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 // TestPgDump follows what keep db backup --help says of Postgres: a dump of one
@@ -84,7 +86,7 @@ func TestPgDumpUnderLoad(t *testing.T) {
 	}
 	w.env = append(env, "KEEP_DB="+to)
 	w.must("db", "check")
-	if out, err := w.keep("db", "restored"); exited(err) != exitUnreachable || !strings.Contains(string(out), "its leases end in") {
+	if out, err := w.keep("db", "restored"); exited(err) != exit.Unreachable || !strings.Contains(string(out), "its leases end in") {
 		t.Errorf("restored while the host of the dump may live: %v\n%s", err, out)
 	}
 	conn, err := pgx.Connect(t.Context(), to)

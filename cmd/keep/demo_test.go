@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/cmd/keep/internal/demo"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // demoCommand returns keep demo as a process of its own.
@@ -41,19 +42,19 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("demo: %v\n%s", err, &talk)
 	}
-	var got demoReport
+	var got demo.Report
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := demoReport{Dir: dir, Agree: true}
-	for _, in := range demoInvoices() {
-		line := demoInvoice{Invoice: in.ID, Mishap: in.mishap, Paid: 1, State: keep.Applied, Calls: 1, KnownBy: []string{"the answer"}}
-		switch in.mishap {
-		case lostAfter, killedIn:
+	want := demo.Report{Dir: dir, Agree: true}
+	for _, in := range demo.Invoices() {
+		line := demo.Line{Invoice: in.ID, Mishap: in.Mishap, Paid: 1, State: keep.Applied, Calls: 1, KnownBy: []string{"the answer"}}
+		switch in.Mishap {
+		case demo.LostAfter, demo.KilledIn:
 			line.KnownBy = []string{"asking: it is there"}
-		case lostBefore:
+		case demo.LostBefore:
 			line.Calls, line.KnownBy = 2, []string{"asking: not there", "the answer"}
-		case lostFax:
+		case demo.LostFax:
 			line.Calls, line.KnownBy = 2, []string{"a person: didn't happen", "the answer"}
 		}
 		want.Invoices = append(want.Invoices, line)

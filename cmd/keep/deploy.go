@@ -5,12 +5,19 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // deployCmd puts scripts into the database of a host that may be running.
@@ -40,29 +47,29 @@ type deployed struct {
 // deploy loads everything before it opens the database, so that a mistake in one
 // script leaves all of them as they were.
 func (a *app) deploy(ctx context.Context, path string) (err error) {
-	p, err := a.openProject(path)
+	p, err := a.OpenProject(path)
 	if err != nil {
-		return a.rejected(p, err)
+		return project.WithConnectionErrors(p, err)
 	}
 	// The connections are only checked: nothing is called here.
-	conns, err := p.cfg.Connect()
-	if err := errors.Join(err, closeAll(conns)); err != nil {
+	conns, err := p.Cfg.Connect()
+	if err := errors.Join(err, project.CloseConnections(conns)); err != nil {
 		return err
 	}
-	a.complain(ofConfig(p.cfg.Warnings, "warning"))
-	rt, err := a.openRuntime(ctx, p.cfg)
+	a.PrintProblems(project.ConfigProblems(p.Cfg.Warnings, "warning"))
+	rt, err := project.OpenSandbox(ctx, p.Cfg, a.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
-	scripts, found, err := a.loadToRun(ctx, rt, p)
+	scripts, found, err := project.LoadToRun(ctx, rt, p)
 	if err != nil {
 		return err
 	}
-	if a.complain(found); len(found) > 0 {
-		return said(exitMisused)
+	if a.PrintProblems(found); len(found) > 0 {
+		return exit.With(exit.Misused)
 	}
-	return a.askOf(ctx, p.cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
+	return a.client().Call(ctx, p.Cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
 		out, err := a.deployScripts(ctx, c, p, scripts)
 		if err != nil {
 			return err
@@ -73,28 +80,28 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 
 // openingToDeploy opens the database as what takes scripts. The tools that they
 // may use are those of the project.
-func (a *app) openingToDeploy(p *project, rt *sandbox.Runtime) opener {
-	return func(ctx context.Context, cfg *config.Config) (database, actors, func() error, error) {
+func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Opener {
+	return func(ctx context.Context, cfg *config.Config) (database.DB, daemon.Actors, func() error, error) {
 		conns, err := cfg.Describe()
 		if err != nil {
-			return nil, actors{}, nil, errors.Join(err, closeAll(conns))
+			return nil, daemon.Actors{}, nil, errors.Join(err, project.CloseConnections(conns))
 		}
-		db, err := openStore(ctx, cfg, toDeploy)
+		db, err := database.Open(ctx, cfg, database.ToDeploy)
 		if err != nil {
-			return nil, actors{}, nil, errors.Join(err, closeAll(conns))
+			return nil, daemon.Actors{}, nil, errors.Join(err, project.CloseConnections(conns))
 		}
 		h, err := host.Open(ctx, db, host.Config{Policy: &cfg.Policy, Runtime: rt, Logger: a.log})
 		if err != nil {
-			return nil, actors{}, nil, errors.Join(err, db.Close(), closeAll(conns))
+			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close(), project.CloseConnections(conns))
 		}
-		closer := func() error { return errors.Join(h.Close(), db.Close(), closeAll(conns)) }
-		return db, actors{h, &scriptDeployer{a: a, host: h, runtime: rt, conns: conns}}, closer, nil
+		closer := func() error { return errors.Join(h.Close(), db.Close(), project.CloseConnections(conns)) }
+		return db, daemon.Actors{Actor: h, Deployer: &daemon.ScriptDeployer{Host: h, DB: db, Runtime: rt, Conns: conns}}, closer, nil
 	}
 }
 
 // deployScripts makes each script current, in the place of the version that is
 // current now.
-func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project, scripts []script) ([]deployed, error) {
+func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) ([]deployed, error) {
 	all, err := c.Workflows(ctx)
 	if err != nil {
 		return nil, err
@@ -105,21 +112,29 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project, scri
 	}
 	out := []deployed{}
 	for _, s := range scripts {
+		if _, known := before[s.Was]; known && s.Was != "" { // its name in the database
+			w := *s.Workflow
+			w.Name = s.Was
+			s.Workflow = &w
+		}
 		w, err := c.Deploy(ctx, s.Name, textOf(s), before[s.Name])
 		switch {
 		case errors.Is(err, keep.ErrStale):
-			return nil, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.file, err, s.Name)
+			return nil, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.File, err, s.Name)
 		case err != nil:
-			if found := a.complaints(p.root, err); len(found) > 0 {
-				a.complain(found)
-				fmt.Fprintln(a.err, "The daemon refused it. It has the connections of its start: if keep.toml changed since, restart it.")
-				return nil, said(exitMisused)
+			if found := project.Problems(p.Root, err); len(found) > 0 {
+				a.PrintProblems(found)
+				fmt.Fprintln(a.Err, "The daemon refused it. It has the connections of its start: if keep.toml changed since, restart it.")
+				return nil, exit.With(exit.Misused)
 			}
-			return nil, fmt.Errorf("deploy %s: %w", s.file, err)
+			return nil, fmt.Errorf("deploy %s: %w", s.File, err)
 		}
 		changed := before[s.Name] != w.Version
 		if changed {
 			if err := a.warnOfItems(ctx, c, s); err != nil {
+				return nil, err
+			}
+			if err := a.warnOfOrder(ctx, c, s); err != nil {
 				return nil, err
 			}
 		}
@@ -129,7 +144,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project, scri
 }
 
 // textOf returns the files of a script as a daemon takes them.
-func textOf(s script) api.Script {
+func textOf(s project.Script) api.Script {
 	out := api.Script{File: s.Bundle.Entry, Imports: make(map[string]string)}
 	for name, text := range s.Bundle.Files {
 		if name == s.Bundle.Entry {
@@ -143,12 +158,12 @@ func textOf(s script) api.Script {
 
 // printDeployed says which scripts have a new version.
 func (a *app) printDeployed(out []deployed) error {
-	if a.json {
-		return a.printJSON(out)
+	if a.JSON {
+		return a.PrintJSON(out)
 	}
-	t := table{header: []string{"WORKFLOW", "VERSION", "CHANGED"}}
+	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "CHANGED"}}
 	for _, d := range out {
-		t.add(string(d.Workflow), d.Version, map[bool]string{true: "yes", false: "no"}[d.Changed])
+		t.Add(string(d.Workflow), d.Version, map[bool]string{true: "yes", false: "no"}[d.Changed])
 	}
-	return t.print(a.out, a.outInk)
+	return t.Print(a.Out, a.OutInk)
 }

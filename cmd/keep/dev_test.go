@@ -6,12 +6,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A listener is a writer that a test can wait on.
@@ -62,22 +65,38 @@ func startDev(t *testing.T, args ...string) (dir string, said *listener) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
 	dir = t.TempDir()
-	if status := run(t.Context(), []string{"init", dir}, io.Discard, io.Discard); status != exitDone {
+	if status := run(t.Context(), []string{"init", dir}, io.Discard, io.Discard); status != exit.Done {
 		t.Fatalf("init: status %d", status)
 	}
+	return dir, devIn(t, dir, args...)
+}
+
+// devIn runs keep dev in a directory until the test ends, and checks that it ends well.
+func devIn(t *testing.T, dir string, args ...string) *listener {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	said = newListener()
+	said := newListener()
 	var wg sync.WaitGroup
 	var status int
 	wg.Go(func() { status = run(ctx, append([]string{"dev", dir}, args...), io.Discard, said) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
-		if status != exitDone {
+		if status != exit.Done {
 			t.Errorf("dev ended with status %d", status)
 		}
 	})
-	return dir, said
+	return said
+}
+
+// outputOf returns what a command prints, which must end well.
+func outputOf(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if status := run(t.Context(), args, &out, t.Output()); status != exit.Done {
+		t.Fatalf("keep %v: status %d", args, status)
+	}
+	return out.String()
 }
 
 // edit replaces text in a file of the project.
@@ -105,7 +124,7 @@ func TestDevReloads(t *testing.T) {
 	said.wait(t, "    5 | export defoult")
 	said.wait(t, "^")
 	edit(t, script, "export defoult", "export default")
-	said.wait(t, "all problems are mended")
+	said.wait(t, "all problems are fixed")
 
 	edit(t, script, "arrived`", "came`")
 	said.wait(t, "deployed journal 2.0 (journal.js)")
@@ -127,9 +146,36 @@ func TestDevReloads(t *testing.T) {
 	edit(t, config, "[connections.inbox]", "[conections.inbox]")
 	said.wait(t, "conections: unknown key (did you mean connections?)")
 	edit(t, config, "[conections.inbox]", "[connections.inbox]")
-	said.wait(t, "all problems are mended")
+	said.wait(t, "all problems are fixed")
 	edit(t, config, `"journal.jsonl"`, `"other.jsonl"`)
 	said.wait(t, "running journal (")
+}
+
+// A script that keep check calls broken is not deployed: the version before stays, and
+// a first start waits for a change.
+func TestDevDeploysNothingBroken(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
+	dir, said := startDev(t)
+	script := filepath.Join(dir, "journal.js")
+	said.wait(t, "[journal] hello.txt applied")
+	edit(t, script, "ctx.journal.write", "ctx.nowhere.write")
+	said.wait(t, "nowhere")
+	edit(t, script, "ctx.nowhere.write({ text: `${name} arrived`", "ctx.journal.write({ text: `${name} came`")
+	said.wait(t, "deployed journal 2.0")
+
+	second := t.TempDir()
+	if status := run(t.Context(), []string{"init", second}, io.Discard, io.Discard); status != exit.Done {
+		t.Fatalf("init: status %d", status)
+	}
+	edit(t, filepath.Join(second, "journal.js"), "ctx.journal.write", "ctx.nowhere.write")
+	said = devIn(t, second)
+	said.wait(t, "nowhere")
+	edit(t, filepath.Join(second, "journal.js"), "ctx.nowhere.write", "ctx.journal.write")
+	said.wait(t, "running journal")
+	said.wait(t, "[journal] hello.txt applied")
+	if out := outputOf(t, "workflows", "--json", "--db", filepath.Join(second, "keep.db")); !strings.Contains(out, `"version": "1.0"`) {
+		t.Errorf("the broken script was deployed: %s", out)
+	}
 }
 
 func TestDevPolls(t *testing.T) {
@@ -139,44 +185,42 @@ func TestDevPolls(t *testing.T) {
 	said.wait(t, "deployed journal 2.0")
 }
 
-// A page shows problems, what the database says and the log, within the size of
-// the terminal and without anything hostile.
-func TestPage(t *testing.T) {
-	var terminal bytes.Buffer
-	a := newApp(io.Discard, io.Discard)
-	p := newPage(a)
-	p.terminal = &terminal
-	p.problems([]complaint{{Severity: "error", File: "a.js", Line: 3, Column: 5, Message: "no \x1b[2J\u202e", source: "\tx = \x1b"}})
-	p.body = []string{"journal 1.0, on", strings.Repeat("wide", 50)}
-	p.commit(keep.Commit{Workflow: "journal", Changes: []keep.Change{keep.AppendLogs{Lines: []keep.LogLine{
-		{Level: "warn", Text: "hello\x1b]0;x\a"},
-	}}}})
-	if _, err := p.Write([]byte("level=WARN first\nlevel=WARN half")); err != nil {
+// What another process does to the database of keep dev is done, and seen: a request
+// that it writes to the file runs a producer, and every change shows on the pages.
+func TestDevHearsOthers(t *testing.T) {
+	dir, said := startDev(t, "--listen", "127.0.0.1:0")
+	said.wait(t, "[journal] hello.txt applied")
+	said.mu.Lock()
+	link := regexp.MustCompile(`(http://[0-9.:]+)/login\?code=(\S+)`).FindSubmatch(said.said)
+	said.mu.Unlock()
+	if link == nil {
+		t.Fatalf("keep dev printed no link: %s", said.said)
+	}
+	d := &serving{t: t, base: string(link[1])}
+	res, _ := d.ask("POST", "/login", "code="+string(link[2]), "Content-Type", "application/x-www-form-urlencoded")
+	cookie, _, _ := strings.Cut(res.Header.Get("Set-Cookie"), ";")
+	page := d.stream("/live?kind=workflow&workflow=journal", "Cookie", cookie)
+	events := d.stream("/api/v1/events", "Cookie", cookie)
+
+	other := sqlite.New(filepath.Join(dir, "keep.db"), sqlite.Config{})
+	if err := other.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.draw()
-	got := terminal.String()
-	for _, want := range []string{"These files are broken", `a.js:3:5: no \u001b[2J\u202e`, `x = \u001b`,
-		"journal 1.0, on", `[journal] warn hello\u001b]0;x\u0007`, "level=WARN first"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the page has no %q:\n%q", want, got)
+	defer other.Close()
+	commit := func(change keep.Change) {
+		t.Helper()
+		c := keep.Commit{Workflow: "journal", At: time.Now().UTC().Truncate(time.Millisecond), Changes: []keep.Change{change}}
+		if err := other.Commit(context.WithoutCancel(t.Context()), c); err != nil {
+			t.Fatal(err)
 		}
+		events.until("event: reset")
+		page.until("event: keep-changed")
 	}
-	if strings.Contains(got, "half") {
-		t.Error("a line is shown before it ends")
+	commit(keep.SetPaused{Paused: true})
+	commit(keep.SetPaused{Paused: false})
+	if err := os.WriteFile(filepath.Join(dir, "inbox", "second.txt"), []byte("second"), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	for line := range strings.SplitSeq(got, "\r\n") {
-		line = strings.NewReplacer("\x1b[H", "", "\x1b[K", "", "\x1b[J", "", "\x1b[0m", "").Replace(line)
-		if columns(line) > 80 {
-			t.Errorf("a line of %d columns: %q", columns(line), line)
-		}
-	}
-	for i := range 100 {
-		p.say("line %d", i)
-	}
-	terminal.Reset()
-	p.draw()
-	if n := strings.Count(terminal.String(), "\r\n"); n >= 24 {
-		t.Errorf("the page has %d lines, and the terminal 24", n+1)
-	}
+	commit(keep.RequestRun{Handler: "look"})
+	said.wait(t, "[journal] second.txt applied")
 }

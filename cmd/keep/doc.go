@@ -7,17 +7,21 @@
 // has a file of its own, named for it. A verb parses, calls host, engine, config
 // or a store, and prints; what it decides, another package could not decide.
 //
-//	main.go                    the process around run
-//	app.go, exit.go, help.go   what all verbs share; errors to statuses; topics of help
-//	project.go                 a path on the command line, its keep.toml, its scripts
-//	way.go, daemon.go          who answers a command: the daemon, or the database here
-//	store.go, session.go       the database in a role; an open project that can run
-//	list.go, show.go           lists and pages, details of one thing
-//	complain.go                what is wrong with files, with the line and a mark
-//	text.go, table.go          what may reach a terminal, and how it is aligned
-//	watch.go, page.go          keep dev
-//	server.go, deployer.go     the API and the pages of keep serve and keep dev
-//	login.go, call.go          links and tokens; keep api
+//	main.go            the process around run
+//	app.go, exit.go    what all verbs share; from errors to statuses
+//	ask.go, list.go    from a verb to the API; lists, pages and details of one thing
+//	run.go, serve.go   the verbs that are hosts
+//
+// What a verb calls is below internal:
+//
+//	exit       statuses, and errors that carry one
+//	terminal   what may reach a terminal: tables, colours, progress, problems with a line
+//	config     keep.toml; trust: whose keep.toml is believed
+//	project    a path on the command line, its keep.toml, its scripts
+//	database   SQLite or Postgres, opened in a role
+//	daemon     the one place that builds a host; its API, pages and socket; reloading
+//	client     the requests of a verb: to the daemon, or to the database here
+//	dev, demo  keep dev and keep demo
 //
 // # Streams
 //
@@ -37,7 +41,7 @@
 // lists open a file to read only; decisions (inbox do, pause, trigger, deploy, …)
 // are commits of their own, in which the law is checked again, and which a host
 // notices within a second. So there is one path from a verb to what it shows
-// (type way), and docs/api.md names the verbs that go around it.
+// (package client), and docs/api.md names the verbs that go around it.
 //
 // # Mistakes
 //

@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/sqlite"
 	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // doctorCmd is for a person who does not trust what they see.
@@ -29,10 +35,10 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 			if err := a.doctor(cmd.Context()); err != nil || !compact {
 				return err
 			}
-			return a.withStore(cmd.Context(), toHost, func(_ *config.Config, db database) error {
+			return a.withStore(cmd.Context(), database.ToHost, func(_ *config.Config, db database.DB) error {
 				file, ok := db.(*sqlite.DB)
 				if !ok {
-					return misusef("--compact is for files of SQLite; Postgres has autovacuum")
+					return exit.Misusef("--compact is for files of SQLite; Postgres has autovacuum")
 				}
 				return file.Compact(cmd.Context())
 			})
@@ -44,13 +50,13 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 
 // A diagnosis is what keep doctor --json prints.
 type diagnosis struct {
-	OK         bool        `json:"ok"`
-	Version    string      `json:"version"`
-	Config     *string     `json:"config"` // null: there is no keep.toml
-	DB         string      `json:"db"`
-	Cache      *string     `json:"cache"` // of the compiled sandbox; null: none can be used
-	Problems   []complaint `json:"problems"`
-	Violations []violation `json:"violations"`
+	OK         bool               `json:"ok"`
+	Version    string             `json:"version"`
+	Config     *string            `json:"config"` // null: there is no keep.toml
+	DB         string             `json:"db"`
+	Cache      *string            `json:"cache"` // of the compiled sandbox; null: none can be used
+	Problems   []terminal.Problem `json:"problems"`
+	Violations []violation        `json:"violations"`
 }
 
 // A violation is a broken law, or a sign that the file cannot be read.
@@ -63,29 +69,29 @@ type violation struct {
 // doctor goes on after a mistake in the configuration: the database is the more
 // important half.
 func (a *app) doctor(ctx context.Context) error {
-	cfg, err := a.loadConfig(".")
+	cfg, err := a.LoadConfig(".")
 	if cfg == nil {
 		return err
 	}
-	d := diagnosis{Version: thisVersion().Version, DB: fullName(cfg.DB), Problems: []complaint{}, Violations: []violation{}}
+	d := diagnosis{Version: buildinfo.Read().Version, DB: database.FullName(cfg.DB), Problems: []terminal.Problem{}, Violations: []violation{}}
 	if cfg.File != "" {
 		d.Config = &cfg.File
 	}
-	if dir := cacheDir(); dir != "" {
+	if dir := project.CacheDir(); dir != "" {
 		d.Cache = &dir
 	}
 	conns, connErr := cfg.Connect()
-	d.Problems = append(d.Problems, a.complaints("", errors.Join(err, connErr, closeAll(conns)))...)
+	d.Problems = append(d.Problems, project.Problems("", errors.Join(err, connErr, project.CloseConnections(conns)))...)
 	bad := len(d.Problems)
-	d.Problems = append(d.Problems, ofConfig(cfg.Warnings, "warning")...)
+	d.Problems = append(d.Problems, project.ConfigProblems(cfg.Warnings, "warning")...)
 	if cfg.DB != "" {
 		if err := a.examine(ctx, cfg, &d); err != nil {
 			return err
 		}
 	}
 	d.OK = bad == 0 && len(d.Violations) == 0
-	if a.json {
-		if err := a.printJSON(d); err != nil {
+	if a.JSON {
+		if err := a.PrintJSON(d); err != nil {
 			return err
 		}
 	} else {
@@ -93,20 +99,23 @@ func (a *app) doctor(ctx context.Context) error {
 	}
 	switch {
 	case len(d.Violations) > 0:
-		return said(exitFailed)
+		return exit.With(exit.Failed)
 	case bad > 0:
-		return said(exitMisused)
+		return exit.With(exit.Misused)
 	}
 	return nil
 }
 
 // examine checks the database. That there is none yet is fine.
 func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) error {
-	if _, err := os.Stat(cfg.DB); !isPostgres(cfg.DB) && errors.Is(err, os.ErrNotExist) && a.db == "" {
-		fmt.Fprintf(a.err, "There is no database %s yet.\n", short(cfg.DB))
+	if _, err := os.Stat(cfg.DB); !database.IsPostgres(cfg.DB) && errors.Is(err, os.ErrNotExist) && a.DB == "" {
+		if err := sqlite.Gone(cfg.DB); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return exit.NoDatabase(err)
+		}
+		fmt.Fprintf(a.Err, "There is no database %s yet.\n", terminal.Short(cfg.DB))
 		return nil
 	}
-	db, err := openStore(ctx, cfg, toLook)
+	db, err := database.Open(ctx, cfg, database.ToRead)
 	if err != nil {
 		return err
 	}
@@ -115,7 +124,7 @@ func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) err
 }
 
 // violations returns every broken law of a database.
-func violations(ctx context.Context, db database) ([]violation, error) {
+func violations(ctx context.Context, db database.DB) ([]violation, error) {
 	out := []violation{}
 	for err := range db.Check(ctx) {
 		if ctx.Err() != nil {
@@ -133,42 +142,42 @@ func violations(ctx context.Context, db database) ([]violation, error) {
 // printDiagnosis prints what is wrong first, and then where things are.
 func (a *app) printDiagnosis(d diagnosis) {
 	for _, c := range d.Problems {
-		fmt.Fprint(a.out, a.outInk.complaint(c))
+		fmt.Fprint(a.Out, a.OutInk.Problem(c))
 	}
 	for _, v := range d.Violations {
 		if v.Law == nil {
-			fmt.Fprintln(a.out, a.outInk.red(clean(v.Why)))
+			fmt.Fprintln(a.Out, a.OutInk.Red(terminal.Clean(v.Why)))
 			continue
 		}
-		fmt.Fprintf(a.out, "%s %s: %s\n", a.outInk.red("law "+*v.Law+" is broken:"), clean(*v.Record), clean(v.Why))
+		fmt.Fprintf(a.Out, "%s %s: %s\n", a.OutInk.Red("law "+*v.Law+" is broken:"), terminal.Clean(*v.Record), terminal.Clean(v.Why))
 	}
-	var s sheet
-	s.add("version", "%s", d.Version)
-	s.add("config", "%s", orDash(d.Config))
-	s.add("database", "%s", clean(d.DB))
-	s.add("cache", "%s", orDash(d.Cache))
-	s.add("problems", "%d", len(d.Problems))
-	s.add("broken laws", "%d", len(d.Violations))
+	var s terminal.Sheet
+	s.Add("version", "%s", d.Version)
+	s.Add("config", "%s", terminal.OrDash(d.Config))
+	s.Add("database", "%s", terminal.Clean(d.DB))
+	s.Add("cache", "%s", terminal.OrDash(d.Cache))
+	s.Add("problems", "%d", len(d.Problems))
+	s.Add("broken laws", "%d", len(d.Violations))
 	// Stdout that cannot be written to shows in the status of nothing else here.
-	_ = s.print(a.out, a.outInk)
+	_ = s.Print(a.Out, a.OutInk)
 }
 
 // checkStore is keep check --db: the database alone.
 func (a *app) checkStore(ctx context.Context) error {
-	return a.withStore(ctx, toLook, func(_ *config.Config, db database) error {
+	return a.withStore(ctx, database.ToRead, func(_ *config.Config, db database.DB) error {
 		found, err := violations(ctx, db)
 		if err != nil {
 			return err
 		}
-		d := diagnosis{OK: len(found) == 0, Version: thisVersion().Version, DB: db.Name(),
-			Problems: []complaint{}, Violations: found}
-		if a.json {
-			err = a.printJSON(d)
+		d := diagnosis{OK: len(found) == 0, Version: buildinfo.Read().Version, DB: db.Name(),
+			Problems: []terminal.Problem{}, Violations: found}
+		if a.JSON {
+			err = a.PrintJSON(d)
 		} else {
 			a.printDiagnosis(d)
 		}
 		if err == nil && len(found) > 0 {
-			err = said(exitFailed)
+			err = exit.With(exit.Failed)
 		}
 		return err
 	})

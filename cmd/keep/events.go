@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // eventsCmd lists the messages of all topics, and shows one with its payload.
@@ -23,7 +25,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			},
 			row: func(e api.Event) []string {
 				return []string{string(e.Workflow), string(e.Topic), string(e.MessageID), string(e.Status),
-					orDash(e.ReservedBy), a.at(e.CreatedAt)}
+					terminal.OrDash(e.ReservedBy), a.At(e.CreatedAt)}
 			},
 		})
 	}
@@ -37,16 +39,19 @@ func (a *app) eventsCmd() *cobra.Command {
 
 // printEvent shows an event, where it came from and who has it.
 func (a *app) printEvent(_ context.Context, _ *api.Client, e api.Event) error {
-	var s sheet
-	s.add("event", "%s", clean(string(e.MessageID)))
-	s.add("topic", "%s of workflow %s", e.Topic, e.Workflow)
-	s.add("status", "%s", e.Status)
-	s.add("reserved by", "%s", orEmpty(e.ReservedBy))
-	s.add("created by", "%s", orEmpty(e.CreatedBy))
-	for _, in := range e.CausedBy {
-		s.add("caused by", "%s", in)
+	var s terminal.Sheet
+	s.Add("event", "%s", terminal.Clean(string(e.MessageID)))
+	s.Add("topic", "%s of workflow %s", e.Topic, e.Workflow)
+	s.Add("status", "%s", e.Status)
+	s.Add("reserved by", "%s", terminal.OrEmpty(e.ReservedBy))
+	for _, r := range e.Runs {
+		s.Add("run", "%s, %s", r.Run, r.Status)
 	}
-	s.add("created", "%s", a.at(e.CreatedAt))
-	s.add("payload", "%s", indented(e.Payload))
-	return s.print(a.out, a.outInk)
+	s.Add("created by", "%s", terminal.OrEmpty(e.CreatedBy))
+	for _, in := range e.CausedBy {
+		s.Add("caused by", "%s", in)
+	}
+	s.Add("created", "%s", a.At(e.CreatedAt))
+	s.Add("payload", "%s", indented(e.Payload))
+	return s.Print(a.Out, a.OutInk)
 }

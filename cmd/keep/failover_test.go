@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/connectortest"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 var (
@@ -53,6 +53,7 @@ shutdown  = "2s"
 [connections.crm]
 connector = "http"
 base_url  = "${env:CRM_URL}"
+headers   = { X-Host = "${secret:host}" } # a secret, since it is another one on each host
 [connections.crm.tools.feed]
 effect = "list"
 path   = "/feed"
@@ -65,6 +66,7 @@ settle_after = "0s"
 idempotency_header = "Idempotency-Key"
 [connections.crm.tools.witnessed.reconcile]
 path = "/by-token/{token}"
+absent_if = { path = "$.error", equals = "no such token" }
 [connections.crm.tools.keyed]        # level A
 effect   = "mutate"
 path     = "/keyed"
@@ -117,7 +119,9 @@ type failover struct {
 	pg    *pgtest.Server
 	db    *postgres.DB // to look at, not by way of any host's proxy
 	crm   *service
+	front *httptest.Server // where all hosts find the service
 	hosts []*failHost
+	all   sync.Map // *failHost by what its requests say of it
 
 	workflows int
 
@@ -132,7 +136,6 @@ type failHost struct {
 	bin   string // empty: this version, with a clock of its own
 	clock time.Duration
 	wire  *connectortest.Proxy
-	front *httptest.Server
 	at    *island // nil: in the network of the test
 
 	mu      sync.Mutex // protects the fields below
@@ -203,6 +206,15 @@ func newFailoverOn(t *testing.T, pg *pgtest.Server, bin string) *failover {
 	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), workflows: failoverWorkflows, rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
 	t.Cleanup(f.crm.Close)
 	f.crm.fill(3)
+	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			if h, ok := f.all.Load(r.Header.Get("X-Host")); ok {
+				h.(*failHost).arrived()
+			}
+		}
+		f.crm.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.front.Close)
 	f.write("keep.toml", failoverConfig)
 	for i := range failoverWorkflows {
 		name := fmt.Sprintf("w%d", i)
@@ -249,13 +261,7 @@ func (f *failover) newHost(n int, clock time.Duration) *failHost {
 		f.Fatal(err)
 	}
 	f.Cleanup(h.wire.Close)
-	h.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			h.arrived()
-		}
-		f.crm.Config.Handler.ServeHTTP(w, r)
-	}))
-	f.Cleanup(h.front.Close)
+	f.all.Store(h.mark(), h)
 	f.Cleanup(func() {
 		if f.Failed() && h.out != nil {
 			h.signal(syscall.SIGQUIT)
@@ -268,20 +274,23 @@ func (f *failover) newHost(n int, clock time.Duration) *failHost {
 	return h
 }
 
+// mark is what the requests of this host say.
+func (h *failHost) mark() string { return fmt.Sprintf("host-number-%d", h.n) }
+
 // command returns the command as this host runs it.
 func (h *failHost) command(args ...string) *exec.Cmd {
 	u, err := url.Parse(h.f.pg.URL("postgres"))
 	if err != nil {
 		h.f.Fatal(err)
 	}
-	service := h.front.URL
+	service := h.f.front.URL
 	cmd := exec.Command(cmp.Or(h.bin, "keep-skewed"), args...)
 	if u.Host = h.wire.Addr(); h.at != nil {
 		u.Host, service = h.at.database(), h.at.service()
 		cmd = h.at.command(cmp.Or(h.bin, "keep-skewed"), args...)
 	}
 	cmd.Dir = h.f.dir
-	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+service, "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+service, "KEEP_SECRET_HOST="+h.mark(), "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
 	return cmd
 }
 
@@ -358,7 +367,7 @@ func (f *failover) until(what string, limit time.Duration, why func() string) ti
 func (f *failover) unheld(not *failHost) string {
 	ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
 	defer cancel()
-	p, err := f.db.Look(ctx, "nobody")
+	p, err := f.db.Poll(ctx, "nobody")
 	if err != nil {
 		return err.Error()
 	}
@@ -563,7 +572,7 @@ func (f *failover) finish() {
 	}
 	hosts, err := f.db.Hosts(f.Context())
 	for _, h := range hosts {
-		if h.Held > 0 { // a beat that a network held back may come after its host has left
+		if h.Held > 0 { // a heartbeat that a network held back may come after its host has left
 			f.Errorf("host %v holds workflows after all had stopped", h)
 		}
 	}

@@ -3,8 +3,9 @@ package main
 import (
 	"strings"
 
-	"github.com/keep-run/keep/config"
 	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 )
 
 const exitCodesHelp = `Exit codes of every command:
@@ -31,7 +32,9 @@ A secret ${secret:crm-key} is looked for as KEEP_SECRET_CRM_KEY, then in
 $CREDENTIALS_DIRECTORY/crm-key, then in .secrets/crm-key beside keep.toml (mode
 0600). ${env:NAME} is the variable NAME.
 
-Also: KEEP_CONFIG names the configuration file; NO_COLOR switches colours off;
+Also: KEEP_TRUST lists directories whose keep.toml is believed although others own or
+may write it (see keep trust); KEEP_CEILING lists those above which none is looked for;
+KEEP_CONFIG names the configuration file; NO_COLOR switches colours off;
 XDG_CACHE_HOME (or the system's place) holds the compiled sandbox.
 
 Settings:
@@ -45,16 +48,20 @@ RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
   run         id, workflow, version, handler, kind, phase, status, retry_of,
               trigger, reservations[], prepared, mutation, error, waits_for, …
   mutation    key, workflow, run, item, attempt, connection, tool, target, level,
-              identity, payload, payload_hash, state, result, error, title,
+              pack {name, version, hash}, identity, payload, payload_hash, state, result, error, title,
               attempts, reconcile_attempts, next_reconcile_at, can_reconcile,
               resolved_by, …, history[] (in show)
   event       workflow, topic, message_id, payload, status, reserved_by,
-              created_by, caused_by[], created_at
-  input       id, workflow, source, type, external_id, title, status, outputs[], …
+              created_by, caused_by[], created_at, attempt,
+              runs: [{run, attempt, status}] (in show)
+  input       id, workflow, source, type, external_id, title, status, outputs[], …,
+              runs[] (in show)
   item        workflow, id, title, status, attempt, mutations[], updated_at
   escalation  id, kind, workflow, run, mutation, item, title, question, attempted,
               why, can_verify, verify_by_hand, actions[], created_at
   topic       workflow, topic, pending, reserved, consumed, skipped
+  hook        name, url, workflow, topic, verify, accepted, repeated, refused,
+              last_at, last_refused_at, last_refusal
   host        id, name, version, started_at, until, alive, draining, partial,
               workflows: [{workflow, epoch, since}]
 

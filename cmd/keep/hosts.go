@@ -6,9 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // hostsCmd lists hosts, and lets one give its workflows to the others.
@@ -24,7 +26,7 @@ func (a *app) hostsCmd() *cobra.Command {
 				return inMemory(all, p, func(h api.Host) string { return string(h.ID) }, err)
 			},
 			row: func(h api.Host) []string {
-				return []string{string(h.ID), h.Name, h.Version, stateOf(h), number(len(h.Workflows)), a.when(time.Time(h.StartedAt))}
+				return []string{string(h.ID), h.Name, h.Version, stateOf(h), terminal.Number(len(h.Workflows)), a.When(time.Time(h.StartedAt))}
 			},
 		})
 	}
@@ -65,17 +67,17 @@ func stateOf(h api.Host) string {
 }
 
 func (a *app) printHost(_ context.Context, _ *api.Client, h api.Host) error {
-	var s sheet
-	s.add("host", "%s", h.ID)
-	s.add("name", "%s", clean(h.Name))
-	s.add("version", "%s", clean(h.Version))
-	s.add("state", "%s", stateOf(h))
-	s.add("started", "%s", a.when(time.Time(h.StartedAt)))
-	s.add("leases until", "%s", a.when(time.Time(h.Until)))
+	var s terminal.Sheet
+	s.Add("host", "%s", h.ID)
+	s.Add("name", "%s", terminal.Clean(h.Name))
+	s.Add("version", "%s", terminal.Clean(h.Version))
+	s.Add("state", "%s", stateOf(h))
+	s.Add("started", "%s", a.When(time.Time(h.StartedAt)))
+	s.Add("leases until", "%s", a.When(time.Time(h.Until)))
 	for _, l := range h.Workflows {
-		s.add("has", "%s, since %s", l.Workflow, a.when(time.Time(l.Since)))
+		s.Add("has", "%s, since %s", l.Workflow, a.When(time.Time(l.Since)))
 	}
-	return s.print(a.out, a.outInk)
+	return s.Print(a.Out, a.OutInk)
 }
 
 // drainCmd is how a host is emptied before it is stopped, or kept empty.
@@ -93,11 +95,11 @@ same and ends it; drain first where a stop has to be quick.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.err, "Host %s: %s.\n", h.ID, map[bool]string{false: "draining", true: "takes workflows again"}[undo])
-				if !a.json {
+				fmt.Fprintf(a.Err, "Host %s: %s.\n", h.ID, map[bool]string{false: "draining", true: "takes workflows again"}[undo])
+				if !a.JSON {
 					return nil
 				}
-				return a.printJSON(h)
+				return a.PrintJSON(h)
 			})
 		},
 	}

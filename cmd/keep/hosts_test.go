@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 // Keep hosts shows who has what; a drained host gives it to the other one.
@@ -60,8 +61,8 @@ func TestHosts(t *testing.T) {
 		t.Errorf("keep hosts show: %v\n%s", err, out)
 	}
 	err = a.command("hosts", "drain", "nobody").Run()
-	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != exitNotFound {
-		t.Errorf("drain of nobody: %v, want exit code %d", err, exitNotFound)
+	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != exit.NotFound {
+		t.Errorf("drain of nobody: %v, want exit code %d", err, exit.NotFound)
 	}
 }
 
@@ -80,8 +81,8 @@ func TestRun_says_who_has_a_workflow(t *testing.T) {
 	})
 
 	// It is stopped when it has said so, and the JSON says it, too.
-	cmd := b.command("run", "w0.js", "--json", "--tethered")
-	tether, err := cmd.StdinPipe()
+	cmd := b.command("run", "w0.js", "--json", "--stop-on-eof")
+	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,17 +97,17 @@ func TestRun_says_who_has_a_workflow(t *testing.T) {
 		}
 		return ""
 	})
-	tether.Close()
+	input.Close()
 	err = cmd.Wait()
 	var sum runSummary
-	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != exitFailed || json.Unmarshal([]byte(stdout.String()), &sum) != nil {
-		t.Fatalf("keep run: %v, want exit code %d and JSON\n%s\n%s", err, exitFailed, &stdout, &stderr)
+	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != exit.Failed || json.Unmarshal([]byte(stdout.String()), &sum) != nil {
+		t.Fatalf("keep run: %v, want exit code %d and JSON\n%s\n%s", err, exit.Failed, &stdout, &stderr)
 	}
 	if len(sum.Elsewhere) != 1 || sum.Elsewhere[0].Workflow != "w0" || sum.Elsewhere[0].Since == (api.Time{}) {
 		t.Fatalf("elsewhere is %+v, want w0 alone", sum.Elsewhere)
 	}
 	holder := string(sum.Elsewhere[0].Host)
-	for _, want := range []string{"workflow w0 is on host", holder, "since", "keep hosts drain " + holder, "stopped before it was idle"} {
+	for _, want := range []string{"workflow w0 is on host", holder, "since", "keep hosts drain " + holder, "interrupted before everything was done"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("keep run did not say %q:\n%s", want, &stderr)
 		}

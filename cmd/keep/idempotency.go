@@ -11,10 +11,14 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/keep-run/keep/idempotency/acceptance"
-	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/idempotency/acceptance"
+	"github.com/keep-run/keep/idempotency/proxy"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 func (a *app) idempotencyCmd() *cobra.Command {
@@ -22,7 +26,7 @@ func (a *app) idempotencyCmd() *cobra.Command {
 		Use: "idempotency", Short: "Ask an API whether it keeps the promises of idempotency keys", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.idempotencyTestCmd(), a.idempotencyBackendCmd())
+	cmd.AddCommand(a.idempotencyTestCmd(), a.idempotencyBackendCmd(), a.idempotencyGuideCmd())
 	return cmd
 }
 
@@ -56,7 +60,7 @@ A file describes the endpoint, in TOML:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := describe(file)
 			if err != nil {
-				return misusef("%w", err)
+				return exit.Misusef("%w", err)
 			}
 			d.target.URL = args[0]
 			return a.idempotencyTest(cmd.Context(), d.target)
@@ -118,6 +122,21 @@ func shell(command string) func(context.Context) error {
 	}
 }
 
+func (a *app) idempotencyGuideCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "guide",
+		Short: "Print what clients do about idempotency keys, for the documentation of an API",
+		Long: `Guide prints a text in Markdown for the documentation of an API behind keep proxy or
+the middleware: what clients send, when they retry, and what each answer means.`,
+		Example: `  keep idempotency guide >> docs/api.md`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprint(a.Out, acceptance.Guide)
+			return err
+		},
+	}
+}
+
 func (a *app) idempotencyBackendCmd() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
@@ -135,7 +154,7 @@ the endpoint with programmable = true.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "keep idempotency backend: http://%s\n", l.Addr())
+			fmt.Fprintf(a.Err, "keep idempotency backend: http://%s\n", l.Addr())
 			s := &http.Server{Handler: new(acceptance.Backend), ReadHeaderTimeout: 10 * time.Second}
 			defer context.AfterFunc(cmd.Context(), func() { _ = s.Close() })()
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -154,7 +173,7 @@ func (a *app) idempotencyTest(ctx context.Context, target acceptance.Target) err
 		return err
 	}
 	passed, failed, skipped := 0, 0, 0
-	t := table{header: []string{"GROUP", "CASE", "RESULT", "WHY"}}
+	t := terminal.Table{Header: []string{"GROUP", "CASE", "RESULT", "WHY"}}
 	for _, r := range results {
 		word := "passed"
 		switch {
@@ -165,19 +184,19 @@ func (a *app) idempotencyTest(ctx context.Context, target acceptance.Target) err
 		default:
 			word, failed = "FAILED", failed+1
 		}
-		t.add(r.Group, clean(r.Name), word, cutTo(clean(r.Problem+r.Skipped), 120))
+		t.Add(r.Group, terminal.Clean(r.Name), word, terminal.CutTo(terminal.Clean(r.Problem+r.Skipped), 120))
 	}
-	if a.json {
-		err = a.printJSON(results)
+	if a.JSON {
+		err = a.PrintJSON(results)
 	} else {
-		err = t.print(a.out, a.outInk)
+		err = t.Print(a.Out, a.OutInk)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%d passed, %d failed, %d skipped.\n", passed, failed, skipped)
+	fmt.Fprintf(a.Err, "%d passed, %d failed, %d skipped.\n", passed, failed, skipped)
 	if failed > 0 {
-		return said(exitFailed)
+		return exit.With(exit.Failed)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestIdempotencyTestOfTheProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		write("keep.toml", fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = %q\nadmin_listen = %q\nlease = '%s'\n", db, up.URL, listen, admin, proxyLease), 0o600)
+		write("keep.toml", fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = %q\nadmin_listen = %q\nlease = '%s'\nadmin_token = 't'\n", db, up.URL, listen, admin, proxyLease), 0o600)
 		// What a service manager does: start it again when it died.
 		write("supervise.sh", "while :; do\n"+keepBinary(t)+" proxy & echo $! > new && mv new pid\nwait $!\ndone\n", 0o700)
 		write("target.toml", fmt.Sprintf(`
@@ -46,6 +46,7 @@ programmable = true
 restart = "kill -9 $(cat pid)"
 lease = "%s"
 admin = "http://%s"
+admin_token = "t"
 [headers]
 Authorization = "Bearer a"
 [other_caller]

@@ -3,14 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // inboxCmd lists, shows and decides questions. Only open ones are listed; show
@@ -23,8 +26,8 @@ func (a *app) inboxCmd() *cobra.Command {
 				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow)}, p)
 			},
 			row: func(q api.Escalation) []string {
-				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.at(q.CreatedAt),
-					actionNames(q.Actions), cutTo(clean(cmp.Or(orEmpty(q.Title), q.Question)), maxTitle)}
+				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.At(q.CreatedAt),
+					actionNames(q.Actions), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}
 			},
 		})
 	}
@@ -38,20 +41,20 @@ func (a *app) inboxCmd() *cobra.Command {
 
 // printQuestion shows a question, who was told of it, and how it was answered.
 func (a *app) printQuestion(ctx context.Context, c *api.Client, q api.Answered) error {
-	fmt.Fprintln(a.out, a.outInk.questionText(q.Escalation))
+	fmt.Fprintln(a.Out, a.OutInk.QuestionText(q.Escalation))
 	if d := q.Decision; d != nil {
-		fmt.Fprintf(a.out, "  %s %s by %s, from the %s, %s\n", a.outInk.dim("decided:"), d.Action, clean(d.By), d.From, a.at(d.At))
+		fmt.Fprintf(a.Out, "  %s %s by %s, from the %s, %s\n", a.OutInk.Dim("decided:"), d.Action, terminal.Clean(d.By), d.From, a.At(d.At))
 		if d.Note != nil {
-			fmt.Fprintf(a.out, "  %s %s\n", a.outInk.dim("note:"), clean(*d.Note))
+			fmt.Fprintf(a.Out, "  %s %s\n", a.OutInk.Dim("note:"), terminal.Clean(*d.Note))
 		}
 	} else if q.ClosedAt != nil {
-		fmt.Fprintf(a.out, "  %s %s, since it no longer applied\n", a.outInk.dim("closed:"), a.at(*q.ClosedAt))
+		fmt.Fprintf(a.Out, "  %s %s, since it no longer applied\n", a.OutInk.Dim("closed:"), a.At(*q.ClosedAt))
 	}
 	return a.printTold(ctx, c, q.ID)
 }
 
 // actionNames returns what a person can type after keep inbox do ID.
-func actionNames(choices []keep.Choice) string {
+func actionNames(choices []api.Choice) string {
 	out := make([]string, len(choices))
 	for i, c := range choices {
 		out[i] = string(c.Action)
@@ -59,43 +62,30 @@ func actionNames(choices []keep.Choice) string {
 	return strings.Join(out, ", ")
 }
 
-// questionText returns a question with all that a person needs to decide it.
-func (i ink) questionText(q api.Escalation) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  %s, workflow %s, %s\n", i.bold(cleanText(q.Question)), q.ID, q.Workflow, q.Kind)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "  %s %s\n", i.dim(name+":"), strings.ReplaceAll(cleanText(value), "\n", "\n    "))
-		}
-	}
-	line("attempted", q.Attempted)
-	line("why", q.Why)
-	if q.Title != nil {
-		line("the script calls it", clean(*q.Title))
-	}
-	line("item", clean(orEmpty(q.Item)))
-	line("run", orEmpty(q.Run))
-	line("mutation", orEmpty(q.Mutation))
-	line("to verify by hand", orEmpty(q.VerifyByHand))
-	for _, c := range q.Actions {
-		fmt.Fprintf(&b, "  keep inbox do %s %s\n      %s\n", q.ID, c.Action, i.dim(cleanText(c.Effect)))
-	}
-	return strings.TrimRight(b.String(), "\n")
-}
-
 // decideCmd is the one verb that answers a question.
 func (a *app) decideCmd() *cobra.Command {
-	var note string
+	var note, result string
+	var yes bool
 	cmd := &cobra.Command{
-		Use:     "do ID ACTION",
-		Short:   "Decide a question",
-		Long:    "Do records your decision about a question, once. keep inbox show ID says which\nactions there are and what each will cause.",
-		Example: "  keep inbox do esc_… did-not-happen --note \"looked in the sent folder\"",
+		Use:   "do ID ACTION",
+		Short: "Decide a question",
+		Long: `Do records your decision about a question, once. keep inbox show ID says which
+actions there are and what each will cause. An action that may send something again
+needs --yes: without it, do shows what would be sent and changes nothing.
+
+The action happened says that a call was made whose answer was lost. What it would
+have answered goes with it as --result, since the script goes on with that: JSON that
+fits the schema of the tool. Without --result it is read from the service, if the tool
+says how (result_from), or is null, if null fits and the script does not look at it.`,
+		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answer(cmd.Context(), keep.EscalationID(args[0]), keep.Action(args[1]), note)
+			return a.answer(cmd.Context(), keep.EscalationID(args[0]), api.DecisionRequest{
+				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result)})
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm an action that may send something again")
+	cmd.Flags().StringVar(&result, "result", "", "with happened: what the call would have answered, as `JSON`")
 	cmd.Flags().StringVar(&note, "note", "", "`text` that is recorded with the decision")
 	cmd.ValidArgsFunction = func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return a.byPosition(questionIDs, questionActions)(c, args, toComplete)
@@ -117,27 +107,51 @@ func questionActions(ctx context.Context, c *api.Client, args []string) ([]strin
 const maxNote = 4000
 
 // answer records a decision.
-func (a *app) answer(ctx context.Context, id keep.EscalationID, action keep.Action, note string) error {
-	if len(note) > maxNote {
-		return misusef("--note has %d bytes, want at most %d", len(note), maxNote)
+func (a *app) answer(ctx context.Context, id keep.EscalationID, d api.DecisionRequest) error {
+	switch {
+	case len(d.Note) > maxNote:
+		return exit.Misusef("--note has %d bytes, want at most %d", len(d.Note), maxNote)
+	case len(d.Result) > 0 && !json.Valid(d.Result):
+		return exit.Misusef("--result is not JSON: a text needs quotes, as in --result '\"ok\"'")
 	}
 	return a.decide(ctx, func(c *api.Client) error {
-		q, err := c.Decide(ctx, id, action, note)
+		q, err := c.Decide(ctx, id, d)
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindConfirm {
+			return a.askConfirmation(ctx, c, id, d.Action)
+		}
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "Recorded: %s.\n", action)
-		if !a.json {
+		fmt.Fprintf(a.Err, "Recorded: %s.\n", d.Action)
+		if !a.JSON {
 			return nil
 		}
-		return a.printJSON(q)
+		return a.PrintJSON(q)
 	})
 }
 
-// who returns the name that a decision is recorded under.
-func who() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
+// askConfirmation shows what an action may send again, and to whom. Nothing was changed.
+func (a *app) askConfirmation(ctx context.Context, c *api.Client, id keep.EscalationID, action keep.Action) error {
+	q, err := c.Escalation(ctx, id)
+	if err != nil {
+		return err
 	}
-	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), "unknown")
+	fmt.Fprintf(a.Err, "%s may send this again:\n", action)
+	var s terminal.Sheet
+	if q.Mutation != nil && q.Kind != keep.AskAlreadyDone { // there it is the earlier call
+		m, err := c.Mutation(ctx, keep.MutationKey(*q.Mutation))
+		if err != nil {
+			return err
+		}
+		s.Add("  tool", "%s", m.Tool)
+		s.Add("  target", "%s", m.Target)
+		s.Add("  payload", "%s", m.Payload)
+	} else {
+		s.Add("  attempted", "%s", q.Attempted)
+	}
+	if err := s.Print(a.Err, a.Ink); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: keep inbox do %s %s --yes\n", id, action)
+	return exit.With(exit.Misused)
 }

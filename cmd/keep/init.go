@@ -20,6 +20,7 @@ var sample embed.FS
 var sampleFiles = []struct{ name, source string }{
 	{"keep.toml", "keep.toml"},
 	{"journal.js", "journal.js"},
+	{"journal.test.toml", "journal.test.toml"},
 	{"inbox/hello.txt", "inbox/hello.txt"},
 	{".gitignore", "gitignore"},
 	{"README.md", "README.md"},
@@ -30,7 +31,7 @@ var sampleFiles = []struct{ name, source string }{
 func (a *app) initCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make a project: keep.toml, a sample workflow, types, a README",
+		Short: "Make a project: keep.toml, a sample workflow and its tests, types, a README",
 		Long: `Init writes a project that works at once and without a network. It never
 overwrites a file: what is there already stays as it is.`,
 		Args: cobra.MaximumNArgs(1),
@@ -62,20 +63,20 @@ func (a *app) initProject(dir string) error {
 			r.Kept = append(r.Kept, f.name)
 		}
 	}
-	if a.json {
-		return a.printJSON(r)
+	if a.JSON {
+		return a.PrintJSON(r)
 	}
 	for _, f := range r.Written {
-		fmt.Fprintf(a.err, "wrote  %s\n", f)
+		fmt.Fprintf(a.Err, "wrote  %s\n", f)
 	}
 	for _, f := range r.Kept {
-		fmt.Fprintf(a.err, "kept   %s (it was there)\n", f)
+		fmt.Fprintf(a.Err, "kept   %s (it was there)\n", f)
 	}
 	next := "keep dev ."
 	if filepath.Clean(dir) != "." {
 		next = "cd " + dir + " && " + next
 	}
-	fmt.Fprintf(a.err, "Next: %s\n", next)
+	fmt.Fprintf(a.Err, "Next: %s\n", next)
 	return nil
 }
 
@@ -112,7 +113,7 @@ func (a *app) initFile(dir, name, source string) (bool, error) {
 // initTypes returns the types of the project in dir, whatever --config says.
 func (a *app) initTypes(dir string) ([]byte, error) {
 	here := *a
-	here.config = filepath.Join(dir, "keep.toml")
+	here.Config = filepath.Join(dir, "keep.toml")
 	text, err := here.types(dir)
 	return []byte(text), err
 }

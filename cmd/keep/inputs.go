@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // inputsCmd is the main view for people: what came in, and what became of it.
@@ -18,8 +20,8 @@ func (a *app) inputsCmd() *cobra.Command {
 				return c.Inputs(ctx, api.InputQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.InputStatus(f.status)}, p)
 			},
 			row: func(in api.Input) []string {
-				return []string{string(in.ID), string(in.Workflow), string(in.Status), number(len(in.Outputs)),
-					a.at(in.CreatedAt), cutTo(clean(in.Title), maxTitle)}
+				return []string{string(in.ID), string(in.Workflow), string(in.Status), terminal.Number(len(in.Outputs)),
+					a.At(in.CreatedAt), terminal.CutTo(terminal.Clean(in.Title), terminal.MaxTitle)}
 			},
 		})
 	}
@@ -33,26 +35,29 @@ func (a *app) inputsCmd() *cobra.Command {
 
 // printInput prints an input and the chain of events and mutations behind it.
 func (a *app) printInput(ctx context.Context, c *api.Client, in api.Input) error {
-	var s sheet
-	s.add("input", "%s", in.ID)
-	s.add("title", "%s", clean(in.Title))
-	s.add("workflow", "%s", in.Workflow)
-	s.add("is", "%s %s of %s", in.Type, clean(in.ExternalID), clean(in.Source))
-	s.add("status", "%s", in.Status)
-	s.add("created", "%s", a.at(in.CreatedAt))
+	var s terminal.Sheet
+	s.Add("input", "%s", in.ID)
+	s.Add("title", "%s", terminal.Clean(in.Title))
+	s.Add("workflow", "%s", in.Workflow)
+	s.Add("is", "%s %s of %s", in.Type, terminal.Clean(in.ExternalID), terminal.Clean(in.Source))
+	s.Add("status", "%s", in.Status)
+	s.Add("created", "%s", a.At(in.CreatedAt))
 	events, err := c.Events(ctx, in.Workflow, api.EventQuery{Input: in.ID}, api.Paging{})
 	if err != nil {
 		return err
 	}
 	for _, e := range events.Items {
-		s.add("event", "%s %s, %s", e.Topic, clean(string(e.MessageID)), e.Status)
+		s.Add("event", "%s %s, %s", e.Topic, terminal.Clean(string(e.MessageID)), e.Status)
 	}
 	for _, key := range in.Outputs {
 		m, err := c.Mutation(ctx, key)
 		if err != nil {
 			return err
 		}
-		s.add("output", "%s %s, %s (%s)", m.Tool, clean(m.Target), m.State, m.Key)
+		s.Add("output", "%s %s, %s (%s)", m.Tool, terminal.Clean(m.Target), m.State, m.Key)
 	}
-	return s.print(a.out, a.outInk)
+	for _, id := range in.Runs {
+		s.Add("run", "%s", id)
+	}
+	return s.Print(a.Out, a.OutInk)
 }

@@ -21,6 +21,7 @@ type island struct {
 	t      testing.TB
 	number int
 	net    string // its namespace, as a file
+	url    string // of the service
 	ports  [2]string
 }
 
@@ -61,6 +62,7 @@ func newIsland(t testing.TB, number int) *island {
 		i.pass(w, true, true)
 	}
 	ip(t, "-n", i.net, "link", "set", "lo", "up")
+	ip(t, "-n", i.net, "route", "add", meeting+"/32", "via", i.address(toService, 1))
 	return i
 }
 
@@ -102,14 +104,18 @@ func (i *island) unplug(w wire, down bool) {
 	i.pass(w, true, true) // what was known by heart went with the link
 }
 
-// listen listens at the test's end of a wire.
-func (i *island) listen(w wire) net.Listener {
-	i.t.Helper()
-	ln, err := net.Listen("tcp", i.address(w, 1)+":0")
+// meeting is the address of the service for all islands: what a call was sent to must be
+// the same place on each host.
+const meeting = "10.200.0.1"
+
+// listenForAll listens where all islands find the service.
+func listenForAll(t testing.TB) net.Listener {
+	t.Helper()
+	ip(t, "address", "add", meeting+"/32", "dev", "lo")
+	ln, err := net.Listen("tcp", meeting+":0")
 	if err != nil {
-		i.t.Fatal(err)
+		t.Fatal(err)
 	}
-	_, i.ports[w], _ = net.SplitHostPort(ln.Addr().String())
 	return ln
 }
 
@@ -120,7 +126,7 @@ func (i *island) database() string {
 
 // service returns where the service is for who is on the island.
 func (i *island) service() string {
-	return "http://" + net.JoinHostPort(i.address(toService, 1), i.ports[toService])
+	return i.url
 }
 
 // command returns a command on the island.

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 func (a *app) itemsCmd() *cobra.Command {
@@ -21,8 +23,8 @@ func (a *app) itemsCmd() *cobra.Command {
 				return c.Items(ctx, api.ItemQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status)}, p)
 			},
 			row: func(it api.Item) []string {
-				return []string{string(it.Workflow), it.ID, string(it.Status), number(it.Attempt), number(len(it.Mutations)),
-					a.at(it.UpdatedAt), cutTo(clean(it.Title), maxTitle)}
+				return []string{string(it.Workflow), it.ID, string(it.Status), terminal.Number(it.Attempt), terminal.Number(len(it.Mutations)),
+					a.At(it.UpdatedAt), terminal.CutTo(terminal.Clean(it.Title), terminal.MaxTitle)}
 			},
 		})
 	}
@@ -42,12 +44,12 @@ func itemIDs(ctx context.Context, c *api.Client, args []string) ([]string, error
 
 // printItem shows an item with the mutations of all its attempts.
 func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
-	var s sheet
-	s.add("item", "%s", clean(it.ID))
-	s.add("title", "%s", clean(it.Title))
-	s.add("workflow", "%s", it.Workflow)
-	s.add("status", "%s, attempt %d", it.Status, it.Attempt)
-	s.add("updated", "%s", a.at(it.UpdatedAt))
+	var s terminal.Sheet
+	s.Add("item", "%s", terminal.Clean(it.ID))
+	s.Add("title", "%s", terminal.Clean(it.Title))
+	s.Add("workflow", "%s", it.Workflow)
+	s.Add("status", "%s, attempt %d", it.Status, it.Attempt)
+	s.Add("updated", "%s", a.At(it.UpdatedAt))
 	ms, err := mutationsOf(ctx, c, it, false)
 	if err != nil {
 		return err
@@ -57,19 +59,19 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 		return err
 	}
 	if behind {
-		s.add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, clean(it.ID))
+		s.Add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, terminal.Clean(it.ID))
 	}
 	attempts := make(map[int][]string)
 	for _, m := range ms {
-		attempts[*m.Attempt] = append(attempts[*m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, clean(m.Target), m.State, m.Key))
+		attempts[*m.Attempt] = append(attempts[*m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, terminal.Clean(m.Target), m.State, m.Key))
 	}
 	if len(attempts[it.Attempt]) == 0 {
 		attempts[it.Attempt] = []string{"no calls"}
 	}
 	for _, n := range slices.Backward(slices.Sorted(maps.Keys(attempts))) {
-		s.add(fmt.Sprintf("attempt %d", n), "%s", strings.Join(attempts[n], "\n"))
+		s.Add(fmt.Sprintf("attempt %d", n), "%s", strings.Join(attempts[n], "\n"))
 	}
-	return s.print(a.out, a.outInk)
+	return s.Print(a.Out, a.OutInk)
 }
 
 // mutationsOf returns the mutations of an item, of all its attempts, oldest first;

@@ -10,6 +10,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // An itemPlan is what a person wants of an item, and what that will cause.
@@ -92,9 +94,9 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 	f := listFlags{limit: 1, status: d.status}
 	switch {
 	case ways != 1:
-		return misusef("name the items, or say --all, or --status S")
+		return exit.Misusef("name the items, or say --all, or --status S")
 	case len(d.note) > maxNote:
-		return misusef("--note has %d bytes, want at most %d", len(d.note), maxNote)
+		return exit.Misusef("--note has %d bytes, want at most %d", len(d.note), maxNote)
 	}
 	if err := f.check(words(keep.ItemStatuses())); err != nil {
 		return err
@@ -165,7 +167,7 @@ func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName
 			Action: d.action, Mutations: append([]api.Mutation{}, current...)})
 		ids = append(ids, it.ID)
 	}
-	results, err := c.DoItems(ctx, w, d.action, api.ItemsRequest{IDs: ids, Note: d.note, Preview: !d.yes})
+	results, err := c.DoItems(ctx, w, d.action, api.ItemsRequest{IDs: ids, Note: d.note, Preview: !d.yes, Confirm: d.yes})
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ func (d *itemsDoer) listing() listing[itemPlan] {
 	return listing[itemPlan]{
 		header: []string{"ITEM", "STATUS", "ATTEMPT", "OUTCOME", map[bool]string{true: "SENDS AGAIN", false: "STAYS AS IT IS"}[d.action == keep.Reprocess]},
 		row: func(p itemPlan) []string {
-			return []string{p.ID, string(p.Status), number(p.Attempt), p.Outcome, d.effect(p)}
+			return []string{p.ID, string(p.Status), terminal.Number(p.Attempt), p.Outcome, d.effect(p)}
 		},
 	}
 }
@@ -213,7 +215,7 @@ func (d *itemsDoer) effect(p itemPlan) string {
 		call := fmt.Sprintf("%s on %s", m.Tool, m.Target)
 		switch {
 		case m.State == keep.Applied:
-			calls = append(calls, call+" "+cutTo(string(m.Payload), maxTitle))
+			calls = append(calls, call+" "+terminal.CutTo(string(m.Payload), terminal.MaxTitle))
 		case d.action == keep.Skip:
 			calls = append(calls, call+" ("+string(m.State)+")")
 		}
@@ -226,23 +228,23 @@ func (d *itemsDoer) effect(p itemPlan) string {
 
 // summary says what came of it, and how to go on.
 func (d *itemsDoer) summary() error {
-	what := "pass over " + plural(d.planned, "item")
+	what := "pass over " + terminal.Plural(d.planned, "item")
 	did := "Passed over"
 	if d.action == keep.Reprocess {
-		what, did = "reprocess "+plural(d.planned, "item"), "Will be done again when the job comes to it"
+		what, did = "reprocess "+terminal.Plural(d.planned, "item"), "Will be done again when the job comes to it"
 	}
 	switch {
 	case d.planned > 0:
-		fmt.Fprintf(d.a.err, "Nothing was changed. To %s, say --yes.\n", what)
+		fmt.Fprintf(d.a.Err, "Nothing was changed. To %s, say --yes.\n", what)
 	case d.done > 0:
-		fmt.Fprintf(d.a.err, "%s: %s.\n", did, plural(d.done, "item"))
+		fmt.Fprintf(d.a.Err, "%s: %s.\n", did, terminal.Plural(d.done, "item"))
 	}
 	if d.refused == 0 {
 		return nil
 	}
-	fmt.Fprintf(d.a.err, "Left as it is: %s.\n", plural(d.refused, "item"))
+	fmt.Fprintf(d.a.Err, "Left as it is: %s.\n", terminal.Plural(d.refused, "item"))
 	if d.planned+d.done == 0 {
-		return said(exitFailed)
+		return exit.With(exit.Failed)
 	}
 	return nil
 }

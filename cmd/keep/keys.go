@@ -2,21 +2,30 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/idempotency/proxy"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A keyring is what the commands do with keys: in a database, or through the
@@ -33,39 +42,71 @@ func (a *app) keysCmd() *cobra.Command {
 	cmd.Long = `Keys shows what became of requests with an idempotency key, and records what a
 person found out about those whose outcome is unknown.
 
-It asks the admin API at --admin. Without that: the database at --db, a file or
-postgres://…; else the proxy of keep.toml, if its proxy.admin_listen is set and it
-runs; else the database of keep.toml. A file is asked through its daemon, if one runs.`
-	cmd.PersistentFlags().StringVar(&a.admin, "admin", "", "`URL` of the admin API of a running proxy")
+It asks the admin API at --admin, a URL or unix:SOCKET. Without that: the database at
+--db, a file or postgres://…; else the proxy of keep.toml, by its proxy.admin_socket or
+its proxy.admin_listen, if it runs; else the database of keep.toml. A file is asked
+through its daemon, if one runs. The token of a URL is proxy.admin_token of keep.toml,
+or KEEP_PROXY_ADMIN_TOKEN.`
+	cmd.PersistentFlags().StringVar(&a.admin, "admin", "", "`URL` or unix:SOCKET of the admin API of a running proxy")
 	return cmd
 }
 
 // withKeys calls f with the keys that the command is about.
-func (a *app) withKeys(ctx context.Context, r role, f func(keyring) error) error {
+func (a *app) withKeys(ctx context.Context, r database.Role, f func(keyring) error) error {
+	cfg, err := a.LoadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") && a.admin == "" {
+		return err
+	}
+	admin, err := a.adminOf(ctx, cfg)
+	if err != nil || admin != nil {
+		if err == nil {
+			err = f(admin)
+		}
+		return err
+	}
+	if database.IsPostgres(cfg.DB) { // it may have keys and nothing else, which several proxies share
+		return a.withKeyStore(ctx, cfg, r, func(s idempotency.Store) error { return f(idempotency.NewKeys(s)) })
+	}
+	return a.client().Call(ctx, cfg, a.opening(r), func(c *api.Client) error { return f(keysOfAPI{c}) })
+}
+
+// adminOf returns the client of the proxy that the command is about; nil if it is
+// about a database.
+func (a *app) adminOf(ctx context.Context, cfg *config.Config) (*proxy.AdminClient, error) {
+	var p proxy.Config
+	if cfg != nil {
+		p = cfg.Proxy
+	}
+	if socket, ok := strings.CutPrefix(a.admin, "unix:"); ok {
+		a.admin, p.AdminSocket, p.AdminListen = "", socket, ""
+		if c := (&proxy.AdminClient{Socket: socket}); c.Healthy(ctx) {
+			return c, nil
+		}
+		return nil, exit.NoDatabase(fmt.Errorf("no proxy answers at %s; start keep proxy, or name its database with --db", socket))
+	}
 	if a.admin != "" {
 		u, err := url.Parse(a.admin)
 		if err != nil || u.Host == "" {
-			return misusef("--admin is %q, want a URL such as http://127.0.0.1:7434", a.admin)
+			return nil, exit.Misusef("--admin is %q, want a URL such as http://127.0.0.1:7434", a.admin)
 		}
-		c := &proxy.AdminClient{URL: a.admin}
+		c := &proxy.AdminClient{URL: a.admin, Token: p.AdminToken}
 		if !c.Healthy(ctx) {
-			return unreachable(fmt.Errorf("no proxy answers at %s; start keep proxy, or name its database with --db", a.admin))
+			return nil, exit.NoDatabase(fmt.Errorf("no proxy answers at %s; start keep proxy, or name its database with --db", a.admin))
 		}
-		return f(c)
+		return c, nil
 	}
-	cfg, err := a.loadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
-		return err
+	if a.DB != "" {
+		return nil, nil
 	}
-	if listen := cfg.Proxy.AdminListen; a.db == "" && listen != "" && listen != "off" {
-		if c := (&proxy.AdminClient{URL: "http://" + listen}); c.Healthy(ctx) {
-			return f(c)
+	if c := (&proxy.AdminClient{Socket: p.AdminSocket}); p.AdminSocket != "" && c.Healthy(ctx) {
+		return c, nil
+	}
+	if listen := p.AdminListen; listen != "" && listen != "off" && p.AdminToken != "" {
+		if c := (&proxy.AdminClient{URL: "http://" + listen, Token: p.AdminToken}); c.Healthy(ctx) {
+			return c, nil
 		}
 	}
-	if isPostgres(cfg.DB) { // it may have keys and nothing else, which several proxies share
-		return a.withKeyStore(ctx, cfg, r, func(s idempotency.Store) error { return f(idempotency.NewKeys(s)) })
-	}
-	return a.askOf(ctx, cfg, a.opening(r), func(c *api.Client) error { return f(keysOfAPI{c}) })
+	return nil, nil
 }
 
 // A keysOfAPI is the keys of whoever answers for the database. Who decides, and
@@ -75,7 +116,7 @@ type keysOfAPI struct{ c *api.Client }
 // List implements keyring.
 func (k keysOfAPI) List(ctx context.Context, f key.Filter, p keep.Page) ([]idempotency.View, string, error) {
 	page, err := k.c.Keys(ctx, api.KeyQuery(f), api.Paging{Limit: p.Limit, Cursor: p.After})
-	return page.Items, orEmpty(page.Next), err
+	return page.Items, terminal.OrEmpty(page.Next), err
 }
 
 // Show implements keyring.
@@ -87,7 +128,7 @@ func (k keysOfAPI) Show(ctx context.Context, reference string) (idempotency.View
 func (k keysOfAPI) Resolve(ctx context.Context, reference string, res idempotency.Resolution, _ time.Time) (idempotency.View, error) {
 	in := api.Resolution{Happened: res.Happened}
 	if res.Happened {
-		in.Status, in.Body = res.Status, res.Body
+		in.Status, in.Body, in.Header = res.Status, res.Body, res.Header
 	}
 	return k.c.ResolveKey(ctx, reference, in)
 }
@@ -98,19 +139,19 @@ func (k keysOfAPI) Forget(ctx context.Context, reference, _ string, _ time.Time)
 }
 
 // withKeyStore calls f with the records of the configured database.
-func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r role, f func(idempotency.Store) error) (err error) {
+func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r database.Role, f func(idempotency.Store) error) (err error) {
 	var store idempotency.Store
 	var closeStore func() error
-	if isPostgres(cfg.DB) {
+	if database.IsPostgres(cfg.DB) {
 		if store, closeStore, err = openKeys(ctx, cfg.DB); err != nil {
-			return unreachable(err)
+			return exit.NoDatabase(err)
 		}
 	} else {
-		db, err := openStore(ctx, cfg, r)
+		db, err := database.Open(ctx, cfg, r)
 		if err != nil {
 			return err
 		}
-		store, closeStore = keysOf(db), db.Close
+		store, closeStore = database.Keys(db), db.Close
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	return f(store)
@@ -121,15 +162,15 @@ func (a *app) showKeyCmd() *cobra.Command {
 		Use: "show REF", Short: "Show one idempotency key with its answer", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := key.ParseID(args[0]); err != nil {
-				return misusef("%w", err)
+				return exit.Misusef("%w", err)
 			}
-			return a.withKeys(cmd.Context(), toLook, func(keys keyring) error {
+			return a.withKeys(cmd.Context(), database.ToRead, func(keys keyring) error {
 				v, err := keys.Show(cmd.Context(), args[0])
 				switch {
 				case err != nil:
 					return err
-				case a.json:
-					return a.printJSON(v)
+				case a.JSON:
+					return a.PrintJSON(v)
 				}
 				return a.printKey(v)
 			})
@@ -157,8 +198,8 @@ func (a *app) listKeysCmd() *cobra.Command {
 			if v.Status != nil {
 				status = strconv.Itoa(*v.Status)
 			}
-			return []string{v.Reference, string(v.State), status, cutTo(clean(v.Method+" "+v.Path), maxTitle),
-				a.when(v.UpdatedAt), cutTo(clean(v.Key), maxTitle)}
+			return []string{v.Reference, string(v.State), status, terminal.CutTo(terminal.Clean(v.Method+" "+v.Path), terminal.MaxTitle),
+				a.When(v.UpdatedAt), terminal.CutTo(terminal.Clean(v.Key), terminal.MaxTitle)}
 		},
 		statuses: words(key.States()),
 	}
@@ -168,7 +209,7 @@ func (a *app) listKeysCmd() *cobra.Command {
 			if err := f.check(l.statuses); err != nil {
 				return err
 			}
-			return a.withKeys(cmd.Context(), toLook, func(k keyring) error {
+			return a.withKeys(cmd.Context(), database.ToRead, func(k keyring) error {
 				keys = k
 				return printList(cmd.Context(), a, *f, l, nil)
 			})
@@ -186,6 +227,8 @@ func (a *app) listKeysCmd() *cobra.Command {
 
 func (a *app) resolveKeyCmd() *cobra.Command {
 	var res idempotency.Resolution
+	var contentType string
+	var headers []string
 	cmd := &cobra.Command{
 		Use:   "resolve REF happened|did-not-happen",
 		Short: "Say what became of a request whose outcome is unknown",
@@ -197,20 +240,47 @@ records the answer that retries get.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"happened", "did-not-happen"}, args[1]) {
-				return misusef("%q is neither happened nor did-not-happen", args[1])
+				return exit.Misusef("%q is neither happened nor did-not-happen", args[1])
 			}
-			res.Happened, res.By = args[1] == "happened", who()
-			if !res.Happened && (cmd.Flags().Changed("status") || cmd.Flags().Changed("body")) {
-				return misusef("--status and --body belong to happened")
+			res.Happened, res.By = args[1] == "happened", daemon.User()
+			for _, flag := range []string{"status", "body", "content-type", "header"} {
+				if !res.Happened && cmd.Flags().Changed(flag) {
+					return exit.Misusef("--%s belongs to happened", flag)
+				}
+			}
+			var err error
+			if res.Header, err = headerOf(contentType, headers, res.Body); err != nil {
+				return err
 			}
 			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
-				return keys.Resolve(cmd.Context(), args[0], res, a.now())
+				return keys.Resolve(cmd.Context(), args[0], res, a.Now())
 			})
 		},
 	}
 	cmd.Flags().IntVar(&res.Status, "status", 200, "status `code` of the answer")
 	cmd.Flags().StringVar(&res.Body, "body", "", "body of the answer")
+	cmd.Flags().StringVar(&contentType, "content-type", "", "`type` of the body (default application/json if it is JSON)")
+	cmd.Flags().StringArrayVar(&headers, "header", nil, "`\"Name: value\"` of the answer, as often as needed")
 	return cmd
+}
+
+// headerOf returns the headers of an answer that a person gives.
+func headerOf(contentType string, lines []string, body string) (http.Header, error) {
+	h := make(http.Header)
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(value, "\r\n") {
+			return nil, exit.Misusef("--header is %q, want \"Name: value\"", line)
+		}
+		h.Add(name, strings.TrimSpace(value))
+	}
+	switch {
+	case contentType != "":
+		h.Set("Content-Type", contentType)
+	case h.Get("Content-Type") == "" && body != "" && json.Valid([]byte(body)):
+		h.Set("Content-Type", "application/json")
+	}
+	return h, nil
 }
 
 func (a *app) forgetKeyCmd() *cobra.Command {
@@ -220,7 +290,7 @@ func (a *app) forgetKeyCmd() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
-				return keys.Forget(cmd.Context(), args[0], who(), a.now())
+				return keys.Forget(cmd.Context(), args[0], daemon.User(), a.Now())
 			})
 		},
 	}
@@ -249,18 +319,18 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 			}
 			defer rows.Close()
 			if a.admin != "" {
-				return misusef("the admin API takes no rows: name the database with --db")
+				return exit.Misusef("the admin API takes no rows: name the database with --db")
 			}
-			cfg, err := a.loadConfig(".")
+			cfg, err := a.LoadConfig(".")
 			if err != nil && (cfg == nil || cfg.DB == "") {
 				return err
 			}
-			return a.withKeyStore(cmd.Context(), cfg, toDeploy, func(store idempotency.Store) error {
-				n, err := idempotency.Import(cmd.Context(), store, rows, header, ttl, a.now())
-				if err == nil && a.json {
-					return a.printJSON(n)
+			return a.withKeyStore(cmd.Context(), cfg, database.ToDeploy, func(store idempotency.Store) error {
+				n, err := idempotency.Import(cmd.Context(), store, rows, header, ttl, a.Now())
+				if err == nil && a.JSON {
+					return a.PrintJSON(n)
 				}
-				fmt.Fprintf(a.err, "%d added, %d known already, %d expired.\n", n.Added, n.Known, n.Expired)
+				fmt.Fprintf(a.Err, "%d added, %d known already, %d expired.\n", n.Added, n.Known, n.Expired)
 				return err
 			})
 		},
@@ -273,47 +343,52 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 // decideKey records a decision about one key and shows what it is now.
 func (a *app) decideKey(ctx context.Context, ref string, decide func(keyring) (idempotency.View, error)) error {
 	if _, err := key.ParseID(ref); err != nil {
-		return misusef("%w", err)
+		return exit.Misusef("%w", err)
 	}
-	return a.withKeys(ctx, toDecide, func(keys keyring) error {
+	return a.withKeys(ctx, database.ToDecide, func(keys keyring) error {
 		v, err := decide(keys)
 		switch {
 		case err != nil:
 			return err
-		case a.json:
-			return a.printJSON(v)
+		case a.JSON:
+			return a.PrintJSON(v)
 		}
-		fmt.Fprintf(a.err, "%s is %s.\n", v.Reference, v.State)
+		fmt.Fprintf(a.Err, "%s is %s.\n", v.Reference, v.State)
 		return nil
 	})
 }
 
 func (a *app) printKey(v idempotency.View) error {
-	var s sheet
-	s.add("reference", "%s", v.Reference)
-	s.add("key", "%s", clean(v.Key))
-	s.add("request", "%s %s", v.Method, clean(v.Path))
-	s.add("caller", "%s", v.Caller)
-	s.add("state", "%s", v.State)
+	var s terminal.Sheet
+	s.Add("reference", "%s", v.Reference)
+	s.Add("key", "%s", terminal.Clean(v.Key))
+	s.Add("request", "%s %s", v.Method, terminal.Clean(v.Path))
+	s.Add("caller", "%s", v.Caller)
+	s.Add("state", "%s", v.State)
 	if v.UnknownFrom != nil {
-		s.add("unknown from", "%s", a.when(*v.UnknownFrom))
+		s.Add("unknown from", "%s", a.When(*v.UnknownFrom))
 	}
 	if v.LeaseUntil != nil {
-		s.add("lease until", "%s", a.when(*v.LeaseUntil))
+		s.Add("lease until", "%s", a.When(*v.LeaseUntil))
 	}
 	if v.Status != nil {
-		s.add("status", "%d", *v.Status)
+		s.Add("status", "%d", *v.Status)
 	}
-	s.add("resolved by", "%s", clean(orEmpty(v.ResolvedBy)))
-	s.add("created", "%s", a.when(v.CreatedAt))
+	s.Add("resolved by", "%s", terminal.Clean(terminal.OrEmpty(v.ResolvedBy)))
+	s.Add("created", "%s", a.When(v.CreatedAt))
 	if v.ExpiresAt != nil {
-		s.add("expires", "%s", a.when(*v.ExpiresAt))
+		s.Add("expires", "%s", a.When(*v.ExpiresAt))
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Header)) {
+		for _, value := range v.Header[name] {
+			s.Add("header", "%s: %s", terminal.Clean(name), terminal.Clean(value))
+		}
 	}
 	switch {
 	case v.Body != nil:
-		s.add("body", "%s", cutTo(cleanText(*v.Body), maxShown))
+		s.Add("body", "%s", terminal.CutTo(terminal.CleanText(*v.Body), maxShown))
 	case v.BodySize != nil:
-		s.add("body", "%d bytes that are no text", *v.BodySize)
+		s.Add("body", "%d bytes that are no text", *v.BodySize)
 	}
-	return s.print(a.out, a.outInk)
+	return s.Print(a.Out, a.OutInk)
 }

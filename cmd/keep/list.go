@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // listFlags are the flags that all lists have.
@@ -77,9 +80,9 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 func (f *listFlags) check(statuses []string) error {
 	switch {
 	case f.limit < 1 || f.limit > keep.MaxPage:
-		return misusef("--limit is %d, want 1 to %d; --all lists everything", f.limit, keep.MaxPage)
+		return exit.Misusef("--limit is %d, want 1 to %d; --all lists everything", f.limit, keep.MaxPage)
 	case f.status != "" && !slices.Contains(statuses, f.status):
-		return misusef("--status is %q, want one of %s", f.status, strings.Join(statuses, ", "))
+		return exit.Misusef("--status is %q, want one of %s", f.status, strings.Join(statuses, ", "))
 	}
 	return nil
 }
@@ -92,7 +95,7 @@ const (
 
 // printList prints as many rows as were asked for, page by page as they are read.
 func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *api.Client) error {
-	p := api.Paging{Cursor: f.cursor, Full: a.json}
+	p := api.Paging{Cursor: f.cursor, Full: a.JSON}
 	size := pageSize
 	if p.Full {
 		size = fullPageSize
@@ -113,7 +116,7 @@ func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c 
 			return err
 		}
 		if last && more {
-			fmt.Fprintf(a.err, "There are more. Go on with: --cursor %s\n", *page.Next)
+			fmt.Fprintf(a.Err, "There are more. Go on with: --cursor %s\n", *page.Next)
 		}
 		if last {
 			return nil
@@ -132,29 +135,29 @@ type pagePrinter[T any] struct {
 // print prints one page; the header comes with the first.
 func (p *pagePrinter[T]) print(rows []T, last bool) error {
 	defer func() { p.began = true }()
-	if p.a.json {
+	if p.a.JSON {
 		return p.printJSON(rows, last)
 	}
 	if !p.began && last && len(rows) == 0 {
-		fmt.Fprintln(p.a.err, "None.")
+		fmt.Fprintln(p.a.Err, "None.")
 		return nil
 	}
-	t := table{header: p.l.header}
+	t := terminal.Table{Header: p.l.header}
 	for _, r := range rows {
-		t.add(p.l.row(r)...)
+		t.Add(p.l.row(r)...)
 	}
 	if p.began {
-		t.header = make([]string, len(p.l.header))
-		return t.printRows(p.a.out)
+		t.Header = make([]string, len(p.l.header))
+		return t.PrintRows(p.a.Out)
 	}
-	return t.print(p.a.out, p.a.outInk)
+	return t.Print(p.a.Out, p.a.OutInk)
 }
 
 // printJSON prints one page as the next elements of the array, so that --all
 // needs no more memory than a page.
 func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 	for i, r := range rows {
-		text, err := safeJSON(r, "  ")
+		text, err := terminal.SafeJSON(r, "  ")
 		if err != nil {
 			return err
 		}
@@ -162,7 +165,7 @@ func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 		if !p.began && i == 0 {
 			start = "[\n  "
 		}
-		if _, err := io.WriteString(p.a.out, start+text); err != nil {
+		if _, err := io.WriteString(p.a.Out, start+text); err != nil {
 			return err
 		}
 	}
@@ -173,7 +176,7 @@ func (p *pagePrinter[T]) printJSON(rows []T, last bool) error {
 	if !p.began && len(rows) == 0 {
 		end = "[]\n"
 	}
-	_, err := io.WriteString(p.a.out, end)
+	_, err := io.WriteString(p.a.Out, end)
 	return err
 }
 
@@ -190,8 +193,8 @@ func showCmd[T any](a *app, use, short string, args int,
 				switch {
 				case err != nil:
 					return err
-				case a.json:
-					return a.printJSON(v)
+				case a.JSON:
+					return a.PrintJSON(v)
 				}
 				return print(cmd.Context(), c, v)
 			})

@@ -227,7 +227,7 @@ func testStreamsEnd(t *testing.T, here, there *serving) {
 }
 
 // Hosts that have nothing to do ask the database once a second each, besides their
-// beats, also while people look at them.
+// heartbeats, also while people look at them.
 func TestIdleHosts(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -260,7 +260,7 @@ func TestIdleHosts(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%d transactions of %d hosts in %d idle seconds, want one a second each, and a beat every five", best, hosts, seconds)
+	t.Errorf("%d transactions of %d hosts in %d idle seconds, want one a second each, and a heartbeat every five", best, hosts, seconds)
 }
 
 // What a person decides about an idempotency key is heard by the others.

@@ -13,9 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep/access"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/config"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // loginCmd prints what logs a browser in. Whoever can open the database may.
@@ -31,10 +36,10 @@ For others make tokens: keep token add NAME --role viewer.`,
 			switch {
 			case err != nil:
 				return err
-			case a.json:
-				return a.printJSON(map[string]string{"url": link})
+			case a.JSON:
+				return a.PrintJSON(map[string]string{"url": link})
 			}
-			_, err = fmt.Fprintln(a.out, link)
+			_, err = fmt.Fprintln(a.Out, link)
 			return err
 		},
 	}
@@ -43,21 +48,21 @@ For others make tokens: keep token add NAME --role viewer.`,
 // loginLink asks the host of the database for a link, since it knows where it is.
 // Without one it makes a link to where the configuration says.
 func (a *app) loginLink(ctx context.Context) (link string, err error) {
-	cfg, err := a.loadConfig(".")
+	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return "", err
 	}
-	res, err := callDaemon(ctx, cfg, http.MethodPost, linkPath, nil, "")
+	res, err := client.CallDaemon(ctx, cfg, http.MethodPost, daemon.LinkPath, nil, "")
 	if err == nil {
 		defer res.Body.Close()
 		text, err := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 		if err != nil || res.StatusCode != http.StatusOK {
-			return "", errors.Join(failedf("the host of the database made no link: %s", clean(string(text))), err)
+			return "", errors.Join(exit.Failedf("the host of the database made no link: %s", terminal.Clean(string(text))), err)
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
-	err = a.withStore(ctx, toDecide, func(cfg *config.Config, db database) error {
-		link, err = access.LoginURL(ctx, db, baseOf(cfg.Server), who(), a.now())
+	err = a.withStore(ctx, database.ToDecide, func(cfg *config.Config, db database.DB) error {
+		link, err = access.LoginURL(ctx, db, baseOf(cfg.Server), daemon.User(), a.Now())
 		return err
 	})
 	return link, err
@@ -69,7 +74,7 @@ func baseOf(cfg config.Server) string {
 	if cfg.TLSCert != "" {
 		scheme = "https://"
 	}
-	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), defaultListen))
+	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), daemon.DefaultListen))
 }
 
 // tokenCmd makes, lists and revokes what programs log in with.
@@ -104,13 +109,13 @@ too; admin may do everything.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := access.Role(role).Validate(); err != nil {
-				return misusef("--role: %w", err)
+				return exit.Misusef("--role: %w", err)
 			}
 			switch {
 			case args[0] == "" || len(args[0]) > access.MaxName:
-				return misusef("NAME has %d bytes, want 1 to %d", len(args[0]), access.MaxName)
+				return exit.Misusef("NAME has %d bytes, want 1 to %d", len(args[0]), access.MaxName)
 			case life < 0 || life > 0 && life < time.Second:
-				return misusef("--life is %s, want a second or more, or 0 for ever", life)
+				return exit.Misusef("--life is %s, want a second or more, or 0 for no limit", life)
 			}
 			return a.addToken(cmd.Context(), args[0], role, life)
 		},
@@ -130,11 +135,11 @@ func (a *app) addToken(ctx context.Context, name, role string, life time.Duratio
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(madeToken{t, secret})
+		if a.JSON {
+			return a.PrintJSON(madeToken{t, secret})
 		}
-		fmt.Fprintf(a.err, "Token %s of %s, %s. This is its secret; it is not shown again.\n", t.ID, clean(t.Name), t.Role)
-		_, err = fmt.Fprintln(a.out, secret)
+		fmt.Fprintf(a.Err, "Token %s of %s, %s. This is its secret; it is not shown again.\n", t.ID, terminal.Clean(t.Name), t.Role)
+		_, err = fmt.Fprintln(a.Out, secret)
 		return err
 	})
 }
@@ -145,14 +150,14 @@ func (a *app) listTokens(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case a.json:
-			return a.printJSON(all)
+		case a.JSON:
+			return a.PrintJSON(all)
 		}
-		t := table{header: []string{"TOKEN", "NAME", "ROLE", "MADE", "ENDS", "USED"}}
+		t := terminal.Table{Header: []string{"TOKEN", "NAME", "ROLE", "MADE", "ENDS", "USED"}}
 		for _, v := range all {
-			t.add(v.ID, clean(v.Name), string(v.Role), a.at(v.CreatedAt), a.maybeAt(v.ExpiresAt), a.maybeAt(v.UsedAt))
+			t.Add(v.ID, terminal.Clean(v.Name), string(v.Role), a.At(v.CreatedAt), a.maybeAt(v.ExpiresAt), a.maybeAt(v.UsedAt))
 		}
-		return t.print(a.out, a.outInk)
+		return t.Print(a.Out, a.OutInk)
 	})
 }
 
@@ -161,7 +166,7 @@ func (a *app) maybeAt(t *api.Time) string {
 	if t == nil {
 		return "never"
 	}
-	return a.at(*t)
+	return a.At(*t)
 }
 
 func (a *app) revokeTokenCmd() *cobra.Command {
@@ -174,7 +179,7 @@ func (a *app) revokeTokenCmd() *cobra.Command {
 				for _, id := range args {
 					_, err := c.RevokeToken(cmd.Context(), id)
 					if err == nil {
-						fmt.Fprintf(a.err, "Token %s is revoked.\n", clean(id))
+						fmt.Fprintf(a.Err, "Token %s is revoked.\n", terminal.Clean(id))
 					}
 					errs = append(errs, err)
 				}

@@ -9,24 +9,40 @@ import (
 	_ "time/tzdata" // schedules name time zones, and not every machine has them
 
 	"github.com/keep-run/keep/internal/garbage"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // main connects run to the process: its arguments, streams, signals and status.
 func main() {
+	sandbox.BundlerMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	garbage.Pace()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	a := newApp(os.Stdout, os.Stderr)
+	a.hangups = hangups
+	os.Exit(a.execute(ctx, os.Args[1:]))
+}
+
+// hangups returns a channel of SIGHUP, which from then on does not end the process, until
+// stop is called.
+func hangups() (ch <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
 }
 
 // run executes one command line and returns the exit status. It is all of the
 // command but the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := newApp(stdout, stderr)
+	return newApp(stdout, stderr).execute(ctx, args)
+}
+
+// execute executes one command line and returns the exit status.
+func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	return a.finish(cmd, err)
 }

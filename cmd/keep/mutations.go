@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // mutationsCmd is the ledger as people see it.
@@ -26,8 +28,8 @@ func (a *app) mutationsCmd() *cobra.Command {
 				}, p)
 			},
 			row: func(m api.Mutation) []string {
-				return []string{string(m.Key), string(m.Workflow), string(m.Tool), cutTo(clean(m.Target), maxTitle),
-					string(m.State), string(m.Level), number(m.Attempts), a.at(m.UpdatedAt), cutTo(orDash(m.Title), maxTitle)}
+				return []string{string(m.Key), string(m.Workflow), string(m.Tool), terminal.CutTo(terminal.Clean(m.Target), terminal.MaxTitle),
+					string(m.State), string(m.Level), terminal.Number(m.Attempts), a.At(m.UpdatedAt), terminal.CutTo(terminal.OrDash(m.Title), terminal.MaxTitle)}
 			},
 		})
 	}
@@ -41,36 +43,39 @@ func (a *app) mutationsCmd() *cobra.Command {
 
 // printMutation shows a record with every move that it made.
 func (a *app) printMutation(_ context.Context, _ *api.Client, m api.Mutation) error {
-	var s sheet
-	s.add("mutation", "%s", m.Key)
-	s.add("call", "%s on %s, level %s", m.Tool, clean(m.Target), m.Level)
-	s.add("title", "%s", clean(orEmpty(m.Title)))
-	s.add("state", "%s", m.State)
-	s.add("resolved by", "%s", orEmpty(m.ResolvedBy))
-	s.add("workflow", "%s, run %s", m.Workflow, m.Run)
-	if m.Item != nil {
-		s.add("item", "%s, attempt %d", clean(*m.Item), *m.Attempt)
+	var s terminal.Sheet
+	s.Add("mutation", "%s", m.Key)
+	s.Add("call", "%s on %s, level %s", m.Tool, terminal.Clean(m.Target), m.Level)
+	if m.Pack != nil {
+		s.Add("pack", "%s %s, %s", terminal.Clean(m.Pack.Name), terminal.Clean(m.Pack.Version), terminal.Clean(m.Pack.Hash))
 	}
-	s.add("calls", "%d, lookups %d", m.Attempts, m.ReconcileAttempts)
+	s.Add("title", "%s", terminal.Clean(terminal.OrEmpty(m.Title)))
+	s.Add("state", "%s", m.State)
+	s.Add("resolved by", "%s", terminal.OrEmpty(m.ResolvedBy))
+	s.Add("workflow", "%s, run %s", m.Workflow, m.Run)
+	if m.Item != nil {
+		s.Add("item", "%s, attempt %d", terminal.Clean(*m.Item), *m.Attempt)
+	}
+	s.Add("calls", "%d, lookups %d", m.Attempts, m.ReconcileAttempts)
 	if m.NextReconcileAt != nil {
-		s.add("asked again", "%s", a.at(*m.NextReconcileAt))
+		s.Add("asked again", "%s", a.At(*m.NextReconcileAt))
 	}
 	if m.Error != nil {
-		s.add("error", "%s", errorText(m.Error))
+		s.Add("error", "%s", terminal.ErrorText(m.Error))
 	}
-	s.add("identity", "%s", m.Identity)
-	s.add("payload", "%s", indented(m.Payload))
-	s.add("result", "%s", indented(m.Result))
+	s.Add("identity", "%s", m.Identity)
+	s.Add("payload", "%s", indented(m.Payload))
+	s.Add("result", "%s", indented(m.Result))
 	for _, v := range m.History {
-		from := orEmpty(v.From)
+		from := terminal.OrEmpty(v.From)
 		if from != "" {
 			from += " "
 		}
-		detail := orEmpty(v.Detail)
+		detail := terminal.OrEmpty(v.Detail)
 		if detail != "" {
-			detail = ": " + clean(detail)
+			detail = ": " + terminal.Clean(detail)
 		}
-		s.add(v.At.String(), "%s-> %s by %s, %s%s", from, v.To, clean(v.By), v.Evidence, detail)
+		s.Add(v.At.String(), "%s-> %s by %s, %s%s", from, v.To, terminal.Clean(v.By), v.Evidence, detail)
 	}
-	return s.print(a.out, a.outInk)
+	return s.Print(a.Out, a.OutInk)
 }

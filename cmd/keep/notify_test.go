@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A hook is the receiver of a webhook.
@@ -114,7 +115,7 @@ func (w *notifyWorld) command(args ...string) *exec.Cmd {
 func (w *notifyWorld) run() {
 	w.Helper()
 	out, err := w.command("run", ".").CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitNeedsPerson {
+	if exited, ok := errors.AsType[*exec.ExitError](err); !ok || exited.ExitCode() != exit.NeedsPerson {
 		w.Fatalf("keep run: %v\n%s", err, out)
 	}
 }

@@ -91,14 +91,15 @@ func newArchipelago(t *testing.T) *failover {
 	}
 	f := newFailoverOn(t, pg, "")
 	f.hosts = f.hosts[:2]
+	front := httptest.NewUnstartedServer(f.front.Config.Handler)
+	front.Listener.Close()
+	front.Listener = listenForAll(t)
+	front.Start()
+	t.Cleanup(front.Close)
 	for n, h := range f.hosts {
 		h.at = newIsland(t, n)
+		h.at.url = front.URL
 		_, h.at.ports[toDatabase], _ = net.SplitHostPort(pg.Addr)
-		front := httptest.NewUnstartedServer(h.front.Config.Handler)
-		front.Listener.Close()
-		front.Listener = h.at.listen(toService)
-		front.Start()
-		t.Cleanup(front.Close)
 	}
 	return f
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // pauseCmd is undone by resumeCmd.
@@ -43,15 +45,15 @@ func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool
 		if err != nil {
 			return err
 		}
-		return a.changed(w, pausedText(paused))
+		return a.changed(w, terminal.PausedText(paused))
 	})
 }
 
 // changed tells what a command did to a workflow.
 func (a *app) changed(w api.Workflow, what string) error {
-	fmt.Fprintf(a.err, "Workflow %s: %s.\n", w.Name, what)
-	if !a.json {
+	fmt.Fprintf(a.Err, "Workflow %s: %s.\n", w.Name, what)
+	if !a.JSON {
 		return nil
 	}
-	return a.printJSON(w)
+	return a.PrintJSON(w)
 }

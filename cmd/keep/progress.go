@@ -3,23 +3,25 @@ package main
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // A progress counts what a host commits, and shows it while it goes on.
 type progress struct {
-	a *app
+	t *terminal.Terminal
 
 	mu     sync.Mutex // protects the fields below
 	counts map[keep.WorkflowName]*runCount
-	open   map[keep.RunID]keep.Run // runs that were at work here and are not closed
+	seen   map[keep.RunID]bool // executions that were counted; true: as failed
+	open   int                 // of them, those that are not closed
 }
 
 // newProgress returns a progress without counts.
-func newProgress(a *app) *progress {
-	return &progress{a: a, counts: make(map[keep.WorkflowName]*runCount), open: make(map[keep.RunID]keep.Run)}
+func newProgress(t *terminal.Terminal) *progress {
+	return &progress{t: t, counts: make(map[keep.WorkflowName]*runCount), seen: make(map[keep.RunID]bool)}
 }
 
 // commit takes note of a durable commit.
@@ -37,59 +39,66 @@ func (p *progress) commit(c keep.Commit) {
 			p.run(n, v.Run)
 		case keep.AppendLogs:
 			for _, l := range v.Lines {
-				p.a.logLine(c.Workflow, l)
+				p.t.LogLine(c.Workflow, l)
 			}
 		}
 	}
 }
 
-// run counts a run when it begins here, and when it is over. A run that an
-// earlier process began is counted when it is over. An attempt that a crash ended
-// did not fail: what it began is carried on by the attempt after it, and counted
-// there.
+// run counts an execution once, however many commits it takes: when this command
+// begins it or carries on what an earlier one left. That a failed run is closed, as its
+// retry begins, says nothing new; nor does a crash or a stop, since the work is taken up by an
+// execution of its own.
 func (p *progress) run(n *runCount, r keep.Run) {
-	if _, known := p.open[r.ID]; !known && (r.Rev == 0 || r.Closed && r.Status != keep.StatusCrashed) {
-		n.Runs++
-	}
-	if !r.Closed {
-		p.open[r.ID] = r
-		return
-	}
-	delete(p.open, r.ID)
+	failed, seen := p.seen[r.ID]
 	switch {
-	case r.Status == keep.StatusCommitted:
-		n.Committed++
-	case r.Status != keep.StatusAborted && r.Status != keep.StatusCrashed:
+	case r.Status == keep.StatusCrashed || r.Status == keep.StatusAborted || lifecycle.Interrupted(r),
+		r.Closed && r.Status != keep.StatusCommitted:
+		if seen && r.Closed {
+			p.open--
+		}
+		return
+	case !seen:
+		n.Runs++
+		p.open++
+	}
+	fails := isFailed(r.Status)
+	switch {
+	case fails && !failed:
 		n.Failed++
+	case failed && r.Status == keep.StatusCommitted: // a person answered, and it went well
+		n.Failed--
+	}
+	p.seen[r.ID] = failed || fails
+	if r.Status == keep.StatusCommitted {
+		n.Committed++
+		p.open--
 	}
 }
 
-// count returns what a workflow did. A run that failed and waits for a person, or
-// to be tried again, counts as failed; one in doubt does not.
+// isFailed reports whether an execution stopped since something failed. One in doubt
+// has not failed.
+func isFailed(s keep.RunStatus) bool {
+	switch s {
+	case keep.StatusTransient, keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
+		return true
+	}
+	return false
+}
+
+// count returns what a workflow did.
 func (p *progress) count(name keep.WorkflowName) runCount {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := runCount{Name: name}
 	if known := p.counts[name]; known != nil {
-		n = *known
+		return *known
 	}
-	for _, r := range p.open {
-		switch r.Status {
-		case keep.StatusTransient, keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
-			if r.Workflow == name {
-				n.Failed++
-			}
-		}
-	}
-	return n
+	return runCount{Name: name}
 }
-
-// quiet is how long a command works before it says so.
-const quiet = time.Second
 
 // start shows a line of progress on a terminal until the returned function is
 // called. Elsewhere it shows nothing.
-func (p *progress) start() (stop func()) { return p.a.animate(p.line) }
+func (p *progress) start() (stop func()) { return p.t.Animate(p.line) }
 
 // line says what was done so far.
 func (p *progress) line() string {
@@ -100,49 +109,5 @@ func (p *progress) line() string {
 		committed += n.Committed
 		failed += n.Failed
 	}
-	return fmt.Sprintf("%s committed, %d failed, %d open", plural(committed, "run"), failed, len(p.open))
-}
-
-// animate shows a line on a terminal, once a second, until the returned function is
-// called. Elsewhere it shows nothing.
-func (a *app) animate(line func() string) (stop func()) {
-	if !a.tty || a.json {
-		return func() {}
-	}
-	done := make(chan struct{})
-	a.err.animate(true)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(quiet)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				fmt.Fprint(a.err, "") // takes the line away
-				a.err.animate(false)
-				return
-			case <-tick.C:
-				fmt.Fprint(a.err, a.ink.dim(line()))
-			}
-		}
-	})
-	return func() { close(done); wg.Wait() }
-}
-
-// logLine shows a line that a script wrote.
-func (a *app) logLine(w keep.WorkflowName, l keep.LogLine) {
-	level := ""
-	switch l.Level {
-	case "warn":
-		level = a.ink.yellow("warn") + " "
-	case "error":
-		level = a.ink.red("error") + " "
-	case "debug":
-		level = "debug "
-	}
-	where := ""
-	if l.Where != "" {
-		where = a.ink.dim(" (" + clean(l.Where) + ")")
-	}
-	fmt.Fprintf(a.err, "[%s] %s%s%s\n", w, level, cleanText(l.Text), where)
+	return fmt.Sprintf("%s committed, %d failed, %d open", terminal.Plural(committed, "run"), failed, p.open)
 }

@@ -5,30 +5,38 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// An attempt that an earlier process died in is neither a run of this one nor a
-// failure: the attempt after it is counted.
-func TestACrashedAttemptDidNotFail(t *testing.T) {
+// Each execution of this command counts once, and what came of it.
+func TestProgress(t *testing.T) {
 	t.Parallel()
-	left := keep.Run{ID: "run_1", Workflow: "w", Rev: 1, Status: keep.StatusCrashed}
-	closed := left
-	closed.Rev, closed.Closed = 2, true
-	next := keep.Run{ID: "run_2", Workflow: "w", Status: keep.StatusActive}
-	done := next
-	done.Rev, done.Closed, done.Status = 1, true, keep.StatusCommitted
-	lost := keep.Run{ID: "run_3", Workflow: "w", Rev: 3, Closed: true, Status: keep.StatusTransient}
+	run := func(id keep.RunID, status keep.RunStatus, closed bool) keep.Run {
+		return keep.Run{ID: id, Workflow: "w", Status: status, Closed: closed}
+	}
+	type runs = []keep.Run
 	for _, tt := range []struct {
 		name    string
-		commits [][]keep.Run
+		commits []runs
 		want    runCount
 	}{
-		{"TakenUpAgain", [][]keep.Run{{left}, {closed, next}, {done}}, runCount{Name: "w", Runs: 1, Committed: 1}},
-		{"HandedOver", [][]keep.Run{{closed, next}, {done}}, runCount{Name: "w", Runs: 1, Committed: 1}},
-		{"AFailureIsOne", [][]keep.Run{{lost}}, runCount{Name: "w", Runs: 1, Failed: 1}},
+		{"recovered", []runs{{run("1", keep.StatusCrashed, false)}, {run("1", keep.StatusCrashed, true), run("2", keep.StatusActive, false)},
+			{run("2", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
+		{"retried", []runs{{run("1", keep.StatusActive, false)}, {run("1", keep.StatusTransient, false)},
+			{run("1", keep.StatusTransient, true), run("2", keep.StatusActive, false)}, {run("2", keep.StatusTransient, false)},
+			{run("2", keep.StatusTransient, true), run("3", keep.StatusActive, false)}, {run("3", keep.StatusCommitted, true)}},
+			runCount{Runs: 3, Committed: 1, Failed: 2}},
+		{"failed_at_once", []runs{{run("1", keep.StatusLogic, false)}}, runCount{Runs: 1, Failed: 1}},
+		{"left_failed_by_an_earlier_command", []runs{{run("1", keep.StatusTransient, true), run("2", keep.StatusActive, false)},
+			{run("2", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
+		{"carried_on", []runs{{run("1", keep.StatusReconciliation, false)}, {run("1", keep.StatusActive, false)},
+			{run("1", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
+		{"answered", []runs{{run("1", keep.StatusActive, false)}, {run("1", keep.StatusPerson, false)}, {run("1", keep.StatusActive, false)},
+			{run("1", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
+		{"in_doubt", []runs{{run("1", keep.StatusActive, false)}, {run("1", keep.StatusReconciliation, false)}}, runCount{Runs: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newProgress(newApp(io.Discard, io.Discard))
+			p := newProgress(terminal.New(io.Discard, io.Discard))
 			for _, runs := range tt.commits {
 				c := keep.Commit{Workflow: "w"}
 				for _, r := range runs {
@@ -36,6 +44,7 @@ func TestACrashedAttemptDidNotFail(t *testing.T) {
 				}
 				p.commit(c)
 			}
+			tt.want.Name = "w"
 			if got := p.count("w"); got != tt.want {
 				t.Errorf("count = %+v, want %+v", got, tt.want)
 			}

@@ -6,13 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 )
 
 func (a *app) proxyCmd() *cobra.Command {
@@ -40,7 +51,7 @@ Routes and their rules are in the [proxy] table of keep.toml.`,
 }
 
 func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
-	project, err := a.loadConfig(".")
+	project, err := a.LoadConfig(".")
 	if err != nil {
 		return err
 	}
@@ -51,29 +62,41 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 	cfg.TLSCert, cfg.TLSKey = cmp.Or(flags.TLSCert, cfg.TLSCert), cmp.Or(flags.TLSKey, cfg.TLSKey)
 	cfg.Logger = a.log
 	cfg.Ready = func(clients, admin net.Addr) {
-		fmt.Fprintf(a.err, "keep proxy: %s in front of %s\n", clients, cfg.Upstream)
+		fmt.Fprintf(a.Err, "keep proxy: %s in front of %s\n", clients, cfg.Upstream)
 		if admin != nil {
-			fmt.Fprintf(a.err, "keep proxy: admin on http://%s\n", admin)
+			fmt.Fprintf(a.Err, "keep proxy: admin on http://%s\n", admin)
 		}
 	}
 	store, closeStore, err := openKeys(ctx, project.DB)
 	if err != nil {
-		return unreachable(err)
+		return exit.NoDatabase(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	p, err := proxy.New(store, cfg)
 	if err != nil {
-		return misusef("%w", err)
+		return exit.Misusef("%w", err)
 	}
+	targets, err := project.Notify.Targets(a.log)
+	if err != nil {
+		return exit.Misusef("%w", err)
+	}
+	told, stop := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer stop()
+	telling.Go(func() {
+		notify.NewForKeys(notify.Config{Targets: targets, Unknown: daemon.UnknownKeys(store), Retry: project.Notify.Retry,
+			Timeout: project.Notify.Timeout, Logger: a.log}).Run(told)
+	})
 	return p.Run(ctx)
 }
 
 // openKeys opens the records of a file, or of a Postgres database, which several
 // proxies may share.
 func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, error) {
-	if !isPostgres(db) {
-		file := sqlite.New(db, sqlite.Config{})
-		if err := file.Open(ctx); err != nil {
+	if !database.IsPostgres(db) {
+		file, err := openKeyFile(ctx, db)
+		if err != nil {
 			return nil, nil, err
 		}
 		return file.Keys(), file.Close, nil
@@ -88,4 +111,37 @@ func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, 
 		return nil, nil, err
 	}
 	return keys, func() error { pool.Close(); return nil }, nil
+}
+
+// Several proxies may start at once on one file: one of them makes it, or brings it up
+// to date, and the others wait for that.
+const (
+	schemaPatience = 15 * time.Second
+	schemaPause    = 50 * time.Millisecond
+)
+
+// openKeyFile opens a file of records, once another process has made it ready.
+func openKeyFile(ctx context.Context, path string) (*sqlite.DB, error) {
+	for deadline := time.Now().Add(schemaPatience); ; {
+		file := sqlite.New(path, sqlite.Config{})
+		err := file.Open(ctx)
+		switch {
+		case err == nil:
+			return file, nil
+		case !errors.Is(err, keep.ErrLocked) && !justMade(path, err), time.Now().After(deadline):
+			return nil, err
+		}
+		select {
+		case <-time.After(schemaPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// justMade reports whether a file that is not Keep's may become one: it was made a
+// moment ago, and whoever makes it has not written its mark yet.
+func justMade(path string, err error) bool {
+	info, statErr := os.Stat(path)
+	return errors.Is(err, keep.ErrForeignDatabase) && statErr == nil && time.Since(info.ModTime()) < 2*time.Second
 }

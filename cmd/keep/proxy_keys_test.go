@@ -12,9 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/keep-run/keep/idempotency"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 // keepIn runs keep in a directory and returns its status and what it printed.
@@ -22,7 +25,7 @@ func keepIn(t testing.TB, dir string, args ...string) (status int, stdout, stder
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), keepBinary(t), args...)
 	var out, said bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "NO_COLOR=1"), &out, &said
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "NO_COLOR=1", "KEEP_PROXY_ADMIN_TOKEN=t"), &out, &said
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		status = exit.ExitCode()
@@ -42,7 +45,7 @@ func TestKeysOfARunningProxy(t *testing.T) {
 		p := startProxy(t, db, up.URL, "")
 		transport := newTransport(t)
 		dir := t.TempDir()
-		config := "db = 'nothing.db'\n[proxy]\nadmin_listen = '" + strings.TrimPrefix(p.admin, "http://") + "'\n"
+		config := "db = 'nothing.db'\n[proxy]\nadmin_token = 't'\nadmin_listen = '" + strings.TrimPrefix(p.admin, "http://") + "'\n"
 		if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -64,21 +67,22 @@ func TestKeysOfARunningProxy(t *testing.T) {
 				t.Fatalf("%s: list: %d %s%s %v", name, status, out, said, err)
 			}
 			ref := views[0].Reference
-			if status, out, said := keys("resolve", ref, "happened", "--status", "201", "--body", "found"); status != 0 {
+			if status, out, said := keys("resolve", ref, "happened", "--status", "201", "--body", "found", "--header", "X-By: hand", "--content-type", "text/x"); status != 0 {
 				t.Errorf("%s: resolve: %d %s%s", name, status, out, said)
 			}
 			ask(201, "found")
 			if status, _, said := keys("resolve", ref, "did-not-happen"); status != 1 || !strings.Contains(said, "not unknown") {
 				t.Errorf("%s: second resolve: %d %s", name, status, said)
 			}
-			if status, out, _ := keys("show", ref); status != 0 || !strings.Contains(out, "found") || !strings.Contains(out, "person: ") {
+			if status, out, _ := keys("show", ref); status != 0 || !strings.Contains(out, "found") || !strings.Contains(out, "person: ") ||
+				!strings.Contains(out, "X-By: hand") || !strings.Contains(out, "Content-Type: text/x") {
 				t.Errorf("%s: show: %d %s", name, status, out)
 			}
 			if status, _, said := keys("forget", ref); status != 0 || !strings.Contains(said, "is released") {
 				t.Errorf("%s: forget: %d %s", name, status, said)
 			}
 			ask(502, "outcome-unknown") // it ran again
-			if status, _, said := keys("show", "key_36aagtdmsnzqbd7rejge7z5zdv"); status != exitNotFound || !strings.Contains(said, "no idempotency key") {
+			if status, _, said := keys("show", "key_36aagtdmsnzqbd7rejge7z5zdv"); status != exit.NotFound || !strings.Contains(said, "no idempotency key") {
 				t.Errorf("%s: show of a key that is not there: %d %s", name, status, said)
 			}
 		}
@@ -90,10 +94,10 @@ func TestKeysOfARunningProxy(t *testing.T) {
 			t.Errorf("--limit 2: %d %s", status, out)
 		}
 		p.kill()
-		if status, _, said := keepIn(t, dir, "keys", "--admin", p.admin); status != exitUnreachable || !strings.Contains(said, "no proxy answers") {
+		if status, _, said := keepIn(t, dir, "keys", "--admin", p.admin); status != exit.Unreachable || !strings.Contains(said, "no proxy answers") {
 			t.Errorf("without a proxy: %d %s", status, said)
 		}
-		if status, _, said := keepIn(t, dir, "keys", "import", "keep.toml", "--admin", p.admin); status != exitMisused {
+		if status, _, said := keepIn(t, dir, "keys", "import", "keep.toml", "--admin", p.admin); status != exit.Misused {
 			t.Errorf("import through the admin API: %d %s", status, said)
 		}
 	})
@@ -140,4 +144,46 @@ func TestImportedKeysAreReplayed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The admin socket needs no token and is for its owner alone; an address needs one.
+func TestKeysByTheAdminSocket(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer up.Close()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "admin.sock")
+	p := startProxy(t, filepath.Join(dir, "keys.db"), up.URL, "admin_socket = '"+socket+"'")
+	try(newTransport(t), p.url, "k")
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket: %v, %v", info, err)
+	}
+	if status, out, said := keepIn(t, dir, "keys", "--json", "--admin", "unix:"+socket); status != 0 || strings.Count(out, `"reference"`) != 1 {
+		t.Errorf("by the socket: %d %s%s", status, out, said)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte("db = 'nothing.db'\n[proxy]\nadmin_socket = 'admin.sock'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, said := keepIn(t, dir, "keys", "--json"); status != 0 || strings.Count(out, `"reference"`) != 1 {
+		t.Errorf("by keep.toml: %d %s%s", status, out, said)
+	}
+	resp, err := http.Get(p.admin + "/api/v1/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", resp.StatusCode)
+	}
+}
+
+// Proxies that start at once on a new file wait for the one that makes it.
+func TestProxiesStartAtOnce(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "new.db")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { startProxy(t, db, "http://127.0.0.1:1", "") })
+	}
+	wg.Wait()
 }

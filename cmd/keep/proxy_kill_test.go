@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // kills is how often the proxy is killed; make torture sets more.

@@ -69,7 +69,7 @@ type proxyProcess struct {
 func startProxy(t testing.TB, db, upstream, config string) *proxyProcess {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "keep.toml")
-	text := fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nlease = '%s'\n%s\n",
+	text := fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nlease = '%s'\nhost = 'service'\nadmin_token = 't'\n%s\n",
 		db, upstream, proxyLease, config)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

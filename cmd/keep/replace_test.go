@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/operator"
 )
 
 // Of two hosts that replace the same version at once, through a connection each, one
@@ -23,38 +24,38 @@ func TestReplaceOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := where(t)
-			var engines []*engine.Engine
+			var operators []*operator.Operator
 			for range 2 {
-				db, err := openDatabase(t.Context(), url, toDeploy)
+				db, err := database.OpenName(t.Context(), url, database.ToDeploy)
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { db.Close() })
-				e, err := engine.New(db, nil, nil, engine.Config{})
+				e, err := operator.New(db, operator.Config{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				engines = append(engines, e)
+				operators = append(operators, e)
 			}
 			current := keep.Version{} // at first the workflow is new
 			for round := range 20 {
-				current = replaceOnce(t, engines, round, current)
+				current = replaceOnce(t, operators, round, current)
 			}
 		})
 	}
 }
 
-// replaceOnce has every engine replace the current version, and returns the one that
+// replaceOnce has every operator replace the current version, and returns the one that
 // did.
-func replaceOnce(t *testing.T, engines []*engine.Engine, round int, current keep.Version) keep.Version {
+func replaceOnce(t *testing.T, operators []*operator.Operator, round int, current keep.Version) keep.Version {
 	t.Helper()
 	type result struct {
 		v   keep.Version
 		err error
 	}
-	results := make([]result, len(engines))
+	results := make([]result, len(operators))
 	var wg sync.WaitGroup
-	for i, e := range engines {
+	for i, e := range operators {
 		d := keep.Deployment{Workflow: "w", Hash: fmt.Sprintf("%d of %d", i, round), Entry: "w.js",
 			Definition: keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}}}
 		wg.Go(func() {

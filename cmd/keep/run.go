@@ -4,18 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host/notify"
 )
 
 // runCmd is for cron, CI and tests: it ends, and its status says how it went.
 func (a *app) runCmd() *cobra.Command {
 	var timeout time.Duration
-	var tethered bool
+	var stopOnEOF bool
 	cmd := &cobra.Command{
 		Use:   "run PATH",
 		Short: "Run until idle, then exit (cron, CI, tests)",
@@ -31,19 +43,19 @@ waited for, up to policy.shutdown.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
-				return misusef("--timeout must not be negative")
+				return exit.Misusef("--timeout must not be negative")
 			}
 			ctx := cmd.Context()
-			if tethered {
+			if stopOnEOF {
 				ctx = untilEOF(ctx, cmd.InOrStdin())
 			}
 			return a.runUntilIdle(ctx, args[0], timeout)
 		},
 	}
-	cmd.Flags().BoolVar(&tethered, "tethered", false, "stop when standard input ends: when the process that holds it is gone")
-	_ = cmd.Flags().MarkHidden("tethered") // the flag is there
+	cmd.Flags().BoolVar(&stopOnEOF, "stop-on-eof", false, "stop when standard input ends: when the process that holds it is gone")
+	_ = cmd.Flags().MarkHidden("stop-on-eof") // the flag is there
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `duration`; 0: wait as long as it takes")
-	return cmd
+	return a.anewFlag(cmd)
 }
 
 // errTimeout is the cause of a context that --timeout ended.
@@ -57,144 +69,203 @@ func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Durati
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
-	p, err := a.openProject(path)
+	p, err := a.OpenProject(path)
 	if err != nil {
-		return a.rejected(p, err)
+		return project.WithConnectionErrors(p, err)
 	}
-	watch := newProgress(a)
+	watch := newProgress(a.Terminal)
 	s, err := a.openSession(ctx, p, watch.commit)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	stopTelling := a.tellElsewhere(ctx, s)
-	idle, err := s.untilIdle(ctx, watch)
+	defer func() { err = errors.Join(err, s.Close()) }()
+	stopTelling := a.reportRemote(ctx, s)
+	follower := &daemon.Follower{Env: a.env(), Session: s, SecretsOnly: true, Load: func() (*config.Config, error) {
+		again, err := a.OpenProject(path)
+		if err != nil {
+			return nil, err
+		}
+		return again.Cfg, nil
+	}}
+	idle, err := untilIdle(ctx, s, watch, follower)
 	stopTelling()
 	if err != nil {
 		return err
 	}
 	// The caller's context may be over; what is left is only to read.
-	return a.summarize(context.WithoutCancel(ctx), s, watch, idle, context.Cause(ctx))
-}
-
-// rejected adds what else is wrong with a project to an error about it, so that
-// a person can mend everything at once.
-func (a *app) rejected(p *project, err error) error {
-	if p == nil || p.cfg == nil {
-		return err
-	}
-	conns, connErr := p.cfg.Connect()
-	return errors.Join(err, connErr, closeAll(conns))
+	return a.summarize(context.WithoutCancel(ctx), s, watch, idle, interrupted(ctx, timeout))
 }
 
 // A runSummary is what keep run --json prints.
 type runSummary struct {
-	Idle        bool             `json:"idle"`
-	Workflows   []runCount       `json:"workflows"`
-	Escalations []api.Escalation `json:"escalations"`
-	Elsewhere   []elsewhere      `json:"elsewhere,omitempty"` // what other hosts have, if it is not idle
+	Idle        bool                    `json:"idle"`
+	Workflows   []runCount              `json:"workflows"`
+	Escalations []api.Escalation        `json:"escalations"`
+	Elsewhere   []daemon.RemoteWorkflow `json:"elsewhere,omitempty"` // what other hosts have, if it is not idle
 }
 
 // A runCount says what one workflow did.
 type runCount struct {
 	Name      keep.WorkflowName `json:"name"`
 	Version   string            `json:"version"`
-	Runs      int               `json:"runs"`      // attempts, but for those that an earlier process died in
+	Runs      int               `json:"runs"`      // executions that this command began or carried on
 	Committed int               `json:"committed"` // of them
-	Failed    int               `json:"failed"`    // of them
+	Failed    int               `json:"failed"`    // of them; one that was retried counts each time
 }
 
 // summarize prints what was done and returns the error that ends the command.
-func (a *app) summarize(ctx context.Context, s *session, watch *progress, idle bool, cause error) error {
+func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress, idle bool, why string) error {
 	sum := runSummary{Idle: idle, Workflows: []runCount{}, Escalations: []api.Escalation{}}
 	var open []api.Run
-	versions, err := versionsOf(ctx, s.db)
+	versions, err := s.Versions(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range s.names() {
+	for _, name := range s.Names() {
 		c := watch.count(name)
 		c.Version = versions[name]
 		sum.Workflows = append(sum.Workflows, c)
-		qs, err := api.OpenQuestions(ctx, s.db, name)
+		qs, err := api.OpenQuestions(ctx, s.DB, name)
 		if err != nil {
 			return err
 		}
 		sum.Escalations = append(sum.Escalations, qs...)
-		runs, _, err := api.ListRuns(ctx, s.db, keep.RunFilter{Workflow: name, Open: true}, keep.Page{})
+		runs, _, err := api.ListRuns(ctx, s.DB, keep.RunFilter{Workflow: name, Open: true}, keep.Page{})
 		if err != nil {
 			return err
 		}
 		open = append(open, runs...)
 	}
 	if !idle {
-		if sum.Elsewhere, err = s.elsewhere(ctx); err != nil {
+		if sum.Elsewhere, err = s.Remote(ctx); err != nil {
 			return err
 		}
 	}
-	if a.json {
-		err = a.printJSON(sum)
+	if a.JSON {
+		err = a.PrintJSON(sum)
 	} else {
 		err = a.printSummary(sum)
 	}
 	if err != nil {
 		return err
 	}
-	return a.verdict(sum, open, cause)
+	return a.verdict(s, sum, open, why)
+}
+
+// interrupted says why a command ended before it was idle.
+func interrupted(ctx context.Context, timeout time.Duration) string {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Sprintf("--timeout %s ended before everything was done.", timeout)
+	}
+	return "It was interrupted before everything was done."
 }
 
 // verdict says on stderr what is not done, and returns the status.
-func (a *app) verdict(sum runSummary, open []api.Run, cause error) error {
+func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why string) error {
 	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
 	switch {
 	case !sum.Idle:
-		why := "It was stopped before it was idle."
-		if errors.Is(cause, errTimeout) {
-			why = "--timeout came before it was idle."
-		}
-		fmt.Fprintln(a.err, a.ink.red("keep: ")+why+" What ran is recorded, and goes on at the next start.")
+		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+why+" What ran is recorded, and continues at the next start.")
 		for _, r := range open {
-			fmt.Fprintf(a.err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(*r.WaitsFor))
+			fmt.Fprintf(a.Err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(a.stoppedAt(s, r, why)))
 		}
 		for _, e := range sum.Elsewhere {
-			fmt.Fprintf(a.err, "%s: host %s has it since %s\n", e.Workflow, clean(e.Name), a.when(time.Time(e.Since)))
+			fmt.Fprintf(a.Err, "%s: host %s has it since %s\n", e.Workflow, terminal.Clean(e.Name), a.When(time.Time(e.Since)))
 		}
-		return said(exitFailed)
+		return exit.With(exit.Failed)
 	case internal:
-		fmt.Fprintln(a.err, a.ink.red("keep: ")+"a run stopped by an internal failure; see keep inbox")
-		return said(exitFailed)
+		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+"a run stopped by an internal failure; see keep inbox")
+		return exit.With(exit.Failed)
 	case len(sum.Escalations) > 0:
-		fmt.Fprintf(a.err, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.ink.yellow("keep:"), plural(len(sum.Escalations), "question"))
-		return said(exitNeedsPerson)
+		fmt.Fprintf(a.Err, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.Ink.Yellow("keep:"), terminal.Plural(len(sum.Escalations), "question"))
+		return exit.With(exit.NeedsPerson)
 	}
 	return nil
+}
+
+// stoppedAt says where a run is that is not done: in its script, if this command ended
+// while that executed, or what it waits for.
+func (a *app) stoppedAt(s *daemon.Session, r api.Run, why string) string {
+	left := r.Error != nil && r.Error.Code == "interrupted" // in an orderly way
+	if !left && r.Status != keep.StatusActive && r.Status != keep.StatusCrashed {
+		return *r.WaitsFor
+	}
+	file := string(r.Workflow)
+	for _, sc := range s.Scripts {
+		if sc.Name == r.Workflow {
+			file = terminal.Short(filepath.Join(s.Project.Root, filepath.FromSlash(sc.File)))
+		}
+	}
+	return fmt.Sprintf("its script %s was still executing phase %s. %s", file, r.Phase, why)
 }
 
 // printSummary prints the counts, and every question in full: who reads the
 // output of cron has no other view.
 func (a *app) printSummary(sum runSummary) error {
-	t := table{header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "FAILED"}}
+	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "FAILED"}}
 	for _, w := range sum.Workflows {
-		t.add(string(w.Name), w.Version, fmt.Sprint(w.Runs), fmt.Sprint(w.Committed), fmt.Sprint(w.Failed))
+		t.Add(string(w.Name), w.Version, fmt.Sprint(w.Runs), fmt.Sprint(w.Committed), fmt.Sprint(w.Failed))
 	}
-	if err := t.print(a.out, a.outInk); err != nil {
+	if err := t.Print(a.Out, a.OutInk); err != nil {
 		return err
 	}
 	for _, q := range sum.Escalations {
-		fmt.Fprintf(a.out, "\n%s\n", a.outInk.questionText(q))
+		fmt.Fprintf(a.Out, "\n%s\n", a.OutInk.QuestionText(q))
 	}
 	return nil
 }
 
-// versionsOf returns the current version of each workflow.
-func versionsOf(ctx context.Context, db database) (map[keep.WorkflowName]string, error) {
-	all, err := db.Workflows(ctx)
+// openSession loads the scripts of p, opens the database as its host and deploys
+// them. committed is called after each commit.
+func (a *app) openSession(ctx context.Context, p *project.Project, committed func(keep.Commit)) (_ *daemon.Session, err error) {
+	env := a.env()
+	if term.IsTerminal(int(os.Stdin.Fd())) && a.TTY {
+		env.AskRenames = func(e *project.RenameError, scripts []project.Script, conns []connector.Connection) bool {
+			return e.AskRenames(os.Stdin, a.Err, scripts, conns)
+		}
+	}
+	s, found, err := env.Prepare(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[keep.WorkflowName]string, len(all))
-	for _, w := range all {
-		out[w.Name] = w.Version.String()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if a.PrintProblems(found); terminal.HasErrors(found) {
+		return nil, exit.With(exit.Misused)
 	}
-	return out, nil
+	return s, s.Open(ctx, env, committed)
 }
+
+// untilIdle runs the host until it is idle, and stops it. What people were not
+// told by then is tried once more; the rest is told after the next start. It
+// reports whether it came to be idle before ctx ended.
+func untilIdle(ctx context.Context, s *daemon.Session, watch *progress, f *daemon.Follower) (bool, error) {
+	runCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	idleCtx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var wg sync.WaitGroup
+	var runErr error
+	wg.Go(func() {
+		runErr = daemon.RunBoth(runCtx, s.Host, nil, f)
+		giveUp(errHostEnded)
+	})
+	stopWatch := watch.start()
+	idleErr := s.Host.WaitIdle(idleCtx)
+	stopWatch()
+	stop()
+	wg.Wait()
+	if runErr != nil {
+		return false, runErr
+	}
+	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notify.DefaultTimeout)
+	defer cancel()
+	s.Host.FlushNotices(flushCtx)
+	return idleErr == nil, nil
+}
+
+// errHostEnded is the cause of a wait that ended since nothing runs any more.
+var errHostEnded = errors.New("the host ended")

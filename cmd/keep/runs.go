@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // runsCmd lists runs, shows one, and prints what the script of one logged.
@@ -36,7 +38,7 @@ func (a *app) runsCmd() *cobra.Command {
 		},
 		func(_ context.Context, _ *api.Client, lines []api.LogLine) error {
 			for _, l := range lines {
-				if _, err := fmt.Fprintln(a.out, logText(l)); err != nil {
+				if _, err := fmt.Fprintln(a.Out, logText(l)); err != nil {
 					return err
 				}
 			}
@@ -49,32 +51,35 @@ func (a *app) runsCmd() *cobra.Command {
 // runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
 	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
-		a.at(r.UpdatedAt), cutTo(orDash(r.Title), maxTitle), cutTo(orDash(r.WaitsFor), maxTitle)}
+		a.At(r.UpdatedAt), terminal.CutTo(terminal.OrDash(r.Title), terminal.MaxTitle), terminal.CutTo(terminal.OrDash(r.WaitsFor), terminal.MaxTitle)}
 }
 
 // printRun shows everything that is known about one attempt, its log included.
 func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
-	var s sheet
-	s.add("run", "%s", r.ID)
-	s.add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
-	s.add("title", "%s", clean(orEmpty(r.Title)))
-	s.add("status", "%s, phase %s", r.Status, r.Phase)
-	s.add("waits for", "%s", clean(orEmpty(r.WaitsFor)))
+	var s terminal.Sheet
+	s.Add("run", "%s", r.ID)
+	s.Add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
+	s.Add("title", "%s", terminal.Clean(terminal.OrEmpty(r.Title)))
+	s.Add("status", "%s, phase %s", r.Status, r.Phase)
+	s.Add("waits for", "%s", terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 	if r.Error != nil {
-		s.add("error", "%s", errorText(r.Error))
+		s.Add("error", "%s", terminal.ErrorText(r.Error))
 	}
-	s.add("retry of", "%s", orEmpty(r.RetryOf))
+	s.Add("retry of", "%s", terminal.OrEmpty(r.RetryOf))
 	if r.Trigger != nil {
-		s.add("trigger", "%s %s", r.Trigger.Topic, clean(string(r.Trigger.MessageID)))
+		s.Add("trigger", "%s %s", r.Trigger.Topic, terminal.Clean(string(r.Trigger.MessageID)))
+	}
+	if r.OrderKey != nil {
+		s.Add("order key", "%s", terminal.Clean(*r.OrderKey))
 	}
 	for _, res := range r.Reservations {
-		s.add("reserved", "%s %s", res.Topic, joinIDs(res.IDs))
+		s.Add("reserved", "%s %s", res.Topic, joinIDs(res.IDs))
 	}
-	s.add("prepared", "%s", r.Prepared)
-	s.add("mutation", "%s", orEmpty(r.Mutation))
-	s.add("created", "%s", a.at(r.CreatedAt))
-	s.add("updated", "%s", a.at(r.UpdatedAt))
-	if err := s.print(a.out, a.outInk); err != nil {
+	s.Add("prepared", "%s", r.Prepared)
+	s.Add("mutation", "%s", terminal.OrEmpty(r.Mutation))
+	s.Add("created", "%s", a.At(r.CreatedAt))
+	s.Add("updated", "%s", a.At(r.UpdatedAt))
+	if err := s.Print(a.Out, a.OutInk); err != nil {
 		return err
 	}
 	lines, err := c.Logs(ctx, r.ID)
@@ -83,9 +88,9 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 	}
 	for i, l := range lines {
 		if i == 0 {
-			fmt.Fprintf(a.out, "\n%s\n", a.outInk.dim("log"))
+			fmt.Fprintf(a.Out, "\n%s\n", a.OutInk.Dim("log"))
 		}
-		fmt.Fprintln(a.out, logText(l))
+		fmt.Fprintln(a.Out, logText(l))
 	}
 	return nil
 }
@@ -94,7 +99,7 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 func logText(l api.LogLine) string {
 	where := ""
 	if l.Where != nil {
-		where = " (" + clean(*l.Where) + ")"
+		where = " (" + terminal.Clean(*l.Where) + ")"
 	}
-	return l.At.String() + " " + l.Level + " " + cleanText(l.Text) + where
+	return l.At.String() + " " + l.Level + " " + terminal.CleanText(l.Text) + where
 }

@@ -20,11 +20,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 func TestMain(m *testing.M) {
+	sandbox.BundlerMain()
+	os.Setenv(config.Ceiling, os.TempDir()) // a keep.toml there is none of ours
 	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain})
 }
 
@@ -98,7 +101,7 @@ func TestScripts(t *testing.T) {
 // of its own, but for those that are about files.
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
-	aboutFiles := []string{"database", "db", "demo", "exit_codes", "second", "torture", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
+	aboutFiles := []string{"database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
 	testscript.Run(t, scripts(t, func(e *testscript.Env) {
 		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 	}, scriptFiles(t, func(name string) bool { return !slices.Contains(aboutFiles, name) })...))
@@ -119,10 +122,12 @@ func scriptFiles(t *testing.T, wanted func(name string) bool) (files []string) {
 	return files
 }
 
-// scripts says how scripts are run; more adds to the environment of each.
+// scripts says how scripts are run; more adds to the environment of each. The command is
+// the real one: what the race detector was built into takes half a second to start, and
+// scripts start it a thousand times. Tests that call run are for the detector.
 func scripts(t *testing.T, more func(*testscript.Env), files ...string) testscript.Params {
 	t.Helper()
-	cache := cacheHome(t)
+	cache, bin := cacheHome(t), filepath.Dir(buildKeep(t))
 	return testscript.Params{
 		Files:              files,
 		RequireUniqueNames: true,
@@ -133,6 +138,7 @@ func scripts(t *testing.T, more func(*testscript.Env), files ...string) testscri
 			return os.Getuid() == 0, nil
 		},
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			s := startService()
 			e.Defer(s.Close)
 			e.Values["crm"] = s
@@ -142,6 +148,7 @@ func scripts(t *testing.T, more func(*testscript.Env), files ...string) testscri
 			e.Setenv("CRM_URL", s.URL)
 			e.Setenv("KEEP_SECRET_CRM", "hunter2")
 			e.Setenv("USER", "tester")
+			e.Setenv(config.Ceiling, filepath.Dir(e.WorkDir))
 			more(e)
 			return os.CopyFS(filepath.Join(e.WorkDir, "crm"), os.DirFS("testdata/crm"))
 		},
@@ -218,9 +225,10 @@ func (d *serveProcess) start(cmd *exec.Cmd, line string) error {
 	if err != nil {
 		return err
 	}
-	defer w.Close()
 	cmd.Stderr = w
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	w.Close() // or its end would not be seen
+	if err != nil {
 		return err
 	}
 	d.cmd, d.stderr = cmd, bufio.NewReader(r)
@@ -272,6 +280,9 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Env = []string{
 			"PATH=" + ts.Getenv("PATH"), "XDG_CACHE_HOME=" + ts.Getenv("XDG_CACHE_HOME"),
 			"CRM_URL=" + ts.Getenv("CRM_URL"), "KEEP_SECRET_CRM=" + ts.Getenv("KEEP_SECRET_CRM"), "HOME=" + ts.Getenv("HOME"),
+		}
+		if db := ts.Getenv("KEEP_DB"); db != "" {
+			cmd.Env = append(cmd.Env, "KEEP_DB="+db)
 		}
 		ts.Check(d.start(cmd, "Serving "))
 	case args[0] == "stop":

@@ -6,136 +6,140 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"sync"
+
+	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/host"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // serveCmd is the daemon. Several verbs work beside it, on the same file.
 func (a *app) serveCmd() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve [PATH]",
 		Short: "The daemon: run every workflow of the database",
 		Long: `Serve runs every workflow of the database until it is told to stop (SIGTERM or
 Ctrl-C). Then it starts nothing new, and waits for calls that are out, up to
 policy.shutdown; what is still out after that is recorded as such, and asked
 about at the next start. A second signal ends it at once, which is safe too.
 
+A change of keep.toml or of a secret is taken between calls, whole or not at all, and
+said in the log and by keep status --json; SIGHUP asks for it at once. What is fixed at
+the start, such as db and server.listen, needs a restart.
+
 It offers pages and an HTTP API on --listen, and prints a link to log in at the
 first start; see keep login and keep token. Only an address of this machine needs
 no certificate (server.tls_cert and server.tls_key of keep.toml).
 
-New versions come with keep deploy. If OTEL_EXPORTER_OTLP_ENDPOINT names a
+With PATH it first deploys the scripts of a file or a directory, as keep deploy does;
+one that is broken ends it. Later versions come with keep deploy. If OTEL_EXPORTER_OTLP_ENDPOINT names a
 collector, each run is a trace (OTLP over HTTP, JSON).`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), listen) },
+		Example: "  keep serve .\n  keep serve --listen 127.0.0.1:8080",
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, listen) },
 	}
 	listenFlag(cmd, &listen)
-	return cmd
+	return a.anewFlag(cmd)
 }
 
 // listenFlag adds the flag for the address of the API and the pages.
 func listenFlag(cmd *cobra.Command, listen *string) {
-	cmd.Flags().StringVar(listen, "listen", "", "`address` of the pages and the API, or off (default "+defaultListen+", or a free port)")
+	cmd.Flags().StringVar(listen, "listen", "", "`address` of the pages and the API, or off (default "+daemon.DefaultListen+", or a free port)")
 }
 
 // serve runs every workflow of the database until ctx ends, and then waits for
 // the calls that are out.
-func (a *app) serve(ctx context.Context, listen string) (err error) {
-	cfg, err := a.loadConfig(".")
+func (a *app) serve(ctx context.Context, paths []string, listen string) (err error) {
+	s, err := a.assembleServe(ctx, paths)
 	if err != nil {
-		return a.rejected(&project{cfg: cfg}, err)
+		return err
 	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	cfg := s.Project.Cfg
 	cfg.Server.Listen = cmp.Or(listen, cfg.Server.Listen)
-	conns, err := cfg.Connect()
+	seen := new(daemon.Observer)
+	if err := s.Open(ctx, a.env(), seen.Observe); err != nil {
+		return err
+	}
+	all, err := s.DB.Workflows(ctx)
 	if err != nil {
 		return err
 	}
-	a.complain(ofConfig(cfg.Warnings, "warning"))
-	db, err := openStore(ctx, cfg, toHost)
-	if err != nil {
-		return errors.Join(err, closeAll(conns))
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rt, err := a.openRuntime(ctx, cfg)
-	if err != nil {
-		return errors.Join(err, closeAll(conns))
-	}
-	defer func() { err = errors.Join(err, rt.Close()) }()
-	told, err := a.notifyConfig(cfg, db)
-	if err != nil {
-		return errors.Join(err, closeAll(conns))
-	}
-	tracer, flush, err := a.openTraces(ctx)
-	if err != nil {
-		return errors.Join(err, closeAll(conns))
-	}
-	defer func() { err = errors.Join(err, flush()) }()
-	seen := new(doubts)
-	h, err := host.Open(ctx, db, host.Config{
-		Connections: conns, Policy: &cfg.Policy, Runtime: rt, Logger: a.log, Name: hostName(), Version: thisVersion().Version, Clock: a.clock,
-		Notify: told, Tracer: tracer, Committed: seen.observe,
-	})
-	if err != nil {
-		return errors.Join(err, closeAll(conns))
-	}
-	defer func() { err = errors.Join(err, h.Close()) }()
-	all, err := db.Workflows(ctx)
+	srv, err := a.env().OpenServer(ctx, s, seen)
 	if err != nil {
 		return err
 	}
-	srv, err := a.openServer(ctx, served{cfg: cfg, db: db, host: h, runtime: rt, conns: conns, doubts: seen})
-	if err != nil {
-		return err
-	}
-	if err := srv.say(ctx, func(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }); err != nil {
-		return errors.Join(err, srv.close())
+	if err := srv.Announce(ctx, func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
+		return errors.Join(err, srv.Close())
 	}
 	a.sayServing(all, cfg.DB)
-	if err := runBoth(ctx, h, srv); err != nil {
+	var hangups <-chan os.Signal
+	if a.hangups != nil {
+		var stop func()
+		hangups, stop = a.hangups()
+		defer stop()
+	}
+	follower := &daemon.Follower{Env: a.env(), Session: s, Server: srv, Reload: hangups, Load: func() (*config.Config, error) { return a.reloaded(paths) }}
+	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.err, "Stopped.")
+	fmt.Fprintln(a.Err, "Stopped.")
 	return nil
 }
 
-// runBoth runs a host and its server until ctx ends or one of them fails.
-func runBoth(ctx context.Context, h *host.Host, srv *server) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	var serveErr error
-	wg.Go(func() {
-		defer stop()
-		serveErr = srv.run(ctx)
-	})
-	err := h.Run(ctx)
-	stop()
-	wg.Wait()
-	if err != nil {
-		err = fmt.Errorf("run: %w", err)
+// assembleServe assembles the project around the working directory, or the one at a
+// path with its scripts. It serves all workflows of the database either way.
+func (a *app) assembleServe(ctx context.Context, paths []string) (*daemon.Session, error) {
+	if len(paths) == 0 {
+		cfg, err := a.LoadConfig(".")
+		p := &project.Project{Cfg: cfg}
+		if err != nil {
+			return nil, project.WithConnectionErrors(p, err)
+		}
+		s, err := a.env().Assemble(ctx, p)
+		if err == nil {
+			a.PrintProblems(project.ConfigProblems(cfg.Warnings, "warning"))
+		}
+		return s, err
 	}
-	return errors.Join(err, serveErr)
+	p, err := a.OpenProject(paths[0])
+	if err != nil {
+		return nil, project.WithConnectionErrors(p, err)
+	}
+	s, found, err := a.env().Prepare(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if a.PrintProblems(found); terminal.HasErrors(found) {
+		return nil, errors.Join(exit.With(exit.Misused), s.Close())
+	}
+	s.Only = nil
+	return s, nil
+}
+
+// reloaded reads the configuration of serve again.
+func (a *app) reloaded(paths []string) (*config.Config, error) {
+	if len(paths) > 0 {
+		p, err := a.OpenProject(paths[0])
+		if err != nil {
+			return nil, err
+		}
+		return p.Cfg, nil
+	}
+	return a.LoadConfig(".")
 }
 
 // sayServing is the line that supervisors and tests wait for: from here on the
 // process is the host of the database.
 func (a *app) sayServing(all []keep.Workflow, db string) {
-	fmt.Fprintf(a.err, "Serving %s of %s. Stop with Ctrl-C.\n", plural(len(all), "workflow"), nameOf(db))
+	fmt.Fprintf(a.Err, "Serving %s of %s. Stop with Ctrl-C.\n", terminal.Plural(len(all), "workflow"), database.ShortName(db))
 	if len(all) == 0 {
-		fmt.Fprintln(a.err, "There is nothing to run yet: keep deploy PATH")
+		fmt.Fprintln(a.Err, "There is nothing to run yet. To deploy the scripts of this directory and serve them: keep serve .")
 	}
-}
-
-// hostName says to people which process of which machine this is.
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "unknown"
-	}
-	return name + ":" + strconv.Itoa(os.Getpid())
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/internal/pgtest"
+
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 )
 
 // A serving is keep serve as a process, in a project of its own.
@@ -170,7 +172,7 @@ func routes(t *testing.T) (list [][2]string) {
 		list = append(list, [2]string{m[1], strings.Replace(m[2], "{$}", "", 1)})
 	}
 	return append(list, [2]string{"GET", "/metrics"}, [2]string{"GET", "/api/v1/openapi.json"}, [2]string{"GET", "/api/v1/docs"},
-		[2]string{"POST", linkPath}, [2]string{"GET", "/nothing"}, [2]string{"DELETE", "/api/v1/runs"})
+		[2]string{"POST", daemon.LinkPath}, [2]string{"GET", "/nothing"}, [2]string{"DELETE", "/api/v1/runs"})
 }
 
 // Somebody who has not said who he is reaches nothing but login, health and
@@ -283,6 +285,8 @@ func TestDeployOverHTTP(t *testing.T) {
 		"broken":         {"w", "export default Keep.workflow({", `"1.0"`, 422, "w.ts:1:"},
 		"another name":   {"w", strings.Replace(fmt.Sprintf(script, ""), `"w"`, `"v"`, 1), `"1.0"`, 422, `not \"w\"`},
 		"no such tool":   {"w", fmt.Sprintf(script, `await ctx.crm.create({ id: 1 })`), `"1.0"`, 422, "crm"},
+		"a hostile one":  {"w", strings.Repeat("[", 1<<19), `"1.0"`, 422, "nested deeper"}, // the process that bundles may die of it
+		"a slow one":     {"w", "x = " + strings.Repeat("a=>", 1990) + "1", `"1.0"`, 422, "more than 10s"},
 		"an old version": {"w", fmt.Sprintf(script, ""), `"0.9"`, 412, "1.0"},
 	} {
 		if res, text := put(tt.workflow, tt.source, tt.tag); res.StatusCode != tt.want || !strings.Contains(text, tt.part) {

@@ -40,6 +40,7 @@ func startService() *service {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /feed", s.serveFeed)
 	mux.HandleFunc("GET /by-token/{token}", s.byToken)
+	mux.HandleFunc("GET /contacts/{id}", s.byID)
 	mux.HandleFunc("POST /contacts", s.create)
 	mux.HandleFunc("POST /keyed", s.createOnce)
 	s.Server = httptest.NewServer(mux)
@@ -116,10 +117,26 @@ func (s *service) byToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.tokens[r.PathValue("token")] {
-		answer(w, http.StatusNotFound, nil)
+		answer(w, http.StatusNotFound, map[string]string{"error": "no such token"})
 		return
 	}
 	answer(w, http.StatusOK, map[string]string{"found": r.PathValue("token")})
+}
+
+// byID returns a contact that was created; in the mode gone there is none, and in the
+// mode odd it has another shape.
+func (s *service) byID(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := r.PathValue("id")
+	switch {
+	case s.mode == "gone" || s.created[id] == 0:
+		answer(w, http.StatusNotFound, map[string]string{"error": "no such contact"})
+	case s.mode == "odd":
+		answer(w, http.StatusOK, map[string]int{"id": 7})
+	default:
+		answer(w, http.StatusOK, contact{id, "Ada"})
+	}
 }
 
 // create makes a contact, or what the mode says:

@@ -5,55 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
-
-// at returns a time of an object as people read it.
-func (a *app) at(t api.Time) string { return a.when(time.Time(t)) }
-
-// number is a cell of a table.
-func number(n int) string { return strconv.Itoa(n) }
-
-// orEmpty returns the text of a value that may be absent.
-func orEmpty[S ~string](s *S) string {
-	if s == nil {
-		return ""
-	}
-	return string(*s)
-}
-
-// orDash is orEmpty for tables, where an empty cell looks like a mistake.
-func orDash[S ~string](s *S) string {
-	if s == nil {
-		return "-"
-	}
-	return clean(string(*s))
-}
 
 // joinIDs returns message ids, which scripts and senders choose, on one line.
 func joinIDs(ids []keep.MessageID) string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
-		out[i] = clean(string(id))
+		out[i] = terminal.Clean(string(id))
 	}
 	return strings.Join(out, ", ")
-}
-
-// errorText returns a failure as one line: what, where, of which class.
-func errorText(f *api.Failure) string {
-	s := clean(f.Message)
-	if f.Tool != nil {
-		s = string(*f.Tool) + ": " + s
-	}
-	if f.At != nil {
-		s = clean(*f.At) + ": " + s
-	}
-	return fmt.Sprintf("%s (%s, %s)", s, f.Class, f.Code)
 }
 
 // maxShown is how much of a payload is shown; --json has all of it.

@@ -17,7 +17,7 @@ func skewedMain() {
 		panic(err)
 	}
 	a := newApp(os.Stdout, os.Stderr)
-	a.clock = func() time.Time { return time.Now().Add(off) }
+	a.Clock = func() time.Time { return time.Now().Add(off) }
 	root := a.root()
 	root.SetArgs(os.Args[1:])
 	root.SetOut(os.Stdout)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 func (a *app) skipInputsCmd() *cobra.Command {
@@ -46,7 +48,7 @@ stays so, and to start it again does the rest.`,
 
 func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) error {
 	if len(args) > maxNamed {
-		return misusef("%d inputs are named, want at most %d", len(args), maxNamed)
+		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
 	}
 	ids := make([]keep.InputID, len(args))
 	for i, id := range args {
@@ -57,12 +59,12 @@ func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) erro
 		return err
 	}
 	for _, r := range out {
-		a.saySkipped(orEmpty(r.Input), r)
+		a.saySkipped(terminal.OrEmpty(r.Input), r)
 	}
-	if !a.json {
+	if !a.JSON {
 		return nil
 	}
-	return a.printJSON(out)
+	return a.PrintJSON(out)
 }
 
 // maxNamed is how many things one command may skip: they are skipped together or
@@ -81,18 +83,18 @@ its call is ended, and its other events are released. A run past its call comple
 				ids = append(ids, keep.MessageID(id))
 			}
 			if len(ids) > maxNamed {
-				return misusef("%d events are named, want at most %d", len(ids), maxNamed)
+				return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
 			}
 			return a.decide(cmd.Context(), func(c *api.Client) error {
 				res, err := c.SkipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
 				if err != nil {
 					return err
 				}
-				a.saySkipped(plural(len(ids), "event"), res)
-				if !a.json {
+				a.saySkipped(terminal.Plural(len(ids), "event"), res)
+				if !a.JSON {
 					return nil
 				}
-				return a.printJSON(res)
+				return a.PrintJSON(res)
 			})
 		},
 	}
@@ -102,14 +104,14 @@ its call is ended, and its other events are released. A run past its call comple
 
 // saySkipped tells what became of what was skipped.
 func (a *app) saySkipped(what string, r api.Skipped) {
-	fmt.Fprintf(a.err, "%s: %s skipped.\n", clean(what), plural(r.Skipped, "event"))
+	fmt.Fprintf(a.Err, "%s: %s skipped.\n", terminal.Clean(what), terminal.Plural(r.Skipped, "event"))
 	for _, id := range r.Aborted {
-		fmt.Fprintf(a.err, "Run %s was ended before its call.\n", id)
+		fmt.Fprintf(a.Err, "Run %s was ended before its call.\n", id)
 	}
 	if r.TooLate > 0 {
-		fmt.Fprintf(a.err, "Too late for %s: the run is past its call, and completes.\n", plural(r.TooLate, "event"))
+		fmt.Fprintf(a.Err, "Too late for %s: the run is past its call, and completes.\n", terminal.Plural(r.TooLate, "event"))
 	}
 	if r.Finished > 0 {
-		fmt.Fprintf(a.err, "Finished before: %s.\n", plural(r.Finished, "event"))
+		fmt.Fprintf(a.Err, "Finished before: %s.\n", terminal.Plural(r.Finished, "event"))
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // skipAllFlags say which inputs are skipped together.
@@ -20,11 +22,11 @@ type skipAllFlags struct {
 func (f skipAllFlags) check(ids []string) error {
 	switch {
 	case f.all == (len(ids) > 0):
-		return misusef("name the inputs, or say --all")
+		return exit.Misusef("name the inputs, or say --all")
 	case !f.all && (f.workflow != "" || f.match != "" || f.yes):
-		return misusef("--workflow, --match and --yes go with --all")
+		return exit.Misusef("--workflow, --match and --yes go with --all")
 	case len(f.match) > maxMatch:
-		return misusef("--match has %d bytes, want at most %d", len(f.match), maxMatch)
+		return exit.Misusef("--match has %d bytes, want at most %d", len(f.match), maxMatch)
 	}
 	return nil
 }
@@ -44,34 +46,34 @@ func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) 
 		return err
 	}
 	if !f.yes || done.Cursor == nil {
-		if a.json {
-			return a.printJSON(done)
+		if a.JSON {
+			return a.PrintJSON(done)
 		}
 		if done.Total == 0 {
-			fmt.Fprintln(a.err, "No pending input matches.")
+			fmt.Fprintln(a.Err, "No pending input matches.")
 			return nil
 		}
-		fmt.Fprintf(a.err, "Nothing was changed. To skip %s, say --yes.\n", plural(done.Total, "input"))
+		fmt.Fprintf(a.Err, "Nothing was changed. To skip %s, say --yes.\n", terminal.Plural(done.Total, "input"))
 		return nil
 	}
 	for told := time.Now(); done.Cursor != nil; {
 		if done, err = c.SkipAll(ctx, *done.Cursor); err != nil {
 			return err
 		}
-		if a.tty && !a.json && time.Since(told) > quiet {
+		if a.TTY && !a.JSON && time.Since(told) > terminal.ProgressDelay {
 			told = time.Now()
-			fmt.Fprintf(a.err, "%s of %s skipped.\n", number(done.Skipped), plural(done.Total, "input"))
+			fmt.Fprintf(a.Err, "%s of %s skipped.\n", terminal.Number(done.Skipped), terminal.Plural(done.Total, "input"))
 		}
 	}
-	if a.json {
-		return a.printJSON(done)
+	if a.JSON {
+		return a.PrintJSON(done)
 	}
-	fmt.Fprintf(a.err, "%s skipped.\n", plural(done.Skipped, "input"))
+	fmt.Fprintf(a.Err, "%s skipped.\n", terminal.Plural(done.Skipped, "input"))
 	if done.Aborted > 0 {
-		fmt.Fprintf(a.err, "Ended before their call: %s.\n", plural(done.Aborted, "run"))
+		fmt.Fprintf(a.Err, "Ended before their call: %s.\n", terminal.Plural(done.Aborted, "run"))
 	}
 	if done.TooLate > 0 {
-		fmt.Fprintf(a.err, "Too late for %s: the run is past its call, and completes.\n", plural(done.TooLate, "input"))
+		fmt.Fprintf(a.Err, "Too late for %s: the run is past its call, and completes.\n", terminal.Plural(done.TooLate, "input"))
 	}
 	return nil
 }

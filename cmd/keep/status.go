@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // statusCmd answers the question of every morning on one page.
@@ -20,8 +22,8 @@ func (a *app) statusCmd() *cobra.Command {
 				switch {
 				case err != nil:
 					return err
-				case a.json:
-					return a.printJSON(s)
+				case a.JSON:
+					return a.PrintJSON(s)
 				}
 				return a.printStatus(s)
 			})
@@ -31,45 +33,68 @@ func (a *app) statusCmd() *cobra.Command {
 
 // printStatus prints what needs a person first, and what is well last.
 func (a *app) printStatus(s api.Status) error {
+	if n := s.KeysUnknown; n != nil && *n > 0 {
+		a.heading("Unknown keys", *n)
+		fmt.Fprintln(a.Out, "  requests whose outcome nobody knows: keep keys --status unknown, then keep keys resolve")
+	}
 	if len(s.Workflows) == 0 {
-		fmt.Fprintln(a.err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
+		fmt.Fprintln(a.Err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
 		return nil
 	}
 	a.heading("Needs you", len(s.NeedsYou))
-	for _, q := range s.NeedsYou {
-		fmt.Fprintf(a.out, "%s\n", a.outInk.questionText(q))
+	for _, c := range s.Causes {
+		fmt.Fprintln(a.Out, "  "+causeText(c))
 	}
 	for _, n := range s.NotTold {
-		fmt.Fprintf(a.out, "  %s was given up after %s to tell of %s: %s\n", n.Sink, plural(n.Attempts, "attempt"), n.Question, clean(n.Error))
+		fmt.Fprintf(a.Out, "  %s was given up after %s to tell of %s: %s\n", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))
 	}
 	a.heading("Failing", len(s.Failing)+len(s.InDoubt))
 	for _, r := range s.Failing {
-		fmt.Fprintf(a.out, "  %s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, clean(orEmpty(r.WaitsFor)))
+		fmt.Fprintf(a.Out, "  %s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 	}
 	for _, d := range s.InDoubt {
-		fmt.Fprintf(a.out, "  %s: item %s: %s\n", d.Workflow, clean(d.Item), clean(d.Why))
+		fmt.Fprintf(a.Out, "  %s: item %s: %s\n", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
 	}
 	a.heading("Late", len(s.Late))
 	for _, l := range s.Late {
-		fmt.Fprintf(a.out, "  %s: %s was due %s; is a host running (keep serve)?\n", l.Workflow, clean(l.What), a.at(l.DueAt))
+		fmt.Fprintf(a.Out, "  %s: %s was due %s; is a host running (keep serve)?\n", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
 	}
 	pending := make(map[keep.WorkflowName]int)
 	for _, t := range s.Topics {
 		pending[t.Workflow] += t.Pending + t.Reserved
 	}
-	t := table{header: []string{"WORKFLOW", "VERSION", "STATE", "PENDING EVENTS", "OPEN RUN"}}
+	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "STATE", "PENDING EVENTS", "OPEN RUN"}}
 	for _, w := range s.Workflows {
-		t.add(string(w.Name), w.Version, pausedText(w.Paused), number(pending[w.Name]), orDash(w.OpenRun))
+		t.Add(string(w.Name), w.Version, terminal.PausedText(w.Paused), terminal.Number(pending[w.Name]), terminal.OrDash(w.OpenRun))
 	}
-	fmt.Fprintln(a.out)
-	return t.print(a.out, a.outInk)
+	fmt.Fprintln(a.Out)
+	return t.Print(a.Out, a.OutInk)
+}
+
+// causeText returns what questions are about on one line, and how to see one of them.
+func causeText(c api.Cause) string {
+	about := string(c.Kind)
+	if c.Tool != "" {
+		about += ", " + c.Tool
+	}
+	if c.Code != "" {
+		about += " (" + c.Code + ")"
+	}
+	in := string(c.Workflows[0])
+	if more := len(c.Workflows) - 1; more > 0 {
+		in = fmt.Sprintf("%s and %d more", in, more)
+	}
+	if c.Count == 1 {
+		return fmt.Sprintf("%s in %s: keep inbox show %s", about, in, c.Example)
+	}
+	return fmt.Sprintf("%d × %s in %s: keep inbox, such as keep inbox show %s", c.Count, about, in, c.Example)
 }
 
 // heading begins a part of the status.
 func (a *app) heading(name string, n int) {
 	if n == 0 {
-		fmt.Fprintf(a.out, "%s: nothing\n", name)
+		fmt.Fprintf(a.Out, "%s: nothing\n", name)
 		return
 	}
-	fmt.Fprintf(a.out, "%s\n", a.outInk.bold(fmt.Sprintf("%s: %d", name, n)))
+	fmt.Fprintf(a.Out, "%s\n", a.OutInk.Bold(fmt.Sprintf("%s: %d", name, n)))
 }

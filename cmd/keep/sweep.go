@@ -8,9 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keep-run/keep/config"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
 )
 
 // sweepSummary is what keep db sweep did, or would do.
@@ -39,12 +42,12 @@ A host does the same by itself once an hour, if there is a [retention]. It may g
 meanwhile. The sweep may be stopped at any moment and started again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStore(cmd.Context(), toDecide, func(cfg *config.Config, db database) error {
+			return a.withStore(cmd.Context(), database.ToDecide, func(cfg *config.Config, db database.DB) error {
 				r := cfg.Retention
 				if older != "" {
 					d, err := config.ParseDuration(older)
 					if err != nil {
-						return misusef("--older-than: %w", err)
+						return exit.Misusef("--older-than: %w", err)
 					}
 					r = policy.Retention{After: d}
 				}
@@ -58,25 +61,22 @@ meanwhile. The sweep may be stopped at any moment and started again.`,
 }
 
 // sweep deletes what is over and old, or says how much that is.
-func (a *app) sweep(ctx context.Context, db database, r policy.Retention, preview bool) error {
+func (a *app) sweep(ctx context.Context, db database.DB, r policy.Retention, preview bool) error {
 	if err := r.Validate(); err != nil {
-		return misusef("%w", err)
+		return exit.Misusef("%w", err)
 	}
-	if _, some := r.Latest(a.now()); !some {
-		return misusef("there is no [retention] in keep.toml, so everything is kept; say --older-than 90d")
+	if _, some := r.Latest(a.Now()); !some {
+		return exit.Misusef("there is no [retention] in keep.toml, so everything is kept; say --older-than 90d")
 	}
-	e, err := engine.New(db, nil, nil, engine.Config{Logger: a.log, Leases: leasesOf(db), Clock: a.clock})
-	if err == nil {
-		err = e.Sync(ctx)
-	}
+	o, err := a.operatorOf(ctx, db, database.ToDecide, nil)
 	if err != nil {
 		return err
 	}
 	told := time.Now()
-	done, err := e.Sweep(ctx, r, preview, func(s engine.Swept) {
-		if a.tty && !a.json && time.Since(told) > quiet {
+	done, err := o.Sweep(ctx, r, preview, func(s operator.Swept) {
+		if a.TTY && !a.JSON && time.Since(told) > terminal.ProgressDelay {
 			told = time.Now()
-			fmt.Fprintf(a.err, "%s deleted so far.\n", plural(s.Runs, "run"))
+			fmt.Fprintf(a.Err, "%s deleted so far.\n", terminal.Plural(s.Runs, "run"))
 		}
 	})
 	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations}
@@ -85,17 +85,17 @@ func (a *app) sweep(ctx context.Context, db database, r policy.Retention, previe
 	}); ok && err == nil && !preview {
 		sum.Bytes, err = s.Shrink(ctx)
 	}
-	if a.json {
-		return errors.Join(err, a.printJSON(sum))
+	if a.JSON {
+		return errors.Join(err, a.PrintJSON(sum))
 	}
-	what := plural(sum.Runs, "run") + " with " + plural(sum.Mutations, "mutation")
+	what := terminal.Plural(sum.Runs, "run") + " with " + terminal.Plural(sum.Mutations, "mutation")
 	switch {
 	case preview && sum.Runs == 0:
-		fmt.Fprintln(a.err, "Nothing is over and old enough.")
+		fmt.Fprintln(a.Err, "Nothing is over and old enough.")
 	case preview:
-		fmt.Fprintf(a.err, "Nothing was changed. To delete %s, say --yes.\n", what)
+		fmt.Fprintf(a.Err, "Nothing was changed. To delete %s, say --yes.\n", what)
 	default:
-		fmt.Fprintf(a.err, "Deleted: %s. The file is %s bytes shorter.\n", what, number(int(sum.Bytes)))
+		fmt.Fprintf(a.Err, "Deleted: %s. The file is %s bytes shorter.\n", what, terminal.Number(int(sum.Bytes)))
 	}
 	return err
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // keep db sweep says first what it would delete, by [retention] of each workflow,
@@ -28,6 +29,11 @@ func TestSweepCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, w := range []keep.WorkflowName{"fast", "slow", "kept", "last"} {
+		err := db.Commit(t.Context(), keep.Commit{Workflow: w, At: now, Changes: []keep.Change{keep.Deploy{Deployment: keep.Deployment{
+			Workflow: w, Version: keep.Version{Major: 1}, Definition: keep.Definition{Name: w}, CreatedAt: now}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i := range 50 {
 			id := keep.RunID(fmt.Sprintf("run_%s%d", w, i))
 			err := db.Commit(t.Context(), keep.Commit{Workflow: w, At: now, Changes: []keep.Change{keep.PutRun{Run: keep.Run{ID: id, Chain: id, Workflow: w,
@@ -45,7 +51,7 @@ func TestSweepCommand(t *testing.T) {
 		t.Helper()
 		var o, e bytes.Buffer
 		a := newApp(&o, &e)
-		a.clock = func() time.Time { return now.Add(later) }
+		a.Clock = func() time.Time { return now.Add(later) }
 		root := a.root()
 		root.SetArgs(append([]string{"db"}, args...))
 		cmd, err := root.ExecuteContextC(t.Context())
@@ -56,7 +62,7 @@ func TestSweepCommand(t *testing.T) {
 	}
 	sweep := func(later time.Duration, want sweepSummary, args ...string) {
 		t.Helper()
-		out, _ := command(exitDone, later, append([]string{"sweep", "--json"}, args...)...)
+		out, _ := command(exit.Done, later, append([]string{"sweep", "--json"}, args...)...)
 		var got sweepSummary
 		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Runs != want.Runs || got.Preview != want.Preview {
 			t.Errorf("keep db sweep %v after %s = %s, want %+v", args, later, out, want)
@@ -65,15 +71,15 @@ func TestSweepCommand(t *testing.T) {
 	const day = 24 * time.Hour
 	sweep(day, sweepSummary{Preview: true})
 	sweep(3*day, sweepSummary{Preview: true, Runs: 99}) // of fast and last; the newest stays
-	if _, talk := command(exitDone, 3*day, "sweep"); !strings.Contains(talk, "To delete 99 runs with 0 mutations, say --yes") {
+	if _, talk := command(exit.Done, 3*day, "sweep"); !strings.Contains(talk, "To delete 99 runs with 0 mutations, say --yes") {
 		t.Errorf("keep db sweep says %q", talk)
 	}
 	sweep(3*day, sweepSummary{Runs: 99}, "--yes")
 	sweep(3*day, sweepSummary{}, "--yes")
 	sweep(31*day, sweepSummary{Runs: 50}, "--yes")
 	sweep(400*day, sweepSummary{}, "--yes")
-	command(exitDone, 400*day, "check")
+	command(exit.Done, 400*day, "check")
 	sweep(400*day, sweepSummary{Runs: 50}, "--yes", "--older-than", "90d")
-	command(exitMisused, 0, "sweep", "--older-than", "1h")
-	command(exitMisused, 0, "sweep", "--older-than", "soon")
+	command(exit.Misused, 0, "sweep", "--older-than", "1h")
+	command(exit.Misused, 0, "sweep", "--older-than", "soon")
 }

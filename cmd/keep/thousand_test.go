@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/store/postgres"
 )
 
 // Two hosts have a thousand workflows each; one is killed. The other one has all of
@@ -146,7 +146,7 @@ func (f *failover) consumed(names []keep.WorkflowName) string {
 }
 
 // idleCost counts the transactions of the server in ten seconds, in which one host
-// has nothing to do: one look a second and its beats, whatever it has.
+// has nothing to do: one poll a second and its heartbeats, whatever it has.
 func (f *failover) idleCost() {
 	f.Helper()
 	time.Sleep(11 * time.Second) // so late may a server that rests count what was asked before
@@ -154,9 +154,9 @@ func (f *failover) idleCost() {
 	time.Sleep(10 * time.Second)
 	n := f.transactions() - before
 	passed := time.Since(began)
-	f.Logf("%d transactions in %s, with a beat each %s", n, passed.Round(time.Millisecond), failoverTTL/8)
-	beats := int(passed / (failoverTTL / 8))
-	if limit := int(passed/time.Second) + beats + 6; n > limit { // and what the server does by itself
+	f.Logf("%d transactions in %s, with a heartbeat each %s", n, passed.Round(time.Millisecond), failoverTTL/8)
+	heartbeats := int(passed / (failoverTTL / 8))
+	if limit := int(passed/time.Second) + heartbeats + 6; n > limit { // and what the server does by itself
 		f.Errorf("%d transactions in %s, want %d at most", n, passed, limit)
 	}
 }

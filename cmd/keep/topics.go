@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // topicsCmd lists topics with their counts, which the store keeps exact.
@@ -18,8 +20,8 @@ func (a *app) topicsCmd() *cobra.Command {
 				return inMemory(all, p, func(t api.Topic) string { return string(t.Workflow) + "/" + string(t.Topic) }, err)
 			},
 			row: func(t api.Topic) []string {
-				return []string{string(t.Workflow), string(t.Topic), number(t.Pending), number(t.Reserved),
-					number(t.Consumed), number(t.Skipped)}
+				return []string{string(t.Workflow), string(t.Topic), terminal.Number(t.Pending), terminal.Number(t.Reserved),
+					terminal.Number(t.Consumed), terminal.Number(t.Skipped)}
 			},
 		})
 	}
@@ -33,14 +35,14 @@ func (a *app) topicsCmd() *cobra.Command {
 
 // printTopic shows the counts and what a consumer would be given next.
 func (a *app) printTopic(_ context.Context, _ *api.Client, t api.TopicShown) error {
-	var s sheet
-	s.add("topic", "%s of workflow %s", t.Topic.Topic, t.Workflow)
-	s.add("pending", "%d", t.Pending)
-	s.add("reserved", "%d", t.Reserved)
-	s.add("consumed", "%d", t.Consumed)
-	s.add("skipped", "%d", t.Skipped)
+	var s terminal.Sheet
+	s.Add("topic", "%s of workflow %s", t.Topic.Topic, t.Workflow)
+	s.Add("pending", "%d", t.Pending)
+	s.Add("reserved", "%d", t.Reserved)
+	s.Add("consumed", "%d", t.Consumed)
+	s.Add("skipped", "%d", t.Skipped)
 	for _, e := range t.Oldest {
-		s.add("next", "%s, %s", clean(string(e.MessageID)), a.at(e.CreatedAt))
+		s.Add("next", "%s, %s", terminal.Clean(string(e.MessageID)), a.At(e.CreatedAt))
 	}
-	return s.print(a.out, a.outInk)
+	return s.Print(a.Out, a.OutInk)
 }

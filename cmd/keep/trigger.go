@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
 )
 
 // triggerCmd asks for a run; it makes none itself.

@@ -3,8 +3,11 @@ package main
 import (
 	"fmt"
 
-	"github.com/keep-run/keep/workflow"
 	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/script/workflow"
+
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 )
 
 // typesCmd writes for editors and language models what scripts may call.
@@ -21,10 +24,10 @@ their tools, so that editors and language models can complete scripts.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]string{"types": text})
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"types": text})
 			}
-			_, err = fmt.Fprint(a.out, text)
+			_, err = fmt.Fprint(a.Out, text)
 			return err
 		},
 	}
@@ -33,7 +36,7 @@ their tools, so that editors and language models can complete scripts.`,
 // types returns the declarations for the project that dir is in. Secrets may be
 // missing: nothing is called.
 func (a *app) types(dir string) (string, error) {
-	cfg, err := a.loadConfig(dir)
+	cfg, err := a.LoadConfig(dir)
 	if err != nil {
 		return "", err
 	}
@@ -41,5 +44,5 @@ func (a *app) types(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return workflow.Types(conns), closeAll(conns)
+	return workflow.Types(conns), project.CloseConnections(conns)
 }

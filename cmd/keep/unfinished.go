@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/lifecycle"
-	"github.com/keep-run/keep/workflow"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/script/workflow"
 )
 
 // maxCounted is how many unfinished items are counted of each status.
@@ -19,7 +22,7 @@ const maxCounted = 1000
 // warnOfItems says which items a new version finds unfinished. Which ids its
 // script will use is not known before it runs. What is known is that without a
 // job nothing comes to an item any more.
-func (a *app) warnOfItems(ctx context.Context, c *api.Client, s script) error {
+func (a *app) warnOfItems(ctx context.Context, c *api.Client, s project.Script) error {
 	w, def := s.Name, s.Definition
 	var waiting []keep.ItemStatus
 	n := 0
@@ -39,10 +42,45 @@ func (a *app) warnOfItems(ctx context.Context, c *api.Client, s script) error {
 	if !slices.ContainsFunc(def.Handlers, func(h keep.Handler) bool { return h.Kind == keep.Job }) {
 		why = "the new version has no job that could come to them"
 	}
-	fmt.Fprintf(a.err, "Workflow %s has %s that %s not done: %s.\n", w, plural(n, "item"), map[bool]string{true: "is", false: "are"}[n == 1], why)
+	fmt.Fprintf(a.Err, "Workflow %s has %s that %s not done: %s.\n", w, terminal.Plural(n, "item"), map[bool]string{true: "is", false: "are"}[n == 1], why)
 	for _, status := range waiting {
-		fmt.Fprintf(a.err, "  keep items --workflow %s --status %s     lists them\n", w, status)
-		fmt.Fprintf(a.err, "  keep items skip %s --status %s           leaves them\n", w, status)
+		fmt.Fprintf(a.Err, "  keep items --workflow %s --status %s     lists them\n", w, status)
+		fmt.Fprintf(a.Err, "  keep items skip %s --status %s           leaves them\n", w, status)
+	}
+	return nil
+}
+
+// warnOfOrder says which order keys unfinished runs keep, whatever the new version makes
+// of their events: if its key function gives them others, later events do not wait.
+func (a *app) warnOfOrder(ctx context.Context, c *api.Client, s project.Script) error {
+	page, err := c.Runs(ctx, api.RunQuery{Workflow: s.Name, Open: true}, api.Paging{Limit: maxCounted})
+	if err != nil {
+		return err
+	}
+	keys := make(map[keep.HandlerName][]string)
+	for _, r := range page.Items {
+		if r.OrderKey != nil {
+			keys[r.Handler] = append(keys[r.Handler], strconv.Quote(*r.OrderKey))
+		}
+	}
+	for _, h := range s.Definition.Handlers {
+		of := keys[h.Name]
+		if len(of) == 0 {
+			continue
+		}
+		n := len(of)
+		if n > 5 {
+			of = append(of[:5:5], fmt.Sprintf("and %d more", n-5))
+		}
+		fmt.Fprintf(a.Err, "Unfinished runs of %s keep the order keys with which they began: %s. ", h.Name, terminal.Clean(strings.Join(of, ", ")))
+		switch h.Order {
+		case keep.OrderKey:
+			fmt.Fprintln(a.Err, "Events to which the new version gives another key do not wait for them.")
+		case keep.OrderNone:
+			fmt.Fprintln(a.Err, "Later events do not wait for them.")
+		default:
+			fmt.Fprintln(a.Err, "The whole workflow waits for them now.")
+		}
 	}
 	return nil
 }
@@ -50,7 +88,7 @@ func (a *app) warnOfItems(ctx context.Context, c *api.Client, s script) error {
 // warnOfOrphans lists items whose ids the new version does not make, if its text
 // tells which ones it makes. What was done under an old id would be done again
 // under a new one: that is worth a look before the first run.
-func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s script) error {
+func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s project.Script) error {
 	patterns, known := workflow.ItemPatterns(s.Bundle.Code)
 	if !known {
 		return nil
@@ -61,36 +99,47 @@ func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s script) error 
 	}
 	all := len(page.Items)
 	items := slices.DeleteFunc(page.Items, func(it api.Item) bool {
-		return slices.ContainsFunc(patterns, func(p workflow.ItemPattern) bool { return p.Matches(it.ID) })
+		id := saidID(s.Definition, it.ID)
+		return slices.ContainsFunc(patterns, func(p workflow.ItemPattern) bool { return p.Matches(id) })
 	})
 	if len(items) == 0 {
 		return nil
 	}
-	fmt.Fprintf(a.err, "Workflow %s: %d of its newest %s have ids that the new version does not make (it makes %s).\n"+
-		"If it comes to the same things under other ids, it does them again.\n", s.Name, len(items), plural(all, "item"), joinPatterns(patterns))
+	fmt.Fprintf(a.Err, "Workflow %s: %d of its newest %s have ids that the new version does not make (it makes %s).\n"+
+		"If it comes to the same things under other ids, it does them again.\n", s.Name, len(items), terminal.Plural(all, "item"), joinPatterns(patterns))
 	const shown = 10
 	var left []string
 	for i, it := range items {
 		if i < shown {
-			fmt.Fprintf(a.err, "  %s  %s\n", clean(it.ID), it.Status)
+			fmt.Fprintf(a.Err, "  %s  %s\n", terminal.Clean(it.ID), it.Status)
 		}
 		if it.Status != keep.ItemDone && it.Status != keep.ItemSkipped && len(left) < shown {
-			left = append(left, clean(it.ID))
+			left = append(left, terminal.Clean(it.ID))
 		}
 	}
 	if len(items) > shown {
-		fmt.Fprintf(a.err, "  … and %d more: keep items --workflow %s\n", len(items)-shown, s.Name)
+		fmt.Fprintf(a.Err, "  … and %d more: keep items --workflow %s\n", len(items)-shown, s.Name)
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(a.err, "  keep items skip %s %s           leaves those that are not done\n", s.Name, strings.Join(left, " "))
+		fmt.Fprintf(a.Err, "  keep items skip %s %s           leaves those that are not done\n", s.Name, strings.Join(left, " "))
 	}
 	return nil
+}
+
+// saidID returns the id that a script gives to an item that is stored as stored.
+func saidID(def keep.Definition, stored string) string {
+	for _, h := range def.Handlers {
+		if id, ok := keep.CutItemID(h.ItemsOf(), stored); ok && h.Kind == keep.Job {
+			return id
+		}
+	}
+	return stored
 }
 
 func joinPatterns(ps []workflow.ItemPattern) string {
 	words := make([]string, len(ps))
 	for i, p := range ps {
-		words[i] = clean(string(p))
+		words[i] = terminal.Clean(string(p))
 	}
 	return strings.Join(words, ", ")
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
 var upgradeFrom = flag.String("upgrade-from", "", "a commit of this repository: TestUpgradeFrom begins with hosts of that version")
@@ -121,7 +123,7 @@ func TestUpgradeFrom(t *testing.T) {
 // lastMigration returns the number of this version's.
 func lastMigration(t *testing.T) int {
 	t.Helper()
-	files, err := filepath.Glob("../../postgres/migrations/*.sql")
+	files, err := filepath.Glob("../../store/postgres/migrations/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no migrations: %v", err)
 	}
@@ -133,7 +135,7 @@ func lastMigration(t *testing.T) int {
 func buildWith(t *testing.T, scripts ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	migrations, err := filepath.Abs("../../postgres/migrations")
+	migrations, err := filepath.Abs("../../store/postgres/migrations")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func (f *failover) refused(h *failHost, why, detail string, args ...string) {
 	f.Helper()
 	cmd := h.command(args...)
 	out, err := cmd.CombinedOutput()
-	if err == nil || cmd.ProcessState.ExitCode() != exitUnreachable || !strings.Contains(string(out), why) || !strings.Contains(string(out), detail) {
+	if err == nil || cmd.ProcessState.ExitCode() != exit.Unreachable || !strings.Contains(string(out), why) || !strings.Contains(string(out), detail) {
 		f.Errorf("keep %v: %v\n%s\nwant %q with %q", args, err, out, why, detail)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/spf13/cobra"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // workflowsCmd lists workflows, shows one, and lists the versions of one.
@@ -24,8 +26,8 @@ func (a *app) workflowsCmd() *cobra.Command {
 				return inMemory(all, p, func(w api.Workflow) string { return string(w.Name) }, err)
 			},
 			row: func(w api.Workflow) []string {
-				return []string{string(w.Name), w.Version, pausedText(w.Paused), number(len(w.Handlers)),
-					orDash(w.OpenRun), a.at(w.UpdatedAt)}
+				return []string{string(w.Name), w.Version, terminal.PausedText(w.Paused), terminal.Number(len(w.Handlers)),
+					terminal.OrDash(w.OpenRun), a.At(w.UpdatedAt)}
 			},
 		})
 	}
@@ -39,54 +41,56 @@ func (a *app) workflowsCmd() *cobra.Command {
 			return c.Versions(ctx, keep.WorkflowName(args[0]))
 		},
 		func(_ context.Context, _ *api.Client, all []api.Version) error {
-			t := table{header: []string{"VERSION", "FILE", "CREATED", "HASH"}}
+			t := terminal.Table{Header: []string{"VERSION", "FILE", "CREATED", "HASH"}}
 			for _, v := range all {
-				t.add(v.Version, v.Entry, a.at(v.CreatedAt), v.Hash)
+				t.Add(v.Version, v.Entry, a.At(v.CreatedAt), v.Hash)
 			}
-			return t.print(a.out, a.outInk)
+			return t.Print(a.Out, a.OutInk)
 		})
 	versions.ValidArgsFunction = a.byPosition(workflowNames)
 	return noun("workflows", list, show, versions)
 }
 
-// pausedText says whether a person paused the workflow.
-func pausedText(paused bool) string {
-	if paused {
-		return "paused"
-	}
-	return "on"
-}
+// maxRunsShown is how many unfinished runs are shown with their workflow.
+const maxRunsShown = 5
 
-// printWorkflow shows a workflow, what its open run waits for, and when each
+// printWorkflow shows a workflow, what its open runs wait for, and when each
 // handler comes next.
 func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) error {
-	var s sheet
-	s.add("workflow", "%s", w.Name)
-	s.add("version", "%s, %s", w.Version, pausedText(w.Paused))
-	s.add("topics", "%s", names(w.Topics))
-	s.add("updated", "%s", a.at(w.UpdatedAt))
-	if w.OpenRun != nil {
-		r, err := c.Run(ctx, *w.OpenRun)
+	var s terminal.Sheet
+	s.Add("workflow", "%s", w.Name)
+	s.Add("version", "%s, %s", w.Version, terminal.PausedText(w.Paused))
+	s.Add("topics", "%s", names(w.Topics))
+	s.Add("updated", "%s", a.At(w.UpdatedAt))
+	if w.OnBlocked != keep.BlockedStop.String() {
+		s.Add("on blocked", "%s", w.OnBlocked)
+	}
+	for i, id := range w.OpenRuns {
+		if i == maxRunsShown {
+			s.Add("runs", "and %d more: keep runs --open --workflow %s", len(w.OpenRuns)-i, w.Name)
+			break
+		}
+		r, err := c.Run(ctx, id)
 		if err != nil {
 			return err
 		}
-		s.add("run", "%s of %s: %s", r.ID, r.Handler, clean(orEmpty(r.WaitsFor)))
+		s.Add("run", "%s of %s: %s", r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 	}
-	if err := s.print(a.out, a.outInk); err != nil {
+	if err := s.Print(a.Out, a.OutInk); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out)
-	t := table{header: []string{"HANDLER", "KIND", "WHEN", "NEXT", "LAST RUN"}}
+	fmt.Fprintln(a.Out)
+	t := terminal.Table{Header: []string{"HANDLER", "KIND", "WHEN", "NEXT", "LAST RUN"}}
 	for _, h := range w.Handlers {
 		next := "-"
 		if at := h.NextRunAt; at != nil {
-			next = a.at(*at)
+			next = a.At(*at)
 		} else if at := h.WakeAt; at != nil {
-			next = a.at(*at)
+			next = a.At(*at)
 		}
-		t.add(string(h.Name), string(h.Kind), handlerWhen(h), next, orDash(h.LastRun))
+		t.Add(string(h.Name), string(h.Kind), handlerWhen(h), next, terminal.OrDash(h.LastRun))
 	}
-	return t.print(a.out, a.outInk)
+	return t.Print(a.Out, a.OutInk)
 }
 
 // handlerWhen says what makes a handler run.
@@ -99,5 +103,5 @@ func handlerWhen(h api.Handler) string {
 	case h.Schedule.Interval != nil:
 		return "every " + *h.Schedule.Interval
 	}
-	return strings.TrimSpace(orEmpty(h.Schedule.Cron) + " " + orEmpty(h.Schedule.Timezone))
+	return strings.TrimSpace(terminal.OrEmpty(h.Schedule.Cron) + " " + terminal.OrEmpty(h.Schedule.Timezone))
 }

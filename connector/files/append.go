@@ -55,7 +55,7 @@ func (a *appender) Mutate(ctx context.Context, m keep.Mutation) (connector.Recei
 		return connector.Receipt{}, err
 	}
 	if !done {
-		if r, err = c.append(ctx, hash(m.Token), p); err != nil {
+		if r, err = c.append(ctx, m, p); err != nil {
 			return connector.Receipt{}, err
 		}
 	}
@@ -80,6 +80,9 @@ func (a *appender) Reconcile(ctx context.Context, m keep.Mutation) (connector.An
 	case err != nil:
 		return connector.Answer{}, err
 	case !done:
+		if err := c.remembered(m.CreatedAt); err != nil {
+			return connector.Answer{}, err
+		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "nothing was appended"}, nil
 	}
 	return connector.Answer{Verdict: connector.Happened, Receipt: r.receipt(), Detail: "the text is in the file"}, nil
@@ -194,8 +197,8 @@ func (c *change) extend(name string, text []byte) error {
 }
 
 // append makes the change and returns its record.
-func (c *change) append(ctx context.Context, token string, p params) (record, error) {
-	r := record{Tool: "append", Token: token, Name: p.Name, Size: int64(len(p.content)), SHA256: checksum(p.content), Text: p.content}
+func (c *change) append(ctx context.Context, m keep.Mutation, p params) (record, error) {
+	r := record{Tool: "append", Token: hash(m.Token), Name: p.Name, Size: int64(len(p.content)), SHA256: checksum(p.content), Text: p.content, Made: m.CreatedAt}
 	info, err := c.root.Stat(p.Name)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
@@ -262,3 +265,6 @@ func (c *change) retract(note string, r record, cause error) error {
 	}
 	return c.dir.fail(c.tool, "append", cause)
 }
+
+// Pin implements connector.Pinner.
+func (a *appender) Pin() json.RawMessage { return a.dir.pin() }

@@ -31,8 +31,8 @@
 // appends to the file, or asks about it, settles a note that is left over:
 //
 //	the file has its old size       it didn't happen
-//	it goes on with the text        it happened
-//	it goes on with a part of it    the rest is appended; it happened
+//	the text follows                it happened
+//	a part of the text follows      the rest is appended; it happened
 //	anything else                   a foreign program wrote into the file in
 //	                                between; nobody can know, a person decides
 //
@@ -40,5 +40,7 @@
 // within the same moment. Programs that hold the file open see appended text,
 // but not a written file: that one is a new file.
 //
-// The newest 10,000 marks are kept.
+// Marks are kept for 30 days, the newest 10,000 for longer; of more than 100,000
+// the oldest are removed. A question about a change that is older than a mark which
+// was removed is answered by a person: no mark means nothing then.
 package files

@@ -43,7 +43,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	d := &dir{name: name, path: cfg.Root, step: func(string) {}, busy: make(chan struct{}, 1)}
+	d := &dir{name: name, path: cfg.Root, step: func(string) {}, marks: defaultMarks, busy: make(chan struct{}, 1)}
 	conn := &connector.Connection{Name: name, Connector: Kind, Tools: []connector.Tool{
 		&reader{d, listSpec, d.list},
 		&reader{d, readSpec, d.read},
@@ -63,8 +63,15 @@ type dir struct {
 	// step is called between the durable steps of a change; tests die there.
 	step func(point string)
 
+	marks   marks
 	busy    chan struct{} // holds one value while this process changes something
 	changes atomic.Int64  // made by this process
+}
+
+// pin says where changes go.
+func (d *dir) pin() json.RawMessage {
+	text, _ := json.Marshal(map[string]string{"root": d.path}) // a string can be written
+	return text
 }
 
 // open returns the root. Each call opens its own, so that a directory that is

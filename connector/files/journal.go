@@ -22,12 +22,23 @@ import (
 	"github.com/keep-run/keep/connector"
 )
 
-// The hidden directory of marks and notes, and its bounds.
-const (
-	keepDir   = ".keep"
-	maxMarks  = 10_000
-	pruneEach = 500 // changes between two looks at the number of marks
-)
+// The hidden directory of marks and notes.
+const keepDir = ".keep"
+
+// Marks bounds the marks of a root. A mark is kept for as long as somebody is likely to
+// ask about its change; after that the horizon says that there were such marks.
+type marks struct {
+	least int           // the newest that are kept, however old
+	most  int           // the newest that are kept, however young the others are
+	age   time.Duration // of the others, counted from the newest mark
+	each  int64         // changes between two looks at their number
+}
+
+// defaultMarks are the bounds of every root.
+var defaultMarks = marks{least: 10_000, most: 100_000, age: 30 * 24 * time.Hour, each: 500}
+
+// horizonFile holds a record with the time of the latest change whose mark was removed.
+const horizonFile = "horizon"
 
 // Prefixes of the files in keepDir. The rest of the name is a hash.
 const (
@@ -45,6 +56,9 @@ type record struct {
 	Offset int64  `json:"offset"`         // append: size of the file before
 	SHA256 string `json:"sha256"`         // of the content or text
 	Text   []byte `json:"text,omitempty"` // append: for a note, to finish it
+
+	// Made is when the host recorded the change; zero in marks of older versions.
+	Made time.Time `json:"made,omitzero"`
 }
 
 // receipt is what the script gets.
@@ -211,10 +225,11 @@ func (c *change) agree(r record, name, sum string) error {
 	return c.dir.failf(c.tool, keep.ClassInternal, "token-reused", "the token was used for another change, of %q", r.Name)
 }
 
-// prune removes the oldest marks beyond maxMarks, now and then. A failure
-// leaves them for the next time.
+// prune removes old marks beyond the bounds, now and then. A failure leaves them for the
+// next time.
 func (c *change) prune() {
-	if c.dir.changes.Add(1)%pruneEach != 0 {
+	bounds := c.dir.marks
+	if c.dir.changes.Add(1)%bounds.each != 0 {
 		return
 	}
 	entries, err := fs.ReadDir(c.root.FS(), keepDir)
@@ -225,17 +240,56 @@ func (c *change) prune() {
 		name string
 		at   time.Time
 	}
-	var marks []mark
+	var all []mark // newest first
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), markPrefix) {
-			marks = append(marks, mark{e.Name(), info.ModTime()})
+			all = append(all, mark{e.Name(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(marks, func(a, b mark) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.name, b.name)) })
-	for len(marks) > maxMarks {
-		c.root.Remove(path.Join(keepDir, marks[0].name))
-		marks = marks[1:]
+	slices.SortFunc(all, func(a, b mark) int { return cmp.Or(b.at.Compare(a.at), strings.Compare(a.name, b.name)) })
+	for i, m := range all {
+		if i < bounds.least || i < bounds.most && all[0].at.Sub(m.at) < bounds.age {
+			continue
+		}
+		if c.forget(m.name, m.at) != nil {
+			return
+		}
 	}
+}
+
+// forget removes a mark, after the horizon says durably that there may have been one.
+func (c *change) forget(name string, at time.Time) error {
+	r, _, err := c.load(name)
+	if err != nil {
+		return err
+	}
+	if r.Made.IsZero() {
+		r.Made = at
+	}
+	horizon, _, err := c.load(horizonFile)
+	if err != nil {
+		return err
+	}
+	if r.Made.After(horizon.Made) {
+		if err := c.save(horizonFile, record{Tool: horizonFile, Made: r.Made}); err != nil {
+			return err
+		}
+	}
+	return c.root.Remove(path.Join(keepDir, name))
+}
+
+// remembered returns an error if the mark of a change that the host recorded at that time
+// may have been removed: no mark means nothing then.
+func (c *change) remembered(made time.Time) error {
+	horizon, found, err := c.load(horizonFile)
+	switch {
+	case err != nil:
+		return c.dir.fail(c.tool, "read the horizon of the marks", err)
+	case found && !made.After(horizon.Made):
+		return c.dir.failf(c.tool, keep.ClassPrecondition, "mark-forgotten",
+			"the marks of changes until %s were removed; only a person can look", horizon.Made.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // unknown is a doubt about the effect itself.

@@ -113,7 +113,7 @@ func (w *writer) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, err
 	}
 	defer c.end()
-	want := record{Tool: "write", Token: hash(m.Token), Name: p.Name, Size: int64(len(p.content)), SHA256: checksum(p.content)}
+	want := record{Tool: "write", Token: hash(m.Token), Name: p.Name, Size: int64(len(p.content)), SHA256: checksum(p.content), Made: m.CreatedAt}
 	happened, err := c.written(want)
 	if err != nil {
 		return connector.Receipt{}, err
@@ -144,6 +144,9 @@ func (w *writer) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answ
 		return connector.Answer{}, err
 	}
 	if !happened {
+		if err := c.remembered(m.CreatedAt); err != nil {
+			return connector.Answer{}, err
+		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "the content was not put in place"}, nil
 	}
 	return connector.Answer{Verdict: connector.Happened, Receipt: want.receipt(), Detail: "the content was put in place"}, nil
@@ -233,3 +236,6 @@ func (c *change) undo(mark, temp string, cause error) error {
 	c.root.Remove(temp)
 	return c.dir.fail(c.tool, "write", cause)
 }
+
+// Pin implements connector.Pinner.
+func (w *writer) Pin() json.RawMessage { return w.dir.pin() }

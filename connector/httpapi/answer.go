@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -34,7 +36,7 @@ type answer struct {
 	err    error  // the body ended early
 }
 
-// read takes in resp and closes it.
+// read reads resp and closes it.
 func read(resp *http.Response) answer {
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	defer resp.Body.Close()
@@ -48,30 +50,69 @@ func read(resp *http.Response) answer {
 	return a
 }
 
-func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
+func (a answer) ok() bool { return isOK(a.status) }
 
 // errNotJSON is returned when a body isn't what its content type claims.
 var errNotJSON = errors.New("the answer claims to be JSON and is not")
 
+// mediaType returns the content type without its parameters; empty if there is none.
+func (a answer) mediaType() string {
+	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+	return kind
+}
+
+// claimsJSON reports whether the content type says that the body is JSON.
+func (a answer) claimsJSON() bool {
+	kind := a.mediaType()
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}
+
+// isJSON reports whether the body is one JSON value, whole. Many services send objects
+// as text/plain or text/html.
+func (a answer) isJSON() bool {
+	body := bytes.TrimSpace(a.body)
+	if len(body) == 0 || a.cut || a.err != nil {
+		return false
+	}
+	likely := a.mediaType() == "" || body[0] == '{' || body[0] == '['
+	return (a.claimsJSON() || likely) && json.Valid(body)
+}
+
+// isEmpty reports whether there is no body.
+func (a answer) isEmpty() bool { return len(bytes.TrimSpace(a.body)) == 0 }
+
+// isHTML reports whether the body is a page, as gateways, login forms and error handlers
+// answer, whatever the content type says.
+func (a answer) isHTML() bool {
+	if a.isJSON() {
+		return false
+	}
+	if kind := a.mediaType(); kind == "text/html" || kind == "application/xhtml+xml" {
+		return !a.isEmpty()
+	}
+	body := strings.ToLower(string(bytes.TrimSpace(a.body[:min(len(a.body), 1024)])))
+	body = strings.TrimPrefix(body, "\ufeff")
+	return strings.HasPrefix(body, "<!doctype html") || strings.HasPrefix(body, "<html") || strings.HasPrefix(body, "<head")
+}
+
 // value returns the body for a script; nil is null. It always returns
 // something that can be kept, together with errNotJSON if the body is odd.
 func (a answer) value() (json.RawMessage, error) {
-	body := bytes.TrimSpace(a.body)
-	if len(body) == 0 {
+	if a.isEmpty() {
 		return nil, nil
 	}
-	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
-	claims := kind == "application/json" || strings.HasSuffix(kind, "+json")
-	// Many services send objects as text/plain or text/html.
-	likely := kind == "" || body[0] == '{' || body[0] == '['
-	if !a.cut && (claims || likely) && json.Valid(body) {
+	if a.isJSON() {
+		body := bytes.TrimSpace(a.body)
 		if string(body) == "null" {
 			return nil, nil
 		}
+		if err := connector.CheckNumbers(body); err != nil {
+			return nil, err
+		}
 		return bytes.ToValidUTF8(body, []byte(string(utf8.RuneError))), nil
 	}
-	raw, err := jsonval.Encode(a.wrapped(kind))
-	if err == nil && claims && !a.cut {
+	raw, err := jsonval.Encode(a.wrapped(a.mediaType()))
+	if err == nil && a.claimsJSON() && !a.cut {
 		err = errNotJSON
 	}
 	return raw, err
@@ -118,6 +159,82 @@ func (a answer) retryAfter() time.Duration {
 // because the request is wrong.
 var refusals = []int{400, 404, 405, 409, 410, 413, 415, 422, 501}
 
+// A verdict is what an answer to a call means. The zero verdict is a success.
+type verdict struct {
+	class keep.Class
+	why   string // for a person; empty: the status says it
+}
+
+// mutateVerdict says what an answer to a change means, as far as the answer alone says.
+func (t *tool) mutateVerdict(a answer) verdict {
+	if v, decided := t.saysNo(a); decided {
+		return v
+	}
+	switch {
+	case !a.ok():
+		return verdict{class: mutateClass(a.status, t.notExecuted)}
+	case a.err != nil && !a.cut:
+		return verdict{keep.ClassUnknown, "but the answer broke off: " + t.service.hide.Text(a.err.Error())}
+	case t.answersText:
+		return verdict{}
+	case a.isHTML():
+		return verdict{keep.ClassUnknown, "with an HTML page, which may come from a gateway"}
+	case len(t.appliedIf) > 0:
+		if slices.ContainsFunc(t.appliedIf, func(c condition) bool { return c.matches(a, isOK) }) {
+			return verdict{}
+		}
+		return verdict{keep.ClassUnknown, "but nothing in the answer that applied_if names says that it happened"}
+	case a.isEmpty():
+		if slices.Contains(emptySuccess, a.status) {
+			return verdict{}
+		}
+		return verdict{keep.ClassUnknown, "without a body"}
+	case a.cut:
+		return verdict{}
+	case !a.isJSON() && (a.claimsJSON() || t.spec.Result != nil):
+		return verdict{keep.ClassUnknown, "but the answer is not JSON"}
+	case t.spec.Result != nil && string(bytes.TrimSpace(a.body)) == "null":
+		return verdict{keep.ClassUnknown, "but the answer is null"}
+	}
+	return verdict{}
+}
+
+// emptySuccess are the statuses that confirm a change without a body.
+var emptySuccess = []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent}
+
+// isOK reports whether a status is 2xx.
+func isOK(status int) bool { return status >= 200 && status < 300 }
+
+// saysNo returns what refused_if and statuses make of an answer.
+func (t *tool) saysNo(a answer) (verdict, bool) {
+	for _, c := range t.refusedIf {
+		if c.matches(a, isOK) {
+			return verdict{cmp.Or(c.class, keep.ClassLogic), "and refused, as " + c.String() + " says"}, true
+		}
+	}
+	class, ok := t.statuses[a.status]
+	return verdict{class: class}, ok
+}
+
+// readVerdict says what an answer to a read means. A read is never in doubt.
+func (t *tool) readVerdict(a answer) verdict {
+	v, decided := t.saysNo(a)
+	strict := len(t.appliedIf) > 0 || t.spec.Result != nil
+	switch {
+	case decided:
+	case !a.ok():
+		v = verdict{class: readClass(a.status)}
+	case len(t.appliedIf) > 0 && !slices.ContainsFunc(t.appliedIf, func(c condition) bool { return c.matches(a, isOK) }):
+		v = verdict{keep.ClassTransient, "but nothing in the answer that applied_if names says that it is one"}
+	case strict && a.isHTML():
+		v = verdict{keep.ClassTransient, "with an HTML page, which may come from a gateway"}
+	}
+	if v.class == keep.ClassUnknown {
+		v.class = keep.ClassTransient
+	}
+	return v
+}
+
 // mutateClass says what a status that is not 2xx means for a change.
 func mutateClass(status int, notExecuted []int) keep.Class {
 	switch {
@@ -132,7 +249,7 @@ func mutateClass(status int, notExecuted []int) keep.Class {
 	}
 }
 
-// readClass says what a status that is not 2xx means for a read.
+// readClass says what a status other than 2xx means for a read.
 func readClass(status int) keep.Class {
 	switch {
 	case status == 408, status == 429, status >= 500:
@@ -149,19 +266,31 @@ var advice = map[keep.Class]string{
 	keep.ClassTransient:  "it may work later",
 	keep.ClassPermission: "check the credentials of the connection",
 	keep.ClassLogic:      "the call must be changed",
-	keep.ClassUnknown:    "the change may have happened",
+
+	keep.ClassPrecondition: "something that the call needs is not there",
+	keep.ClassUnknown:      "the change may have happened",
 }
 
 // refused describes an answer that is no success.
-func (t *tool) refused(a answer, class keep.Class) *keep.Failure {
-	what := fmt.Sprintf("the service answered %d %s", a.status, http.StatusText(a.status))
+func (t *tool) refused(a answer, v verdict) *keep.Failure {
+	what := strings.TrimSpace(fmt.Sprintf("the service answered %d %s", a.status, http.StatusText(a.status)))
+	if v.why != "" {
+		what += " " + v.why
+	}
 	if a.status >= 300 && a.status < 400 {
 		what += ", a redirect, which is not followed"
-	} else if words := t.service.hide.snippet(a.body); words != "" {
+	} else if words := t.service.snippet(a.body); words != "" {
 		what += ": " + words
 	}
-	f := t.failf(class, "http-"+strconv.Itoa(a.status), "%s; %s", strings.TrimSpace(what), advice[class])
-	if class == keep.ClassTransient {
+	code, do := "http-"+strconv.Itoa(a.status), advice[v.class]
+	switch {
+	case v.class == keep.ClassPermission && a.status == http.StatusUnauthorized:
+		code, do = keep.CodeUnauthenticated, "the service does not accept the credential of the connection: renew it"
+	case v.class == keep.ClassPermission && a.status == http.StatusForbidden:
+		code, do = keep.CodeForbidden, "the credential of the connection may not do this: widen what it may do"
+	}
+	f := t.failf(v.class, code, "%s; %s", what, do)
+	if v.class == keep.ClassTransient {
 		f.RetryAfter = a.retryAfter()
 	}
 	return f

@@ -7,7 +7,7 @@ import (
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
-	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 // levels are the ways in which the service of the suite can be configured.

@@ -3,11 +3,15 @@
 //
 // # What an answer means
 //
-// For a mutate tool:
+// For a mutate tool, unless refused_if, applied_if or statuses say otherwise:
 //
-//	2xx                                          applied
+//	2xx with one JSON value; 200, 201, 202,
+//	204 without a body; 2xx with text          applied
+//	2xx with an HTML page, broken JSON, or cut
+//	off; other 2xx without a body; text where
+//	a result schema is given                    unknown
 //	400 404 405 409 410 413 415 422 501          did not happen, logic
-//	401 403                                      did not happen, permission
+//	401 403                                      did not happen, permission (unauthenticated, forbidden)
 //	429, and the statuses of not_executed        did not happen, transient
 //	no connection (DNS, refused, TLS, timeout
 //	before the request was begun)                did not happen, transient
@@ -21,10 +25,19 @@
 //
 // JSON is the result as it came. An empty body is null. Any other body becomes
 // {status, type, text}, or {status, type, base64} if it is not UTF-8. A body
-// that claims to be JSON and isn't is a precondition failure of a read; a
-// mutate tool is applied nevertheless, with a warning. A mutate answer over
-// 1 MiB is applied, with {status, type, text, cut: true} and a warning; a read
-// over 1 MiB is a logic failure that says so.
+// that claims to be JSON and isn't is a precondition failure of a read. A mutate
+// answer over 1 MiB is applied, with {status, type, text, cut: true} and a
+// warning; a read over 1 MiB is a logic failure that says so. A number of more
+// than 1,000 digits or with an exponent beyond ±400 is treated as no JSON.
+//
+// # Lists in pages
+//
+// A list tool with pages takes limit (1,000 if not given, 10,000 at most) and
+// cursor, and returns {$list, truncated, next}, which scripts see as an array
+// with two more properties. It ends at the limit, or at 768 KiB; next is then
+// where to go on, and loses nothing. A page that fails, has no list, names the same
+// next page twice (pages_loop) or links to another origin (pages_elsewhere) fails
+// the whole call: a shorter list would look like all there is.
 //
 // # How a lost answer is found
 //
@@ -35,12 +48,16 @@
 //	                       created once
 //	nothing                level D
 //
-// A resend is trusted for as long as the service keeps keys, which is
-// deduplicates_for, 24 hours if not given. Later the lookup is asked if there
-// is one, otherwise nobody is: a forgotten key would make a second effect. Of
-// the answers to a resend only 2xx, 404, 405, 410, 413, 415 and 501 decide.
-// 400 and 422 may mean "this key came with another request", so they decide
-// only when the service marks them with Idempotent-Replayed: true.
+// A lookup is believed by what its answer holds and not by its status (law:
+// witnessed, docs/GUARANTEES.md): see evidence.go for what shows an effect, and
+// lookup.judge for what shows that there is none.
+//
+// A resend is trusted for as long as the service keeps keys, which is key_lasts,
+// 24 hours if not given. Later the lookup is asked if there is one, otherwise
+// nobody is: a forgotten key would make a second effect. Only a success, or a
+// status of on_resend, settles the first request. A refusal settles the one that
+// was refused: a gateway may have sent it, or a service that checks a request
+// before it looks at the key. The lookup is then asked if there is one.
 //
 // # What is sent
 //
@@ -52,6 +69,7 @@
 // asked for. Params that are in neither path nor query go into a JSON body with
 // the bytes that the script's JSON had, so integers aren't rounded.
 //
-// Configured header values never appear in errors, warnings or details, even
-// when the service echoes them.
+// Configured header values and other secrets never appear in errors, warnings,
+// details and results, even when the service echoes them; see package redact for
+// the forms in which they are recognised. Details name a lookup by its templates.
 package httpapi

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"net/http"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -18,19 +19,26 @@ func RequestURL(t connector.Tool, params json.RawMessage) (string, error) {
 	case *reconciler:
 		inner = t.tool
 	}
-	req, err := inner.request(params, "token")
+	req, err := inner.request(params, &keep.Mutation{Token: "token"})
 	if err != nil {
 		return "", err
 	}
 	return req.URL.String(), nil
 }
 
-// Judge returns what t's lookup would make of an answer with status 200.
-func Judge(t connector.Tool, body string, m keep.Mutation) connector.Answer {
+// Judge returns what t's lookup would make of an answer.
+func Judge(t connector.Tool, status int, kind, body string, m keep.Mutation) connector.Answer {
 	r, ok := t.(*reconciler)
 	if !ok || r.lookup == nil {
 		return connector.Answer{}
 	}
 	r.lookup.request(r.service, m)
-	return r.lookup.judge(answer{status: 200, body: []byte(body)}, m)
+	a := answer{status: status, header: http.Header{"Content-Type": {kind}}, body: []byte(body)}
+	if kind == "" {
+		a.header.Set("Content-Type", "application/json")
+	}
+	if !r.lookup.answers(a) {
+		return retry(": " + http.StatusText(status))
+	}
+	return r.lookup.judge(a, m)
 }

@@ -25,9 +25,8 @@ import (
 // frozenAt names the service in the environment of the process that TestFrozen stops.
 const frozenAt = "KEEP_TEST_FROZEN_AT"
 
-// A process that is stopped when the request is written but not sent, and goes on
-// after the time for the call, sends nothing: what the service does not have by
-// then never comes. Law: once; see docs/design/0005-leases.md, Calls.
+// A process that is stopped when the request is written but not sent, and resumes
+// after the time for the call, sends nothing. Law: once; see docs/design/0005-leases.md, Calls.
 func TestFrozen(t *testing.T) {
 	if base := os.Getenv(frozenAt); base != "" {
 		freeze(t, base)

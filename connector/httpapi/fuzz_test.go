@@ -68,7 +68,7 @@ func FuzzConfig(f *testing.F) {
 			httpapi.RequestURL(tl, params)
 			if m, ok := tl.(connector.Mutator); ok {
 				m.Target(params)
-				httpapi.Judge(tl, `{"data":[{"id":1}]}`, keep.Mutation{Token: "t", Payload: params})
+				httpapi.Judge(tl, 200, "", `{"data":[{"id":1}]}`, keep.Mutation{Token: "t", Payload: params})
 			}
 		}
 	})

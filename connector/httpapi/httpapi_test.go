@@ -1,15 +1,16 @@
 package httpapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 )
 
-// crm is the configuration of DESIGN section 11, with a few more tools.
+// crm is a CRM at each level.
 const crm = `
 connector = "http"
 base_url  = "%s/api"
@@ -69,6 +70,7 @@ effect   = "mutate"
 path     = "/notes"
 identity = ["id"]
 approve  = "always"
+idempotency_header = "X-Ref"
 [tools.marked.reconcile]
 path  = "/notes?ref={token}"
 query = { kind = "n-{id}" }
@@ -86,9 +88,15 @@ idempotency_header = "Idempotency-Key"
 // open returns the connection whose services answers with h.
 func open(t testing.TB, h http.HandlerFunc) *connector.Connection {
 	t.Helper()
+	return openAt(t, newServer(t, h))
+}
+
+// newServer returns the URL of a service that answers with h.
+func newServer(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	return openAt(t, srv.URL)
+	return srv.URL
 }
 
 func openAt(t testing.TB, base string) *connector.Connection {
@@ -157,14 +165,14 @@ func status(code int, body string) http.HandlerFunc {
 	}
 }
 
-// TestStatuses writes the table of DESIGN section 11 and 14 a second time.
+// TestStatuses states the table of the package comment a second time.
 func TestStatuses(t *testing.T) {
 	mutates := map[keep.Class][]int{
-		"none":                 {200, 201, 202, 204, 299},
+		"none":                 {200, 201, 202, 204},
 		keep.ClassLogic:        {400, 404, 405, 409, 410, 413, 415, 422, 501},
 		keep.ClassPermission:   {401, 403},
 		keep.ClassTransient:    {429, 503},
-		keep.ClassUnknown:      {301, 302, 304, 307, 308, 402, 406, 408, 411, 412, 414, 418, 423, 425, 428, 431, 451, 500, 502, 504, 505, 599},
+		keep.ClassUnknown:      {203, 299, 301, 302, 304, 307, 308, 402, 406, 408, 411, 412, 414, 418, 423, 425, 428, 431, 451, 500, 502, 504, 505, 599},
 		keep.ClassInternal:     nil,
 		keep.ClassPrecondition: nil,
 	}
@@ -191,6 +199,12 @@ func TestStatuses(t *testing.T) {
 			if _, err := mustRead(t, conn, "find", `{"q":"x"}`); class(err) != want {
 				t.Errorf("read answered %d: class %q, want %q", code, class(err), want)
 			}
+		}
+	}
+	for code, want := range map[int]string{401: keep.CodeUnauthenticated, 403: keep.CodeForbidden, 400: "http-400"} {
+		_, err := mutate(t, open(t, status(code, `{}`)), "create", `{"id":1}`)
+		if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Code != want {
+			t.Errorf("answered %d: %+v, want the code %s", code, f, want)
 		}
 	}
 	code = 503
@@ -329,8 +343,7 @@ func TestBodies(t *testing.T) {
 		{"text", "text/csv", "a,b", `{"status":200,"text":"a,b","type":"text/csv"}`, ""},
 		{"bytes", "image/png", "\xff\x00", `{"base64":"/wA=","status":200,"type":"image/png"}`, ""},
 		{"invalid UTF-8 in JSON", j, "{\"a\":\"\xff\"}", `{"a":"` + "\uFFFD" + `"}`, ""},
-		{"not JSON", j, "<html>", `{"status":200,"text":"<html>","type":"application/json"}`, "claims to be JSON"},
-		{"two values", j, "{}{}", `{"status":200,"text":"{}{}","type":"application/json"}`, "claims to be JSON"},
+		{"a number that nobody can compute with", j, `{"a":1e999999}`, "", "exponent"},
 	} {
 		kind, body = c.kind, c.body
 		r, err := mutate(t, conn, "create", `{"id":1}`)
@@ -338,8 +351,10 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: receipt %s, %q, %v; want %s, %q", c.name, r.Result, r.Warning, err, c.want, c.warning)
 		}
 	}
-	if _, err := mustRead(t, conn, "find", `{}`); class(err) != keep.ClassPrecondition {
-		t.Errorf("read of a body that is not JSON: %v, want precondition", err)
+	for _, body = range []string{`{"a":1e999999}`, "{}{}", "<html>"} {
+		if _, err := mustRead(t, conn, "find", `{}`); class(err) != keep.ClassPrecondition {
+			t.Errorf("read of %s: %v, want precondition", body, err)
+		}
 	}
 	kind, body = j, big
 	r, err := mutate(t, conn, "create", `{"id":1}`)
@@ -368,6 +383,49 @@ func TestSecretsStayOutOfMessages(t *testing.T) {
 				t.Errorf("status %d: %v, want an error without the secret", code, err)
 			}
 		}
+	}
+}
+
+// TestSecretsStayOutOfRecords has a service return what it was sent, in answers that become
+// results, and a lookup whose path and query hold secrets. What a record keeps of them
+// is read by everybody who may see the history.
+func TestSecretsStayOutOfRecords(t *testing.T) {
+	const key, hook = "k3y/with+odd&chars", "T00-hook-s3cret"
+	service := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"id":1,"ref":"tok-1","a":%q,"b":%q,"c":%q}`, r.RequestURI, html.EscapeString(key), strings.ToUpper(hook))
+	})
+	conn, err := httpapi.New("crm", httpapi.Config{BaseURL: service, Secrets: []string{key, hook}, Tools: map[string]httpapi.Tool{
+		"get": {Effect: connector.Get, Path: "/" + hook + "/x"},
+		"make": {Effect: connector.Mutate, Path: "/" + hook + "/x", Identity: []string{"id"}, IdempotencyHeader: "X-Ref",
+			Reconcile: &httpapi.Reconcile{Path: "/" + hook + "/x?key=" + url.QueryEscape(key), Query: []string{"ref={token}"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := reconcile(t, conn, "make", `{"id":1}`)
+	if err != nil || a.Verdict != connector.Happened {
+		t.Fatalf("lookup: %+v, %v", a, err)
+	}
+	receipt, err := mutate(t, conn, "make", `{"id":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := mustRead(t, conn, "get", `{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"detail": a.Detail, "found": string(a.Result), "result": string(receipt.Result), "read": read,
+	} {
+		text = strings.ToLower(text)
+		for _, secret := range []string{key, hook, url.QueryEscape(key), html.EscapeString(key)} {
+			if strings.Contains(text, strings.ToLower(secret)) {
+				t.Errorf("%s holds a secret: %s", name, text)
+			}
+		}
+	}
+	if want := "GET /[hidden]/x?key&ref={token} answered 200 OK"; a.Detail != want {
+		t.Errorf("detail is %q, want %q", a.Detail, want)
 	}
 }
 
@@ -462,94 +520,6 @@ func TestReadsShareAConnection(t *testing.T) {
 	// A connection is kept for a second only, which a busy machine may take.
 	if len(conns) == 5 {
 		t.Errorf("5 reads used %d connections, want fewer", len(conns))
-	}
-}
-
-func TestResendDecides(t *testing.T) {
-	var code int
-	var mark string
-	requests := 0
-	conn := open(t, func(w http.ResponseWriter, r *http.Request) {
-		requests++
-		if r.Header.Get("Idempotency-Key") != "tok-1" {
-			t.Errorf("resend has key %q", r.Header.Get("Idempotency-Key"))
-		}
-		w.Header().Set("Idempotent-Replayed", mark)
-		w.WriteHeader(code)
-	})
-	for _, c := range []struct {
-		codes []int
-		mark  string
-		want  connector.Verdict // empty: an error
-	}{
-		{[]int{200, 201, 204}, "", connector.Happened},
-		{[]int{404, 405, 410, 413, 415, 501}, "", connector.Absent},
-		{[]int{400, 422, 404}, "true", connector.Absent},
-		{[]int{400, 401, 403, 408, 409, 422, 425, 429, 500, 502, 503, 504, 302}, "", ""},
-		{[]int{409, 425, 429, 500, 503}, "true", ""},
-	} {
-		for _, code = range c.codes {
-			mark = c.mark
-			a, err := reconcile(t, conn, "keyed", `{"id":1}`)
-			if a.Verdict != c.want || (err == nil) != (c.want != "") {
-				t.Errorf("resend answered %d %q: %q, %v; want %q", code, mark, a.Verdict, err, c.want)
-			}
-		}
-	}
-	// A key that the service may have forgotten is not sent again.
-	before := requests
-	m := mutation(`{"id":1}`)
-	m.CreatedAt = time.Now().Add(-24 * time.Hour)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	code = 200
-	_, err := tool(t, conn, "keyed").(connector.Reconciler).Reconcile(ctx, m)
-	if class(err) != keep.ClassPrecondition || requests != before {
-		t.Errorf("old key: %v after %d requests, want a precondition failure and none", err, requests-before)
-	}
-}
-
-func TestLookupDecides(t *testing.T) {
-	var code int
-	var body, line string
-	conn := open(t, func(w http.ResponseWriter, r *http.Request) {
-		line = r.Method + " " + r.RequestURI
-		status(code, body)(w, r)
-	})
-	for _, c := range []struct {
-		tool string
-		code int
-		body string
-		want connector.Verdict
-	}{
-		{"create", 200, `{"id":1}`, connector.Happened},
-		{"create", 404, `{}`, connector.Absent},
-		{"create", 202, `{}`, connector.Again},
-		{"create", 410, ``, ""},
-		{"create", 500, ``, ""},
-		{"create", 401, ``, ""},
-		{"create", 200, `{"broken`, connector.Again},
-		{"marked", 200, `{"data":[]}`, connector.Absent},
-		{"marked", 200, `{"data":[{"email":"x","ref":"tok-1"}]}`, connector.Happened},
-		{"marked", 200, `{"data":[{"email":"y","ref":"tok-1"},{"email":"x","ref":"tok-1","n":2}]}`, connector.Happened},
-		{"marked", 200, `{"data":[{"email":"y","ref":"tok-1"}]}`, connector.Again},
-		{"marked", 200, `{"data":[{"email":"x","ref":"other"}]}`, connector.Again},
-		{"marked", 200, `{"data":null}`, connector.Again},
-		{"marked", 200, `{}`, connector.Again},
-		{"marked", 404, `{}`, connector.Absent},
-	} {
-		code, body = c.code, c.body
-		a, err := reconcile(t, conn, c.tool, `{"id":1,"email":"x"}`)
-		if a.Verdict != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s answered %d %s: %q, %v; want %q", c.tool, c.code, c.body, a.Verdict, err, c.want)
-		}
-	}
-	if want := "GET /api/notes?ref=tok-1&kind=n-1"; line != want {
-		t.Errorf("lookup was %q, want %q", line, want)
-	}
-	code = 200
-	if _, err := mutate(t, conn, "marked", `{"id":1}`); class(err) != keep.ClassLogic {
-		t.Errorf("a call that could not be asked for later: %v, want logic", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,13 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	s := &service{
 		name:   name,
 		header: checkHeaders(c, cfg.Headers),
-		hide:   newRedactor(cfg.Headers),
+		query:  cfg.Query,
+		signer: cfg.Sign,
+
+		references: cfg.References,
+
+		hide:   newRedactor(cfg.Headers, cfg.Secrets),
+		config: cfg,
 		reads:  newTransport(true),
 		writes: newTransport(false),
 	}
@@ -32,6 +39,9 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	conn := &connector.Connection{Name: name, Connector: Kind, Close: s.close}
 	for _, toolName := range slices.Sorted(maps.Keys(cfg.Tools)) {
 		b := builder{Checker: c, at: "tools." + toolName, cfg: cfg.Tools[toolName], service: s}
+		if from := b.cfg.ResultFrom; from != "" && cfg.Tools[from].Effect != connector.Get {
+			b.addf("result_from", "is %q, want a get tool of this connection", from)
+		}
 		conn.Tools = append(conn.Tools, b.build(toolName))
 	}
 	if err := c.Err(); err != nil {
@@ -131,8 +141,15 @@ func (b *builder) build(name string) connector.Tool {
 		t.query = append(t.query, f)
 	}
 	b.reservedParams(t)
+	b.bodyConfig(t)
+	b.verdicts(t)
+	if b.cfg.Was != "" && b.cfg.New {
+		b.addf("new", "is true, and was names what it was before; give one of them")
+	}
 	t.spec = connector.Spec{
 		Name:        name,
+		Was:         b.cfg.Was,
+		New:         b.cfg.New,
 		Effect:      b.cfg.Effect,
 		Description: b.cfg.Description,
 		Timeout:     b.duration("timeout", time.Duration(b.cfg.Timeout), maxTimeout),
@@ -140,6 +157,7 @@ func (b *builder) build(name string) connector.Tool {
 	switch b.cfg.Effect {
 	case connector.List, connector.Get:
 		b.readOnly()
+		b.pagesOf(t)
 		b.statuses("null_on", b.cfg.NullOn, 300, 499)
 		b.schemas(t)
 		return &reader{t}
@@ -178,7 +196,7 @@ func (b *builder) reservedParams(t *tool) {
 		}
 	}
 	if slices.Contains(t.path.params(), tokenParam) && b.cfg.Effect == connector.Mutate {
-		b.addf("path", "{token} is the host's key and belongs into reconcile; use idempotency_header to send it")
+		b.addf("path", "{token} is the host's key and belongs into reconcile; use token or idempotency_header to send it")
 	}
 }
 
@@ -190,9 +208,18 @@ func (b *builder) readOnly() {
 		"idempotency_header": b.cfg.IdempotencyHeader != "",
 		"deduplicates":       b.cfg.Deduplicates,
 		"deduplicates_for":   b.cfg.DeduplicatesFor != 0,
+		"key_lasts":          b.cfg.KeyLasts != 0,
+		"token":              b.cfg.Token != nil,
+		"on_resend":          b.cfg.OnResend != nil,
+		"sets":               b.cfg.Sets,
+		"start":              b.cfg.Start != nil,
+		"mail":               b.cfg.Mail != nil,
+		"answer":             b.cfg.Answer != "",
 		"not_executed":       len(b.cfg.NotExecuted) > 0,
 		"payload_ignore":     len(b.cfg.PayloadIgnore) > 0,
 		"approve":            b.cfg.Approve != "",
+		"unique":             b.cfg.Unique,
+		"result_from":        b.cfg.ResultFrom != "",
 		"verify_by_hand":     b.cfg.VerifyByHand != "",
 		"reconcile":          b.cfg.Reconcile != nil,
 	}
@@ -226,28 +253,70 @@ func (b *builder) mutator(t *tool) connector.Tool {
 	if len(cfg.NullOn) > 0 {
 		b.addf("null_on", "is for list and get tools only")
 	}
+	if cfg.Pages != nil {
+		b.addf("pages", "is for list tools, and in reconcile")
+	}
 	b.identity()
 	b.statuses("not_executed", cfg.NotExecuted, 300, 599)
 	t.notExecuted = cfg.NotExecuted
-	b.idempotency(t)
+	b.token(t)
+	b.mailConfig(t, "mail", b.cfg.Mail)
+	b.startConfig(t)
+	b.answer(t)
 	switch cfg.Approve {
 	case "", "always":
 		t.spec.Approve = cfg.Approve == "always"
 	default:
 		b.addf("approve", "is %q, want \"always\" or nothing", cfg.Approve)
 	}
-	t.spec.Identity = slices.Clone(cfg.Identity)
-	t.spec.VerifyByHand = cfg.VerifyByHand
+	t.spec.Identity, t.spec.Unique = slices.Clone(cfg.Identity), cfg.Unique
+	t.spec.VerifyByHand, t.spec.ResultFrom = cfg.VerifyByHand, cfg.ResultFrom
 	if cfg.Reconcile != nil {
-		t.lookup = b.lookup(*cfg.Reconcile)
-		t.needs = slices.DeleteFunc(t.lookup.params(), func(p string) bool { return p == tokenParam })
+		t.lookup = b.lookup(t, *cfg.Reconcile)
+		b.lookupParams(t)
+		t.needs = slices.DeleteFunc(t.lookup.params(), t.isHostParam)
 	}
 	b.level(t)
+	t.pinned = b.pin(t)
 	b.schemas(t)
 	if t.spec.Level == keep.LevelNone {
 		return &mutator{t}
 	}
+	if t.start != nil {
+		return &claimer{reconciler{mutator{t}}}
+	}
 	return &reconciler{mutator{t}}
+}
+
+// lookupParams refuses a name in the lookup's templates that is nearly {token}: as a
+// param it would be asked of each call, and the host's key would be in none.
+func (b *builder) lookupParams(t *tool) {
+	known := slices.Concat(t.path.params(), t.query.params(), b.cfg.Identity)
+	declared, _ := b.cfg.Params["properties"].(map[string]any)
+	for _, p := range t.lookup.params() {
+		if _, ok := declared[p]; ok || p == tokenParam || slices.Contains(known, p) || !nearToken(p) {
+			continue
+		}
+		b.addf("reconcile", "{%s} is no param of this tool: did you mean {token}?", p)
+	}
+}
+
+// nearToken reports whether p is the name of the token with one letter too many, too
+// few or wrong, or in another case.
+func nearToken(p string) bool {
+	p = strings.ToLower(p)
+	if len(p) < len(tokenParam)-1 || len(p) > len(tokenParam)+1 {
+		return false
+	}
+	before := 0
+	for before < min(len(p), len(tokenParam)) && p[before] == tokenParam[before] {
+		before++
+	}
+	after := 0
+	for after < min(len(p), len(tokenParam))-before && p[len(p)-1-after] == tokenParam[len(tokenParam)-1-after] {
+		after++
+	}
+	return max(len(p), len(tokenParam))-before-after <= 1
 }
 
 // identity checks what says which thing is changed.
@@ -265,130 +334,100 @@ func (b *builder) identity() {
 	}
 }
 
-// idempotency reads what is said about the token.
-func (b *builder) idempotency(t *tool) {
-	name := b.cfg.IdempotencyHeader
-	switch {
-	case name == "" && b.cfg.Deduplicates:
-		b.addf("idempotency_header", "is required with deduplicates = true")
-	case name == "":
-	case !isHeaderName(name) || slices.Contains(reserved, http.CanonicalHeaderKey(name)):
-		b.addf("idempotency_header", "%q cannot carry the token", name)
-	case b.service.header.Get(name) != "":
-		b.addf("idempotency_header", "%q is also in headers", name)
+// verdicts reads what is said about answers.
+func (b *builder) verdicts(t *tool) {
+	for i, c := range b.cfg.AppliedIf {
+		key := fmt.Sprintf("applied_if[%d]", i)
+		if c.Class != "" {
+			b.addf(key+".class", "is for refused_if only")
+		}
+		t.appliedIf = append(t.appliedIf, b.condition(key, c))
+	}
+	for i, c := range b.cfg.RefusedIf {
+		key := fmt.Sprintf("refused_if[%d]", i)
+		if c.Class != "" && !slices.Contains(classes, c.Class) {
+			b.addf(key+".class", "is %q, want one of %s", c.Class, classNames())
+		}
+		t.refusedIf = append(t.refusedIf, b.condition(key, c))
+	}
+	t.statuses = make(map[int]keep.Class, len(b.cfg.Statuses))
+	for _, text := range slices.Sorted(maps.Keys(b.cfg.Statuses)) {
+		status, err := strconv.Atoi(text)
+		if class := b.cfg.Statuses[text]; err != nil || status < 300 || status > 599 {
+			b.addf("statuses."+text, "is not a status from 300 to 599")
+		} else if !slices.Contains(classes, class) {
+			b.addf("statuses."+text, "is %q, want one of %s", class, classNames())
+		}
+		t.statuses[status] = b.cfg.Statuses[text]
+	}
+}
+
+// classNames lists the classes that configuration may name.
+func classNames() string {
+	names := make([]string, len(classes))
+	for i, c := range classes {
+		names[i] = string(c)
+	}
+	return strings.Join(names, ", ")
+}
+
+// answer reads what the service answers to a change, and to a repeated one.
+func (b *builder) answer(t *tool) {
+	switch b.cfg.Answer {
+	case "", "json":
+	case "text", "any":
+		t.answersText = true
+		if len(b.cfg.AppliedIf) > 0 {
+			b.addf("answer", "is %q, but applied_if looks into JSON", b.cfg.Answer)
+		}
 	default:
-		t.tokenHeader = http.CanonicalHeaderKey(name)
+		b.addf("answer", "is %q, want \"json\" or \"text\"", b.cfg.Answer)
 	}
-	if b.cfg.DeduplicatesFor != 0 && !b.cfg.Deduplicates {
-		b.addf("deduplicates_for", "needs deduplicates = true")
-	}
-	if b.cfg.DeduplicatesFor < 0 {
-		b.addf("deduplicates_for", "must not be negative")
+	if r := b.cfg.OnResend; r != nil {
+		b.statuses("on_resend.happened", r.Happened, 300, 599)
+		t.happened, t.thenLookup = r.Happened, r.Then == "lookup"
+		if r.Then != "" && !t.thenLookup {
+			b.addf("on_resend.then", "is %q, want \"lookup\" or nothing", r.Then)
+		}
+		if !b.cfg.Deduplicates && !b.cfg.Sets {
+			b.addf("on_resend", "needs deduplicates = true or sets = true: nothing else is sent again while it is in doubt")
+		}
+		if t.thenLookup && b.cfg.Reconcile == nil {
+			b.addf("on_resend.then", "is \"lookup\", but there is no reconcile")
+		}
 	}
 }
 
 // level says how a lost outcome can be known.
 func (b *builder) level(t *tool) {
+	if b.cfg.Sets && b.cfg.Deduplicates || t.start != nil && (b.cfg.Sets || b.cfg.Deduplicates) {
+		b.addf("sets", "a tool has one of sets, deduplicates and start")
+	}
 	switch {
 	case b.cfg.Deduplicates:
 		t.spec.Level = keep.LevelKey
 		t.spec.KeyLasts = DefaultKeyLasts
-		if b.cfg.DeduplicatesFor > 0 {
-			t.spec.KeyLasts = time.Duration(b.cfg.DeduplicatesFor)
+		if d := max(b.cfg.KeyLasts, b.cfg.DeduplicatesFor); d > 0 {
+			t.spec.KeyLasts = time.Duration(d)
 		}
+	case b.cfg.Sets:
+		t.spec.Level, t.spec.KeyLasts = keep.LevelKey, DefaultSetLasts
+		if b.cfg.KeyLasts > 0 {
+			t.spec.KeyLasts = time.Duration(b.cfg.KeyLasts)
+		}
+	case t.start != nil:
+		t.spec.Level = keep.LevelClaim
 	case t.lookup != nil:
 		t.spec.Level = keep.LevelWitness
-		marked := slices.Contains(t.lookup.params(), tokenParam)
-		t.spec.ByTarget = !marked && len(t.lookup.match) == 0
+		t.spec.ByTarget = !t.lookup.marked() && len(t.lookup.match)+len(t.lookup.contains) == 0
 	default:
 		t.spec.Level = keep.LevelNone
 	}
+	t.spec.NeedsControl = t.lookup != nil && t.start == nil && t.lookup.absentIf == nil && !t.lookup.complete
+	t.spec.CarriesToken = t.token.sent() && t.token.format == ""
 	if b.cfg.SettleAfter != nil {
 		t.spec.SettleAfter = b.duration("settle_after", time.Duration(*b.cfg.SettleAfter), 24*time.Hour)
 	} else if t.spec.Level != keep.LevelNone {
 		t.spec.SettleAfter = DefaultSettle
 	}
-}
-
-// lookup reads the reconcile table.
-func (b *builder) lookup(cfg Reconcile) *lookup {
-	l := &lookup{method: strings.ToUpper(cfg.Method), applied: cfg.Applied, failed: cfg.Failed, items: cfg.Items}
-	if l.method == "" {
-		l.method = "GET"
-	}
-	if !slices.Contains([]string{"GET", "HEAD", "POST"}, l.method) {
-		b.addf("reconcile.method", "is %q, want GET, HEAD or POST: a lookup changes nothing", cfg.Method)
-	}
-	var err error
-	if l.path, err = parsePath(cfg.Path); err != nil {
-		b.addf("reconcile.path", "%v", err)
-	}
-	for _, entry := range b.lookupQuery(cfg.Query) {
-		f, err := parseField(entry)
-		if err != nil {
-			b.addf("reconcile.query", "%v", err)
-		}
-		l.query = append(l.query, f)
-	}
-	for _, entry := range cfg.Match {
-		f, err := parseField(entry)
-		if err != nil {
-			b.addf("reconcile.match", "%v", err)
-		}
-		l.match = append(l.match, f)
-	}
-	if l.applied == nil {
-		l.applied = []int{http.StatusOK}
-	}
-	if l.failed == nil {
-		l.failed = []int{http.StatusNotFound}
-	}
-	b.statuses("reconcile.applied", l.applied, 200, 599)
-	b.statuses("reconcile.failed", l.failed, 200, 599)
-	for _, status := range l.applied {
-		if slices.Contains(l.failed, status) {
-			b.addf("reconcile.failed", "%d is also in applied", status)
-		}
-	}
-	if l.items != "" && !strings.HasPrefix(l.items, "/") {
-		b.addf("reconcile.items", "is %q, want a JSON pointer such as \"/data\"", l.items)
-	}
-	if l.method == "HEAD" && (len(l.match) > 0 || l.items != "") {
-		b.addf("reconcile.method", "HEAD has no body to look into for match or items")
-	}
-	return l
-}
-
-// lookupQuery returns the entries of a list, or of a table in the order of the
-// keys.
-func (b *builder) lookupQuery(q any) []string {
-	var out []string
-	switch q := q.(type) {
-	case nil:
-	case []string:
-		out = q
-	case []any:
-		for _, v := range q {
-			s, ok := v.(string)
-			if !ok {
-				b.addf("reconcile.query", "has an entry that is no string")
-			}
-			out = append(out, s)
-		}
-	case map[string]string:
-		for _, k := range slices.Sorted(maps.Keys(q)) {
-			out = append(out, k+"="+q[k])
-		}
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(q)) {
-			s, ok := q[k].(string)
-			if !ok {
-				b.addf("reconcile.query."+k, "must be a string")
-			}
-			out = append(out, k+"="+s)
-		}
-	default:
-		b.addf("reconcile.query", "must be a list or a table, not %s", fmt.Sprintf("%T", q))
-	}
-	return out
 }

@@ -24,6 +24,9 @@ func (b *builder) schemas(t *tool) {
 		b.compile("params", params)
 		b.covers(t)
 	}
+	if t.pages != nil {
+		params = withListParams(params)
+	}
 	t.spec.Params = params
 	if t.spec.Result, err = schema(b.cfg.Result); err != nil {
 		b.addf("result", "%v", err)
@@ -54,7 +57,7 @@ func (b *builder) covers(t *tool) {
 	if !ok {
 		return // says nothing about properties here, so it allows them
 	}
-	need := slices.Concat(t.path.params(), t.query.params(), t.spec.Identity, t.needs)
+	need := slices.Concat(t.path.params(), t.query.params(), t.fixedParams(), t.spec.Identity, t.needs)
 	slices.Sort(need)
 	for _, p := range slices.Compact(need) {
 		if _, ok := properties[p]; !ok {
@@ -68,7 +71,7 @@ func (b *builder) covers(t *tool) {
 func (t *tool) derivedSchema() json.RawMessage {
 	scalar := map[string]any{"type": []string{"string", "number", "boolean"}}
 	properties := map[string]any{}
-	for _, p := range t.query.params() {
+	for _, p := range slices.Concat(t.query.params(), t.fixedParams()) {
 		properties[p] = map[string]any{}
 	}
 	for _, p := range t.spec.Identity {
@@ -88,4 +91,24 @@ func (t *tool) derivedSchema() json.RawMessage {
 	}
 	raw, _ := json.Marshal(s) // of strings only
 	return raw
+}
+
+// withListParams adds what every list in pages takes to a schema of params.
+func withListParams(raw json.RawMessage) json.RawMessage {
+	var s map[string]any
+	if json.Unmarshal(raw, &s) != nil {
+		return raw
+	}
+	properties, ok := s["properties"].(map[string]any)
+	if !ok {
+		properties = map[string]any{}
+	}
+	properties[limitParam] = map[string]any{"type": "integer", "minimum": 1, "maximum": maxItems}
+	properties[cursorParam] = map[string]any{"type": []string{"string", "null"}}
+	s["properties"] = properties
+	out, err := json.Marshal(s)
+	if err != nil {
+		return raw
+	}
+	return out
 }

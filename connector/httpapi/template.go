@@ -11,8 +11,20 @@ import (
 	"strings"
 )
 
-// tokenParam is the word that stands for the host's key in a lookup.
-const tokenParam = "token"
+// Names that stand for values of the host in a lookup: its key for the mutation, and the
+// time of the first call less a minute, for clocks that differ.
+const (
+	tokenParam  = "token"
+	sentParam   = "sent_at" // as sent_at:rfc3339
+	sentUnix    = "sent_at:unix"
+	sentRFC3339 = "sent_at:rfc3339"
+
+	createdRFC3339 = "created_at:rfc3339" // when the call was first recorded, in fixed
+	startParam     = "start"              // what was made before the call
+)
+
+// hostParams are all of these names.
+var hostParams = []string{tokenParam, sentParam, sentUnix, sentRFC3339, createdRFC3339}
 
 // A piece of a template is fixed text, or the name of a param if param is set.
 type piece struct {
@@ -42,10 +54,13 @@ type field struct {
 // Values fills a template.
 type values struct {
 	fields map[string]json.RawMessage
-	token  string // replaces {token}; empty: {token} is a param
+	host   map[string]string // of hostParams, in a lookup; in a call {token} is a param
 }
 
-var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+var (
+	paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+	paramPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$`) // into an object
+)
 
 // parseText reads a template with {param} in it.
 func parseText(s string) (text, error) {
@@ -63,7 +78,7 @@ func parseText(s string) (text, error) {
 			return nil, errors.New("a brace without its pair")
 		}
 		name := s[i+1 : i+end]
-		if !paramName.MatchString(name) {
+		if !paramPath.MatchString(name) && !slices.Contains(hostParams, name) {
 			return nil, fmt.Errorf("{%s} does not name a param", name)
 		}
 		t = append(t, piece{param: name})
@@ -75,12 +90,18 @@ func parseText(s string) (text, error) {
 // parsePath reads a path template. The fixed parts are URL text, so a space is
 // written %20 there; the params are escaped when the template is filled.
 func parsePath(s string) (path, error) {
+	if s == "." {
+		return path{}, nil // the base URL itself
+	}
 	raw, rest, hasQuery := strings.Cut(s, "?")
 	if !strings.HasPrefix(raw, "/") {
 		return path{}, fmt.Errorf("%q must start with /", s)
 	}
 	var p path
 	for _, part := range strings.Split(raw[1:], "/") {
+		if name, ok := strings.CutPrefix(part, ":"); ok && paramName.MatchString(name) {
+			return path{}, fmt.Errorf("%q: write {%s} for a param, not :%[2]s", s, name)
+		}
 		t, err := parseText(part)
 		if err != nil {
 			return path{}, fmt.Errorf("%q: %w", s, err)
@@ -144,12 +165,13 @@ func parseField(s string) (field, error) {
 	return field{key: key, value: t}, nil
 }
 
-// params returns the names in t in order.
+// params returns the names in t in order. Of a path into an object it is the object's.
 func (t text) params() []string {
 	var names []string
 	for _, p := range t {
 		if p.param != "" {
-			names = append(names, p.param)
+			name, _, _ := strings.Cut(p.param, ".")
+			names = append(names, name)
 		}
 	}
 	return names
@@ -170,6 +192,28 @@ func (p path) params() []string {
 		names = append(names, s.params()...)
 	}
 	return append(names, p.query.params()...)
+}
+
+// String writes t as parseText reads it.
+func (t text) String() string {
+	var b strings.Builder
+	for _, p := range t {
+		if p.param != "" {
+			b.WriteString("{" + p.param + "}")
+		} else {
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// String writes the path as parsePath reads it, without its query.
+func (p path) String() string {
+	var b strings.Builder
+	for _, s := range p.segments {
+		b.WriteString("/" + s.String())
+	}
+	return b.String()
 }
 
 // fill returns t with its params replaced, without any escaping.
@@ -233,7 +277,7 @@ func (q query) fill(v values) (string, error) {
 	var out []string
 	add := func(key, value string) { out = append(out, url.QueryEscape(key)+"="+url.QueryEscape(value)) }
 	for _, f := range q {
-		if len(f.value) == 1 && !v.isToken(f.value[0].param) && f.value[0].param != "" {
+		if len(f.value) == 1 && !v.isHost(f.value[0].param) && f.value[0].param != "" {
 			list, err := v.list(f.value[0].param)
 			if err != nil {
 				return "", err
@@ -252,24 +296,43 @@ func (q query) fill(v values) (string, error) {
 	return strings.Join(out, "&"), nil
 }
 
-func (v values) isToken(name string) bool { return name == tokenParam && v.token != "" }
+// isHost reports whether the host has a value of that name.
+func (v values) isHost(name string) bool {
+	_, ok := v.host[name]
+	return ok
+}
+
+// isHostParam reports whether a name in a template is one of the host's and not a param.
+func (t *tool) isHostParam(name string) bool {
+	return slices.Contains(hostParams, name) || name == startParam && t.start != nil
+}
 
 // text returns the param as it goes into a URL: a string as it is, a number as
 // it was written, true or false.
 func (v values) text(name string) (string, error) {
-	if v.isToken(name) {
-		return v.token, nil
+	if s, ok := v.host[name]; ok {
+		return s, nil
 	}
-	raw, ok := v.fields[name]
-	if !ok {
+	raw := v.get(name)
+	if len(raw) == 0 {
 		return "", fmt.Errorf("param %q is required", name)
 	}
 	return scalar(name, raw)
 }
 
+// get returns the param, or what is in it at a path; nil: it is not there.
+func (v values) get(name string) json.RawMessage {
+	root, path, inside := strings.Cut(name, ".")
+	raw := v.fields[root]
+	if inside {
+		raw, _ = parseFieldPath(path).find(raw)
+	}
+	return raw
+}
+
 // list returns the texts of an optional param: none, one, or those of an array.
 func (v values) list(name string) ([]string, error) {
-	raw := bytes.TrimSpace(v.fields[name])
+	raw := bytes.TrimSpace(v.get(name))
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}

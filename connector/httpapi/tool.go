@@ -7,22 +7,30 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // A service is what the tools of one connection share.
 type service struct {
 	name   string
+	config Config // as it was given
 	base   string // without a slash at its end
 	header http.Header
-	hide   redactor
-	reads  *http.Transport
-	writes *http.Transport // has a connection for each request
+	query  map[string]string // of each request
+	signer Signer            // of changes; nil: they are not signed
+
+	references map[string]string // headers without the values of secrets
+	hide       redact.Redactor
+	reads      *http.Transport
+	writes     *http.Transport // has a connection for each request
 }
 
 // close ends idle connections.
@@ -39,13 +47,29 @@ type tool struct {
 	method  string
 	path    path
 	query   query
-	nullOn  []int // reads
+	nullOn  []int  // reads
+	pages   *pager // of a list that comes in pages; nil: it comes at once
 
-	tokenHeader string // empty: the token is not sent
+	form   bodyForm
+	fixed  fixedValue
+	rename map[string][]string // where a param goes in the body
+
+	appliedIf []condition
+	refusedIf []condition
+	statuses  map[int]keep.Class
+
+	// Of mutate tools.
+	token       tokenPlace
 	notExecuted []int
+	answersText bool
+	happened    []int  // statuses of a repeated request that mean it happened earlier
+	thenLookup  bool   // the result is then what the lookup finds
+	start       *start // the request before the call; nil: there is none
+	mail        *mailForm
 	ignore      []string
 	lookup      *lookup  // nil: there is none
 	needs       []string // params of the lookup
+	pinned      json.RawMessage
 }
 
 // Spec returns the description of the tool.
@@ -62,49 +86,71 @@ func (t *tool) failf(class keep.Class, code, format string, args ...any) *keep.F
 func (t *tool) hasBody() bool { return t.method == "POST" || t.method == "PUT" || t.method == "PATCH" }
 
 // request builds the call. The error is a logic failure: nothing was sent.
-func (t *tool) request(params json.RawMessage, token string) (*http.Request, error) {
+func (t *tool) request(params json.RawMessage, mut *keep.Mutation) (*http.Request, error) {
+	return t.requestWith(params, mut, nil)
+}
+
+// requestWith builds the call of mut, nil for a read, with more members in its body.
+func (t *tool) requestWith(params json.RawMessage, mut *keep.Mutation, more url.Values) (*http.Request, error) {
 	fields, err := jsonval.Fields(params)
 	if err != nil {
 		return nil, t.failf(keep.ClassLogic, "bad-params", "%v", err)
 	}
-	v := values{fields: fields}
-	target, err := t.service.url(t.path, slices.Concat(t.path.query, t.query), v)
+	v, token := values{fields: maps.Clone(fields)}, ""
+	if mut != nil {
+		token = mut.Token
+		v.host = t.hostValues(*mut)
+		if err := t.token.appendTo(v.fields, token); err != nil {
+			return nil, t.failf(keep.ClassLogic, "bad-params", "%v", err)
+		}
+	}
+	target, err := t.target(v, token)
 	if err != nil {
 		return nil, t.failf(keep.ClassLogic, "bad-params", "%v", err)
 	}
-	body, err := t.body(fields)
-	if err != nil {
-		return nil, err
+	body, kind, err := t.body(v, token)
+	if err == nil && len(more) > 0 {
+		body, err = addMembers(body, more)
 	}
-	req, err := t.service.request(t.method, target, body)
+	if err != nil {
+		return nil, t.failf(keep.ClassLogic, "bad-params", "%v", err)
+	}
+	req, err := t.service.request(t.method, target, body, kind)
 	if err != nil {
 		return nil, t.failf(keep.ClassLogic, "bad-params", "the request cannot be built: %v", err)
 	}
-	if t.tokenHeader != "" && token != "" {
-		req.Header.Set(t.tokenHeader, token)
+	if t.token.header != "" && token != "" {
+		req.Header.Set(t.token.header, t.token.write(token))
+	}
+	if mut != nil {
+		t.service.sign(req, body, t.token.write(token))
 	}
 	return req, nil
 }
 
-// body returns the params that are in neither path nor query; nil: no body.
-func (t *tool) body(fields map[string]json.RawMessage) ([]byte, error) {
-	rest := maps.Clone(fields)
-	delete(rest, "subkey") // the host's, never sent
-	for _, p := range slices.Concat(t.path.params(), t.query.params()) {
-		delete(rest, p)
+// hostValues are what the templates of a call take that is not from the script.
+func (t *tool) hostValues(mut keep.Mutation) map[string]string {
+	host := map[string]string{createdRFC3339: mut.CreatedAt.UTC().Format(time.RFC3339)}
+	if t.token.fixed {
+		host[tokenParam] = t.token.write(mut.Token)
 	}
-	if !t.hasBody() && len(rest) == 0 {
-		return nil, nil
+	if t.start != nil {
+		maps.Copy(host, claimed(mut))
 	}
-	if !t.hasBody() && t.method != "DELETE" {
-		return nil, t.failf(keep.ClassLogic, "bad-params", "a %s request has no body for the params %s",
-			t.method, strings.Join(slices.Sorted(maps.Keys(rest)), ", "))
+	return host
+}
+
+// target returns the URL of the call.
+func (t *tool) target(v values, token string) (string, error) {
+	target, err := t.service.url(t.path, slices.Concat(t.path.query, t.query), v)
+	if err != nil || t.token.query == "" || token == "" {
+		return target, err
 	}
-	raw, err := jsonval.Encode(rest)
-	if err != nil {
-		return nil, t.failf(keep.ClassLogic, "bad-params", "params: %v", err)
+	between := "?"
+	if strings.Contains(target, "?") {
+		between = "&"
 	}
-	return raw, nil
+	return target + between + url.QueryEscape(t.token.query) + "=" + url.QueryEscape(t.token.write(token)), nil
 }
 
 // url fills the templates.
@@ -124,7 +170,10 @@ func (s *service) url(p path, q query, v values) (string, error) {
 }
 
 // request returns a request that the transport can't repeat.
-func (s *service) request(method, target string, body []byte) (*http.Request, error) {
+func (s *service) request(method, target string, body []byte, kind string) (*http.Request, error) {
+	for _, name := range slices.Sorted(maps.Keys(s.query)) {
+		target = withQuery(target, name, s.query[name])
+	}
 	req, err := http.NewRequest(method, target, nil)
 	if err != nil {
 		return nil, err
@@ -137,7 +186,7 @@ func (s *service) request(method, target string, body []byte) (*http.Request, er
 	req.Body = once{bytes.NewReader(body)}
 	req.ContentLength = int64(len(body))
 	if body != nil && req.Header.Get("Content-Type") == "" {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	return req, nil
 }
@@ -147,33 +196,47 @@ type reader struct{ *tool }
 
 // Read performs the call.
 func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	req, err := r.request(params, "")
+	if r.pages != nil {
+		return r.readPages(ctx, params)
+	}
+	req, err := r.request(params, nil)
 	if err != nil {
 		return nil, err
 	}
+	_, result, err := r.perform(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return r.service.hide.JSON(result), nil
+}
+
+// perform sends the request of a read and returns the answer with its JSON.
+func (r *reader) perform(ctx context.Context, req *http.Request) (answer, json.RawMessage, error) {
 	resp, err := roundTrip(ctx, r.service.reads, req)
 	if err != nil {
-		return nil, r.failf(keep.ClassTransient, "no-answer", "no answer: %s", r.service.hide.text(why(ctx, err)))
+		return answer{}, nil, r.failf(keep.ClassTransient, "no-answer", "no answer: %s", r.service.hide.Text(why(ctx, err)))
 	}
 	a := read(resp)
+	if slices.Contains(r.nullOn, a.status) {
+		return a, json.RawMessage("null"), nil
+	}
+	v := r.readVerdict(a)
 	switch {
-	case slices.Contains(r.nullOn, a.status):
-		return json.RawMessage("null"), nil
-	case !a.ok():
-		return nil, r.refused(a, readClass(a.status))
-	case a.err != nil:
-		return nil, r.failf(keep.ClassTransient, "cut-off", "the answer broke off: %s", r.service.hide.text(why(ctx, a.err)))
+	case a.ok() && a.err != nil && !a.cut:
+		return a, nil, r.failf(keep.ClassTransient, "cut-off", "the answer broke off: %s", r.service.hide.Text(why(ctx, a.err)))
+	case v.class != "":
+		return a, nil, r.refused(a, v)
 	case a.cut:
-		return nil, r.failf(keep.ClassLogic, "answer-too-large", "the answer is over %d bytes; ask for less at a time", maxBody)
+		return a, nil, r.failf(keep.ClassLogic, "answer-too-large", "the answer is over %d bytes; ask for less at a time", maxBody)
 	}
 	result, err := a.value()
 	if err != nil {
-		return nil, r.failf(keep.ClassPrecondition, "not-json", "%v: %s", err, r.service.hide.snippet(a.body))
+		return a, nil, r.failf(keep.ClassPrecondition, "not-json", "%v: %s", err, r.service.snippet(a.body))
 	}
 	if result == nil {
 		result = json.RawMessage("null")
 	}
-	return result, nil
+	return a, result, nil
 }
 
 // A mutator is a tool with effect mutate.
@@ -206,7 +269,10 @@ const maxTarget = 120
 
 // Mutate sends the one request.
 func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Receipt, error) {
-	req, err := m.request(mut.Payload, mut.Token)
+	if m.start != nil && mut.SentAs().Claim == "" {
+		return connector.Receipt{}, m.failf(keep.ClassLogic, "not-started", "the request that comes before this call was not made")
+	}
+	req, err := m.request(mut.Payload, &mut)
 	if err != nil {
 		return connector.Receipt{}, err
 	}
@@ -220,14 +286,13 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 	if err != nil {
 		return connector.Receipt{}, err
 	}
-	if !a.ok() {
-		return connector.Receipt{}, m.refused(a, mutateClass(a.status, m.notExecuted))
+	if mut.Attempts > 1 && m.resendSaysHappened(a) {
+		return m.earlier(ctx, mut), nil
 	}
-	if a.err != nil && !a.cut {
-		return connector.Receipt{}, m.failf(keep.ClassUnknown, "cut-off", "the service answered %d, but the answer broke off: %s",
-			a.status, m.service.hide.text(why(ctx, a.err)))
+	if v := m.mutateVerdict(a); v.class != "" {
+		return connector.Receipt{}, m.refused(a, v)
 	}
-	return a.receipt(), nil
+	return m.receipt(a), nil
 }
 
 // send performs req on a connection of its own. The error is transient if
@@ -235,19 +300,19 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
 	resp, err := roundTrip(ctx, m.service.writes, req)
 	if errors.Is(err, errNotSent) {
-		return answer{}, m.failf(keep.ClassTransient, "not-sent", "nothing was sent: %s", m.service.hide.text(why(ctx, err)))
+		return answer{}, m.failf(keep.ClassTransient, "not-sent", "nothing was sent: %s", m.service.hide.Text(why(ctx, err)))
 	}
 	if err != nil {
 		return answer{}, m.failf(keep.ClassUnknown, "no-answer", "no answer: %s; %s",
-			m.service.hide.text(why(ctx, err)), advice[keep.ClassUnknown])
+			m.service.hide.Text(why(ctx, err)), advice[keep.ClassUnknown])
 	}
 	return read(resp), nil
 }
 
-// receipt is the outcome of a 2xx answer.
-func (a answer) receipt() connector.Receipt {
+// receipt is the outcome of an answer that confirms the change.
+func (m *mutator) receipt(a answer) connector.Receipt {
 	result, err := a.value()
-	r := connector.Receipt{Result: result}
+	r := connector.Receipt{Result: m.service.hide.JSON(result)}
 	switch {
 	case a.cut:
 		r.Warning = "the answer was over 1 MiB; the result is its beginning"

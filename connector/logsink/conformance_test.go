@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/logsink"
-	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 func TestConformance(t *testing.T) {

@@ -198,6 +198,12 @@ type file struct {
 	path string
 }
 
+// Pin implements connector.Pinner.
+func (f *file) Pin() json.RawMessage {
+	text, _ := json.Marshal(map[string]string{"path": f.path}) // a string can be written
+	return text
+}
+
 // Spec returns the description of the tool.
 func (f *file) Spec() connector.Spec {
 	s := f.spec()

@@ -291,3 +291,9 @@ func buildUpsert(q *statement, p changeParams) error {
 	}
 	return nil
 }
+
+// Pin implements connector.Pinner.
+func (m *mutator) Pin() json.RawMessage {
+	text, _ := json.Marshal(map[string]string{"url": m.db.where, "ledger_table": m.db.ledger}) // strings can be written
+	return text
+}

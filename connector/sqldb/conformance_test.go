@@ -10,7 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/sqldb"
-	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 // A changeCase is a mutate tool with the params of a change that can be counted.

@@ -1,4 +1,4 @@
-// Package sqldb lets scripts read and change tables of an SQLite or Postgres
+// Package sqldb gives scripts tools to read and change tables of an SQLite or Postgres
 // database. In keep.toml it is connector = "sql".
 //
 //	[connections.db]
@@ -15,10 +15,16 @@
 //	insert({table, key?, row})                               the row
 //	update({table, key, set})                                the row
 //	upsert({table, key, row})                                the row
+//	createTable({table, columns: {name: type}, primary_key}) {created}
 //
 // key must hold the columns of a primary key or unique index. It is identity,
 // together with table; row and set are payload. In where a value means equality
 // (null: is null), and an object means operators: {gt, gte, lt, lte, ne, in, like}.
+//
+// createTable is there with create = true, which also makes an SQLite file that is
+// missing. Its types are text, integer, number, decimal, boolean, time, json and bytes.
+// It makes a table that is missing; one that is there must have those columns, of those
+// types, and that primary key.
 //
 // # How a change is made once
 //

@@ -179,7 +179,7 @@ func (r *reconciler) look(ctx context.Context, s session, p changeParams) (conne
 	}
 	if isNull(row) {
 		if r.spec.Name == "update" {
-			return connector.Answer{Verdict: connector.Again, Detail: "the row is gone"}, nil
+			return connector.Answer{Verdict: connector.Retry, Detail: "the row is gone"}, nil
 		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "no row has that key"}, nil
 	}
@@ -200,7 +200,7 @@ func (r *reconciler) look(ctx context.Context, s session, p changeParams) (conne
 	same := false
 	err = s.query(ctx, q.sql.String(), q.args, func([]any) error { same = true; return nil })
 	if err != nil || !same {
-		return connector.Answer{Verdict: connector.Again, Detail: "the row with that key is not what was sent"}, err
+		return connector.Answer{Verdict: connector.Retry, Detail: "the row with that key is not what was sent"}, err
 	}
 	return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: row}, Detail: "the row is there"}, nil
 }

@@ -90,6 +90,12 @@ func (e *postgresEngine) begin(ctx context.Context, write bool) (session, error)
 	}
 }
 
+func (e *postgresEngine) columnType(name string) string {
+	return quote("pg_catalog") + "." + quote(types[name].postgres)
+}
+
+func (e *postgresEngine) schemas() bool { return true }
+
 func (e *postgresEngine) makeLedger(quoted string) string {
 	return "CREATE TABLE IF NOT EXISTS " + quoted +
 		" (token text PRIMARY KEY, tool text NOT NULL, result text, at timestamptz NOT NULL DEFAULT now())"

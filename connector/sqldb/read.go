@@ -59,6 +59,9 @@ func (db *database) tools(cfg Config) []connector.Tool {
 	for _, build := range []func(Config) connector.Tool{db.insertTool, db.updateTool, db.upsertTool} {
 		tools = append(tools, build(cfg))
 	}
+	if cfg.Create {
+		tools = append(tools, db.createTool(cfg))
+	}
 	return tools
 }
 

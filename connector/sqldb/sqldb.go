@@ -42,6 +42,9 @@ type Config struct {
 	// and the database's own.
 	Tables []string `toml:"tables"`
 
+	// Create adds the tool createTable, and makes an SQLite file that is missing.
+	Create bool `toml:"create"`
+
 	// ReadOnly leaves out insert, update and upsert.
 	ReadOnly bool `toml:"read_only"`
 
@@ -49,7 +52,7 @@ type Config struct {
 	// is used, which makes the tools level C.
 	LedgerTable *string `toml:"ledger_table"`
 
-	// KeylessInsert lets insert go without a key where there is no ledger
+	// KeylessInsert allows insert without a key where there is no ledger
 	// table. It is level D then.
 	KeylessInsert bool `toml:"keyless_insert"`
 
@@ -64,7 +67,7 @@ type Config struct {
 func New(name string, cfg Config) (*connector.Connection, error) {
 	c := connector.NewChecker(name)
 	c.Kind(cfg.Connector, Kind)
-	db := &database{name: name, ledger: DefaultLedger, tables: cfg.Tables}
+	db := &database{name: name, ledger: DefaultLedger, tables: cfg.Tables, where: withoutPassword(cfg.URL)}
 	if cfg.LedgerTable != nil {
 		db.ledger = *cfg.LedgerTable
 	}
@@ -74,7 +77,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	case "postgres", "postgresql":
 		db.engine, err = newPostgres(cfg.URL)
 	case "sqlite":
-		db.engine, err = newSQLite(strings.TrimPrefix(rest, "//"))
+		db.engine, err = newSQLite(strings.TrimPrefix(rest, "//"), cfg.Create)
 	default:
 		err = errors.New(`must be "postgres://…" or "sqlite:path"`)
 	}
@@ -100,6 +103,9 @@ func checkTables(c *connector.Checker, cfg Config, ledger string) {
 	}
 	if ledger != "" && !connector.IsName(strings.Replace(ledger, ".", "_", 1)) {
 		c.Addf("ledger_table", "%q must be letters, digits and underscores, with or without a schema", ledger)
+	}
+	if cfg.Create && cfg.ReadOnly {
+		c.Addf("create", "needs a connection that is not read_only")
 	}
 	if ledger != "" && cfg.KeylessInsert {
 		c.Addf("keyless_insert", "needs ledger_table = \"\"; with a ledger table a key is never required")
@@ -139,12 +145,31 @@ type database struct {
 	tables []string
 	hide   *strings.Replacer
 
+	where string      // the address, without a password
 	ready atomic.Bool // the ledger table was seen
+}
+
+// withoutPassword returns the address of a database as it may be shown.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Opaque != "":
+		at, _, _ := strings.Cut(address, "?")
+		if strings.Contains(at, "@") {
+			return "an address that cannot be read"
+		}
+		return at
+	case u.User != nil:
+		u.User = url.User(u.User.Username())
+	}
+	u.RawQuery = "" // it may hold a password, too
+	return u.String()
 }
 
 // An engine is one kind of database.
 type engine interface {
 	dialect
+	definer
 
 	// begin starts a transaction on a connection of its own. An error is
 	// definite: nothing was changed.
@@ -174,6 +199,15 @@ type dialect interface {
 
 	// makeLedger returns the statement that makes the ledger table.
 	makeLedger(quoted string) string
+}
+
+// A definer is how an engine makes tables.
+type definer interface {
+	// columnType returns how the engine names a type of types, as describe does.
+	columnType(name string) string
+
+	// schemas reports whether "a.b" is the table b of the schema a.
+	schemas() bool
 }
 
 // A session is one open transaction.

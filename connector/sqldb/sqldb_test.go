@@ -295,13 +295,13 @@ func TestWithoutLedger(t *testing.T) {
 		if v := ask("insert", params); v != connector.Happened {
 			t.Errorf("after: %q", v)
 		}
-		if v := ask("insert", `{"table":"invoices","key":{"id":1},"row":{"sender":"y"}}`); v != connector.Again {
+		if v := ask("insert", `{"table":"invoices","key":{"id":1},"row":{"sender":"y"}}`); v != connector.Retry {
 			t.Errorf("another row with that key: %q", v)
 		}
 		if v := ask("update", `{"table":"invoices","key":{"id":1},"set":{"total":1.5}}`); v != connector.Happened {
 			t.Errorf("update that is there: %q", v)
 		}
-		if v := ask("update", `{"table":"invoices","key":{"id":8},"set":{"total":1.5}}`); v != connector.Again {
+		if v := ask("update", `{"table":"invoices","key":{"id":8},"set":{"total":1.5}}`); v != connector.Retry {
 			t.Errorf("update of a row that is gone: %q", v)
 		}
 		if _, err := mutate(t, conn, "insert", "t", `{"table":"invoices","row":{"id":3,"sender":"x"}}`); class(err) != keep.ClassLogic {
@@ -337,7 +337,7 @@ func TestLockedIsTransient(t *testing.T) {
 	defer other.Close()
 	other.SetMaxOpenConns(1)
 	for _, lock := range []string{"BEGIN IMMEDIATE", "BEGIN; SELECT * FROM invoices"} {
-		// The second lets the change begin, but a reader holds up its COMMIT.
+		// The second allows the change to begin, but a reader blocks its COMMIT.
 		rows, err := other.Query(lock)
 		if err != nil {
 			t.Fatal(err)

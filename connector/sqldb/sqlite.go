@@ -33,12 +33,15 @@ const lockWait = 20 * time.Millisecond
 type sqliteEngine struct{ db *sql.DB }
 
 // newSQLite prepares the file for use. It does not open it.
-func newSQLite(path string) (*sqliteEngine, error) {
+func newSQLite(path string, create bool) (*sqliteEngine, error) {
 	if path == "" || strings.ContainsAny(path, "\x00") {
 		return nil, errors.New("sqlite: a path is required")
 	}
 	q := url.Values{}
 	q.Set("mode", "rw") // a file that is missing is a mistake, not a new database
+	if create {
+		q.Set("mode", "rwc")
+	}
 	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", lockWait.Milliseconds()))
 	q.Add("_pragma", "foreign_keys(1)")
 	q.Add("_pragma", "synchronous(FULL)") // what was committed survives a loss of power
@@ -71,6 +74,10 @@ func (e *sqliteEngine) makeLedger(quoted string) string {
 	return "CREATE TABLE IF NOT EXISTS " + quoted +
 		" (token TEXT PRIMARY KEY, tool TEXT NOT NULL, result TEXT, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))"
 }
+
+func (e *sqliteEngine) columnType(name string) string { return types[name].sqlite }
+
+func (e *sqliteEngine) schemas() bool { return false }
 
 // classify goes by the primary result code.
 func (e *sqliteEngine) classify(err error) (keep.Class, string) {

@@ -48,7 +48,7 @@ func (db *database) table(ctx context.Context, tool string, s session, name stri
 	switch {
 	case name == "" || strings.ContainsRune(name, 0):
 		return nil, db.failf(tool, keep.ClassLogic, "bad-params", "table is required")
-	case db.ledger != "" && bare(name) == bare(db.ledger), len(db.tables) > 0 && !slices.Contains(db.tables, name):
+	case !db.allows(name):
 		return nil, db.failf(tool, keep.ClassPermission, "table-not-allowed", "the connection does not allow the table %q", name)
 	}
 	t, err := s.describe(ctx, name)
@@ -59,6 +59,14 @@ func (db *database) table(ctx context.Context, tool string, s session, name stri
 		return nil, db.failf(tool, keep.ClassPrecondition, "no-table", "there is no table %q", name)
 	}
 	return t, nil
+}
+
+// allows reports whether scripts may use a table.
+func (db *database) allows(name string) bool {
+	if db.ledger != "" && bare(name) == bare(db.ledger) {
+		return false
+	}
+	return len(db.tables) == 0 || slices.Contains(db.tables, name)
 }
 
 // bare returns a table's name without its schema.

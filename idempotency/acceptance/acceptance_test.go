@@ -26,9 +26,9 @@ import (
 	"github.com/keep-run/keep/idempotency/acceptance"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // TestMain is the server of the tests below, if the environment says so.
@@ -51,7 +51,7 @@ func serve(ctx context.Context) error {
 	upstream, quiet := os.Getenv("KEEP_TEST_UPSTREAM"), slog.New(slog.DiscardHandler)
 	if os.Getenv("KEEP_TEST_FRONT") == "proxy" {
 		p, err := proxy.New(store, proxy.Config{Upstream: upstream, Listen: os.Getenv("KEEP_TEST_LISTEN"),
-			AdminListen: os.Getenv("KEEP_TEST_ADMIN"), Lease: proxy.Duration(lease), Logger: quiet})
+			AdminListen: os.Getenv("KEEP_TEST_ADMIN"), AdminToken: "t", Lease: proxy.Duration(lease), Logger: quiet})
 		if err != nil {
 			return err
 		}
@@ -159,9 +159,21 @@ func postgresOutage(t *testing.T, db string) (down, up func(context.Context) err
 		}
 }
 
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"guard_and_proxy": runGuardAndProxy,
+		"memory":          runMemory,
+		"missing_guard":   runMissingGuard,
+		"skipped":         runSkipped,
+	} {
+		t.Run(name, test)
+	}
+}
+
 // Our guard and our proxy pass every case, on both stores, as processes that are
 // killed and stores that are really gone. A guard alone has no admin address.
-func TestRun_passes_for_guard_and_proxy_on_both_stores(t *testing.T) {
+func runGuardAndProxy(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"guard", "proxy"} {
 		for _, store := range []string{"sqlite", "postgres"} {
@@ -179,7 +191,7 @@ func TestRun_passes_for_guard_and_proxy_on_both_stores(t *testing.T) {
 				target.Restart, target.Lease = f.start, lease
 				target.StoreDown, target.StoreUp = outage(t, db)
 				if kind == "proxy" {
-					target.Admin = "http://" + f.admin
+					target.Admin, target.AdminToken = "http://"+f.admin, "t"
 				}
 				if err := f.start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -223,7 +235,7 @@ func ready(t *testing.T, url string) {
 }
 
 // A store in memory forgets with its process, and passes the rest.
-func TestRun_passes_for_guard_on_memory(t *testing.T) {
+func runMemory(t *testing.T) {
 	t.Parallel()
 	g, err := idempotency.New(new(memory.Keys), idempotency.Config{})
 	if err != nil {
@@ -256,7 +268,7 @@ func run(t *testing.T, target acceptance.Target) []acceptance.Result {
 }
 
 // A suite that passes whatever it is pointed at proves nothing.
-func TestRun_finds_what_is_missing(t *testing.T) {
+func runMissingGuard(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(new(acceptance.Backend))
 	defer s.Close()
@@ -278,7 +290,7 @@ func TestRun_finds_what_is_missing(t *testing.T) {
 	}
 }
 
-func TestRun_skips_what_it_cannot_ask(t *testing.T) {
+func runSkipped(t *testing.T) {
 	t.Parallel()
 	g, err := idempotency.New(new(memory.Keys), idempotency.Config{})
 	if err != nil {
@@ -303,5 +315,24 @@ func TestRun_skips_what_it_cannot_ask(t *testing.T) {
 	}
 	if passed < 25 || skipped < 50 {
 		t.Errorf("%d passed and %d skipped", passed, skipped)
+	}
+}
+
+// The guide for clients knows every problem that they can meet.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	for _, kind := range idempotency.Kinds() {
+		switch kind {
+		case idempotency.KindUpstreamFailed: // of requests without a key
+			continue
+		case idempotency.KindBodyUnreadable, idempotency.KindBodyTooLarge, idempotency.KindBodyTimeout, idempotency.KindUnknownReference:
+			continue // they say themselves what to do
+		}
+		if !strings.Contains(acceptance.Guide, "`"+string(kind)+"`") {
+			t.Errorf("the guide does not say what to do about %s", kind)
+		}
+	}
+	if !strings.Contains(acceptance.Guide, idempotency.InstancePath) {
+		t.Error("the guide does not say where to ask")
 	}
 }

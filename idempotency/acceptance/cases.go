@@ -97,7 +97,7 @@ func gating() []testCase {
 
 func fidelity() []testCase {
 	var c []testCase
-	for _, status := range []int{200, 201, 202, 203, 204, 205, 206, 301, 302, 303, 304, 307, 400, 401, 402, 403, 404, 405, 406, 409, 410, 412, 415, 418, 422, 451, 501, 505, 511} {
+	for _, status := range []int{200, 201, 202, 203, 204, 205, 206, 301, 302, 303, 304, 307, 400, 402, 404, 405, 406, 409, 410, 412, 415, 418, 422, 451, 501, 505, 511} {
 		c = append(c, testCase{"replay fidelity", fmt.Sprintf("status %d", status), programmable, func(p *probe) error {
 			q := request{do: []string{"X-Do-Status", fmt.Sprint(status), "X-Do-Header", "Location: /there"}}
 			return p.once(q, q)
@@ -219,7 +219,7 @@ func concurrency() []testCase {
 
 func policy() []testCase {
 	var c []testCase
-	for _, status := range []int{408, 425, 429, 503} {
+	for _, status := range []int{401, 403, 407, 408, 425, 429} {
 		c = append(c, testCase{"failure policy", fmt.Sprintf("%d frees the key", status), programmable, func(p *probe) error {
 			if _, err := p.send(request{do: []string{"X-Do-Status", fmt.Sprint(status)}}); err != nil {
 				return err
@@ -231,10 +231,22 @@ func policy() []testCase {
 			return errors.Join(err, p.ran(2))
 		}})
 	}
-	for _, status := range []int{500, 502, 504} {
-		c = append(c, testCase{"failure policy", fmt.Sprintf("%d is replayed (at most once)", status), programmable, func(p *probe) error {
-			q := request{do: []string{"X-Do-Status", fmt.Sprint(status)}}
-			return p.once(q, q)
+	c = append(c, testCase{"failure policy", "500 is replayed (at most once)", programmable, func(p *probe) error {
+		q := request{do: []string{"X-Do-Status", "500"}}
+		return p.once(q, q)
+	}})
+	// A gateway may have sent these after it passed the request on: what the retry
+	// gets is for the endpoint to say, but it is not executed again.
+	for _, status := range []int{502, 503, 504} {
+		c = append(c, testCase{"failure policy", fmt.Sprintf("%d is not executed again (at most once)", status), programmable, func(p *probe) error {
+			if _, err := p.send(request{do: []string{"X-Do-Status", fmt.Sprint(status)}}); err != nil {
+				return err
+			}
+			a, err := p.send(request{})
+			if err == nil && a.status < 400 {
+				err = fmt.Errorf("the retry got %s", a)
+			}
+			return errors.Join(err, p.ran(1))
 		}})
 	}
 	return c
@@ -247,7 +259,7 @@ func scope() []testCase {
 				return err
 			}
 			a, err := p.send(request{caller: true})
-			if err == nil && (a.replayed() || a.status >= 400) {
+			if err == nil && (a.replayed() || a.status >= 400 && !a.callerChanged()) {
 				err = fmt.Errorf("the other caller got %s, replayed: %t", a, a.replayed())
 			}
 			return err
@@ -256,11 +268,12 @@ func scope() []testCase {
 			if err := p.once(request{}, request{}); err != nil {
 				return err
 			}
-			b, err := p.send(request{caller: true})
+			other := "{\"x\":1}" // under one key a server may refuse the same request of two callers
+			b, err := p.send(request{caller: true, body: &other})
 			if err != nil {
 				return err
 			}
-			again, err := p.send(request{caller: true})
+			again, err := p.send(request{caller: true, body: &other})
 			if err == nil && (!again.replayed() || string(again.body) != string(b.body)) {
 				err = fmt.Errorf("the other caller's retry got %s, want %s", again, b)
 			}

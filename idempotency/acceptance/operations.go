@@ -169,6 +169,7 @@ func (p *probe) admin(method, path, body string, status int, header ...string) (
 	if err != nil {
 		return "", err
 	}
+	r.Header.Set("Authorization", "Bearer "+p.t.AdminToken)
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

@@ -47,6 +47,9 @@ type Target struct {
 	// are skipped.
 	Admin string `toml:"admin"`
 
+	// AdminToken is the proxy's admin_token.
+	AdminToken string `toml:"admin_token"`
+
 	// Restart ends the server without warning (SIGKILL) and has it started again;
 	// it need not wait until it answers. If nil, cases about crashes are skipped.
 	Restart func(context.Context) error `toml:"-"`
@@ -309,4 +312,10 @@ func (p *probe) refused(q request, runs int, statuses ...int) error {
 		return fmt.Errorf("got %s of type %q, want problem+json with type and title", a, media)
 	}
 	return p.ran(runs)
+}
+
+// callerChanged reports whether the answer refuses the same request of another caller,
+// who may be the same one with a renewed credential.
+func (a answer) callerChanged() bool {
+	return a.status == http.StatusConflict && strings.Contains(string(a.body), "caller-changed")
 }

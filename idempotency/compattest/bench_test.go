@@ -24,9 +24,9 @@ import (
 
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/memory"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 var (

@@ -16,7 +16,7 @@ import (
 	echomw "github.com/labstack/echo/v4/middleware"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // routers returns an application with POST /orders/{id}, guarded, in each router.
@@ -69,7 +69,7 @@ func routers(t *testing.T, runs *atomic.Int64) map[string]http.Handler {
 	}
 }
 
-func TestGuard_works_under_routers(t *testing.T) {
+func TestRouters(t *testing.T) {
 	var runs atomic.Int64
 	for name, h := range routers(t, &runs) {
 		t.Run(name, func(t *testing.T) {

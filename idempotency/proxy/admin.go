@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // Admin returns the handler of the admin address:
@@ -30,19 +31,44 @@ import (
 //	POST /api/v1/keys/{reference}/resolve  {"happened", "status", "header", "body", "by"}
 //	POST /api/v1/keys/{reference}/forget   {"by"}
 //
-// A list is an array; Link says where the next page is. It has no login: serve it
-// on the loopback only. Requests of other sites' pages in a browser are refused.
+// A list is an array; Link says where the next page is. What is below /api/ needs
+// Authorization: Bearer with Config.AdminToken, and is refused if there is none.
+// Requests of other sites' pages in a browser are refused.
 func (p *Proxy) Admin() http.Handler {
+	return localOnly(http.NewCrossOriginProtection().Handler(p.withToken(p.OwnerAdmin())))
+}
+
+// withToken refuses requests below /api/ without the admin token. Any user of the
+// machine can reach an address of the loopback.
+func (p *Proxy) withToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		want := p.cfg.AdminToken
+		if strings.HasPrefix(r.URL.Path, "/api/") && (want == "" || subtle.ConstantTimeCompare([]byte(given), []byte(want)) != 1) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			fail(w, http.StatusUnauthorized, errors.New("the admin API needs the token proxy.admin_token of keep.toml, or the socket proxy.admin_socket"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// OwnerAdmin is Admin without a token, for a socket that nobody but the owner of the
+// database can open.
+func (p *Proxy) OwnerAdmin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", p.ready)
-	mux.HandleFunc("GET /metrics", p.metrics.serve)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		p.metrics.serve(w, r)
+		p.serveUnknown(w, r)
+	})
 	a := &admin{idempotency.NewKeys(p.store)}
 	mux.HandleFunc("GET /api/v1/keys", a.list)
 	mux.HandleFunc("GET /api/v1/keys/{reference}", a.show)
 	mux.HandleFunc("POST /api/v1/keys/{reference}/resolve", a.resolve)
 	mux.HandleFunc("POST /api/v1/keys/{reference}/forget", a.forget)
-	return localOnly(http.NewCrossOriginProtection().Handler(mux))
+	return mux
 }
 
 // localOnly refuses requests for other names than this machine's: a page of
@@ -75,6 +101,16 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprintln(w, "ready")
 	}
+}
+
+// serveUnknown writes how many keys wait for somebody who knows, of all proxies on
+// the database.
+func (p *Proxy) serveUnknown(w http.ResponseWriter, r *http.Request) {
+	n, err := idempotency.NewKeys(p.store).Unknown(r.Context())
+	if err != nil {
+		return // a gauge that is missing says more than a wrong one
+	}
+	fmt.Fprintf(w, "# HELP keep_keys_unknown Keys whose outcome nobody knows, up to %d.\n# TYPE keep_keys_unknown gauge\nkeep_keys_unknown %d\n", idempotency.MaxUnknown, n)
 }
 
 // admin serves the records.

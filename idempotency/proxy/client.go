@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // An AdminClient looks at records and decides about them through the admin API of
@@ -25,6 +26,12 @@ import (
 type AdminClient struct {
 	// URL of the admin address, such as "http://127.0.0.1:7434".
 	URL string
+
+	// Token is the proxy's AdminToken. A socket needs none.
+	Token string
+
+	// Socket, if not empty, is asked instead of the host of URL.
+	Socket string
 
 	// Client sends the requests. If nil, one that gives up after 30 seconds.
 	Client *http.Client
@@ -88,6 +95,22 @@ func (c *AdminClient) one(ctx context.Context, method, reference, action string,
 	return v, err
 }
 
+// client returns what sends the requests.
+func (c *AdminClient) client() *http.Client {
+	switch {
+	case c.Client != nil:
+		return c.Client
+	case c.Socket == "":
+		return &http.Client{Timeout: 30 * time.Second}
+	}
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", c.Socket)
+		},
+	}}
+}
+
 // call makes one request, and decodes its answer into out unless that is nil.
 func (c *AdminClient) call(ctx context.Context, method, path string, in, out any) (http.Header, error) {
 	var body io.Reader
@@ -98,12 +121,15 @@ func (c *AdminClient) call(ctx context.Context, method, path string, in, out any
 		}
 		body = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(cmp.Or(c.URL, "http://localhost"), "/")+path, body)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := cmp.Or(c.Client, &http.Client{Timeout: 30 * time.Second}).Do(r)
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	resp, err := c.client().Do(r)
 	if err != nil {
 		return nil, err
 	}

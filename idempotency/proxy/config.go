@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Duration is a time.Duration in configuration: "30s", "168h", "7d".
@@ -71,12 +71,25 @@ type Config struct {
 	TLSCert string `toml:"tls_cert"`
 	TLSKey  string `toml:"tls_key"`
 
-	// Lease is how long an owner that is not heard of is believed to be alive.
+	// Host, if not empty, is the host of all requests; see idempotency.Config.
+	Host string `toml:"host"`
+
+	// Lease is how long an owner that does not renew it is believed to be alive.
 	// If zero, 30 s.
 	Lease Duration `toml:"lease"`
 
-	// UpstreamTimeout is how long the backend may send nothing. If zero, 60 s.
+	// UpstreamTimeout is how long the backend may take for the next part of its
+	// answer. The time in which a client sends or reads does not count. If zero,
+	// 60 s.
 	UpstreamTimeout Duration `toml:"upstream_timeout"`
+
+	// TrustedProxies are networks and addresses of peers whose Forwarded and
+	// X-Forwarded-… are passed on. If empty, those of nobody are.
+	TrustedProxies []string `toml:"trusted_proxies"`
+
+	// Memory is the most that requests and answers may take at once; see
+	// idempotency.Config. If zero, 256 MiB.
+	Memory Size `toml:"memory"`
 
 	// Sweep is the time between two sweeps. If zero, 1 m.
 	Sweep Duration `toml:"sweep"`
@@ -89,11 +102,20 @@ type Config struct {
 	// API; loopback only. If empty, 127.0.0.1:7434; "off" for none.
 	AdminListen string `toml:"admin_listen"`
 
+	// AdminToken is what programs show that use the admin API at AdminListen. If
+	// empty, nobody may use it there.
+	AdminToken string `toml:"admin_token"`
+
+	// AdminSocket is the file of a Unix socket with the same, for the user whose
+	// proxy it is: nobody else can open it, and it needs no token. If empty, there
+	// is none.
+	AdminSocket string `toml:"admin_socket"`
+
 	// Routes say what is done where; the first match wins. If empty, one with
 	// all defaults.
 	Routes []Route `toml:"routes"`
 
-	// Logger receives what a person should hear of. If nil, slog.Default().
+	// Logger receives what a person should know. If nil, slog.Default().
 	Logger *slog.Logger `toml:"-"`
 
 	// Ready, if not nil, is called with the addresses once they are listened on;
@@ -105,17 +127,21 @@ type Config struct {
 type Route struct {
 	Path          string   `toml:"path"`
 	Methods       []string `toml:"methods"`
+	Key           string   `toml:"key"` // "header:NAME" or "body:$.PATH"; empty: Idempotency-Key
 	Require       bool     `toml:"require"`
 	TTL           Duration `toml:"ttl"`
 	AllowShortTTL bool     `toml:"allow_short_ttl"`
-	Policy        string   `toml:"policy"`      // "at-most-once" or "retry-5xx"
-	AfterCrash    string   `toml:"after_crash"` // "unknown" or "retry"
+	Policy        string   `toml:"policy"`       // "at-most-once" or "retry-5xx"
+	NotExecuted   []int    `toml:"not_executed"` // statuses after which nothing was done
+	AfterCrash    string   `toml:"after_crash"`  // "unknown" or "retry"
 	Wait          Duration `toml:"wait"`
 	FailOpen      bool     `toml:"fail_open"`
 	CanonicalJSON bool     `toml:"canonical_json"`
 	IgnoreFields  []string `toml:"ignore_fields"`
-	Caller        string   `toml:"caller"` // "authorization", "header:NAME" or "none"
-	Probe         string   `toml:"probe"`  // URL with {key}
+	Caller        string   `toml:"caller"`       // "authorization", "header:NAME", "jwt:sub", "basic" or "none"
+	JWKS          string   `toml:"jwks"`         // URL of the issuer's keys, for "jwt:sub"
+	Probe         string   `toml:"probe"`        // URL with {key}, and {caller} unless caller is "none"
+	ProbeCaller   string   `toml:"probe_caller"` // what {caller} is: "hash" or "value"
 	SettleAfter   Duration `toml:"settle_after"`
 	BodyLimit     Size     `toml:"body_limit"`
 	ResponseLimit Size     `toml:"response_limit"`
@@ -125,27 +151,87 @@ type Route struct {
 func (r Route) rule(client *http.Client) (idempotency.Rule, error) {
 	rule := idempotency.Rule{
 		Path: r.Path, Methods: r.Methods, Require: r.Require, TTL: time.Duration(r.TTL), AllowShortTTL: r.AllowShortTTL,
-		Policy: key.Policy(r.Policy), AfterCrash: idempotency.AfterCrash(r.AfterCrash), Wait: time.Duration(r.Wait),
+		Policy: key.Policy(r.Policy), NotExecuted: r.NotExecuted, AfterCrash: idempotency.AfterCrash(r.AfterCrash), Wait: time.Duration(r.Wait),
 		FailOpen: r.FailOpen, Form: key.Form{CanonicalJSON: r.CanonicalJSON, IgnoreFields: r.IgnoreFields},
 		SettleAfter: time.Duration(r.SettleAfter), BodyLimit: int64(r.BodyLimit), ResponseLimit: int64(r.ResponseLimit),
 	}
-	name, byHeader := strings.CutPrefix(r.Caller, "header:")
-	switch {
-	case r.Caller == "", r.Caller == "authorization":
-	case r.Caller == "none":
-		rule.Caller = idempotency.Anyone
-	case byHeader && name != "":
-		rule.Caller = idempotency.ByHeader(name)
-	default:
-		return rule, fmt.Errorf("route %q: caller %q: want \"authorization\", \"header:NAME\" or \"none\"", r.Path, r.Caller)
+	var err error
+	if rule.Caller, err = r.caller(client); err != nil {
+		return rule, err
+	}
+	if rule.Key, err = r.key(); err != nil {
+		return rule, err
 	}
 	if r.Probe != "" {
-		if u, err := url.Parse(strings.ReplaceAll(r.Probe, "{key}", "k")); err != nil || u.Host == "" || !strings.Contains(r.Probe, "{key}") {
-			return rule, fmt.Errorf("route %q: probe %q: want a URL with {key}", r.Path, r.Probe)
-		}
-		rule.Probe = idempotency.ProbeURL(client, r.Probe, cmp.Or(int64(r.ResponseLimit), idempotency.DefaultResponseLimit))
+		rule.Probe, err = r.probe(client)
 	}
-	return rule, nil
+	return rule, err
+}
+
+// key returns where the route's keys are.
+func (r Route) key() (idempotency.KeySource, error) {
+	if name, ok := strings.CutPrefix(r.Key, "header:"); ok && name != "" {
+		return idempotency.KeySource{Header: name}, nil
+	}
+	if path, ok := strings.CutPrefix(r.Key, "body:"); ok && path != "" {
+		return idempotency.KeySource{Field: path}, nil
+	}
+	if r.Key != "" {
+		return idempotency.KeySource{}, fmt.Errorf("route %q: key %q: want \"header:NAME\" or \"body:$.PATH\"", r.Path, r.Key)
+	}
+	return idempotency.KeySource{}, nil
+}
+
+// probe returns what asks the route's URL. Two callers may use one key, so it is
+// asked about one of them.
+func (r Route) probe(client *http.Client) (idempotency.Probe, error) {
+	u, err := url.Parse(strings.NewReplacer("{key}", "k", "{caller}", "c").Replace(r.Probe))
+	switch {
+	case err != nil || u.Host == "" || !strings.Contains(r.Probe, "{key}"):
+		return nil, fmt.Errorf("route %q: probe %q: want a URL with {key}", r.Path, r.Probe)
+	case r.Caller != "none" && !strings.Contains(r.Probe, "{caller}"):
+		return nil, fmt.Errorf("route %q: probe %q has no {caller}: it would give one caller's answer to another with the same key; put {caller} into the URL, or say caller = \"none\"", r.Path, r.Probe)
+	}
+	var caller func(idempotency.Question) string
+	switch name, byHeader := strings.CutPrefix(r.Caller, "header:"); {
+	case r.ProbeCaller == "", r.ProbeCaller == "hash":
+	case r.ProbeCaller == "value" && byHeader:
+		caller = func(q idempotency.Question) string { return q.Header.Get(name) }
+	case r.ProbeCaller == "value" && r.Caller == "basic":
+		caller = func(q idempotency.Question) string {
+			user, _, _ := (&http.Request{Header: q.Header}).BasicAuth()
+			return user
+		}
+	case r.ProbeCaller == "value" && r.Caller == "jwt:sub":
+		caller = func(q idempotency.Question) string { return idempotency.JWTSubject(q.Header) }
+	default:
+		return nil, fmt.Errorf("route %q: probe_caller %q: want \"hash\", or \"value\" with a caller that is header:NAME, jwt:sub or basic", r.Path, r.ProbeCaller)
+	}
+	return idempotency.ProbeURL(client, r.Probe, caller, cmp.Or(int64(r.ResponseLimit), idempotency.DefaultResponseLimit)), nil
+}
+
+// caller returns the function that names who sends a request; nil for the default.
+func (r Route) caller(client *http.Client) (func(*http.Request) (string, error), error) {
+	name, byHeader := strings.CutPrefix(r.Caller, "header:")
+	if r.JWKS != "" && r.Caller != "jwt:sub" {
+		return nil, fmt.Errorf("route %q: jwks is for caller = \"jwt:sub\"", r.Path)
+	}
+	switch {
+	case r.Caller == "", r.Caller == "authorization":
+		return nil, nil
+	case r.Caller == "none":
+		return idempotency.Anyone, nil
+	case r.Caller == "basic":
+		return idempotency.ByBasic, nil
+	case r.Caller == "jwt:sub":
+		if u, err := url.Parse(r.JWKS); err != nil || u.Host == "" {
+			return nil, fmt.Errorf("route %q: jwks %q: want the URL of the issuer's keys", r.Path, r.JWKS)
+		}
+		return idempotency.ByJWTSubject(&idempotency.JWKS{URL: r.JWKS, Client: client}), nil
+	case byHeader && name != "":
+		return idempotency.ByHeader(name), nil
+	}
+	return nil, fmt.Errorf("route %q: caller %q: want \"authorization\", \"header:NAME\", \"jwt:sub\", \"basic\" or \"none\"", r.Path, r.Caller)
 }
 
 // withDefaults returns c with its zero values replaced, and the upstream, or says
@@ -164,7 +250,7 @@ func (c Config) withDefaults() (Config, *url.URL, error) {
 		return c, nil, errors.New("proxy: tls_cert and tls_key belong together")
 	}
 	if c.AdminListen != "off" && !isLoopback(c.AdminListen) {
-		return c, nil, fmt.Errorf("proxy: admin_listen %q: the admin API has no login, so it only listens on the loopback", c.AdminListen)
+		return c, nil, fmt.Errorf("proxy: admin_listen %q: the admin API only listens on the loopback", c.AdminListen)
 	}
 	return c, upstream, nil
 }

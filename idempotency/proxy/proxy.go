@@ -8,13 +8,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
+	"github.com/keep-run/keep/law/key"
 )
 
 // A Proxy is a guard in front of a backend. Make one with New.
@@ -25,6 +27,9 @@ type Proxy struct {
 	upstream *http.Transport
 	handler  http.Handler
 	metrics  metrics
+	trusted  []netip.Prefix     // peers whose X-Forwarded-… are believed
+	streams  context.Context    // of event streams, which have no end of their own
+	end      context.CancelFunc // ends streams
 	draining atomic.Bool
 }
 
@@ -36,6 +41,10 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, store: store, upstream: transport()}
+	p.streams, p.end = context.WithCancel(context.Background())
+	if p.trusted, err = prefixes(cfg.TrustedProxies); err != nil {
+		return nil, err
+	}
 	var rules []idempotency.Rule
 	for _, r := range cfg.Routes {
 		rule, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
@@ -44,14 +53,21 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		}
 		rules = append(rules, rule)
 	}
+	keyHeaders := []string{key.Header, key.LegacyHeader}
+	for _, rule := range rules {
+		if rule.Key.Header != "" {
+			keyHeaders = append(keyHeaders, http.CanonicalHeaderKey(rule.Key.Header))
+		}
+	}
 	p.guard, err = idempotency.New(store, idempotency.Config{
-		Rules: rules, Lease: time.Duration(cfg.Lease), SweepEvery: time.Duration(cfg.Sweep),
+		Rules: rules, Host: cfg.Host, Memory: int64(cfg.Memory), Lease: time.Duration(cfg.Lease), SweepEvery: time.Duration(cfg.Sweep),
 		Logger: cfg.Logger, Observe: p.metrics.observe,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p.handler = p.guard.Handler(p.forward(upstream))
+	guarded := p.guard.Handler(p.forward(upstream, keyHeaders))
+	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(plainWriter{w}, r) })
 	return p, nil
 }
 
@@ -61,28 +77,76 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 func (p *Proxy) Handler() http.Handler { return p.handler }
 
 // forward returns the handler that passes requests on.
-func (p *Proxy) forward(upstream *url.URL) http.Handler {
+func (p *Proxy) forward(upstream *url.URL, keyHeaders []string) http.Handler {
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(upstream)
-			r.SetXForwarded()
+			p.forwarded(r)
+			for _, name := range keyHeaders { // a client may name them in Connection, and so have them dropped
+				if lines, ok := r.In.Header[name]; ok {
+					r.Out.Header[name] = lines
+				}
+			}
 			r.Out.Host = r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came, even if it can't be parsed
 			sendOnce(r.Out.Header)
 		},
 		Transport:      p.upstream,
-		ModifyResponse: func(resp *http.Response) error { return callOf(resp.Request).answered(resp) },
+		FlushInterval:  -1, // what the backend sent, the client gets
+		ModifyResponse: func(resp *http.Response) error { return callOf(resp.Request).begin(resp) },
 		ErrorHandler:   p.failed,
 		ErrorLog:       slog.NewLogLogger(p.cfg.Logger.Handler(), slog.LevelWarn),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, guarded: idempotency.Guarded(ctx)}
+		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, ended: p.streams, guarded: idempotency.Guarded(ctx)}
 		c.timer = time.AfterFunc(c.timeout, c.late)
 		defer c.timer.Stop()
-		reverse.ServeHTTP(w, r.WithContext(c.trace(ctx)))
+		r = r.WithContext(c.trace(ctx))
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &uploaded{r.Body, c}
+		}
+		reverse.ServeHTTP(w, r)
 	})
+}
+
+// forwarded says on whose behalf a request is sent. What the client itself says
+// about that counts if it is a trusted proxy.
+func (p *Proxy) forwarded(r *httputil.ProxyRequest) {
+	peer, err := netip.ParseAddrPort(r.In.RemoteAddr)
+	trusted := err == nil && slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(peer.Addr().Unmap()) })
+	if trusted {
+		for _, name := range []string{"Forwarded", "X-Forwarded-For"} {
+			if lines, ok := r.In.Header[name]; ok {
+				r.Out.Header[name] = slices.Clone(lines)
+			}
+		}
+	}
+	r.SetXForwarded()
+	if trusted {
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+			if lines, ok := r.In.Header[name]; ok {
+				r.Out.Header[name] = slices.Clone(lines)
+			}
+		}
+	}
+}
+
+// prefixes reads networks, "10.0.0.0/8", and addresses.
+func prefixes(texts []string) (list []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			addr, addrErr := netip.ParseAddr(text)
+			if addrErr != nil {
+				return nil, fmt.Errorf("proxy: trusted_proxies: %q is neither a network nor an address", text)
+			}
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 // sendOnce writes the key's headers in lower case. That means the same to every
@@ -126,8 +190,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("proxy: admin: %w", err), clients.Close())
 		}
 	}
+	owner := p.listenSocket(ctx)
 	front := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	back := &http.Server{Handler: p.Admin(), ReadHeaderTimeout: 10 * time.Second}
+	local := &http.Server{Handler: p.OwnerAdmin(), ReadHeaderTimeout: 10 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var work sync.WaitGroup
@@ -136,18 +202,22 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if admin != nil {
 		work.Go(func() { stop(back.Serve(admin)) })
 	}
+	if owner != nil {
+		work.Go(func() { stop(local.Serve(owner)) })
+	}
 	if p.cfg.Ready != nil {
 		p.cfg.Ready(clients.Addr(), addrOf(admin))
 	}
 	<-ctx.Done()
 	p.draining.Store(true)
+	p.end()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
 	defer cancel()
 	err = front.Shutdown(drain)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("proxy: requests under way after %s: %w", time.Duration(p.cfg.DrainTimeout), err), front.Close())
 	}
-	err = errors.Join(err, back.Close())
+	err = errors.Join(err, back.Close(), local.Close())
 	work.Wait()
 	p.upstream.CloseIdleConnections()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, http.ErrServerClosed) {

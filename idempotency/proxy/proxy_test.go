@@ -10,18 +10,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/idempotency/key"
 	"github.com/keep-run/keep/idempotency/proxy"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // front starts a proxy before an upstream, as Handler and Admin.
@@ -36,7 +33,7 @@ func front(t testing.TB, upstream string, change ...func(*proxy.Config)) (client
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, admin = httptest.NewServer(p.Handler()), httptest.NewServer(p.Admin())
+	clients, admin = httptest.NewServer(p.Handler()), httptest.NewServer(p.OwnerAdmin())
 	t.Cleanup(clients.Close)
 	t.Cleanup(admin.Close)
 	return clients, admin, store
@@ -77,7 +74,24 @@ func post(t testing.TB, url, k, body string, headers ...string) (*http.Response,
 	return resp, string(b)
 }
 
-func TestProxy_forwards_faithfully_and_once(t *testing.T) {
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"forwards":             proxyForwards,
+		"not_connected":        proxyNotConnected,
+		"cut_answer":           proxyCutAnswer,
+		"broken_connection":    proxyBrokenConnection,
+		"timeout":              proxyTimeout,
+		"probe_and_person":     proxyProbeAndPerson,
+		"streams_and_upgrades": proxyStreamsAndUpgrades,
+		"drain":                proxyDrain,
+		"metrics":              proxyMetrics,
+	} {
+		t.Run(name, test)
+	}
+}
+
+func proxyForwards(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +124,7 @@ func TestProxy_forwards_faithfully_and_once(t *testing.T) {
 	}
 }
 
-func TestProxy_frees_the_key_if_it_cannot_connect(t *testing.T) {
+func proxyNotConnected(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,7 +142,7 @@ func TestProxy_frees_the_key_if_it_cannot_connect(t *testing.T) {
 				t.Errorf("%s: %d %s", name, resp.StatusCode, b)
 			}
 		}
-		if r, _ := store.Read(t.Context(), key.NewID("", "k")); r.State != key.Released {
+		if r, _ := store.Read(t.Context(), key.NewID(hostOf(clients.URL), "", "k")); r.State != key.Released {
 			t.Errorf("%s: the key is %q", name, r.State)
 		}
 	}
@@ -170,7 +184,10 @@ func cut(t testing.TB, do func(n int64, c net.Conn, r *http.Request)) (url strin
 	return "http://" + l.Addr().String(), requests
 }
 
-func TestProxy_does_not_know_after_a_cut(t *testing.T) {
+// hostOf returns the host of a server as records have it.
+func hostOf(server string) string { return strings.TrimPrefix(server, "http://") }
+
+func proxyCutAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"before the answer": "", "in the header": "HTTP/1.1 200 OK\r\nContent-Le", "in the body": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
@@ -179,7 +196,7 @@ func TestProxy_does_not_know_after_a_cut(t *testing.T) {
 		up, requests := cut(t, func(_ int64, c net.Conn, _ *http.Request) { _, _ = io.WriteString(c, answer) })
 		clients, _, _ := front(t, up)
 		resp, b := post(t, clients.URL, "k", "x", "X-Close", "1")
-		if resp.StatusCode != 502 || !strings.Contains(b, "outcome-unknown") || !strings.Contains(b, key.NewID("", "k").String()) {
+		if resp.StatusCode != 502 || !strings.Contains(b, "outcome-unknown") || !strings.Contains(b, key.NewID(hostOf(clients.URL), "", "k").String()) {
 			t.Errorf("cut %s: %d %s", name, resp.StatusCode, b)
 		}
 		if resp, b := post(t, clients.URL, "k", "x", "X-Close", "1"); resp.StatusCode != 409 || !strings.Contains(b, "outcome-unknown") {
@@ -193,7 +210,7 @@ func TestProxy_does_not_know_after_a_cut(t *testing.T) {
 
 // Go's transport would send this request twice: it has a key, and its kept-alive
 // connection breaks.
-func TestProxy_sends_once_over_a_connection_that_breaks(t *testing.T) {
+func proxyBrokenConnection(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"", "x"} {
 		up, requests := cut(t, func(n int64, c net.Conn, _ *http.Request) {
@@ -213,7 +230,7 @@ func TestProxy_sends_once_over_a_connection_that_breaks(t *testing.T) {
 	}
 }
 
-func TestProxy_does_not_know_after_a_timeout(t *testing.T) {
+func proxyTimeout(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { <-hold })
@@ -227,7 +244,7 @@ func TestProxy_does_not_know_after_a_timeout(t *testing.T) {
 	}
 }
 
-func TestProxy_asks_the_probe_and_a_person(t *testing.T) {
+func proxyProbeAndPerson(t *testing.T) {
 	t.Parallel()
 	seen := atomic.Bool{}
 	up, _ := cut(t, func(int64, net.Conn, *http.Request) {})
@@ -239,7 +256,7 @@ func TestProxy_asks_the_probe_and_a_person(t *testing.T) {
 		w.WriteHeader(201)
 		fmt.Fprint(w, "found")
 	})
-	clients, admin, _ := front(t, up, func(c *proxy.Config) { c.Routes = []proxy.Route{{Probe: probed.URL + "/by-key/{key}"}} })
+	clients, admin, _ := front(t, up, func(c *proxy.Config) { c.Routes = []proxy.Route{{Probe: probed.URL + "/by-key/{key}", Caller: "none"}} })
 	post(t, clients.URL, "k", "x", "X-Close", "1")
 	post(t, clients.URL, "other", "x", "X-Close", "1")
 	if resp, _ := post(t, clients.URL, "k", "x"); resp.StatusCode != 409 {
@@ -249,7 +266,7 @@ func TestProxy_asks_the_probe_and_a_person(t *testing.T) {
 	if resp, b := post(t, clients.URL, "k", "x"); resp.StatusCode != 201 || b != "found" {
 		t.Errorf("after the probe: %d %s", resp.StatusCode, b)
 	}
-	ref := key.NewID("", "other").String()
+	ref := key.NewID(hostOf(clients.URL), "", "other").String()
 	var list []idempotency.View
 	get(t, admin.URL+"/api/v1/keys?state=unknown", &list)
 	if len(list) != 1 || list[0].Reference != ref || list[0].UnknownFrom == nil {
@@ -291,28 +308,7 @@ func get(t testing.TB, url string, into any) {
 	}
 }
 
-func TestAdmin_refuses_other_sites(t *testing.T) {
-	t.Parallel()
-	_, admin, _ := front(t, "http://127.0.0.1:1")
-	r, _ := http.NewRequest("GET", admin.URL+"/api/v1/keys", nil)
-	r.Host = "evil.example:7434"
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("another name: %d", resp.StatusCode)
-	}
-	if resp, _ := post(t, admin.URL+"/api/v1/keys/x/forget", "", `{"by":"a"}`, "Origin", "https://evil.example"); resp.StatusCode != 403 {
-		t.Errorf("another origin: %d", resp.StatusCode)
-	}
-	if resp, _ := post(t, admin.URL+"/api/v1/keys/"+key.NewID("", "x").String()+"/forget", "", `{"by":"a"}`); resp.StatusCode != 404 {
-		t.Errorf("unknown reference: %d", resp.StatusCode)
-	}
-}
-
-func TestProxy_streams_and_upgrades(t *testing.T) {
+func proxyStreamsAndUpgrades(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -372,7 +368,7 @@ func TestProxy_streams_and_upgrades(t *testing.T) {
 	}
 }
 
-func TestProxy_Run_drains(t *testing.T) {
+func proxyDrain(t *testing.T) {
 	t.Parallel()
 	started, hold := make(chan struct{}), make(chan struct{})
 	up := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -414,7 +410,7 @@ func TestProxy_Run_drains(t *testing.T) {
 	}
 }
 
-func TestProxy_counts(t *testing.T) {
+func proxyMetrics(t *testing.T) {
 	t.Parallel()
 	up := upstream(t, func(http.ResponseWriter, *http.Request) {})
 	clients, admin, _ := front(t, up.URL)
@@ -437,7 +433,7 @@ func TestProxy_counts(t *testing.T) {
 	}
 }
 
-// The configuration of DESIGN section 9, whole.
+// The configuration with every name that a route had first.
 const example = `
 upstream = "http://127.0.0.1:8000"
 lease = "30s"
@@ -461,51 +457,3 @@ probe = ""
 body_limit = "1MiB"
 response_limit = "8MiB"
 `
-
-func TestConfig_reads_the_names_of_the_contract(t *testing.T) {
-	t.Parallel()
-	var cfg proxy.Config
-	dec := toml.NewDecoder(strings.NewReader(example))
-	if err := dec.DisallowUnknownFields().Decode(&cfg); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := proxy.New(new(memory.Keys), cfg); err != nil || cfg.Routes[0].BodyLimit != 1<<20 || cfg.Routes[0].TTL != proxy.Duration(168*time.Hour) {
-		t.Errorf("%v, %+v", err, cfg)
-	}
-	for want, change := range map[string]func(*proxy.Config){
-		"upstream": func(c *proxy.Config) { c.Upstream = "127.0.0.1:8000" },
-		"loopback": func(c *proxy.Config) { c.AdminListen = "0.0.0.0:1" },
-		"caller":   func(c *proxy.Config) { c.Routes[0].Caller = "cookie" },
-		"probe":    func(c *proxy.Config) { c.Routes[0].Probe = "http://x/" },
-		"24h":      func(c *proxy.Config) { c.Routes[0].TTL = 1 },
-		"together": func(c *proxy.Config) { c.TLSCert = "x" },
-	} {
-		bad := cfg
-		bad.Routes = append([]proxy.Route(nil), cfg.Routes...)
-		change(&bad)
-		if _, err := proxy.New(new(memory.Keys), bad); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New: %v, want it to say %q", err, want)
-		}
-	}
-}
-
-// The example of the documentation is what the proxy takes.
-func TestConfig_reads_the_documentation(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../docs/idempotency.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "```toml\n")
-	block, _, _ := strings.Cut(rest, "```")
-	var file struct {
-		DB    string
-		Proxy proxy.Config
-	}
-	if err := toml.NewDecoder(strings.NewReader(block)).DisallowUnknownFields().Decode(&file); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := proxy.New(new(memory.Keys), file.Proxy); err != nil || len(file.Proxy.Routes) != 2 {
-		t.Errorf("New: %v, %d routes", err, len(file.Proxy.Routes))
-	}
-}

@@ -15,12 +15,17 @@ import (
 )
 
 // An upstreamCall is one request to the backend.
+//
+// The timer runs while the backend is waited for, and only then: not while the
+// client sends the next part of his request or takes a part of the answer.
 type upstreamCall struct {
-	timeout time.Duration
-	timer   *time.Timer // fires when the backend was silent for too long
-	cancel  context.CancelCauseFunc
-	guarded bool
-	sent    atomic.Bool // a connection was there: something may have left
+	timeout  time.Duration
+	timer    *time.Timer // fires when the backend was silent for too long
+	cancel   context.CancelCauseFunc
+	ended    context.Context // of the proxy's streams
+	guarded  bool
+	sent     atomic.Bool // a connection was there: something may have left
+	answered atomic.Bool // the answer began
 }
 
 type callKey struct{}
@@ -42,21 +47,28 @@ func (c *upstreamCall) late() {
 	c.cancel(&keep.TimeoutError{Op: "upstream", After: c.timeout})
 }
 
-// answered watches the body of an answer that began. An event stream may be
-// silent for as long as it likes.
-func (c *upstreamCall) answered(resp *http.Response) error {
+// begin watches the body of an answer that began. An event stream may be silent for
+// as long as it likes, but not hold up the end of the proxy.
+func (c *upstreamCall) begin(resp *http.Response) error {
+	c.answered.Store(true)
+	c.timer.Stop()
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode == http.StatusSwitchingProtocols || media == "text/event-stream" {
-		c.timer.Stop()
-		if resp.StatusCode == http.StatusSwitchingProtocols {
-			return nil // its body is the connection
-		}
-		resp.Body = &watched{resp.Body, c, resp.Request.Context(), false}
-		return nil
+	stream := resp.StatusCode == http.StatusSwitchingProtocols || media == "text/event-stream"
+	if stream {
+		context.AfterFunc(c.ended, func() { c.cancel(errDraining) })
 	}
-	resp.Body = &watched{resp.Body, c, resp.Request.Context(), true}
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return nil // its body is the connection
+	case !stream && resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0:
+		idempotency.EndsWithConnection(resp.Request.Context())
+	}
+	resp.Body = &watched{resp.Body, c, resp.Request.Context(), !stream}
 	return nil
 }
+
+// errDraining is why event streams end when the proxy does.
+var errDraining = errors.New("the proxy is being stopped")
 
 // watched is the body of an answer. If it ends too early nobody knows what
 // happened.
@@ -69,15 +81,54 @@ type watched struct {
 
 // Read reads on, and gives the backend new time for each part.
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
-	if err == nil && n > 0 && w.timed {
+	if w.timed {
 		w.call.timer.Reset(w.call.timeout)
+		defer w.call.timer.Stop()
 	}
+	n, err := w.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		idempotency.Doubt(w.ctx, statusOf(w.ctx))
 	}
 	return n, err
 }
+
+// uploaded is the body of a request on its way to the backend. The time in which
+// the client is waited for is not the backend's.
+type uploaded struct {
+	io.ReadCloser
+	call *upstreamCall
+}
+
+// Read reads what the client sends next.
+func (u *uploaded) Read(p []byte) (int, error) {
+	if u.call.answered.Load() {
+		return u.ReadCloser.Read(p)
+	}
+	u.call.timer.Stop()
+	n, err := u.ReadCloser.Read(p)
+	if !u.call.answered.Load() {
+		u.call.timer.Reset(u.call.timeout)
+	}
+	return n, err
+}
+
+// A plainWriter sends an answer with the headers that it was given: net/http would
+// guess the type of one that has none.
+type plainWriter struct{ http.ResponseWriter }
+
+// Unwrap gives http.ResponseController the writer below.
+func (w plainWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader sends the headers.
+func (w plainWriter) WriteHeader(status int) {
+	if h := w.Header(); status >= 200 && h["Content-Type"] == nil {
+		h["Content-Type"] = nil
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a part of the body.
+func (w plainWriter) Write(b []byte) (int, error) { return w.ResponseWriter.Write(b) }
 
 // statusOf returns 504 if the backend took too long, else 502.
 func statusOf(ctx context.Context) int {

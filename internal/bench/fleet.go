@@ -17,7 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/postgres"
+	"github.com/keep-run/keep/store/postgres"
 )
 
 // leaseOfTakeOver is the ttl of the hosts of takeOver.
@@ -232,16 +232,16 @@ func (f *fleet) measureIdle(ctx context.Context, c crew, d time.Duration, out io
 		return err
 	}
 	took := time.Since(start)
-	var pulses, beats, other int64
+	var polls, heartbeats, other int64
 	var query string
 	var calls int64
 	var others []string
 	_, err = pgx.ForEachRow(rows, []any{&query, &calls}, func() error {
 		switch {
-		case strings.Contains(query, "WITH told AS"): // a look, and the last statement of a beat
-			pulses += calls
+		case strings.Contains(query, "WITH told AS"): // a poll, and the last statement of a heartbeat
+			polls += calls
 		case strings.HasPrefix(query, "INSERT INTO host"):
-			beats += calls
+			heartbeats += calls
 		case strings.HasPrefix(query, "DELETE FROM host"):
 		default:
 			other += calls
@@ -254,7 +254,7 @@ func (f *fleet) measureIdle(ctx context.Context, c crew, d time.Duration, out io
 	}
 	per := func(n int64) float64 { return float64(n) / took.Seconds() / float64(len(c)) }
 	fmt.Fprintf(out, "idle: %6d workflows, %d hosts: %.2f looks, %.2f heartbeats and %.2f other statements per host and second; %.2f %% of one core for each host, RSS %d MiB (load %.1f)\n",
-		len(f.names), len(c), per(pulses-beats), per(beats), per(other), 100*s.CPU.Seconds()/took.Seconds()/float64(len(c)), s.RSS>>20/int64(len(c)), load())
+		len(f.names), len(c), per(polls-heartbeats), per(heartbeats), per(other), 100*s.CPU.Seconds()/took.Seconds()/float64(len(c)), s.RSS>>20/int64(len(c)), load())
 	for _, q := range others {
 		fmt.Fprintf(out, "  other: %s\n", strings.Join(strings.Fields(q), " "))
 	}

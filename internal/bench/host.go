@@ -20,10 +20,11 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/cputime"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sandbox"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A bench is a host over a fresh database, with a number of workflows.
@@ -169,8 +170,8 @@ func (b *bench) open(ctx context.Context) error {
 }
 
 // leasesOf returns the leases of a database that has them, or nil.
-func leasesOf(db database) engine.Leaser {
-	l, _ := db.(engine.Leaser)
+func leasesOf(db database) store.Leaser {
+	l, _ := db.(store.Leaser)
 	return l
 }
 

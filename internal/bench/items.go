@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // items measures the real command keep items on a database with n items, each

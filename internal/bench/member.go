@@ -13,7 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/cputime"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A memberSpec says which host a process of -hosts is.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/policy"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // A parking is a mutate tool whose calls stay out until the host is gone, and

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 // The line is cut at each byte that matters of a request and of its answer, at

@@ -17,7 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/sandbox"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 var (
@@ -25,7 +25,10 @@ var (
 	cache string // a user's cache directory, with the compiled sandbox in it
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	os.Setenv("KEEP_CEILING", os.TempDir()) // a keep.toml above belongs to somebody else
+	os.Exit(run(m))
+}
 
 // run builds the command, runs the tests and removes the command.
 func run(m *testing.M) int {
@@ -272,7 +275,7 @@ func (p *project) decide() {
 		if p.service.effectsOf(idOf(p, m)) > 0 {
 			action = keep.Skip
 		}
-		p.keep("inbox", "do", string(q.ID), string(action), "--note", "looked at the service")
+		p.keep("inbox", "do", string(q.ID), string(action), "--yes", "--note", "looked at the service")
 	}
 }
 

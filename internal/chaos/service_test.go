@@ -116,7 +116,7 @@ func (s *service) search(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if found == 0 {
-		answer(w, http.StatusNotFound, nil)
+		answer(w, http.StatusNotFound, map[string]string{"error": "no such token"})
 		return
 	}
 	answer(w, http.StatusOK, effect{Token: token})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // The host is stopped (SIGSTOP) while a call is out, and goes on (SIGCONT) after

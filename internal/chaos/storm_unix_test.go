@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keep-run/keep/connectortest"
+	"github.com/keep-run/keep/testkit/connectortest"
 )
 
 var stormSeed = flag.Uint64("storm", 20261120, "seed of TestStorm")

@@ -20,10 +20,10 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 		deps     []string // modules of others; nil: any but those below
 	}{
 		{[]string{"/idempotency"}, guard},
-		{[]string{"/idempotency", "/memory"}, guard},
+		{[]string{"/idempotency", "/store/memory"}, append([]string{"golang.org/x/text"}, guard...)}, // its searches ignore diacritics
 		{[]string{"/idempotency/proxy", "/idempotency/acceptance"}, guard},
-		{[]string{"/idempotency", "/sqlite"}, nil},
-		{[]string{"/idempotency", "/postgres"}, nil},
+		{[]string{"/idempotency", "/store/sqlite"}, nil},
+		{[]string{"/idempotency", "/store/postgres"}, nil},
 	} {
 		args := []string{"list", "-deps", "-f", "{{with .Module}}{{.Path}} {{end}}{{.ImportPath}}"}
 		for _, p := range test.packages {
@@ -48,7 +48,7 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 // allowedBeside reports whether a package of ours may come with others: the nouns,
 // what stores are moved by, and what is about keys.
 func allowedBeside(packages []string, pkg string) bool {
-	return pkg == "" || pkg == "/ledger" || pkg == "/transfer" || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
+	return pkg == "" || strings.HasPrefix(pkg, "/law/") || pkg == "/store/transfer" || strings.HasPrefix(pkg, "/store/internal/") || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
 }
 
 // forbidden says what is wrong with a dependency; "" if nothing is.
@@ -60,7 +60,7 @@ func forbidden(mod, pkg string, packages, deps []string) string {
 			return pkg + " " + why
 		}
 	}
-	for driver, store := range map[string]string{"modernc.org/": "/sqlite", "github.com/jackc/": "/postgres"} {
+	for driver, store := range map[string]string{"modernc.org/": "/store/sqlite", "github.com/jackc/": "/store/postgres"} {
 		if strings.HasPrefix(mod, driver) && !slices.Contains(packages, store) {
 			return pkg + " belongs to " + store
 		}
@@ -69,4 +69,22 @@ func forbidden(mod, pkg string, packages, deps []string) string {
 		return pkg + " is not needed"
 	}
 	return ""
+}
+
+// TestCommandLinksNoTests holds to this: who installs the command gets no test kit, no
+// simulation and not package testing.
+func TestCommandLinksNoTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks the go command")
+	}
+	out, err := exec.Command("go", "list", "-deps", module+"/cmd/keep").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		pkg = strings.TrimSpace(pkg)
+		if pkg == "testing" || strings.HasPrefix(pkg, "testing/") || strings.HasPrefix(pkg, module+"/testkit") || strings.HasPrefix(pkg, module+"/internal/simtest") {
+			t.Errorf("cmd/keep links %s", pkg)
+		}
+	}
 }

@@ -20,10 +20,10 @@ var (
 // and what waits for it. Elsewhere a function that waits starts it, with
 // sync.WaitGroup.Go or errgroup.
 var goroutines = map[string]string{
-	"cmd/keep/run.go":     "untilIdle waits for the host that it started",
-	"cmd/keep/tether.go":  "the process ends first, or this ends the process",
-	"engine/execution.go": "call waits for it",
-	"sqlite/writer.go":    "Close waits for the one writer",
+	"cmd/keep/stdin.go":         "the process ends first, or this ends the process",
+	"engine/execution.go":       "call waits for it",
+	"script/sandbox/bundler.go": "a build that takes too long is abandoned, and the watch ends with its process",
+	"store/sqlite/writer.go":    "Close waits for the one writer",
 }
 
 // mayReadClock reports whether files of that kind may. Commands are edges; the
@@ -133,22 +133,22 @@ func TestChecksFind(t *testing.T) {
 	rules := rules(t)
 	for _, tt := range []struct{ name, path, text, want string }{
 		{"an unlisted package", "novel/x.go", `package novel`, "is not in the import policy"},
-		{"a law that does IO", "ledger/x.go", `package ledger; import "os"`, "ledger is pure and must not import os"},
-		{"a law that does IO below", "policy/x.go", `package policy; import "net/http"`, "must not import net/http"},
+		{"a law that does IO", "law/ledger/x.go", `package ledger; import "os"`, "ledger is pure and must not import os"},
+		{"a law that does IO below", "law/policy/x.go", `package policy; import "net/http"`, "must not import net/http"},
 		{"a law with chance", ".x.go", `package keep; import "math/rand/v2"`, "must not import math/rand/v2"},
-		{"a store that knows the engine", "sqlite/x.go", `package sqlite; import "github.com/keep-run/keep/engine"`, "sqlite must not import engine"},
+		{"a store that knows the engine", "store/sqlite/x.go", `package sqlite; import "github.com/keep-run/keep/engine"`, "sqlite must not import engine"},
 		{"a connector that knows another", "connector/files/x.go", `package files; import "github.com/keep-run/keep/connector/httpapi"`, "must not import connector/httpapi"},
-		{"the root with an import", "x.go", `package keep; import "github.com/keep-run/keep/ledger"`, "must not import ledger"},
-		{"production with a test kit", "cmd/keep/x.go", `package main; import "github.com/keep-run/keep/storetest"`, "must not import storetest"},
-		{"a command may import the rest", "cmd/keep/x.go", `package main; import "github.com/keep-run/keep/sqlite"`, ""},
-		{"what is below a pattern", "sandbox/x.go", `package sandbox; import "github.com/keep-run/keep/sandbox/internal/fuel"`, ""},
-		{"a law with a clock", "schedule/x.go", `package schedule; import "time"; var _ = time.Now`, "must not use time.Now"},
-		{"a store with a clock under another name", "memory/x.go", `package memory; import tm "time"; func f() { <-tm.After(0) }`, "must not use time.After"},
+		{"the root with an import", "x.go", `package keep; import "github.com/keep-run/keep/law/ledger"`, "must not import law/ledger"},
+		{"production with a test kit", "cmd/keep/x.go", `package main; import "github.com/keep-run/keep/testkit/storetest"`, "must not import testkit/storetest"},
+		{"a command may import the rest", "cmd/keep/x.go", `package main; import "github.com/keep-run/keep/store/sqlite"`, ""},
+		{"what is below a pattern", "script/sandbox/x.go", `package sandbox; import "github.com/keep-run/keep/script/sandbox/internal/fuel"`, ""},
+		{"a law with a clock", "law/schedule/x.go", `package schedule; import "time"; var _ = time.Now`, "must not use time.Now"},
+		{"a store with a clock under another name", "store/memory/x.go", `package memory; import tm "time"; func f() { <-tm.After(0) }`, "must not use time.After"},
 		{"a connector that sleeps", "connector/x.go", `package connector; import "time"; func f() { time.Sleep(0) }`, "must not use time.Sleep"},
-		{"a law that waits", "policy/x.go", `package policy; import "time"; var _ = time.AfterFunc`, "must not use time.AfterFunc"},
+		{"a law that waits", "law/policy/x.go", `package policy; import "time"; var _ = time.AfterFunc`, "must not use time.AfterFunc"},
 		{"a connector that waits", "connector/x.go", `package connector; import "time"; var _ = time.NewTimer`, ""},
 		{"the engine reads the clock", "engine/x.go", `package engine; import "time"; var _ = time.Now`, ""},
-		{"times are values everywhere", "ledger/x.go", `package ledger; import "time"; var _ = time.Unix`, ""},
+		{"times are values everywhere", "law/ledger/x.go", `package ledger; import "time"; var _ = time.Unix`, ""},
 		{"an init", "host/x.go", `package host; func init() {}`, "init works at a distance"},
 		{"a method called init", "host/x.go", `package host; type t int; func (t) init() {}`, ""},
 		{"a lost goroutine", "host/x.go", `package host; func f() { go f() }`, "nobody waits"},

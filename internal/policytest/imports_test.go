@@ -10,7 +10,7 @@ import (
 // imports is the import policy, a statement of what depends on what: each
 // package of the module, its kind, and which packages of the module it may
 // import besides the standard library and other modules. Do not change it to fix
-// a build: widening it is a decision about the design (see DESIGN section 12).
+// a build: widening it is a decision about the design.
 //
 // A dot is the root package; a/... is everything below a; a star is everything
 // that is not of kind test. The kinds:
@@ -23,60 +23,88 @@ import (
 //	dev    commands that nobody installs: what they name, they may import, tests' things too
 const imports = `
 .                       pure
-ledger                  pure   .
-lifecycle               pure   . ledger
-schedule                pure   . lifecycle
-policy                  pure   .
-idempotency/key         pure   .
-transfer                timed  .
+law/canonical           pure
+law/ledger              pure   . law/canonical
+law/lifecycle           pure   . law/ledger
+law/schedule            pure   . law/lifecycle
+law/policy              pure   .
+law/key                 pure   . law/canonical
+law/search              pure   .
+law/rename              pure   .
+law/commit              pure   .
 
-workflow                timed  . connector policy schedule
-repair                  timed  . policy
-config                  timed  . connector connector/... policy sandbox idempotency idempotency/... notify
+store                   timed  .
+store/memory            timed  . law/key law/search
+store/internal/...      timed  . law/ledger
+store/sqlite            timed  . law/commit law/key law/search store/transfer store/internal/...
+store/postgres          timed  . law/commit law/key law/search store/transfer store/internal/...
+store/transfer          timed  . law/key
 
-connector               timed  . ledger
+connector               timed  . law/ledger
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
-connector/files         timed  . ledger connector connector/internal/...
-connector/httpapi       timed  . ledger connector connector/internal/...
-connector/logsink       timed  . ledger connector connector/internal/...
-connector/sqldb         timed  . ledger connector connector/internal/...
+connector/internal/eml  timed  connector/internal/jsonval
+connector/files         timed  . law/ledger connector connector/internal/...
+connector/httpapi       timed  . law/ledger connector connector/internal/... internal/redact
+connector/packs         timed
+connector/logsink       timed  . law/ledger connector connector/internal/...
+connector/mail          timed  . law/ledger connector connector/internal/...
+connector/s3            clock  . law/ledger connector connector/internal/...
+connector/sqldb         timed  . law/ledger connector connector/internal/...
 
-memory                  timed  . ledger idempotency/key
-sqlite                  timed  . ledger idempotency/key transfer
-postgres                timed  . ledger idempotency/key transfer
+script/workflow         timed  . connector law/policy law/schedule
+script/sandbox          clock  script/sandbox/internal/...
+script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . ledger lifecycle schedule policy connector
-sandbox                 clock  sandbox/internal/...
-sandbox/internal/...    clock  sandbox/internal/... internal/npm
-idempotency             clock  . ledger idempotency/...
-idempotency/...         clock  . ledger idempotency idempotency/...
-feed                    timed  .
-access                  clock  .
-metrics                 clock  .
-api                     clock  . ledger lifecycle policy feed access engine idempotency idempotency/...
-web                     clock  . ledger lifecycle policy feed access api connector engine idempotency idempotency/key web/graph
+engine                  clock  . law/... store connector engine/lease internal/commitlog
+engine/lease            timed  . law/policy store
+operator                clock  . law/... store internal/commitlog
+
+idempotency             clock  . law/ledger law/key idempotency/...
+idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
+
+host                    clock  . law/... store script/... engine engine/... operator connector host/...
+host/feed               clock  .
+host/notify             clock  . law/policy store
+
+view                    timed  . law/lifecycle store
+api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
+api/access              clock  . store
+api/hook                clock  . law/canonical store operator idempotency
+web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
 web/graph               pure
 web/internal/...        main   internal/npm
-notify                  clock  . policy
-host                    clock  . ledger lifecycle schedule policy workflow engine repair connector sandbox feed notify
 
-storetest               test   . ledger lifecycle schedule policy engine
-connectortest           test   . ledger connector
-idempotency/idempotencytest test . idempotency idempotency/key
+rehearsal               clock  . law/policy connector host script/sandbox store store/memory
+rehearsal/plan          clock  . law/policy connector host script/sandbox rehearsal
+rehearsal/scripttest    clock  . law/policy connector host script/sandbox rehearsal
+
+testkit/storetest       test   . law/... store engine operator
+testkit/connectortest   test   . law/ledger connector
+testkit/idempotencytest test   . idempotency law/key
+
 internal/policytest     test
-internal/crashtest      test   *
 internal/chaos          test
 internal/simtest        clock  *
 internal/npm            clock
 internal/garbage        timed
+internal/commitlog      timed  .
+internal/redact         pure
+internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
+internal/mailtest       test
+internal/s3test         test
 internal/cputime        test
-internal/faultproxy     test
+internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime
-internal/otlp           clock
 internal/sabotage       main
+
 cmd/keep                main   *
+cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web cmd/keep/internal/...
+cmd/keep/internal/buildinfo timed
+cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify api/hook
+cmd/keep/internal/metrics clock . law/... store
+cmd/keep/internal/otlp  clock
 examples/...            main
 `
 
@@ -191,7 +219,8 @@ func TestPolicyIsSound(t *testing.T) {
 	for _, r := range rules {
 		for _, may := range r.may {
 			of, known := ruleOf(rules, strings.TrimSuffix(may, "/..."))
-			if !known && !seen[may] && may != "*" {
+			group := slices.ContainsFunc(rules, func(r rule) bool { return within(r.pkg, may) })
+			if !known && !group && !seen[may] && may != "*" {
 				t.Errorf("%s may import %s, which is not listed", r.pkg, may)
 			}
 			if r.kind == "pure" && of.kind != "pure" {

@@ -32,7 +32,7 @@ import (
 // A Break is one way to break a guarantee.
 type Break struct {
 	Name string
-	Law  string // law or promise that it breaks, as DESIGN section 2 names it
+	Law  string // law or promise that it breaks, as docs/ARCHITECTURE.md names it
 	File string // from the root of the module
 	Old  string // occurs in File exactly once
 	New  string
@@ -94,9 +94,11 @@ func (b Break) try(ctx context.Context, root string) (outcome, string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	args := append([]string{"test", "-overlay=" + path, "-count=1", "-timeout=2m"}, strings.Fields(b.Test)...)
+	args := append([]string{"test", "-count=1", "-timeout=2m"}, strings.Fields(b.Test)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
+	// By the environment, so that what a test builds itself has the break, too.
+	cmd.Env = append(os.Environ(), strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+path))
 	out, err := cmd.CombinedOutput()
 	_, failed := errors.AsType[*exec.ExitError](err)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// laws are what a break can break, as DESIGN section 2 names it.
-var laws = []string{"once", "recorded-before-sent", "doubt-is-not-failure", "settled-stays", "pinned",
+// laws are what a break can break, as docs/ARCHITECTURE.md names it.
+var laws = []string{"once", "recorded-before-sent", "doubt-is-not-failure", "witnessed", "bound-to-its-world", "settled-stays", "pinned",
 	"all-or-nothing", "one-at-a-time", "not-catchable", "no-ambient-power", "explained", "nothing-lost", "bounded"}
 
 // Every break still breaks something: its old text is there once, and it says

@@ -21,7 +21,7 @@ const (
 	dropsFinish   cheat = "the store forgets that events are consumed"
 	dropsCommit   cheat = "the store says that a commit is durable, and it is not"
 	repeatsEffect cheat = "a service does late what it did before"
-	neverReturns  cheat = "a connector ignores its deadline for ever"
+	neverReturns  cheat = "a connector never returns"
 )
 
 // cheats returns every cheat.

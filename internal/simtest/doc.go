@@ -1,4 +1,4 @@
-// Package simtest lets the real engine work in a simulated world, and compares
+// Package simtest runs the real engine in a simulated world, and compares
 // at the end what the services did with what the ledger says.
 //
 // One seed decides everything: the workflows and their scripts, when events
@@ -27,7 +27,7 @@
 //
 // A world lives through several bubbles, one after another. A bubble begins in
 // the year 2000, so the clock of the host can be set back between two of them;
-// the time of the services goes on. The clock of the host never gains on the
+// the time of the services continues. The clock of the host never gains on the
 // time of the services: a host whose clock leaps ahead believes an absence too
 // early, and no simulation of ours can change that (docs/GUARANTEES.md says so).
 //
@@ -35,10 +35,10 @@
 //
 // A group (RunGroup) is two or three hosts at once, on a store with leases. Their
 // clocks are wrong by an hour. They die, are frozen for longer than their leases
-// and go on in the middle of whatever they did, and are cut off from the database.
+// and continue in the middle of whatever they did, and are cut off from the database.
 // Beside the laws that hold for one, no commit under an old epoch is accepted, no
 // absence is believed before its time by the database's clock, and no workflow is
-// nobody's for long while a host could have it.
+// without a host for long while one could take it.
 //
 // # The end
 //
@@ -48,7 +48,7 @@
 //
 // # Outside of tests
 //
-// A bubble needs a *testing.T. Torture, which the command keep torture calls,
+// A bubble needs a *testing.T. Torture, which internal/torture calls,
 // gets one from testing.Main: the one entrance of package testing that is
 // covered by the promise of Go 1.
 package simtest

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A drill is a world in which one thing goes wrong with the first call, and the
@@ -50,7 +50,7 @@ func (d *drill) strikes(w *world, what string) bool {
 	return true
 }
 
-// runDrill lets a drill happen, in a world with one event or one item.
+// runDrill simulates a drill, in a world with one event or one item.
 func runDrill(t *testing.T, d drill) Result {
 	w := newWorld(1, nil)
 	w.drill, w.rates, w.policy = &d, rates{}, policy.Default()
@@ -64,8 +64,8 @@ func runDrill(t *testing.T, d drill) Result {
 	w.flows = []*flow{f}
 	synctest.Test(t, func(*testing.T) {
 		w.bubble(0, func() {
-			p := w.newProcess("", false)
-			w.must("deploy", second(p.engine.Deploy(person, f.deployment(behaviour{}))))
+			p := w.newCommand("")
+			w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}))))
 			for range 2 {
 				w.rates.life = 3 * time.Hour
 				w.live()

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/memory"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A group is several hosts on one store with leases. They die, are frozen for
-// longer than their leases and go on in the middle of whatever they did, lose
-// the way to the database, and have wrong clocks. The database's clock is that
+// longer than their leases and continue in the middle of whatever they did, lose
+// the connection to the database, and have wrong clocks. The database's clock is that
 // of the bubble.
 type group struct {
 	shared *memory.Shared
@@ -25,7 +25,7 @@ type group struct {
 	newest map[keep.WorkflowName]int64 // epoch that was accepted last
 }
 
-// errCut is what a process hears that cannot reach the database.
+// errCut is the error of a process that cannot reach the database.
 var errCut = fmt.Errorf("%w: no route to the database", errDisk)
 
 // RunGroup is Run with several hosts at once.
@@ -46,7 +46,7 @@ func (w *world) gather() {
 	w.policy.Lease.TTL = []time.Duration{5 * time.Second, 40 * time.Second}[w.below(2)]
 	w.rates.stretch = 1 // the database's clock is not set back
 	w.rates.crash /= 4
-	w.rates.points = 6000 // of which pulses are many
+	w.rates.points = 6000 // of which polls are many
 	w.rates.life = min(w.rates.life, time.Hour)
 	w.rates.bustle /= hurry
 	for _, f := range w.flows {
@@ -161,7 +161,7 @@ func (p *process) isWell(after time.Duration) bool {
 	return p != nil && !p.frozen && !p.cut && !p.dead.Load() && p.ctx.Err() == nil && time.Since(p.wellAt) >= after
 }
 
-// watch looks every second whether a workflow is nobody's although a host has
+// watch looks every second whether a workflow has no host although one has
 // been well for long that could have it.
 func (g *group) watch(w *world, over chan struct{}) {
 	tick := time.NewTicker(time.Second - 7*time.Microsecond)
@@ -193,7 +193,7 @@ func (g *group) watch(w *world, over chan struct{}) {
 				}
 			}
 			if idle := time.Since(free); idle > limit && (l.Host == "" || free != l.Since) {
-				w.broken("explained", "%s is nobody's for %s, and a host is there", l.Workflow, idle)
+				w.broken("explained", "%s has had no host for %s, and one could take it", l.Workflow, idle)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func (l *lessor) pass(ctx context.Context, what string, ask func() error) error 
 	fate := ""
 	if p.mortal && w.maybe(w.rates.commit/4) {
 		fate = []string{"lost", "unknown", "slow"}[w.below(3)]
-		w.fault("answer to a pulse or claim is " + fate)
+		w.fault("answer to a poll or claim is " + fate)
 	}
 	if fate == "lost" {
 		return errDisk
@@ -259,30 +259,30 @@ func (l *lessor) pass(ctx context.Context, what string, ask func() error) error 
 	return err
 }
 
-// Beat implements engine.Pulser.
-func (l *lessor) Beat(ctx context.Context, h keep.Host, ttl time.Duration) (p keep.Pulse, err error) {
-	err = l.pass(ctx, "beat", func() error {
-		p, err = l.Shared.Beat(ctx, h, ttl)
+// Heartbeat implements store.Hosts.
+func (l *lessor) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (p keep.LeaseStatus, err error) {
+	err = l.pass(ctx, "heartbeat", func() error {
+		p, err = l.Shared.Heartbeat(ctx, h, ttl)
 		return err
 	})
 	return p, err
 }
 
-// Look implements engine.Pulser.
-func (l *lessor) Look(ctx context.Context, id keep.HostID) (p keep.Pulse, err error) {
-	err = l.pass(ctx, "look", func() error {
-		p, err = l.Shared.Look(ctx, id)
+// Poll implements store.Hosts.
+func (l *lessor) Poll(ctx context.Context, id keep.HostID) (p keep.LeaseStatus, err error) {
+	err = l.pass(ctx, "poll", func() error {
+		p, err = l.Shared.Poll(ctx, id)
 		return err
 	})
 	return p, err
 }
 
-// Leave implements engine.Pulser.
-func (l *lessor) Leave(ctx context.Context, id keep.HostID) error {
-	return l.pass(ctx, "leave", func() error { return l.Shared.Leave(ctx, id) })
+// Deregister implements store.Hosts.
+func (l *lessor) Deregister(ctx context.Context, id keep.HostID) error {
+	return l.pass(ctx, "deregister", func() error { return l.Shared.Deregister(ctx, id) })
 }
 
-// Claim implements engine.Claimer.
+// Claim implements store.Leases.
 func (l *lessor) Claim(ctx context.Context, id keep.HostID, n int, only []keep.WorkflowName) (got []keep.Lease, err error) {
 	err = l.pass(ctx, "claim", func() error {
 		got, err = l.Shared.Claim(ctx, id, n, only)
@@ -291,12 +291,12 @@ func (l *lessor) Claim(ctx context.Context, id keep.HostID, n int, only []keep.W
 	return got, err
 }
 
-// Release implements engine.Claimer.
+// Release implements store.Leases.
 func (l *lessor) Release(ctx context.Context, id keep.HostID, ws []keep.WorkflowName) error {
 	return l.pass(ctx, "release", func() error { return l.Shared.Release(ctx, id, ws) })
 }
 
-// Leases implements engine.Claimer.
+// Leases implements store.Leases.
 func (l *lessor) Leases(ctx context.Context, id keep.HostID) (ls []keep.Lease, err error) {
 	err = l.pass(ctx, "leases", func() error {
 		ls, err = l.Shared.Leases(ctx, id)

@@ -37,8 +37,8 @@ func TestGroups(t *testing.T) {
 		return
 	}
 	for _, what := range []string{"fault: a host is frozen", "fault: a host is cut off", "lease: a late host is fenced",
-		"lease: a workflow changes hands", "fault: answer to a pulse or claim is lost",
-		"fault: answer to a pulse or claim is unknown", "fault: answer to a pulse or claim is slow"} {
+		"lease: a workflow changes hands", "fault: answer to a poll or claim is lost",
+		"fault: answer to a poll or claim is unknown", "fault: answer to a poll or claim is slow"} {
 		if sum.Seen[what] == 0 {
 			t.Errorf("this never happened: %s", what)
 		}

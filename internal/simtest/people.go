@@ -1,13 +1,16 @@
 package simtest
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/operator"
 )
 
 // person is the context of what people do.
@@ -20,12 +23,12 @@ func (p *process) people() {
 	p.turn("people")
 	for p.sleep(p.ctx, w.span(2*w.rates.bustle), "people") {
 		if w.chance(0.5) {
-			p.act(p.engine)
+			p.act(p.operator)
 			continue
 		}
-		p.act(w.newProcess(p.name+"beside ", false).engine)
+		p.act(w.newCommand(p.name + "beside ").operator)
 		if w.group != nil {
-			continue // the host of the workflow hears of it
+			continue // the host of the workflow is notified
 		}
 		p.sleep(p.ctx, w.span(time.Second), "people")
 		p.engine.Reload()
@@ -33,7 +36,7 @@ func (p *process) people() {
 }
 
 // act is one thing that a person does.
-func (p *process) act(e *engine.Engine) {
+func (p *process) act(o *operator.Operator) {
 	w := p.w
 	f := w.flows[w.below(len(w.flows))]
 	w.result.Acts++
@@ -42,42 +45,42 @@ func (p *process) act(e *engine.Engine) {
 	var what string
 	switch n := w.below(22); {
 	case n < 10:
-		what, err = w.decide(e)
+		what, err = w.decide(o)
 	case n < 12:
 		b := behaviour{}
 		if w.chance(0.4) {
 			b = w.newBug()
 		}
 		what = fmt.Sprintf("deploy %s %+v", f.name, b)
-		_, err = e.Deploy(person, f.deployment(b))
+		_, err = o.Deploy(person, f.deployment(b))
 	case n < 14:
 		on := w.chance(0.3)
 		what = fmt.Sprintf("pause %s %t", f.name, on)
-		err = e.SetPaused(person, f.name, on)
+		err = o.SetPaused(person, f.name, on)
 	case n < 16:
-		what, err = w.request(e, f)
+		what, err = w.request(o, f)
 	case n >= 20:
-		what, err = w.sweep(e)
+		what, err = w.sweep(o)
 	case n < 18 && f.job != nil:
 		what = "change an item"
 		f.job.items[w.below(len(f.job.items))].rev++
 	default:
-		what, err = w.skip(e, f)
+		what, err = w.skip(o, f)
 	}
 	w.note(fmt.Sprintf("person: %s: %v", what, err))
 }
 
 // request asks for a run now.
-func (w *world) request(e *engine.Engine, f *flow) (string, error) {
+func (w *world) request(o *operator.Operator, f *flow) (string, error) {
 	h := f.sources[w.below(len(f.sources))].producer
 	if f.job != nil && w.chance(0.5) {
 		h = f.job.name
 	}
-	return "run now " + string(h), e.Trigger(person, f.name, h)
+	return "run now " + string(h), o.Trigger(person, f.name, h)
 }
 
 // skip leaves an event, or an input, that is there or not.
-func (w *world) skip(e *engine.Engine, f *flow) (string, error) {
+func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 	events, _, err := w.store.Events(person, keep.EventFilter{Workflow: f.name}, keep.Page{Limit: 30})
 	if err != nil || len(events) == 0 || w.chance(0.7) {
 		return "skip nothing", err
@@ -85,10 +88,10 @@ func (w *world) skip(e *engine.Engine, f *flow) (string, error) {
 	ev := events[w.below(len(events))]
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
 		in := ev.CausedBy[w.below(len(ev.CausedBy))]
-		_, err = e.SkipInput(person, f.name, in)
+		_, err = o.SkipInput(person, f.name, in)
 		return "skip input " + string(in), err
 	}
-	res, err := e.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+	res, err := o.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
 	for kind, n := range map[string]int{"skipped": res.Skipped, "aborted": len(res.Aborted), "too late": res.TooLate, "finished": res.Finished} {
 		if n > 0 {
 			w.saw("skip: " + kind)
@@ -97,10 +100,21 @@ func (w *world) skip(e *engine.Engine, f *flow) (string, error) {
 	return fmt.Sprintf("skip event %s %s", ev.Topic, ev.MessageID), err
 }
 
+// inbox returns the questions, newest first. Those of several workflows that were
+// asked within a millisecond come in the order of their names: stores may list them in
+// any (see package store), and people would decide otherwise on one than on another.
+func (w *world) inbox(open bool) ([]keep.Escalation, error) {
+	qs, _, err := w.store.Escalations(person, keep.EscalationFilter{Open: open}, keep.Page{Limit: keep.MaxPage})
+	slices.SortStableFunc(qs, func(a, b keep.Escalation) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Workflow, b.Workflow))
+	})
+	return qs, err
+}
+
 // decide answers a question of the inbox: mostly with a choice that is offered,
 // sometimes with another, sometimes twice.
-func (w *world) decide(e *engine.Engine) (string, error) {
-	qs, _, err := w.store.Escalations(person, keep.EscalationFilter{Open: w.chance(0.9)}, keep.Page{Limit: keep.MaxPage})
+func (w *world) decide(o *operator.Operator) (string, error) {
+	qs, err := w.inbox(w.chance(0.9))
 	if err != nil || len(qs) == 0 {
 		return "inbox is empty", err
 	}
@@ -112,9 +126,12 @@ func (w *world) decide(e *engine.Engine) (string, error) {
 	if a == keep.DidNotHappen && w.contradicted(q) && !w.chance(w.rates.folly) {
 		a = keep.Skip // a person who looks sees the effect
 	}
-	err = w.answer(e, q, a)
+	if a == keep.Happened && !w.contradicted(q) {
+		a = keep.Skip // a person who looks sees no effect
+	}
+	err = w.answer(o, q, a)
 	if err == nil && w.chance(0.2) {
-		if again := w.answer(e, q, a); again == nil {
+		if again := w.answer(o, q, a); again == nil {
 			w.broken("settled-stays", "question %s was answered twice", q.ID)
 		}
 	}
@@ -128,12 +145,24 @@ func (w *world) contradicted(q keep.Escalation) bool {
 }
 
 // answer decides, and looks whether the decision should have been taken.
-func (w *world) answer(e *engine.Engine, q keep.Escalation, a keep.Action) error {
+func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) error {
 	if now, err := w.store.Escalation(person, q.ID); a == keep.DidNotHappen && err == nil && now.ClosedAt.IsZero() {
 		w.vouched[q.ID] = w.contradicted(q)
 	}
-	err := e.Decide(person, q.ID, keep.Decision{Action: a, By: "ann", From: "sim"})
-	_, misfit := errors.AsType[*engine.ActionError](err)
+	d := keep.Decision{Action: a, By: "ann", From: "sim"}
+	if w.calm || w.chance(0.8) { // who looks first says what came of it
+		d.Result = json.RawMessage(`{"id":7}`)
+	}
+	err := o.Decide(person, q.ID, d)
+	if a == keep.TreatAsDone && (err == nil || errors.Is(err, errDisk)) { // it may have been taken, and be told as failed
+		if now, readErr := w.store.Escalation(person, q.ID); readErr == nil && now.Decision != nil && now.Decision.Action == a {
+			w.treat(q)
+		}
+	}
+	_, misfit := errors.AsType[*operator.ActionError](err)
+	if _, bare := errors.AsType[*operator.ResultError](err); bare && a == keep.Happened && d.Result == nil {
+		misfit = true
+	}
 	switch {
 	case err == nil && !q.Allows(a):
 		w.broken("explained", "%s was taken as an answer to %s, which offers %v", a, q.Kind, q.Choices)
@@ -149,15 +178,33 @@ func (w *world) answer(e *engine.Engine, q keep.Escalation, a keep.Action) error
 	return err
 }
 
+// treat notes whose effect is not to be looked for.
+func (w *world) treat(q keep.Escalation) {
+	if q.Item != "" {
+		w.treated[string(q.Workflow)+" "+q.Item] = true
+		return
+	}
+	r, err := w.store.Run(person, q.Run)
+	w.must("read the run of a question", err)
+	w.treated[string(r.Chain)] = true
+}
+
 // honest returns what a person decides who looks first, in a world that is calm.
 func (w *world) honest(q keep.Escalation) keep.Action {
 	switch {
 	case q.Kind == keep.AskUnknownOutcome && w.contradicted(q) && q.Allows(keep.CheckAgain) && w.chance(0.5):
 		return keep.CheckAgain
+	case q.Kind == keep.AskUnknownOutcome && w.contradicted(q) && w.chance(0.5):
+		return keep.Happened
 	case q.Kind == keep.AskUnknownOutcome && w.contradicted(q):
 		return keep.Skip
 	case q.Kind == keep.AskUnknownOutcome:
 		return keep.DidNotHappen
+	case q.Kind == keep.AskAlreadyDone:
+		if rival, err := w.store.Mutation(person, q.Mutation); err == nil && rival.State == keep.Applied && w.chance(0.5) {
+			return keep.TreatAsDone
+		}
+		return keep.DoAgain
 	}
 	for _, a := range []keep.Action{keep.Approve, keep.Reprocess, keep.Retry} {
 		if q.Allows(a) {

@@ -2,11 +2,12 @@ package simtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A flow is one workflow of the world.
@@ -15,10 +16,12 @@ type flow struct {
 	sources   []*source
 	consumers []consumer
 	job       *job // nil: none
+	onBlocked keep.OnBlocked
 
 	versions  int
 	behaviour map[string]behaviour // by hash of the deployment
 	good      bool                 // the current version has no bug
+	keyless   bool                 // a version computes wrong keys, or none
 }
 
 // A source is where a producer finds things, one after another.
@@ -38,6 +41,7 @@ type consumer struct {
 	out       keep.TopicName
 	batch     int
 	peeks     bool // it reads by id in mutate
+	order     keep.Order
 }
 
 // A job is the plan of one job over items.
@@ -81,6 +85,7 @@ func (w *world) plan() {
 	w.policy.Retry.Attempts = 1 + w.below(5)
 	w.policy.Reconcile.Attempts = 1 + w.below(10)
 	w.policy.OnItemBlocked = []policy.OnItemBlocked{policy.Stop, policy.Continue}[w.below(2)]
+	w.unique = rand.New(rand.NewPCG(w.seed, 4)).IntN(3) == 0 // its own draw: see orders
 	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	for range 3 {
@@ -90,7 +95,31 @@ func (w *world) plan() {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
 	w.offset = 30 * 24 * time.Hour
+	w.orders()
 }
+
+// firstOrdered is the first seed whose world may have orders: the seeds below it are
+// those of worlds from before there were any.
+const firstOrdered = 1_000_000_001
+
+// orders lets workflows choose what an unfinished run holds up, in worlds of odd seeds.
+// The draws are its own, so that the rest of a world does not depend on it.
+func (w *world) orders() {
+	if w.seed < firstOrdered || w.seed%2 == 0 {
+		return
+	}
+	w.ordered = true
+	rng := rand.New(rand.NewPCG(w.seed, 3))
+	for _, f := range w.flows {
+		f.onBlocked = []keep.OnBlocked{keep.BlockedStop, keep.BlockedPoll}[rng.IntN(2)]
+		for i := range f.consumers {
+			f.consumers[i].order = []keep.Order{keep.OrderAll, keep.OrderKey, keep.OrderKey, keep.OrderNone}[rng.IntN(4)]
+		}
+	}
+}
+
+// orderKey is the key of an event. There are few keys, so that some wait.
+func orderKey(id string) string { return string('a' + id[len(id)-1]%3) }
 
 // tools that consumers and jobs may call. An empty one makes no call.
 var mutators = []string{"a", "b", "c", "d", "p"}
@@ -152,7 +181,7 @@ func (w *world) newSchedule() keep.Schedule {
 
 // definition returns what the script declares in a version with that behaviour.
 func (f *flow) definition(b behaviour) keep.Definition {
-	d := keep.Definition{Name: f.name, Topics: []keep.TopicName{"side", "t0", "t1", "t2", "t3"}}
+	d := keep.Definition{Name: f.name, OnBlocked: f.onBlocked, Topics: []keep.TopicName{"side", "t0", "t1", "t2", "t3"}}
 	for _, s := range f.sources {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: s.producer, Kind: keep.Producer, Schedule: s.schedule})
 	}
@@ -161,7 +190,7 @@ func (f *flow) definition(b behaviour) keep.Definition {
 			continue
 		}
 		d.Handlers = append(d.Handlers, keep.Handler{Name: c.name, Kind: keep.Consumer, Subscribe: c.subscribe,
-			HasMutate: c.tool != "", HasNext: c.out != ""})
+			HasMutate: c.tool != "", HasNext: c.out != "", Order: c.order})
 	}
 	if f.job != nil && (b.bug != "missing-handler" || b.every > 1) {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: f.job.name, Kind: keep.Job, Schedule: f.job.schedule})
@@ -174,12 +203,16 @@ func (f *flow) deployment(b behaviour) keep.Deployment {
 	f.versions++
 	hash := fmt.Sprintf("%s-%d", f.name, f.versions)
 	f.behaviour[hash] = b
+	f.keyless = f.keyless || b.phase == "key"
 	return keep.Deployment{Workflow: f.name, Hash: hash, Entry: "w.js", Code: []byte(hash), Definition: f.definition(b)}
 }
 
 // broken draws a behaviour that is wrong.
 func (w *world) newBug() behaviour {
 	phases := []string{"prepare", "mutate", "next", "producer", "job"}
+	if w.ordered {
+		phases = append(phases, "key")
+	}
 	return behaviour{bug: bugs[w.below(len(bugs))], phase: phases[w.below(len(phases))], every: 1 + w.below(3)}
 }
 

@@ -12,14 +12,17 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/operator"
 )
 
 // A process is one life of a host, from its start to its death or stop.
 type process struct {
-	w      *world
-	name   string // empty if there is one host at a time
-	engine *engine.Engine
-	mortal bool // may die
+	w        *world
+	name     string             // empty if there is one host at a time
+	engine   *engine.Engine     // nil: it only decides
+	operator *operator.Operator // what people do through it
+	mortal   bool               // may die
 
 	ctx    context.Context // of Run: ends with a stop or with death
 	cancel context.CancelFunc
@@ -40,13 +43,19 @@ type aProcess struct{}
 // processOf returns the process that makes a call.
 func processOf(ctx context.Context) *process { return ctx.Value(aProcess{}).(*process) }
 
-// newProcess returns a process with an engine that does not run yet.
+// newProcess returns a process that does nothing yet.
 func (w *world) newProcess(name string, mortal bool) *process {
 	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.WithValue(context.Background(), aProcess{}, p))
+	return p
+}
+
+// newHost returns a process with an engine that does not run yet.
+func (w *world) newHost(name string) *process {
+	p := w.newProcess(name, true)
 	cfg := engine.Config{
 		Policy: &w.policy, Salt: "sim", Slow: w.slow, Entropy: w.entropy,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+		Logger: silent(),
 		Trace:  func(name keep.WorkflowName, at engine.Point) { p.point("at " + string(name) + " " + string(at)) },
 	}
 	if w.group != nil {
@@ -56,10 +65,35 @@ func (w *world) newProcess(name string, mortal bool) *process {
 	if err != nil {
 		panic(err) // the plan is wrong
 	}
-	for !mortal && e.Sync(p.ctx) != nil {
-	}
 	p.engine = e
+	p.decideBy(e.Now, e)
 	return p
+}
+
+// newCommand returns a process that only decides, as a command beside a host.
+func (w *world) newCommand(name string) *process {
+	p := w.newProcess(name, false)
+	clock := lease.NewClock(time.Now)
+	if w.group != nil {
+		clock = lease.NewClock(w.newClock())
+		for clock.Read(p.ctx, &lessor{w.group.shared, p}, "") != nil {
+		}
+	}
+	p.decideBy(clock.Now, nil)
+	return p
+}
+
+// decideBy gives a process its operator.
+func (p *process) decideBy(now func() time.Time, e operator.Executor) {
+	o, err := operator.New(&store{Store: p.w.store, p: p}, operator.Config{Policy: &p.w.policy, Now: now, Executor: e, Logger: silent()})
+	if err != nil {
+		panic(err) // the plan is wrong
+	}
+	p.operator = o
+}
+
+func silent() *slog.Logger {
+	return slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 }
 
 // boot starts the host, and people beside it.
@@ -67,10 +101,10 @@ func (w *world) boot() *process { return w.bootAs("") }
 
 // bootAs starts a host of that name.
 func (w *world) bootAs(name string) *process {
-	p := w.newProcess(name, true)
+	p := w.newHost(name)
 	w.result.Boots++
 	if w.group == nil {
-		clear(w.heard)
+		clear(w.answered)
 	}
 	p.wait.Go(func() {
 		if err := p.engine.Run(p.ctx); err != nil {
@@ -102,7 +136,7 @@ func (p *process) point(what string) {
 	p.mayDie(what)
 }
 
-// mayDie kills the process if the seed wants it. Like SIGKILL: no goroutine of
+// mayDie kills the process if the seed says so. Like SIGKILL: no goroutine of
 // it touches the world again.
 func (p *process) mayDie(what string) {
 	if !p.mortal || !p.w.maybe(p.w.rates.crash) && !p.w.drill.strikes(p.w, what) {
@@ -118,10 +152,10 @@ func (p *process) mayDie(what string) {
 	runtime.Goexit()
 }
 
-// forget is called when what was heard may not be written.
+// forget is called when answers that arrived may not get recorded.
 func (w *world) forget() {
 	clear(w.resting)
-	clear(w.heard)
+	clear(w.answered)
 }
 
 // sleep waits for d, for the end of ctx or for death, and takes a turn then. It

@@ -57,7 +57,7 @@ func (r Result) describe(took time.Duration) string {
 		fmt.Fprintf(&b, "what went before:\n  %s\n", strings.Join(r.Script, "\n  "))
 	}
 	if len(r.Problems) > 0 {
-		fmt.Fprintf(&b, "replay it, with every step: %s\nor: keep torture --trace --seed %d\n", r.Replay(), r.Seed)
+		fmt.Fprintf(&b, "replay it, with every step: %s\nor: go run ./internal/torture -trace -seed %d\n", r.Replay(), r.Seed)
 	}
 	return b.String()
 }

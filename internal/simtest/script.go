@@ -95,7 +95,7 @@ func (c *call) body() any {
 			if k.name != handler {
 				continue
 			}
-			return map[string]func(consumer) any{"prepare": c.prepare, "mutate": c.mutate, "next": c.next}[c.c.Path[2]](k)
+			return map[string]func(consumer) any{"key": c.key, "prepare": c.prepare, "mutate": c.mutate, "next": c.next}[c.c.Path[2]](k)
 		}
 	}
 	panic(fmt.Sprintf("no function %v", c.c.Path))
@@ -197,6 +197,17 @@ type event struct {
 	Topic, MessageID string
 }
 
+// key is the order key of an event.
+func (c *call) key(consumer) any {
+	var ev event
+	c.arg(0, &ev)
+	c.misbehave("key", ev.MessageID)
+	if c.b.phase == "key" && c.b.bug == "garbage" {
+		return []string{"a", "", "b"}[int(ev.MessageID[len(ev.MessageID)-1])%3]
+	}
+	return orderKey(ev.MessageID)
+}
+
 // prepare reserves the trigger and what else waits, up to the size of a batch.
 func (c *call) prepare(k consumer) any {
 	var trigger event
@@ -221,7 +232,7 @@ func (c *call) prepare(k consumer) any {
 			c.decode(c.do("peek", t, map[string]any{"limit": k.batch}), &more)
 		}
 		for _, e := range more {
-			if left > 0 && e != trigger {
+			if left > 0 && e != trigger && (k.order != keep.OrderKey || orderKey(e.MessageID) == orderKey(trigger.MessageID)) {
 				picked[e.Topic] = append(picked[e.Topic], e.MessageID)
 				left--
 			}

@@ -34,14 +34,14 @@ var errReset = errors.New("connection reset by peer")
 
 // A fault is what a service does to one call.
 type fault struct {
-	name   string
-	effect string // "", "now" or "late"
-	err    error  // nil: it answers
-	hangs  bool   // no answer comes at all
-	panics bool
-	sleeps bool   // the host stands still with the request, and sends it after the deadline
-	deaf   bool   // the connector does not hear that its time is over, and sends when an absence would count
-	result string // instead of the right one
+	name            string
+	effect          string // "", "now" or "late"
+	err             error  // nil: it answers
+	hangs           bool   // no answer comes at all
+	panics          bool
+	sleeps          bool   // the host pauses with the request, and sends it after the deadline
+	ignoresDeadline bool   // the connector does not look at its context, and sends when an absence would count
+	result          string // instead of the right one
 }
 
 // faults are what can happen to a change. Definite answers have no effect: the
@@ -56,10 +56,10 @@ var faults = []fault{
 	{name: "timeout without effect", hangs: true},
 	{name: "timeout after the effect", effect: "now", hangs: true},
 	{name: "timeout, and the effect comes late", effect: "late", hangs: true},
-	{name: "the host stood still, and the effect comes late", effect: "late", sleeps: true, err: errReset},
-	{name: "a deaf connector, and the effect comes late", effect: "late", deaf: true, err: errReset},
-	{name: "a deaf connector that answers in the end", effect: "late", deaf: true},
-	{name: "a deaf connector, and no effect", deaf: true, err: errReset},
+	{name: "the host paused, and the effect comes late", effect: "late", sleeps: true, err: errReset},
+	{name: "a connector that ignores its deadline, and the effect comes late", effect: "late", ignoresDeadline: true, err: errReset},
+	{name: "a connector that ignores its deadline, and answers in the end", effect: "late", ignoresDeadline: true},
+	{name: "a connector that ignores its deadline, and no effect", ignoresDeadline: true, err: errReset},
 	{name: "429", err: &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 90 * time.Second}},
 	{name: "503 that promises nothing", effect: "now", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
 	{name: "503 without effect", err: keep.Failf(keep.ClassUnknown, "http-503", "unavailable")},
@@ -83,6 +83,7 @@ func (w *world) connections(upgrade int) []connector.Connection {
 		{Name: "d", Level: keep.LevelNone},
 		{Name: "p", Level: keep.LevelWitness, SettleAfter: 5 * time.Second, Approve: true},
 	} {
+		s.Unique = w.unique
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
 		m := mutator{tool{w, s}}
 		switch {
@@ -113,7 +114,7 @@ type mutator struct{ tool }
 // Target implements connector.Mutator.
 func (m mutator) Target(params json.RawMessage) string { return "things" }
 
-// Mutate makes the change, as far as the seed lets it.
+// Mutate makes the change, unless the seed decides otherwise.
 func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt, error) {
 	w, p, who := m.w, processOf(ctx), fmt.Sprintf("call %s %s %s", r.Workflow, r.Tool, r.Payload)
 	p.point(who)
@@ -130,9 +131,9 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	switch {
 	case f.sleeps && late:
 		p.sleep(context.Background(), time.Until(r.CallDeadline)+w.span(5*time.Second), who)
-	case f.deaf && late && m.spec.Level != keep.LevelNone:
+	case f.ignoresDeadline && late && m.spec.Level != keep.LevelNone:
 		p.sleep(context.Background(), time.Until(r.CallDeadline)+10*time.Second, who)
-		end() // nobody waits for it any more
+		end() // the engine has abandoned it
 		p.sleep(context.Background(), r.SettleAfter+w.span(time.Minute), who)
 	}
 	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
@@ -163,7 +164,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	if f.panics {
 		panic("a bug of the connector")
 	}
-	w.heard[r.Key] = f.err == nil && ctx.Err() == nil && w.group == nil
+	w.answered[r.Key] = f.err == nil && ctx.Err() == nil && w.group == nil
 	if f.err != nil {
 		w.rest(r.Workflow, f.err)
 		return connector.Receipt{}, f.err
@@ -239,7 +240,7 @@ func (w *world) lags() bool {
 	return w.chance(0.5)
 }
 
-// ComparePayload tells a changed revision, which matters, from the rest.
+// ComparePayload takes a changed revision for significant, and nothing else.
 func (m mutator) ComparePayload(before, after json.RawMessage) connector.Difference {
 	var a, b struct{ Rev int }
 	if json.Unmarshal(before, &a) != nil || json.Unmarshal(after, &b) != nil || a != b {
@@ -251,12 +252,12 @@ func (m mutator) ComparePayload(before, after json.RawMessage) connector.Differe
 // An asker is a mutator that can be asked.
 type asker struct{ mutator }
 
-// Reconcile tells the truth, if it tells anything; see rates.lie.
+// Reconcile answers truthfully, if it answers; see rates.lie.
 func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer, error) {
 	w, p, who := a.w, processOf(ctx), fmt.Sprintf("lookup %s %s", r.Workflow, r.Tool)
 	p.point(who)
 	if ctx.Err() != nil {
-		return connector.Answer{}, ctx.Err() // nobody wants to know any more
+		return connector.Answer{}, ctx.Err() // the engine has given up
 	}
 	w.watchLookup(r)
 	if w.maybe(w.rates.ask) {

@@ -25,8 +25,8 @@ func (w *world) settle() {
 	}()
 	p.turn("people")
 	for _, f := range w.flows {
-		w.must("deploy", second(p.engine.Deploy(person, f.deployment(behaviour{}))))
-		w.must("resume", p.engine.SetPaused(person, f.name, false))
+		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}))))
+		w.must("resume", p.operator.SetPaused(person, f.name, false))
 	}
 	p.engine.Reload()
 	for round := range 200 {
@@ -57,11 +57,11 @@ func (w *world) must(what string, err error) {
 
 // answerAll answers what is open, and reports whether anything was.
 func (w *world) answerAll(p *process) bool {
-	qs, _, err := w.store.Escalations(person, keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage})
+	qs, err := w.inbox(true)
 	w.must("read the inbox", err)
 	for _, q := range qs {
 		a := w.honest(q)
-		err := w.answer(p.engine, q, a)
+		err := w.answer(p.operator, q, a)
 		w.note(fmt.Sprintf("person: %s to %s: %v", a, q.Kind, err))
 		if err != nil && !errors.Is(err, keep.ErrDecided) && !errors.Is(err, keep.ErrStale) {
 			w.broken("explained", "%s to question %s (%s) of run %s: %v", a, q.ID, q.Kind, q.Run, err)
@@ -76,7 +76,7 @@ func (w *world) catchUp(p *process) bool {
 	busy := false
 	for _, f := range w.flows {
 		for _, h := range w.behind(f) {
-			err := p.engine.Trigger(person, f.name, h)
+			err := p.operator.Trigger(person, f.name, h)
 			w.note(fmt.Sprintf("person: run %s %s now: %v", f.name, h, err))
 			busy = true
 			if err != nil && !errors.Is(err, keep.ErrRunOpen) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/lifecycle"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // A Result is what one seed came to.
@@ -57,7 +57,7 @@ func (r Result) String() string {
 		r.Crashes, r.Faults, r.Boots, r.Stops, r.Commits, r.Calls, r.Lookups, r.Effects, r.Runs, r.Decisions, r.Refusals)
 }
 
-// Run lets the world of a seed happen. Trace, if not nil, gets one line for each
+// Run simulates the world of a seed. Trace, if not nil, gets one line for each
 // thing that happens. Broken laws are in the result; t is only needed for its
 // bubbles.
 func Run(t *testing.T, seed uint64, trace io.Writer) Result {
@@ -72,12 +72,12 @@ func RunOn(t *testing.T, open Opener, seed uint64, trace io.Writer) Result {
 	return w.run(t)
 }
 
-// run lets the world happen, to its end.
+// run simulates the world, to its end.
 func (w *world) run(t *testing.T) (res Result) {
 	defer func() {
 		// A bubble whose goroutines all wait for each other panics.
 		if p := recover(); p != nil {
-			w.broken("explained", "the world stands still: %v", p)
+			w.broken("explained", "the world is deadlocked: %v", p)
 			res = w.result
 			res.Problems = w.problems
 		}
@@ -91,8 +91,8 @@ func (w *world) run(t *testing.T) (res Result) {
 	return w.result
 }
 
-// bubble lets f happen in a bubble of its own. Between two bubbles the time of
-// the services went on, and the clock of the host may have been set back.
+// bubble runs f in a bubble of its own. Between two bubbles the time of the
+// services has passed, and the clock of the host may have been set back.
 func (w *world) bubble(n int, f func()) {
 	start := w.resume(n)
 	time.Sleep(start)
@@ -103,6 +103,7 @@ func (w *world) bubble(n int, f func()) {
 	w.stopped = time.Since(epoch)
 	w.turns.stop()
 	turns.Wait()
+	w.turns = nil
 }
 
 // resume returns what the clock of the host shows when bubble n begins.
@@ -155,9 +156,9 @@ func (w *world) live() {
 	}
 	p.wait.Wait()
 	p.cancel()
-	for key, yes := range w.heard {
-		// A host that was only stopped has written what it heard.
-		if m, ok := w.record(key); yes && (!ok || m.State != keep.Applied) {
+	for _, key := range sorted(w.answered) {
+		// A host that was only stopped has recorded the answers that it got.
+		if m, ok := w.record(key); w.answered[key] && (!ok || m.State != keep.Applied) {
 			w.broken("doubt-is-not-failure", "the service confirmed %s to a host that stopped in peace, and it is %q", key, m.State)
 		}
 	}
@@ -165,9 +166,9 @@ func (w *world) live() {
 
 // aside is what people do while no host runs.
 func (w *world) aside() {
-	p := w.newProcess("", false)
+	p := w.newCommand("")
 	for range 1 + w.below(3) {
-		p.act(p.engine)
+		p.act(p.operator)
 	}
 	p.cancel()
 }
@@ -180,18 +181,18 @@ func (w *world) inspect() {
 		w.broken("Check", "%v", err)
 	}
 	for _, f := range w.flows {
-		r, open, err := w.store.OpenRun(ctx, f.name)
-		if err != nil || !open {
-			continue
-		}
-		var m keep.Mutation
-		if r.Mutation != "" {
-			if m, err = w.store.Mutation(ctx, r.Mutation); err != nil {
-				w.broken("nothing-lost", "run %s: %v", r.ID, err)
+		runs, err := w.store.OpenRuns(ctx, f.name)
+		w.must("read open runs", err)
+		for _, r := range runs {
+			var m keep.Mutation
+			if r.Mutation != "" {
+				if m, err = w.store.Mutation(ctx, r.Mutation); err != nil {
+					w.broken("nothing-lost", "run %s: %v", r.ID, err)
+				}
 			}
-		}
-		if text := lifecycle.Explain(r, m); !strings.HasSuffix(text, ".") {
-			w.broken("explained", "run %s explains itself by %q", r.ID, text)
+			if text := lifecycle.WaitOf(r, m).String(); !strings.HasSuffix(text, ".") {
+				w.broken("explained", "run %s explains itself by %q", r.ID, text)
+			}
 		}
 	}
 }

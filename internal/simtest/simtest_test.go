@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 var seed = flag.Uint64("seed", 0, "the seed that TestSeed replays")
@@ -35,6 +35,22 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
+// Runs of one chain that begin in the same millisecond, and are swept together, are
+// compared in the order of the chain: this seed has a run that was aborted last.
+func TestSeedWithSweptChain(t *testing.T) {
+	for _, problem := range Run(t, 1795318478196746504, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
+// TestSeedWithAnOverdueCall is a world in which a call outlasts its time, the commit that
+// says so is lost, and the next process asks about it before its effect has settled.
+func TestSeedWithAnOverdueCall(t *testing.T) {
+	for _, problem := range Run(t, 1795336728299196366, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.
@@ -46,6 +62,7 @@ func TestTorture(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
+	t.Logf("the first seed is %d", first)
 	report := work(t, first, runtime.GOMAXPROCS(0), func(uint64) bool { return time.Now().Before(deadline) }, t.Output())
 	if t.Log(report); len(report.Bad) > 0 {
 		t.Fail()
@@ -53,7 +70,7 @@ func TestTorture(t *testing.T) {
 }
 
 var (
-	count   = flag.Uint64("seeds", 60, "how many seeds TestSeeds simulates")
+	count   = flag.Uint64("seeds", 80, "how many seeds TestSeeds simulates")
 	crashes = flag.Int("crashes", 0, "how many crashes must have happened in them")
 )
 
@@ -67,10 +84,29 @@ func TestSeeds(t *testing.T) {
 	if report.Sum.Crashes < *crashes {
 		t.Errorf("%d crashes in %d seeds, want at least %d", report.Sum.Crashes, report.Seeds, *crashes)
 	}
-	if *count < 60 {
+	if *count < 80 {
 		return
 	}
 	for _, what := range everything() {
+		if report.Sum.Seen[what] == 0 {
+			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
+		}
+	}
+}
+
+// Seeds whose workflows choose what an unfinished run holds up break no law either, and
+// contain what that changes.
+func TestOrderedSeeds(t *testing.T) {
+	report := work(t, firstOrdered, runtime.GOMAXPROCS(0), func(n uint64) bool { return n < *count }, t.Output())
+	t.Log(report)
+	if len(report.Bad) > 0 {
+		t.Fail()
+	}
+	if *count < 60 {
+		return
+	}
+	for _, what := range []string{"order: called beside an unfinished run", "lane: key true, handler false waits",
+		"lane: key false, handler true waits", "lane: key false, handler false waits"} {
 		if report.Sum.Seen[what] == 0 {
 			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
 		}

@@ -4,21 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/memory"
+	contract "github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A Store is what the simulation needs of a store: what the engine needs, and
 // what it compares with the truth.
 type Store interface {
 	engine.Store
-	Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error)
-	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
-	Check(ctx context.Context) iter.Seq[error]
+	contract.Sweeper
+	contract.Checker
 }
 
 // An Opener opens the store of a world, the same data each time, and returns it
@@ -43,7 +42,7 @@ func (w *world) withStore(f func()) {
 	f()
 }
 
-// errDisk is what a store says when it is unwell.
+// errDisk is the error of a store that fails.
 var errDisk = errors.New("disk I/O error")
 
 // A store stands between one process and the store of the world. It survives no
@@ -145,15 +144,23 @@ func (s *store) read(ctx context.Context, what ...string) error {
 // Workflows is read by every actor under the same name, so it takes no turn: the
 // next read does.
 
-// OpenRun implements engine.Runs.
-func (s *store) OpenRun(ctx context.Context, w keep.WorkflowName) (keep.Run, bool, error) {
+// OpenRuns implements store.Runs.
+func (s *store) OpenRuns(ctx context.Context, w keep.WorkflowName) ([]keep.Run, error) {
 	if err := s.read(ctx, "open-run", string(w)); err != nil {
-		return keep.Run{}, false, err
+		return nil, err
 	}
-	return s.Store.OpenRun(ctx, w)
+	return s.Store.OpenRuns(ctx, w)
 }
 
-// Handlers implements engine.Workflows.
+// FreeAfter implements store.Topics.
+func (s *store) FreeAfter(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName, after int64, limit int) ([]keep.Event, error) {
+	if err := s.read(ctx, "free-after", string(w)); err != nil {
+		return nil, err
+	}
+	return s.Store.FreeAfter(ctx, w, topics, after, limit)
+}
+
+// Handlers implements store.Workflows.
 func (s *store) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerState, error) {
 	if err := s.read(ctx, "handlers", string(w)); err != nil {
 		return nil, err
@@ -161,7 +168,7 @@ func (s *store) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.Handl
 	return s.Store.Handlers(ctx, w)
 }
 
-// Deployment implements engine.Workflows.
+// Deployment implements store.Workflows.
 func (s *store) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
 	if err := s.read(ctx, "deployment", string(w), v.String()); err != nil {
 		return keep.Deployment{}, err
@@ -169,7 +176,7 @@ func (s *store) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Vers
 	return s.Store.Deployment(ctx, w, v)
 }
 
-// Backlog implements engine.Events.
+// Backlog implements store.Events.
 func (s *store) Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName) (keep.Backlog, error) {
 	if err := s.read(ctx, "backlog", string(w)); err != nil {
 		return keep.Backlog{}, err
@@ -177,7 +184,7 @@ func (s *store) Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.
 	return s.Store.Backlog(ctx, w, topics)
 }
 
-// EventsByID implements engine.Events.
+// EventsByID implements store.Events.
 func (s *store) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error) {
 	if err := s.read(ctx, "events", string(w), string(t)); err != nil {
 		return nil, err
@@ -185,7 +192,7 @@ func (s *store) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.Topi
 	return s.Store.EventsByID(ctx, w, t, ids)
 }
 
-// Peek implements engine.Events.
+// Peek implements store.Events.
 func (s *store) Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, limit int) ([]keep.Event, error) {
 	if err := s.read(ctx, "peek", string(w), string(t)); err != nil {
 		return nil, err
@@ -193,7 +200,7 @@ func (s *store) Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName,
 	return s.Store.Peek(ctx, w, t, limit)
 }
 
-// Mutation implements engine.Ledger.
+// Mutation implements store.Mutations.
 func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
 	if err := s.read(ctx, "mutation", string(key)); err != nil {
 		return keep.Mutation{}, err
@@ -201,7 +208,7 @@ func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutati
 	return s.Store.Mutation(ctx, key)
 }
 
-// Mutations implements engine.Ledger.
+// Mutations implements store.Mutations.
 func (s *store) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	if err := s.read(ctx, "mutations", string(f.Workflow), string(f.State)); err != nil {
 		return nil, "", err
@@ -209,7 +216,7 @@ func (s *store) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Pag
 	return s.Store.Mutations(ctx, f, p)
 }
 
-// Item implements engine.Runs.
+// Item implements store.Runs.
 func (s *store) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error) {
 	if err := s.read(ctx, "item", string(w), id); err != nil {
 		return keep.Item{}, err
@@ -217,7 +224,7 @@ func (s *store) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.
 	return s.Store.Item(ctx, w, id)
 }
 
-// Escalations implements engine.Runs.
+// Escalations implements store.Runs.
 func (s *store) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
 	if err := s.read(ctx, "questions", string(f.Workflow), string(f.Run)); err != nil {
 		return nil, "", err
@@ -225,7 +232,7 @@ func (s *store) Escalations(ctx context.Context, f keep.EscalationFilter, p keep
 	return s.Store.Escalations(ctx, f, p)
 }
 
-// Run implements engine.Runs.
+// Run implements store.Runs.
 func (s *store) Run(ctx context.Context, id keep.RunID) (keep.Run, error) {
 	if err := s.read(ctx, "run", string(id)); err != nil {
 		return keep.Run{}, err
@@ -233,7 +240,7 @@ func (s *store) Run(ctx context.Context, id keep.RunID) (keep.Run, error) {
 	return s.Store.Run(ctx, id)
 }
 
-// KV implements engine.Workflows.
+// KV implements store.Workflows.
 func (s *store) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
 	if err := s.read(ctx, "kv", string(w), string(producer)); err != nil {
 		return nil, err
@@ -241,7 +248,7 @@ func (s *store) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handl
 	return s.Store.KV(ctx, w, producer, key)
 }
 
-// InputByKey implements engine.Events.
+// InputByKey implements store.Events.
 func (s *store) InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, id string) (keep.Input, error) {
 	if err := s.read(ctx, "input", string(w), id); err != nil {
 		return keep.Input{}, err
@@ -249,7 +256,7 @@ func (s *store) InputByKey(ctx context.Context, w keep.WorkflowName, source, typ
 	return s.Store.InputByKey(ctx, w, source, typ, id)
 }
 
-// Causes implements engine.Events.
+// Causes implements store.Events.
 func (s *store) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error) {
 	if err := s.read(ctx, "causes", string(chain)); err != nil {
 		return nil, err

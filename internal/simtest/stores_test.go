@@ -9,12 +9,12 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
-	"github.com/keep-run/keep/postgres"
-	"github.com/keep-run/keep/sqlite"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A step costs a server a round trip, so it has few seeds.
-var serverSeeds = flag.Int("server-seeds", 2, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
+var serverSeeds = flag.Int("server-seeds", 4, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 

@@ -1,13 +1,14 @@
 package simtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
 )
 
 // An archive is what sweeps deleted, for the audit at the end: what is checked then is
@@ -20,8 +21,8 @@ type archive struct {
 }
 
 // sweep forgets everything that is over, unless it ended this very millisecond.
-func (w *world) sweep(e *engine.Engine) (string, error) {
-	done, err := e.Sweep(person, policy.Retention{After: time.Nanosecond}, false, nil)
+func (w *world) sweep(o *operator.Operator) (string, error) {
+	done, err := o.Sweep(person, policy.Retention{After: time.Nanosecond}, false, nil)
 	if done.Mutations > 0 {
 		w.saw("sweep: mutations")
 	}
@@ -97,11 +98,23 @@ func (w *world) record(key keep.MutationKey) (keep.Mutation, bool) {
 	return keep.Mutation{}, false
 }
 
-// unsweep adds what was swept to an audit.
+// unsweep adds what was swept to an audit, and puts a run behind the one that it
+// repeats. Times do not say: several runs begin in the same millisecond, and the
+// clock of the host may be set back between two of them.
 func (a *audit) unsweep() {
 	a.runs = append(slices.Clone(a.w.swept.runs), a.runs...)
-	slices.SortStableFunc(a.runs, func(x, y keep.Run) int { return x.CreatedAt.Compare(y.CreatedAt) })
 	a.mutations = append(a.mutations, a.w.swept.mutations...)
+	before := make(map[keep.RunID]keep.RunID, len(a.runs))
+	for _, r := range a.runs {
+		before[r.ID] = r.RetryOf
+	}
+	place := make(map[keep.RunID]int, len(a.runs)) // in its chain
+	for _, r := range a.runs {
+		for id := r.RetryOf; id != ""; id = before[id] {
+			place[r.ID]++
+		}
+	}
+	slices.SortStableFunc(a.runs, func(x, y keep.Run) int { return cmp.Compare(place[x.ID], place[y.ID]) })
 }
 
 // finishedBy returns the chain that finished an event, swept or not.

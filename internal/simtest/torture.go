@@ -16,7 +16,7 @@ import (
 type Config struct {
 	First uint64        // the first seed; the next ones follow
 	For   time.Duration // no seed is begun after that time
-	Out   io.Writer     // learns of each seed that broke a law
+	Out   io.Writer     // gets a report of each seed that broke a law
 
 	// Trace, if not nil, gets every step of First, and no other seed is
 	// simulated.
@@ -29,7 +29,7 @@ type Config struct {
 // It can be called once in a process, and never in a test. A bubble needs a
 // *testing.T, and only package testing makes one: so testing.Main, which runs
 // tests and never returns, runs the seeds as a test on a goroutine of its own. It
-// waits there for ever when the report is handed over; it ends with the process.
+// blocks there after it has handed the report over, and ends with the process.
 func Torture(ctx context.Context, c Config) Report {
 	reports := make(chan Report)
 	body := func(t *testing.T) {
@@ -80,7 +80,7 @@ func (r Report) String() string {
 		r.Seeds, r.Took.Round(10*time.Millisecond), r.Sum, perMinute(r.Sum.Crashes), perMinute(r.Sum.Faults), len(r.Bad))
 }
 
-// A seeds tells which seeds are still wanted, and takes in what they came to.
+// A seeds hands out seeds while more are wanted, and collects their results.
 type seeds struct {
 	next atomic.Uint64
 	more func(n uint64) bool // reports whether the nth seed, from 0, is wanted
@@ -123,7 +123,7 @@ func (s *seeds) worker(t *testing.T, first uint64, out io.Writer) {
 	}
 }
 
-// take counts a result in, and reports whether to go on.
+// take adds a result, and reports whether another seed is wanted.
 func (s *seeds) take(r Result, took time.Duration, out io.Writer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 )
 
-// turns lets one goroutine of the bubble touch the world at a time. Whoever
-// wants to waits for a turn; when every goroutine of the bubble waits, for a turn
-// or for time, the seed chooses who goes. So the order in which things happen
+// turns orders the goroutines of a bubble: one at a time touches the world. Each waits
+// for its turn first; when every goroutine of the bubble waits, for a turn or for time,
+// the seed chooses which one continues. So the order in which things happen
 // does not depend on Go's scheduler.
 type turns struct {
 	choose func(n int) int
@@ -99,7 +99,7 @@ func (t *ticket) frozen() int {
 	return 0
 }
 
-// release lets all goroutines of a dead process go: they end at once.
+// release wakes all goroutines of a dead process, which end at once.
 func (s *turns) release(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/ledger"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // The watchers look at every call, lookup and commit while it happens. What they
@@ -36,19 +37,78 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 	w.called[attempt] = true
 	by := flight{p, m.Workflow}
 	for _, key := range w.flying[by] {
-		// One that was left behind, of a deaf connector, may have been found to have
+		// One that was abandoned, of a connector that ignores its deadline, may have been found to have
 		// happened meanwhile.
-		if rec, ok := w.record(key); !ok || rec.State != keep.Applied {
+		// Beside such a call runs of other lanes go on.
+		if rec, ok := w.record(key); (!ok || rec.State != keep.Applied) && w.lane(key) == w.lane(m.Key) {
 			w.broken("one-at-a-time", "%s is called beside %s, which is %q", m.Key, key, rec.State)
 		}
 	}
 	w.flying[by] = append(w.flying[by], m.Key)
 	w.result.Calls++
-	if until := w.resting[m.Workflow]; time.Now().Before(until) {
+	if until := w.resting[m.Workflow]; time.Now().Before(until) && !w.ordered { // another lane may call
 		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
 	}
+	w.watchOrder(m)
 	if m.Tool == "svc.p" && !w.approved(m) {
 		w.broken("once", "%s is sent, and nobody approved it", m.Key)
+	}
+}
+
+// lane returns the lane of the run that made a call.
+func (w *world) lane(key keep.MutationKey) keep.Lane {
+	m, ok := w.record(key)
+	if !ok || !w.ordered {
+		return keep.WorkflowLane
+	}
+	r, err := w.store.Run(context.Background(), m.Run)
+	w.must("read the run of a call", err)
+	return r.Lane
+}
+
+// watchOrder looks whether a call of a consumer with order "key" goes before an older
+// event of its key. An event whose key the script could not compute holds up nobody, nor
+// does one that its run has with a key that another version computed.
+func (w *world) watchOrder(m keep.Mutation) {
+	ctx := context.Background()
+	if !w.ordered {
+		return
+	}
+	r, err := w.store.Run(ctx, m.Run)
+	w.must("read the run of a call", err)
+	runs, err := w.store.OpenRuns(ctx, m.Workflow)
+	w.must("read open runs", err)
+	if len(runs) > 1 {
+		w.saw("order: called beside an unfinished run")
+	}
+	key, ok := r.Lane.Key()
+	if !ok || key != orderKey(string(r.Trigger.MessageID)) {
+		return
+	}
+	oldest := int64(math.MaxInt64)
+	for _, list := range r.Reservations {
+		events, err := w.store.EventsByID(ctx, m.Workflow, list.Topic, list.IDs)
+		w.must("read events", err)
+		for _, ev := range events {
+			oldest = min(oldest, ev.Seq)
+		}
+	}
+	for _, f := range w.flows {
+		c, known := f.consumerOf(r.Trigger.Topic)
+		if f.name != m.Workflow || f.keyless || !known || c.order != keep.OrderKey {
+			continue
+		}
+		for _, topic := range c.subscribe {
+			events, _, err := w.store.Events(ctx, keep.EventFilter{Workflow: m.Workflow, Topic: topic, Status: keep.EventPending}, keep.Page{Limit: keep.MaxPage})
+			w.must("read events", err)
+			for _, ev := range events {
+				ref := keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}
+				excused := slices.ContainsFunc(runs, func(o keep.Run) bool { return o.Trigger == ref || o.Chain == ev.ReservedBy })
+				if ev.Seq < oldest && ev.ReservedBy != r.Chain && orderKey(string(ev.MessageID)) == key && !excused {
+					w.broken("one-at-a-time", "%s calls for %v of key %s, and %v, which is older, still waits", m.Key, r.Reservations, key, ref)
+				}
+			}
+		}
 	}
 }
 
@@ -93,6 +153,9 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 			w.watchMutation(v)
 		case keep.PutRun:
 			w.saw("run: " + string(v.Run.Status))
+			if _, key := v.Run.Lane.Key(); !v.Run.Closed && v.Run.Status != keep.StatusActive && v.Run.Lane != keep.WorkflowLane {
+				w.saw(fmt.Sprintf("lane: key %t, handler %t waits", key, v.Run.Lane.IsHandler()))
+			}
 			if v.Run.Status == keep.StatusReconciliation && v.Run.Mutation == "" {
 				w.saw("doubt: detached")
 			}

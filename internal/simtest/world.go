@@ -10,24 +10,26 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/policy"
+	"github.com/keep-run/keep/law/policy"
 )
 
 // A world is everything that outlives a process: the store, the services and
 // their truth, and what the seed has still to say.
 type world struct {
-	seed   uint64
-	trace  io.Writer // nil: nobody reads along
-	rates  rates
-	policy policy.Policy
-	slow   time.Duration
-	open   Opener
-	store  Store // what open returned; nil: it is closed
-	flows  []*flow
-	truth  truth
-	tools  []*engine.Tools // as usual, and as two upgrades left them; see upgrades
+	seed    uint64
+	trace   io.Writer // nil: not written
+	rates   rates
+	policy  policy.Policy
+	slow    time.Duration
+	open    Opener
+	store   Store // what open returned; nil: it is closed
+	flows   []*flow
+	ordered bool // some workflows choose what an unfinished run holds up
+	unique  bool // an identity is applied once
+	truth   truth
+	tools   []*engine.Tools // as usual, and as two upgrades left them; see upgrades
 
-	turns *turns // of this bubble
+	turns *turns // of this bubble; nil: between bubbles, and after the last
 	group *group // nil: one host at a time
 	calm  bool   // the chaos is over
 	drill *drill // nil: the seed decides what goes wrong
@@ -37,16 +39,17 @@ type world struct {
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
 
 	// Guards of the laws; see watch.
-	flying  map[flight][]keep.MutationKey     // calls under way
-	called  map[string]bool                   // attempts that were made
-	settled map[keep.MutationKey]string       // state and result of what is settled
-	vouched map[keep.EscalationID]bool        // whether an effect contradicts the answer
-	taken   map[keep.EscalationID]keep.Action // answers that were taken
-	resting map[keep.WorkflowName]time.Time   // until when a service wants no call
-	odd     map[string]bool                   // by token: the last answer had the wrong shape
-	heard   map[keep.MutationKey]bool         // answers that a host in good health has had
-	lied    map[string]int                    // by token: lookups that hid an effect
-	swept   archive
+	flying   map[flight][]keep.MutationKey     // calls under way
+	called   map[string]bool                   // attempts that were made
+	settled  map[keep.MutationKey]string       // state and result of what is settled
+	vouched  map[keep.EscalationID]bool        // whether an effect contradicts the answer
+	taken    map[keep.EscalationID]keep.Action // answers that were taken
+	resting  map[keep.WorkflowName]time.Time   // until when a service wants no call
+	odd      map[string]bool                   // by token: the last answer had the wrong shape
+	answered map[keep.MutationKey]bool         // calls whose answer reached a host that was well
+	lied     map[string]int                    // by token: lookups that hid an effect
+	treated  map[string]bool                   // chains and items whose call a person treats as done by another
+	swept    archive
 
 	mu       sync.Mutex // protects the fields below
 	rng      *rand.Rand // what the seed decides
@@ -76,8 +79,9 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		seed: seed, trace: trace, open: inMemory(),
 		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
-		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
-		odd: make(map[string]bool), heard: make(map[keep.MutationKey]bool), lied: make(map[string]int),
+		treated: make(map[string]bool),
+		taken:   make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
+		odd: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}
@@ -125,7 +129,10 @@ func (w *world) note(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.steps++
-	now := time.Since(epoch)
+	now := w.stopped // there is no other time outside a bubble that depends on the seed
+	if w.turns != nil {
+		now = time.Since(epoch)
+	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%x %d %s", w.digest, now, what)
 	w.digest = h.Sum64()

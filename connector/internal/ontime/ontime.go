@@ -1,9 +1,10 @@
 // Package ontime makes connections that send nothing after the end of the call they
 // were made for. The end of a context does not prevent that: a process that was
-// stopped just before it writes does so when it goes on, and hears of the end a moment
+// stopped just before it writes does so when it resumes, and notices the end a moment
 // later. By then another host may have the workflow, and may have asked the service.
 //
-// It is the one part of a connector that reads the clock, right before each write.
+// It is the one part of a connector that reads the clock: right before each write, and for
+// signatures.
 package ontime
 
 import (
@@ -20,8 +21,8 @@ var ErrLate = errors.New("the time for the call was over before it was sent")
 // ends is the key of the time in a context.
 type ends struct{}
 
-// WithEnd lets connections that are dialed under the context, or under one without
-// its deadline, write until then and no longer.
+// WithEnd returns a context whose connections write until its deadline and no longer,
+// even if they are dialed under a context without the deadline.
 func WithEnd(ctx context.Context) context.Context {
 	if end, ok := ctx.Deadline(); ok {
 		return context.WithValue(ctx, ends{}, end)
@@ -46,6 +47,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	return &conn{Conn: c, end: end, clock: time.Now}, nil
 }
 
+// Now is the time of the machine, for what a service compares with its own clock.
+func Now() time.Time { return time.Now() }
+
 type conn struct {
 	net.Conn
 	end   time.Time
@@ -53,7 +57,7 @@ type conn struct {
 }
 
 // Write writes p, unless it is too late by either clock: while a machine sleeps the
-// monotonic one stands still, and the other one may be set.
+// monotonic one does not advance, and the other one may be set.
 func (c *conn) Write(p []byte) (int, error) {
 	if now := c.clock(); !now.Before(c.end) || !now.Round(0).Before(c.end.Round(0)) {
 		return 0, ErrLate

@@ -1,0 +1,110 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store"
+)
+
+// ErrDenied is returned for a secret that is not accepted, whatever the reason:
+// who guesses learns nothing.
+var ErrDenied = errors.New("the secret is wrong, was revoked, or has expired")
+
+// How long credentials last.
+const (
+	LoginLife   = time.Hour          // of a login URL that nobody used
+	SessionLife = 7 * 24 * time.Hour // of a session, whatever happens
+	SessionIdle = 24 * time.Hour     // of a session that is not used
+
+	// MaxName is the longest name of a credential, in bytes.
+	MaxName = 100
+)
+
+// prefix makes a secret known as one of ours, to people and to scanners.
+const prefix = "keep"
+
+// Make returns a new secret, which is kept by nobody, and what a store keeps of
+// it: an id and a hash.
+func Make() (secret, id string, sum []byte) {
+	id, random := strings.ToLower(rand.Text()[:10]), strings.ToLower(rand.Text())
+	return prefix + "_" + id + "_" + random, id, hash(random)
+}
+
+// Issue stores a new credential and returns its secret, which is shown once. A
+// zero life never ends.
+func Issue(ctx context.Context, s store.Access, c keep.Credential, now time.Time, life time.Duration) (secret string, _ keep.Credential, err error) {
+	secret, c.ID, c.Hash = Make()
+	c, err = Add(ctx, s, c, now, life)
+	if err != nil {
+		return "", c, err
+	}
+	return secret, c, nil
+}
+
+// Add stores the credential of a secret that Make returned. A zero life never ends.
+func Add(ctx context.Context, s store.Access, c keep.Credential, now time.Time, life time.Duration) (keep.Credential, error) {
+	role := Role(c.Role)
+	switch {
+	case c.Name == "" || len(c.Name) > MaxName:
+		return c, fmt.Errorf("a name of 1 to %d bytes is needed, not %d", MaxName, len(c.Name))
+	case role.Validate() != nil:
+		return c, role.Validate()
+	case life < 0:
+		return c, fmt.Errorf("the life %s is negative", life)
+	}
+	c.CreatedAt = now
+	if life > 0 {
+		c.ExpiresAt = now.Add(life)
+	}
+	if err := s.AddCredential(ctx, c); err != nil {
+		return c, fmt.Errorf("store %s: %w", c.Kind, err)
+	}
+	return c, nil
+}
+
+// hash is what is stored of a secret. It has 130 random bits, so that nothing
+// slower is needed.
+func hash(random string) []byte {
+	sum := sha256.Sum256([]byte(random))
+	return sum[:]
+}
+
+// verify returns the credential of a secret, if it is of the kind and lets
+// somebody in now. Any failure but that of the store is ErrDenied.
+func verify(ctx context.Context, s store.Access, kind keep.CredentialKind, secret string, now time.Time) (keep.Credential, error) {
+	parts := strings.Split(secret, "_")
+	if len(parts) != 3 || parts[0] != prefix || len(secret) > 100 {
+		return keep.Credential{}, ErrDenied
+	}
+	c, err := s.Credential(ctx, parts[1])
+	switch {
+	case errors.Is(err, keep.ErrNotFound):
+		return keep.Credential{}, ErrDenied
+	case err != nil:
+		return keep.Credential{}, fmt.Errorf("look up a credential: %w", err)
+	case c.Kind != kind, subtle.ConstantTimeCompare(c.Hash, hash(parts[2])) != 1, expired(c, now):
+		return keep.Credential{}, ErrDenied
+	}
+	return c, nil
+}
+
+// expired reports whether a credential has ended.
+func expired(c keep.Credential, now time.Time) bool {
+	idle := c.Kind == keep.CredentialSession && now.Sub(latest(c.CreatedAt, c.UsedAt)) > SessionIdle
+	return idle || !c.ExpiresAt.IsZero() && !now.Before(c.ExpiresAt)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,144 @@
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/canonical"
+)
+
+// errMediaType is returned for a body that is neither JSON nor a form.
+var errMediaType = errors.New("the body is neither JSON nor a form")
+
+// payloadOf returns the body of a verified delivery as the payload of an event: JSON as it
+// came, a form as an object of its fields. A field that repeats is a list.
+func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case contentType == "" || err == nil && (media == "application/json" || strings.HasSuffix(media, "+json")):
+		if !utf8.Valid(body) || !json.Valid(body) {
+			return nil, errors.New("the body is not JSON in UTF-8")
+		}
+		return body, nil
+	case err != nil || media != "application/x-www-form-urlencoded":
+		return nil, errMediaType
+	}
+	fields, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, errors.New("the body is not a form")
+	}
+	object := make(map[string]any, len(fields))
+	for name, values := range fields {
+		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(values, "")) {
+			return nil, errors.New("the form is not in UTF-8")
+		}
+		object[name] = values
+		if len(values) == 1 {
+			object[name] = values[0]
+		}
+	}
+	return json.Marshal(object)
+}
+
+// An idRule says where a delivery has its id: in a header, or in the payload.
+type idRule struct {
+	header string
+	path   []any // names and indexes
+}
+
+var (
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
+	pathStep   = regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\])`)
+)
+
+// parseID reads "$.path" or "header:NAME".
+func parseID(text string) (idRule, error) {
+	if name, ok := strings.CutPrefix(text, "header:"); ok {
+		if !headerName.MatchString(name) {
+			return idRule{}, fmt.Errorf("%q is no name of a header", name)
+		}
+		return idRule{header: name}, nil
+	}
+	rest, ok := strings.CutPrefix(text, "$")
+	var rule idRule
+	for ok && rest != "" && len(rule.path) < 32 {
+		m := pathStep.FindStringSubmatch(rest)
+		if m == nil {
+			break
+		}
+		if m[1] != "" {
+			rule.path = append(rule.path, m[1])
+		} else {
+			n, _ := strconv.Atoi(m[2]) // at most six digits
+			rule.path = append(rule.path, n)
+		}
+		rest = rest[len(m[0]):]
+	}
+	if !ok || rest != "" || len(rule.path) == 0 {
+		return idRule{}, fmt.Errorf(`%q is neither a path such as "$.id" nor "header:NAME"`, text)
+	}
+	return rule, nil
+}
+
+// of returns the id of a verified delivery.
+func (r idRule) of(h http.Header, payload json.RawMessage) (keep.MessageID, error) {
+	if r.header != "" {
+		text, err := one(h, r.header)
+		if err != nil {
+			return "", err
+		}
+		return checked(text)
+	}
+	for _, step := range r.path {
+		payload = child(payload, step)
+	}
+	text, err := idText(payload)
+	if err != nil {
+		return "", err
+	}
+	return checked(text)
+}
+
+func checked(text string) (keep.MessageID, error) {
+	id := keep.MessageID(text)
+	return id, id.Validate()
+}
+
+// child returns a member of an object or an element of a list; nil if there is none.
+func child(v json.RawMessage, step any) json.RawMessage {
+	switch step := step.(type) {
+	case string:
+		var object map[string]json.RawMessage
+		if json.Unmarshal(v, &object) == nil {
+			return object[step]
+		}
+	case int:
+		var list []json.RawMessage
+		if json.Unmarshal(v, &list) == nil && step < len(list) {
+			return list[step]
+		}
+	}
+	return nil
+}
+
+var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,63})$`)
+
+// idText returns an id that is a string or a whole number: no digit of it is lost.
+func idText(v json.RawMessage) (string, error) {
+	if wholeNumber.Match(v) {
+		return string(v), nil
+	}
+	if len(v) == 0 || v[0] != '"' {
+		return "", errors.New("the delivery has no id there that is a text or a whole number")
+	}
+	return canonical.Text(v)
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
+)
+
+// MaxPublish is the longest payload of an event that a person publishes, in bytes.
+const MaxPublish = 256 << 10
+
+// A PublishRequest is an event that a person adds to a topic.
+type PublishRequest struct {
+	MessageID keep.MessageID  `json:"message_id,omitempty" maxLength:"512" doc:"what makes it the same event when it is published again; if it is left out, each request is an event of its own"`
+	Payload   json.RawMessage `json:"payload" doc:"what scripts get; at most 256 KiB"`
+}
+
+// A publish is a request to add an event.
+type publish struct {
+	WorkflowPath
+	Topic keep.TopicName `path:"topic"`
+	Body  PublishRequest
+}
+
+// A published event, and whether it is new.
+type published struct {
+	Status int
+	Body   Event
+}
+
+// publishes registers what adds events.
+func (s *Server) publishes() {
+	op := s.operation(http.MethodPost, "/workflows/{workflow}/topics/{topic}/events", "publish",
+		"Add an event to a topic; 200 if the topic has its message id already, and then nothing changes", access.Operator)
+	op.DefaultStatus = http.StatusCreated
+	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
+	op.Responses = map[string]*huma.Response{"200": {Description: "The event was there"}}
+	huma.Register(s.api, op, func(ctx context.Context, in *publish) (*published, error) {
+		out, err := s.publish(ctx, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+func (s *Server) publish(ctx context.Context, in *publish) (*published, error) {
+	who, _ := access.From(ctx)
+	p := operator.Publication{
+		Workflow: in.Workflow, Topic: in.Topic, MessageID: in.Body.MessageID, Payload: in.Body.Payload, By: keep.PersonPublisher(who.Name),
+	}
+	if p.MessageID == "" {
+		p.MessageID = keep.MessageID(rand.Text())
+	}
+	switch err := p.MessageID.Validate(); {
+	case err != nil:
+		return nil, problemOf(http.StatusUnprocessableEntity, KindBadEvent, err.Error())
+	case len(p.Payload) > MaxPublish:
+		return nil, problemOf(http.StatusRequestEntityTooLarge, KindTooLarge,
+			fmt.Sprintf("payload of %d bytes: at most %d; publish a reference instead", len(p.Payload), MaxPublish))
+	}
+	ev, created, err := s.cfg.Actor.Publish(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	out := &published{Status: http.StatusOK, Body: EventOf(ev)}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
+)
+
+// env returns what hosts of this command get from it.
+func (a *app) env() daemon.Env { return daemon.Env{Log: a.log, Clock: a.Clock} }
+
+// client returns what clients of this command get from it.
+func (a *app) client() client.Env { return client.Env{Terminal: a.Terminal, Log: a.log} }
+
+// look calls f with a client of the database of the project around the working
+// directory, to read. A mistake in another part of the configuration is no reason
+// not to look.
+func (a *app) look(ctx context.Context, f func(c *api.Client) error) error {
+	return a.ask(ctx, database.ToRead, f)
+}
+
+// decide is look for who changes something, too.
+func (a *app) decide(ctx context.Context, f func(c *api.Client) error) error {
+	return a.ask(ctx, database.ToDecide, f)
+}
+
+func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) error) error {
+	cfg, err := a.LoadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") {
+		return err
+	}
+	return a.client().Call(ctx, cfg, a.opening(r), f)
+}
+
+// opening opens the database in a role, to look at it and to record what a person
+// decides.
+func (a *app) opening(r database.Role) client.Opener {
+	return func(ctx context.Context, cfg *config.Config) (database.DB, daemon.Actors, func() error, error) {
+		db, err := database.Open(ctx, cfg, r)
+		if err != nil {
+			return nil, daemon.Actors{}, nil, err
+		}
+		results := &configured{cfg: cfg}
+		o, err := a.operatorOf(ctx, db, r, results)
+		if err != nil {
+			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close())
+		}
+		return db, daemon.Actors{Actor: o}, func() error { return errors.Join(results.close(), db.Close()) }, nil
+	}
+}
+
+// operatorOf returns what records decisions in a database. On one that hosts share,
+// they count by its clock.
+func (a *app) operatorOf(ctx context.Context, db database.DB, r database.Role, results operator.Results) (*operator.Operator, error) {
+	clock := lease.NewClock(a.Now)
+	if hosts, ok := db.(store.Leaser); ok && r != database.ToRead {
+		if err := clock.Read(ctx, hosts, ""); err != nil {
+			return nil, err
+		}
+	}
+	return operator.New(db, operator.Config{Now: clock.Now, Results: results, Logger: a.log})
+}
+
+// withStore opens the database of the project around the working directory in a
+// role, whether a daemon runs on it or not, and closes it after f. It is for what
+// concerns the database as a whole: it must not depend on a daemon, or there is
+// nothing to ask one for.
+func (a *app) withStore(ctx context.Context, r database.Role, f func(cfg *config.Config, db database.DB) error) (err error) {
+	cfg, err := a.LoadConfig(".")
+	if err != nil && (cfg == nil || cfg.DB == "") {
+		return err
+	}
+	db, err := database.Open(ctx, cfg, r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return f(cfg, db)
+}

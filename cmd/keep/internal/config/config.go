@@ -1,0 +1,245 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep/api/hook"
+	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
+)
+
+// Name is what the file is called.
+const Name = "keep.toml"
+
+// maxFile bounds keep.toml, in bytes (law: bounded).
+const maxFile = 1 << 20
+
+// A Config is what keep.toml and the environment mean.
+type Config struct {
+	Anew bool // --new, which no file says: a database that is gone is begun anew
+
+	File        string           // keep.toml as it was named; empty: there is none
+	Dir         string           // directory that paths are relative to, absolute
+	DB          string           // file of the database, absolute, or a URL; empty: it could not be read
+	Workflows   []string         // patterns of the project's scripts, relative to Dir
+	Policy      policy.Policy    // valid
+	Sandbox     sandbox.Limits   // zero fields are the sandbox's defaults
+	Connections []Connection     // sorted by name
+	Notify      Notify           // valid; zero: questions are not announced
+	Retention   policy.Retention // valid; zero: nothing is removed
+	Hooks       []hook.Config    // valid; sorted by name
+	Proxy       proxy.Config     // as written; proxy.New checks it
+	Server      Server           // as written; its files are absolute
+	Warnings    []Problem        // odd, but not wrong
+	Secrets     []string         // files that secrets were looked for in, sorted
+	Missing     []Problem        // secrets that are not there; Connect refuses to go on without them
+}
+
+// Options say what to read. The zero value reads the working directory.
+type Options struct {
+	// File is the keep.toml to read. If empty, the one in Dir, which need not
+	// exist.
+	File string
+
+	// Dir is the project's directory when File is empty. If empty, the working
+	// directory.
+	Dir string
+
+	// Environ holds the variables as os.Environ has them. If nil, os.Environ().
+	Environ []string
+}
+
+// Ceiling is the variable with the directories above which, and in which, no keep.toml
+// is looked for from below, as GIT_CEILING_DIRECTORIES.
+const Ceiling = Prefix + "CEILING"
+
+// Find returns the keep.toml of the project that dir belongs to: the one in dir
+// or in the nearest directory above it. It returns "" if there is none. Above dir it
+// stops at the directories of Ceiling.
+func Find(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	ceilings := filepath.SplitList(os.Getenv(Ceiling))
+	for _, c := range ceilings {
+		if real, err := filepath.EvalSymlinks(c); err == nil {
+			ceilings = append(ceilings, real)
+		}
+	}
+	for {
+		file := filepath.Join(abs, Name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return shortest(file)
+		}
+		up := filepath.Dir(abs)
+		if up == abs || slices.Contains(ceilings, up) {
+			return ""
+		}
+		abs = up
+	}
+}
+
+// shortest returns a path relative to the working directory if that is shorter.
+func shortest(file string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return file
+	}
+	if rel, err := filepath.Rel(wd, file); err == nil && len(rel) < len(file) {
+		return rel
+	}
+	return file
+}
+
+// Load reads the configuration. The error is an *Error with everything that is
+// wrong, or one of the file system. The Config that comes with an *Error is what
+// could be understood, so that a command which needs only the database works
+// beside a broken connection.
+//
+// Load opens nothing and makes no call. A secret that is missing is no error
+// yet: see Config.Missing.
+func Load(o Options) (*Config, error) {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	cfg, text, err := read(o)
+	if err != nil {
+		return nil, err
+	}
+	b := &binder{file: cmp.Or(cfg.File, Name)}
+	root, syntax := parse(text)
+	if syntax != nil {
+		syntax.File = cfg.File
+		return cfg, &Error{Problems: []Problem{*syntax}}
+	}
+	env := newEnvironment(o.Environ)
+	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string)}
+	overlayAll(env, root)
+	b.expand(v, root, "")
+	t := defaults()
+	b.bind(reflect.ValueOf(&t).Elem(), root, "")
+	if len(b.problems) == 0 {
+		b.check(&t, root)
+		cfg.Notify = b.notify(t.Notify, root, cfg.Dir)
+		cfg.Hooks = b.hooks(t.Hooks, root)
+	}
+	cfg.Connections = b.connections(t.Connections, v)
+	cfg.Proxy, cfg.Server = t.Proxy, t.Server
+	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket,
+		&cfg.Proxy.TLSCert, &cfg.Proxy.TLSKey, &cfg.Proxy.AdminSocket} {
+		if *file != "" {
+			*file = cfg.abs(*file)
+		}
+	}
+	cfg.Workflows, cfg.Sandbox, cfg.Policy = t.Workflows, t.Sandbox.limits(), t.Policy.policy()
+	cfg.Retention = t.Retention.retention()
+	if t.DB != "" && !strings.Contains(t.DB, "${") {
+		cfg.DB = cfg.abs(t.DB)
+	}
+	slices.Sort(v.files)
+	cfg.Secrets = slices.Compact(v.files)
+	cfg.Missing = b.clean(v, b.missing)
+	cfg.Warnings = sorted(append(b.clean(v, b.warnings), env.unused()...))
+	return cfg, asError(b.clean(v, b.problems))
+}
+
+// read finds the file and returns its text.
+func read(o Options) (*Config, []byte, error) {
+	file := o.File
+	if file == "" {
+		file = filepath.Join(o.Dir, Name)
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := &Config{File: file, Dir: filepath.Dir(abs)}
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && o.File == "" {
+		cfg.File = ""
+		return cfg, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	var buf bytes.Buffer
+	if _, err := buf.ReadFrom(&limited{f, maxFile}); err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return cfg, bytes.TrimPrefix(buf.Bytes(), []byte("\ufeff")), nil
+}
+
+// A limited file fails when it is longer than it may be.
+type limited struct {
+	f    *os.File
+	left int
+}
+
+// Read fails once more than what is left was read.
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.f.Read(p)
+	if l.left -= n; l.left < 0 {
+		return n, fmt.Errorf("has more than %d bytes", maxFile)
+	}
+	return n, err
+}
+
+// overlayAll puts the environment over the whole tree. The tables of connections
+// have the type of their connector, which the environment may set too.
+func overlayAll(env *environment, root *node) {
+	env.overlay(tablesType, root, "")
+	connections := root.table()["connections"].table()
+	for name, n := range connections {
+		if n.table() == nil {
+			continue
+		}
+		path := dotted("connections", name)
+		env.child(reflect.TypeFor[string](), n, path, "connector")
+		kind, _ := n.table()["connector"].string()
+		if k, ok := kinds[kind]; ok {
+			connections[name] = env.overlay(k.settings, n, path)
+		} else if kind != "" { // a pack, or a mistake that the binder finds
+			connections[name] = env.overlay(reflect.TypeFor[packConnection](), n, path)
+		}
+	}
+}
+
+// string returns the text in n, if it is one.
+func (n *node) string() (string, bool) {
+	if n == nil {
+		return "", false
+	}
+	s, ok := n.value.(string)
+	return s, ok
+}
+
+// abs returns a path of the configuration as the process can use it. URLs and
+// absolute paths stay.
+func (c *Config) abs(p string) string {
+	if p == "" || filepath.IsAbs(p) || strings.Contains(p, "://") {
+		return p
+	}
+	return filepath.Join(c.Dir, p)
+}
+
+// clean takes the values of secrets out of problems.
+func (b *binder) clean(v *vault, ps []Problem) []Problem {
+	out := make([]Problem, 0, len(ps))
+	for _, p := range ps {
+		p.Message, p.Fix = v.hide(p.Message), v.hide(p.Fix)
+		out = append(out, p)
+	}
+	return sorted(out)
+}

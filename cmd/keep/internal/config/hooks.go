@@ -1,0 +1,84 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/hook"
+)
+
+type hookTable struct {
+	Workflow  string        `toml:"workflow"`
+	Topic     string        `toml:"topic"`
+	Verify    string        `toml:"verify"`
+	Secret    any           `toml:"secret"` // a text or a list of texts
+	ID        string        `toml:"id"`
+	Header    string        `toml:"header"`
+	Tolerance time.Duration `toml:"tolerance"`
+	BodyLimit size          `toml:"body_limit"`
+}
+
+// hooks checks the tables of hooks and returns what they mean, sorted by name.
+func (b *binder) hooks(tables map[string]hookTable, root *node) []hook.Config {
+	var out []hook.Config
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t, n, at := tables[name], root.table()["hooks"].table()[name], dotted("hooks", name)
+		c := hook.Config{
+			Name: name, Workflow: keep.WorkflowName(t.Workflow), Topic: keep.TopicName(t.Topic), Verify: hook.Scheme(t.Verify),
+			ID: t.ID, Header: t.Header, Tolerance: t.Tolerance, BodyLimit: int(t.BodyLimit),
+		}
+		secret := n.table()["secret"]
+		open := false
+		for _, s := range b.hookSecrets(secret, at+".secret") {
+			c.Secrets, open = append(c.Secrets, s), open || isOpen(s)
+		}
+		for key, zero := range map[string]bool{"tolerance": t.Tolerance == 0, "body_limit": t.BodyLimit == 0} {
+			if zero && n.table()[key] != nil {
+				b.addf(n.table()[key], at+"."+key, "must be more than zero")
+			}
+		}
+		_, err := hook.New(c)
+		wrong, _ := errors.AsType[*hook.FieldError](err)
+		switch {
+		case wrong != nil && wrong.Field == "secret" && open: // reported as missing
+		case wrong != nil && wrong.Field == "name":
+			b.addf(n, at, "%v", wrong.Err)
+		case wrong != nil:
+			where := n.table()[wrong.Field]
+			if where == nil {
+				where = n
+			}
+			b.addf(where, at+"."+wrong.Field, "%v", wrong.Err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// hookSecrets returns the secrets of a hook, and warns of those in plain text.
+func (b *binder) hookSecrets(n *node, at string) (out []string) {
+	if n == nil {
+		return nil
+	}
+	list := []*node{n}
+	if many, ok := n.value.([]*node); ok {
+		list = many
+	}
+	for _, one := range list {
+		s, ok := one.string()
+		if !ok {
+			b.addf(one, at, `want a text such as "${secret:hook}", or a list of two while it is replaced, not %s`, one.show())
+			continue
+		}
+		if one.raw == "" && one.source == "" {
+			p := b.problem(one, at, "looks like a secret in plain text")
+			p.Fix = `write "${secret:hook}" and put the value into .secrets/hook`
+			b.warnings = append(b.warnings, p)
+		}
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/law/policy"
+)
+
+type (
+	notifyTable struct {
+		Webhook      webhookTable  `toml:"webhook"`
+		OnEscalation []string      `toml:"on_escalation"`
+		Retry        backoffTable  `toml:"retry"`
+		Timeout      time.Duration `toml:"timeout"`
+	}
+
+	webhookTable struct {
+		URL    string `toml:"url"`
+		Secret string `toml:"secret"`
+	}
+)
+
+// A Notify says how people are told of questions. The zero Notify tells nobody.
+type Notify struct {
+	URL     string         // of the webhook; empty: none
+	Secret  string         // that it is signed with
+	Command []string       // program and arguments; empty: none
+	Dir     string         // where the program runs, absolute
+	Retry   policy.Backoff // between attempts
+	Timeout time.Duration  // of one attempt
+}
+
+// Targets returns what tells people. log gets what the program prints; nil is
+// slog.Default(). A missing secret is an error; Config.Connect reports it with
+// its line.
+func (n Notify) Targets(log *slog.Logger) ([]notify.Target, error) {
+	var out []notify.Target
+	if n.URL != "" {
+		key, err := notify.ParseSecret(n.Secret)
+		if err != nil {
+			return nil, err
+		}
+		hook, err := notify.NewWebhook(n.URL, key)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hook)
+	}
+	if len(n.Command) > 0 {
+		cmd, err := notify.NewCommand(n.Command, n.Dir, log)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cmd)
+	}
+	return out, nil
+}
+
+// notify checks the table and returns what it means.
+func (b *binder) notify(t notifyTable, root *node, dir string) Notify {
+	n := root.table()["notify"]
+	if n.table() == nil {
+		return Notify{}
+	}
+	out := Notify{Dir: dir, Timeout: t.Timeout, Retry: policy.Backoff{First: t.Retry.First, Max: t.Retry.Max, Attempts: t.Retry.Attempts}}
+	if r := out.Retry; r.First <= 0 || r.Max < r.First || r.Attempts < 0 {
+		b.addf(n.table()["retry"], "notify.retry", "want 0 < first <= max and attempts >= 0: first %s, max %s, attempts %d", r.First, r.Max, r.Attempts)
+	}
+	if t.Timeout <= 0 {
+		b.addf(n.table()["timeout"], "notify.timeout", "must be more than zero")
+	}
+	if hook := n.table()["webhook"]; hook != nil {
+		b.webhook(t.Webhook, hook)
+		out.URL, out.Secret = t.Webhook.URL, t.Webhook.Secret
+	}
+	if command := n.table()["on_escalation"]; command != nil {
+		b.command(t.OnEscalation, command, dir)
+		out.Command = t.OnEscalation
+	}
+	if out.URL == "" && len(out.Command) == 0 {
+		return Notify{}
+	}
+	return out
+}
+
+// webhook checks where questions are sent to, and with which secret.
+func (b *binder) webhook(t webhookTable, n *node) {
+	const at = "notify.webhook"
+	target, secret := n.table()["url"], n.table()["secret"]
+	switch _, err := notify.NewWebhook(t.URL, nil); {
+	case target == nil:
+		b.addf(n, at+".url", "is missing; it is where questions are sent to")
+	case isOpen(t.URL): // reported as missing
+	case err != nil:
+		b.addf(target, at+".url", "%v", err)
+	case isPlain(t.URL):
+		p := b.problem(target, at+".url", "questions are sent as anybody on the way can read them")
+		p.Fix = "use https://"
+		b.warnings = append(b.warnings, p)
+	}
+	switch _, err := notify.ParseSecret(t.Secret); {
+	case secret == nil:
+		b.addf(n, at+".secret", `is missing; write "${secret:webhook}", and put whsec_ and the base64 of 32 random bytes into .secrets/webhook`)
+	case isOpen(t.Secret): // reported as missing
+	case err != nil:
+		b.addf(secret, at+".secret", "%v", err)
+	case secret.raw == "" && secret.source == "":
+		p := b.problem(secret, at+".secret", "looks like a secret in plain text")
+		p.Fix = `write "${secret:webhook}" and put the value into .secrets/webhook`
+		b.warnings = append(b.warnings, p)
+	}
+}
+
+// isOpen reports whether a value still has a reference, to something missing.
+func isOpen(s string) bool { return strings.Contains(s, "${") }
+
+// isPlain reports whether a URL leads off this machine without TLS.
+func isPlain(target string) bool {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// command checks the program that is run for each question. One that is not
+// there is a warning: it may be there where the host runs.
+func (b *binder) command(argv []string, n *node, dir string) {
+	const at = "notify.on_escalation"
+	if len(argv) == 0 || argv[0] == "" {
+		b.addf(n, at, `is empty; write a list such as ["./tell.sh", "team"]`)
+		return
+	}
+	program := argv[0]
+	if strings.ContainsAny(program, `/\`) && !filepath.IsAbs(program) {
+		program = filepath.Join(dir, program)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			err = e.Err
+		}
+		b.warnings = append(b.warnings, b.problem(n, at, "%s cannot be run here: %v", argv[0], err))
+	}
+}

@@ -1,0 +1,377 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/connector/packs"
+)
+
+// packDir is where a project keeps its own packs, beside keep.toml.
+const packDir = "packs"
+
+var packName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// A Pack is a file that makes one service a set of tools.
+type Pack struct {
+	Name    string // as connector = "…" says it
+	Version string
+	Title   string
+	Docs    string // address of the vendor's documentation
+	BaseURL string
+	Hash    string // "sha256:…" of the file
+	BuiltIn bool   // false: a file of the project
+	File    string // as people write it
+	Auth    PackAuth
+	Config  httpapi.Config // its tools, without a credential
+	Text    []byte
+
+	tools map[string]*node
+}
+
+// PackAuth says how a credential is sent.
+type PackAuth struct {
+	Style          string   `toml:"style"`  // one of authStyles; "oauth2" sends a token as bearer
+	Header         string   `toml:"header"` // its name, for the style header
+	Query          string   `toml:"query"`  // its name, for the style query
+	AuthorizeURL   string   `toml:"authorize_url"`
+	TokenURL       string   `toml:"token_url"`
+	DeviceURL      string   `toml:"device_url"`
+	RevokeURL      string   `toml:"revoke_url"`
+	PKCE           bool     `toml:"pkce"`
+	ClientAuth     string   `toml:"client_auth"`
+	Scopes         []string `toml:"scopes"`
+	ScopeSeparator string   `toml:"scope_separator"`
+	Test           string   `toml:"test"` // a read that shows whether the credential works
+}
+
+// packTable is a pack's file.
+type packTable struct {
+	Name    string            `toml:"name"`
+	Version string            `toml:"version"`
+	Title   string            `toml:"title"`
+	Docs    string            `toml:"docs"`
+	BaseURL string            `toml:"base_url"`
+	Headers map[string]string `toml:"headers"`
+	Auth    PackAuth          `toml:"auth"`
+	Tools   map[string]*node  `toml:"tools"`
+}
+
+// packConnection is a connection whose connector is a pack.
+type packConnection struct {
+	Connector string            `toml:"connector"`
+	BaseURL   string            `toml:"base_url"` // empty: the pack's
+	Secret    string            `toml:"secret"`   // a token, an API key, or user:password
+	Headers   map[string]string `toml:"headers"`
+	Only      []string          `toml:"only"` // tools; empty: all
+	Tools     map[string]*node  `toml:"tools"`
+}
+
+// noBase stands for the address of a pack that has none: each connection has its own.
+const noBase = "https://base-url.invalid"
+
+// authStyles are the ways to send a credential.
+var authStyles = []string{"bearer", "oauth2", "basic", "header", "query", "standard-webhooks", "none"}
+
+// Packs returns the packs that a project in dir can use: its own, and those of Keep that it
+// has none of the same name for, sorted. The error is an *Error with what is wrong in them.
+func Packs(dir string) ([]Pack, error) {
+	names := packs.Names()
+	entries, err := os.ReadDir(filepath.Join(dir, packDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".toml"); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var out []Pack
+	var problems []Problem
+	for _, name := range slices.Compact(names) {
+		p, ps, err := readPack(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		if problems = append(problems, ps...); len(ps) == 0 {
+			out = append(out, p)
+		}
+	}
+	return out, asError(problems)
+}
+
+// readPack reads and checks a pack. The error is fs.ErrNotExist if there is none.
+func readPack(dir, name string) (Pack, []Problem, error) {
+	if !packName.MatchString(name) {
+		return Pack{}, nil, fs.ErrNotExist
+	}
+	p := Pack{Name: name, File: packDir + "/" + name + ".toml"}
+	f, err := os.Open(filepath.Join(dir, packDir, name+".toml"))
+	switch {
+	case err == nil:
+		defer f.Close()
+		var buf bytes.Buffer
+		if _, err := buf.ReadFrom(&limited{f, maxFile}); err != nil {
+			return p, nil, fmt.Errorf("read %s: %w", p.File, err)
+		}
+		p.Text = buf.Bytes()
+	case !errors.Is(err, fs.ErrNotExist):
+		return p, nil, err
+	default:
+		if p.Text, err = packs.Read(name); err != nil {
+			return p, nil, fs.ErrNotExist
+		}
+		p.BuiltIn = true
+	}
+	sum := sha256.Sum256(p.Text)
+	p.Hash = "sha256:" + hex.EncodeToString(sum[:])
+	return p, p.parse(), nil
+}
+
+// parse reads the text of a pack and checks it by itself.
+func (p *Pack) parse() []Problem {
+	root, syntax := parse(p.Text)
+	if syntax != nil {
+		syntax.File = p.File
+		return []Problem{*syntax}
+	}
+	b := &binder{file: p.File}
+	root.inFile(p.File)
+	var t packTable
+	b.bind(reflect.ValueOf(&t).Elem(), root, "")
+	if t.Name != p.Name {
+		b.addf(root.table()["name"], "name", "is %q, and the file is %s", t.Name, p.File)
+	}
+	if t.Version == "" || t.Title == "" {
+		b.addf(nil, "version", "version and title are required")
+	}
+	if !slices.Contains(authStyles, t.Auth.Style) {
+		b.addf(root.table()["auth"], "auth.style", "is %q, want one of %s", t.Auth.Style, strings.Join(authStyles, ", "))
+	}
+	if (t.Auth.Header != "") != (t.Auth.Style == "header") || (t.Auth.Query != "") != (t.Auth.Style == "query") {
+		b.addf(root.table()["auth"], "auth.style", "is %q: header and query name where a credential of that style goes", t.Auth.Style)
+	}
+	p.Version, p.Title, p.Docs, p.BaseURL, p.Auth, p.tools = t.Version, t.Title, t.Docs, t.BaseURL, t.Auth, t.Tools
+	p.Config = httpapi.Config{BaseURL: cmp.Or(t.BaseURL, noBase), Headers: t.Headers, Tools: b.tools(t.Tools, "tools")}
+	if len(b.problems) > 0 {
+		return b.problems
+	}
+	conn, err := httpapi.New("pack", p.Config)
+	if err != nil {
+		return packProblems(b, root, err)
+	}
+	for _, tool := range conn.Tools {
+		p.witnessed(b, tool.Spec())
+	}
+	return b.problems
+}
+
+// witnessed adds a problem if a 2xx of a mutate tool would be believed without a look at
+// what it holds: the pack's author knows what it holds.
+func (p *Pack) witnessed(b *binder, spec connector.Spec) {
+	t := p.Config.Tools[spec.Name]
+	required, _ := t.Result["required"].([]any)
+	if spec.Effect == connector.Mutate && len(t.AppliedIf) == 0 && len(required) == 0 {
+		b.addf(p.tools[spec.Name], dotted("tools", spec.Name), "a mutate tool of a pack needs applied_if, or a result schema with required fields")
+	}
+}
+
+// packProblems returns what the connector objects to, with the lines of the pack.
+func packProblems(b *binder, root *node, err error) []Problem {
+	e, ok := errors.AsType[*connector.ConfigError](err)
+	if !ok {
+		return []Problem{b.problem(nil, "", "%v", err)}
+	}
+	var out []Problem
+	for _, p := range e.Problems {
+		path := strings.TrimPrefix(p.Path, "connections.pack.")
+		out = append(out, b.problem(root.nearest("."+path), path, "%s", p.Message))
+	}
+	return out
+}
+
+// tools binds the tables of tools.
+func (b *binder) tools(tables map[string]*node, at string) map[string]httpapi.Tool {
+	out := make(map[string]httpapi.Tool, len(tables))
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		var t httpapi.Tool
+		b.bind(reflect.ValueOf(&t).Elem(), tables[name], dotted(at, name))
+		out[name] = t
+	}
+	return out
+}
+
+// inFile notes for n and all below it which file they are from.
+func (n *node) inFile(file string) {
+	n.file = file
+	switch v := n.value.(type) {
+	case map[string]*node:
+		for _, child := range v {
+			child.inFile(file)
+		}
+	case []*node:
+		for _, child := range v {
+			child.inFile(file)
+		}
+	}
+}
+
+// packed binds a connection on a pack.
+func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection, bool) {
+	before := len(b.problems)
+	var c packConnection
+	b.bind(reflect.ValueOf(&c).Elem(), n, at)
+	tools := maps.Clone(p.tools)
+	for _, tool := range slices.Sorted(maps.Keys(c.Tools)) {
+		tools[tool] = over(tools[tool], c.Tools[tool])
+	}
+	for _, tool := range c.Only {
+		if tools[tool] == nil {
+			problem := b.problem(n.table()["only"], at+".only", "the pack %s has no tool %q", p.Name, tool)
+			problem.Fix = suggest(tool, slices.Collect(maps.Keys(tools)))
+			b.problems = append(b.problems, problem)
+		}
+	}
+	if len(c.Only) > 0 {
+		maps.DeleteFunc(tools, func(tool string, _ *node) bool { return !slices.Contains(c.Only, tool) })
+	}
+	cfg := httpapi.Config{BaseURL: p.BaseURL, Headers: maps.Clone(p.Config.Headers), Tools: b.tools(tools, at+".tools"), Secrets: v.secrets()}
+	if c.BaseURL != "" {
+		cfg.BaseURL = c.BaseURL
+	}
+	if cfg.Headers == nil {
+		cfg.Headers = map[string]string{}
+	}
+	maps.Copy(cfg.Headers, c.Headers)
+	b.credential(n, at, p.Auth, c.Secret, &cfg)
+	if len(b.problems) > before {
+		return Connection{}, false
+	}
+	b.levels(n, at, p, cfg)
+	// The tree that problems of the connector are looked up in: the pack's, under the
+	// connection's own keys.
+	tree := *n
+	table := maps.Clone(n.table())
+	table["tools"] = &node{at: n.at, value: tools}
+	tree.value = table
+	return Connection{
+		Name: name, Connector: p.Name, at: &tree, b: b, v: v,
+		open: func() (*connector.Connection, error) {
+			conn, err := httpapi.New(name, cfg)
+			if err == nil {
+				conn.Connector = p.Name
+				conn.Pack = &keep.Pack{Name: p.Name, Version: p.Version, Hash: p.Hash}
+			}
+			return conn, err
+		},
+	}, len(b.problems) == before
+}
+
+// over returns the table of a tool with the keys of another put over it. Tables within it
+// are replaced as a whole.
+func over(base, top *node) *node {
+	if base == nil || top.table() == nil {
+		return top
+	}
+	merged := *base
+	table := maps.Clone(base.table())
+	maps.Copy(table, top.table())
+	merged.value = table
+	return &merged
+}
+
+// credential puts the secret where the pack says it goes.
+func (b *binder) credential(n *node, at string, auth PackAuth, secret string, cfg *httpapi.Config) {
+	s := n.table()["secret"]
+	switch {
+	case secret == "":
+		if auth.Style != "none" && s == nil {
+			b.addf(n, at+".secret", "is missing: this pack sends a credential (%s)", auth.Style)
+		}
+		return
+	case auth.Style == "none":
+		b.addf(s, at+".secret", "this pack sends no credential")
+		return
+	case insecure(cfg.BaseURL):
+		b.addf(n.table()["base_url"], at+".base_url", "a credential is sent over https only, but for this machine itself")
+	}
+	if s != nil && s.raw == "" && s.source == "" {
+		p := b.problem(s, at+".secret", "looks like a secret in plain text")
+		p.Fix = `write "${secret:name}" and put the value into .secrets/name`
+		b.warnings = append(b.warnings, p)
+	}
+	cfg.Secrets = append(cfg.Secrets, secret)
+	cfg.References = references(n)
+	if s != nil && s.raw != "" {
+		cfg.References["secret"] = s.raw
+	}
+	switch auth.Style {
+	case "basic":
+		cfg.Headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(secret))
+	case "header":
+		cfg.Headers[auth.Header] = secret
+	case "standard-webhooks":
+		sign, err := httpapi.StandardWebhooks(secret)
+		if err != nil && s != nil && !strings.HasPrefix(secret, "${") {
+			b.addf(s, at+".secret", "%v", err)
+		}
+		cfg.Sign = sign
+	case "query":
+		cfg.Query = map[string]string{auth.Query: secret}
+	default:
+		cfg.Headers["Authorization"] = "Bearer " + secret
+	}
+}
+
+// insecure reports whether an address is plain HTTP to another machine.
+func insecure(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// levels refuses a connection that claims more for a tool than its pack does: a level is
+// proved for a pack, and not by saying so.
+func (b *binder) levels(n *node, at string, p Pack, cfg httpapi.Config) {
+	own, err := httpapi.New("pack", p.Config)
+	if err != nil {
+		return
+	}
+	merged, err := httpapi.New("pack", cfg)
+	if err != nil {
+		return // said when the connection is opened
+	}
+	claimed := map[string]keep.Level{}
+	for _, t := range merged.Tools {
+		claimed[t.Spec().Name] = t.Spec().Level
+	}
+	for _, t := range own.Tools {
+		s := t.Spec()
+		if level, ok := claimed[s.Name]; ok && level < s.Level {
+			b.addf(n.table()["tools"], dotted(at+".tools", s.Name), "is level %s here and level %s in the pack %s; copy the pack to change it: keep packs copy %s",
+				level, s.Level, p.Name, p.Name)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxSecret bounds a secret's file, in bytes.
+const maxSecret = 64 << 10
+
+var (
+	reference  = regexp.MustCompile(`\$?\$\{[^}]*\}?`)
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+)
+
+// A vault finds secrets and remembers them, so that messages can be cleaned.
+type vault struct {
+	env   *environment
+	dir   string            // of keep.toml
+	found map[string]string // value by reference, such as ${secret:crm}
+	files []string          // that were looked at
+}
+
+// expand replaces the references in all strings of n. What is missing becomes a
+// problem, and the reference stays.
+func (b *binder) expand(v *vault, n *node, path string) {
+	switch value := n.value.(type) {
+	case map[string]*node:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			b.expand(v, value[key], dotted(path, key))
+		}
+	case []*node:
+		for i, child := range value {
+			b.expand(v, child, path+element(i))
+		}
+	case string:
+		if !strings.Contains(value, "${") {
+			return
+		}
+		n.raw = value
+		n.value = reference.ReplaceAllStringFunc(value, func(ref string) string {
+			if strings.HasPrefix(ref, "$$") {
+				return ref[1:]
+			}
+			s, err := v.resolve(ref)
+			if err != nil {
+				b.unresolved(n, path, err)
+				return ref
+			}
+			return s
+		})
+	}
+}
+
+// unresolved reports a reference that stands for nothing.
+func (b *binder) unresolved(n *node, path string, err error) {
+	p := b.problem(n, path, "%v", err)
+	if _, bad := errors.AsType[*referenceError](err); bad {
+		b.problems = append(b.problems, p)
+		return
+	}
+	if e, ok := errors.AsType[*MissingError](err); ok {
+		p.Fix = e.fix()
+	}
+	b.missing = append(b.missing, p)
+}
+
+// A referenceError says that a reference is not written as one.
+type referenceError struct{ why string }
+
+// Error says what is wrong with the reference.
+func (e *referenceError) Error() string { return e.why + "; a plain ${ is written $${" }
+
+// A MissingError says that a secret or a variable is not there, and every place
+// where it can be put.
+type MissingError struct {
+	Reference string // such as ${secret:crm}
+	Places    []string
+}
+
+// Error names the reference and never its value.
+func (e *MissingError) Error() string { return e.Reference + " is not set" }
+
+// fix says where the value can be put.
+func (e *MissingError) fix() string { return "put it into " + strings.Join(e.Places, ", or ") }
+
+// resolve returns what a reference stands for.
+func (v *vault) resolve(ref string) (string, error) {
+	if s, ok := v.found[ref]; ok {
+		return s, nil
+	}
+	inner, closed := strings.CutSuffix(strings.TrimPrefix(ref, "${"), "}")
+	kind, name, _ := strings.Cut(inner, ":")
+	var s string
+	var err error
+	switch {
+	case !closed:
+		return "", &referenceError{cut(ref, 40) + " has no closing brace"}
+	case kind == "env" && envName.MatchString(name):
+		var ok bool
+		if s, ok = v.env.vars[name]; !ok {
+			err = &MissingError{ref, []string{"the environment variable " + name}}
+		}
+	case kind == "secret" && secretName.MatchString(name) && !strings.Contains(name, ".."):
+		s, err = v.secret(ref, name)
+	default:
+		return "", &referenceError{cut(ref, 60) + " is neither ${env:NAME} nor ${secret:name}"}
+	}
+	if err == nil {
+		v.found[ref] = s
+	}
+	return s, err
+}
+
+// secret looks in the three places of the package comment.
+func (v *vault) secret(ref, name string) (string, error) {
+	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
+	if s := v.env.vars[variable]; s != "" {
+		return s, nil
+	}
+	credentials := "$CREDENTIALS_DIRECTORY/" + name
+	if dir := v.env.vars["CREDENTIALS_DIRECTORY"]; dir != "" {
+		v.files = append(v.files, filepath.Join(dir, name))
+		s, err := readSecret(filepath.Join(dir, name), false)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+	}
+	file := filepath.Join(v.dir, ".secrets", name)
+	v.files = append(v.files, file)
+	s, err := readSecret(file, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &MissingError{ref, []string{
+			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)"}}
+	}
+	return s, err
+}
+
+// secrets returns the values of all secrets that the file names, sorted by reference. A
+// variable is one if its name says so.
+func (v *vault) secrets() []string {
+	var values []string
+	for _, ref := range slices.Sorted(maps.Keys(v.found)) {
+		name, isEnv := strings.CutPrefix(strings.Trim(ref, "${}"), "env:")
+		if !isEnv || guarded.MatchString(name) {
+			values = append(values, v.found[ref])
+		}
+	}
+	return values
+}
+
+// readSecret reads a secret's file. If private is set, others must not be able
+// to read it; a credentials directory is guarded by who made it.
+func readSecret(file string, private bool) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a file", file)
+	case private && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("%s can be read by others (mode %04o); run: chmod 600 %s", file, info.Mode().Perm(), strconv.Quote(file))
+	case info.Size() > maxSecret:
+		return "", fmt.Errorf("%s has %d bytes; a secret has at most %d", file, info.Size(), maxSecret)
+	}
+	data, err := os.ReadFile(file)
+	switch {
+	case err != nil:
+		return "", err
+	case !utf8.Valid(data):
+		return "", fmt.Errorf("%s is not text in UTF-8", file)
+	}
+	s := strings.TrimSuffix(string(data), "\n")
+	s = strings.TrimSuffix(s, "\r")
+	if s == "" {
+		return "", fmt.Errorf("%s is empty", file)
+	}
+	return s, nil
+}
+
+// hide replaces the values of secrets in a message by their references.
+func (v *vault) hide(message string) string {
+	var pairs []string
+	refs := slices.SortedFunc(maps.Keys(v.found), func(a, b string) int {
+		return cmp.Or(len(v.found[b])-len(v.found[a]), strings.Compare(a, b)) // the longest is found first
+	})
+	for _, ref := range refs {
+		value := v.found[ref]
+		if value == "" {
+			continue
+		}
+		pairs = append(pairs, value, ref)
+		if q := strings.Trim(strconv.Quote(value), `"`); q != value {
+			pairs = append(pairs, q, ref) // as %q would show it
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(message)
+}
+
+// guarded names headers that hold secrets. A literal value there belongs into a
+// secret, since keep.toml is made to be shared.
+var guarded = regexp.MustCompile(`(?i)^(proxy-)?authorization$|^cookie$|(api|auth|access|secret|private)[-_]?(key|token)|token$|secret$|password`)
+
+// plainSecrets warns of literal values in headers that hold secrets.
+func (b *binder) plainSecrets(n *node, path string) {
+	headers := n.table()["headers"].table()
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		h := headers[name]
+		s, ok := h.value.(string)
+		if !ok || s == "" || h.source != "" || h.raw != "" || !guarded.MatchString(name) {
+			continue
+		}
+		p := b.problem(h, dotted(dotted(path, "headers"), name), "looks like a secret in plain text")
+		p.Fix = `write "${secret:name}" and put the value into .secrets/name`
+		b.warnings = append(b.warnings, p)
+	}
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store"
+)
+
+// Actors are what changes a database. A nil deployer takes no scripts.
+type Actors struct {
+	api.Actor
+	api.Deployer
+}
+
+// NewAPI returns the API of a database that no host of this process works on.
+func (e Env) NewAPI(cfg *config.Config, db database.DB, by Actors, tokens store.Access, changes *feed.Feed) (*api.Server, error) {
+	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), nil)
+}
+
+// newAPI returns the API of a database. settings says what became of the configuration
+// of its host; nil: there is none.
+func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *feed.Feed,
+	hooks func(context.Context) ([]api.Hook, error), settings func() *api.Settings) (*api.Server, error) {
+	hosts, _ := db.(store.Leaser)
+	return api.New(api.Config{
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Settings: settings,
+		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
+	})
+}
+
+// maxTold bounds the unknown keys that are told (law: bounded): the newest.
+const maxTold = 1000
+
+// UnknownKeys returns how targets are told of unknown keys: with the object that
+// keep keys --json prints. It is nil if there is no store.
+func UnknownKeys(s idempotency.Store) func(context.Context) ([]notify.Key, error) {
+	if s == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]notify.Key, error) {
+		views, _, err := idempotency.NewKeys(s).List(ctx, key.Filter{State: key.Unknown}, keep.Page{Limit: maxTold})
+		var list []notify.Key
+		for _, v := range views {
+			k := notify.Key{ID: v.Reference, At: v.UpdatedAt}
+			if v.UnknownFrom != nil {
+				k.At = *v.UnknownFrom
+			}
+			k.ID += "." + strconv.FormatInt(k.At.UnixMilli(), 10) // a later doubt is another one
+			if k.Data, err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+			list = append(list, k)
+		}
+		return list, err
+	}
+}
+
+// notifyConfig returns how a host tells people of questions: with the object
+// that keep inbox --json prints.
+func (e Env) notifyConfig(cfg *config.Config, db database.DB) (notify.Config, error) {
+	targets, err := cfg.Notify.Targets(e.Log)
+	return notify.Config{
+		Unknown: UnknownKeys(database.Keys(db)),
+		Store:   db,
+		Targets: targets,
+		Encode:  func(q keep.Escalation) (json.RawMessage, error) { return json.Marshal(api.EscalationOf(q)) },
+		Retry:   cfg.Notify.Retry,
+		Timeout: cfg.Notify.Timeout,
+		Logger:  e.Log,
+	}, err
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
+	"github.com/keep-run/keep/store"
+)
+
+// A ScriptDeployer takes scripts that come over HTTP, with the checks of keep
+// deploy against the connections that it has.
+type ScriptDeployer struct {
+	Host    *host.Host
+	DB      store.Reader
+	Runtime *sandbox.Runtime
+	Conns   []connector.Connection
+}
+
+// Deploy checks the script and makes it current.
+func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version) (keep.Version, error) {
+	w, err := d.load(ctx, s)
+	if err != nil {
+		return keep.Version{}, d.asScriptError(err)
+	}
+	files := []project.Script{{File: s.File, Workflow: w}}
+	if err := project.Continue(ctx, d.DB, files); err != nil {
+		return keep.Version{}, d.asScriptError(err)
+	}
+	if w = files[0].Workflow; w.Name != name {
+		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
+			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
+	}
+	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
+	if err != nil {
+		return keep.Version{}, err
+	}
+	var mistakes []api.Mistake
+	for _, f := range effects.Findings {
+		if f.Severity == workflow.Error {
+			mistakes = append(mistakes, api.Mistake{File: f.Position.File, Line: f.Position.Line, Column: f.Position.Column,
+				Message: terminal.WithFix(f.Text(), f.Fix)})
+		}
+	}
+	if len(mistakes) > 0 {
+		return keep.Version{}, &api.ScriptError{Mistakes: mistakes}
+	}
+	if err := project.Renamed(ctx, d.DB, "", files, d.Conns); err != nil {
+		return keep.Version{}, d.asScriptError(err)
+	}
+	if over != nil {
+		return d.Host.Replace(ctx, w, *over)
+	}
+	return d.Host.Deploy(ctx, w)
+}
+
+func (d *ScriptDeployer) load(ctx context.Context, s api.Script) (*host.Workflow, error) {
+	files := map[string][]byte{}
+	for name, text := range s.Imports {
+		files[name] = []byte(text)
+	}
+	files[path.Clean(s.File)] = []byte(s.Source)
+	b, err := sandbox.BuildFiles(s.File, files)
+	if err != nil {
+		return nil, err
+	}
+	return host.LoadBundle(ctx, d.Runtime, b)
+}
+
+// asScriptError returns what is wrong with a script as the API says it.
+func (d *ScriptDeployer) asScriptError(err error) error {
+	found := project.Problems("", err)
+	if len(found) == 0 {
+		return err
+	}
+	e := &api.ScriptError{}
+	for _, c := range found {
+		e.Mistakes = append(e.Mistakes, api.Mistake{File: c.File, Line: c.Line, Column: c.Column, Message: terminal.WithFix(c.Message, c.Fix)})
+	}
+	return e
+}

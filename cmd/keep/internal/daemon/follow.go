@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+)
+
+// lookEvery is how often the files of the configuration are looked at. A secret is to be
+// at most a second old when a call is made, and two looks may be needed to see it whole.
+const lookEvery = 400 * time.Millisecond
+
+// A Follower takes changes of the configuration into a running session: all of a change,
+// or none of it.
+type Follower struct {
+	Env     Env
+	Session *Session
+	Server  *Server // nil: there is none
+
+	// Load reads the configuration anew.
+	Load func() (*config.Config, error)
+
+	// SecretsOnly leaves changes of keep.toml to somebody else.
+	SecretsOnly bool
+
+	// Reload asks for a look at once. Nil: nobody asks.
+	Reload <-chan os.Signal
+}
+
+// Run follows until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	seen := f.Session.files
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.Reload:
+			asked = true
+		case <-tick.C:
+		}
+		now := fingerprintOf(f.Session.Project.Cfg)
+		if asked || now.secrets != seen.secrets || !f.SecretsOnly && now.file != seen.file {
+			f.take(ctx)
+		}
+		seen = now
+	}
+}
+
+// take reads the configuration and takes it, or says why not.
+func (f *Follower) take(ctx context.Context) {
+	s := f.Session
+	cfg, err := f.Load()
+	if err == nil {
+		err = f.apply(ctx, cfg)
+	}
+	now := api.Time(f.Env.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		reason := reasonOf(err)
+		s.settings.Refused = &api.RefusedSetting{At: now, Reason: reason}
+		f.Env.Log.WarnContext(ctx, "configuration refused", "reason", reason)
+		return
+	}
+	s.settings = api.Settings{TakenAt: now}
+	// Who changed the file waits for this line, whatever the level of the log.
+	f.Env.Log.WarnContext(ctx, "configuration taken", "file", cfg.File)
+}
+
+// apply makes the host and the server use a configuration. An error changes nothing.
+func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
+	s := f.Session
+	if changed := needRestart(&s.loaded, cfg); len(changed) > 0 {
+		return fmt.Errorf("%s: a change of %s needs a restart", cfg.File, strings.Join(changed, ", "))
+	}
+	conns, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	if _, err := hooksOf(cfg); err != nil {
+		return errors.Join(err, project.CloseConnections(conns))
+	}
+	if err := project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns); err != nil {
+		return errors.Join(err, project.CloseConnections(conns))
+	}
+	if err := s.Host.Reconfigure(conns, cfg.Retention); err != nil {
+		return errors.Join(err, project.CloseConnections(conns))
+	}
+	loaded := *cfg
+	cfg.Server = s.Project.Cfg.Server // with what flags said
+	s.loaded, s.conns, s.Project.Cfg = loaded, conns, cfg
+	if f.Server != nil {
+		_, err = f.Server.offer(s)
+	}
+	return err
+}
+
+// needRestart names what differs and is fixed when a host starts.
+func needRestart(before, after *config.Config) []string {
+	var out []string
+	for _, part := range []struct {
+		name string
+		a, b any
+	}{
+		{"db", before.DB, after.DB},
+		{"[server]", before.Server, after.Server},
+		{"[sandbox]", before.Sandbox, after.Sandbox},
+		{"[policy]", before.Policy, after.Policy},
+		{"[notify]", before.Notify, after.Notify},
+	} {
+		if part.name == "[server]" && before.Server.Listen != after.Server.Listen {
+			part.name = "server.listen"
+		}
+		if !reflect.DeepEqual(part.a, part.b) {
+			out = append(out, part.name)
+		}
+	}
+	return out
+}
+
+// reasonOf returns an error on one line, problems of files with their lines.
+func reasonOf(err error) string {
+	found := project.Problems("", err)
+	if len(found) == 0 {
+		return err.Error()
+	}
+	lines := make([]string, 0, len(found))
+	for _, p := range found {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "; ")
+}
+
+// A fingerprint differs when files do.
+type fingerprint struct{ file, secrets string }
+
+// fingerprintOf looks at the files of a configuration.
+func fingerprintOf(cfg *config.Config) fingerprint {
+	return fingerprint{look(cfg.File), look(cfg.Secrets...)}
+}
+
+// look returns what the file system says of files. One that is not there counts too: it
+// may come.
+func look(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			fmt.Fprintf(&b, "%s %d %v %v;", name, info.Size(), info.ModTime().UnixNano(), info.Mode())
+		}
+	}
+	return b.String()
+}

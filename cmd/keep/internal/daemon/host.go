@@ -1,0 +1,234 @@
+// Package daemon builds the host of a command and what is offered beside it: the API,
+// the pages, the socket. serve, dev and run all do it here, so none of them can lack what
+// the others have.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
+	"github.com/keep-run/keep/store"
+)
+
+// A Session is a host of this command with all that it is made of. serve, dev and
+// run differ in the scripts that they deploy and in who follows the commits.
+type Session struct {
+	Project *project.Project
+	Scripts []project.Script
+	Only    []keep.WorkflowName    // that the host works on; nil: all
+	conns   []connector.Connection // the host closes them once there is one
+	Runtime *sandbox.Runtime
+	DB      database.DB
+	Host    *host.Host
+	closers []func() error // in the order of closing
+
+	loaded   config.Config // as it was read, before flags changed it
+	files    fingerprint   // of keep.toml and the secrets, when loaded was read
+	mu       sync.Mutex    // protects settings
+	settings api.Settings
+}
+
+// Settings says what became of the configuration.
+func (s *Session) Settings() *api.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.settings
+	return &out
+}
+
+// Names returns the workflows of the session.
+func (s *Session) Names() []keep.WorkflowName { return s.Only }
+
+// Close undoes assemble and open. The host must not run any more.
+func (s *Session) Close() error {
+	var errs []error
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// Assemble opens the connections and the sandbox of a configuration.
+func (e Env) Assemble(ctx context.Context, p *project.Project) (*Session, error) {
+	s := &Session{Project: p, loaded: *p.Cfg, files: fingerprintOf(p.Cfg), settings: api.Settings{TakenAt: api.Time(e.now())}}
+	var err error
+	if s.conns, err = p.Cfg.Connect(); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() error {
+		if s.Host != nil {
+			return nil // it has closed them
+		}
+		return project.CloseConnections(s.conns)
+	})
+	if s.Runtime, err = project.OpenSandbox(ctx, p.Cfg, e.Log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.closers = append(s.closers, s.Runtime.Close)
+	return s, nil
+}
+
+// Prepare assembles a project and loads its scripts. What is wrong with
+// scripts comes back as complaints, and the others are in the session.
+func (e Env) Prepare(ctx context.Context, p *project.Project) (*Session, []terminal.Problem, error) {
+	s, err := e.Assemble(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	scripts, found, err := project.LoadToRun(ctx, s.Runtime, p)
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	s.Scripts, s.Only = scripts, []keep.WorkflowName{}
+	for _, sc := range scripts {
+		s.Only = append(s.Only, sc.Name)
+	}
+	return s, append(project.ConfigProblems(p.Cfg.Warnings, workflow.Warning), found...), nil
+}
+
+// Open opens the database as its host, makes the host and deploys the scripts. It is
+// the one place where this command builds a host that runs workflows.
+func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) (err error) {
+	if s.DB, err = database.Open(ctx, s.Project.Cfg, database.ToHost); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.DB.Close)
+	if err := s.CheckNames(ctx, e, s.DB); err != nil {
+		return err
+	}
+	told, err := e.notifyConfig(s.Project.Cfg, s.DB)
+	if err != nil {
+		return err
+	}
+	tracer, flush, err := e.openTraces(ctx)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, flush)
+	s.Host, err = host.Open(ctx, s.DB, host.Config{
+		Connections: s.conns, Policy: &s.Project.Cfg.Policy, Retention: s.Project.Cfg.Retention, Runtime: s.Runtime,
+		Only: s.Only, Name: hostName(), Version: buildinfo.Read().Version, Clock: e.Clock,
+		Notify: told, Logger: e.Log, Tracer: tracer, Committed: committed,
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.Host.Close)
+	for _, sc := range s.Scripts {
+		if sc.Broken {
+			continue // the version before stays
+		}
+		if _, err := s.Deploy(ctx, e, sc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckNames gives each script the name by which a database knows it, and refuses what may
+// be by another name what the database has work of, or asks about it.
+func (s *Session) CheckNames(ctx context.Context, e Env, db database.DB) error {
+	before := slices.Clone(s.Scripts)
+	if err := project.Continue(ctx, db, s.Scripts); err != nil {
+		return err
+	}
+	err := project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
+	if doubt, ok := errors.AsType[*project.RenameError](err); ok && e.AskRenames != nil && e.AskRenames(doubt, s.Scripts, s.conns) {
+		err = project.Continue(ctx, db, s.Scripts)
+	}
+	if err != nil {
+		return err
+	}
+	for i, sc := range s.Scripts {
+		if old := before[i].Name; sc.Name != old {
+			e.Log.WarnContext(ctx, "a workflow goes on under the name that the database has", "workflow", old, "was", sc.Name)
+			for k := range s.Only {
+				if s.Only[k] == old {
+					s.Only[k] = sc.Name
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// DeployAgain is Deploy for a script that changed while the session runs.
+func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
+	one := []project.Script{sc}
+	if err := project.Continue(ctx, s.DB, one); err != nil {
+		return keep.Version{}, err
+	}
+	if err := project.Renamed(ctx, s.DB, s.Project.Root, one, s.conns); err != nil {
+		return keep.Version{}, err
+	}
+	return s.Deploy(ctx, e, one[0])
+}
+
+// Deploy makes a script current.
+func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
+	v, err := s.Host.Deploy(ctx, sc.Workflow)
+	if err != nil {
+		return v, fmt.Errorf("deploy %s: %w", sc.File, err)
+	}
+	e.Log.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", v.String(), "file", sc.File)
+	return v, nil
+}
+
+// Versions returns the current version of each workflow.
+func (s *Session) Versions(ctx context.Context) (map[keep.WorkflowName]string, error) {
+	all, err := s.DB.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[keep.WorkflowName]string, len(all))
+	for _, w := range all {
+		out[w.Name] = w.Version.String()
+	}
+	return out, nil
+}
+
+// A RemoteWorkflow is one that a command is to run while another host has it.
+type RemoteWorkflow struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Host     keep.HostID       `json:"host"`
+	Name     string            `json:"name"` // of the host
+	Since    api.Time          `json:"since"`
+}
+
+// Remote returns those workflows of the session that another host has, which is
+// alive, in the order of the session.
+func (s *Session) Remote(ctx context.Context) (list []RemoteWorkflow, err error) {
+	l, ok := s.DB.(store.Leaser)
+	if !ok {
+		return nil, nil // a file has one host
+	}
+	hosts, err := api.ListHosts(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hosts {
+		if h.ID == s.Host.HostID() || !h.Alive {
+			continue
+		}
+		for _, l := range h.Workflows {
+			if slices.Contains(s.Names(), l.Workflow) {
+				list = append(list, RemoteWorkflow{l.Workflow, h.ID, h.Name, l.Since})
+			}
+		}
+	}
+	return list, nil
+}

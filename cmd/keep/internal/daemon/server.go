@@ -1,0 +1,424 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/api/hook"
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/metrics"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/web"
+)
+
+// DefaultListen is where the API and the pages are unless somebody says otherwise.
+const DefaultListen = "127.0.0.1:7433"
+
+// An Observer passes the commits of a host on to its metrics, which are made after
+// the host.
+type Observer struct{ metrics atomic.Pointer[metrics.Host] }
+
+// Observe counts a commit.
+func (d *Observer) Observe(c keep.Commit) {
+	if m := d.metrics.Load(); m != nil {
+		m.Observe(c)
+	}
+}
+
+// A Server is the API and the pages of a host, on an address and on a socket
+// beside the database.
+type Server struct {
+	env      Env
+	store    store.Access
+	api      *api.Server
+	now      handler // what is offered now
+	receiver *hook.Receiver
+	metrics  http.Handler // of the host
+	http     *http.Server
+	Socket   *http.Server
+	streams  context.CancelFunc // ends what would go on for ever
+
+	listener, local net.Listener // nil: none
+	base            string       // URL of the pages
+	note            string       // for the person who started it; empty: nothing
+}
+
+// OpenServer binds the addresses, so that what is wrong with them is said before
+// anything runs. It returns nil if there is nothing to serve.
+func (e Env) OpenServer(ctx context.Context, s *Session, seen *Observer) (_ *Server, err error) {
+	cfg := s.Project.Cfg
+	if cfg.Server.Listen == "off" {
+		return nil, nil
+	}
+	if err := access.CheckListen(cmp.Or(cfg.Server.Listen, DefaultListen), cfg.Server.TLSCert != ""); err != nil {
+		return nil, exit.Misusef("server.listen: %w", err)
+	}
+	srv := &Server{env: e}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, srv.Close())
+		}
+	}()
+	if err := srv.listen(ctx, cfg.Server); err != nil {
+		return nil, err
+	}
+	srv.store = credentials{s.DB, func(context.Context) { s.Host.Announce(credentialChange) }}
+	srv.metrics = srv.metricsOf(s, seen)
+	srv.receiver = hook.NewReceiver(hook.ReceiverConfig{Publisher: s.Host, Store: s.DB, Clock: e.now, Logger: e.Log})
+	if srv.api, err = srv.offer(s); err != nil {
+		return nil, err
+	}
+	guard, err := access.New(access.Config{
+		Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"),
+		Cookie: strconv.Itoa(srv.listener.Addr().(*net.TCPAddr).Port), Logger: e.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	base, end := context.WithCancel(context.WithoutCancel(ctx))
+	srv.streams = end
+	srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
+	srv.Socket = e.newHTTP(base, access.Local(User(), srv.withOwner(s.DB.Name(), &srv.now)))
+	srv.openSocket(ctx, cfg)
+	return srv, nil
+}
+
+// withHooks puts the hooks before what needs a login: a service has none, and says by its
+// signature who it is.
+func (s *Server) withHooks(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, hook.Prefix) {
+			s.receiver.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// newHTTP returns a server with the limits that keep one client from holding up
+// the others (law: bounded).
+func (e Env) newHTTP(base context.Context, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: access.MaxHeader, ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// listen binds the address. The default one may be taken: then any other does.
+func (s *Server) listen(ctx context.Context, cfg config.Server) error {
+	addr := cmp.Or(cfg.Listen, DefaultListen)
+	encrypted := cfg.TLSCert != "" || cfg.TLSKey != ""
+	var lc net.ListenConfig
+	var err error
+	if s.listener, err = lc.Listen(ctx, "tcp", addr); errors.Is(err, syscall.EADDRINUSE) && cfg.Listen == "" {
+		s.note = addr + " is taken by another process; --listen chooses an address."
+		s.listener, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return fmt.Errorf("listen: %w; choose another address with --listen, or --listen off", err)
+	}
+	scheme := "http"
+	if encrypted {
+		cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+		if err != nil {
+			return exit.Misusef("server.tls_cert, server.tls_key: %w", err)
+		}
+		s.listener = tls.NewListener(s.listener, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
+		scheme = "https"
+	}
+	s.base = cmp.Or(strings.TrimSuffix(cfg.URL, "/"), scheme+"://"+s.listener.Addr().String())
+	return nil
+}
+
+// siteNames returns the names by which browsers may come.
+func siteNames(cfg config.Server) []string {
+	hosts := cfg.Hosts
+	if u, err := url.Parse(cfg.URL); err == nil && u.Hostname() != "" {
+		hosts = append(hosts, u.Hostname())
+	}
+	return hosts
+}
+
+// A handler passes requests on to another, which may be replaced.
+type handler struct{ to atomic.Pointer[http.ServeMux] }
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.to.Load().ServeHTTP(w, r) }
+
+// offer builds all that the server offers of a session as it is configured now, and
+// offers it from now on. Requests that are being answered are not affected.
+func (s *Server) offer(v *Session) (*api.Server, error) {
+	hooks, err := hooksOf(v.Project.Cfg)
+	if err != nil {
+		return nil, err
+	}
+	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns}
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts}, s.store, v.Host.Changes(), s.hooks, v.Settings)
+	if err != nil {
+		return nil, err
+	}
+	keys := decidedKeys{database.Keys(v.DB), func() { v.Host.Announce(feed.Change{Kinds: []feed.Kind{feed.Key}}) }}
+	pages, err := web.New(web.Config{
+		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
+		Hooks: s.hooks, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(api.Prefix+"/", answers)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v.DB) })
+	mux.Handle("GET /metrics", s.metrics)
+	mux.Handle("/", pages)
+	s.now.to.Store(mux)
+	s.receiver.Set(hooks)
+	return answers, nil
+}
+
+// metricsOf returns the metrics of the host.
+func (s *Server) metricsOf(v *Session, seen *Observer) http.Handler {
+	cfg := metrics.Config{Store: v.DB, Logger: s.env.Log, Sandbox: func() (int, int) {
+		u := v.Runtime.Usage()
+		return u.Waiting, u.Idle
+	}}
+	if db, ok := v.DB.(interface{ Grouped() (uint64, uint64) }); ok {
+		cfg.Grouped = db.Grouped
+	}
+	if keys := database.Keys(v.DB); keys != nil {
+		cfg.KeysUnknown = idempotency.NewKeys(keys).Unknown
+	}
+	m := metrics.New(cfg)
+	seen.metrics.Store(m)
+	return m
+}
+
+// LinkPath is where the socket, and nothing else, gives links to log in.
+const LinkPath = "/login-link"
+
+// ready answers whether the database can be read.
+func ready(w http.ResponseWriter, r *http.Request, db database.DB) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := db.StoreID(ctx); err != nil {
+		http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// openSocket binds the socket of the database. It is for its owner alone, so it
+// needs no login. Without it there is still the address, and commands open the
+// database themselves.
+func (s *Server) openSocket(ctx context.Context, cfg *config.Config) {
+	path := SocketOf(cfg)
+	if path == "" {
+		return
+	}
+	var err error
+	if s.local, err = listenSocket(ctx, path); err != nil {
+		s.env.Log.WarnContext(ctx, "there is no socket: commands open the database themselves; server.socket of keep.toml names another place",
+			"path", path, "err", err)
+	}
+}
+
+// listenSocket binds a socket that nobody else can open, also not while it is
+// made. The process has the host's lock, so one that lies there is a dead one's.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".keep-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	made := filepath.Join(dir, "s")
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", made)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &socket{l, path}, nil
+}
+
+// A socket takes its file away when it is closed.
+type socket struct {
+	net.Listener
+	path string
+}
+
+// Close closes the socket and removes its file.
+func (s *socket) Close() error { return errors.Join(s.Listener.Close(), os.Remove(s.path)) }
+
+// Run serves until ctx is done. It returns what went wrong before that.
+func (s *Server) Run(ctx context.Context) error {
+	if s == nil {
+		<-ctx.Done()
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	serve := func(h *http.Server, l net.Listener) {
+		wg.Go(func() {
+			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				cancel(fmt.Errorf("serve %s: %w", l.Addr(), err))
+			}
+		})
+	}
+	serve(s.http, s.listener)
+	if s.local != nil {
+		serve(s.Socket, s.local)
+	}
+	wg.Go(func() { s.sweep(ctx) })
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	wg.Go(func() { s.receiver.Run(beside) })
+	wg.Go(func() {
+		if err := s.api.Run(ctx); err != nil && ctx.Err() == nil {
+			cancel(fmt.Errorf("sweep idempotency keys: %w", err))
+		}
+	})
+	<-ctx.Done()
+	err := s.Close()
+	stop() // no delivery is under way any more: the last counts are written
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// sweep deletes credentials that have expired.
+func (s *Server) sweep(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if _, err := s.store.SweepCredentials(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			s.env.Log.WarnContext(ctx, "sweep credentials", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close ends streams at once and gives other requests a moment.
+func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
+	if s.streams != nil {
+		s.streams()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var errs []error
+	for _, h := range []*http.Server{s.http, s.Socket} {
+		if h == nil {
+			continue
+		}
+		if err := h.Shutdown(ctx); err != nil {
+			errs = append(errs, h.Close())
+		}
+	}
+	for _, l := range []net.Listener{s.listener, s.local} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Announce tells the person where the pages are, and at the first start how to come
+// in. It tells by the function that is given, line by line.
+func (s *Server) Announce(ctx context.Context, tell func(format string, args ...any)) error {
+	if s == nil {
+		return nil
+	}
+	if s.note != "" {
+		tell("%s", s.note)
+	}
+	known, err := s.known(ctx)
+	if err != nil {
+		return err
+	}
+	if known {
+		tell("Look at %s (a link to log in: keep login)", s.base)
+		return nil
+	}
+	link, err := access.LoginURL(ctx, s.store, s.base, User(), time.Now())
+	if err != nil {
+		return err
+	}
+	tell("Look at %s", s.base)
+	tell("Log in, once and within %s: %s", terminal.Plural(int(access.LoginLife.Minutes()), "minute"), link)
+	return nil
+}
+
+// known reports whether somebody has a token or a session.
+func (s *Server) known(ctx context.Context) (bool, error) {
+	for _, kind := range []keep.CredentialKind{keep.CredentialToken, keep.CredentialSession} {
+		all, err := s.store.Credentials(ctx, kind)
+		if err != nil || len(all) > 0 {
+			return len(all) > 0, err
+		}
+	}
+	return false, nil
+}
+
+// RunBoth runs a host, its server and, if it is not nil, what follows the configuration,
+// until ctx ends or one of them fails.
+func RunBoth(ctx context.Context, h *host.Host, srv *Server, f *Follower) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	var serveErr error
+	wg.Go(func() {
+		defer stop()
+		serveErr = srv.Run(ctx)
+	})
+	if f != nil {
+		wg.Go(func() { f.Run(ctx) })
+	}
+	err := h.Run(ctx)
+	stop()
+	wg.Wait()
+	if err != nil {
+		err = fmt.Errorf("run: %w", err)
+	}
+	return errors.Join(err, serveErr)
+}

@@ -1,0 +1,133 @@
+// Package database opens the SQLite file or the Postgres database of a command, in a role
+// that says what the command may do with it.
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// A DB is a file of SQLite or a database of Postgres: what hosts work on,
+// and what the API and the pages show.
+type DB interface {
+	store.Store
+
+	// Name returns where it is, without a password.
+	Name() string
+
+	Close() error
+}
+
+// A Role is what a command does with the database.
+type Role int
+
+const (
+	ToRead   Role = iota // reads; the database must exist
+	ToDecide             // records what a person decides; the database must exist
+	ToDeploy             // as toDecide, but makes the database if there is none
+	ToHost               // runs workflows; of a file, one process at a time
+
+	anew Role = 1 << 4 // with ToDeploy and ToHost: begin anew where a database was and is gone
+)
+
+// Open opens the database of the configuration. Every error means that it
+// cannot be reached, and says what to do.
+func Open(ctx context.Context, cfg *config.Config, r Role) (DB, error) {
+	if cfg.Anew && (r == ToDeploy || r == ToHost) {
+		r |= anew
+	}
+	db, err := OpenName(ctx, cfg.DB, r)
+	switch {
+	case err == nil:
+		return db, nil
+	case ctx.Err() != nil:
+		// The command was stopped, or its time is over: no fault of the database.
+		return nil, fmt.Errorf("open the database: %w", context.Cause(ctx))
+	default:
+		return nil, exit.NoDatabase(err)
+	}
+}
+
+// OpenName opens a file or a URL in a role.
+func OpenName(ctx context.Context, name string, r Role) (DB, error) {
+	if IsPostgres(name) {
+		db := postgres.New(name, postgres.Config{Host: r&^anew == ToHost, ReadOnly: r == ToRead})
+		return db, db.Open(ctx)
+	}
+	if err := NotURL(name); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && (r == ToRead || r == ToDecide) {
+		if err := sqlite.Gone(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return nil, &missingError{terminal.Short(name)}
+	}
+	db := sqlite.New(name, sqlite.Config{Host: r&^anew == ToHost, ReadOnly: r == ToRead, New: r&anew != 0})
+	return db, db.Open(ctx)
+}
+
+// A missingError is returned when there is no file of that name.
+type missingError struct{ name string }
+
+// Error says how to make the database.
+func (e *missingError) Error() string {
+	return fmt.Sprintf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", e.name)
+}
+
+// Is reports that nothing was made yet.
+func (e *missingError) Is(target error) bool { return target == keep.ErrNoDatabase }
+
+// IsPostgres reports whether a database is named by a URL of Postgres.
+func IsPostgres(name string) bool {
+	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
+// NotURL refuses a URL where a file is meant.
+func NotURL(name string) error {
+	if scheme, _, isURL := strings.Cut(name, "://"); isURL {
+		return fmt.Errorf("there are no %s databases; name a file, or postgres://user@host/database", terminal.Clean(scheme))
+	}
+	return nil
+}
+
+// ShortName returns how people are told of a database: a short name.
+func ShortName(db string) string {
+	if IsPostgres(db) {
+		return FullName(db)
+	}
+	return terminal.Short(db)
+}
+
+// FullName returns where a database is: the path of a file, or a URL without its
+// password.
+func FullName(db string) string {
+	if IsPostgres(db) {
+		return postgres.Redact(db)
+	}
+	return db
+}
+
+// Keys returns the idempotency keys of a database.
+func Keys(db DB) idempotency.Store {
+	switch db := db.(type) {
+	case *sqlite.DB:
+		return db.Keys()
+	case *postgres.DB:
+		return db.Keys()
+	}
+	panic(fmt.Sprintf("no keys in a %T", db)) // openDatabase makes no other
+}

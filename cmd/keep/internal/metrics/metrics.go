@@ -1,0 +1,226 @@
+// Package metrics tells Prometheus how a host does: what there is by state, what
+// waits, how old the oldest doubt is, and how long doubts last.
+//
+// Most figures are read from the store when somebody asks, by its counts, which
+// cost little; so two hosts on one database say the same. Nothing here is a title,
+// a payload or another thing that a script chose, but for names of workflows and
+// topics.
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config configures a Host.
+type Config struct {
+	// Store is read when somebody asks. Required.
+	Store store.Reader
+
+	// Grouped returns how many commits the store wrote, in how many
+	// transactions. If nil, it is not told.
+	Grouped func() (commits, groups uint64)
+
+	// Sandbox returns the phases that wait for a processor, and the instances
+	// that are kept. If nil, it is not told.
+	Sandbox func() (waiting, idle int)
+
+	// KeysUnknown counts the idempotency keys whose outcome nobody knows. If nil, it is
+	// not told.
+	KeysUnknown func(context.Context) (int, error)
+
+	// Logger receives what could not be read. If nil, slog.Default().
+	Logger *slog.Logger
+}
+
+// A Host is the metrics of one host. It is safe for concurrent use.
+type Host struct {
+	cfg       Config
+	log       *slog.Logger
+	certainty prometheus.Histogram
+	swept     prometheus.Counter
+	handler   http.Handler
+}
+
+// The descriptions of what is read from the store.
+var (
+	runs        = describe("runs", "Runs by status.", "status")
+	mutations   = describe("mutations", "Records of the ledger by state.", "state")
+	inputs      = describe("inputs", "Inputs by status.", "status")
+	items       = describe("items", "Items by status.", "status")
+	questions   = describe("open_questions", "Questions that wait for a person, by kind.", "kind")
+	events      = describe("events_waiting", "Pending events of a topic; reserved ones are pinned by a run.", "workflow", "topic", "reserved")
+	doubtAge    = describe("oldest_unknown_outcome_seconds", "Age of the oldest call whose outcome is not known; 0: there is none.")
+	commits     = describe("store_commits_total", "Commits that were written.")
+	groups      = describe("store_transactions_total", "Transactions that the commits shared: their quotient is the size of a batch.")
+	waiting     = describe("sandbox_waiting_phases", "Phases of scripts that wait for a processor.")
+	idle        = describe("sandbox_idle_instances", "Instances of the sandbox that are kept for the next phase.")
+	keysUnknown = describe("keys_unknown", "Idempotency keys whose outcome nobody knows, up to 10,000.")
+	unreadables = describe("metrics_unreadable", "Figures of this answer that could not be read.")
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("keep_"+name, help, labels, nil)
+}
+
+// New returns the metrics of a host.
+func New(cfg Config) *Host {
+	h := &Host{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default())}
+	h.certainty = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "keep_time_to_certainty_seconds",
+		Help: "From the record of a call whose outcome was unknown to its end, of doubts that ended in this process.",
+		// From an answer at the first look to a person's next working day.
+		Buckets: []float64{.1, .5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600, 72 * 3600},
+	})
+	h.swept = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "keep_swept_chains_total",
+		Help: "Runs, with all attempts at the same work, that retention deleted in this process.",
+	})
+	r := prometheus.NewRegistry()
+	r.MustRegister(h, h.certainty, h.swept, collectors.NewGoCollector())
+	h.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelWarn)})
+	return h
+}
+
+// ServeHTTP answers in Prometheus' text format.
+func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
+
+// Observe is told of each commit of the host. It costs nothing but for those that
+// end a doubt or sweep.
+func (h *Host) Observe(c keep.Commit) {
+	for _, change := range c.Changes {
+		if _, ok := change.(keep.Sweep); ok {
+			h.swept.Inc()
+		}
+		put, ok := change.(keep.PutMutation)
+		if !ok {
+			continue
+		}
+		for _, m := range put.Moves {
+			if slices.Contains(lifecycle.Doubts(), m.From) && !lifecycle.Unknown(m.To) {
+				h.certainty.Observe(m.At.Sub(put.Mutation.CreatedAt).Seconds())
+			}
+		}
+	}
+}
+
+// Describe names what Collect tells.
+func (h *Host) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{runs, mutations, inputs, items, questions, events, doubtAge, commits, groups, waiting, idle, keysUnknown, unreadables} {
+		ch <- d
+	}
+}
+
+// patience is how long one answer may read the store.
+const patience = 10 * time.Second
+
+// Collect reads the figures. One that cannot be read is left out and counted.
+func (h *Host) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := h.cfg.Store
+	c := &collection{h: h, ctx: ctx, ch: ch}
+	byState(c, runs, s.CountRuns, keep.RunFilter{}, keep.RunStatuses())
+	byState(c, mutations, s.CountMutations, keep.MutationFilter{}, keep.MutationStates())
+	byState(c, inputs, s.CountInputs, keep.InputFilter{}, keep.InputStatuses())
+	byState(c, items, s.CountItems, keep.ItemFilter{}, keep.ItemStatuses())
+	byState(c, questions, s.CountEscalations, keep.EscalationFilter{Open: true}, keep.EscalationKinds())
+	c.queues()
+	c.doubts(time.Now())
+	if h.cfg.Grouped != nil {
+		written, shared := h.cfg.Grouped()
+		ch <- prometheus.MustNewConstMetric(commits, prometheus.CounterValue, float64(written))
+		ch <- prometheus.MustNewConstMetric(groups, prometheus.CounterValue, float64(shared))
+	}
+	if h.cfg.Sandbox != nil {
+		busy, kept := h.cfg.Sandbox()
+		c.gauge(waiting, float64(busy))
+		c.gauge(idle, float64(kept))
+	}
+	if h.cfg.KeysUnknown != nil {
+		if n, err := h.cfg.KeysUnknown(ctx); err != nil {
+			c.unreadable("keys_unknown", err)
+		} else {
+			c.gauge(keysUnknown, float64(n))
+		}
+	}
+	c.gauge(unreadables, float64(c.failed))
+}
+
+// A collection is one answer.
+type collection struct {
+	h      *Host
+	ctx    context.Context
+	ch     chan<- prometheus.Metric
+	failed int
+}
+
+func (c *collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	c.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+// unreadable counts a figure that is left out.
+func (c *collection) unreadable(what string, err error) {
+	c.failed++
+	c.h.log.WarnContext(c.ctx, "read a metric", "metric", what, "err", err)
+}
+
+// byState tells a count of every state, also of those that none has.
+func byState[F any, S ~string](c *collection, d *prometheus.Desc, count func(context.Context, F) (map[S]int, error), f F, all []S) {
+	n, err := count(c.ctx, f)
+	if err != nil {
+		c.unreadable(d.String(), err)
+		return
+	}
+	for _, s := range all {
+		c.gauge(d, float64(n[s]), string(s))
+	}
+}
+
+// queues tells what waits in each topic.
+func (c *collection) queues() {
+	topics, err := c.h.cfg.Store.TopicCounts(c.ctx, "")
+	if err != nil {
+		c.unreadable("events_waiting", err)
+		return
+	}
+	for _, t := range topics {
+		c.gauge(events, float64(t.Pending), string(t.Workflow), string(t.Topic), "false")
+		c.gauge(events, float64(t.Reserved), string(t.Workflow), string(t.Topic), "true")
+	}
+}
+
+// doubts tells the age of the oldest record whose outcome is unknown.
+func (c *collection) doubts(now time.Time) {
+	oldest := now
+	for _, state := range lifecycle.Doubts() {
+		p := keep.Page{Limit: keep.MaxPage, Bare: true}
+		for {
+			list, next, err := c.h.cfg.Store.Mutations(c.ctx, keep.MutationFilter{State: state}, p)
+			if err != nil {
+				c.unreadable("oldest_unknown_outcome_seconds", err)
+				return
+			}
+			for _, m := range list {
+				if m.CreatedAt.Before(oldest) {
+					oldest = m.CreatedAt
+				}
+			}
+			if p.After = next; next == "" {
+				break
+			}
+		}
+	}
+	c.gauge(doubtAge, now.Sub(oldest).Seconds())
+}

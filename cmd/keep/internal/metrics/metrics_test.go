@@ -1,0 +1,98 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/metrics"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// scrape returns what the metrics answer.
+func scrape(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	defer s.Close()
+	res, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != 200 {
+		t.Fatalf("scrape: %s, %v\n%s", res.Status, err, text)
+	}
+	return string(text)
+}
+
+func want(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("lacks %q in\n%s", line, text)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := memory.New()
+	made := time.Now().Add(-time.Hour)
+	m := keep.Mutation{Key: "k", Workflow: "w", Run: "run_1", Tool: "crm.create", Level: keep.LevelKey, Token: "t",
+		State: keep.NeedsReconcile, Attempts: 1, CallDeadline: made, CreatedAt: made, UpdatedAt: made}
+	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Mutating,
+		Status: keep.StatusReconciliation, Mutation: "k", CreatedAt: made, UpdatedAt: made}
+	err := s.Commit(context.Background(), keep.Commit{Workflow: "w", At: made, Changes: []keep.Change{
+		keep.PutRun{Run: run}, keep.PutMutation{Mutation: m},
+		keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", ExternalID: "1"}},
+		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m"}},
+		keep.OpenEscalation{Escalation: keep.Escalation{ID: "e", Kind: keep.AskLogic, Workflow: "w"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := metrics.New(metrics.Config{Store: s, Grouped: func() (uint64, uint64) { return 30, 10 },
+		KeysUnknown: func(context.Context) (int, error) { return 3, nil }, Sandbox: func() (int, int) { return 2, 8 }})
+	moved := func(from, to keep.MutationState, after time.Duration) {
+		h.Observe(keep.Commit{Changes: []keep.Change{keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: made.Add(after), From: from, To: to}}}}})
+	}
+	moved(keep.InFlight, keep.Applied, time.Second)               // there was no doubt
+	moved(keep.InFlight, keep.NeedsReconcile, time.Second)        // it begins
+	moved(keep.NeedsReconcile, keep.Applied, 7*time.Second)       // a lookup found it
+	moved(keep.Indeterminate, keep.Skipped, 20*time.Minute)       // a person ended it
+	moved(keep.NeedsReconcile, keep.Indeterminate, 9*time.Second) // still a doubt
+	text := scrape(t, h)
+	want(t, text,
+		`keep_runs{status="paused:reconciliation"} 1`, `keep_runs{status="committed"} 0`,
+		`keep_mutations{state="needs_reconcile"} 1`, `keep_inputs{status="done"} 1`, `keep_items{status="failed"} 0`,
+		`keep_open_questions{kind="logic"} 1`, `keep_events_waiting{reserved="false",topic="t",workflow="w"} 1`,
+		`keep_store_commits_total 30`, `keep_store_transactions_total 10`, `keep_sandbox_waiting_phases 2`, `keep_sandbox_idle_instances 8`,
+		`keep_time_to_certainty_seconds_bucket{le="5"} 0`, `keep_time_to_certainty_seconds_bucket{le="10"} 1`,
+		`keep_time_to_certainty_seconds_count 2`, `keep_keys_unknown 3`, `keep_metrics_unreadable 0`)
+	if !strings.Contains(text, "keep_oldest_unknown_outcome_seconds 360") {
+		t.Errorf("the oldest doubt is not an hour old:\n%s", text)
+	}
+}
+
+// broken is a store that cannot be read.
+type broken struct{ *memory.Store }
+
+func (broken) CountRuns(context.Context, keep.RunFilter) (map[keep.RunStatus]int, error) {
+	return nil, errors.New("no")
+}
+
+// What cannot be read is left out, and said.
+func TestUnreadable(t *testing.T) {
+	text := scrape(t, metrics.New(metrics.Config{Store: broken{memory.New()}, Logger: slog.New(slog.DiscardHandler)}))
+	want(t, text, `keep_metrics_unreadable 1`, `keep_oldest_unknown_outcome_seconds 0`, `keep_mutations{state="applied"} 0`)
+	if strings.Contains(text, "keep_runs") {
+		t.Errorf("runs are told, and cannot be read:\n%s", text)
+	}
+}

@@ -1,0 +1,275 @@
+// Package project finds what a path on the command line stands for: a keep.toml and the
+// scripts to work on, with all that is wrong with them.
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/cmd/keep/internal/trust"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
+)
+
+// A Project is what a path on the command line stands for: a configuration and
+// the scripts to work on.
+type Project struct {
+	Cfg   *config.Config
+	Root  string   // directory that scripts and their imports are in, absolute
+	files []string // of scripts, relative to root with slashes, sorted
+}
+
+// Flags say where things are, as the command line does.
+type Flags struct {
+	Config string // file; empty: the nearest keep.toml upwards
+	DB     string // file or URL; empty: as keep.toml says
+	Anew   bool   // --new: a database that is gone is begun anew
+}
+
+// LoadConfig reads the configuration of the project that dir is in. The error
+// may be a *config.Error, which comes with what could be understood.
+func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
+	file := f.Config
+	if file == "" {
+		file = os.Getenv("KEEP_CONFIG")
+	}
+	if file == "" {
+		if file = config.Find(dir); file != "" {
+			if err := trust.Check(file); err != nil { // nobody named it
+				return nil, exit.Misusef("%w", err)
+			}
+		}
+	}
+	cfg, err := config.Load(config.Options{File: file, Dir: dir})
+	if cfg != nil {
+		cfg.Anew = f.Anew
+	}
+	if cfg == nil || f.DB == "" {
+		return cfg, err
+	}
+	db := f.DB
+	if !strings.Contains(db, "://") {
+		var absErr error
+		if db, absErr = filepath.Abs(db); absErr != nil {
+			return cfg, absErr
+		}
+	}
+	if db != cfg.DB {
+		cfg.Server.Socket = "" // it is of the other database
+	}
+	cfg.DB = db
+	return cfg, err
+}
+
+// OpenProject finds the configuration and the scripts of a file or a directory.
+// The error joins everything that is wrong.
+func (f *Flags) OpenProject(name string) (*Project, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("find the workflow: %w", err)
+	}
+	dir := abs
+	if !info.IsDir() {
+		dir = filepath.Dir(abs)
+	}
+	cfg, err := f.LoadConfig(dir)
+	if cfg == nil {
+		return nil, err
+	}
+	p := &Project{Cfg: cfg, Root: cfg.Dir}
+	if !within(cfg.Dir, dir) {
+		p.Root = dir
+	}
+	if !info.IsDir() {
+		rel, relErr := filepath.Rel(p.Root, abs)
+		p.files = []string{filepath.ToSlash(rel)}
+		return p, errors.Join(err, relErr)
+	}
+	files, globErr := scriptsIn(p.Root, dir, cfg.Workflows)
+	p.files = files
+	if globErr == nil && len(files) == 0 && err == nil {
+		globErr = exit.Misusef("%s: no scripts match %s; write one, or see keep init", name, strings.Join(cfg.Workflows, ", "))
+	}
+	return p, errors.Join(err, globErr)
+}
+
+// within reports whether dir is root or below it.
+func within(root, dir string) bool {
+	rel, err := filepath.Rel(root, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// scriptsIn returns the scripts in dir or below: those that match a pattern of
+// the project; if that gives none, those with the extension of a script in dir.
+func scriptsIn(root, dir string, patterns []string) ([]string, error) {
+	files, err := match(root, root, patterns)
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return !within(dir, filepath.Join(root, filepath.FromSlash(f))) })
+	if len(files) == 0 && dir != root {
+		return match(root, dir, []string{"*.js", "*.ts"})
+	}
+	return files, nil
+}
+
+// match returns the files in dir that match a pattern, relative to root.
+// Declarations of types and hidden files are no scripts.
+func match(root, dir string, patterns []string) ([]string, error) {
+	var out []string
+	for _, p := range patterns {
+		found, err := fs.Glob(os.DirFS(dir), path.Clean(p))
+		if err != nil {
+			return nil, fmt.Errorf("workflows: %q: %w", p, err)
+		}
+		for _, f := range found {
+			if base := path.Base(f); strings.HasSuffix(base, ".d.ts") || strings.HasPrefix(base, ".") {
+				continue
+			}
+			rel, err := filepath.Rel(root, filepath.Join(dir, filepath.FromSlash(f)))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, filepath.ToSlash(rel))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// A Script is one file of a project that was read and checked.
+type Script struct {
+	File   string // relative to the project's root
+	Broken bool   // keep check reports an error
+	*host.Workflow
+}
+
+// LoadToRun is Load for scripts that are going to run. What keep check calls an
+// error makes a script broken: it comes back with broken set, and must not be deployed.
+func LoadToRun(ctx context.Context, rt *sandbox.Runtime, p *Project) (scripts []Script, found []terminal.Problem, err error) {
+	scripts, found, err = Load(ctx, rt, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	conns, err := p.Cfg.Describe()
+	defer CloseConnections(conns)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range scripts {
+		s := &scripts[i]
+		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
+		if err != nil {
+			return nil, nil, fmt.Errorf("effects of %s: %w", s.File, err)
+		}
+		effects.Findings = slices.DeleteFunc(effects.Findings, func(f workflow.Finding) bool { return f.Severity != workflow.Error })
+		s.Broken = len(effects.Findings) > 0
+		found = append(found, Findings(p.Root, effects)...)
+	}
+	return scripts, found, nil
+}
+
+// Load reads and checks all scripts of the project. What is wrong with them
+// comes back as complaints; then there may be fewer scripts.
+func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []terminal.Problem, error) {
+	var scripts []Script
+	var found []terminal.Problem
+	owner := make(map[keep.WorkflowName]string)
+	for _, file := range p.files {
+		w, err := host.Load(ctx, rt, p.Root, file)
+		if err != nil {
+			cs := Problems(p.Root, err)
+			if len(cs) == 0 {
+				return nil, nil, fmt.Errorf("load %s: %w", file, err)
+			}
+			for i := range cs {
+				if cs[i].File == "" {
+					cs[i].File = terminal.Short(filepath.Join(p.Root, filepath.FromSlash(file)))
+				}
+			}
+			found = append(found, cs...)
+			continue
+		}
+		if first, taken := owner[w.Name]; taken {
+			found = append(found, terminal.Problem{Severity: "error", Code: "twice", File: terminal.Short(filepath.Join(p.Root, file)),
+				Message: fmt.Sprintf("workflow %q is declared by %s too", w.Name, terminal.Short(filepath.Join(p.Root, first))),
+				Fix:     "give one of them another name, or narrow workflows in keep.toml"})
+			continue
+		}
+		owner[w.Name] = file
+		scripts = append(scripts, Script{File: file, Workflow: w})
+	}
+	return scripts, found, nil
+}
+
+// OpenSandbox starts the sandbox with the limits of the configuration.
+func OpenSandbox(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sandbox.Runtime, error) {
+	dir := CacheDir()
+	rt, err := sandbox.Open(ctx, sandbox.Config{Limits: cfg.Sandbox, CacheDir: dir})
+	if err != nil && dir != "" && ctx.Err() == nil {
+		log.WarnContext(ctx, "the cache of the sandbox cannot be used", "dir", dir, "err", err)
+		rt, err = sandbox.Open(ctx, sandbox.Config{Limits: cfg.Sandbox})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the sandbox: %w", err)
+	}
+	return rt, nil
+}
+
+// CacheDir returns a directory for the compiled sandbox that nobody else can
+// write to, or "" for none: what lies there is run as native code.
+func CacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Join(base, "keep")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return ""
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return ""
+	}
+	return dir
+}
+
+// CloseConnections closes connections that no host has taken over.
+func CloseConnections(conns []connector.Connection) error {
+	var errs []error
+	for _, c := range conns {
+		if c.Close != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WithConnectionErrors adds what else is wrong with a project to an error about it, so that
+// a person can fix everything at once.
+func WithConnectionErrors(p *Project, err error) error {
+	if p == nil || p.Cfg == nil {
+		return err
+	}
+	conns, connErr := p.Cfg.Connect()
+	return errors.Join(err, connErr, CloseConnections(conns))
+}

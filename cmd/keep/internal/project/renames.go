@@ -1,0 +1,364 @@
+package project
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/rename"
+	"github.com/keep-run/keep/script/workflow"
+	"github.com/keep-run/keep/store"
+)
+
+// A RenameError is returned when something of a project may be, by another name, what a
+// database has work of.
+type RenameError struct {
+	Doubts []rename.Doubt
+	files  map[string]string // of scripts, by the names of their workflows
+}
+
+// Error has one line for each doubt.
+func (e *RenameError) Error() string {
+	lines := make([]string, len(e.Doubts))
+	for i, d := range e.Doubts {
+		lines[i] = d.Error() + "; " + d.Fix()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// problems returns the doubts as complaints.
+func (e *RenameError) problems() []terminal.Problem {
+	var out []terminal.Problem
+	for _, d := range e.Doubts {
+		p := terminal.Problem{Severity: string(workflow.Error), Code: "renamed", File: e.files[string(d.Workflow)], Message: d.Error(), Fix: d.Fix()}
+		if d.Kind == rename.Workflow || d.Kind == rename.Both {
+			p.File = e.files[d.Fresh]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Continue gives scripts that say which workflow they were the name by which the database
+// knows it. It returns an error if the database knows both names.
+func Continue(ctx context.Context, db store.Workflows, scripts []Script) error {
+	for i := range scripts {
+		s := &scripts[i]
+		if s.Was == "" || s.Was == s.Name {
+			continue
+		}
+		known, err := db.Workflows(ctx)
+		if err != nil {
+			return err
+		}
+		has := func(w keep.WorkflowName) bool {
+			return slices.ContainsFunc(known, func(k keep.Workflow) bool { return k.Name == w })
+		}
+		switch {
+		case has(s.Was) && has(s.Name):
+			return exit.Misusef("%w", &RenameError{Doubts: []rename.Doubt{{Kind: rename.Both, Gone: string(s.Was), Fresh: string(s.Name)}},
+				files: map[string]string{string(s.Name): s.File}})
+		case has(s.Was):
+			w := *s.Workflow
+			w.Name = s.Was
+			s.Workflow = &w
+		}
+	}
+	return nil
+}
+
+// Renamed returns a *RenameError if something of the scripts or of the connections may be,
+// by another name, what the database has work of. Root is where the scripts are; empty: it
+// is not known which files there are.
+func Renamed(ctx context.Context, db store.Reader, root string, scripts []Script, conns []connector.Connection) error {
+	used, err := db.UsedTools(ctx)
+	if err != nil {
+		return err
+	}
+	r := renames{db: db, used: used, scripts: scripts}
+	doubts, err := r.tools(ctx, conns)
+	if err != nil {
+		return err
+	}
+	more, err := r.workflows(ctx, root)
+	if err != nil {
+		return err
+	}
+	if doubts = append(doubts, more...); len(doubts) == 0 {
+		return nil
+	}
+	e := &RenameError{Doubts: doubts, files: make(map[string]string)}
+	for _, s := range scripts {
+		e.files[string(s.Name)] = s.File
+		if root != "" {
+			e.files[string(s.Name)] = terminal.Short(filepath.Join(root, filepath.FromSlash(s.File)))
+		}
+	}
+	return exit.Misusef("%w", e)
+}
+
+// renames reads what the law about names must know.
+type renames struct {
+	db      store.Reader
+	used    map[keep.WorkflowName][]keep.ToolName
+	scripts []Script
+}
+
+// tools returns the doubts about tools and connections.
+func (r renames) tools(ctx context.Context, conns []connector.Connection) ([]rename.Doubt, error) {
+	configured, err := r.configured(conns)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[keep.ToolName]bool)
+	for _, t := range configured {
+		there[t.Name] = true
+		for _, was := range t.Was {
+			there[was] = true
+		}
+	}
+	var used []rename.Used
+	for _, s := range r.scripts {
+		for _, w := range []keep.WorkflowName{s.Name, s.Was} {
+			for _, tool := range r.used[w] {
+				u := rename.Used{Tool: tool}
+				if w == "" || slices.ContainsFunc(used, func(u rename.Used) bool { return u.Tool == tool }) {
+					continue
+				}
+				if !there[tool] {
+					if did, err := r.did(ctx, w, tool); err != nil {
+						return nil, err
+					} else if !did {
+						continue
+					}
+					last, err := r.db.LastApplied(ctx, []keep.ToolName{tool})
+					if err != nil {
+						return nil, err
+					}
+					u.Connector = last[tool].Connector
+				}
+				used = append(used, u)
+			}
+		}
+	}
+	return rename.Tools(used, configured), nil
+}
+
+// did reports whether a call of the tool may have had an effect.
+func (r renames) did(ctx context.Context, w keep.WorkflowName, tool keep.ToolName) (bool, error) {
+	counts, err := r.db.CountMutations(ctx, keep.MutationFilter{Workflow: w, Tool: tool})
+	for state, n := range counts {
+		if n > 0 && ledger.MayHaveHappened(state) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// configured describes the tools of connections.
+func (r renames) configured(conns []connector.Connection) ([]rename.ToolOf, error) {
+	called := make(map[keep.ToolName]bool)
+	for _, s := range r.scripts {
+		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
+		if err != nil {
+			return nil, fmt.Errorf("effects of %s: %w", s.File, err)
+		}
+		for _, t := range effects.Tools {
+			called[t.Tool] = true
+		}
+	}
+	var out []rename.ToolOf
+	for _, c := range conns {
+		for _, t := range c.Tools {
+			spec := t.Spec()
+			name := keep.ToolName(c.Name + "." + spec.Name)
+			answer, answered := c.ToolWas[spec.Name]
+			out = append(out, rename.ToolOf{Name: name, Connector: c.Connector, Was: connector.FormerNames(c, spec),
+				New: spec.New || c.New || answered && answer == "", WasTool: spec.Was != "" || answer != "", NewConn: c.New, WasConn: c.Was != "", Called: called[name] && spec.Effect == connector.Mutate})
+		}
+	}
+	return out, nil
+}
+
+// workflows returns the doubts about workflows and their jobs.
+func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, error) {
+	current, err := r.db.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exists := func(entry string) bool {
+		if root == "" {
+			return true
+		}
+		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(entry)))
+		return err == nil
+	}
+	var written []rename.Written
+	for _, s := range r.scripts {
+		written = append(written, rename.Written{Definition: s.Definition, Entry: s.Bundle.Entry})
+	}
+	stored := make([]rename.Stored, 0, len(current))
+	for _, d := range current {
+		s := rename.Stored{Name: d.Workflow, Entry: d.Entry, Topics: d.Definition.Topics, Handlers: d.Definition.Handlers}
+		for _, w := range written {
+			switch {
+			case w.Name == d.Workflow || w.Was == d.Workflow:
+				if s.Jobs, s.Ran, err = r.jobs(ctx, d, w); err != nil {
+					return nil, err
+				}
+			case !s.Worked && rename.Alike(s, w, exists):
+				if s.Worked, err = r.worked(ctx, d.Workflow); err != nil {
+					return nil, err
+				}
+			}
+		}
+		stored = append(stored, s)
+	}
+	return rename.Workflows(stored, written, exists), nil
+}
+
+// worked reports whether a workflow has calls or items.
+func (r renames) worked(ctx context.Context, w keep.WorkflowName) (bool, error) {
+	for _, tool := range r.used[w] {
+		if did, err := r.did(ctx, w, tool); did || err != nil {
+			return did, err
+		}
+	}
+	return r.hasItems(ctx, w)
+}
+
+func (r renames) hasItems(ctx context.Context, w keep.WorkflowName) (bool, error) {
+	counts, err := r.db.CountItems(ctx, keep.ItemFilter{Workflow: w})
+	for _, n := range counts {
+		if n > 0 {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// jobs returns the names of the items of the jobs of a workflow that ever ran, and of its
+// handlers that did; none if every job of the script is one of the current version, or if
+// there are no items.
+func (r renames) jobs(ctx context.Context, d keep.Deployment, w rename.Written) (jobs, ran []keep.HandlerName, err error) {
+	fresh := slices.ContainsFunc(w.Handlers, func(h keep.Handler) bool {
+		old, ok := d.Definition.Handler(h.Name)
+		return h.Kind == keep.Job && !(ok && old.Kind == keep.Job && old.ItemsOf() == h.ItemsOf())
+	})
+	if !fresh {
+		return nil, nil, nil
+	}
+	if some, err := r.hasItems(ctx, d.Workflow); !some || err != nil {
+		return nil, nil, err
+	}
+	states, err := r.db.Handlers(ctx, d.Workflow)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := r.db.Deployments(ctx, d.Workflow)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range states {
+		if s.Kind != keep.Job || s.LastRun == "" {
+			continue
+		}
+		ran = append(ran, s.Handler)
+		of := s.Handler
+		for _, v := range all { // newest first
+			if h, ok := v.Definition.Handler(s.Handler); ok && h.Kind == keep.Job {
+				of = keep.HandlerName(h.ItemsOf())
+				break
+			}
+		}
+		jobs = append(jobs, of)
+	}
+	return jobs, ran, nil
+}
+
+// An Answer says what a person knows of a doubt.
+type Answer int
+
+const (
+	Unanswered Answer = iota
+	Same              // it is the same by another name
+	Another           // it is another one
+)
+
+// AskRenames asks a person about each doubt, and reports whether all were answered. What
+// is answered counts for this time, in the scripts and connections that it is given.
+func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, conns []connector.Connection) bool {
+	lines := bufio.NewScanner(in)
+	for _, d := range e.Doubts {
+		if d.Kind == rename.Both {
+			return false
+		}
+		fmt.Fprintf(out, "%s\nIs %s the same as %s? [same/new/stop] ", terminal.Clean(d.Error()), terminal.Clean(d.Fresh), terminal.Clean(d.Gone))
+		answer := Unanswered
+		if lines.Scan() {
+			answer = map[string]Answer{"same": Same, "new": Another}[strings.TrimSpace(lines.Text())]
+		}
+		if answer == Unanswered {
+			return false
+		}
+		apply(d, answer, scripts, conns)
+		fmt.Fprintf(out, "To be asked no more, %s.\n", terminal.Clean(d.Fix()))
+	}
+	return true
+}
+
+// apply makes an answer part of the project.
+func apply(d rename.Doubt, answer Answer, scripts []Script, conns []connector.Connection) {
+	for i := range conns {
+		c := &conns[i]
+		conn, tool, _ := strings.Cut(d.Fresh, ".")
+		_, old, _ := strings.Cut(d.Gone, ".")
+		switch {
+		case d.Kind == rename.Connection && c.Name == d.Fresh && answer == Same:
+			c.Was = d.Gone
+		case d.Kind == rename.Connection && c.Name == d.Fresh:
+			c.New = true
+		case d.Kind == rename.Tool && c.Name == conn:
+			if c.ToolWas == nil {
+				c.ToolWas = make(map[string]string)
+			}
+			if c.ToolWas[tool] = old; answer == Another {
+				c.ToolWas[tool] = ""
+			}
+		}
+	}
+	for i := range scripts {
+		s := &scripts[i]
+		if s.Name != d.Workflow && (d.Kind != rename.Workflow || string(s.Name) != d.Fresh) {
+			continue
+		}
+		w := *s.Workflow
+		switch w.Handlers = slices.Clone(w.Handlers); {
+		case d.Kind == rename.Workflow && answer == Same:
+			w.Was = keep.WorkflowName(d.Gone)
+		case d.Kind == rename.Workflow:
+			w.New = true
+		}
+		for k := range w.Handlers {
+			h := &w.Handlers[k]
+			switch {
+			case d.Kind != rename.Job || string(h.Name) != d.Fresh:
+			case answer == Same:
+				h.Items = d.Gone
+			default:
+				h.New = true
+			}
+		}
+		s.Workflow = &w
+	}
+}

@@ -1,0 +1,56 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep/api"
+)
+
+// At returns a time of an object as people read it.
+func (t *Terminal) At(v api.Time) string { return t.When(time.Time(v)) }
+
+// PausedText says whether a person paused the workflow.
+func PausedText(paused bool) string {
+	if paused {
+		return "paused"
+	}
+	return "on"
+}
+
+// ErrorText returns a failure as one line: what, where, of which class.
+func ErrorText(f *api.Failure) string {
+	s := Clean(f.Message)
+	if f.Tool != nil {
+		s = string(*f.Tool) + ": " + s
+	}
+	if f.At != nil {
+		s = Clean(*f.At) + ": " + s
+	}
+	return fmt.Sprintf("%s (%s, %s)", s, f.Class, f.Code)
+}
+
+// QuestionText returns a question with all that a person needs to decide it.
+func (i Ink) QuestionText(q api.Escalation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n  %s, workflow %s, %s\n", i.Bold(CleanText(q.Question)), q.ID, q.Workflow, q.Kind)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s %s\n", i.Dim(name+":"), strings.ReplaceAll(CleanText(value), "\n", "\n    "))
+		}
+	}
+	line("attempted", q.Attempted)
+	line("why", q.Why)
+	if q.Title != nil {
+		line("the script calls it", Clean(*q.Title))
+	}
+	line("item", Clean(OrEmpty(q.Item)))
+	line("run", OrEmpty(q.Run))
+	line("mutation", OrEmpty(q.Mutation))
+	line("to verify by hand", OrEmpty(q.VerifyByHand))
+	for _, c := range q.Actions {
+		fmt.Fprintf(&b, "  keep inbox do %s %s\n      %s\n", q.ID, c.Action, i.Dim(CleanText(c.Effect)))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

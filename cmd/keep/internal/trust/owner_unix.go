@@ -1,0 +1,26 @@
+//go:build unix
+
+package trust
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// foreign says why somebody else decides what is in a file or a directory; empty:
+// nobody does. Root may own the directory, since it decides everything anyway.
+func foreign(name string, info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	if me := os.Geteuid(); int(st.Uid) != me && (st.Uid != 0 || !info.IsDir()) {
+		return fmt.Sprintf("%s belongs to another user (uid %d)", name, st.Uid)
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Sprintf("everybody may write %s (mode %#o)", name, info.Mode().Perm())
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+// Package trust decides whose keep.toml is believed. A configuration runs commands
+// ([notify]) and holds addresses that secrets are sent to. One that was found by looking
+// upwards may have been put there by somebody else: in a directory that others may write,
+// such as /tmp, it would speak for every project below. So it is refused unless it is
+// this user's own and nobody else may change it, or the user allowed it, as with git's
+// safe.directory.
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Variable names directories that are trusted, as a list of paths.
+const Variable = "KEEP_TRUST"
+
+// An Error says why a keep.toml is not believed, and how to allow it.
+type Error struct {
+	File string
+	Why  string
+}
+
+// Error names the file, the reason and the command that allows it.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s is not trusted: %s. It can run commands and receive secrets; look at it, and then: keep trust %s",
+		e.File, e.Why, filepath.Dir(e.File))
+}
+
+// Check returns an *Error if file must not be believed.
+func Check(file string) error {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	for _, name := range []string{abs, filepath.Dir(abs)} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		why := foreign(name, info)
+		if why == "" {
+			continue
+		}
+		trusted, err := isTrusted(filepath.Dir(abs))
+		if err != nil || trusted {
+			return err
+		}
+		return &Error{abs, why}
+	}
+	return nil
+}
+
+// isTrusted reports whether the user allowed a directory.
+func isTrusted(dir string) (bool, error) {
+	if slices.Contains(filepath.SplitList(os.Getenv(Variable)), dir) {
+		return true, nil
+	}
+	all, err := List()
+	return slices.Contains(all, dir), err
+}
+
+// file returns where the user's list is.
+func file() (string, error) {
+	base, err := os.UserConfigDir()
+	return filepath.Join(base, "keep", "trusted"), err
+}
+
+// List returns the directories that the user allowed. There is none without a home.
+func List() ([]string, error) {
+	name, err := file()
+	if err != nil {
+		return nil, nil
+	}
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Fields(string(data)), err
+}
+
+// Add allows a directory, and returns its path as it was recorded.
+func Add(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return "", err
+	}
+	if strings.ContainsFunc(abs, func(r rune) bool { return r == '\n' || r == ' ' || r == '\t' }) {
+		return "", fmt.Errorf("%q has blanks: name it in %s instead", abs, Variable)
+	}
+	all, err := List()
+	if err != nil || slices.Contains(all, abs) {
+		return abs, err
+	}
+	name, err := file()
+	if err != nil {
+		return "", fmt.Errorf("find the user's directory of configuration: %w; set %s instead", err, Variable)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintln(f, abs)
+	return abs, errors.Join(err, f.Close())
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/rehearsal/plan"
+)
+
+// planCmd reads live and changes nothing.
+func (a *app) planCmd() *cobra.Command {
+	p := planner{app: a}
+	cmd := &cobra.Command{
+		Use:   "plan [PATH]",
+		Short: "Show every change that scripts would make outside; make none",
+		Long: `Plan executes scripts with live reads on a copy of what the database knows, and
+prints every change that they would make outside: tool, target, payload, level
+and approval, with what would be published and done next, to the end of the chain.
+Nothing is sent, and nothing is written to the database.
+
+What a service would answer is not known: the next step gets an example or null,
+and what is built on that is marked with a question mark.
+
+Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
+		Example: `  keep plan
+  keep plan invoices.js --json
+  keep plan invoices.js --topic email.received --event '{"messageId":"m1","from":"a@example.com"}'
+  keep plan . --html plan.html`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if p.path = "."; len(args) > 0 {
+				p.path = args[0]
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.topic, "topic", "", "with --event: the `TOPIC` that it is published to")
+	f.StringVar(&p.event, "event", "", "plan what this event would cause: `JSON` with messageId and its fields or payload")
+	f.StringVar(&p.input, "input", "", "plan what the pending events of this input would cause")
+	f.StringVar(&p.html, "html", "", "also write the plan as a page to this `FILE`")
+	return cmd
+}
+
+// A planner plans the scripts of a path.
+type planner struct {
+	*app
+	path, topic, event, input, html string
+}
+
+func (p *planner) run(ctx context.Context) (err error) {
+	cfg := plan.Config{}
+	if cfg.Event, err = p.given(); err != nil {
+		return err
+	}
+	of, err := p.OpenProject(p.path)
+	if err != nil {
+		return project.WithConnectionErrors(of, err)
+	}
+	if cfg.Connections, err = of.Cfg.Connect(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, project.CloseConnections(cfg.Connections)) }()
+	if cfg.Runtime, err = project.OpenSandbox(ctx, of.Cfg, p.log); err != nil {
+		return err
+	}
+	defer cfg.Runtime.Close()
+	scripts, found, err := project.LoadToRun(ctx, cfg.Runtime, of)
+	if err != nil {
+		return err
+	}
+	if p.PrintProblems(found); terminal.HasErrors(found) {
+		return exit.With(exit.Misused)
+	}
+	for _, s := range scripts {
+		cfg.Scripts = append(cfg.Scripts, s.Workflow)
+	}
+	cfg.Policy = &of.Cfg.Policy
+	made, err := p.make(ctx, of.Cfg, cfg)
+	if err != nil {
+		return err
+	}
+	return p.print(made)
+}
+
+// given returns the event of --topic and --event; nil if there is none.
+func (p *planner) given() (*keep.Event, error) {
+	if p.event == "" && p.topic == "" {
+		return nil, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(p.event), &fields); err != nil || p.topic == "" {
+		return nil, exit.Misusef("--event wants an object of JSON, and --topic the topic that it is published to")
+	}
+	e := &keep.Event{Topic: keep.TopicName(p.topic)}
+	if err := json.Unmarshal(fields["messageId"], &e.MessageID); err != nil || e.MessageID == "" {
+		return nil, exit.Misusef("--event: messageId must be a string that is not empty")
+	}
+	delete(fields, "messageId")
+	delete(fields, "inputId")
+	if payload, ok := fields["payload"]; ok {
+		e.Payload = payload
+		return e, nil
+	}
+	var err error
+	e.Payload, err = json.Marshal(fields)
+	return e, err
+}
+
+// make plans over the database of the project. One that isn't there yet is empty.
+func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Config) (_ *plan.Plan, err error) {
+	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(cfg.Event.Topic) }) {
+		return nil, exit.Misusef("no script declares the topic %q", cfg.Event.Topic)
+	}
+	db, err := database.Open(ctx, project, database.ToRead)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, db.Close()) }()
+		cfg.Base = db
+	case !errors.Is(err, keep.ErrNoDatabase):
+		return nil, err
+	case p.input != "":
+		return nil, &keep.NotFoundError{What: "input", ID: p.input}
+	}
+	if p.input != "" {
+		if cfg.Take, err = causedBy(ctx, db, keep.InputID(p.input)); err != nil {
+			return nil, err
+		}
+	}
+	return plan.Make(ctx, cfg)
+}
+
+// causedBy selects the events of an input.
+func causedBy(ctx context.Context, db database.DB, id keep.InputID) (func(keep.Event) bool, error) {
+	in, err := db.Input(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	events, _, err := db.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: id}, keep.Page{Limit: keep.MaxPage, Bare: true})
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[int64]bool, len(events))
+	for _, e := range events {
+		of[e.Seq] = true
+	}
+	return func(e keep.Event) bool { return e.Workflow == in.Workflow && of[e.Seq] }, nil
+}
+
+// print prints the plan and returns the error that ends the command.
+func (p *planner) print(made *plan.Plan) error {
+	if p.html != "" {
+		if err := writePlan(p.html, made); err != nil {
+			return err
+		}
+	}
+	if p.JSON {
+		if err := p.PrintJSON(made); err != nil {
+			return err
+		}
+	} else {
+		p.text(p.Out, made)
+	}
+	if len(made.Errors) > 0 {
+		return exit.With(exit.Failed)
+	}
+	return nil
+}
+
+func writePlan(name string, made *plan.Plan) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	if err := errors.Join(made.WriteHTML(f), f.Close()); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// text prints the plan for a person.
+func (p *planner) text(w io.Writer, made *plan.Plan) {
+	for i, m := range made.Mutations {
+		mark := ""
+		if m.DependsOnUnknown {
+			mark = p.OutInk.Yellow(" ?")
+		}
+		fmt.Fprintf(w, "%3d. %s %s%s\n", i+1, p.OutInk.Bold(string(m.Tool)), terminal.Clean(m.Target), mark)
+		fmt.Fprintf(w, "     %s\n", terminal.Clean(string(m.Payload)))
+		from := fmt.Sprintf("%s of %s", m.Handler, m.Workflow)
+		if m.Topic != nil {
+			from += fmt.Sprintf(", for %s in %s", *m.MessageID, *m.Topic)
+		}
+		if m.Item != nil {
+			from += ", item " + *m.Item
+		}
+		fmt.Fprintf(w, "     %s; level %s", terminal.Clean(from), m.Level)
+		if m.Approval.Needed {
+			fmt.Fprintf(w, "; a person is asked first")
+		}
+		fmt.Fprintln(w)
+	}
+	for _, e := range made.Publishes {
+		fmt.Fprintf(w, "%s publishes %s to %s\n", terminal.Clean(string(e.Handler)), terminal.Clean(string(e.MessageID)), terminal.Clean(string(e.Topic)))
+	}
+	for _, u := range made.Unknown {
+		fmt.Fprintf(w, "%s %s\n", p.OutInk.Yellow("unknown:"), terminal.Clean(u))
+	}
+	for _, e := range made.Errors {
+		fmt.Fprintf(w, "%s %s: %s\n", p.OutInk.Red("failed:"), terminal.Clean(string(e.Handler)), terminal.Clean(e.Message))
+	}
+	fmt.Fprintf(w, "%s would be made outside, %s published, after %s. Nothing was sent.\n",
+		terminal.Plural(len(made.Mutations), "change"), terminal.Plural(len(made.Publishes), "event"), terminal.Plural(len(made.Reads), "read"))
+	if made.Cut {
+		fmt.Fprintln(w, "The plan was cut: there would be more.")
+	}
+}

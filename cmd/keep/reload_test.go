@@ -1,0 +1,148 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// reloadScript reads from a service each time that it is asked to.
+const reloadScript = `export default Keep.workflow({
+  name: "reader", topics: {},
+  producers: { async read(ctx) { ctx.log("read", (await ctx.svc.read({})).v); } },
+});`
+
+const reloadConfig = `[connections.svc]
+connector = "http"
+base_url  = "URL"
+headers   = { Authorization = "Bearer ${secret:svc}" }
+[connections.svc.tools.read]
+effect = "get"
+method = "GET"
+path   = "/v1"
+`
+
+// serveIn runs keep serve on the project in a directory until the test ends.
+func serveIn(t *testing.T, dir string, args ...string) *listener {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	said := newListener()
+	var wg sync.WaitGroup
+	var status int
+	wg.Go(func() { status = run(ctx, append([]string{"serve", dir}, args...), io.Discard, said) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		if status != exit.Done {
+			t.Errorf("serve ended with status %d", status)
+		}
+	})
+	return said
+}
+
+// A running host takes a change of keep.toml or of a secret, whole or not at all, and
+// says what it did.
+func TestReload(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
+	requests := make(chan string, 100)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests <- r.URL.Path + " " + r.Header.Get("Authorization")
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"v": 1}`)
+	}))
+	defer service.Close()
+	dir := shortDir(t)
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := strings.Replace(reloadConfig, "URL", service.URL, 1)
+	write("keep.toml", settings)
+	write("reader.js", reloadScript)
+	write(".secrets/svc", "one")
+	said := serveIn(t, dir, "--listen", "127.0.0.1:0")
+	said.wait(t, "Serving 1 workflow")
+	t.Chdir(dir)
+	wants := func(want string) {
+		t.Helper()
+		for { // the run before it may not have ended yet
+			var said strings.Builder
+			status := run(t.Context(), []string{"trigger", "reader"}, io.Discard, &said)
+			if status == exit.Done {
+				break
+			}
+			if !strings.Contains(said.String(), "unfinished run") {
+				t.Fatalf("trigger: status %d\n%s", status, said.String())
+			}
+		}
+		for {
+			select {
+			case got := <-requests:
+				if got == want {
+					return
+				}
+			case <-t.Context().Done():
+				t.Fatalf("the service never got %q", want)
+			}
+		}
+	}
+	refused := func() string {
+		t.Helper()
+		var s api.Status
+		if err := json.Unmarshal([]byte(outputOf(t, "status", "--json")), &s); err != nil || s.Config == nil {
+			t.Fatalf("keep status has no config: %v", err)
+		}
+		if s.Config.Refused == nil {
+			return ""
+		}
+		return s.Config.Refused.Reason
+	}
+	wants("/v1 Bearer one")
+	write(".secrets/svc", "two")
+	said.wait(t, "configuration taken")
+	wants("/v1 Bearer two")
+
+	write("keep.toml", strings.Replace(settings, "/v1", "/v2", 1))
+	said.wait(t, "configuration taken")
+	wants("/v2 Bearer two")
+	if why := refused(); why != "" {
+		t.Errorf("refused: %s", why)
+	}
+
+	write("keep.toml", strings.Replace(settings, `effect = "get"`, `effect = "gte"`, 1))
+	said.wait(t, "configuration refused")
+	if why := refused(); !strings.Contains(why, "keep.toml:6:") {
+		t.Errorf("status says %q, want the line", why)
+	}
+	wants("/v2 Bearer two")
+
+	write("keep.toml", "db = \"other.db\"\n"+settings)
+	said.wait(t, "a change of db needs a restart")
+	write("keep.toml", settings)
+	said.wait(t, "configuration taken")
+	wants("/v1 Bearer two")
+	if why := refused(); why != "" {
+		t.Errorf("still refused: %s", why)
+	}
+}

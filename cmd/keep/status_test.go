@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/sqlite"
+	"github.com/keep-run/keep/web"
+)
+
+// The command, the API and the home page say the same about what is late, what fails
+// and what needs a person; a handler that the version in force does not have is late
+// nowhere, and neither is a paused workflow.
+func TestStatusAgrees(t *testing.T) {
+	t.Parallel()
+	d := newServing(t)
+	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Now()
+	due := now.Add(-time.Hour).Truncate(time.Millisecond)
+	commit := func(w keep.WorkflowName, changes ...keep.Change) {
+		t.Helper()
+		if err := db.Commit(t.Context(), keep.Commit{Workflow: w, At: now, Changes: changes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []keep.WorkflowName{"late", "paused", "retried", "stopped"} {
+		def := keep.Definition{Name: name, Handlers: []keep.Handler{{Name: "poll", Kind: keep.Producer}}}
+		commit(name, keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: 1}, Entry: "w.js", Code: []byte("x"), Definition: def, CreatedAt: now}},
+			keep.PutHandler{State: keep.HandlerState{Workflow: name, Handler: "poll", Kind: keep.Producer, NextAt: due}},
+			keep.PutHandler{State: keep.HandlerState{Workflow: name, Handler: "removed", Kind: keep.Producer, NextAt: due}})
+	}
+	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "retried", Version: keep.Version{Major: 1}, Handler: "poll", Kind: keep.Producer, Phase: keep.Running,
+		Status: keep.StatusTransient, RetryAt: due, Error: keep.Failf(keep.ClassTransient, "http-503", "busy"), CreatedAt: due, UpdatedAt: due}
+	commit("retried", keep.PutRun{Run: run})
+	commit("paused", keep.SetPaused{Paused: true})
+	run.ID, run.Chain, run.Workflow, run.Status, run.RetryAt = "run_2", "run_2", "stopped", keep.StatusPerson, time.Time{}
+	commit("stopped", keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskRetries, Workflow: "stopped", Run: run.ID,
+		Question: "Should poll be tried again?", CreatedAt: now}})
+
+	served, err := api.ReadStatus(t.Context(), db, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.KeysUnknown = new(int) // the database keeps keys, and has none
+	var late []string
+	for _, l := range served.Late {
+		late = append(late, string(l.Workflow)+": "+l.What)
+	}
+	if want := []string{"late: poll", "retried: retry of run run_1"}; !slices.Equal(late, want) {
+		t.Errorf("late in the API: %q, want %q", late, want)
+	}
+	var printed api.Status
+	if err := json.Unmarshal([]byte(d.keep("status", "--json")), &printed); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(prettyJSON(t, served), prettyJSON(t, printed)); diff != "" {
+		t.Errorf("keep status (-API +command):\n%s", diff)
+	}
+	home := homePage(t, db)
+	for part, want := range map[string][]string{
+		"h-needs": {"/inbox/esc_1"}, "h-failing": {"/runs/run_1"}, "h-late": {"/workflows/late", "/runs/run_1"},
+	} {
+		if got := titles(home, part); !slices.Equal(got, want) {
+			t.Errorf("%s on the home page: %q, want %q", part, got, want)
+		}
+	}
+	text := d.keep("status")
+	for _, want := range []string{"Needs you: 1", "Failing: 2", "Late: 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("keep status does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// prettyJSON returns v as lines that can be compared.
+func prettyJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// homePage returns the first page over a database.
+func homePage(t *testing.T, db *sqlite.DB) string {
+	t.Helper()
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := web.New(web.Config{Store: db, Actor: actor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := httptest.NewRecorder()
+	pages.ServeHTTP(rec, httptest.NewRequestWithContext(access.With(t.Context(), access.Identity{Name: "ada", Role: access.Viewer}), http.MethodGet, "/", nil))
+	return rec.Body.String()
+}
+
+var title = regexp.MustCompile(`<a class="title" href="([^"]*)"`)
+
+// titles returns where the rows of a section of a page lead.
+func titles(page, section string) (links []string) {
+	_, rest, _ := strings.Cut(page, `aria-labelledby="`+section+`"`)
+	rest, _, _ = strings.Cut(rest, "</section>")
+	for _, m := range title.FindAllStringSubmatch(rest, -1) {
+		links = append(links, m[1])
+	}
+	return links
+}

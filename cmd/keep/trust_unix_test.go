@@ -1,0 +1,99 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// A keep.toml that was found, and that somebody else may have written, is refused with
+// the command that allows it.
+func TestTrust(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(root, "below")
+	if status := run(t.Context(), []string{"init", below}, io.Discard, io.Discard); status != exit.Done {
+		t.Fatalf("init: status %d", status)
+	}
+	file := filepath.Join(root, config.Name)
+	if err := os.Rename(filepath.Join(below, config.Name), file); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want int) string {
+		t.Helper()
+		var messages bytes.Buffer
+		if status := run(t.Context(), []string{"check", below}, io.Discard, &messages); status != want {
+			t.Errorf("keep check: status %d, want %d\n%s", status, want, messages.String())
+		}
+		return messages.String()
+	}
+	refused := func(why string) {
+		t.Helper()
+		if said := check(exit.Misused); !strings.Contains(said, why) || !strings.Contains(said, "keep trust "+root) {
+			t.Errorf("keep check says %q, want %q and the command that allows it", said, why)
+		}
+	}
+	chmod := func(name string, mode os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(exit.Done) // its own
+	chmod(file, 0o666)
+	refused("everybody may write " + file)
+	chmod(file, 0o644)
+	chmod(root, 0o1777)
+	refused("everybody may write " + root)
+	t.Setenv("KEEP_TRUST", root)
+	check(exit.Done)
+	t.Setenv("KEEP_TRUST", "")
+	if os.Geteuid() == 0 {
+		chmod(root, 0o755)
+		if err := os.Chown(file, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		refused("belongs to another user (uid 12345)")
+	}
+	if status := run(t.Context(), []string{"trust", root}, io.Discard, io.Discard); status != exit.Done {
+		t.Errorf("keep trust: status %d", status)
+	}
+	check(exit.Done)
+	if status := run(t.Context(), []string{"--config", file, "check", below}, io.Discard, io.Discard); status != exit.Done {
+		t.Errorf("keep --config: status %d", status)
+	}
+}
+
+// A keep.toml in or above a directory of KEEP_CEILING is not looked at from below.
+func TestCeiling(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, config.Name), []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(root, "below")
+	if err := os.Mkdir(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if config.Find(below) == "" {
+		t.Error("the keep.toml above was not found")
+	}
+	t.Setenv(config.Ceiling, root)
+	if got := config.Find(below); got != "" {
+		t.Errorf("Find = %q, beyond the ceiling", got)
+	}
+	if config.Find(root) == "" {
+		t.Error("the keep.toml in the directory itself was not found")
+	}
+}

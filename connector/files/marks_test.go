@@ -1,0 +1,60 @@
+package files_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/files"
+)
+
+// at is the nth change, recorded n seconds after a fixed time.
+func at(n int) keep.Mutation {
+	return keep.Mutation{
+		Token: fmt.Sprint("tok-", n), Payload: json.RawMessage(fmt.Sprintf(`{"name":"f%d.txt","text":"%d\n"}`, n%7, n)),
+		CreatedAt: time.Date(2026, 11, 20, 9, 0, n, 0, time.UTC),
+	}
+}
+
+// Law once: a change whose mark was removed is never said to be absent. A doubt may wait
+// for a person while 10,000 other changes are made.
+func TestMarks(t *testing.T) {
+	for _, name := range []string{"append", "write"} {
+		for _, c := range []struct {
+			name        string
+			least, most int
+			age         time.Duration
+			old, young  connector.Verdict // of changes that happened; empty: a person must look
+		}{
+			{"young marks stay", 2, 100, time.Hour, connector.Happened, connector.Happened},
+			{"too many marks", 2, 5, time.Hour, "", connector.Happened},
+			{"old marks", 5, 100, 0, "", connector.Happened},
+		} {
+			t.Run(name+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+				conn := open(t, files.Config{Root: t.TempDir()})
+				files.KeepMarks(conn, c.least, c.most, c.age)
+				m := tool(t, conn, name).(connector.Mutator)
+				for n := 1; n <= 20; n++ {
+					if _, err := m.Mutate(t.Context(), at(2*n)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r := m.(connector.Reconciler)
+				for n, want := range map[int]connector.Verdict{2: c.old, 40: c.young, 41: connector.Absent} {
+					a, err := r.Reconcile(t.Context(), at(n))
+					if a.Verdict != want || want == "" && class(err) != keep.ClassPrecondition {
+						t.Errorf("change %d: %q, %v; want %q", n, a.Verdict, err, want)
+					}
+				}
+				// A change that never was, from the time of the removed marks.
+				if a, err := r.Reconcile(t.Context(), at(3)); c.old == "" && err == nil {
+					t.Errorf("change 3: %q, want a person to look", a.Verdict)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// This file decides what in a lookup's answer is evidence (law: witnessed). A status
+// says nothing about the effect: gateways, caches and login pages have statuses too.
+// Only a record that holds our mark, or what was sent, does.
+
+// echoes are the members in which services repeat the question, in records too. What
+// stands there was not found, only asked for.
+var echoes = []string{"query", "path", "self", "error", "errors", "url", "uri", "href", "link", "links"}
+
+// answerEchoes are those in which an answer repeats the question that is not a list: in an
+// entry of a list, they are data.
+var answerEchoes = []string{
+	"request", "params", "parameters", "filter", "filters", "search", "input", "args", "message", "detail",
+	"details", "instance", "q", "debug", "warnings", "location", "next", "prev", "previous", "first", "last",
+}
+
+// isEcho reports whether a member of that name repeats the question, in an entry of a
+// list or in a whole answer.
+func isEcho(name string, entry bool) bool {
+	name = strings.ToLower(strings.Trim(name, "_$@"))
+	return slices.Contains(echoes, name) || !entry && slices.Contains(answerEchoes, name)
+}
+
+// proves reports whether record shows the effect of mut: an entry of a list, or a whole
+// answer.
+func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) bool {
+	fields, err := jsonval.Fields(record)
+	if err != nil || len(fields) == 0 || denies(fields) {
+		return false
+	}
+	v, err := l.values(mut)
+	if err != nil {
+		return false
+	}
+	if len(l.match)+len(l.contains) > 0 {
+		return l.matches(record, v)
+	}
+	for _, want := range l.marks(v) {
+		if want == "" || !holds(record, want, entry) {
+			return false
+		}
+	}
+	return true
+}
+
+// denies reports whether a record says itself that there is nothing.
+func denies(fields map[string]json.RawMessage) bool {
+	for name, raw := range fields {
+		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
+		case "found", "exists", "success", "ok":
+			if value == "false" {
+				return true
+			}
+		case "total", "count", "total_count", "hits":
+			if value == "0" {
+				return true
+			}
+		case "error", "errors":
+			if value != "null" && value != "[]" && value != `""` && value != "false" && value != "{}" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// marks are the texts that must come back in a record, if no match says which fields:
+// our token, or else each param by which the record was asked for.
+func (l *lookup) marks(v values) []string {
+	if l.marked() {
+		return []string{v.host[tokenParam]}
+	}
+	var out []string
+	for _, name := range slices.Concat(l.path.params(), l.query.params()) {
+		if v.isHost(name) {
+			continue
+		}
+		if s, err := v.text(name); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// absentFrom reports whether a list of n entries, none of which proves the effect, shows
+// that there is none. It must be complete. Of entries, match or contains must say how ours
+// would be recognised; and entries that were asked for by our token may be ours although
+// they don't show it.
+func (l *lookup) absentFrom(n int) bool {
+	byToken := slices.Contains(slices.Concat(l.path.params(), l.query.params(), l.fixed.params()), tokenParam)
+	return l.complete && (n == 0 || len(l.match)+len(l.contains) > 0 && !byToken)
+}
+
+// holds reports whether a field of record, at any depth, is want as a whole.
+func holds(record json.RawMessage, want string, entry bool) bool {
+	if list, ok := elements(record); ok {
+		return slices.ContainsFunc(list, func(e json.RawMessage) bool { return holds(e, want, entry) })
+	}
+	if s, err := scalar("", record); err == nil {
+		return s == want
+	}
+	fields, err := jsonval.Fields(record)
+	if err != nil {
+		return false
+	}
+	for name, value := range fields {
+		if !isEcho(name, entry) && holds(value, want, entry) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether record has in each named field what was sent.
+func (l *lookup) matches(record json.RawMessage, v values) bool {
+	for _, f := range l.match {
+		want, err := f.value.json(v)
+		if err != nil || !jsonval.Equal(fieldOf(record, f.key), want) {
+			return false
+		}
+	}
+	for _, f := range l.contains {
+		var text string
+		marker, err := f.value.fill(v)
+		if err != nil {
+			return false
+		}
+		if list, ok := elements(fieldOf(record, f.key)); ok {
+			if !slices.ContainsFunc(list, func(e json.RawMessage) bool { return json.Unmarshal(e, &text) == nil && text == marker }) {
+				return false
+			}
+			continue
+		}
+		if json.Unmarshal(fieldOf(record, f.key), &text) != nil || !containsMarker(text, marker) {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldOf returns the field of that name, or that the dotted name leads to.
+func fieldOf(record json.RawMessage, name string) json.RawMessage {
+	if fields, err := jsonval.Fields(record); err == nil && fields[name] != nil {
+		return fields[name]
+	}
+	raw, _ := parseFieldPath(name).find(record)
+	return raw
+}
+
+// containsMarker reports whether text holds marker and not as part of a longer token.
+func containsMarker(text, marker string) bool {
+	for from := 0; marker != ""; {
+		i := strings.Index(text[from:], marker)
+		if i < 0 {
+			return false
+		}
+		i += from
+		if !isTokenByte(text, i-1) && !isTokenByte(text, i+len(marker)) {
+			return true
+		}
+		from = i + 1
+	}
+	return false
+}
+
+// isTokenByte reports whether the byte at i may be part of a token.
+func isTokenByte(s string, i int) bool {
+	if i < 0 || i >= len(s) {
+		return false
+	}
+	c := s[i]
+	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// json returns the param itself if t is one param, and else the filled text.
+func (t text) json(v values) (json.RawMessage, error) {
+	if len(t) == 1 && t[0].param != "" && !v.isHost(t[0].param) {
+		return v.get(t[0].param), nil
+	}
+	s, err := t.fill(v)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}

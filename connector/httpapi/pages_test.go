@@ -1,0 +1,249 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// paged are lists in each style, over a service of 25 rows in pages of 10.
+const paged = `
+[tools.cursor]
+effect = "list"
+path = "/cursor"
+query = ["q"]
+pages = { style = "cursor", items = "$.data", next = "$.meta.next", param = "after", size = 10, size_param = "n" }
+
+[tools.last]
+effect = "list"
+path = "/last"
+pages = { style = "cursor", items = "$.data", more = "$.has_more", from = "$.data[-1].id", param = "starting_after" }
+
+[tools.page]
+effect = "list"
+path = "/page"
+pages = { style = "page", param = "page", size = 10 }
+
+[tools.offset]
+effect = "list"
+path = "/offset"
+pages = { style = "offset", param = "offset" }
+
+[tools.link]
+effect = "list"
+path = "/link"
+pages = { style = "link", items = "/data" }
+
+[tools.create]
+effect = "mutate"
+path = "/link"
+identity = ["id"]
+token = { body = "ref" }
+[tools.create.reconcile]
+path = "/link"
+items = "$.data"
+match = { ref = "{token}" }
+complete = true
+pages = { style = "link" }
+`
+
+// A library is a service of rows in pages.
+type library struct {
+	rows  int
+	mode  string // what goes wrong on the second page
+	asked []string
+}
+
+func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.asked = append(l.asked, r.RequestURI)
+	from, size := 0, 10
+	if l.rows > 1000 {
+		size = 500
+	}
+	q := r.URL.Query()
+	for _, name := range []string{"after", "starting_after", "offset", "from"} {
+		if v := q.Get(name); v != "" {
+			from, _ = strconv.Atoi(v)
+		}
+	}
+	if r.URL.Path == "/page" {
+		n, _ := strconv.Atoi(q.Get("page"))
+		from = 10 * (n - 1)
+	}
+	var rows []any
+	for id := from + 1; id <= min(from+size, l.rows); id++ {
+		rows = append(rows, map[string]any{"id": id, "ref": fmt.Sprint("tok-", id+100)})
+	}
+	last, more := min(from+size, l.rows), from+size < l.rows
+	next := fmt.Sprintf("/link?from=%d", last)
+	if from == 10 {
+		switch l.mode {
+		case "loop":
+			last, next = 10, "/link?from=10"
+		case "elsewhere":
+			next = "http://evil.invalid/link"
+		case "html":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html>")
+			return
+		case "500", "404":
+			code, _ := strconv.Atoi(l.mode)
+			w.WriteHeader(code)
+			return
+		case "null":
+			rows = nil
+		}
+	}
+	if more && r.URL.Path == "/link" {
+		w.Header().Set("Link", fmt.Sprintf(`</link?from=0>; rel="first", <%s>; rel="next"`, next))
+	}
+	body := map[string]any{"data": rows, "has_more": more, "meta": map[string]any{"next": last}}
+	if !more {
+		body["meta"] = map[string]any{"next": nil}
+	}
+	var v any = body
+	if r.URL.Path == "/page" || r.URL.Path == "/offset" {
+		v = append([]any{}, rows...)
+	}
+	json.NewEncoder(w).Encode(v)
+}
+
+// A listing is what a list in pages returns.
+type listing struct {
+	List      []struct{ ID int } `json:"$list"`
+	Truncated bool
+	Next      *string
+}
+
+func list(t *testing.T, conn *connector.Connection, name, params string) (listing, error) {
+	t.Helper()
+	raw, err := mustRead(t, conn, name, params)
+	var l listing
+	if err == nil {
+		if err := json.Unmarshal([]byte(raw), &l); err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+	}
+	return l, err
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"cursor", "last", "page", "offset", "link"} {
+		for _, limit := range []int{0, 7, 10, 11, 25, 26} {
+			service := &library{rows: 25}
+			conn := openTools(t, paged, service.ServeHTTP)
+			want, params, cursor := 1, map[string]any{}, ""
+			if limit > 0 {
+				params["limit"] = limit
+			}
+			for calls := 0; ; calls++ {
+				if cursor != "" {
+					params["cursor"] = cursor
+				}
+				raw, _ := json.Marshal(params)
+				l, err := list(t, conn, name, string(raw))
+				if err != nil || calls > 25 {
+					t.Fatalf("%s by %d: %v after %d calls", name, limit, err, calls)
+				}
+				for _, row := range l.List {
+					if row.ID != want {
+						t.Fatalf("%s by %d: row %d, want %d", name, limit, row.ID, want)
+					}
+					want++
+				}
+				if l.Truncated != (l.Next != nil) || limit > 0 && len(l.List) > limit {
+					t.Fatalf("%s by %d: %d rows, truncated %t, next %v", name, limit, len(l.List), l.Truncated, l.Next)
+				}
+				if l.Next == nil {
+					break
+				}
+				cursor = *l.Next
+			}
+			if want != 26 {
+				t.Errorf("%s by %d: %d rows, want 25", name, limit, want-1)
+			}
+		}
+	}
+}
+
+// TestPagesThatGoWrong reads lists whose second page is not what it should be: the whole
+// call fails, and never returns a shorter list.
+func TestPagesThatGoWrong(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]struct {
+		class keep.Class
+		code  string
+	}{
+		"loop": {keep.ClassLogic, "pages_loop"}, "elsewhere": {keep.ClassLogic, "pages_elsewhere"},
+		"html": {keep.ClassTransient, "page-without-items"}, "null": {keep.ClassTransient, "page-without-items"},
+		"500": {keep.ClassTransient, "http-500"}, "404": {keep.ClassLogic, "http-404"},
+	} {
+		service := &library{rows: 25, mode: mode}
+		conn := openTools(t, paged, service.ServeHTTP)
+		for _, name := range []string{"cursor", "link"} {
+			if name == "cursor" && mode == "elsewhere" {
+				continue
+			}
+			_, err := list(t, conn, name, `{}`)
+			if class(err) != want.class || codeOf(err) != want.code {
+				t.Errorf("%s with %s: %v (%s), want %s %s", name, mode, err, codeOf(err), want.class, want.code)
+			}
+		}
+	}
+	conn := openTools(t, paged, (&library{rows: 25}).ServeHTTP)
+	for _, params := range []string{`{"limit":0}`, `{"limit":10001}`, `{"limit":"x"}`, `{"cursor":7}`, `{"cursor":"keep:x:"}`} {
+		if _, err := list(t, conn, "link", params); class(err) != keep.ClassLogic {
+			t.Errorf("%s: %v, want logic", params, err)
+		}
+	}
+	if _, err := list(t, conn, "link", `{"cursor":"http://evil.invalid/"}`); codeOf(err) != "pages_elsewhere" {
+		t.Errorf("a cursor of another origin: %v", err)
+	}
+}
+
+// codeOf returns the code of a failure.
+func codeOf(err error) string {
+	if f, ok := err.(*keep.Failure); ok {
+		return f.Code
+	}
+	return ""
+}
+
+// TestLookupInPages finds an effect on any page, and believes that there is none only when
+// all pages were read.
+func TestLookupInPages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rows  int
+		mode  string
+		token string
+		want  connector.Verdict
+	}{
+		{25, "", "tok-101", connector.Happened},
+		{25, "", "tok-125", connector.Happened},
+		{25, "", "tok-1", connector.Absent},
+		{0, "", "tok-1", connector.Retry},      // null is no list
+		{11_000, "", "tok-1", connector.Retry}, // there is more than is read
+		{25, "html", "tok-125", connector.Retry},
+		{25, "null", "tok-125", connector.Retry},
+		{25, "500", "tok-125", ""},
+		{25, "404", "tok-125", connector.Retry},
+		{25, "loop", "tok-125", ""},
+		{25, "elsewhere", "tok-125", ""},
+	} {
+		service := &library{rows: c.rows, mode: c.mode}
+		conn := openTools(t, paged, service.ServeHTTP)
+		m := mutation(`{"id":1}`)
+		m.Token = c.token
+		a, err := tool(t, conn, "create").(connector.Reconciler).Reconcile(t.Context(), m)
+		if a.Verdict != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s among %d rows, %q: %q%s, %v; want %q", c.token, c.rows, c.mode, a.Verdict, a.Detail, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package mail
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/eml"
+)
+
+// A mailID names one mail for ever: servers number a folder anew under another validity.
+type mailID struct {
+	Folder   string
+	Validity uint32
+	UID      imap.UID
+}
+
+// String writes what parseID reads.
+func (id mailID) String() string { return fmt.Sprintf("%s;%d;%d", id.Folder, id.Validity, id.UID) }
+
+// parseID reads FOLDER;UIDVALIDITY;UID. The name of a folder may hold semicolons.
+func parseID(s string) (mailID, error) {
+	bad := fmt.Errorf("%q is not the id of a mail, such as INBOX;1700000000;42", s)
+	rest, uid, ok1 := cutLast(s)
+	folder, validity, ok2 := cutLast(rest)
+	u, err1 := strconv.ParseUint(uid, 10, 32)
+	v, err2 := strconv.ParseUint(validity, 10, 32)
+	if !ok1 || !ok2 || err1 != nil || err2 != nil || u == 0 || checkFolder(folder) != nil {
+		return mailID{}, bad
+	}
+	return mailID{folder, uint32(v), imap.UID(u)}, nil
+}
+
+// cutLast splits at the last semicolon.
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ';')
+	if i < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// checkFolder refuses names that no folder can have.
+func checkFolder(name string) error {
+	if name == "" || len(name) > 1000 || hasControl(name) {
+		return fmt.Errorf("folder: %q is not the name of a folder", name)
+	}
+	return nil
+}
+
+// open selects a folder. Without write nothing in it changes.
+func (b *box) open(folder string, write bool) (*imap.SelectData, error) {
+	data, err := b.Select(folder, &imap.SelectOptions{ReadOnly: !write}).Wait()
+	if err != nil {
+		return nil, fmt.Errorf("open the folder %q: %w", folder, err)
+	}
+	return data, nil
+}
+
+// openFor selects the folder of id. If it was numbered anew, the mail is gone.
+func (b *box) openFor(id mailID, write bool) error {
+	data, err := b.open(id.Folder, write)
+	if err != nil {
+		return err
+	}
+	if data.UIDValidity != id.Validity {
+		return keep.Failf(keep.ClassPrecondition, "gone",
+			"the server has numbered the mails of %s anew (UIDVALIDITY is %d), so that %s is gone; search for the mail", id.Folder, data.UIDValidity, id)
+	}
+	return nil
+}
+
+// gone is the failure of a call for a mail that is not there.
+func gone(id mailID) *keep.Failure {
+	return keep.Failf(keep.ClassPrecondition, "gone", "there is no mail %s any more: it was moved or deleted", id)
+}
+
+// messageIDField is the one field that a lookup compares.
+var messageIDField = &imap.FetchItemBodySection{Specifier: imap.PartSpecifierHeader, HeaderFields: []string{"Message-ID"}, Peek: true}
+
+// peek returns flags and Message-ID of a mail; nil if it is not there.
+func (b *box) peek(uid imap.UID) (*imapMail, error) {
+	list, err := b.peekAll(imap.UIDSetNum(uid))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// An imapMail is what a change needs to know of a mail.
+type imapMail struct {
+	uid       imap.UID
+	messageID string // without brackets; empty: it has none
+	flags     []string
+}
+
+func (b *box) peekAll(set imap.UIDSet) ([]imapMail, error) {
+	list, err := b.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, BodySection: []*imap.FetchItemBodySection{messageIDField}}).Collect()
+	if err != nil {
+		return nil, fmt.Errorf("read the mail: %w", err)
+	}
+	var out []imapMail
+	for _, f := range list {
+		m := imapMail{uid: f.UID, flags: flagNames(f.Flags)}
+		if id := eml.Parse(f.FindBodySection(messageIDField)).MessageID; id != nil {
+			m.messageID = *id
+		}
+		if set.Contains(f.UID) { // servers tell of other mails at any time
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// maxFound bounds the mails that are compared with a Message-ID.
+const maxFound = 100
+
+// look returns the mail with that Message-ID in a folder; nil if there is none.
+func (a *account) look(ctx context.Context, folder, messageID string) (*mailID, error) {
+	b, stop, err := a.mailbox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return b.look(folder, messageID)
+}
+
+// look searches and compares: a server searches for a part of the field.
+func (b *box) look(folder, messageID string) (*mailID, error) {
+	data, err := b.open(folder, false)
+	if err != nil {
+		return nil, err
+	}
+	found, err := b.UIDSearch(&imap.SearchCriteria{Header: []imap.SearchCriteriaHeaderField{{Key: "Message-ID", Value: messageID}}}, nil).Wait()
+	if err != nil {
+		return nil, fmt.Errorf("search %q: %w", folder, err)
+	}
+	uids := found.AllUIDs()
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	list, err := b.peekAll(imap.UIDSetNum(uids[:min(len(uids), maxFound)]...))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		if m.messageID == messageID {
+			return &mailID{folder, data.UIDValidity, m.uid}, nil
+		}
+	}
+	return nil, nil
+}
+
+// flags by the names that scripts use. Others are keywords, the same in both.
+var flagsByName = map[string]imap.Flag{
+	"seen": imap.FlagSeen, "answered": imap.FlagAnswered, "flagged": imap.FlagFlagged, "draft": imap.FlagDraft, "deleted": imap.FlagDeleted,
+}
+
+// flagNames returns flags as scripts name them, sorted.
+func flagNames(flags []imap.Flag) []string {
+	out := []string{}
+	for _, f := range flags {
+		name := string(f)
+		if system, ok := strings.CutPrefix(name, `\`); ok {
+			name = strings.ToLower(system)
+			if name == "recent" { // says that no other session has seen it, and nothing of the mail
+				continue
+			}
+		}
+		out = append(out, strings.ToValidUTF8(name, "\uFFFD"))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// parseFlags reads the names of scripts.
+func parseFlags(names []string) ([]imap.Flag, error) {
+	var out []imap.Flag
+	for _, name := range names {
+		f, ok := flagsByName[strings.ToLower(name)]
+		if !ok {
+			f = imap.Flag(name)
+			if !isKeyword(name) {
+				return nil, fmt.Errorf("%q is not a flag: seen, answered, flagged, draft, deleted, or a word of letters, digits, $, - and _", name)
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// isKeyword reports whether a name is a keyword that any server can keep.
+func isKeyword(s string) bool {
+	for _, c := range []byte(s) {
+		if c != '$' && c != '-' && c != '_' && !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 50
+}

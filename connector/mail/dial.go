@@ -1,0 +1,186 @@
+package mail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/emersion/go-imap/v2/imapclient"
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/ontime"
+)
+
+// dial connects to e. With TLS from the beginning the handshake is over when it returns.
+// Nothing is written after the end that ctx has of ontime.
+func (a *account) dial(ctx context.Context, e endpoint) (net.Conn, *tls.Config, error) {
+	cfg, err := a.tlsConfig(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := new(ontime.Dialer).DialContext(ctx, "tcp", e.addr)
+	if err != nil || e.tls != implicit {
+		return conn, cfg, err
+	}
+	secure := tls.Client(conn, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return secure, cfg, nil
+}
+
+// tlsConfig trusts the certificates of the file ca, which is read each time: it may be
+// replaced while the host runs.
+func (a *account) tlsConfig(e endpoint) (*tls.Config, error) {
+	cfg := &tls.Config{ServerName: e.host, MinVersion: tls.VersionTLS12}
+	if a.ca == "" || e.tls == none {
+		return cfg, nil
+	}
+	pem, err := os.ReadFile(a.ca)
+	if err != nil {
+		return nil, keep.Failf(keep.ClassPrecondition, "ca", "read the certificates to trust: %v", err)
+	}
+	cfg.RootCAs = x509.NewCertPool()
+	if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, keep.Failf(keep.ClassPrecondition, "ca", "there is no certificate in %s", a.ca)
+	}
+	return cfg, nil
+}
+
+// login returns how to log in; nil if there is no user.
+func (a *account) login() sasl.Client {
+	switch {
+	case a.user == "":
+		return nil
+	case a.token != "":
+		return &xoauth2{a.user, a.token}
+	default:
+		return sasl.NewPlainClient("", a.user, a.password)
+	}
+}
+
+// xoauth2 is the SASL mechanism of Google and Microsoft, which is no standard.
+type xoauth2 struct{ user, token string }
+
+// Start returns the mechanism and its only message.
+func (x *xoauth2) Start() (string, []byte, error) {
+	return "XOAUTH2", []byte("user=" + x.user + "\x01auth=Bearer " + x.token + "\x01\x01"), nil
+}
+
+// Next answers the challenge that tells why the token was refused: the server says no
+// only after an empty answer.
+func (*xoauth2) Next([]byte) ([]byte, error) { return []byte{}, nil }
+
+// submission opens a session with the SMTP server that is ready for MAIL. stop ends it.
+func (a *account) submission(ctx context.Context) (*smtp.Client, func(), error) {
+	conn, cfg, err := a.dial(ontime.WithEnd(ctx), a.smtp)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to %s: %w", a.smtp.addr, err)
+	}
+	cancel := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := func() { cancel(); conn.Close() }
+	c, err := a.greet(conn, cfg)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return c, stop, nil
+}
+
+// greet says hello, begins TLS and logs in.
+func (a *account) greet(conn net.Conn, cfg *tls.Config) (*smtp.Client, error) {
+	var c *smtp.Client
+	if a.smtp.tls == startTLS {
+		var err error
+		if c, err = smtp.NewClientStartTLS(conn, cfg); err != nil {
+			return nil, fmt.Errorf("STARTTLS at %s: %w", a.smtp.addr, err)
+		}
+	} else {
+		c = smtp.NewClient(conn)
+	}
+	if err := c.Hello("localhost"); err != nil {
+		return nil, fmt.Errorf("greet %s: %w", a.smtp.addr, err)
+	}
+	if l := a.login(); l != nil {
+		if err := c.Auth(l); err != nil {
+			return nil, &loginError{a.smtp.addr, err}
+		}
+	}
+	return c, nil
+}
+
+// A box is a session with the IMAP server that is logged in.
+type box struct {
+	*imapclient.Client
+	conn net.Conn
+}
+
+// mailbox opens a session that writes nothing after the end of ctx, and ends with it.
+// stop ends it.
+func (a *account) mailbox(ctx context.Context) (b *box, stop func(), err error) {
+	if b, err = a.openBox(ontime.WithEnd(ctx)); err != nil {
+		return nil, nil, err
+	}
+	cancel := b.during(ctx)
+	return b, func() { cancel(); b.end() }, nil
+}
+
+// during ends the session if ctx ends, unless the result is called before.
+func (b *box) during(ctx context.Context) func() {
+	cancel := context.AfterFunc(ctx, func() { b.conn.Close() })
+	return func() { cancel() }
+}
+
+// end closes the connection and waits for the session's goroutine.
+func (b *box) end() { b.Close() } // the connection is of no more use, whatever the error
+
+// openBox opens a session. It ends if ctx ends before it is logged in.
+func (a *account) openBox(ctx context.Context) (*box, error) {
+	conn, cfg, err := a.dial(ctx, a.imap)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", a.imap.addr, err)
+	}
+	b := &box{conn: conn}
+	defer b.during(ctx)()
+	if a.imap.tls == startTLS {
+		if b.Client, err = imapclient.NewStartTLS(conn, &imapclient.Options{TLSConfig: cfg}); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("STARTTLS at %s: %w", a.imap.addr, err)
+		}
+	} else {
+		b.Client = imapclient.New(conn, nil)
+	}
+	if err := b.WaitGreeting(); err != nil {
+		b.end()
+		return nil, fmt.Errorf("greet %s: %w", a.imap.addr, err)
+	}
+	if err := b.Authenticate(a.login()); err != nil {
+		b.end()
+		return nil, &loginError{a.imap.addr, err}
+	}
+	return b, nil
+}
+
+// A loginError is a login that failed.
+type loginError struct {
+	addr string
+	err  error
+}
+
+// Error says where.
+func (e *loginError) Error() string { return "log in at " + e.addr + ": " + e.err.Error() }
+
+// Unwrap returns what the server said.
+func (e *loginError) Unwrap() error { return e.err }
+
+// errOver reports whether err says that the time for the call is over.
+func errOver(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, ontime.ErrLate) || errors.Is(err, os.ErrDeadlineExceeded)
+}

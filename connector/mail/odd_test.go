@@ -1,0 +1,169 @@
+package mail_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/mailtest"
+)
+
+// oddMails returns n mails that break every rule that a program can break: good ones of
+// many kinds, cut, mixed and bent by chance, with a seed.
+func oddMails(tb testing.TB, n int) [][]byte {
+	tb.Helper()
+	var good [][]byte
+	files, err := filepath.Glob("../../examples/invoices/mails/*.eml")
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("%v: %d mails", err, len(files))
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		good = append(good, raw)
+	}
+	for _, text := range []string{
+		"", "\r\n", "\r\n\r\n", "no header at all", "Subject: only\r\n", "From: \r\nTo: ,,,;\r\nSubject:\r\n\r\n",
+		"Subject: =?utf-8?b?////?= =?x?q?=\r\nDate: Mon, 99 Foo 0000\r\nFrom: <<>>@@\r\nMessage-ID: not an id\r\n\r\nx",
+		"Content-Type: multipart/mixed; boundary=\"\"\r\n\r\n----\r\n", "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n",
+		strings.Repeat("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n", 300), strings.Repeat("Received: by x\r\n", 5000) + "\r\nhello",
+		"Subject: " + strings.Repeat("long ", 20000) + "\r\n\r\nhello", "To: " + strings.Repeat("a@b, ", 3000) + "\r\n\r\nhello",
+		"Content-Type: text/html; charset=utf-7\r\nContent-Transfer-Encoding: x-unknown\r\n\r\n+ADw-", "Subject: \x00\x01\xff\xfe\r\n\r\n\x00\x00",
+		"Content-Type: message/rfc822\r\n\r\nContent-Type: message/rfc822\r\n\r\nSubject: inner\r\n\r\nx", "From nobody Mon\r\nX: y\r\n\r\nz",
+		"Content-Type: application/pdf; name*0*=utf-8''%; name*1=\r\nContent-Transfer-Encoding: base64\r\n\r\n====",
+		"Content-Disposition: attachment; filename=\"../../etc/passwd\x00.pdf\"\r\n\r\nx", "Message-ID: <" + strings.Repeat("x", 5000) + "@y>\r\n\r\n",
+	} {
+		good = append(good, []byte(text))
+	}
+	r := rand.New(rand.NewPCG(7, 14))
+	out := append([][]byte{}, good...)
+	for len(out) < n {
+		m := bytes.Clone(good[r.IntN(len(good))])
+		for range 1 + r.IntN(6) {
+			m = bend(r, m, good[r.IntN(len(good))])
+		}
+		out = append(out, m)
+	}
+	return out[:n]
+}
+
+// bend breaks one thing.
+func bend(r *rand.Rand, m, other []byte) []byte {
+	if len(m) == 0 {
+		return other
+	}
+	at := r.IntN(len(m))
+	switch r.IntN(8) {
+	case 0: // cut off
+		return m[:at]
+	case 1: // a byte is another
+		m[at] = byte(r.IntN(256))
+	case 2: // the rest of another mail
+		return append(m[:at:at], other[r.IntN(len(other)+1):]...)
+	case 3: // bare newlines
+		return bytes.ReplaceAll(m, []byte("\r\n"), []byte("\n"))
+	case 4: // bare returns
+		return bytes.ReplaceAll(m, []byte("\r\n"), []byte("\r"))
+	case 5: // a line twice
+		end := at + bytes.IndexByte(m[at:], '\n') + 1
+		return append(append(bytes.Clone(m[:end]), m[at:end]...), m[end:]...)
+	case 6: // eight bits
+		for range 20 {
+			m[r.IntN(len(m))] |= 0x80
+		}
+	case 7: // without its boundaries
+		return bytes.ReplaceAll(m, []byte("--"), []byte("-"))
+	}
+	return m
+}
+
+// TestOddMails puts 1,000 odd mails into a mailbox. The list has all of them, each can be
+// read with its problems named, and a good mail behind them is read as ever.
+func TestOddMails(t *testing.T) {
+	t.Parallel()
+	s := mailtest.Shared(t)
+	user := s.User(mailtest.Unfiled)
+	mails := oddMails(t, 1000)
+	for n, m := range mails {
+		s.Plant(t, user, fmt.Sprintf("16%08d.odd.host", n), m)
+	}
+	s.Plant(t, user, "1700000000.good.host", []byte("From: ann@example.com\r\nSubject: good\r\nMessage-ID: <good@x>\r\n\r\nhello\r\n"))
+	conn := open(t, plain(s, user))
+	var ids []string
+	cursor, odd := "null", 0
+	for {
+		p := into[page](t, read(t, conn, "search", `{"limit":300,"cursor":`+cursor+`}`))
+		for _, m := range p.Items {
+			ids = append(ids, m.ID)
+			if len(m.Problems) > 0 {
+				odd++
+			}
+		}
+		if cursor = fmt.Sprintf("%q", *p.Next); !p.Truncated {
+			break
+		}
+	}
+	if len(ids) != len(mails)+1 {
+		t.Fatalf("the list has %d mails, want %d", len(ids), len(mails)+1)
+	}
+	refused := 0
+	get := tool(t, conn, "get").(connector.Reader)
+	for _, id := range ids {
+		raw, err := get.Read(t.Context(), json.RawMessage(fmt.Sprintf(`{"id":%q}`, id)))
+		if err != nil {
+			if f := failure(t, err); f.Message == "" {
+				t.Errorf("%s is refused without a reason", id)
+			}
+			refused++
+			continue
+		}
+		var m struct {
+			Text        *string
+			Problems    []string
+			Subject     *string
+			Attachments []struct{ Part string }
+		}
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		if len(raw) > 1<<20 {
+			t.Errorf("%s: %d bytes", id, len(raw))
+		}
+		for _, a := range m.Attachments {
+			read(t, conn, "attachment", fmt.Sprintf(`{"id":%q,"part":%q}`, id, a.Part))
+		}
+		if id == ids[len(ids)-1] && (m.Subject == nil || *m.Subject != "good" || *m.Text != "hello\n") {
+			t.Errorf("the good mail is %s", raw)
+		}
+	}
+	t.Logf("%d mails, %d with problems in the list, %d refused", len(ids), odd, refused)
+	if odd < 100 {
+		t.Errorf("only %d mails have problems", odd)
+	}
+}
+
+// A mail over 25 MiB is listed, and read without its text.
+func TestHugeMail(t *testing.T) {
+	s := mailtest.Shared(t)
+	user := s.User(mailtest.Unfiled)
+	s.Plant(t, user, "1700000000.huge.host", append([]byte("Subject: huge\r\nMessage-ID: <huge@x>\r\n\r\n"), bytes.Repeat([]byte("0123456789abcde\r\n"), 26<<20/17)...))
+	conn := open(t, plain(s, user))
+	list := into[page](t, read(t, conn, "search", `{}`))
+	m := into[struct {
+		Text      *string
+		Subject   string
+		Truncated bool
+		Problems  []string
+	}](t, read(t, conn, "get", fmt.Sprintf(`{"id":%q}`, list.Items[0].ID)))
+	if m.Text != nil || m.Subject != "huge" || !m.Truncated || len(m.Problems) == 0 {
+		t.Errorf("%+v", m)
+	}
+}

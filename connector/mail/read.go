@@ -1,0 +1,587 @@
+package mail
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/eml"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// Bounds.
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+	maxMail      = 25 << 20  // of a mail whose text is read
+	maxHeader    = 256 << 10 // of the header of one mail
+	maxPiece     = 700 << 10 // of an attachment in one result
+	maxFolders   = 5000
+)
+
+// mailProperties are what search and get return of a mail.
+const mailProperties = `
+	"id":{"type":"string"},"message_id":{"type":["string","null"]},"folder":{"type":"string"},"uid":{"type":"integer"},
+	"subject":{"type":["string","null"]},
+	"from":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/mailbox"}]},
+	"to":{"type":"array","items":{"$ref":"#/$defs/mailbox"}},"cc":{"type":"array","items":{"$ref":"#/$defs/mailbox"}},
+	"date":{"type":["string","null"]},"flags":{"type":"array","items":{"type":"string"}},
+	"size":{"type":["integer","null"]},"problems":{"type":"array","items":{"type":"string"}}`
+
+const mailRequired = `"id","message_id","folder","uid","subject","from","to","cc","date","flags","size","problems"`
+
+const mailDefs = `"mailbox":{"type":"object","required":["name","address"],"properties":{"name":{"type":"string"},"address":{"type":"string"}}}`
+
+// readTools are the tools that read a mailbox.
+func (a *account) readTools() []connector.Tool {
+	tool := func(spec connector.Spec, read func(context.Context, json.RawMessage) (any, error)) connector.Tool {
+		spec.Timeout = a.timeout
+		return &reader{a, spec, read}
+	}
+	return []connector.Tool{
+		tool(connector.Spec{
+			Name: "folders", Effect: connector.List, Description: "Lists the folders, with what the server uses them for.",
+			Params: object("", ""),
+			Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["name","use","selectable"],"properties":{
+				"name":{"type":"string"},"use":{"type":["string","null"],"description":"sent, trash, drafts, junk, archive, all, flagged"},
+				"selectable":{"type":"boolean"}}}}`),
+		}, a.folders),
+		tool(connector.Spec{
+			Name: "search", Effect: connector.List, Pages: true,
+			Description: "Lists the mails of a folder, oldest first. next of the result is where to go on: also at the next run, for the mails that came since. What is odd in a mail is listed in problems.",
+			Params: object("", `"folder":{"type":"string","minLength":1,"default":"INBOX"},
+				"from":{"type":"string"},"to":{"type":"string"},"subject":{"type":"string"},
+				"text":{"type":"string","description":"anywhere in the mail"},
+				"since":{"type":"string","description":"day, 2026-11-22: mails that came then or later"},
+				"before":{"type":"string","description":"day: mails that came before it"},
+				"unseen":{"type":"boolean"},
+				"limit":{"type":"integer","minimum":1,"maximum":1000,"default":100},
+				"cursor":{"type":["string","null"],"description":"next of an earlier result"}`),
+			Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":[` + mailRequired + `],"properties":{` + mailProperties + `}},"$defs":{` + mailDefs + `}}`),
+		}, a.search),
+		tool(connector.Spec{
+			Name: "get", Effect: connector.Get,
+			Description: "Reads a mail. What is broken in it is listed in problems. A mail over 25 MiB has no text, and truncated is true.",
+			Params:      object(`"id"`, `"id":{"type":"string","minLength":5}`),
+			Result: json.RawMessage(`{"type":"object","required":[` + mailRequired + `,"text","html","headers","attachments","truncated"],"properties":{` + mailProperties + `,
+				"text":{"type":["string","null"]},"html":{"type":["string","null"]},
+				"headers":{"type":"object","additionalProperties":{"type":"array","items":{"type":"string"}}},
+				"attachments":{"type":"array","items":{"type":"object","required":["name","type","size","part"],"properties":{
+					"name":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},"part":{"type":"string"}}}},
+				"in_reply_to":{"type":["string","null"]},"references":{"type":"array","items":{"type":"string"}},
+				"reply_to":{"type":"array","items":{"$ref":"#/$defs/mailbox"}},
+				"truncated":{"type":"boolean"}},"$defs":{` + mailDefs + `}}`),
+		}, a.get),
+		tool(connector.Spec{
+			Name: "attachment", Effect: connector.Get,
+			Description: "Reads the bytes of an attachment, 700 KiB at a time: next is the offset of the rest, or null.",
+			Params: object(`"id","part"`, `"id":{"type":"string","minLength":5},"part":{"type":"string","minLength":1},
+				"offset":{"type":"integer","minimum":0}`),
+			Result: json.RawMessage(`{"type":"object","required":["name","type","size","base64","next"],"properties":{
+				"name":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},"base64":{"type":"string"},"next":{"type":["integer","null"]}}}`),
+		}, a.attachment),
+	}
+}
+
+// A folder is one folder of the result of folders.
+type folder struct {
+	Name       string  `json:"name"`
+	Use        *string `json:"use"`
+	Selectable bool    `json:"selectable"`
+}
+
+func (a *account) folders(ctx context.Context, params json.RawMessage) (any, error) {
+	if err := decode(params, &struct{}{}); err != nil {
+		return nil, a.bad("folders", err)
+	}
+	out := []folder{}
+	err := a.read(ctx, func(b *box) error {
+		list, err := b.List("", "*", &imap.ListOptions{ReturnSpecialUse: b.Caps().Has(imap.CapSpecialUse)}).Collect()
+		if err != nil {
+			return fmt.Errorf("list the folders: %w", err)
+		}
+		out = out[:0]
+		for _, data := range list[:min(len(list), maxFolders)] {
+			out = append(out, newFolder(data))
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b folder) int { return strings.Compare(a.Name, b.Name) })
+	return out, err
+}
+
+func newFolder(data *imap.ListData) folder {
+	f := folder{Name: strings.ToValidUTF8(data.Mailbox, "\uFFFD"), Selectable: true}
+	for _, attr := range data.Attrs {
+		switch attr {
+		case imap.MailboxAttrNoSelect, imap.MailboxAttrNonExistent:
+			f.Selectable = false
+		case imap.MailboxAttrAll, imap.MailboxAttrArchive, imap.MailboxAttrDrafts, imap.MailboxAttrFlagged,
+			imap.MailboxAttrJunk, imap.MailboxAttrSent, imap.MailboxAttrTrash:
+			use := strings.ToLower(strings.TrimPrefix(string(attr), `\`))
+			f.Use = &use
+		}
+	}
+	return f
+}
+
+// A summary is what a list tells of a mail.
+type summary struct {
+	ID        string        `json:"id"`
+	MessageID *string       `json:"message_id"`
+	Folder    string        `json:"folder"`
+	UID       imap.UID      `json:"uid"`
+	Subject   *string       `json:"subject"`
+	From      *eml.Mailbox  `json:"from"`
+	To        []eml.Mailbox `json:"to"`
+	Cc        []eml.Mailbox `json:"cc"`
+	Date      *string       `json:"date"`
+	Flags     []string      `json:"flags"`
+	Size      *int64        `json:"size"`
+	Problems  []string      `json:"problems"`
+}
+
+// Bounds of what a list tells of one mail: a stranger wrote it.
+const (
+	maxListed  = 20
+	maxSubject = 1000
+)
+
+// summarize tells what a list tells; m is nil if the mail cannot be read.
+func summarize(id mailID, flags []imap.Flag, size *int64, m *eml.Mail) summary {
+	s := summary{ID: id.String(), Folder: id.Folder, UID: id.UID, Flags: flagNames(flags), Size: size,
+		To: []eml.Mailbox{}, Cc: []eml.Mailbox{}, Problems: []string{}}
+	if m == nil {
+		return s
+	}
+	s.MessageID, s.From, s.Date, s.To, s.Cc, s.Problems = m.MessageID, m.From, m.Date, m.To, m.Cc, m.Warnings
+	if m.Headers["subject"] != nil || m.Subject != "" {
+		s.Subject = &m.Subject
+	}
+	return s
+}
+
+// short leaves out of a summary what would fill a list.
+func (s *summary) short() {
+	for _, list := range []*[]eml.Mailbox{&s.To, &s.Cc} {
+		if len(*list) > maxListed {
+			s.Problems = append(s.Problems, fmt.Sprintf("only the first %d of %d recipients are listed; get has the others", maxListed, len(*list)))
+			*list = (*list)[:maxListed]
+		}
+	}
+	if s.Subject != nil && len(*s.Subject) > maxSubject {
+		text := strings.ToValidUTF8((*s.Subject)[:maxSubject], "")
+		s.Subject = &text
+		s.Problems = append(s.Problems, "the subject is cut; get has all of it")
+	}
+	s.Problems = s.Problems[:min(len(s.Problems), maxListed)]
+}
+
+type searchParams struct {
+	Folder  string  `json:"folder"`
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Subject string  `json:"subject"`
+	Text    string  `json:"text"`
+	Since   string  `json:"since"`
+	Before  string  `json:"before"`
+	Unseen  bool    `json:"unseen"`
+	Limit   int     `json:"limit"`
+	Cursor  *string `json:"cursor"`
+}
+
+// A listing is what scripts get as an array with two more properties.
+type listing struct {
+	Items     []json.RawMessage `json:"$list"`
+	Truncated bool              `json:"truncated"`
+	Next      *string           `json:"next"`
+}
+
+func (a *account) search(ctx context.Context, params json.RawMessage) (any, error) {
+	p := searchParams{Folder: "INBOX", Limit: defaultLimit}
+	if err := decode(params, &p); err != nil {
+		return nil, a.bad("search", err)
+	}
+	criteria, err := p.criteria()
+	if err != nil {
+		return nil, a.bad("search", err)
+	}
+	validity, after, err := p.from()
+	if err != nil {
+		return nil, a.bad("search", err)
+	}
+	var out listing
+	err = a.read(ctx, func(b *box) error {
+		data, err := b.open(p.Folder, false)
+		if err != nil {
+			return err
+		}
+		if p.Cursor != nil && data.UIDValidity != validity {
+			return keep.Failf(keep.ClassPrecondition, "uidvalidity",
+				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; search without one", p.Folder, validity, data.UIDValidity)
+		}
+		found, err := b.UIDSearch(criteria, nil).Wait()
+		if err != nil {
+			return fmt.Errorf("search %q: %w", p.Folder, err)
+		}
+		// n:* names the last mail even if it is before n.
+		uids := slices.DeleteFunc(found.AllUIDs(), func(uid imap.UID) bool { return uid <= after })
+		slices.Sort(uids)
+		out, err = a.page(ctx, b, pageOf{p.Folder, data, uids, p.Limit, after})
+		return err
+	})
+	return out, err
+}
+
+// from reads the cursor.
+func (p *searchParams) from() (validity uint32, after imap.UID, err error) {
+	if p.Cursor == nil {
+		return 0, 0, nil
+	}
+	v, u, ok := strings.Cut(*p.Cursor, ";")
+	n, err1 := strconv.ParseUint(v, 10, 32)
+	last, err2 := strconv.ParseUint(u, 10, 32)
+	if !ok || err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("cursor: %q is not the next of an earlier result", *p.Cursor)
+	}
+	return uint32(n), imap.UID(last), nil
+}
+
+// criteria writes what to search for.
+func (p *searchParams) criteria() (*imap.SearchCriteria, error) {
+	c := &imap.SearchCriteria{}
+	if err := checkFolder(p.Folder); err != nil {
+		return nil, err
+	}
+	if p.Limit < 1 || p.Limit > maxLimit {
+		return nil, fmt.Errorf("limit must be 1 to %d", maxLimit)
+	}
+	for _, f := range []struct{ key, value string }{{"From", p.From}, {"To", p.To}, {"Subject", p.Subject}, {"Text", p.Text}} {
+		switch {
+		case f.value == "":
+		case hasControl(f.value):
+			return nil, fmt.Errorf("%s must be one line", strings.ToLower(f.key))
+		case f.key == "Text":
+			c.Text = []string{f.value}
+		default:
+			c.Header = append(c.Header, imap.SearchCriteriaHeaderField{Key: f.key, Value: f.value})
+		}
+	}
+	var err1, err2 error
+	c.Since, err1 = day("since", p.Since)
+	c.Before, err2 = day("before", p.Before)
+	if p.Unseen {
+		c.NotFlag = []imap.Flag{imap.FlagSeen}
+	}
+	if _, after, err := p.from(); err == nil && after > 0 && after < 1<<32-1 {
+		var set imap.UIDSet
+		set.AddRange(after+1, 0) // 0 is *
+		c.UID = []imap.UIDSet{set}
+	}
+	return c, errors.Join(err1, err2)
+}
+
+// day reads a date, or the date of a time.
+func day(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.DateOnly, text[:min(len(text), len(time.DateOnly))])
+	if err != nil {
+		return t, fmt.Errorf("%s: %q is not a day such as 2026-11-22", name, text)
+	}
+	return t, nil
+}
+
+// A pageOf is what a page is made from.
+type pageOf struct {
+	folder string
+	data   *imap.SelectData
+	uids   []imap.UID // sorted
+	limit  int
+	after  imap.UID
+}
+
+// maxListing leaves room for the rest of a result.
+const maxListing = maxResult - 1024
+
+// page reads the headers of the first mails.
+func (a *account) page(ctx context.Context, b *box, p pageOf) (listing, error) {
+	out := listing{Items: []json.RawMessage{}, Truncated: len(p.uids) > p.limit}
+	last := p.after
+	if !out.Truncated && p.data.UIDNext > 0 {
+		last = max(last, p.data.UIDNext-1) // whatever else is there was searched, too
+	}
+	uids := p.uids[:min(len(p.uids), p.limit)]
+	read, err := a.headers(ctx, b, p.folder, p.data.UIDValidity, uids)
+	if err != nil {
+		return out, err
+	}
+	size := 0
+	for _, uid := range uids {
+		s, ok := read[uid]
+		if !ok {
+			continue // it was deleted a moment ago
+		}
+		s.short()
+		raw, err := jsonval.Encode(s)
+		if err != nil {
+			return out, err
+		}
+		if size += len(raw) + 1; size > maxListing {
+			out.Truncated = true
+			break
+		}
+		out.Items, last = append(out.Items, raw), max(uid, last)
+		if out.Truncated {
+			last = uid
+		}
+	}
+	if size > maxListing {
+		last = lastUID(out.Items, p.after)
+	}
+	next := fmt.Sprintf("%d;%d", p.data.UIDValidity, last)
+	out.Next = &next
+	return out, nil
+}
+
+// lastUID returns the uid of the last item.
+func lastUID(items []json.RawMessage, otherwise imap.UID) imap.UID {
+	var s struct {
+		UID imap.UID `json:"uid"`
+	}
+	if len(items) > 0 && json.Unmarshal(items[len(items)-1], &s) == nil {
+		return s.UID
+	}
+	return otherwise
+}
+
+var headerSection = &imap.FetchItemBodySection{Specifier: imap.PartSpecifierHeader, Peek: true, Partial: &imap.SectionPartial{Size: maxHeader}}
+
+// maxOdd bounds the mails of a page that a server cannot deliver, before it is the
+// server that is out of order.
+const maxOdd = 20
+
+// headers reads the headers of mails. One that the server cannot deliver, or delivers in
+// a form that nobody can read, costs its own place and no other.
+func (a *account) headers(ctx context.Context, b *box, folder string, validity uint32, uids []imap.UID) (map[imap.UID]summary, error) {
+	out := map[imap.UID]summary{}
+	if len(uids) == 0 {
+		return out, nil
+	}
+	err := b.headers(folder, validity, imap.UIDSetNum(uids...), out)
+	if err == nil || ctx.Err() != nil {
+		return out, err
+	}
+	first := err
+	odd := 0
+	one, stop, err := a.reopen(ctx, folder, validity)
+	for _, uid := range uids {
+		if _, ok := out[uid]; ok {
+			continue
+		}
+		if err != nil {
+			return nil, first
+		}
+		if problem := one.headers(folder, validity, imap.UIDSetNum(uid), out); problem != nil {
+			if odd++; odd > maxOdd || ctx.Err() != nil {
+				stop()
+				return nil, first
+			}
+			s := summarize(mailID{folder, validity, uid}, nil, nil, nil)
+			s.Problems = append(s.Problems, a.fail(ctx, "search", fmt.Errorf("the server cannot deliver it: %w", problem)).Message)
+			out[uid] = s
+			stop()
+			one, stop, err = a.reopen(ctx, folder, validity)
+		}
+	}
+	if err == nil {
+		stop()
+	}
+	return out, nil
+}
+
+// reopen opens a session of its own in a folder that must be the same still.
+func (a *account) reopen(ctx context.Context, folder string, validity uint32) (*box, func(), error) {
+	b, stop, err := a.mailbox(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.openFor(mailID{folder, validity, 1}, false); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return b, stop, nil
+}
+
+// headers adds what it can read to out.
+func (b *box) headers(folder string, validity uint32, set imap.UIDSet, out map[imap.UID]summary) error {
+	cmd := b.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{headerSection}})
+	for msg := cmd.Next(); msg != nil; msg = cmd.Next() {
+		f, err := msg.Collect()
+		if err != nil {
+			cmd.Close()
+			return fmt.Errorf("read the header of a mail: %w", err)
+		}
+		if set.Contains(f.UID) {
+			size := f.RFC822Size
+			out[f.UID] = summarize(mailID{folder, validity, f.UID}, f.Flags, &size, eml.Parse(f.FindBodySection(headerSection)))
+		}
+	}
+	if err := cmd.Close(); err != nil {
+		return fmt.Errorf("read the headers of mails: %w", err)
+	}
+	return nil
+}
+
+// A full is the result of get.
+type full struct {
+	summary
+	Text        *string             `json:"text"`
+	HTML        *string             `json:"html"`
+	Headers     map[string][]string `json:"headers"`
+	Attachments []part              `json:"attachments"`
+	InReplyTo   *string             `json:"in_reply_to"`
+	References  []string            `json:"references"`
+	ReplyTo     []eml.Mailbox       `json:"reply_to"`
+	Truncated   bool                `json:"truncated"`
+}
+
+// A part is an attachment without its bytes.
+type part struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Size int    `json:"size"`
+	Part string `json:"part"`
+}
+
+func (a *account) get(ctx context.Context, params json.RawMessage) (any, error) {
+	var p struct {
+		ID string `json:"id"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, a.bad("get", err)
+	}
+	id, err := parseID(p.ID)
+	if err != nil {
+		return nil, a.bad("get", err)
+	}
+	var s summary
+	var m *eml.Mail
+	whole := false
+	err = a.read(ctx, func(b *box) (err error) {
+		s, m, whole, err = b.whole(id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := full{summary: s, Headers: m.Headers, InReplyTo: m.InReplyTo, References: m.References, ReplyTo: m.ReplyTo, Attachments: []part{}, Truncated: !whole}
+	if whole {
+		m.Fit(maxResult - 64<<10)
+		out.summary = summarize(id, nil, s.Size, m)
+		out.Flags, out.Headers, out.Text, out.HTML = s.Flags, m.Headers, &m.Text, &m.HTML
+		out.References, out.ReplyTo = m.References, m.ReplyTo
+		for _, at := range m.Attachments {
+			out.Attachments = append(out.Attachments, part{at.Name, at.Type, at.Size, at.Part})
+		}
+	} else {
+		out.Problems = append(out.Problems, fmt.Sprintf("the mail has more than %d MiB; its text and attachments were not read", maxMail>>20))
+	}
+	return out, nil
+}
+
+// whole reads a mail; only its header if it is too large.
+func (b *box) whole(id mailID) (s summary, m *eml.Mail, whole bool, err error) {
+	if err := b.openFor(id, false); err != nil {
+		return s, nil, false, err
+	}
+	list, err := b.Fetch(imap.UIDSetNum(id.UID), &imap.FetchOptions{UID: true, Flags: true, RFC822Size: true}).Collect()
+	if err != nil {
+		return s, nil, false, fmt.Errorf("read the mail: %w", err)
+	}
+	i := slices.IndexFunc(list, func(f *imapclient.FetchMessageBuffer) bool { return f.UID == id.UID })
+	if i < 0 {
+		return s, nil, false, gone(id)
+	}
+	section := &imap.FetchItemBodySection{Peek: true}
+	if list[i].RFC822Size > maxMail {
+		section = headerSection
+	}
+	raw, err := b.section(id, section)
+	if err != nil {
+		return s, nil, false, err
+	}
+	m = eml.Parse(raw)
+	size := list[i].RFC822Size
+	return summarize(id, list[i].Flags, &size, m), m, section != headerSection, nil
+}
+
+// section reads one section of a mail.
+func (b *box) section(id mailID, section *imap.FetchItemBodySection) ([]byte, error) {
+	list, err := b.Fetch(imap.UIDSetNum(id.UID), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}}).Collect()
+	if err != nil {
+		return nil, fmt.Errorf("read the mail: %w", err)
+	}
+	for _, f := range list {
+		if raw := f.FindBodySection(section); f.UID == id.UID && raw != nil {
+			return raw, nil
+		}
+	}
+	return nil, gone(id)
+}
+
+func (a *account) attachment(ctx context.Context, params json.RawMessage) (any, error) {
+	var p struct {
+		ID     string `json:"id"`
+		Part   string `json:"part"`
+		Offset int    `json:"offset"`
+	}
+	if err := decode(params, &p); err != nil {
+		return nil, a.bad("attachment", err)
+	}
+	id, err := parseID(p.ID)
+	if err != nil {
+		return nil, a.bad("attachment", err)
+	}
+	var m *eml.Mail
+	whole := false
+	err = a.read(ctx, func(b *box) (err error) {
+		_, m, whole, err = b.whole(id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		return nil, a.failf("attachment", keep.ClassLogic, "too-large", "the mail has more than %d MiB", maxMail>>20)
+	}
+	for _, at := range m.Attachments {
+		if at.Part != p.Part {
+			continue
+		}
+		if p.Offset < 0 || p.Offset > len(at.Raw) {
+			return nil, a.bad("attachment", fmt.Errorf("offset is beyond the %d bytes of the attachment", len(at.Raw)))
+		}
+		piece := at.Raw[p.Offset:]
+		out := map[string]any{"name": at.Name, "type": at.Type, "size": at.Size, "next": nil}
+		if len(piece) > maxPiece {
+			piece = piece[:maxPiece]
+			out["next"] = p.Offset + maxPiece
+		}
+		out["base64"] = base64.StdEncoding.EncodeToString(piece)
+		return out, nil
+	}
+	return nil, a.failf("attachment", keep.ClassPrecondition, "no-part", "the mail %s has no attachment %q", id, p.Part)
+}

@@ -1,0 +1,301 @@
+package s3
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// mark is the metadata that says whose an object is.
+const mark = "Keep-Id"
+
+func (s *service) changeTools() []connector.Tool {
+	return []connector.Tool{
+		&putter{change{s, connector.Spec{
+			Name: "put", Effect: connector.Mutate,
+			Description: "Puts an object, with text or base64, where none of that key is; with overwrite it replaces the version with that etag. Returns its etag.",
+			Params: object(`"key"`, keyProperty+`,"text":{"type":"string"},"base64":{"type":"string","contentEncoding":"base64"},
+				"type":{"type":"string","description":"such as application/pdf"},
+				"metadata":{"type":"object","additionalProperties":{"type":"string"}},
+				"overwrite":{"type":"string","minLength":1,"description":"etag of the version that is replaced"}`),
+			Result:  json.RawMessage(`{"type":"object","required":["key","etag"],"properties":{"key":{"type":"string"},"etag":{"type":"string"}}}`),
+			Timeout: s.timeout, Level: keep.LevelKey, Identity: []string{"key"}, CarriesToken: true,
+			VerifyByHand: "Look at the metadata keep-id of the object: it is the token if this call made it.",
+		}}},
+		&deleter{change{s, connector.Spec{
+			Name: "delete", Effect: connector.Mutate, Description: "Deletes an object; with etag, only that version of it.",
+			Params:  object(`"key"`, keyProperty+`,"etag":{"type":"string","minLength":1}`),
+			Timeout: s.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"key"}, SettleAfter: s.settle,
+			VerifyByHand: "Look whether the object is there.",
+		}}},
+	}
+}
+
+// A change is what both mutate tools have.
+type change struct {
+	s    *service
+	spec connector.Spec
+}
+
+// Spec returns the description of the tool.
+func (c *change) Spec() connector.Spec { return c.spec }
+
+// Pin implements connector.Pinner.
+func (c *change) Pin() json.RawMessage { return c.s.pinned }
+
+// Target names the object.
+func (c *change) Target(params json.RawMessage) string {
+	var p struct {
+		Key string `json:"key"`
+	}
+	if json.Unmarshal(params, &p) != nil || p.Key == "" {
+		return "an object of " + c.s.bucket
+	}
+	r := []rune(strings.ToValidUTF8(c.s.bucket+"/"+p.Key, ""))
+	return string(r[:min(len(r), 120)])
+}
+
+// ComparePayload finds equal params equivalent, and others significant.
+func (c *change) ComparePayload(old, new json.RawMessage) connector.Difference {
+	if jsonval.Equal(old, new) {
+		return connector.Equivalent
+	}
+	return connector.Significant
+}
+
+// Where an object is, as far as the service tells.
+type state int
+
+const (
+	there state = iota
+	missing
+	unclear
+)
+
+// look asks for an object without its content. A 404 counts only if the service names
+// the key: HEAD has no body, so a GET asks why.
+func (s *service) look(ctx context.Context, key string) (state, *answer, error) {
+	a, err := s.send(ctx, request{method: http.MethodHead, key: key})
+	if err != nil {
+		return unclear, nil, err
+	}
+	switch {
+	case a.status == http.StatusOK && a.header.Get("ETag") != "":
+		return there, a, nil
+	case a.status != http.StatusNotFound:
+		return unclear, a, nil
+	}
+	a, err = s.send(ctx, request{method: http.MethodGet, key: key, header: http.Header{"Range": {"bytes=0-0"}}, limit: maxError})
+	if err != nil {
+		return unclear, nil, err
+	}
+	if a.status == http.StatusNotFound && a.code == "NoSuchKey" {
+		return missing, a, nil
+	}
+	return unclear, a, nil
+}
+
+// etag returns the version without quotes.
+func (a *answer) etag() string { return strings.Trim(a.header.Get("ETag"), `"`) }
+
+// A putter is the tool put.
+type putter struct{ change }
+
+type putParams struct {
+	Key       string            `json:"key"`
+	Text      *string           `json:"text"`
+	Base64    *string           `json:"base64"`
+	Type      string            `json:"type"`
+	Metadata  map[string]string `json:"metadata"`
+	Overwrite string            `json:"overwrite"`
+}
+
+// params reads what to put, and its bytes.
+func (t *putter) params(raw json.RawMessage) (p putParams, body []byte, err error) {
+	if err = decode(raw, &p); err == nil {
+		err = checkKey(p.Key)
+	}
+	switch {
+	case err != nil:
+		return p, nil, err
+	case (p.Text == nil) == (p.Base64 == nil):
+		return p, nil, errors.New("one of text and base64 is required")
+	case p.Text != nil:
+		body = []byte(*p.Text)
+	default:
+		if body, err = base64.StdEncoding.DecodeString(*p.Base64); err != nil {
+			return p, nil, errors.New("base64 cannot be decoded")
+		}
+	}
+	if !isHeader(p.Type) || !isHeader(p.Overwrite) {
+		return p, nil, errors.New("type and overwrite must be printable ASCII")
+	}
+	for name, value := range p.Metadata {
+		if !connector.IsName(strings.ReplaceAll(name, "-", "_")) || strings.EqualFold(name, mark) || !isHeader(value) {
+			return p, nil, fmt.Errorf("metadata: %q must be a word and not keep-id, and its value printable ASCII", name)
+		}
+	}
+	return p, body, nil
+}
+
+// isHeader reports whether s can be the value of a header.
+func isHeader(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return len(s) <= 2000
+}
+
+// Mutate puts the object, unless it is there already.
+func (t *putter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
+	p, body, err := t.params(m.Payload)
+	if err != nil {
+		return connector.Receipt{}, t.s.bad("put", err)
+	}
+	h := http.Header{metaPrefix + mark: {m.Token}, "Content-Type": {"application/octet-stream"}}
+	if p.Text != nil {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	if p.Type != "" {
+		h.Set("Content-Type", p.Type)
+	}
+	for name, value := range p.Metadata {
+		h.Set(metaPrefix+name, value)
+	}
+	if p.Overwrite == "" {
+		h.Set("If-None-Match", "*")
+	} else {
+		h.Set("If-Match", `"`+strings.Trim(p.Overwrite, `"`)+`"`)
+	}
+	a, err := t.s.send(ctx, request{method: http.MethodPut, key: p.Key, header: h, body: body, limit: maxError, change: true})
+	switch {
+	case err != nil:
+		return connector.Receipt{}, t.s.lost(ctx, "put", true, err)
+	case a.status == http.StatusOK && a.header.Get("ETag") != "":
+		return connector.Receipt{Result: put(p.Key, a)}, nil
+	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotFound && p.Overwrite != "" && a.code == "NoSuchKey":
+		return t.whose(ctx, m.Token, p)
+	case a.status < 300:
+		return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "bad-answer", "the answer %s has no ETag, so it is not that of S3", a.say())
+	}
+	return connector.Receipt{}, t.s.refused("put", true, a)
+}
+
+// put is the result of put.
+func put(key string, a *answer) json.RawMessage {
+	raw, _ := jsonval.Encode(map[string]string{"key": key, "etag": a.etag()}) // of strings
+	return raw
+}
+
+// whose finds out why the condition does not hold: an earlier attempt made the object, or
+// somebody else did.
+func (t *putter) whose(ctx context.Context, token string, p putParams) (connector.Receipt, error) {
+	at, a, err := t.s.look(ctx, p.Key)
+	switch {
+	case err != nil:
+		return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "connection", "the object is there or is another version, and it is not known whose it is: %v", err)
+	case at == there && a.header.Get(metaPrefix+mark) == token:
+		return connector.Receipt{Result: put(p.Key, a)}, nil
+	case at == there && p.Overwrite != "":
+		return connector.Receipt{}, t.s.failf("put", keep.ClassLogic, "changed", "%s has the etag %s, not %s: somebody changed it", p.Key, a.etag(), p.Overwrite)
+	case at == there:
+		return connector.Receipt{}, t.s.failf("put", keep.ClassLogic, "exists", "%s is there already and is not of this call; pass overwrite with its etag %s to replace it", p.Key, a.etag())
+	case at == missing && p.Overwrite != "":
+		return connector.Receipt{}, t.s.failf("put", keep.ClassPrecondition, "gone", "there is no %s any more", p.Key)
+	}
+	return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "unclear", "the service refused since the object is there, and now shows %s", a.say())
+}
+
+// Reconcile looks whose the object is.
+func (t *putter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	p, _, err := t.params(m.Payload)
+	if err != nil {
+		return connector.Answer{}, t.s.bad("put", err)
+	}
+	at, a, err := t.s.look(ctx, p.Key)
+	switch {
+	case err != nil:
+		return connector.Answer{}, t.s.lost(ctx, "put", false, err)
+	case at == there && a.header.Get(metaPrefix+mark) == m.Token:
+		return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: put(p.Key, a)}, Detail: "its keep-id is the token"}, nil
+	case at == there && p.Overwrite != "" && a.etag() == strings.Trim(p.Overwrite, `"`):
+		return connector.Answer{Verdict: connector.Absent, Detail: "it has the version that was to be replaced"}, nil
+	case at == there:
+		return connector.Answer{Verdict: connector.Retry, Detail: "there is another object of that key; ours may have been replaced"}, nil
+	case at == missing && p.Overwrite == "":
+		return connector.Answer{Verdict: connector.Absent, Detail: "there is no object of that key"}, nil
+	}
+	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
+}
+
+// A deleter is the tool delete.
+type deleter struct{ change }
+
+type deleteParams struct {
+	Key  string `json:"key"`
+	ETag string `json:"etag"`
+}
+
+func (t *deleter) params(raw json.RawMessage) (p deleteParams, err error) {
+	if err = decode(raw, &p); err == nil {
+		err = checkKey(p.Key)
+	}
+	if err == nil && !isHeader(p.ETag) {
+		err = errors.New("etag must be printable ASCII")
+	}
+	return p, err
+}
+
+// Mutate deletes the object.
+func (t *deleter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
+	p, err := t.params(m.Payload)
+	if err != nil {
+		return connector.Receipt{}, t.s.bad("delete", err)
+	}
+	h := http.Header{}
+	if p.ETag != "" {
+		h.Set("If-Match", `"`+strings.Trim(p.ETag, `"`)+`"`)
+	}
+	a, err := t.s.send(ctx, request{method: http.MethodDelete, key: p.Key, header: h, limit: maxError, change: true})
+	switch {
+	case err != nil:
+		return connector.Receipt{}, t.s.lost(ctx, "delete", true, err)
+	case a.status == http.StatusNoContent:
+		return connector.Receipt{}, nil
+	case a.status == http.StatusPreconditionFailed:
+		return connector.Receipt{}, t.s.failf("delete", keep.ClassLogic, "changed", "%s has not the etag %s: somebody changed it", p.Key, p.ETag)
+	case a.status < 300:
+		return connector.Receipt{}, t.s.failf("delete", keep.ClassUnknown, "bad-answer", "the answer %s is not that of S3", a.say())
+	}
+	return connector.Receipt{}, t.s.refused("delete", true, a)
+}
+
+// Reconcile looks whether the object is there.
+func (t *deleter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	p, err := t.params(m.Payload)
+	if err != nil {
+		return connector.Answer{}, t.s.bad("delete", err)
+	}
+	at, a, err := t.s.look(ctx, p.Key)
+	switch {
+	case err != nil:
+		return connector.Answer{}, t.s.lost(ctx, "delete", false, err)
+	case at == missing:
+		return connector.Answer{Verdict: connector.Happened, Detail: "there is no object of that key"}, nil
+	case at == there && (p.ETag == "" || a.etag() == strings.Trim(p.ETag, `"`)):
+		return connector.Answer{Verdict: connector.Absent, Detail: "the object is there"}, nil
+	case at == there:
+		return connector.Answer{Verdict: connector.Retry, Detail: "there is another version, with the etag " + a.etag()}, nil
+	}
+	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
+}

@@ -1,0 +1,439 @@
+package s3_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/s3"
+	"github.com/keep-run/keep/internal/s3test"
+	"github.com/keep-run/keep/testkit/connectortest"
+)
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv("KEEP_S3_CHILD"); addr != "" {
+		child(addr)
+	}
+	os.Exit(s3test.Main(m))
+}
+
+// child is the process that is killed while it puts.
+func child(addr string) {
+	conn, err := s3.New("store", config(addr))
+	if err != nil {
+		panic(err)
+	}
+	for _, t := range conn.Tools {
+		if t.Spec().Name == "put" {
+			t.(connector.Mutator).Mutate(context.Background(), keep.Mutation{Token: "killed", Payload: json.RawMessage(os.Getenv("KEEP_S3_PARAMS"))})
+		}
+	}
+	os.Exit(4)
+}
+
+// TestKilled kills the process that puts at many points. The lookup then tells the truth,
+// and the same call made again makes one object.
+func TestKilled(t *testing.T) {
+	s := s3test.Shared(t)
+	p, err := connectortest.NewProxy(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	conn, seen := open(t, config(s.Addr)), map[bool]int{}
+	try := func(request, response int) {
+		key := fresh()
+		params := fmt.Sprintf(`{"key":%q,"text":"hello"}`, key)
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "KEEP_S3_CHILD="+p.Addr(), "KEEP_S3_PARAMS="+params)
+		started := make(chan struct{})
+		p.Next(connectortest.Cut{Request: request, Response: response, Then: func() { <-started; cmd.Process.Kill() }})
+		err := cmd.Start()
+		close(started)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() > 0 {
+			t.Errorf("to be killed after %d and %d bytes: %v", request, response, err)
+		}
+		still(t)
+		_, there := s.Object(key)
+		seen[there]++
+		want := connector.Absent
+		if there {
+			want = connector.Happened
+		}
+		if a := reconcile(t, conn, "put", "killed", params); a.Verdict != want {
+			t.Errorf("killed after %d and %d bytes: the lookup says %+v, and the object is there: %t", request, response, a, there)
+		}
+		if _, err := mutate(t, conn, "put", "killed", params); err != nil {
+			t.Errorf("killed after %d and %d bytes: again: %v", request, response, err)
+		}
+	}
+	for _, n := range []int{0, 20, 100, 300, 500} {
+		try(n, connectortest.All)
+	}
+	for _, n := range []int{0, 1, 20, 100} {
+		try(connectortest.All, n)
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("the kills did not meet both sides: %v", seen)
+	}
+}
+
+func config(addr string) s3.Config {
+	return s3.Config{BaseURL: "http://" + addr, Bucket: s3test.Bucket, AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey}
+}
+
+func open(tb testing.TB, cfg s3.Config) *connector.Connection {
+	tb.Helper()
+	conn, err := s3.New("store", cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return conn
+}
+
+func tool(tb testing.TB, conn *connector.Connection, name string) connector.Tool {
+	tb.Helper()
+	for _, t := range conn.Tools {
+		if t.Spec().Name == name {
+			return t
+		}
+	}
+	tb.Fatalf("no tool %q", name)
+	return nil
+}
+
+func read(tb testing.TB, conn *connector.Connection, name, params string) string {
+	tb.Helper()
+	out, err := tool(tb, conn, name).(connector.Reader).Read(tb.Context(), json.RawMessage(params))
+	if err != nil {
+		tb.Fatalf("%s %s: %v", name, params, err)
+	}
+	return string(out)
+}
+
+func mutate(tb testing.TB, conn *connector.Connection, name, token, params string) (connector.Receipt, error) {
+	tb.Helper()
+	return tool(tb, conn, name).(connector.Mutator).Mutate(tb.Context(), keep.Mutation{Token: token, Payload: json.RawMessage(params)})
+}
+
+func reconcile(tb testing.TB, conn *connector.Connection, name, token, params string) connector.Answer {
+	tb.Helper()
+	a, err := tool(tb, conn, name).(connector.Reconciler).Reconcile(tb.Context(), keep.Mutation{Token: token, Payload: json.RawMessage(params)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+// class returns the class and the code of err.
+func class(tb testing.TB, err error) (keep.Class, string) {
+	tb.Helper()
+	if err == nil {
+		return "none", ""
+	}
+	var f *keep.Failure
+	if !errors.As(err, &f) {
+		tb.Fatalf("%v is no failure", err)
+	}
+	return f.Class, f.Code
+}
+
+var names atomic.Int64
+
+// fresh returns a prefix that nothing has.
+func fresh() string { return fmt.Sprintf("t%d", names.Add(1)) }
+
+// TestConformance holds the mutate tools to their promises on a real server, with the
+// connection cut at many bytes.
+func TestConformance(t *testing.T) {
+	for _, name := range []string{"put", "overwrite", "delete"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connectortest.Run(t, func(tb testing.TB) *connectortest.Bench { b, _ := bench(tb, name); return b })
+		})
+	}
+}
+
+// bench returns a bench behind a proxy.
+func bench(tb testing.TB, name string) (*connectortest.Bench, *connectortest.Proxy) {
+	s := s3test.Shared(tb)
+	p, err := connectortest.NewProxy(s.Addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.Close)
+	conn, err := s3.New("store", config(p.Addr()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	prefix := fresh()
+	key := func(n int) string { return fmt.Sprintf("%s/dir ü+&/%d.txt", prefix, n) }
+	b := &connectortest.Bench{
+		Connection: conn, Tool: "put", Secrets: []string{s3test.SecretKey}, Troubles: troubles(p), Settle: func() { still(tb) },
+		Refused: []json.RawMessage{json.RawMessage(`{}`), json.RawMessage(`{"key":""}`), json.RawMessage(`{"key":7}`), json.RawMessage(`{"key":"a","x":1}`)},
+	}
+	etags := map[int]string{}
+	direct := open(tb, config(s.Addr))
+	if name != "put" {
+		for n := 1; n <= 3; n++ {
+			r, err := mutate(tb, direct, "put", fmt.Sprint("before-", n), fmt.Sprintf(`{"key":%q,"text":"old"}`, key(n)))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			var out struct{ ETag string }
+			if err := json.Unmarshal(r.Result, &out); err != nil {
+				tb.Fatal(err)
+			}
+			etags[n] = out.ETag
+		}
+	}
+	switch name {
+	case "delete":
+		b.Tool = "delete"
+		b.Params = func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"key":%q}`, key(n))) }
+		b.Effects = func(n int) int {
+			if _, ok := s.Object(key(n)); ok {
+				return 0
+			}
+			return 1
+		}
+	default:
+		b.Params = func(n int) json.RawMessage {
+			if name == "put" {
+				return json.RawMessage(fmt.Sprintf(`{"key":%q,"text":"new %d","metadata":{"order":"6"}}`, key(n), n))
+			}
+			return json.RawMessage(fmt.Sprintf(`{"key":%q,"text":"new %d","overwrite":%q}`, key(n), n, etags[n]))
+		}
+		b.Effects = func(n int) int {
+			if text, _ := s.Object(key(n)); text == fmt.Sprint("new ", n) {
+				return 1
+			}
+			return 0
+		}
+	}
+	return b, p
+}
+
+// still gives the server time for a request that it has got and whose connection is cut.
+func still(tb testing.TB) {
+	select {
+	case <-time.After(30 * time.Millisecond):
+	case <-tb.Context().Done():
+	}
+}
+
+func troubles(p *connectortest.Proxy) []connectortest.Trouble {
+	list := []connectortest.Trouble{
+		{Name: "a refused connection", Want: keep.ClassTransient, Arm: p.Down, End: func() { p.Up() }},
+		{Name: "silence instead of an answer", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(connectortest.Cut{Request: connectortest.All, Stall: true}) }},
+	}
+	for _, n := range []int{0, 1, 100, 300, 500, 560} {
+		list = append(list,
+			connectortest.Trouble{Name: fmt.Sprintf("a cut at byte %d of the request", n), Arm: func() { p.Next(connectortest.Cut{Request: n, Response: connectortest.All}) }},
+			connectortest.Trouble{Name: fmt.Sprintf("a reset at byte %d of the answer", n), Arm: func() { p.Next(connectortest.Cut{Request: connectortest.All, Response: n, Reset: true}) }},
+		)
+	}
+	return list
+}
+
+// TestPutOnce says whose an object is that stands in the way.
+func TestPutOnce(t *testing.T) {
+	s := s3test.Shared(t)
+	conn, key := open(t, config(s.Addr)), fresh()+"/a b.txt"
+	first, err := mutate(t, conn, "put", "t1", fmt.Sprintf(`{"key":%q,"text":"one","type":"text/csv","metadata":{"order":"6"}}`, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := mutate(t, conn, "put", "t1", fmt.Sprintf(`{"key":%q,"text":"one"}`, key))
+	if err != nil || string(again.Result) != string(first.Result) {
+		t.Errorf("again: %s, %v; before %s", again.Result, err, first.Result)
+	}
+	_, err = mutate(t, conn, "put", "t2", fmt.Sprintf(`{"key":%q,"text":"two"}`, key))
+	if c, code := class(t, err); c != keep.ClassLogic || code != "exists" {
+		t.Errorf("another put: %v", err)
+	}
+	if a := reconcile(t, conn, "put", "t2", fmt.Sprintf(`{"key":%q,"text":"two"}`, key)); a.Verdict != connector.Retry {
+		t.Errorf("the lookup of another put says %+v", a)
+	}
+	if a := reconcile(t, conn, "put", "t1", fmt.Sprintf(`{"key":%q,"text":"one"}`, key)); a.Verdict != connector.Happened {
+		t.Errorf("the lookup says %+v", a)
+	}
+	_, err = mutate(t, conn, "put", "t3", fmt.Sprintf(`{"key":%q,"text":"x","overwrite":"0123456789abcdef0123456789abcdef"}`, key))
+	if c, code := class(t, err); c != keep.ClassLogic || code != "changed" {
+		t.Errorf("overwrite of another version: %v", err)
+	}
+	var got struct {
+		Text, Type, ETag string
+		Metadata         map[string]string
+	}
+	if err := json.Unmarshal([]byte(read(t, conn, "get", fmt.Sprintf(`{"key":%q}`, key))), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != "one" || got.Type != "text/csv" || got.Metadata["order"] != "6" || got.Metadata["keep-id"] != "t1" {
+		t.Errorf("the object is %+v", got)
+	}
+	if out := read(t, conn, "get", `{"key":"nothing/here"}`); out != "null" {
+		t.Errorf("no object is %s", out)
+	}
+}
+
+// TestWrongPlaces are no absence, and no success.
+func TestWrongPlaces(t *testing.T) {
+	s := s3test.Shared(t)
+	params := `{"key":"k","text":"x"}`
+	for name, c := range map[string]struct {
+		change func(*s3.Config)
+		class  keep.Class
+		code   string
+	}{
+		"bucket": {func(c *s3.Config) { c.Bucket = "another" }, keep.ClassPrecondition, "NoSuchBucket"},
+		"secret": {func(c *s3.Config) { c.SecretKey = "wrong-secret" }, keep.ClassPermission, keep.CodeUnauthenticated},
+		"access": {func(c *s3.Config) { c.AccessKey = "wrong-access" }, keep.ClassPrecondition, "XAdminUserNotFound"}, // versitygw's own,
+	} {
+		cfg := config(s.Addr)
+		c.change(&cfg)
+		conn := open(t, cfg)
+		_, err := mutate(t, conn, "put", "t", params)
+		if got, code := class(t, err); got != c.class || code != c.code {
+			t.Errorf("another %s: %v", name, err)
+		}
+		if a := reconcile(t, conn, "put", "t", params); a.Verdict != connector.Retry {
+			t.Errorf("another %s: the lookup says %+v", name, a)
+		}
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"a page":       func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>welcome</html>") },
+		"a 404":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such page", 404) },
+		"a redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) },
+		"an error":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oh", 500) },
+		"an empty 204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+	} {
+		server := httptest.NewServer(handler)
+		conn := open(t, config(server.Listener.Addr().String()))
+		_, err := mutate(t, conn, "put", "t", params)
+		if got, _ := class(t, err); got == "none" || name != "a 404" && got != keep.ClassUnknown {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, tool := range []string{"put", "delete"} {
+			p := params
+			if tool == "delete" {
+				p = `{"key":"k"}`
+			}
+			if a := reconcile(t, conn, tool, "t", p); a.Verdict != connector.Retry {
+				t.Errorf("%s: the lookup of %s says %+v", name, tool, a)
+			}
+		}
+		server.Close()
+	}
+}
+
+// TestList reads a list of several pages, and goes on from where it was cut.
+func TestList(t *testing.T) {
+	s := s3test.Shared(t)
+	conn, prefix := open(t, config(s.Addr)), fresh()+"/"
+	want := map[string]bool{}
+	for n := range 25 {
+		key := fmt.Sprintf("%sä %03d+.txt", prefix, n)
+		want[key] = true
+		if _, err := mutate(t, conn, "put", fmt.Sprint("l", n), fmt.Sprintf(`{"key":%q,"text":"x"}`, key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cursor, seen := "null", 0
+	for {
+		var page struct {
+			Items     []struct{ Key string } `json:"$list"`
+			Truncated bool
+			Next      *string
+		}
+		if err := json.Unmarshal([]byte(read(t, conn, "list", fmt.Sprintf(`{"prefix":%q,"limit":10,"cursor":%s}`, prefix, cursor))), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range page.Items {
+			if !want[o.Key] {
+				t.Errorf("%q is listed twice, or is not ours", o.Key)
+			}
+			delete(want, o.Key)
+			seen++
+		}
+		if !page.Truncated {
+			break
+		}
+		cursor = fmt.Sprintf("%q", *page.Next)
+	}
+	if len(want) > 0 || seen != 25 {
+		t.Errorf("%d of 25 objects; missing %v", seen, want)
+	}
+}
+
+// TestLargeObject reads an object in pieces.
+func TestLargeObject(t *testing.T) {
+	s := s3test.Shared(t)
+	conn, key := open(t, config(s.Addr)), fresh()
+	content := make([]byte, 1_500_000)
+	for i := range content {
+		content[i] = byte(i * 7)
+	}
+	if _, err := mutate(t, conn, "put", "big", fmt.Sprintf(`{"key":%q,"base64":%q}`, key, base64.StdEncoding.EncodeToString(content))); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	for offset := int64(0); ; {
+		var piece struct {
+			Base64 []byte
+			Size   int
+			Next   *int64
+		}
+		if err := json.Unmarshal([]byte(read(t, conn, "get", fmt.Sprintf(`{"key":%q,"offset":%d}`, key, offset))), &piece); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, piece.Base64...)
+		if piece.Next == nil {
+			break
+		}
+		offset = *piece.Next
+	}
+	if string(got) != string(content) {
+		t.Errorf("%d bytes, want %d", len(got), len(content))
+	}
+}
+
+// TestConfig names what is wrong.
+func TestConfig(t *testing.T) {
+	good := s3.Config{Bucket: "b-1", AccessKey: "a", SecretKey: "s"}
+	for path, change := range map[string]func(*s3.Config){
+		"":                             func(*s3.Config) {},
+		"connections.store.bucket":     func(c *s3.Config) { c.Bucket = "a/b" },
+		"connections.store.access_key": func(c *s3.Config) { c.AccessKey = "" },
+		"connections.store.secret_key": func(c *s3.Config) { c.SecretKey = "" },
+		"connections.store.base_url":   func(c *s3.Config) { c.BaseURL = "http://elsewhere.example" },
+		"connections.store.timeout":    func(c *s3.Config) { c.Timeout = -1 },
+	} {
+		cfg := good
+		change(&cfg)
+		_, err := s3.New("store", cfg)
+		var e *connector.ConfigError
+		if got := errors.As(err, &e); got != (path != "") || got && e.Problems[0].Path != path {
+			t.Errorf("%v, want a problem at %q", err, path)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// Bounds of list.
+const (
+	defaultLimit = 1000
+	maxLimit     = 10_000
+	pageSize     = 1000
+)
+
+const keyProperty = `"key":{"type":"string","minLength":1,"maxLength":1024}`
+
+// tools returns the four tools.
+func (s *service) tools() []connector.Tool {
+	tools := []connector.Tool{
+		&reader{s, connector.Spec{
+			Name: "list", Effect: connector.List, Pages: true, Description: "Lists the objects whose keys begin with prefix, in the order of their keys.",
+			Params: object("", `"prefix":{"type":"string"},"limit":{"type":"integer","minimum":1,"maximum":10000,"default":1000},
+				"cursor":{"type":["string","null"],"description":"next of an earlier result"}`),
+			Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["key","size","etag","modified"],"properties":{
+				"key":{"type":"string"},"size":{"type":"integer"},"etag":{"type":"string"},"modified":{"type":"string"}}}}`),
+			Timeout: s.timeout,
+		}, s.list},
+		&reader{s, connector.Spec{
+			Name: "get", Effect: connector.Get,
+			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. Of one over 700 KiB it reads a piece as base64; next is the offset of the rest.",
+			Params:      object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0}`),
+			Result: json.RawMessage(`{"type":["object","null"],"required":["key","type","size","etag","modified","metadata","next"],"properties":{
+				"key":{"type":"string"},"text":{"type":"string"},"base64":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},
+				"etag":{"type":"string"},"modified":{"type":"string"},"metadata":{"type":"object","additionalProperties":{"type":"string"}},
+				"next":{"type":["integer","null"]}}}`),
+			Timeout: s.timeout,
+		}, s.get},
+	}
+	return append(tools, s.changeTools()...)
+}
+
+// object returns a JSON Schema of an object with those properties.
+func object(required, properties string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%s],"properties":{%s}}`, required, properties))
+}
+
+// A reader is a tool that reads.
+type reader struct {
+	s    *service
+	spec connector.Spec
+	read func(ctx context.Context, params json.RawMessage) (any, error)
+}
+
+// Spec returns the description of the tool.
+func (r *reader) Spec() connector.Spec { return r.spec }
+
+// Read performs the call.
+func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	v, err := r.read(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonval.Encode(v)
+	if err != nil {
+		return nil, r.s.failf(r.spec.Name, keep.ClassInternal, "encode", "result: %v", err)
+	}
+	if len(raw) > maxResult {
+		return nil, r.s.failf(r.spec.Name, keep.ClassLogic, "answer-too-large", "the result has %d bytes, more than %d; ask for less at a time", len(raw), maxResult)
+	}
+	return raw, nil
+}
+
+// decode reads params strictly, so that a typo is an error.
+func decode(params json.RawMessage, into any) error {
+	if len(bytes.TrimSpace(params)) == 0 {
+		params = json.RawMessage("{}")
+	}
+	d := json.NewDecoder(bytes.NewReader(params))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("params: %w", err)
+	}
+	return nil
+}
+
+// bad is the failure of a call that the script must change.
+func (s *service) bad(tool string, err error) *keep.Failure {
+	return s.failf(tool, keep.ClassLogic, "bad-params", "%v", err)
+}
+
+// checkKey refuses keys that a URL or a service would read as another one.
+func checkKey(key string) error {
+	switch {
+	case key == "" || len(key) > 1024 || !utf8.ValidString(key):
+		return errors.New("key must be 1 to 1024 bytes of UTF-8")
+	case strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("key: %q has control characters", key)
+	}
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "." || part == ".." {
+			return fmt.Errorf("key: %q has a part . or .., which some services take for a directory", key)
+		}
+	}
+	if key[0] == '/' || strings.Contains(key, "//") {
+		return fmt.Errorf("key: %q has an empty part", key)
+	}
+	return nil
+}
+
+// A listing is what scripts get as an array with two more properties.
+type listing struct {
+	Items     []listed `json:"$list"`
+	Truncated bool     `json:"truncated"`
+	Next      *string  `json:"next"`
+}
+
+// A listed is one object of a list.
+type listed struct {
+	Key      string `json:"key"`
+	Size     int64  `json:"size"`
+	ETag     string `json:"etag"`
+	Modified string `json:"modified"`
+}
+
+// list reads pages up to the limit. The cursor is the last key, so that it lasts.
+func (s *service) list(ctx context.Context, params json.RawMessage) (any, error) {
+	p := struct {
+		Prefix string  `json:"prefix"`
+		Limit  int     `json:"limit"`
+		Cursor *string `json:"cursor"`
+	}{Limit: defaultLimit}
+	if err := decode(params, &p); err != nil {
+		return nil, s.bad("list", err)
+	}
+	if p.Limit < 1 || p.Limit > maxLimit {
+		return nil, s.bad("list", fmt.Errorf("limit must be 1 to %d", maxLimit))
+	}
+	out := listing{Items: []listed{}}
+	after, size := "", 0
+	if p.Cursor != nil {
+		after = *p.Cursor
+	}
+	for {
+		page, more, err := s.page(ctx, p.Prefix, after, min(pageSize, p.Limit-len(out.Items)))
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page {
+			if size += len(o.Key)*6 + 200; size > maxResult {
+				more = true
+				break
+			}
+			if o.Key <= after && after != "" {
+				return nil, s.failf("list", keep.ClassLogic, "pages_loop", "the service lists %q after %q", o.Key, after)
+			}
+			out.Items, after = append(out.Items, o), o.Key
+		}
+		if !more {
+			return out, nil
+		}
+		if len(out.Items) >= p.Limit || size > maxResult || len(page) == 0 {
+			out.Truncated, out.Next = true, &after
+			return out, nil
+		}
+	}
+}
+
+// page reads one page of ListObjectsV2.
+func (s *service) page(ctx context.Context, prefix, after string, size int) ([]listed, bool, error) {
+	q := url.Values{"list-type": {"2"}, "max-keys": {strconv.Itoa(size)}}
+	if prefix != "" {
+		q.Set("prefix", prefix)
+	}
+	if after != "" {
+		q.Set("start-after", after)
+	}
+	a, err := s.send(ctx, request{method: http.MethodGet, query: q, limit: maxPage})
+	if err != nil {
+		return nil, false, s.lost(ctx, "list", false, err)
+	}
+	if a.status != http.StatusOK {
+		return nil, false, s.refused("list", false, a)
+	}
+	var page struct {
+		XMLName     xml.Name `xml:"ListBucketResult"`
+		IsTruncated bool     `xml:"IsTruncated"`
+		Contents    []struct {
+			Key          string `xml:"Key"`
+			Size         int64  `xml:"Size"`
+			ETag         string `xml:"ETag"`
+			LastModified string `xml:"LastModified"`
+		} `xml:"Contents"`
+	}
+	if err := xml.Unmarshal(a.body, &page); err != nil {
+		return nil, false, s.failf("list", keep.ClassTransient, "bad-answer", "the answer is no list of objects: %v", err)
+	}
+	var out []listed
+	for _, c := range page.Contents {
+		out = append(out, listed{c.Key, c.Size, strings.Trim(c.ETag, `"`), c.LastModified})
+	}
+	return out, page.IsTruncated, nil
+}
+
+// get reads an object, or a piece of it.
+func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) {
+	var p struct {
+		Key    string `json:"key"`
+		Offset int64  `json:"offset"`
+	}
+	err := decode(params, &p)
+	if err == nil {
+		err = checkKey(p.Key)
+	}
+	if err != nil {
+		return nil, s.bad("get", err)
+	}
+	r := request{method: http.MethodGet, key: p.Key, limit: maxPiece, header: http.Header{}}
+	if p.Offset > 0 {
+		r.header.Set("Range", fmt.Sprintf("bytes=%d-%d", p.Offset, p.Offset+maxPiece-1))
+	}
+	a, err := s.send(ctx, r)
+	switch {
+	case err != nil:
+		return nil, s.lost(ctx, "get", false, err)
+	case a.status == http.StatusNotFound && a.code == "NoSuchKey":
+		return nil, nil
+	case a.status != http.StatusOK && a.status != http.StatusPartialContent:
+		return nil, s.refused("get", false, a)
+	}
+	size, offset := a.size(), p.Offset
+	if a.status == http.StatusOK {
+		offset = 0 // the service knows no ranges
+	}
+	out := map[string]any{
+		"key": p.Key, "type": a.header.Get("Content-Type"), "size": size, "etag": strings.Trim(a.header.Get("ETag"), `"`),
+		"modified": a.header.Get("Last-Modified"), "metadata": a.metadata(), "next": nil,
+	}
+	body := a.body[:min(len(a.body), maxPiece)]
+	if end := offset + int64(len(body)); end < size || len(a.body) > maxPiece {
+		out["next"] = end
+	}
+	if out["next"] == nil && offset == 0 && utf8.Valid(body) {
+		out["text"] = string(body)
+	} else {
+		out["base64"] = base64.StdEncoding.EncodeToString(body)
+	}
+	return out, nil
+}
+
+// size returns the size of the whole object.
+func (a *answer) size() int64 {
+	text := a.header.Get("Content-Length")
+	if _, total, ok := strings.Cut(a.header.Get("Content-Range"), "/"); ok {
+		text = total
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return int64(len(a.body))
+	}
+	return n
+}
+
+// metaPrefix begins the headers of an object's own metadata.
+const metaPrefix = "X-Amz-Meta-"
+
+// metadata returns an object's own metadata, by lower-case name.
+func (a *answer) metadata() map[string]string {
+	out := map[string]string{}
+	for name := range a.header {
+		if rest, ok := strings.CutPrefix(name, metaPrefix); ok {
+			out[strings.ToLower(rest)] = strings.ToValidUTF8(a.header.Get(name), "\uFFFD")
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// maxAbandoned is how many reads a host leaves to connectors that ignore the end of
+// their context. Beside so many it waits for the next one (law: bounded).
+const maxAbandoned = 100
+
+// A readAnswer is what a read came to. Gone: its goroutine ended without one.
+type readAnswer struct {
+	result json.RawMessage
+	fail   *keep.Failure
+	gone   bool
+}
+
+// readWithin performs a read as tool.read does. It returns without the connector when
+// that ignores the end of its context: // it still brings. The actor of its workflow, and with it Run, ends after it. The
+// error is errGone.
+func (a *actor) readWithin(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure, error) {
+	done := make(chan readAnswer, 1)
+	a.calls.Go(func() {
+		ans := readAnswer{gone: true}
+		defer func() { done <- ans }()
+		ans.result, ans.fail = t.read(ctx, c, params)
+		ans.gone = false
+	})
+	ans, ok := await(ctx, done, t.spec.Timeout)
+	if !ok && a.abandon(t, done) {
+		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
+			"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}, nil
+	}
+	if !ok {
+		ans = <-done
+	}
+	if ans.gone {
+		return nil, nil, errGone
+	}
+	return ans.result, ans.fail, nil
+}
+
+// abandon leaves a read to itself, unless too many are.
+func (a *actor) abandon(t *tool, done <-chan readAnswer) bool {
+	a.e.mu.Lock()
+	defer a.e.mu.Unlock()
+	if a.e.abandoned >= maxAbandoned {
+		return false
+	}
+	a.e.abandoned++
+	a.log.Error("a connector ignores that the time of its read is over; the workflow continues without it", "tool", t.name, "left", a.e.abandoned)
+	a.calls.Go(func() {
+		<-done
+		a.e.mu.Lock()
+		a.e.abandoned--
+		a.e.mu.Unlock()
+	})
+	return true
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
+)
+
+// A takenCall is a mutate call that the host took over from the script.
+type takenCall struct {
+	tool     *tool
+	identity []byte
+	payload  []byte
+	subkey   string
+	target   string
+	at       string
+}
+
+// ledgerCall returns what the ledger records of the call, outside of items.
+func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) ledger.Call {
+	spec := c.tool.spec
+	return ledger.Call{
+		Key: key, Workflow: x.a.name, Run: x.run.ID,
+		Tool: c.tool.name, Connector: c.tool.connector, Level: spec.Level,
+		Target:   c.target,
+		Identity: c.identity, Subkey: c.subkey, Payload: c.payload, PayloadHash: hash,
+		Token: ledger.Token(x.e.cfg.Salt, key), Title: x.run.Title,
+		SettleAfter: spec.SettleAfter, CanReconcile: c.tool.canReconcile(),
+		Pin: c.tool.pin, PinHash: c.tool.pinHash,
+	}
+}
+
+// makeCall is the whole way of a call of a mutate tool, from what the script wants to
+// a record that is settled or in doubt. The rest of this file is in its order.
+//
+//	admit     nobody made it before, if its identity is unique; a person agrees, if the
+//	          tool wants that; the tool is ready; there is time
+//	record    the record says in_flight, durably: a crash from here on leaves a doubt
+//	transmit  the connector is called, once, until the deadline of the record
+//	learn     what came back is evidence, and the record moves
+//	askInline if the outcome is unknown, the service is asked at once
+//
+// The call c continues the record before, which has failed; zero: there is none. With
+// returns what is to be durable together with the record. The error is nil if the
+// record has moved, in memory, and not of a call that did not succeed.
+func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) error {
+	x.trace(BeforeCall)
+	x.callAt = call.at
+	c, now, err := x.admit(ctx, call, c, before)
+	if err != nil {
+		return err
+	}
+	if err := x.record(ctx, c, before, now, with); err != nil {
+		return err
+	}
+	x.trace(Recorded)
+	fact, err := x.transmit(call.tool)
+	switch {
+	case errors.Is(err, errStopping):
+		return err
+	case err == nil:
+		err = x.learn(fact)
+	}
+	if err == nil && x.mut.State == keep.NeedsReconcile {
+		err = x.askInline(call.tool)
+	}
+	if err != nil {
+		return &storeError{err} // the record on disk says in_flight, and the actor will ask
+	}
+	return nil
+}
+
+// admit returns c as it may now be recorded and made: a person agreed where the
+// tool wants that, the tool has what it needs in the service, for all calls and for this
+// one, and the deadline counts from here. It is never after the end of the lease.
+func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
+	t := call.tool
+	unlike, err := x.checkUnique(ctx, call, c)
+	if err != nil {
+		return c, time.Time{}, err
+	}
+	if err := x.checkApproval(ctx, call, c, before); err != nil {
+		return c, time.Time{}, err
+	}
+	if f := t.start(ctx, x.callAt); ctx.Err() != nil {
+		return c, time.Time{}, errStopping
+	} else if f != nil {
+		return c, time.Time{}, f
+	}
+	pin, f := t.claim(ctx, c, before, x.e.Now(), x.callAt)
+	if ctx.Err() != nil {
+		return c, time.Time{}, errStopping
+	} else if f != nil {
+		return c, time.Time{}, f
+	}
+	c.Pin = pin
+	limit := t.spec.Timeout
+	if leases := x.a.leases; leases != nil {
+		var err error
+		if limit, err = leases.CallTime(ctx, limit); err != nil {
+			return c, time.Time{}, errLeaseLost
+		}
+	}
+	now := x.e.Now()
+	c.Deadline, x.unlike = now.Add(limit), unlike
+	return c, now, nil
+}
+
+// record makes the call durable, in flight. From here on only evidence ends the doubt.
+func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutation, now time.Time, with func() ([]keep.Change, error)) error {
+	m, move := ledger.Open(c, now)
+	if before.Key != "" {
+		var err error
+		if m, move, err = ledger.Reopen(before, c, now); err != nil {
+			return keep.Failf(keep.ClassInternal, "ledger", "%v", err)
+		}
+	}
+	x.mut, x.moves, x.run.Mutation = m, []keep.Move{move}, m.Key
+	more, err := with()
+	if err != nil {
+		return err
+	}
+	x.run.UpdatedAt = now
+	if err := x.commit(ctx, more...); err != nil {
+		return &storeError{err}
+	}
+	return nil
+}
+
+// transmit makes the call that was recorded, and returns what it proves. An error means
+// that it proves nothing, and that nothing is written.
+func (x *execution) transmit(t *tool) (ledger.Fact, error) {
+	limit := x.e.clock.Remaining(x.mut.CallDeadline)
+	if limit <= 0 { // the record says that it could be out until then, and no longer
+		f := &keep.Failure{Class: keep.ClassTransient, Code: "not-sent", Tool: t.name, At: x.callAt,
+			Message: "the time for the call was over before it was recorded; nothing was sent"}
+		return ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f}, nil
+	}
+	if t.spec.Level == keep.LevelKey {
+		x.e.ages.meet(x.mut, x.e.Now())
+	}
+	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
+	receipt, f, err := x.a.callOut(ctx, t, x.mut, limit, x.callAt)
+	end(f)
+	if err != nil {
+		return ledger.Fact{}, err
+	}
+	x.trace(Answered)
+	if f != nil && x.a.hard.Err() != nil {
+		return ledger.Fact{}, errStopping // given up: the record stays in_flight for recovery
+	}
+	fact := ledger.Fact{By: "call", Result: receipt.Result, Warning: receipt.Warning, Failure: f}
+	switch {
+	case f == nil:
+		fact.Evidence = ledger.Happened
+	case f.Class != keep.ClassUnknown:
+		fact.Evidence, fact.Detail = ledger.Absent, f.Message
+	case t.canReconcile():
+		fact.Evidence, fact.Detail = ledger.Unsure, f.Message
+	default:
+		fact.Evidence, fact.Detail = ledger.CannotAsk, f.Message
+	}
+	return fact, nil
+}
+
+// learn moves the record in memory. An error is a bug of Keep.
+func (x *execution) learn(f ledger.Fact) error {
+	m, move, err := ledger.Apply(x.mut, f, x.e.Now())
+	if err != nil {
+		return err
+	}
+	x.mut, x.moves = m, append(x.moves, move)
+	if !ledger.Unsettled(m.State) {
+		x.e.ages.forget(m.Key)
+	}
+	return nil
+}
+
+// askInline asks once, right after the call.
+func (x *execution) askInline(t *tool) error {
+	m, fact := x.e.whatBecame(x.within(x.a.hard), t, x.mut)
+	now := x.e.Now()
+	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
+	m, move, err := ledger.AfterInlineLookup(m, fact, next, now)
+	if err != nil {
+		return err
+	}
+	x.mut, x.moves = m, append(x.moves, move)
+	return nil
+}

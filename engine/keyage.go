@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// A service forgets keys, and a call that is sent again after that is another one. How old
+// a key is, the clock by which records are kept tells: it may have been fast, and be set
+// right. So a host also counts itself what passes while it runs, by a clock that nobody
+// sets. After a restart only the records' clock is left, and it is believed unless the
+// record shows that it was set back.
+
+// maxAges bounds the keys whose age a host counts itself.
+const maxAges = 10_000
+
+// keyAges are the keys that a host has met, and when.
+type keyAges struct {
+	mu  sync.Mutex
+	met map[keep.MutationKey]keyMet
+}
+
+// A keyMet says how old a key was when the host met it.
+type keyMet struct {
+	at  time.Time // with the monotonic reading
+	age time.Duration
+}
+
+// meet begins to count the age of a key, if it is not counted yet.
+func (a *keyAges) meet(m keep.Mutation, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.met[m.Key]; known || len(a.met) >= maxAges {
+		return
+	}
+	age, _ := ledger.KeyAge(m, now, -1) // Forever: the clock was set back
+	if a.met == nil {
+		a.met = make(map[keep.MutationKey]keyMet)
+	}
+	a.met[m.Key] = keyMet{time.Now(), age}
+}
+
+// forget ends the counting: the outcome is known.
+func (a *keyAges) forget(key keep.MutationKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.met, key)
+}
+
+// elapsed returns what the host counted; negative: it did not.
+func (a *keyAges) elapsed(key keep.MutationKey) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	met, known := a.met[key]
+	if !known {
+		return -1
+	}
+	return met.age + time.Since(met.at)
+}
+
+// meetKey begins to count the age of a key in doubt. Done when the record is read, it
+// sees a clock that was set back although the next lookup waits until that is past.
+func (e *Engine) meetKey(m keep.Mutation) {
+	if m.Level == keep.LevelKey && lifecycle.Unknown(m.State) {
+		e.ages.meet(m, e.Now())
+	}
+}
+
+// aged returns m for a tool that sends again under its key: CreatedAt is as long ago, by
+// the clock of this machine, as the key may be old. The note is for people; empty: the
+// clocks agree.
+func (e *Engine) aged(t *tool, m keep.Mutation) (aged keep.Mutation, note string) {
+	if t.spec.Level != keep.LevelKey || m.CreatedAt.IsZero() {
+		return m, ""
+	}
+	now := e.Now()
+	e.ages.meet(m, now)
+	age, agree := ledger.KeyAge(m, now, e.ages.elapsed(m.Key))
+	m.CreatedAt = time.Now().UTC().Add(-age)
+	if !agree {
+		note = "; the clocks disagree about how old its key is, and the greater age counts"
+	}
+	return m, note
+}
+
+// noted returns an answer with a note.
+func noted(a connector.Answer, note string) connector.Answer {
+	a.Detail += note
+	return a
+}

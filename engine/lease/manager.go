@@ -1,0 +1,502 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/store"
+)
+
+const (
+	// pollEvery is how often an idle host asks for news.
+	pollEvery = time.Second
+
+	// settleTime is how long a host waits after it was kicked, so that one poll finds
+	// what happens together.
+	settleTime = 5 * time.Millisecond
+
+	// maxClaim is how many workflows one claim takes at most.
+	maxClaim = 1000
+)
+
+// ErrLost is the cause of what is stopped because another host may have the workflow,
+// or soon will.
+var ErrLost = errors.New("its lease has ended")
+
+// Config configures a Manager. All fields but Only are required.
+type Config struct {
+	Store  store.Leaser
+	Host   keep.Host           // its ID, Name and Version are read
+	Only   []keep.WorkflowName // the workflows to claim, whatever the share; nil: a share of all
+	Rules  policy.Lease
+	Clock  *Clock
+	Logger *slog.Logger
+
+	// Changed is called when Held may return something else. It must not block.
+	Changed func()
+}
+
+// A Worker executes the workflow of one lease. Its methods do not block.
+type Worker interface {
+	Stop()      // the lease is lost: cancel everything at once
+	Yield()     // end after the current step
+	Reload()    // somebody else committed to the workflow
+	Idle() bool // nothing is under way
+}
+
+// A Manager keeps the leases of one host. Create one with New and drive it with Run.
+type Manager struct {
+	cfg   Config
+	store store.Leaser
+	host  keep.Host
+	rules policy.Lease
+	clock *Clock
+	log   *slog.Logger
+
+	kicked chan struct{} // holds a token when a poll is wanted at once
+
+	// Only the goroutine of Run touches these.
+	standing    policy.Standing
+	heartbeatAt time.Time // when the last heartbeat was sent
+	failing     bool      // the last poll failed, and that was logged
+
+	mu             sync.Mutex // protects the fields below
+	held           map[keep.WorkflowName]keep.Lease
+	releasing      map[keep.WorkflowName]bool // held, with no worker, and to be released
+	workers        map[keep.WorkflowName]*binding
+	expired        bool          // the leases ended, or may have: nothing begins
+	unsure         bool          // held may be wrong
+	settled        bool          // there is nothing that this host could still claim
+	wantsHeartbeat bool          // a call waits for one
+	renewed        chan struct{} // closed at the next heartbeat that succeeds
+	guard          *time.Timer   // stops all workers before the leases end
+}
+
+// A binding is a worker and the epoch of its lease.
+type binding struct {
+	Worker
+	epoch   int64
+	yielded bool
+}
+
+// New returns a manager that has no lease yet.
+func New(cfg Config) *Manager {
+	m := &Manager{
+		cfg: cfg, store: cfg.Store, host: cfg.Host, rules: cfg.Rules, clock: cfg.Clock, log: cfg.Logger,
+		kicked: make(chan struct{}, 1), expired: true, renewed: make(chan struct{}),
+		held: make(map[keep.WorkflowName]keep.Lease), releasing: make(map[keep.WorkflowName]bool),
+		workers: make(map[keep.WorkflowName]*binding),
+	}
+	m.host.Partial = cfg.Only != nil
+	return m
+}
+
+// LongestCall returns the longest time that a call can have under rules, whatever its
+// tool allows.
+func LongestCall(rules policy.Lease) time.Duration { return rules.TTL - rules.Margin() - pollEvery }
+
+// Run renews the leases, claims and releases until ctx is done; then it resigns. It
+// calls quit with keep.ErrNewerDatabase when this version of Keep must not touch the
+// database any more.
+func (m *Manager) Run(ctx context.Context, quit func(error)) {
+	for ctx.Err() == nil {
+		wait := min(m.rules.HeartbeatEvery(), pollEvery)
+		// A heartbeat that is cut off may still arrive, and after the host has resigned:
+		// then the others would count with it for one more lease.
+		if err := m.turn(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
+			m.failed(ctx, err)
+			if errors.Is(err, keep.ErrNewerDatabase) {
+				m.stopAll()
+				quit(err)
+			}
+			wait /= 2
+		}
+		m.pause(ctx, wait)
+	}
+	m.resign(context.WithoutCancel(ctx))
+}
+
+// resign gives everything back.
+func (m *Manager) resign(ctx context.Context) {
+	m.mu.Lock()
+	if m.guard != nil {
+		m.guard.Stop()
+	}
+	m.expired = true
+	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, m.rules.TTL/4)
+	defer cancel()
+	if err := m.store.Deregister(ctx, m.host.ID); err != nil {
+		m.log.WarnContext(ctx, "leases were not released; others wait until they end", "host", m.host.ID, "err", err)
+	}
+}
+
+// pause waits for d, or until a poll is worth its cost.
+func (m *Manager) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var alerts <-chan struct{}
+	if a, ok := m.store.(store.Alerter); ok {
+		alerts = a.Alerts()
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	case <-m.kicked:
+	case <-alerts:
+	}
+	timer.Reset(settleTime)
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Kick makes the next poll come at once.
+func (m *Manager) Kick() {
+	select {
+	case m.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// turn does one round: release, heartbeat or poll, and what follows from the answer. It
+// takes so little time, whatever the database does, that the next one can still renew
+// the leases.
+func (m *Manager) turn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.rules.TTL/4, &keep.TimeoutError{Op: "renewing leases", After: m.rules.TTL / 4})
+	defer cancel()
+	if err := m.release(ctx); err != nil {
+		return err
+	}
+	status, err := m.ask(ctx)
+	if err != nil {
+		return err
+	}
+	m.standing.Polls++
+	if m.standing.Waiting++; status.Free == 0 {
+		m.standing.Waiting = 0
+	}
+	m.apply(status)
+	if err := m.reconcile(ctx, status); err != nil {
+		return err
+	}
+	m.standing.Partial = m.host.Partial
+	claim, give := m.rules.Balance(status, m.standing)
+	m.yield(give)
+	return m.claim(ctx, claim, status)
+}
+
+// ask sends a heartbeat if that is due, and polls otherwise.
+func (m *Manager) ask(ctx context.Context) (keep.LeaseStatus, error) {
+	m.mu.Lock()
+	renew := m.expired || m.wantsHeartbeat
+	m.mu.Unlock()
+	sent, every := m.clock.Local(), m.rules.HeartbeatEvery()
+	renew = renew || sent.Sub(m.heartbeatAt) >= every-every/16
+	var status keep.LeaseStatus
+	var err error
+	if renew {
+		status, err = m.store.Heartbeat(ctx, m.host, m.rules.TTL)
+	} else {
+		status, err = m.store.Poll(ctx, m.host.ID)
+	}
+	if err != nil {
+		return status, err
+	}
+	if renew {
+		m.heartbeatAt = sent
+	}
+	return status, m.accept(ctx, status, sent, renew)
+}
+
+// accept takes an answer for true, and sets the guard by it.
+func (m *Manager) accept(ctx context.Context, status keep.LeaseStatus, sent time.Time, renewed bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock.Set(status, sent)
+	left := m.left()
+	if left <= 0 {
+		m.end()
+		return fmt.Errorf("renew the leases of host %s: %w", m.host.ID, keep.ErrFenced)
+	}
+	if m.guard == nil {
+		m.guard = time.AfterFunc(left, func() { m.expire(ctx) })
+	}
+	m.guard.Reset(left)
+	if m.expired {
+		m.expired, m.unsure, m.standing.Polls = false, true, 1
+	}
+	if renewed {
+		m.wantsHeartbeat = false
+		close(m.renewed)
+		m.renewed = make(chan struct{})
+	}
+	if m.failing {
+		m.failing, m.unsure = false, true
+		m.log.InfoContext(ctx, "the database answers again", "host", m.host.ID, "workflows", len(m.held))
+	}
+	return nil
+}
+
+// left returns for how long this host may work, with a margin off.
+func (m *Manager) left() time.Duration { return m.clock.Left() - m.rules.Margin() }
+
+// failed notes that a turn failed: neither what this host has is known for sure, nor
+// what others committed to it.
+func (m *Manager) failed(ctx context.Context, err error) {
+	m.mu.Lock()
+	m.unsure = true
+	m.mu.Unlock()
+	if !m.failing {
+		m.failing = true
+		m.log.WarnContext(ctx, "leases were not renewed; trying again", "host", m.host.ID, "left", m.left(), "err", err)
+	}
+}
+
+// expire stops all workers if the leases could not be renewed.
+func (m *Manager) expire(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if left := m.left(); left > 0 {
+		m.guard.Reset(left)
+		return
+	}
+	if !m.expired && len(m.workers) > 0 {
+		m.log.ErrorContext(ctx, "leases could not be renewed in time; their workflows are stopped", "host", m.host.ID, "workflows", len(m.workers))
+	}
+	m.end()
+}
+
+// stopAll stops all workers of a host whose leases are not its own any more.
+func (m *Manager) stopAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.end()
+}
+
+// end stops all workers. The caller holds mu.
+func (m *Manager) end() {
+	m.expired, m.settled = true, false
+	for _, w := range m.workers {
+		w.Stop()
+	}
+}
+
+// apply passes on what others committed, and whether there is more to claim.
+func (m *Manager) apply(status keep.LeaseStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range status.Touched {
+		if w := m.workers[name]; w != nil {
+			w.Reload()
+		}
+	}
+	before := m.settled
+	m.settled = status.Free == 0
+	if m.host.Partial {
+		m.settled = len(m.held) == len(m.cfg.Only)
+	}
+	if m.settled != before {
+		m.cfg.Changed()
+	}
+}
+
+// reconcile reads which leases this host has, if that is not sure.
+func (m *Manager) reconcile(ctx context.Context, status keep.LeaseStatus) error {
+	m.mu.Lock()
+	sure := !m.unsure && status.Held == len(m.held)
+	m.mu.Unlock()
+	if sure {
+		return nil
+	}
+	leases, err := m.store.Leases(ctx, m.host.ID)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.held)
+	for _, l := range leases {
+		m.held[l.Workflow] = l
+	}
+	for name, w := range m.workers {
+		if m.held[name].Epoch != w.epoch {
+			w.Stop()
+		} else {
+			w.Reload() // a status that named it may be lost
+		}
+	}
+	m.unsure = false
+	m.cfg.Changed()
+	return nil
+}
+
+// yield makes workers yield, the idle ones first, until n workflows are about to be
+// released.
+func (m *Manager) yield(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n -= len(m.releasing)
+	type candidate struct {
+		*binding
+		name keep.WorkflowName
+		idle bool
+	}
+	var rest []candidate
+	for name, w := range m.workers {
+		if w.yielded {
+			n--
+		} else {
+			rest = append(rest, candidate{w, name, w.Idle()})
+		}
+	}
+	slices.SortFunc(rest, func(a, b candidate) int {
+		if a.idle != b.idle {
+			if a.idle {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.name, b.name)
+	})
+	for _, w := range rest[:max(0, min(n, len(rest)))] {
+		w.yielded = true
+		w.Yield()
+	}
+}
+
+// release gives back the workflows whose workers have yielded.
+func (m *Manager) release(ctx context.Context) error {
+	m.mu.Lock()
+	names := slices.Sorted(maps.Keys(m.releasing))
+	m.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	if err := m.store.Release(ctx, m.host.ID, names); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		delete(m.held, name)
+		delete(m.releasing, name)
+	}
+	return nil
+}
+
+// claim takes up to n workflows more.
+func (m *Manager) claim(ctx context.Context, n int, status keep.LeaseStatus) error {
+	if m.host.Partial && status.Held == len(m.cfg.Only) {
+		return nil
+	}
+	for n > 0 && ctx.Err() == nil {
+		leases, err := m.store.Claim(ctx, m.host.ID, min(n, maxClaim), m.cfg.Only)
+		if err != nil || len(leases) == 0 {
+			return err
+		}
+		m.mu.Lock()
+		for _, l := range leases {
+			m.held[l.Workflow] = l
+		}
+		m.cfg.Changed()
+		m.mu.Unlock()
+		if n -= len(leases); n > 0 {
+			continue
+		}
+		m.Kick() // to learn whether this was all
+	}
+	return nil
+}
+
+// Held returns the leases that may be worked on, sorted by workflow, and whether this
+// host can claim nothing else.
+func (m *Manager) Held() (leases []keep.Lease, settled bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.expired {
+		return nil, m.settled
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.held)) {
+		if !m.releasing[name] {
+			leases = append(leases, m.held[name])
+		}
+	}
+	return leases, m.settled
+}
+
+// Expect says that there may be one more workflow to claim.
+func (m *Manager) Expect() {
+	m.mu.Lock()
+	m.settled = false
+	m.mu.Unlock()
+	m.Kick()
+}
+
+// Bind gives a lease of Held its worker. If the lease was lost since, the worker is
+// stopped.
+func (m *Manager) Bind(l keep.Lease, w Worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.workers[l.Workflow] = &binding{Worker: w, epoch: l.Epoch}
+	if m.expired || m.held[l.Workflow].Epoch != l.Epoch {
+		w.Stop()
+	}
+}
+
+// Ended says that the worker of a lease has ended with err. If it yielded, or the host
+// stops, the workflow is released.
+func (m *Manager) Ended(l keep.Lease, err error, stops bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.workers[l.Workflow]
+	delete(m.workers, l.Workflow)
+	if errors.Is(err, keep.ErrFenced) {
+		if m.held[l.Workflow].Epoch == l.Epoch {
+			delete(m.held, l.Workflow)
+		}
+		m.unsure = true
+	} else if stops || w != nil && w.yielded {
+		m.releasing[l.Workflow] = true
+		m.Kick()
+	}
+}
+
+// CallTime returns how much of timeout a call may take: it ends before the leases do.
+// If they would cut it short they are renewed first. If too little is left the error is
+// ErrLost.
+func (m *Manager) CallTime(ctx context.Context, timeout time.Duration) (time.Duration, error) {
+	if m.left()+pollEvery < min(timeout, m.rules.TTL-m.rules.Margin()) {
+		m.renew(ctx)
+	}
+	left := m.left()
+	if left < min(timeout, m.rules.Margin()) {
+		return 0, ErrLost
+	}
+	return min(timeout, left), nil
+}
+
+// renew waits for a heartbeat, or for ctx.
+func (m *Manager) renew(ctx context.Context) {
+	m.mu.Lock()
+	m.wantsHeartbeat = true
+	renewed := m.renewed
+	m.mu.Unlock()
+	m.Kick()
+	select {
+	case <-renewed:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
+)
+
+// setPin computes the pin of a mutate tool: where and how its calls are sent, as records
+// keep it (law: bound-to-its-world).
+func (t *tool) setPin(pack *keep.Pack) error {
+	p := keep.SentAs{Connector: t.connector, Level: t.spec.Level, Identity: t.spec.Identity}
+	if pinner, ok := t.impl.(connector.Pinner); ok {
+		if p.How = pinner.Pin(); !json.Valid(p.How) {
+			return fmt.Errorf("tool %s: the pin is not JSON", t.name)
+		}
+	}
+	t.pinHash = ledger.Hash(marshal(p))
+	p.Pack = pack
+	t.sentAs, t.pin = p, marshal(p)
+	return nil
+}
+
+// claim returns the pin of c with what the service gives for the one call; see
+// connector.Claimer. A failure means that no call was made.
+func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
+	claimer, ok := t.impl.(connector.Claimer)
+	if !ok {
+		return c.Pin, nil
+	}
+	p := t.sentAs
+	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" {
+		p.Claim = was.Claim // whatever became of the call before: it is used up once
+		return marshal(p), nil
+	}
+	m, _ := ledger.Open(c, now)
+	if before.Key != "" {
+		m.Token = before.Token
+	}
+	defer t.set.enter()()
+	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "preparing " + string(t.name), After: t.spec.Timeout})
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+		}
+	}()
+	id, err := claimer.Claim(ctx, m)
+	if err == nil {
+		p.Claim = id
+		return marshal(p), nil
+	}
+	f := keep.Failure{Class: keep.ClassTransient, Code: "not-started", Message: err.Error()}
+	if known, ok := errors.AsType[*keep.Failure](err); ok {
+		f = *known
+		if f.Class == keep.ClassUnknown {
+			f.Class = keep.ClassTransient
+		}
+	}
+	f.Tool, f.At = t.name, at
+	return nil, &f
+}
+
+// moved reports whether the tool sends in another way than the call of m was sent.
+func (t *tool) moved(m keep.Mutation) bool { return m.PinHash != "" && m.PinHash != t.pinHash }
+
+// rebound returns the tool as it was when m was sent, for lookups.
+func (t *tool) rebound(m keep.Mutation) (*tool, error) {
+	var was keep.SentAs
+	if err := json.Unmarshal(m.Pin, &was); err != nil {
+		return nil, fmt.Errorf("read how it was sent: %w", err)
+	}
+	r, ok := t.impl.(connector.Rebinder)
+	if !ok || was.Connector != t.connector {
+		return nil, fmt.Errorf("the %s connector cannot ask a place that is not configured any more", was.Connector)
+	}
+	impl, err := r.Rebind(was.How)
+	if err != nil {
+		return nil, err
+	}
+	old := *t
+	old.impl, old.spec.Level = impl, impl.Spec().Level
+	if !old.canReconcile() || old.spec.Level == keep.LevelKey {
+		return nil, fmt.Errorf("it had no lookup")
+	}
+	return &old, nil
+}
+
+// asker returns the tool by which the outcome of m can be asked for, or nil and what
+// that means. A connection that is missing, perhaps because of a typing error, may be
+// back at the next start: it is asked for again, and then "check again" is offered.
+func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
+	none := ledger.Fact{Evidence: ledger.CannotAsk, By: "reconcile", Detail: "the tool cannot be asked any more"}
+	t := ts.known(m.Tool)
+	switch {
+	case !m.CanReconcile:
+		return nil, none
+	case t == nil:
+		none.Evidence, none.Detail = ledger.Unsure, fmt.Sprintf("there is no tool %s at present; if it was renamed or removed, bring it back", m.Tool)
+		return nil, none
+	case !t.moved(m) && t.canReconcile():
+		return t, ledger.Fact{}
+	case !t.moved(m):
+		return nil, none
+	}
+	key := string(m.Tool) + " " + m.PinHash
+	if old, ok := t.set.rebounds.Load(key); ok {
+		return old.(*tool), ledger.Fact{}
+	}
+	old, err := t.rebound(m)
+	if err == nil {
+		t.set.rebounds.Store(key, old)
+		return old, ledger.Fact{}
+	}
+	none.Detail = fmt.Sprintf("the configuration of %s changed since the call was sent: %v", m.Tool, err)
+	return nil, none
+}
+
+// howItDiffers says for a person how the call of m was sent and how its tool sends now;
+// empty if that is the same.
+func (ts *Tools) howItDiffers(m keep.Mutation) string {
+	t := ts.known(m.Tool)
+	if t == nil || !t.moved(m) {
+		return ""
+	}
+	was := m.SentAs()
+	was.Claim = ""
+	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
+}

@@ -1,0 +1,209 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
+)
+
+// A renamedWorld is a job with one item of two calls, of which the second fails until the
+// configuration changed. The tool is configured by the test.
+func newRenamedWorld(t *testing.T, configure func(*connector.Connection, *connector.Spec)) (w *world, change func(script func(id string) (tool string, params map[string]any))) {
+	w = newJobWorld(t)
+	changed := false
+	now := func(id string) (string, map[string]any) {
+		return "svc.create", map[string]any{"id": id, "text": "hello"}
+	}
+	w.script["jobs.remind"] = func(c *call) any {
+		c.withItem("a", func(c *call, done bool) {
+			if done {
+				return
+			}
+			for _, id := range []string{"x", "y"} {
+				tool, params := now(id)
+				c.do(tool, params)
+			}
+		})
+		return nil
+	}
+	w.service.onCall = func(n int) (bool, error) {
+		if n == 2 {
+			return false, keep.Failf(keep.ClassPermission, keep.CodeForbidden, "no")
+		}
+		return true, nil
+	}
+	w.connect = func() []connector.Connection {
+		c := w.service.connection()
+		create := c.Tools[0].(asker)
+		if changed {
+			configure(&c, &create.spec)
+		}
+		c.Tools[0] = create
+		return []connector.Connection{c}
+	}
+	return w, func(script func(id string) (string, map[string]any)) {
+		changed = true
+		if script != nil {
+			now = script
+		}
+	}
+}
+
+// Law: once. An applied call of an unfinished item is not made again because the
+// configuration has another name for it, or another identity.
+func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
+	as := func(tool string) func(string) (string, map[string]any) {
+		return func(id string) (string, map[string]any) {
+			return tool, map[string]any{"id": id, "text": "hello"}
+		}
+	}
+	for _, tt := range []struct {
+		name      string
+		configure func(*connector.Connection, *connector.Spec)
+		script    func(string) (string, map[string]any)
+		calls     int    // with the first two
+		asks      string // part of the question's why; empty: none
+	}{
+		{"connection with was", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" }, as("crm.create"), 3, ""},
+		{"connection without", func(c *connector.Connection, _ *connector.Spec) { c.Name = "crm" }, as("crm.create"), 2, `was = "svc"`},
+		{"connection that is new", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.New = "crm", true }, as("crm.create"), 4, ""},
+		{"tool with was", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", "create" }, as("svc.add"), 3, ""},
+		{"tool without", func(_ *connector.Connection, s *connector.Spec) { s.Name = "add" }, as("svc.add"), 2, `was = "create"`},
+		{"wider identity, same content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} }, nil, 3, ""},
+		{"wider identity, other content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} },
+			func(id string) (string, map[string]any) {
+				return "svc.create", map[string]any{"id": id, "text": "good morning"}
+			}, 2, "differ"},
+		{"narrower identity, same content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = nil }, nil, 2, "differ"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, change := newRenamedWorld(t, tt.configure)
+				w.deploy()
+				w.run()
+				if w.service.calls != 2 || len(w.questions()) != 1 {
+					t.Fatalf("%d calls and questions %+v, want 2 and one", w.service.calls, w.questions())
+				}
+				change(tt.script)
+				if err := w.decide(keep.Retry); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				qs := w.questions()
+				if w.service.calls != tt.calls {
+					t.Errorf("%d calls, want %d; the questions are %+v", w.service.calls, tt.calls, qs)
+				}
+				switch {
+				case tt.asks == "" && len(qs) > 0:
+					t.Errorf("it asks %+v, want nothing", qs)
+				case tt.asks != "" && (len(qs) != 1 || !strings.Contains(qs[0].Why, tt.asks)):
+					t.Errorf("it asks %+v, want %q", qs, tt.asks)
+				}
+				w.check()
+			})
+		})
+	}
+}
+
+// Once the configuration says which it is, the item goes on where it was.
+func TestAnItemGoesOnAfterTheRenameIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		was := ""
+		w, change := newRenamedWorld(t, func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", was })
+		w.deploy()
+		w.run()
+		change(func(id string) (string, map[string]any) {
+			return "crm.create", map[string]any{"id": id, "text": "hello"}
+		})
+		for _, was = range []string{"", "svc"} {
+			if err := w.decide(keep.Retry); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+		}
+		if w.service.calls != 3 || w.items()["a"] != keep.ItemDone || len(w.questions()) != 0 {
+			t.Errorf("%d calls, the item is %s, questions %+v", w.service.calls, w.items()["a"], w.questions())
+		}
+	})
+}
+
+// A doubt of an unfinished item is asked about by the tool that was renamed.
+func TestADoubtUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t)
+		name, was := "svc", ""
+		w.script["jobs.remind"] = func(c *call) any {
+			c.withItem("a", func(c *call, done bool) {
+				if !done {
+					c.do(name+".create", map[string]any{"id": "x", "text": "hello"})
+				}
+			})
+			return nil
+		}
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Name, c.Was = name, was
+			return []connector.Connection{c}
+		}
+		w.service.loseTheAnswer()
+		w.deploy()
+		w.runUntil(time.Second)
+		w.service.onAsk = nil
+		name, was = "crm", "svc"
+		w.run()
+		if m := w.newest(); m.State != keep.Applied || w.service.calls != 1 || w.items()["a"] != keep.ItemDone {
+			t.Errorf("the record is %s after %d calls, the item %s", m.State, w.service.calls, w.items()["a"])
+		}
+	})
+}
+
+// A name that is still taken is no former one.
+func TestWasThatIsStillThere(t *testing.T) {
+	s := newService()
+	a, b := s.connection(), s.connection()
+	b.Name, b.Was = "crm", "svc"
+	if _, err := engine.NewTools([]connector.Connection{a, b}); err == nil || !strings.Contains(err.Error(), "svc.create") {
+		t.Errorf("the error is %v, want one about svc.create", err)
+	}
+}
+
+// A call of a consumer that did not happen is made again, under its key, by the tool that
+// was renamed meanwhile.
+func TestARetryUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.level = keep.LevelNone
+		w.service.loseTheAnswer()
+		name, was := "svc", ""
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Name, c.Was = name, was
+			return []connector.Connection{c}
+		}
+		mutate := w.script["consumers.act.mutate"]
+		if mutate == nil {
+			t.Fatalf("no mutate among %v", w.script)
+		}
+		w.script["consumers.act.mutate"] = func(c *call) any {
+			c.do(name+".create", map[string]any{"id": "a"})
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		first := w.mutation()
+		name, was = "crm", "svc"
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || m.Token != first.Token || w.service.calls != 2 {
+			t.Errorf("the record is %s with token %s, want applied with %s; %d calls; %+v", m.State, m.Token, first.Token, w.service.calls, w.questions())
+		}
+	})
+}

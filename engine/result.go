@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// A person who says that a call happened says with which result, since next and items go
+// on with it.
+
+// resultNeed says whether that answer must carry the result. It need not if the service
+// can be read for it, or if null is a result and the script does not look at it.
+func (x *execution) resultNeed() keep.ResultNeed {
+	t := x.e.tools.get(x.mut.Tool)
+	switch {
+	case t != nil && t.spec.ResultFrom != "":
+		return keep.ResultOptional
+	case !x.def.IgnoresResult:
+		return keep.ResultRequired
+	case t != nil && t.fits(json.RawMessage("null")) != "":
+		return keep.ResultRequired
+	}
+	return keep.ResultOptional
+}
+
+// fits returns why a result does not have the declared shape; empty: it has.
+func (t *tool) fits(result json.RawMessage) string {
+	if t.result == nil {
+		return ""
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(result))
+	if err == nil {
+		err = t.result.Validate(doc)
+	}
+	if err != nil {
+		return schemaReasons(err)
+	}
+	return ""
+}
+
+// ResultSchema returns the JSON Schema of what a tool brings; nil: anything.
+func (ts *Tools) ResultSchema(name keep.ToolName) json.RawMessage {
+	if t := ts.get(name); t != nil {
+		return t.spec.Result
+	}
+	return nil
+}
+
+// CheckResult returns why a person's result of a tool is refused. Nothing is known about
+// the results of a tool that is not configured any more.
+func (ts *Tools) CheckResult(name keep.ToolName, result json.RawMessage) error {
+	switch {
+	case !json.Valid(result):
+		return errors.New("the result is not JSON")
+	case len(result) > maxResult:
+		return fmt.Errorf("the result has %d bytes, want at most %d", len(result), maxResult)
+	}
+	if err := connector.CheckNumbers(result); err != nil {
+		return fmt.Errorf("the result: %w", err)
+	}
+	if t := ts.get(name); t != nil {
+		if why := t.fits(result); why != "" {
+			return fmt.Errorf("the result does not have the shape that %s declares: %s", name, why)
+		}
+	}
+	return nil
+}
+
+// ReadsResult reports whether the service can be read for what a tool brought.
+func (ts *Tools) ReadsResult(name keep.ToolName) bool {
+	t := ts.get(name)
+	return t != nil && t.spec.ResultFrom != ""
+}
+
+// ReadResult reads from the service what m brought, if its tool says by which get tool
+// (result_from). Known is false if it does not say.
+func (ts *Tools) ReadResult(ctx context.Context, m keep.Mutation) (result json.RawMessage, known bool, err error) {
+	if !ts.ReadsResult(m.Tool) {
+		return nil, false, nil
+	}
+	t := ts.get(m.Tool)
+	from := ts.get(siblingOf(m.Tool, t.spec.ResultFrom))
+	if from == nil {
+		return nil, true, fmt.Errorf("%s reads its result with %s, which is not configured", m.Tool, t.spec.ResultFrom)
+	}
+	result, f := from.read(ctx, HostCall{Name: string(from.name)}, m.Identity)
+	switch {
+	case f != nil:
+		return nil, true, fmt.Errorf("%s could not read the result: %w", from.name, f)
+	case result == nil || string(result) == "null":
+		return nil, true, fmt.Errorf("%s finds nothing for %s", from.name, m.Identity)
+	}
+	return result, true, nil
+}
+
+// checkResultFrom returns why a tool's result cannot be read as it says.
+func (ts *toolSet) checkResultFrom(t *tool) error {
+	if t.spec.ResultFrom == "" {
+		return nil
+	}
+	from := ts.byName[siblingOf(t.name, t.spec.ResultFrom)]
+	if t.spec.Effect != connector.Mutate || from == nil || from.spec.Effect != connector.Get {
+		return fmt.Errorf("tool %s: result_from is %q, want a get tool of the same connection", t.name, t.spec.ResultFrom)
+	}
+	return nil
+}
+
+// siblingOf returns the full name of another tool of the same connection.
+func siblingOf(name keep.ToolName, tool string) keep.ToolName {
+	connection, _, _ := strings.Cut(string(name), ".")
+	return keep.ToolName(connection + "." + tool)
+}

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// A tool may say that its identity is unique: whichever run, item or workflow asks for it,
+// it is to be applied once. A key protects one call from being made twice; this protects
+// from the same call under another key. Before a second call a person is asked. What the
+// engine reads here serves the question; that nobody else comes in between is decided by
+// the commit that records the call (keep.Unlike).
+
+// A rivalError ends a phase at a call that another record made, or may have made.
+type rivalError struct {
+	call  ledger.Call
+	rival keep.Mutation
+}
+
+// Error names both.
+func (e *rivalError) Error() string {
+	return fmt.Sprintf("%s on %s was already done, or may have been: %s", e.call.Tool, e.call.Target, e.rival.Key)
+}
+
+// A treatedError ends the way of a call that a person treats as done by another record.
+type treatedError struct{ result []byte }
+
+// Error says so.
+func (e *treatedError) Error() string { return "a person treats the call as done" }
+
+// outcome returns what the run then knows of its call, of which there is no record.
+func (e *treatedError) outcome() keep.Mutation {
+	return lifecycle.TreatedAsDone(e.result)
+}
+
+// uniqueHash is what an answer to such a question is about: this very call, and no other.
+func uniqueHash(c ledger.Call) string {
+	return ledger.Hash([]byte(string(c.Key) + ":" + c.PayloadHash))
+}
+
+// checkUnique returns what the commit of a call must not repeat, nil if anything may be
+// repeated. The error is a *rivalError if a person must decide first, or a *treatedError.
+func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.Call) (*keep.Unlike, error) {
+	if !call.tool.spec.Unique {
+		return nil, nil
+	}
+	answers, err := x.answers(ctx, keep.AskAlreadyDone)
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	u := keep.Unlike{Key: c.Key, Tool: c.Tool, Identity: c.Identity, Subkey: c.Subkey}
+	for _, q := range answers {
+		switch {
+		case q.PayloadHash != uniqueHash(c):
+		case q.Decision.Action == keep.DoAgain:
+			u.Except = append(u.Except, q.Mutation)
+		case q.Decision.Action == keep.TreatAsDone:
+			return nil, x.treated(ctx, q.Mutation)
+		}
+	}
+	rival, found, err := x.e.store.Rival(ctx, u)
+	switch {
+	case err != nil:
+		return nil, &storeError{err}
+	case found:
+		return nil, &rivalError{c, rival}
+	}
+	return &u, nil
+}
+
+// treated returns the *treatedError of a decision that names the record key.
+func (x *execution) treated(ctx context.Context, key keep.MutationKey) error {
+	m, err := x.e.store.Mutation(ctx, key)
+	switch {
+	case isNotFound(err):
+		return keep.Failf(keep.ClassPrecondition, "record-gone", "a person treats this call as done by %s, and that record was deleted since", key)
+	case err != nil:
+		return &storeError{err}
+	}
+	return &treatedError{m.Result}
+}
+
+// askAlreadyDone pauses the run at a call until a person has decided. Nothing was sent,
+// and the ledger has no record of it.
+func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
+	now, c, m := x.e.Now(), e.call, e.rival
+	f := &keep.Failure{Class: keep.ClassPrecondition, Code: "already-done", Tool: c.Tool, At: x.callAt, Message: e.Error()}
+	was, when := "was already done", "applied at "+m.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+	if !m.State.Happened() {
+		was, when = "may have been done already", "of which it is not known whether it happened ("+string(m.State)+")"
+	}
+	of := fmt.Sprintf("run %s of workflow %s", m.Run, m.Workflow)
+	if m.Item != "" {
+		of = fmt.Sprintf("item %q (attempt %d) of workflow %s", m.Item, m.Attempt, m.Workflow)
+	}
+	q := keep.Escalation{
+		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskAlreadyDone, Workflow: x.a.name, Run: x.run.ID,
+		Mutation: m.Key, Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
+		Question: fmt.Sprintf("%s on %s %s, by %s. Should %s do it again, or treat it as done?", c.Tool, c.Target, was, of, x.run.Handler),
+		// Whole: nothing is sent again that a person cannot see all of.
+		Attempted: fmt.Sprintf("%s on %s with %s\nthe same before: %s, %s, with %s", c.Tool, c.Target, c.Payload,
+			m.Key, when, cut(string(m.Payload), maxShown)),
+		Why: "the tool says that its identity is applied once (unique), and another record has the same; nothing was sent",
+		Choices: []keep.Choice{
+			{Action: keep.TreatAsDone, Label: "Treat it as done", Effect: x.treatEffect()},
+			{Action: keep.DoAgain, Label: "Do it again", Effect: "makes this very call, beside the one that was made; a call that differs asks again"},
+			{Action: keep.Skip, Label: "Skip", Effect: x.rejectEffect()},
+		},
+	}
+	return x.stop(ctx, f, lifecycle.Consequence{Status: keep.StatusPerson}, now, keep.OpenEscalation{Escalation: q})
+}
+
+func (x *execution) treatEffect() string {
+	if x.run.Kind == keep.Consumer {
+		return "sends nothing; next is told that the call was applied, with the result of the earlier one"
+	}
+	return "sends nothing; the item's handler gets the result of the earlier call"
+}
+
+// treatedBefore returns what a run knows of its call that a person treats as done: there
+// is no record of it, so that a later attempt finds it by the decision.
+func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, error) {
+	if r.Kind != keep.Consumer || r.Phase != keep.Mutated && r.Phase != keep.Emitting {
+		return keep.Mutation{}, nil
+	}
+	answers, err := a.answers(ctx, r, keep.AskAlreadyDone)
+	if err != nil {
+		return keep.Mutation{}, err
+	}
+	for _, q := range answers {
+		if q.Decision.Action != keep.TreatAsDone {
+			continue
+		}
+		m, err := a.e.store.Mutation(ctx, q.Mutation)
+		if errors.Is(err, keep.ErrNotFound) {
+			return (&treatedError{}).outcome(), nil
+		}
+		return (&treatedError{m.Result}).outcome(), err
+	}
+	return keep.Mutation{}, nil
+}

@@ -1,0 +1,89 @@
+"""Sends one request, and retries it until it knows what became of it.
+
+It acts once, however often it has to ask.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ATTEMPTS = 8
+
+
+class OutcomeUnknown(Exception):
+    """Nobody can say what became of the request. Do not send it again under another key."""
+
+
+def send(url, key, body):
+    """Posts a body under a key until there is an answer to it."""
+    for n in range(ATTEMPTS):
+        headers = {}
+        try:
+            status, headers, text = do("POST", url, key, body)
+            kind = kind_of(text)
+            if kind == "outcome-unknown":
+                return ask(url, text)
+            if kind != "in-progress" and status not in (425, 429, 502, 503, 504):
+                return status, text
+        except OSError:
+            pass  # no answer: the same request with the same key is safe
+        pause(n, headers)
+    raise OutcomeUnknown("the outcome is unknown")
+
+
+def ask(url, problem):
+    """Looks at the instance of a problem until it says what became of the request."""
+    instance = json.loads(problem).get("instance")
+    for n in range(ATTEMPTS if instance else 0):
+        try:
+            _, _, text = do("GET", urllib.parse.urljoin(url, instance))
+            said = json.loads(text)
+            if said.get("state") == "done":
+                return said["answer"]["status"], said["answer"]["body"] or ""
+        except (OSError, ValueError):
+            pass  # asked again
+        pause(n, {})
+    raise OutcomeUnknown("the outcome is unknown")
+
+
+def do(method, url, key=None, body=None):
+    """Sends one request, and returns status, headers and text."""
+    request = urllib.request.Request(url, method=method, data=body.encode() if body is not None else None)
+    request.add_header("Authorization", "Bearer " + os.environ.get("API_TOKEN", ""))
+    if key is not None:
+        request.add_header("Content-Type", "application/json")
+        request.add_header("Idempotency-Key", key)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as answer:
+        return answer.code, answer.headers, answer.read().decode()
+
+
+def kind_of(text):
+    """Returns the last part of a problem's type; "" if text is none."""
+    try:
+        return json.loads(text).get("type", "").rsplit("/", 1)[-1]
+    except (ValueError, AttributeError):
+        return ""
+
+
+def pause(n, headers):
+    """Waits before the next attempt: as long as the server asks, else longer and longer."""
+    try:
+        wait = float(headers.get("Retry-After"))
+    except (TypeError, ValueError):
+        wait = 0.1 * 2**n
+    time.sleep(min(wait, 10))
+
+
+if __name__ == "__main__":
+    try:
+        print(*send(*sys.argv[1:4]))
+    except OutcomeUnknown as unknown:
+        print(unknown, file=sys.stderr)
+        sys.exit(3)

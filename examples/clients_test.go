@@ -1,0 +1,86 @@
+package examples_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// Each client acts once, through a backend that is busy, then acts and is cut off: it
+// asks what became of its request, and gets the answer.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "client.mjs") // nodes before 22 do not read TypeScript
+	built := api.Build(api.BuildOptions{EntryPoints: []string{"clients/client.ts"}, Outfile: script, Write: true,
+		Platform: api.PlatformNode, Format: api.FormatESModule})
+	if len(built.Errors) > 0 {
+		t.Fatalf("client.ts: %v", built.Errors)
+	}
+	program := filepath.Join(dir, "client")
+	if out, err := exec.Command("go", "build", "-o", program, "./clients").CombinedOutput(); err != nil {
+		t.Fatalf("client.go: %v\n%s", err, out)
+	}
+	for name, command := range map[string][]string{
+		"go": {program}, "typescript": {"node", script}, "python": {"python3", "clients/client.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(command[0]); err != nil {
+				t.Skip(command[0] + " is not installed")
+			}
+			clientActsOnce(t, command)
+		})
+	}
+}
+
+func clientActsOnce(t *testing.T, command []string) {
+	t.Helper()
+	var requests, acts, probes atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == "GET": // the probe: the effect shows after a while
+			if probes.Add(1) < 2 || acts.Load() == 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, `{"acted":%d}`, acts.Load())
+		case requests.Add(1) == 1:
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			acts.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer up.Close()
+	p, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: up.URL, Logger: slog.New(slog.DiscardHandler),
+		Routes: []proxy.Route{{Probe: up.URL + "/probe/{key}?by={caller}"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(p.Handler())
+	defer front.Close()
+	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], front.URL+"/orders", "order-7", `{"order":7}`)...)
+	cmd.Env = append(os.Environ(), "API_TOKEN=secret")
+	out, err := cmd.CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != `201 {"acted":1}` {
+		t.Errorf("the client says %q, %v", got, err)
+	}
+	if n := acts.Load(); n != 1 {
+		t.Errorf("it acted %d times, want once", n)
+	}
+}

@@ -1,0 +1,50 @@
+package feed
+
+import "github.com/keep-run/keep"
+
+// Of returns what a commit changes for those who look. It has no kinds if that
+// is nothing.
+func Of(c keep.Commit) Change {
+	var kinds []Kind
+	for _, change := range c.Changes {
+		kinds = append(kinds, kindsOf(change)...)
+	}
+	return Change{Workflow: c.Workflow, Kinds: ordered(kinds)}
+}
+
+// kindsOf returns what one change touches. The status of an input follows that
+// of its events.
+func kindsOf(change keep.Change) []Kind {
+	switch change := change.(type) {
+	case keep.PutRun, keep.AppendLogs:
+		return []Kind{Run}
+	case keep.PutMutation:
+		return []Kind{Mutation}
+	case keep.Reserve, keep.Release:
+		return []Kind{Event}
+	case keep.Finish, keep.SkipEvents:
+		return []Kind{Event, Input}
+	case keep.Publish:
+		if len(change.Event.CausedBy) == 0 {
+			return []Kind{Event}
+		}
+		return []Kind{Event, Input}
+	case keep.PutInput, keep.SkipInput:
+		return []Kind{Input}
+	case keep.PutItem:
+		return []Kind{Item}
+	case keep.OpenEscalation, keep.CloseEscalation:
+		return []Kind{Escalation}
+	case keep.PutHandler, keep.RequestRun, keep.Deploy, keep.SetPaused:
+		return []Kind{Workflow}
+	case keep.Sweep:
+		return []Kind{Run, Mutation, Event, Escalation}
+	case keep.SetKV, keep.ResetKV:
+		return nil // nobody sees a checkpoint
+	case keep.Unlike:
+		return nil // it only refuses
+	case keep.PutNotice:
+		return nil // that somebody was told changes no question
+	}
+	return Looked() // a new kind of change: rather look too often
+}

@@ -1,0 +1,170 @@
+package idempotency_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
+)
+
+func guardOtherCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(rw, "for %q %q", r.Header["Authorization"], r.Header["X-Api-Key"])
+	})
+	callers := []func(*http.Request){
+		func(*http.Request) {},
+		header("Authorization", "Bearer a"),
+		header("Authorization", "Bearer b"),
+		header("X-API-Key", "Bearer a"),
+		header("Authorization", `Bearer a" "x`),
+		func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a", "x"} },
+		func(r *http.Request) { r.Header.Set("Authorization", "c"); r.Header.Set("Cookie", "s=1") },
+	}
+	for i, c := range callers {
+		own := body(fmt.Sprint("order ", i)) // two callers may use one key, not for one request
+		first := w.do(with("k", c, own))
+		w.replayed(first, w.do(with("k", c, own)))
+		w.ran(int64(i + 1))
+	}
+}
+
+// A client that renews its token is neither executed again nor shown the answer, in
+// whatever state the first request is.
+func guardRenewedToken(t *testing.T) {
+	t.Parallel()
+	old, renewed := header("Authorization", "Bearer old"), header("Authorization", "Bearer new")
+	for name, answer := range map[string]int{"done": 201, "unknown": 503} {
+		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+			rw.WriteHeader(answer)
+			fmt.Fprint(rw, "secret")
+		})
+		w.do(with("k", old))
+		got := w.do(with("k", renewed))
+		w.problem(got, 409, idempotency.KindCallerChanged)
+		if strings.Contains(got.Body.String(), "secret") || strings.Contains(got.Body.String(), "key_") {
+			t.Errorf("%s: the other caller sees %s", name, got.Body)
+		}
+		w.problem(w.do(with("k")), 409, idempotency.KindCallerChanged)
+		w.ran(1)
+		if w.do(with("k", renewed, body("another"))); w.runs.Load() != 2 {
+			t.Errorf("%s: another request of another caller did not run", name)
+		}
+	}
+	released := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer old" {
+			rw.WriteHeader(401)
+		}
+	})
+	if code := released.do(with("k", old)).Code; code != 401 {
+		t.Errorf("old token: %d", code)
+	}
+	if code := released.do(with("k", renewed)).Code; code != 200 {
+		t.Errorf("renewed token after 401: %d", code)
+	}
+	released.problem(released.do(with("k", old)), 409, idempotency.KindCallerChanged)
+	released.ran(2)
+}
+
+func guardCredentials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	for name, value := range map[string]string{
+		"Authorization": "AWS4-HMAC-SHA256 Credential=x", "X-Auth-Token": "t", "X-Amz-Security-Token": "t", "X-Session-Id": "s",
+		"X-User-Id": "7", "X-Goog-Api-Key": "k", "Signature": "sig1=:x:", "Cookie": "a=b", "Proxy-Authorization": "Basic x",
+	} {
+		w.problem(w.do(with("k", header(name, value))), 400, idempotency.KindCallerUnknown)
+	}
+	for _, value := range []string{`Digest username="u", nc=1`, "Signature keyId=1", "Hawk id=1", "OAuth oauth_nonce=1", "Negotiate x", "SharedKey a:b"} {
+		w.problem(w.do(with("k", header("Authorization", value))), 400, idempotency.KindCallerUnknown)
+	}
+	w.ran(0)
+	for i, h := range []func(*http.Request){
+		header("User-Agent", "x"), header("Sec-Fetch-User", "?1"), header("X-Request-Id", "1"), header("Authorization", "bearer x"),
+		header("Authorization", "Token x"), header("Authorization", "bare"), header("Authorization", "Basic eDp5"),
+	} {
+		if got := w.do(with(fmt.Sprint(i), h)); got.Code != 201 {
+			t.Errorf("%d: %d %s", i, got.Code, got.Body)
+		}
+	}
+}
+
+func guardHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, r.Host) })
+	at := func(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }
+	first := w.do(with("k", at("a.example")))
+	if got := w.do(with("k", at("b.example"))); got.Body.String() != "b.example" {
+		t.Errorf("another host got %s", got.Body)
+	}
+	w.replayed(first, w.do(with("k", at("A.EXAMPLE:443"))))
+	w.ran(2)
+	list, _, err := w.store.List(t.Context(), key.Filter{}, keep.Page{})
+	if must(t, err); len(list) != 2 || list[0].Host != "b.example" {
+		t.Errorf("records = %+v", list)
+	}
+}
+
+// Records of the version before, which knew no host, stand for their requests.
+func guardFormerRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	former := func(k string, then key.Fact) {
+		f := key.NewFingerprint("POST", "/orders", "", "", []byte("order"), key.Form{})
+		id := key.FormerID("", k)
+		r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Lease: time.Minute,
+			Claim: key.Claim{ID: id, Former: id, Key: k, Fingerprint: f, TTL: time.Hour}}, time.Now())
+		must(t, err)
+		then.Fence = 1
+		r, err = key.Apply(r, then, time.Now())
+		must(t, err)
+		must(t, w.store.Write(t.Context(), r))
+	}
+	former("done", key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 202, Body: []byte("before")}})
+	former("unknown", key.Fact{Evidence: key.Unsure})
+	former("released", key.Fact{Evidence: key.Nothing})
+	for range 2 {
+		if got := w.do(with("done")); got.Code != 202 || got.Body.String() != "before" {
+			t.Errorf("retry of a former request: %d %s", got.Code, got.Body)
+		}
+		w.problem(w.do(with("done", body("other"))), 422, idempotency.KindKeyReused)
+		w.problem(w.do(with("unknown")), 409, idempotency.KindOutcomeUnknown)
+	}
+	w.ran(0)
+	w.do(with("released"))
+	w.ran(1)
+}
+
+func TestByBasic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByBasic}), nil)
+	as := func(user, password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth(user, password) }
+	}
+	w.do(with("k", as("ada", "old")))
+	w.do(with("k", as("ada", "new")))
+	w.ran(1)
+	w.do(with("k", as("bob", "old")))
+	w.ran(2)
+	w.problem(w.do(with("k", header("Authorization", "Bearer x"))), 400, idempotency.KindCallerUnknown)
+}
+
+func TestByHeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByHeader("x-user-id")}), nil)
+	w.do(with("k", header("X-User-Id", "1"), header("Authorization", "new token")))
+	w.do(with("k", header("X-User-Id", "1"), header("Authorization", "newer token")))
+	w.ran(1)
+	w.do(with("k", header("X-User-Id", "2")))
+	w.ran(2)
+	w.problem(w.do(with("k")), 400, idempotency.KindCallerUnknown)
+	w = newWorld(t, rule(idempotency.Rule{Caller: idempotency.Anyone}), nil)
+	w.do(with("k", header("Cookie", "a=1")))
+	w.do(with("k", header("Authorization", "b")))
+	w.ran(1)
+}

@@ -1,0 +1,114 @@
+package idempotency
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep/law/key"
+)
+
+// InstancePath and a reference are where the caller of a request asks what became of
+// it: the instance of a problem. The path is the guard's; a handler never sees it.
+const InstancePath = "/.well-known/idempotency-keys/"
+
+// A Status says to a caller what became of its request.
+type Status struct {
+	Reference string `json:"reference"`
+	State     string `json:"state"` // "running", "done", "unknown" or "released"
+
+	// Answer is the one that retries get; nil if there is none, or none is kept.
+	Answer *StoredAnswer `json:"answer"`
+}
+
+// A StoredAnswer is an answer that retries get.
+type StoredAnswer struct {
+	Status int                 `json:"status"`
+	Header map[string][]string `json:"header"`
+	Body   *string             `json:"body"` // null: not kept, or not text
+}
+
+// instance answers a caller who asks about his request. One who is another caller
+// gets what one gets who asks about nothing.
+func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference string) {
+	rec, rt := g.recordFor(r, reference)
+	if rt == nil {
+		Problem{Kind: KindUnknownReference, Status: http.StatusNotFound, Detail: "No request of yours has this reference, or it was forgotten."}.ServeHTTP(w, r)
+		return
+	}
+	if rec.State == key.Unknown && rt.Probe != nil {
+		c := &call{g: g, rt: rt, w: w, r: r, started: time.Now(), claim: key.Claim{ID: rec.ID}}
+		if c.probe(rec) == found {
+			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
+				rec = now
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(statusOfRecord(rec, time.Now())) // the client may be gone
+}
+
+// recordFor returns the record of a reference and its route, if whoever asks is its
+// caller; nil if not.
+func (g *Guard) recordFor(r *http.Request, reference string) (key.Record, *route) {
+	id, err := key.ParseID(reference)
+	if err != nil {
+		return key.Record{}, nil
+	}
+	rec, err := g.store.Read(r.Context(), id)
+	if err != nil || rec.Rev == 0 {
+		return rec, nil
+	}
+	if host := key.Host(g.hostOf(r)); rec.Version > 1 && rec.Host != host[:min(len(host), 255)] {
+		return rec, nil
+	}
+	was := r.Clone(r.Context())
+	was.Method = rec.Method
+	if was.URL, err = url.ParseRequestURI(rec.Path); err != nil {
+		return rec, nil
+	}
+	rt := g.route(was)
+	if rt == nil {
+		return rec, nil
+	}
+	if caller, err := rt.Caller(r); err != nil || hashCaller(caller) != rec.Caller {
+		return rec, nil
+	}
+	return rec, rt
+}
+
+// statusOfRecord returns the status of a record at now.
+func statusOfRecord(rec key.Record, now time.Time) Status {
+	s := Status{Reference: rec.ID.String(), State: "released"}
+	switch {
+	case key.Free(rec, now):
+	case rec.State == key.InProgress && now.Before(rec.LeaseUntil):
+		s.State = "running"
+	case rec.State == key.InProgress, rec.State == key.Unknown:
+		s.State = "unknown"
+	default:
+		s.State = "done"
+		s.Answer = &StoredAnswer{Status: rec.Answer.Status, Header: make(map[string][]string)}
+		if fields, err := key.DecodeFields(rec.Answer.Header); err == nil {
+			for _, f := range fields {
+				s.Answer.Header[f.Name] = append(s.Answer.Header[f.Name], f.Value)
+			}
+		}
+		if text := string(rec.Answer.Body); rec.State == key.Done && utf8.ValidString(text) {
+			s.Answer.Body = &text
+		}
+	}
+	return s
+}
+
+// asksInstance returns the reference that a request asks about, if it does.
+func asksInstance(r *http.Request) (string, bool) {
+	if r.Method != http.MethodGet {
+		return "", false
+	}
+	return strings.CutPrefix(r.URL.Path, InstancePath)
+}

@@ -1,0 +1,181 @@
+// Package mailtest starts a real Dovecot and a real Postfix for tests: one that takes
+// mails by SMTP, and one that shows the mailboxes by IMAP. They are children of the test,
+// on the loopback, with a configuration and a directory of their own; the system's mail
+// is not touched. A test without them, or not run by root as which Postfix must start, is
+// skipped with a line that says so.
+package mailtest
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Domains of users. Mails from users of Filed are put into their folder Sent by the
+// server; mails from others are not.
+const (
+	Filed   = "filed.example"
+	Unfiled = "plain.example"
+)
+
+// Password is that of every user.
+const Password = "correct-horse-7"
+
+// A Server is a running pair that belongs to this process.
+type Server struct {
+	SMTP, SMTPS string // host:port; SMTP has STARTTLS
+	IMAP, IMAPS string
+	CA          string // PEM file of the certificate of all of them
+
+	dir  string
+	uid  int
+	gid  int
+	cmds []*exec.Cmd
+
+	mu    sync.Mutex
+	users int
+}
+
+// ErrMissing is returned when the machine has no Dovecot or no Postfix.
+var ErrMissing = errors.New("no Dovecot or no Postfix on this machine, or not root")
+
+var shared struct {
+	sync.Mutex
+	server  *Server
+	err     error
+	started bool
+}
+
+// Main runs the tests of a package and then stops the servers, if they were started.
+// TestMain calls it.
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server != nil {
+		shared.server.Stop()
+	}
+	return code
+}
+
+// Shared returns the servers of the test binary.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if !shared.started {
+		shared.started = true
+		shared.server, shared.err = Start()
+	}
+	if errors.Is(shared.err, ErrMissing) {
+		tb.Skipf("mailtest: %v", shared.err)
+	}
+	if shared.err != nil {
+		tb.Fatalf("mailtest: %v", shared.err)
+	}
+	return shared.server
+}
+
+// Start starts both servers.
+func Start() (*Server, error) {
+	dovecot, err1 := find("dovecot", "/usr/sbin/dovecot")
+	_, err2 := find("postfix", "/usr/sbin/postfix")
+	nobody, err3 := user.Lookup("nobody")
+	if err := errors.Join(err1, err2, err3); err != nil || os.Getuid() != 0 {
+		return nil, errors.Join(ErrMissing, err)
+	}
+	dir, err := os.MkdirTemp("", "mailtest")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, CA: filepath.Join(dir, "cert.pem")}
+	s.uid, _ = strconv.Atoi(nobody.Uid)
+	s.gid, _ = strconv.Atoi(nobody.Gid)
+	if err := s.start(dovecot); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// find returns a program that may not be in PATH.
+func find(name, path string) (string, error) {
+	if found, err := exec.LookPath(name); err == nil {
+		return found, nil
+	}
+	_, err := os.Stat(path)
+	return path, err
+}
+
+func (s *Server) start(dovecot string) error {
+	if err := os.Chmod(s.dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"mail", "run", "state", "postfix", "queue", "data"} {
+		if err := os.Mkdir(filepath.Join(s.dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chown(filepath.Join(s.dir, "mail"), s.uid, s.gid); err != nil {
+		return err
+	}
+	if err := writeCertificate(s.CA, filepath.Join(s.dir, "key.pem")); err != nil {
+		return err
+	}
+	if err := s.choosePorts(); err != nil {
+		return err
+	}
+	if err := s.configure(); err != nil {
+		return err
+	}
+	return s.run(dovecot)
+}
+
+// choosePorts finds four that are free.
+func (s *Server) choosePorts() error {
+	for _, addr := range []*string{&s.SMTP, &s.SMTPS, &s.IMAP, &s.IMAPS} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		*addr = ln.Addr().String()
+		defer ln.Close() // all four differ
+	}
+	return nil
+}
+
+// configure writes the configurations.
+func (s *Server) configure() error {
+	for name, text := range map[string]string{
+		"dovecot.conf": dovecotConf, "postfix/main.cf": mainCF, "postfix/master.cf": masterCF,
+		"postfix/boxes": boxes(), "postfix/bcc": bcc, "postfix/access": access,
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(s.fill(text)), 0o644); err != nil {
+			return err
+		}
+	}
+	if u, err := user.Lookup("postfix"); err == nil {
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		if err := os.Chown(filepath.Join(s.dir, "data"), uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill puts the directory, the ports and the user into a configuration.
+func (s *Server) fill(text string) string {
+	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
+	return strings.NewReplacer("@DIR@", s.dir, "@SMTP@", port(s.SMTP), "@SMTPS@", port(s.SMTPS), "@IMAP@", port(s.IMAP), "@IMAPS@", port(s.IMAPS),
+		"@UID@", strconv.Itoa(s.uid), "@GID@", strconv.Itoa(s.gid), "@PASSWORD@", Password, "@FILED@", regexp.QuoteMeta(Filed),
+		"@DOMAINS@", Filed+", "+Unfiled).Replace(text)
+}

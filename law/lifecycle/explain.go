@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A WaitKind says what an unfinished run waits for.
+type WaitKind string
+
+const (
+	WaitsForNothing  WaitKind = ""          // it is closed
+	WaitsForHost     WaitKind = "host"      // it is being executed
+	WaitsForRetry    WaitKind = "retry"     // the time of the next attempt
+	WaitsForRecovery WaitKind = "recovery"  // a host takes up what another one left
+	WaitsForLookup   WaitKind = "lookup"    // the service says whether the call happened
+	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
+	WaitsForApproval WaitKind = "approval"  // a person agrees to the call
+	WaitsForPerson   WaitKind = "person"    // a person answers another question
+	WaitsForScript   WaitKind = "script"    // a corrected script, or a person
+	WaitsForDebugger WaitKind = "internal"  // a person looks at a bug of Keep
+	WaitsForUnknown  WaitKind = "undefined" // a status that no rule explains
+)
+
+// A Wait is what an unfinished run waits for (law: explained).
+type Wait struct {
+	Kind  WaitKind
+	Since time.Time
+	Until time.Time // when the host acts by itself; zero: no time is planned
+	Why   string    // why the run stopped; empty: it is executed, or its call is in doubt
+	Call  string    // the call in doubt: "crm.create on email=ada"
+	N     int       // number of the planned attempt or lookup, from 1
+
+	phase  keep.Phase
+	status keep.RunStatus
+}
+
+// WaitOf returns what r waits for. m is r's mutation; its zero value means none.
+func WaitOf(r keep.Run, m keep.Mutation) Wait {
+	if r.Closed {
+		return Wait{}
+	}
+	if r.Status == keep.StatusReconciliation && (m.Key != "" || r.RetryAt.IsZero()) {
+		return doubt(m, r.UpdatedAt)
+	}
+	w := Wait{Since: r.UpdatedAt, Until: r.RetryAt, Why: reason(r), phase: r.Phase, status: r.Status}
+	if !r.RetryAt.IsZero() {
+		w.Kind = WaitsForRetry
+		switch r.Status {
+		case keep.StatusTransient:
+			w.N = r.Retries + 2
+			if Interrupted(r) {
+				w.Kind, w.N = WaitsForRecovery, 0
+			}
+		case keep.StatusCrashed:
+			w.Kind = WaitsForRecovery
+		}
+		return w
+	}
+	switch r.Status {
+	case keep.StatusActive:
+		w.Kind = WaitsForHost
+	case keep.StatusApproval:
+		w.Kind = WaitsForApproval
+	case keep.StatusPerson:
+		w.Kind = WaitsForPerson
+	case keep.StatusLogic:
+		w.Kind = WaitsForScript
+	case keep.StatusInternal:
+		w.Kind = WaitsForDebugger
+	default:
+		w.Kind = WaitsForUnknown
+	}
+	return w
+}
+
+// WaitOfDoubt returns what a call with an unknown outcome waits for that no open run
+// waits for. Of every other call it is the zero Wait.
+func WaitOfDoubt(m keep.Mutation) Wait {
+	if !Unknown(m.State) {
+		return Wait{}
+	}
+	return doubt(m, m.UpdatedAt)
+}
+
+// doubt returns what is awaited of a call with an unknown outcome.
+func doubt(m keep.Mutation, since time.Time) Wait {
+	w := Wait{Kind: WaitsForLookup, Since: since, Until: m.NextReconcileAt, Call: fmt.Sprintf("%s on %s", m.Tool, m.Target)}
+	switch {
+	case m.Key == "":
+		w.Call = "a call"
+	case m.Target == "":
+		w.Call = string(m.Tool)
+	}
+	if m.State == keep.Indeterminate {
+		w.Kind, w.Until = WaitsForDecision, time.Time{}
+	} else if !w.Until.IsZero() {
+		w.N = m.ReconcileAttempts + 1
+	}
+	return w
+}
+
+// IsZero reports whether there is nothing to wait for.
+func (w Wait) IsZero() bool { return w.Kind == WaitsForNothing }
+
+// NeedsPerson reports whether only a person moves it.
+func (w Wait) NeedsPerson() bool {
+	switch w.Kind {
+	case WaitsForDecision, WaitsForApproval, WaitsForPerson, WaitsForScript, WaitsForDebugger:
+		return true
+	}
+	return false
+}
+
+// Moves says in a few words what ends the wait.
+func (w Wait) Moves() string {
+	switch w.Kind {
+	case WaitsForNothing:
+		return ""
+	case WaitsForHost:
+		return "the host"
+	case WaitsForRetry, WaitsForRecovery:
+		return "the host, at that time"
+	case WaitsForLookup:
+		return "an answer of the service"
+	case WaitsForScript:
+		return "a corrected script, or a person"
+	}
+	return "a person"
+}
+
+// A Part is a piece of a sentence: a text, or a time.
+type Part struct {
+	Text    string
+	Time    time.Time // not zero: the part is this time, and has no text
+	Command bool      // says where the command shows more; pages have links instead
+}
+
+// String writes the sentence for the command and for JSON.
+func (w Wait) String() string {
+	var b strings.Builder
+	for _, p := range w.Parts() {
+		if p.Time.IsZero() {
+			b.WriteString(p.Text)
+		} else {
+			b.WriteString(p.Time.UTC().Format("2006-01-02 15:04:05 UTC"))
+		}
+	}
+	return b.String()
+}
+
+// Parts returns the sentence in pieces, for those who write its times in their own
+// way. It has none if there is nothing to wait for.
+func (w Wait) Parts() []Part {
+	since, until := Part{Time: w.Since}, Part{Time: w.Until}
+	s := func(text string) Part { return Part{Text: text} }
+	switch w.Kind {
+	case WaitsForNothing:
+		return nil
+	case WaitsForHost:
+		return []Part{s("Is being executed, in phase " + string(w.phase) + " since "), since, s(".")}
+	case WaitsForRecovery:
+		if w.status != keep.StatusCrashed {
+			return []Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again at "), until, s(".")}
+		}
+		return []Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again at "), until, s(".")}
+	case WaitsForRetry:
+		return append([]Part{s("Waits since "), since, s(" and is tried again at "), until}, s(w.after()))
+	case WaitsForLookup:
+		if w.Until.IsZero() {
+			return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked next.")}
+		}
+		return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked again at "), until,
+			s(fmt.Sprintf(" (lookup %d).", w.N))}
+	case WaitsForDecision:
+		return []Part{s("Nobody can tell whether " + w.Call + " happened; waits since "), since, s(" for a person to decide"),
+			{Text: " in keep inbox", Command: true}, s(".")}
+	case WaitsForApproval:
+		return []Part{s("Waits since "), since, s(" for a person to approve the call"), {Text: "; see keep inbox", Command: true}, s(".")}
+	case WaitsForPerson:
+		return []Part{s("Waits since "), since, s(" for a person (" + w.Why + ")"), {Text: "; see keep inbox", Command: true}, s(".")}
+	case WaitsForScript:
+		return []Part{s("Waits since "), since, s(" for a corrected script, or for a person to retry or skip: " + w.Why + ".")}
+	case WaitsForDebugger:
+		return []Part{s("Stopped since "), since, s(" by an internal failure (" + w.Why + "); a person must look at it.")}
+	}
+	return []Part{s("Is " + string(w.status) + " since "), since, s(".")}
+}
+
+// after ends the sentence about a planned attempt: which one, and after what.
+func (w Wait) after() string {
+	switch {
+	case w.N > 0:
+		return fmt.Sprintf(" (attempt %d), after: %s.", w.N, w.Why)
+	case w.status == keep.StatusLogic:
+		return " with the current version, after: " + w.Why + "."
+	}
+	return ", after: " + w.Why + "."
+}
+
+// reason is why r stopped, without the full stop of a message.
+func reason(r keep.Run) string {
+	if r.Error != nil {
+		return strings.TrimRight(strings.Join(strings.Fields(r.Error.Error()), " "), ".")
+	}
+	return string(r.Status)
+}

@@ -1,0 +1,311 @@
+// Package lifecycle decides how a run may move: its phases, what a failure does
+// to it, where the next attempt begins, and what it waits for.
+//
+// # Phases
+//
+//	consumer       preparing → prepared → mutating → mutated → emitting → committed
+//	producer, job  running → committed
+//
+// Phases only go forward, and may be passed over (a run without reservations
+// goes from prepared to mutated). A failure changes the status, never the phase.
+//
+// # Attempts
+//
+// Every attempt at the same pinned work is a run of its own in one chain, linked
+// by RetryOf. At most one of them is not closed. The attempt after a failure
+// begins where the one before can no longer be repeated safely:
+//
+//	nothing pinned                        → prepare
+//	pinned, nothing sent, or it failed    → mutate, with the same data and key
+//	outcome unknown                       → reconcile
+//	outcome applied, skipped or none      → next, with the stored result
+//	failed:logic before applied           → prepare, as a new chain with a new key
+//	failed, and was ever in doubt         → mutate: the key is never given up
+//
+// The package reads no clock and performs nothing.
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
+)
+
+// order is the law of phases, for each kind of handler.
+var order = map[keep.Kind][]keep.Phase{
+	keep.Consumer: {keep.Preparing, keep.Prepared, keep.Mutating, keep.Mutated, keep.Emitting, keep.Committed},
+	keep.Producer: {keep.Running, keep.Committed},
+	keep.Job:      {keep.Running, keep.Committed},
+}
+
+// First returns the phase in which a run of that kind begins.
+func First(k keep.Kind) keep.Phase { return order[k][0] }
+
+// A PhaseError is returned when a run would go back, or into a phase that its
+// kind does not have.
+type PhaseError struct {
+	Run      keep.RunID
+	Kind     keep.Kind
+	From, To keep.Phase
+}
+
+// Error names the run, its kind and both phases.
+func (e *PhaseError) Error() string {
+	return fmt.Sprintf("run %s: a %s does not go from phase %s to %s", e.Run, e.Kind, e.From, e.To)
+}
+
+// Advance returns r in a later phase. Advancing to Committed commits and closes
+// it; any other phase leaves it active.
+func Advance(r keep.Run, to keep.Phase, now time.Time) (keep.Run, error) {
+	phases := order[r.Kind]
+	from, dest := slices.Index(phases, r.Phase), slices.Index(phases, to)
+	if from < 0 || dest <= from || r.Closed {
+		return r, &PhaseError{Run: r.ID, Kind: r.Kind, From: r.Phase, To: to}
+	}
+	r.Phase, r.Status, r.UpdatedAt = to, keep.StatusActive, now
+	r.Error, r.RetryAt = nil, time.Time{}
+	if to == keep.Committed {
+		r.Status, r.Closed, r.Crashes = keep.StatusCommitted, true, 0
+	}
+	return r, nil
+}
+
+// Settled reports whether the mutation of a run leaves it only the way forward:
+// its outcome is applied or skipped.
+func Settled(s keep.MutationState) bool { return s == keep.Applied || s == keep.Skipped }
+
+// TreatedAsDone returns what a run knows of a call that it did not make, because a person
+// treats it as done by another record with that result.
+func TreatedAsDone(result []byte) keep.Mutation {
+	return keep.Mutation{State: keep.Applied, Result: result}
+}
+
+// Unknown reports whether nobody knows yet what became of the call.
+func Unknown(s keep.MutationState) bool {
+	return s == keep.InFlight || s == keep.NeedsReconcile || s == keep.Indeterminate
+}
+
+// Doubts returns the states in which a service or a person must say what became of the
+// call.
+func Doubts() []keep.MutationState {
+	return []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate}
+}
+
+// A Consequence is what a failure does to a run.
+type Consequence struct {
+	Status   keep.RunStatus
+	Retry    bool                // plan another attempt by itself
+	Release  bool                // give the reserved events back
+	Escalate keep.EscalationKind // empty: no question
+}
+
+// Classify returns what a failure of that class does to a run whose mutation is in
+// m (zero: none) and whose retries are exhausted or not.
+//
+// A failure of class unknown belongs to a call, and its mutation is then in
+// doubt; without one nobody could ever end the doubt, so that is internal. A run
+// whose outcome is applied or skipped keeps its reservations whatever happens:
+// only next is left to do.
+func Classify(class keep.Class, m keep.Mutation, spent bool) Consequence {
+	switch {
+	case Unknown(m.State):
+		class = keep.ClassUnknown // doubt outweighs everything else
+	case class == keep.ClassUnknown:
+		class = keep.ClassInternal
+	}
+	switch class {
+	case keep.ClassTransient:
+		if spent {
+			return Consequence{Status: keep.StatusPerson, Escalate: keep.AskRetries}
+		}
+		return Consequence{Status: keep.StatusTransient, Retry: true}
+	case keep.ClassLogic:
+		return Consequence{Status: keep.StatusLogic, Release: !Settled(m.State) && !m.Doubted, Escalate: keep.AskLogic}
+	case keep.ClassPermission:
+		return Consequence{Status: keep.StatusPerson, Escalate: keep.AskPermission}
+	case keep.ClassPrecondition:
+		return Consequence{Status: keep.StatusPerson, Escalate: keep.AskPrecondition}
+	case keep.ClassUnknown:
+		v := Consequence{Status: keep.StatusReconciliation}
+		if m.State == keep.Indeterminate {
+			v.Escalate = DoubtKind(m)
+		}
+		return v
+	default:
+		return Consequence{Status: keep.StatusInternal, Escalate: keep.AskInternal}
+	}
+}
+
+// DoubtKind returns what a person is asked about a record that nobody else can move: what
+// became of the call, or for the right to ask that.
+func DoubtKind(m keep.Mutation) keep.EscalationKind {
+	if ledger.Refused(m.Error) {
+		return keep.AskPermission
+	}
+	return keep.AskUnknownOutcome
+}
+
+// Fail returns r stopped by f as v says. RetryAt is when to try again if v asks
+// for it. Reservations stay, also if v gives the events back: they say what r tried.
+func Fail(r keep.Run, f *keep.Failure, v Consequence, retryAt, now time.Time) keep.Run {
+	r.Status, r.Error, r.UpdatedAt = v.Status, f, now
+	r.RetryAt = time.Time{}
+	if v.Retry {
+		r.RetryAt = retryAt
+	}
+	r.Crashes = 0
+	return r
+}
+
+// Released reports whether a run that stopped gave its events back, so that its
+// Reservations only say what it tried. m is its mutation, zero if it has none.
+func Released(r keep.Run, m keep.Mutation) bool {
+	return r.Status == keep.StatusLogic && Classify(keep.ClassLogic, m, false).Release
+}
+
+// A Start is where an attempt begins.
+type Start string
+
+const (
+	FromPrepare Start = "prepare"   // nothing is pinned
+	FromMutate  Start = "mutate"    // data is pinned, and the call is to be made
+	FromDoubt   Start = "reconcile" // it is not known whether the call happened
+	FromNext    Start = "next"      // the outcome of the call is known
+	FromHandler Start = "handler"   // producers and jobs have one handler
+)
+
+// StartOf returns where the attempt after r begins, and whether it is a new
+// chain. m is r's mutation, zero if it has none.
+func StartOf(r keep.Run, m keep.Mutation) (start Start, newChain bool) {
+	switch {
+	case Unknown(m.State):
+		return FromDoubt, false
+	case r.Kind != keep.Consumer:
+		return FromHandler, false
+	case Settled(m.State):
+		return FromNext, false
+	case m.Doubted:
+		return FromMutate, false // the key is never given up
+	case r.Status == keep.StatusLogic:
+		return FromPrepare, true
+	case r.Phase == keep.Preparing:
+		return FromPrepare, false
+	case m.State == "" && (r.Phase == keep.Mutated || r.Phase == keep.Emitting):
+		return FromNext, false // the outcome is none
+	default:
+		return FromMutate, false
+	}
+}
+
+// NextAttempt returns the attempt after r, and r closed. The new attempt keeps what is
+// pinned. m is r's mutation, zero if it has none.
+func NextAttempt(r keep.Run, m keep.Mutation, id keep.RunID, v keep.Version, now time.Time) (next, closed keep.Run) {
+	start, newChain := StartOf(r, m)
+	next = r
+	next.ID, next.RetryOf, next.Version = id, r.ID, v
+	next.Status, next.Error, next.RetryAt = keep.StatusActive, nil, time.Time{}
+	next.Rev, next.CreatedAt, next.UpdatedAt = 0, now, now
+	switch {
+	case Interrupted(r), r.Status == keep.StatusCrashed: // uses up no retry
+	case r.Status == keep.StatusTransient:
+		next.Retries++
+	case r.Status == keep.StatusInternal:
+		next.Retries = 0
+		if start != FromDoubt { // a person looked at it: it may crash again
+			next.Crashes = 0
+		}
+	default:
+		next.Retries = 0
+	}
+	switch start {
+	case FromPrepare, FromHandler:
+		next.Phase = First(r.Kind)
+		next.Trigger, next.Reservations, next.Prepared = keep.EventRef{}, nil, nil
+		next.Title, next.WakeAt, next.Mutation, next.SeenSeq = "", time.Time{}, "", 0
+	case FromMutate:
+		next.Phase = keep.Prepared
+	case FromDoubt:
+		next.Status = keep.StatusReconciliation
+	case FromNext:
+		next.Phase = keep.Mutated
+	}
+	if newChain {
+		next.Chain, next.Crashes = id, 0
+	}
+	r.Closed, r.RetryAt, r.UpdatedAt = true, time.Time{}, now
+	return next, r
+}
+
+// MaxCrashes is how many crashes in a row a chain survives before a person is
+// asked. A run that kills its host must not do so for ever.
+const MaxCrashes = 10
+
+// Crash returns r as it stands after its host died while it was active, and
+// whether that happened too often. The caller plans the recovery.
+func Crash(r keep.Run, now time.Time) (keep.Run, bool) {
+	r.Crashes++
+	r.UpdatedAt = now
+	if r.Crashes >= MaxCrashes {
+		r.Status = keep.StatusInternal
+		r.Error = keep.Failf(keep.ClassInternal, "crash-loop",
+			"the host died %d times in a row while it worked on this run", r.Crashes)
+		return r, true
+	}
+	r.Status, r.RetryAt = keep.StatusCrashed, now
+	return r, false
+}
+
+// Detached reports whether a question is about a call that is not that of its run
+// any more: the run went on without the item that it was made for.
+func Detached(q keep.Escalation, run keep.Run) bool {
+	return q.AboutDoubt() && q.Item != "" && q.Mutation != run.Mutation
+}
+
+// ItemOver reports whether nothing more is done for an item by itself.
+func ItemOver(it keep.Item) bool {
+	return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped
+}
+
+// interrupted is the code of a run that was left in an orderly way.
+const interrupted = "interrupted"
+
+// Interrupt returns r as its host leaves it because it stops, loses its lease or a
+// person paused the workflow: its work is taken up again as soon as that is possible,
+// and no retry is used up.
+func Interrupt(r keep.Run, why string, now time.Time) keep.Run {
+	r.Status, r.RetryAt, r.UpdatedAt = keep.StatusTransient, now, now
+	r.Error = &keep.Failure{Class: keep.ClassTransient, Code: interrupted, Message: why}
+	return r
+}
+
+// Interrupted reports whether r was left in an orderly way, and did not fail.
+func Interrupted(r keep.Run) bool {
+	return r.Status == keep.StatusTransient && r.Error != nil && r.Error.Code == interrupted
+}
+
+// Deployed returns r as a new version of its workflow finds it, and whether the
+// version unblocks it: a run that failed by logic is tried again at once. Every
+// other run goes on as it would have.
+func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
+	if r.Closed || r.Status != keep.StatusLogic {
+		return r, false
+	}
+	r.RetryAt, r.UpdatedAt = now, now
+	return r, true
+}
+
+// Abort returns r ended by a person before its mutation.
+func Abort(r keep.Run, now time.Time) keep.Run {
+	r.Status, r.Closed, r.RetryAt, r.UpdatedAt = keep.StatusAborted, true, time.Time{}, now
+	return r
+}
+
+// Reprocess returns an item as a person's wish to do it again leaves it: a new
+// attempt, to which the mutations of the others mean nothing.
+func Reprocess(it keep.Item, now time.Time) keep.Item {
+	it.Status, it.Attempt, it.UpdatedAt = keep.ItemProcessing, it.Attempt+1, now
+	return it
+}

@@ -1,0 +1,203 @@
+package lifecycle_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+var update = flag.Bool("update", false, "rewrite what the stories in testdata want")
+
+// Each story in testdata is what happens to a chain of runs, one thing to a
+// line, and after the arrow how the open run then stands:
+//
+//	begin KIND         a first run
+//	advance PHASE      it goes on
+//	mutation STATE     the ledger says so of its mutation
+//	fail CLASS [spent] it stops
+//	crash              its host died
+//	deploy             a new version arrives
+//	again              the next attempt begins
+func TestStories(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			s := &story{}
+			for line := range strings.Lines(string(raw)) {
+				if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
+					said, _, _ := strings.Cut(line, "->")
+					said = strings.TrimSpace(said)
+					line = fmt.Sprintf("%-24s -> %s\n", said, s.tell(t, strings.Fields(said)))
+				}
+				got.WriteString(line)
+			}
+			if *update {
+				if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(raw), got.String()); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A story is the open run of a chain and the state of its mutation.
+type story struct {
+	run keep.Run
+	m   keep.MutationState
+	n   int // runs so far
+	now time.Time
+}
+
+// tell makes one thing happen and says how the run stands.
+func (s *story) tell(t *testing.T, words []string) string {
+	t.Helper()
+	if s.now = s.now.Add(time.Minute); s.n == 0 {
+		s.now = t0
+	}
+	switch words[0] {
+	case "begin":
+		id := s.id()
+		kind := keep.Kind(words[1])
+		s.run = keep.Run{ID: id, Chain: id, Kind: kind, Phase: lifecycle.First(kind), Status: keep.StatusActive}
+	case "advance":
+		next, err := lifecycle.Advance(s.run, keep.Phase(words[1]), s.now)
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		if s.run = next; words[1] == string(keep.Prepared) {
+			s.run.Reservations = []keep.Reservation{{Topic: "t"}}
+		}
+	case "mutation":
+		s.m, s.run.Mutation = keep.MutationState(words[1]), "mut_1"
+	case "fail":
+		v := lifecycle.Classify(keep.Class(words[1]), in(s.m), slices.Contains(words, "spent"))
+		s.run = lifecycle.Fail(s.run, keep.Failf(keep.Class(words[1]), "x", "no"), v, s.now.Add(time.Second), s.now)
+	case "crash":
+		s.run, _ = lifecycle.Crash(s.run, s.now)
+	case "deploy":
+		s.run, _ = lifecycle.Deployed(s.run, s.now)
+	case "again":
+		s.run, _ = lifecycle.NextAttempt(s.run, in(s.m), s.id(), keep.Version{Major: 1, Minor: s.n}, s.now)
+		if s.run.Mutation == "" {
+			s.m = ""
+		}
+	default:
+		t.Fatalf("unknown word %q", words[0])
+	}
+	return s.stands()
+}
+
+func (s *story) id() keep.RunID {
+	s.n++
+	return keep.RunID(fmt.Sprintf("run_%d", s.n))
+}
+
+func (s *story) stands() string {
+	r := s.run
+	text := fmt.Sprintf("%s of %s: %s %s", r.ID, r.Chain, r.Phase, r.Status)
+	if s.m != "" {
+		text += ", mutation " + string(s.m)
+	}
+	if len(r.Reservations) > 0 && !lifecycle.Released(r, in(s.m)) {
+		text += ", pinned"
+	}
+	if r.Retries > 0 {
+		text += fmt.Sprintf(", %d retries", r.Retries)
+	}
+	if r.Crashes > 0 {
+		text += fmt.Sprintf(", %d crashes", r.Crashes)
+	}
+	if !r.RetryAt.IsZero() {
+		start, fresh := lifecycle.StartOf(r, in(s.m))
+		if text += ", then " + string(start); fresh {
+			text += " in a new chain"
+		}
+	}
+	if r.Closed {
+		text += ", closed"
+	}
+	return text
+}
+
+// Law explained: every status waits for something, and a sentence says so.
+func TestWaitOf(t *testing.T) {
+	const want = `
+active                 | host     | the host                         | Is being executed, in phase mutating since 2026-11-20 08:59:00 UTC.
+active, planned        | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC, after: 3:1: crm.create: refused.
+paused:transient       | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC (attempt 4), after: 3:1: crm.create: refused.
+paused:approval        | approval | a person                         | Waits since 2026-11-20 08:59:00 UTC for a person to approve the call; see keep inbox.
+paused:reconciliation  | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether a call happened; the service is asked next.
+paused:person          | person   | a person                         | Waits since 2026-11-20 08:59:00 UTC for a person (3:1: crm.create: refused); see keep inbox.
+failed:logic           | script   | a corrected script, or a person  | Waits since 2026-11-20 08:59:00 UTC for a corrected script, or for a person to retry or skip: 3:1: crm.create: refused.
+failed:logic, planned  | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC with the current version, after: 3:1: crm.create: refused.
+failed:internal        | internal | a person                         | Stopped since 2026-11-20 08:59:00 UTC by an internal failure (3:1: crm.create: refused); a person must look at it.
+crashed                | recovery | the host, at that time           | The host died while it executed phase mutating; the work is taken up again at 2026-11-20 09:00:30 UTC.
+interrupted            | recovery | the host, at that time           | Left in phase mutating, since the host was stopped; the work is taken up again at 2026-11-20 09:00:30 UTC.
+doubt: in_flight       | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked next.
+doubt: needs_reconcile | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked again at 2026-11-20 09:01:00 UTC (lookup 3).
+doubt: indeterminate   | decision | a person                         | Nobody can tell whether crm.create on contacts/1 happened; waits since 2026-11-20 08:59:00 UTC for a person to decide in keep inbox.
+`
+	var got strings.Builder
+	got.WriteString("\n")
+	say := func(name string, status keep.RunStatus, planned bool, m keep.Mutation) {
+		r := full(keep.Consumer, keep.Mutating, status)
+		r.Error = &keep.Failure{Class: keep.ClassTransient, Message: "refused.\n", Tool: "crm.create", At: "3:1"}
+		if r.RetryAt = t0.Add(30 * time.Second); !planned {
+			r.RetryAt = time.Time{}
+		}
+		w := lifecycle.WaitOf(r, m)
+		if got, want := w.Until.IsZero(), r.RetryAt.IsZero() && m.NextReconcileAt.IsZero() || m.State == keep.Indeterminate; got != want {
+			t.Errorf("%s: until %s", name, w.Until)
+		}
+		fmt.Fprintf(&got, "%-22s | %-8s | %-32s | %s\n", name, w.Kind, w.Moves(), w)
+	}
+	for _, status := range keep.RunStatuses() {
+		if status == keep.StatusCommitted || status == keep.StatusAborted {
+			continue // always closed
+		}
+		planned := status == keep.StatusTransient || status == keep.StatusCrashed
+		say(string(status), status, planned, keep.Mutation{})
+		if status == keep.StatusLogic || status == keep.StatusActive {
+			say(string(status)+", planned", status, true, keep.Mutation{})
+		}
+	}
+	left := lifecycle.WaitOf(lifecycle.Interrupt(full(keep.Consumer, keep.Mutating, keep.StatusActive), "the host was stopped", t0.Add(30*time.Second)), keep.Mutation{})
+	fmt.Fprintf(&got, "%-22s | %-8s | %-32s | %s\n", "interrupted", left.Kind, left.Moves(), left)
+	m := keep.Mutation{Key: "mut_1", Tool: "crm.create", Target: "contacts/1", State: keep.InFlight}
+	say("doubt: in_flight", keep.StatusReconciliation, false, m)
+	m.State, m.NextReconcileAt, m.ReconcileAttempts = keep.NeedsReconcile, t0.Add(time.Minute), 2
+	say("doubt: needs_reconcile", keep.StatusReconciliation, false, m)
+	m.State = keep.Indeterminate
+	say("doubt: indeterminate", keep.StatusReconciliation, false, m)
+	check(t, want, got.String())
+}
+
+func TestWaitOfAClosedRun(t *testing.T) {
+	r := full(keep.Consumer, keep.Committed, keep.StatusCommitted)
+	r.Closed = true
+	if got := lifecycle.WaitOf(r, keep.Mutation{}).String(); got != "" {
+		t.Errorf("WaitOf a closed run = %q, want nothing", got)
+	}
+}

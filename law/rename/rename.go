@@ -1,0 +1,224 @@
+// Package rename finds what may have been renamed: something that the records of a
+// database name is gone from the configuration or the scripts, while something appears
+// there that no record names. Both may be one. Then what was done under the old name would
+// be done again under the new one, so Keep asks which it is (was = "old", or new = true).
+//
+// The package reads nothing; it compares what its caller read.
+package rename
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+)
+
+// A Kind says what may have been renamed.
+type Kind string
+
+const (
+	Connection Kind = "connection" // of keep.toml
+	Tool       Kind = "tool"       // of a connection that is there
+	Job        Kind = "job"        // of a workflow
+	Workflow   Kind = "workflow"   // with all that it did
+
+	// Both says that a workflow names another one as what it was, and that both have work.
+	Both Kind = "workflows"
+)
+
+// A Doubt is one thing that is gone, and what it may be called now.
+type Doubt struct {
+	Kind     Kind
+	Workflow keep.WorkflowName // of a job
+	Gone     string            // as records name it
+	Fresh    string            // that may be it
+}
+
+// Error says what is in doubt.
+func (d Doubt) Error() string {
+	if d.Kind == Both {
+		return fmt.Sprintf("the workflow %s says that it was %s, and the database has both", d.Fresh, d.Gone)
+	}
+	of := ""
+	if d.Kind == Job {
+		of = fmt.Sprintf(" of workflow %s", d.Workflow)
+	}
+	return fmt.Sprintf("the %s %s%s has work in the database and is gone, and the %s %s is new: "+
+		"if they are one, what was done under the old name would be done again", d.Kind, d.Gone, of, d.Kind, d.Fresh)
+}
+
+// Fix says what to write.
+func (d Doubt) Fix() string {
+	switch d.Kind {
+	case Connection:
+		return fmt.Sprintf("write was = %q in [connections.%s] if it is the same, new = true if it is another one", d.Gone, d.Fresh)
+	case Tool:
+		conn, tool, _ := strings.Cut(d.Fresh, ".")
+		_, old, _ := strings.Cut(d.Gone, ".")
+		return fmt.Sprintf("write was = %q in [connections.%s.tools.%s] if it is the same, new = true if it is another one", old, conn, tool)
+	case Both:
+		return "remove was, or run it on another database"
+	case Job:
+		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
+	}
+	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one", d.Gone)
+}
+
+// A ToolOf is a tool of a configuration.
+type ToolOf struct {
+	Name      keep.ToolName
+	Connector string          // kind of service
+	Was       []keep.ToolName // names that it had before
+	New       bool            // the tool is new
+	WasTool   bool            // it has another name within its connection than before
+	NewConn   bool            // its connection is
+	WasConn   bool            // its connection has another name than before
+	Called    bool            // a script seems to call it, and it changes something
+}
+
+// A Used is a tool that records name which are not of failed calls.
+type Used struct {
+	Tool      keep.ToolName
+	Connector string // empty: not known
+}
+
+// A Stored is a workflow as a database has it.
+type Stored struct {
+	Name     keep.WorkflowName
+	Entry    string // file of its current version
+	Topics   []keep.TopicName
+	Handlers []keep.Handler     // of it
+	Worked   bool               // it has calls or items
+	Jobs     []keep.HandlerName // that ever ran, by the names of their items; none if there are no items
+	Ran      []keep.HandlerName // handlers that ever ran
+}
+
+// A Written is a workflow as a script has it.
+type Written struct {
+	keep.Definition
+	Entry string
+}
+
+// Tools returns what may have been renamed in a configuration, of which records use some.
+func Tools(used []Used, configured []ToolOf) []Doubt {
+	there := make(map[keep.ToolName]bool)                              // by every name
+	named := make(map[keep.ToolName]bool)                              // by records
+	conns, usedConns := make(map[string]string), make(map[string]bool) // conns: to today's name
+	for _, t := range configured {
+		there[t.Name], conns[connOf(t.Name)] = true, connOf(t.Name)
+	}
+	for _, t := range configured {
+		for _, was := range t.Was {
+			there[was] = true
+			if _, taken := conns[connOf(was)]; !taken {
+				conns[connOf(was)] = connOf(t.Name)
+			}
+		}
+	}
+	for _, u := range used {
+		named[u.Tool], usedConns[connOf(u.Tool)] = true, true
+	}
+	var out []Doubt
+	for _, u := range used {
+		if there[u.Tool] {
+			continue
+		}
+		conn, known := conns[connOf(u.Tool)]
+		for _, t := range configured {
+			switch {
+			case !t.Called || named[t.Name] || t.Connector != "" && u.Connector != "" && t.Connector != u.Connector:
+			case !known && !usedConns[connOf(t.Name)] && !t.NewConn && !t.WasConn:
+				out = append(out, Doubt{Kind: Connection, Gone: connOf(u.Tool), Fresh: connOf(t.Name)})
+			case known && connOf(t.Name) == conn && !t.New && !t.WasTool:
+				out = append(out, Doubt{Kind: Tool, Gone: string(u.Tool), Fresh: string(t.Name)})
+			}
+		}
+	}
+	return sorted(out)
+}
+
+// connOf returns the connection of a tool.
+func connOf(t keep.ToolName) string {
+	conn, _, _ := strings.Cut(string(t), ".")
+	return conn
+}
+
+// Workflows returns what may have been renamed in scripts. Exists reports whether there
+// still is a file of that name.
+func Workflows(stored []Stored, written []Written, exists func(entry string) bool) []Doubt {
+	byName := make(map[keep.WorkflowName]Stored)
+	for _, s := range stored {
+		byName[s.Name] = s
+	}
+	claimed := make(map[keep.WorkflowName]bool)
+	for _, w := range written {
+		claimed[w.Name], claimed[w.Was] = true, true
+	}
+	var out []Doubt
+	for _, w := range written {
+		if s, known := byName[w.Name]; known {
+			out = append(out, jobs(s, w)...)
+			continue
+		}
+		if _, known := byName[w.Was]; known || w.New {
+			if known {
+				out = append(out, jobs(byName[w.Was], w)...)
+			}
+			continue
+		}
+		for _, s := range stored {
+			if s.Worked && !claimed[s.Name] && Alike(s, w, exists) {
+				out = append(out, Doubt{Kind: Workflow, Gone: string(s.Name), Fresh: string(w.Name)})
+			}
+		}
+	}
+	return sorted(out)
+}
+
+// Alike reports whether a workflow looks like one that is stored: it has one of its
+// handlers, and its file; or that file is gone, and it declares the same.
+func Alike(s Stored, w Written, exists func(entry string) bool) bool {
+	same := func(old keep.Handler) bool {
+		return slices.ContainsFunc(w.Handlers, func(h keep.Handler) bool {
+			return h.Kind == old.Kind && (h.Name == old.Name || h.Kind == keep.Job && h.ItemsOf() == old.ItemsOf())
+		})
+	}
+	if s.Entry == w.Entry {
+		return slices.ContainsFunc(s.Handlers, same)
+	}
+	return !exists(s.Entry) && len(s.Handlers) == len(w.Handlers) && slices.Equal(s.Topics, w.Topics) &&
+		!slices.ContainsFunc(s.Handlers, func(h keep.Handler) bool { return !same(h) })
+}
+
+// jobs returns which jobs of a workflow may have been renamed.
+func jobs(s Stored, w Written) []Doubt {
+	there := make(map[keep.HandlerName]bool)
+	for _, h := range w.Handlers {
+		if h.Kind == keep.Job {
+			there[keep.HandlerName(h.ItemsOf())] = true
+		}
+	}
+	var out []Doubt
+	for _, gone := range s.Jobs {
+		if there[gone] {
+			continue
+		}
+		for _, h := range w.Handlers {
+			own := h.ItemsOf() == string(h.Name)
+			if h.Kind == keep.Job && own && !h.New && !slices.Contains(s.Ran, h.Name) && !slices.Contains(s.Jobs, h.Name) {
+				out = append(out, Doubt{Kind: Job, Workflow: w.Name, Gone: string(gone), Fresh: string(h.Name)})
+			}
+		}
+	}
+	return out
+}
+
+// sorted returns each doubt once, in an order.
+func sorted(ds []Doubt) []Doubt {
+	slices.SortFunc(ds, func(a, b Doubt) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Gone, b.Gone), cmp.Compare(a.Fresh, b.Fresh))
+	})
+	return slices.Compact(ds)
+}

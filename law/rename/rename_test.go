@@ -1,0 +1,91 @@
+package rename_test
+
+import (
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/rename"
+)
+
+// TestTools goes through what a configuration may be after records were made with
+// crm.create of an http service.
+func TestTools(t *testing.T) {
+	used := []rename.Used{{Tool: "crm.create", Connector: "http"}}
+	tool := func(name keep.ToolName) rename.ToolOf {
+		return rename.ToolOf{Name: name, Connector: "http", Called: true}
+	}
+	with := func(t rename.ToolOf, change func(*rename.ToolOf)) rename.ToolOf {
+		change(&t)
+		return t
+	}
+	for _, tt := range []struct {
+		name       string
+		configured []rename.ToolOf
+		want       string // "" or the first doubt
+	}{
+		{"as it was", []rename.ToolOf{tool("crm.create"), tool("mail.send")}, ""},
+		{"gone, and nothing new", nil, ""},
+		{"connection", []rename.ToolOf{tool("crm2.create")}, "connection crm crm2"},
+		{"connection, with another tool", []rename.ToolOf{tool("crm2.add")}, "connection crm crm2"},
+		{"connection that no script calls", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.Called = false })}, ""},
+		{"connection of another kind", []rename.ToolOf{with(tool("log.create"), func(t *rename.ToolOf) { t.Connector = "log" })}, ""},
+		{"connection that is new", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.NewConn = true })}, ""},
+		{"connection that was it", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.Was, t.WasConn = []keep.ToolName{"crm.create"}, true })}, ""},
+		{"tool", []rename.ToolOf{tool("crm.add")}, "tool crm.create crm.add"},
+		{"tool that is new", []rename.ToolOf{with(tool("crm.add"), func(t *rename.ToolOf) { t.New = true })}, ""},
+		{"tool that was it", []rename.ToolOf{with(tool("crm.add"), func(t *rename.ToolOf) { t.Was, t.WasTool = []keep.ToolName{"crm.create"}, true })}, ""},
+		{"tool, and the connection was", []rename.ToolOf{with(tool("crm2.add"), func(t *rename.ToolOf) { t.Was, t.WasConn = []keep.ToolName{"crm.add"}, true })}, "tool crm.create crm2.add"},
+		{"tool beside it", []rename.ToolOf{tool("crm.create"), tool("crm.add")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) { compare(t, rename.Tools(used, tt.configured), tt.want) })
+	}
+}
+
+// TestWorkflows goes through what a script may be after records were made by a workflow
+// "invoices" with the job "remind" in a.js.
+func TestWorkflows(t *testing.T) {
+	job := func(name, of string) keep.Handler {
+		return keep.Handler{Name: keep.HandlerName(name), Kind: keep.Job, Items: of}
+	}
+	stored := []rename.Stored{{Name: "invoices", Entry: "a.js", Handlers: []keep.Handler{job("remind", "remind")}, Worked: true,
+		Jobs: []keep.HandlerName{"remind"}, Ran: []keep.HandlerName{"remind"}}}
+	written := func(name, was string, isNew bool, entry string, handlers ...keep.Handler) []rename.Written {
+		return []rename.Written{{Definition: keep.Definition{Name: keep.WorkflowName(name), Was: keep.WorkflowName(was), New: isNew, Handlers: handlers}, Entry: entry}}
+	}
+	fresh := job("chase", "chase")
+	fresh.New = true
+	for _, tt := range []struct {
+		name    string
+		written []rename.Written
+		exists  bool
+		want    string
+	}{
+		{"as it was", written("invoices", "", false, "a.js", job("remind", "remind")), true, ""},
+		{"renamed in its file", written("bills", "", false, "a.js", job("remind", "remind")), true, "workflow invoices bills"},
+		{"renamed, and its file", written("bills", "", false, "b.js", job("remind", "remind")), false, "workflow invoices bills"},
+		{"another one beside it", written("bills", "", false, "b.js", job("remind", "remind")), true, ""},
+		{"quite another one", written("bills", "", false, "a.js", job("pay", "pay")), true, ""},
+		{"new", written("bills", "", true, "a.js", job("remind", "remind")), true, ""},
+		{"was", written("bills", "invoices", false, "a.js", job("remind", "remind")), true, ""},
+		{"job", written("invoices", "", false, "a.js", job("chase", "chase")), true, "job remind chase"},
+		{"job, and the workflow was", written("bills", "invoices", false, "a.js", job("chase", "chase")), true, "job remind chase"},
+		{"job that was", written("invoices", "", false, "a.js", job("chase", "remind")), true, ""},
+		{"job that is new", written("invoices", "", false, "a.js", fresh), true, ""},
+		{"job beside it", written("invoices", "", false, "a.js", job("remind", "remind"), job("chase", "chase")), true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			compare(t, rename.Workflows(stored, tt.written, func(string) bool { return tt.exists }), tt.want)
+		})
+	}
+}
+
+func compare(t *testing.T, got []rename.Doubt, want string) {
+	t.Helper()
+	text := ""
+	if len(got) > 0 {
+		text = string(got[0].Kind) + " " + got[0].Gone + " " + got[0].Fresh
+	}
+	if text != want || len(got) > 1 {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}

@@ -1,0 +1,251 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
+)
+
+// An ActionError is returned when a question does not offer an action, or its
+// subject is no longer in the state that the action needs.
+type ActionError struct {
+	ID     keep.EscalationID
+	Action keep.Action
+	Why    string
+}
+
+// Error names the question, the action and why it is refused.
+func (e *ActionError) Error() string {
+	return fmt.Sprintf("question %s: %s: %s", e.ID, e.Action, e.Why)
+}
+
+// Decide records a person's answer to a question, once: the second answer is
+// keep.ErrDecided.
+func (o *Operator) Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error {
+	const tries = 10 // what the question is about may move meanwhile; it rarely does twice
+	for n := 1; ; n++ {
+		err := o.decide(ctx, id, d)
+		_, refused := errors.AsType[*ActionError](err)
+		_, needsResult := errors.AsType[*ResultError](err)
+		refused = refused || needsResult
+		stale := errors.Is(err, keep.ErrStale)
+		if !refused && !stale {
+			return err
+		}
+		// Perhaps somebody answered after we had read the question.
+		if q, readErr := o.store.Escalation(ctx, id); readErr == nil && !q.ClosedAt.IsZero() {
+			return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
+		}
+		if refused || n == tries {
+			return err
+		}
+	}
+}
+
+func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error {
+	q, err := o.store.Escalation(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !q.ClosedAt.IsZero():
+		return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
+	case !q.Allows(d.Action):
+		return &ActionError{id, d.Action, "it is not among the choices"}
+	}
+	run, err := o.store.Run(ctx, q.Run)
+	if err != nil {
+		return err
+	}
+	if run.Closed && !lifecycle.Detached(q, run) {
+		return &ActionError{id, d.Action, "the run is over"}
+	}
+	d.At = o.now()
+	changes, err := o.effect(ctx, q, run, d)
+	if err != nil {
+		return err
+	}
+	d.Result = nil // it is with the mutation
+	changes = append(changes, keep.CloseEscalation{ID: id, Decision: &d})
+	return o.decided(ctx, q.Workflow, d.At, changes...)
+}
+
+// effect returns the changes that an action causes.
+func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	if lifecycle.Detached(q, run) {
+		return o.resolveDetached(ctx, q, run, d)
+	}
+	var m keep.Mutation
+	if run.Mutation != "" {
+		var err error
+		if m, err = o.store.Mutation(ctx, run.Mutation); err != nil {
+			return nil, err
+		}
+	}
+	if q.AboutDoubt() {
+		return o.resolve(ctx, q, run, m, d)
+	}
+	switch d.Action {
+	case keep.DoAgain, keep.TreatAsDone:
+		return o.settleRival(ctx, q, run, d)
+	case keep.Retry:
+		if lifecycle.Unknown(m.State) {
+			return nil, &ActionError{q.ID, d.Action, "a retry never unblocks an unknown outcome"}
+		}
+		run.RetryAt, run.UpdatedAt = d.At, d.At
+		return []keep.Change{keep.PutRun{Run: run}}, nil
+	case keep.Approve:
+		run.RetryAt, run.UpdatedAt = d.At, d.At
+		return []keep.Change{keep.PutRun{Run: run}}, nil
+	case keep.Reprocess:
+		item, err := o.store.Item(ctx, run.Workflow, q.Item)
+		if err != nil {
+			return nil, err
+		}
+		run.RetryAt, run.UpdatedAt = d.At, d.At
+		return []keep.Change{keep.PutRun{Run: run}, keep.PutItem{Item: lifecycle.Reprocess(item, d.At)}}, nil
+	case keep.Skip, keep.Reject:
+		if q.Item != "" {
+			return o.skipItem(ctx, q, run, d)
+		}
+		return o.abort(ctx, q, run, m, d)
+	}
+	return nil, &ActionError{q.ID, d.Action, "not for a question of kind " + string(q.Kind)}
+}
+
+// settleRival lets a run go on whose call another record made, or may have made: with
+// the call, or with that record's result.
+func (o *Operator) settleRival(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	if d.Action == keep.TreatAsDone {
+		rival, err := o.store.Mutation(ctx, q.Mutation)
+		switch {
+		case isNotFound(err):
+			return nil, &ActionError{q.ID, d.Action, "the record of the earlier call was deleted; its result is not known any more"}
+		case err != nil:
+			return nil, err
+		case !rival.State.Happened():
+			return nil, &ActionError{q.ID, d.Action, "the earlier call " + string(q.Mutation) + " is " + string(rival.State) +
+				"; only one that is known to have happened can stand for another"}
+		}
+	}
+	run.RetryAt, run.UpdatedAt = d.At, d.At
+	return []keep.Change{keep.PutRun{Run: run}}, nil
+}
+
+// resolve ends, or renews, the doubt about a mutation.
+func (o *Operator) resolve(ctx context.Context, q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
+	changes, err := o.learn(ctx, q, m, d)
+	if err != nil {
+		return nil, err
+	}
+	if d.Action != keep.CheckAgain {
+		run.RetryAt = d.At
+	}
+	run.UpdatedAt = d.At
+	return append(changes, keep.PutRun{Run: run}), nil
+}
+
+// learn returns the changes that a decision causes to a mutation in doubt and its
+// item.
+func (o *Operator) learn(ctx context.Context, q keep.Escalation, m keep.Mutation, d keep.Decision) (changes []keep.Change, err error) {
+	evidence := map[keep.Action]ledger.Evidence{
+		keep.CheckAgain: ledger.CheckAgain, keep.DidNotHappen: ledger.DidNotHappen,
+		keep.Happened: ledger.PersonHappened, keep.Skip: ledger.Skip,
+	}[d.Action]
+	if d.Action == keep.Happened {
+		if d.Result, err = o.resultOf(ctx, q, m, d); err != nil {
+			return nil, err
+		}
+	}
+	moved, move, err := ledger.Apply(m, ledger.Fact{Evidence: evidence, By: d.By, Detail: d.Note, Result: d.Result}, d.At)
+	if err != nil {
+		return nil, &ActionError{q.ID, d.Action, err.Error()}
+	}
+	changes = []keep.Change{keep.PutMutation{Mutation: moved, Moves: []keep.Move{move}}}
+	if d.Action == keep.Skip && m.Item != "" {
+		item, err := o.itemSkipped(ctx, m.Workflow, m.Item, d.At)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, item)
+	}
+	return changes, nil
+}
+
+// skipItem leaves an item undone, and lets its job go on with the others.
+func (o *Operator) skipItem(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	item, err := o.itemSkipped(ctx, run.Workflow, q.Item, d.At)
+	if err != nil {
+		return nil, err
+	}
+	run.RetryAt, run.UpdatedAt = d.At, d.At
+	return []keep.Change{keep.PutRun{Run: run}, item}, nil
+}
+
+func (o *Operator) itemSkipped(ctx context.Context, w keep.WorkflowName, id string, now time.Time) (keep.Change, error) {
+	item, err := o.store.Item(ctx, w, id)
+	if err != nil {
+		return nil, err
+	}
+	item.Status, item.UpdatedAt = keep.ItemSkipped, now
+	return keep.PutItem{Item: item}, nil
+}
+
+// abort ends a run before its mutation: what it reserved, or else its trigger,
+// is skipped. What it gave back is skipped as far as no other run took it.
+func (o *Operator) abort(ctx context.Context, q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
+	if lifecycle.Settled(m.State) || lifecycle.Unknown(m.State) {
+		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
+	}
+	changes := []keep.Change{keep.PutRun{Run: lifecycle.Abort(run, d.At)}}
+	tried := run.Reservations
+	switch {
+	case len(tried) > 0 && !lifecycle.Released(run, m):
+		return append(changes, keep.Finish{Chain: run.Chain, Status: keep.EventSkipped}), nil
+	case len(tried) == 0 && !run.Trigger.IsZero():
+		tried = []keep.Reservation{{Topic: run.Trigger.Topic, IDs: []keep.MessageID{run.Trigger.MessageID}}}
+	}
+	for _, r := range tried {
+		events, err := o.store.EventsByID(ctx, run.Workflow, r.Topic, r.IDs)
+		if err != nil {
+			return nil, err
+		}
+		var free []keep.MessageID
+		for _, ev := range events {
+			if ev.Free() {
+				free = append(free, ev.MessageID)
+			}
+		}
+		if len(free) > 0 {
+			changes = append(changes, keep.SkipEvents{Topic: r.Topic, IDs: free})
+		}
+	}
+	return changes, nil
+}
+
+// resolveDetached ends, or renews, the doubt about a call whose run is over. Its job
+// becomes due when the outcome is known.
+func (o *Operator) resolveDetached(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	m, err := o.store.Mutation(ctx, q.Mutation)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := o.learn(ctx, q, m, d)
+	if err != nil || d.Action == keep.CheckAgain {
+		return changes, err
+	}
+	states, err := o.store.Handlers(ctx, run.Workflow)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := schedule.BringForward(states, run.Handler, d.At); ok {
+		changes = append(changes, keep.PutHandler{State: s})
+	}
+	return changes, nil
+}

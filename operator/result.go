@@ -1,0 +1,98 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+)
+
+// A ResultError is returned when a person says that a call happened, and the result that
+// goes with it is missing or does not have the shape that the tool declares.
+type ResultError struct {
+	ID     keep.EscalationID
+	Tool   keep.ToolName
+	Why    string
+	Schema json.RawMessage // of what is wanted; nil: any JSON
+}
+
+// Error says what is wrong, and which JSON is wanted.
+func (e *ResultError) Error() string {
+	want := "any JSON, or null if the script can do without"
+	if e.Schema != nil {
+		want = "JSON that fits " + string(e.Schema)
+	}
+	return fmt.Sprintf("question %s: happened: %s; wanted is what %s would have answered: %s", e.ID, e.Why, e.Tool, want)
+}
+
+// resultOf returns the result of a call that a person says happened: as given, or as the
+// service has it, or null.
+func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutation, d keep.Decision) (json.RawMessage, error) {
+	results := o.cfg.Results
+	if d.Result != nil {
+		if err := results.CheckResult(m.Tool, d.Result); err != nil {
+			return nil, &ResultError{q.ID, m.Tool, err.Error(), results.ResultSchema(m.Tool)}
+		}
+		return d.Result, nil
+	}
+	result, known, err := results.ReadResult(ctx, m)
+	if known && err == nil {
+		err = results.CheckResult(m.Tool, result)
+	}
+	switch {
+	case err != nil:
+		return nil, &ActionError{q.ID, d.Action, err.Error() + "; nothing was changed, and a result may be given by hand"}
+	case known:
+		return result, nil
+	}
+	need, err := o.readsResult(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if need || results.CheckResult(m.Tool, json.RawMessage("null")) != nil {
+		return nil, &ResultError{q.ID, m.Tool, "the script reads the result, and none was given", results.ResultSchema(m.Tool)}
+	}
+	return nil, nil
+}
+
+// readsResult reports whether the script looks at the result of the call that q is about:
+// as the question was asked, or as the current version does.
+func (o *Operator) readsResult(ctx context.Context, q keep.Escalation) (bool, error) {
+	for _, c := range q.Choices {
+		if c.Action == keep.Happened && c.Result == keep.ResultRequired {
+			return true, nil
+		}
+	}
+	run, err := o.store.Run(ctx, q.Run)
+	if err != nil {
+		return false, err
+	}
+	w, err := o.store.Workflow(ctx, q.Workflow)
+	if err != nil {
+		return false, err
+	}
+	v, err := o.store.Deployment(ctx, q.Workflow, w.Version)
+	if err != nil {
+		return false, err
+	}
+	h, declared := v.Definition.Handler(run.Handler)
+	return declared && !h.IgnoresResult, nil
+}
+
+// anything is the Results of who knows no tools.
+type anything struct{}
+
+func (anything) ResultSchema(keep.ToolName) json.RawMessage { return nil }
+
+func (anything) CheckResult(_ keep.ToolName, result json.RawMessage) error {
+	if !json.Valid(result) {
+		return errors.New("the result is not JSON")
+	}
+	return nil
+}
+
+func (anything) ReadResult(context.Context, keep.Mutation) (json.RawMessage, bool, error) {
+	return nil, false, nil
+}

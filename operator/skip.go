@@ -1,0 +1,186 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// A SkipResult says what became of the events that a person skipped.
+type SkipResult struct {
+	Skipped  int          // marked skipped
+	Aborted  []keep.RunID // runs that were ended before their mutation, their other events released
+	TooLate  int          // their run is past its mutation, or in doubt: it completes
+	Finished int          // were consumed or skipped already
+}
+
+// SkipEvents leaves events of a topic undone. A pending event
+// is marked skipped. One that is reserved by a run before its mutation ends that
+// run, whose other events are released. After that the run completes.
+func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (SkipResult, error) {
+	return o.retryStale(ctx, func() (SkipResult, error) {
+		events, err := o.store.EventsByID(ctx, w, topic, ids)
+		if err != nil {
+			return SkipResult{}, err
+		}
+		if len(events) < len(ids) {
+			return SkipResult{}, &keep.NotFoundError{What: "event in topic " + string(topic), ID: string(missing(ids, events))}
+		}
+		return o.skip(ctx, w, events, nil)
+	})
+}
+
+// SkipInput leaves an input undone: every event that it caused is skipped as
+// SkipEvents does, and the input is marked skipped.
+func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
+	return o.retryStale(ctx, func() (SkipResult, error) {
+		in, err := o.store.Input(ctx, id)
+		if err != nil {
+			return SkipResult{}, err
+		}
+		events, err := o.causedBy(ctx, w, id)
+		if err != nil {
+			return SkipResult{}, err
+		}
+		if in.Status == keep.InputDone { // it stays done
+			return SkipResult{Finished: len(events)}, nil
+		}
+		return o.skip(ctx, w, events, []keep.Change{keep.SkipInput{Input: id}})
+	})
+}
+
+// causedBy returns every event that an input caused.
+func (o *Operator) causedBy(ctx context.Context, w keep.WorkflowName, id keep.InputID) (events []keep.Event, err error) {
+	for page := (keep.Page{Limit: 1000, Bare: true}); ; {
+		some, next, err := o.store.Events(ctx, keep.EventFilter{Workflow: w, Input: id}, page)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, some...)
+		if page.After = next; next == "" {
+			return events, nil
+		}
+	}
+}
+
+// maxTries is how often a decision is tried while what it is about changes between its
+// reading and its commit (law: bounded). It rarely does twice.
+const maxTries = 100
+
+// retryStale repeats f when a record changed between its reading and its commit.
+func (o *Operator) retryStale(ctx context.Context, f func() (SkipResult, error)) (SkipResult, error) {
+	for n := 1; ; n++ {
+		res, err := f()
+		if !changed(err) || ctx.Err() != nil || n == maxTries {
+			return res, err
+		}
+	}
+}
+
+// changed reports whether a commit was refused since something changed after it was read.
+func changed(err error) bool {
+	_, taken := errors.AsType[*keep.ReservationError](err)
+	return taken || errors.Is(err, keep.ErrStale)
+}
+
+// skip commits what skipping events causes, with more changes before it: an input is
+// marked while its events are still to be done.
+func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, more []keep.Change) (SkipResult, error) {
+	now := o.now()
+	var res SkipResult
+	changes := slices.Clone(more)
+	free := make(map[keep.TopicName][]keep.MessageID)
+	runs, err := o.store.OpenRuns(ctx, w)
+	if err != nil {
+		return res, err
+	}
+	held := make(map[keep.RunID][]keep.Event)
+	for _, ev := range events {
+		of := slices.IndexFunc(runs, func(r keep.Run) bool { return r.Chain == ev.ReservedBy })
+		switch {
+		case ev.Status != keep.EventPending:
+			res.Finished++
+		case ev.ReservedBy == "":
+			free[ev.Topic] = append(free[ev.Topic], ev.MessageID)
+		case of >= 0:
+			held[runs[of].ID] = append(held[runs[of].ID], ev)
+		default:
+			// Its run began or ended after the events were read, and before the runs were.
+			return res, fmt.Errorf("event %s in topic %s is reserved by %s, which is no open run: %w", ev.MessageID, ev.Topic, ev.ReservedBy, keep.ErrStale)
+		}
+	}
+	for _, run := range runs {
+		if len(held[run.ID]) == 0 {
+			continue
+		}
+		aborted, err := o.abortable(ctx, run)
+		if err != nil {
+			return res, err
+		}
+		if aborted {
+			changes = append(changes, endRun(run, now)...)
+			closing, err := o.closeQuestions(ctx, run)
+			if err != nil {
+				return res, err
+			}
+			changes = append(changes, closing...)
+			for _, ev := range held[run.ID] {
+				free[ev.Topic] = append(free[ev.Topic], ev.MessageID)
+			}
+			res.Aborted = append(res.Aborted, run.ID)
+		} else {
+			res.TooLate += len(held[run.ID])
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(free)) {
+		changes = append(changes, keep.SkipEvents{Topic: topic, IDs: free[topic]})
+		res.Skipped += len(free[topic])
+	}
+	if len(changes) == 0 {
+		return res, nil
+	}
+	return res, o.decided(ctx, w, now, changes...)
+}
+
+// abortable reports whether a run is before its mutation.
+func (o *Operator) abortable(ctx context.Context, r keep.Run) (bool, error) {
+	if r.Mutation == "" {
+		return r.Phase == keep.Preparing || r.Phase == keep.Prepared, nil
+	}
+	m, err := o.store.Mutation(ctx, r.Mutation)
+	return err == nil && m.State == keep.Failed && !m.Doubted, err
+}
+
+// endRun returns the changes that abort a run and give its events back.
+func endRun(r keep.Run, now time.Time) []keep.Change {
+	aborted := lifecycle.Abort(r, now)
+	return []keep.Change{keep.PutRun{Run: aborted}, keep.Release{Chain: r.Chain}}
+}
+
+// closeQuestions returns the changes that close the open questions of a run.
+func (o *Operator) closeQuestions(ctx context.Context, r keep.Run) ([]keep.Change, error) {
+	qs, _, err := o.store.Escalations(ctx, keep.EscalationFilter{Workflow: r.Workflow, Run: r.ID, Open: true}, keep.Page{})
+	if err != nil {
+		return nil, err
+	}
+	var cs []keep.Change
+	for _, q := range qs {
+		cs = append(cs, keep.CloseEscalation{ID: q.ID})
+	}
+	return cs, nil
+}
+
+func missing(ids []keep.MessageID, events []keep.Event) keep.MessageID {
+	for _, id := range ids {
+		if !slices.ContainsFunc(events, func(ev keep.Event) bool { return ev.MessageID == id }) {
+			return id
+		}
+	}
+	return ""
+}

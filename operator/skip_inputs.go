@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+)
+
+// MaxSkip is the most inputs that one call of SkipInputs takes (law: bounded).
+const MaxSkip = 500
+
+// InputsSkipped says what became of inputs that a person skipped together.
+type InputsSkipped struct {
+	Inputs  int // are skipped, with all that waited of them
+	Late    int // are skipped, but a run past its mutation, or in doubt, has an event of them and completes
+	Events  int // marked skipped
+	Aborted int // runs that were ended before their mutation
+}
+
+// Plus returns what became of both.
+func (s InputsSkipped) Plus(t InputsSkipped) InputsSkipped {
+	return InputsSkipped{s.Inputs + t.Inputs, s.Late + t.Late, s.Events + t.Events, s.Aborted + t.Aborted}
+}
+
+// SkipInputs does for up to MaxSkip inputs of a workflow what SkipInput does for
+// one, in one commit. If something of them moves meanwhile it takes ever smaller
+// parts. So after an error some of them may be skipped and others not, but none half;
+// the result is what was done. To skip an input twice changes nothing.
+func (o *Operator) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+	if len(ids) > MaxSkip {
+		first, err := o.SkipInputs(ctx, w, ids[:MaxSkip])
+		return o.andThen(ctx, w, first, err, ids[MaxSkip:])
+	}
+	for n := 1; ; n++ {
+		res, err := o.skipTogether(ctx, w, ids)
+		switch {
+		case !changed(err) || ctx.Err() != nil || n == maxTries:
+			return res, err
+		case len(ids) > 1:
+			first, err := o.SkipInputs(ctx, w, ids[:len(ids)/2])
+			return o.andThen(ctx, w, first, err, ids[len(ids)/2:])
+		}
+	}
+}
+
+// andThen skips the rest, unless the first part failed.
+func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID) (InputsSkipped, error) {
+	if err != nil {
+		return first, err
+	}
+	second, err := o.SkipInputs(ctx, w, rest)
+	return first.Plus(second), err
+}
+
+// skipTogether skips inputs in one commit.
+func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+	var all []keep.Event
+	var marks []keep.Change
+	seen := make(map[int64]bool) // an event may have several causes
+	of := make(map[keep.InputID][]keep.Event)
+	for _, id := range ids {
+		in, err := o.store.Input(ctx, id)
+		if err != nil {
+			return InputsSkipped{}, err
+		}
+		if in.Status == keep.InputDone { // it stays done
+			continue
+		}
+		events, err := o.causedBy(ctx, w, id)
+		if err != nil {
+			return InputsSkipped{}, err
+		}
+		of[id] = events
+		for _, ev := range events {
+			if !seen[ev.Seq] {
+				seen[ev.Seq] = true
+				all = append(all, ev)
+			}
+		}
+		marks = append(marks, keep.SkipInput{Input: id})
+	}
+	if len(marks) == 0 {
+		return InputsSkipped{}, nil
+	}
+	res, err := o.skip(ctx, w, all, marks)
+	if err != nil {
+		return InputsSkipped{}, err
+	}
+	out := InputsSkipped{Events: res.Skipped, Aborted: len(res.Aborted)}
+	for _, id := range ids {
+		if of[id] == nil {
+			continue
+		}
+		late := false
+		for _, ev := range of[id] {
+			late = late || res.TooLate > 0 && ev.Status == keep.EventPending && ev.ReservedBy != ""
+		}
+		if late {
+			out.Late++
+		} else {
+			out.Inputs++
+		}
+	}
+	return out, nil
+}

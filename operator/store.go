@@ -1,0 +1,16 @@
+package operator
+
+import "github.com/keep-run/keep/store"
+
+// A Store is what an operator reads and writes. It composes what package store declares.
+type Store interface {
+	store.Committer
+	store.Workflows
+	store.Runs
+	store.Events
+	store.Inputs
+	store.Mutations
+	store.Items
+	store.Escalations
+	store.Sweeper
+}

@@ -1,0 +1,117 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/policy"
+)
+
+// A sweep reads so many runs at once, and forgets so many chains in a commit: a few
+// milliseconds of the one writer.
+const (
+	sweepLook  = 500
+	sweepBatch = 20
+)
+
+// Swept says what a sweep forgot.
+type Swept struct{ Chains, Runs, Mutations int }
+
+// add counts a chain.
+func (s *Swept) add(c keep.OldChain) {
+	s.Chains++
+	s.Runs += c.Runs
+	s.Mutations += c.Mutations
+}
+
+// Sweep forgets what is over and older than r says, in small
+// commits. It may end at any moment, with ctx or with the process: each chain is
+// there whole or not at all, and a later sweep continues. On a database of several hosts
+// it takes the workflows that this one has; without an Executor it takes all.
+//
+// Each, if not nil, is called with what was forgotten so far after every commit; it may
+// rest, for the sake of others who write. With preview nothing is forgotten: the result
+// is what would be.
+func (o *Operator) Sweep(ctx context.Context, r policy.Retention, preview bool, each func(Swept)) (done Swept, err error) {
+	now := o.now()
+	all, err := o.store.Workflows(ctx)
+	if err != nil {
+		return done, err
+	}
+	for _, w := range all {
+		before, some := r.Before(w.Name, now)
+		if !some {
+			continue
+		}
+		if err := o.sweepWorkflow(ctx, w.Name, before, preview, &done, each); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// sweepWorkflow forgets the old chains of one workflow.
+func (o *Operator) sweepWorkflow(ctx context.Context, w keep.WorkflowName, before time.Time, preview bool, done *Swept, each func(Swept)) error {
+	for after := ""; ; {
+		epoch, ours := o.cfg.Executor.Epoch(w)
+		if !ours && !preview {
+			return nil // its host sweeps it
+		}
+		old, next, err := o.store.Over(ctx, w, before, after, sweepLook)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(old, sweepBatch) {
+			if preview {
+				for _, c := range part {
+					done.add(c)
+				}
+				continue
+			}
+			if err := o.forget(ctx, w, epoch, before, part, done); err != nil {
+				return err
+			}
+			if each != nil {
+				each(*done)
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+		if after = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// forget makes one commit. If something moved since it was read, each chain is tried
+// by itself, and those that are not over any more are left.
+func (o *Operator) forget(ctx context.Context, w keep.WorkflowName, epoch int64, before time.Time, part []keep.OldChain, done *Swept) error {
+	var changes []keep.Change
+	for _, c := range part {
+		changes = append(changes, keep.Sweep{Chain: c.Chain, Before: before})
+	}
+	err := o.commit(ctx, w, epoch, o.now(), changes...)
+	switch {
+	case err == nil:
+		for _, c := range part {
+			done.add(c)
+		}
+		return nil
+	case errors.Is(err, keep.ErrFenced):
+		return nil // another host has the workflow now
+	case !errors.Is(err, keep.ErrStale) && !isNotFound(err):
+		return err
+	case len(part) == 1:
+		return nil
+	}
+	for i := range part {
+		if err := o.forget(ctx, w, epoch, before, part[i:i+1], done); err != nil {
+			return err
+		}
+	}
+	return nil
+}

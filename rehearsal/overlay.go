@@ -1,0 +1,219 @@
+package rehearsal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// A Base is a database whose state a rehearsal begins with. It is read only.
+type Base interface {
+	store.Workflows
+	store.Checkpoints
+	store.Runs
+	store.Events
+	store.Topics
+	store.Mutations
+	store.Items
+}
+
+// maxPending is how many pending events of one topic a rehearsal begins with.
+const maxPending = 1000
+
+// An overlay is a store in memory over a base: what the script asks by name is copied
+// from the base when it is first asked for. Only what a run depends on is there.
+type overlay struct {
+	host.Store // in memory; without leases, which memory.Store has
+	memory     *memory.Store
+	base       Base // nil: none
+
+	mu      sync.Mutex // protects all below
+	kv      map[kvKey]bool
+	runs    map[keep.RunID]bool
+	maxRuns int    // zero: no limit
+	full    func() // called when there are that many
+}
+
+type kvKey struct {
+	producer keep.HandlerName
+	key      string // empty: all of the producer's
+}
+
+func newOverlay(base Base) *overlay {
+	m := memory.New()
+	return &overlay{Store: m, memory: m, base: base, kv: make(map[kvKey]bool), runs: make(map[keep.RunID]bool)}
+}
+
+// Commit implements store.Committer. An event that the base has and is finished or
+// reserved stays as it is, so publishing it again changes nothing.
+func (o *overlay) Commit(ctx context.Context, c keep.Commit) error {
+	for i := 0; o.base != nil && i < len(c.Changes); i++ {
+		p, ok := c.Changes[i].(keep.Publish)
+		if !ok {
+			continue
+		}
+		e, err := o.base.Event(ctx, c.Workflow, p.Event.Topic, p.Event.MessageID)
+		switch {
+		case errors.Is(err, keep.ErrNotFound):
+		case err != nil:
+			return err
+		case !e.Free():
+			c.Changes = slices.Delete(slices.Clone(c.Changes), i, i+1)
+			i--
+		}
+	}
+	if err := o.memory.Commit(ctx, c); err != nil {
+		return err
+	}
+	o.note(c)
+	return nil
+}
+
+// note writes down what the rehearsal itself has written.
+func (o *overlay) note(c keep.Commit) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, change := range c.Changes {
+		switch c := change.(type) {
+		case keep.SetKV:
+			o.kv[kvKey{c.Producer, c.Key}] = true
+		case keep.ResetKV:
+			o.kv[kvKey{c.Producer, ""}] = true
+		case keep.PutRun:
+			o.runs[c.Run.ID] = true
+			if o.maxRuns > 0 && len(o.runs) >= o.maxRuns {
+				o.full()
+			}
+		}
+	}
+}
+
+// KV implements store.Checkpoints.
+func (o *overlay) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
+	o.mu.Lock()
+	own := o.base == nil || o.kv[kvKey{producer, key}] || o.kv[kvKey{producer, ""}]
+	o.mu.Unlock()
+	if own {
+		return o.memory.KV(ctx, w, producer, key)
+	}
+	return o.base.KV(ctx, w, producer, key)
+}
+
+// EventsByID implements store.Events. Events that only the base has are finished or
+// reserved there.
+func (o *overlay) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error) {
+	mine, err := o.memory.EventsByID(ctx, w, t, ids)
+	if err != nil || o.base == nil || len(mine) == len(ids) {
+		return mine, err
+	}
+	theirs, err := o.base.EventsByID(ctx, w, t, ids)
+	if err != nil {
+		return nil, err
+	}
+	var out []keep.Event
+	for _, id := range ids {
+		is := func(e keep.Event) bool { return e.MessageID == id }
+		if i := slices.IndexFunc(mine, is); i >= 0 {
+			out = append(out, mine[i])
+		} else if i := slices.IndexFunc(theirs, is); i >= 0 {
+			out = append(out, theirs[i])
+		}
+	}
+	return out, nil
+}
+
+// Item implements store.Items.
+func (o *overlay) Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error) {
+	it, err := o.memory.Item(ctx, w, id)
+	if o.base == nil || !errors.Is(err, keep.ErrNotFound) {
+		return it, err
+	}
+	if it, err = o.base.Item(ctx, w, id); err != nil {
+		return it, err
+	}
+	at := it.UpdatedAt
+	it.Rev = 0
+	if err := o.memory.Commit(ctx, keep.Commit{Workflow: w, At: at, Changes: []keep.Change{keep.PutItem{Item: it}}}); err != nil {
+		return keep.Item{}, fmt.Errorf("copy item %q: %w", id, err)
+	}
+	return o.memory.Item(ctx, w, id)
+}
+
+// Mutation implements store.Mutations.
+func (o *overlay) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	m, err := o.memory.Mutation(ctx, key)
+	if o.base == nil || !errors.Is(err, keep.ErrNotFound) {
+		return m, err
+	}
+	if m, err = o.base.Mutation(ctx, key); err != nil {
+		return m, err
+	}
+	at := m.UpdatedAt
+	m.Rev = 0
+	if err := o.memory.Commit(ctx, keep.Commit{Workflow: m.Workflow, At: at, Changes: []keep.Change{keep.PutMutation{Mutation: m}}}); err != nil {
+		return keep.Mutation{}, fmt.Errorf("copy mutation %s: %w", key, err)
+	}
+	return o.memory.Mutation(ctx, key)
+}
+
+// begin copies what the first decisions depend on: when handlers are due, and the
+// pending events, of which take selects. It returns how many events there are more.
+func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, take func(keep.Event) bool) (more int, err error) {
+	if o.base == nil {
+		return 0, nil
+	}
+	if _, err := o.base.Workflow(ctx, d.Name); errors.Is(err, keep.ErrNotFound) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	c := keep.Commit{Workflow: d.Name, At: now}
+	states, err := o.base.Handlers(ctx, d.Name)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range states {
+		s.LastRun, s.IdleSeq = "", 0 // runs and events of the rehearsal have other numbers
+		if _, ok := d.Handler(s.Handler); ok {
+			c.Changes = append(c.Changes, keep.PutHandler{State: s})
+		}
+	}
+	pending, more, err := o.pending(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range pending {
+		if take == nil || take(e) {
+			e.CreatedBy, e.CausedBy = given, nil
+			c.Changes = append(c.Changes, keep.Publish{Event: e})
+		}
+	}
+	if len(c.Changes) == 0 {
+		return more, nil
+	}
+	return more, o.memory.Commit(ctx, c)
+}
+
+// pending returns the free events of the base in the order of publishing, and how many
+// were left out for their number.
+func (o *overlay) pending(ctx context.Context, d keep.Definition) (events []keep.Event, more int, err error) {
+	for _, topic := range d.Topics {
+		free, err := o.base.Peek(ctx, d.Name, topic, maxPending+1)
+		if err != nil {
+			return nil, 0, err
+		}
+		more += max(0, len(free)-maxPending)
+		events = append(events, free[:min(len(free), maxPending)]...)
+	}
+	slices.SortFunc(events, func(a, b keep.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	return events, more, nil
+}

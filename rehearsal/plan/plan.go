@@ -1,0 +1,279 @@
+// Package plan says what scripts would do, and does none of it: it rehearses them with
+// live reads, on a copy of what the database knows, and lists the changes that they
+// would make outside.
+//
+// # What is not known
+//
+// Nobody knows what a service answers to a call that is not made. The next step of the
+// script gets the example of the tool's result schema, or null; everything that is built on
+// such a guess is marked, and Unknown says so in words.
+//
+// # What a plan changes
+//
+// Nothing: the database is read, and of the connections a plan holds the readers
+// alone (package rehearsal). Reads are made as the script makes them, once each; a read
+// that fails is not repeated.
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/rehearsal"
+	"github.com/keep-run/keep/script/sandbox"
+)
+
+// MaxRuns is how many runs of one workflow are planned.
+const MaxRuns = 1000
+
+// Config says what is planned.
+type Config struct {
+	// Scripts are planned one after another. Required.
+	Scripts []*host.Workflow
+
+	// Base is the database whose state the plan begins with. If nil, an empty one.
+	Base rehearsal.Base
+
+	// Take selects the pending events of Base. If nil, all of them.
+	Take func(keep.Event) bool
+
+	// Event is published before the plan begins, to the workflow that declares its
+	// topic, and producers and jobs are not executed. If nil, none.
+	Event *keep.Event
+
+	// Connections are read from. Their mutate tools are described, never called.
+	Connections []connector.Connection
+
+	// Policy holds the numbers of the project. If nil, policy.Default().
+	Policy *policy.Policy
+
+	// Runtime executes the scripts; the caller closes it. Required.
+	Runtime *sandbox.Runtime
+
+	// Now is the time at which the plan begins. If zero, the current time.
+	Now time.Time
+}
+
+// A Plan is what scripts would do.
+type Plan struct {
+	Workflows []keep.WorkflowName `json:"workflows"`
+	Mutations []Mutation          `json:"mutations"`
+	Publishes []Publish           `json:"publishes"`
+	Reads     []Read              `json:"reads"`
+	Unknown   []string            `json:"unknown"` // sentences
+	Errors    []Error             `json:"errors"`
+	Cut       bool                `json:"cut"` // there would be more
+}
+
+// A Mutation is a change that a script would make outside.
+type Mutation struct {
+	Workflow         keep.WorkflowName `json:"workflow"`
+	Handler          keep.HandlerName  `json:"handler"`
+	Topic            *keep.TopicName   `json:"topic"`      // of the event that caused it
+	MessageID        *keep.MessageID   `json:"message_id"` // of that event
+	Item             *string           `json:"item"`
+	Tool             keep.ToolName     `json:"tool"`
+	Target           string            `json:"target"`
+	Identity         json.RawMessage   `json:"identity"`
+	Payload          json.RawMessage   `json:"payload"`
+	Level            keep.Level        `json:"level"`
+	Grant            Grant             `json:"grant"`
+	Approval         Approval          `json:"approval"`
+	Budgets          []Budget          `json:"budgets"`
+	DependsOnUnknown bool              `json:"depends_on_unknown"`
+}
+
+// A Grant says whether the workflow may make the call.
+type Grant struct {
+	Allowed bool    `json:"allowed"`
+	Reason  *string `json:"reason"`
+}
+
+// A Budget says what the call would take of a budget. There are none yet.
+type Budget struct{}
+
+// An Approval says whether a person would be asked first.
+type Approval struct {
+	Needed bool    `json:"needed"`
+	Reason *string `json:"reason"`
+}
+
+// A Publish is an event that a script would publish.
+type Publish struct {
+	Workflow  keep.WorkflowName `json:"workflow"`
+	Handler   keep.HandlerName  `json:"handler"`
+	Topic     keep.TopicName    `json:"topic"`
+	MessageID keep.MessageID    `json:"message_id"`
+	Payload   json.RawMessage   `json:"payload"`
+	Stored    bool              `json:"stored"` // false: a plan stores nothing
+}
+
+// A Read is a read that was made, live.
+type Read struct {
+	Tool   keep.ToolName   `json:"tool"`
+	Params json.RawMessage `json:"params"`
+}
+
+// An Error is why a handler failed in the plan.
+type Error struct {
+	Handler keep.HandlerName `json:"handler"`
+	Message string           `json:"message"`
+}
+
+// Make plans the scripts. An error means that there is no plan; what a handler does wrong
+// is in the plan.
+func Make(ctx context.Context, cfg Config) (*Plan, error) {
+	p := &Plan{
+		Workflows: []keep.WorkflowName{}, Mutations: []Mutation{}, Publishes: []Publish{},
+		Reads: []Read{}, Unknown: []string{}, Errors: []Error{},
+	}
+	once := policy.Default()
+	if cfg.Policy != nil {
+		once = *cfg.Policy
+	}
+	once.Retry.Attempts = 0 // services are read as the script reads them, no more
+	for _, w := range cfg.Scripts {
+		if cfg.Event != nil && !w.HasTopic(cfg.Event.Topic) {
+			continue
+		}
+		if err := p.add(ctx, cfg, w, &once); err != nil {
+			return nil, fmt.Errorf("plan %s: %w", w.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// add plans one workflow.
+func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *policy.Policy) error {
+	live := newLive(cfg.Connections)
+	rc := rehearsal.Config{
+		Script: w, Base: cfg.Base, Take: cfg.Take, MaxRuns: MaxRuns, Approved: true,
+		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
+	}
+	if cfg.Event != nil {
+		rc.Events, rc.Take = []keep.Event{*cfg.Event}, func(keep.Event) bool { return false }
+		rc.Handlers = consumers(w.Definition)
+	}
+	r, err := rehearsal.Run(ctx, rc)
+	if err != nil {
+		return err
+	}
+	p.Workflows = append(p.Workflows, w.Name)
+	p.Reads = append(p.Reads, live.reads...)
+	p.Cut = p.Cut || r.Cut
+	if r.More > 0 {
+		p.Cut = true
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: %d more events are pending than a plan begins with.", w.Name, r.More))
+	}
+	t := trace(w.Name, r, live)
+	p.Mutations = append(p.Mutations, t.mutations...)
+	p.Publishes = append(p.Publishes, t.publishes...)
+	p.Errors = append(p.Errors, t.errors...)
+	p.Unknown = append(p.Unknown, live.unknown()...)
+	return p.blocked(ctx, cfg.Base, w.Name)
+}
+
+// blocked says that the workflow has a run which would have to end first.
+func (p *Plan) blocked(ctx context.Context, base rehearsal.Base, w keep.WorkflowName) error {
+	if base == nil {
+		return nil
+	}
+	runs, err := base.OpenRuns(ctx, w)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: run %s is unfinished (%s) and comes first; what becomes of it is not planned.", w, run.ID, run.Status))
+	}
+	return nil
+}
+
+// consumers returns the names of the consumers; never nil.
+func consumers(d keep.Definition) []keep.HandlerName {
+	names := []keep.HandlerName{}
+	for _, h := range d.Handlers {
+		if h.Kind == keep.Consumer {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// A traced is what one rehearsal says, in the words of a plan.
+type traced struct {
+	mutations []Mutation
+	publishes []Publish
+	errors    []Error
+}
+
+// trace connects calls and events with the runs that made them. What a run publishes
+// after a guessed answer is a guess, and so is everything made of it.
+func trace(w keep.WorkflowName, r *rehearsal.Result, l *live) traced {
+	var t traced
+	runs := make(map[keep.RunID]keep.Run, len(r.Runs))
+	guessed := make(map[keep.RunID]bool) // runs that saw a guess
+	events := make(map[keep.EventRef]bool)
+	calls := l.callsByRun()
+	for _, run := range r.Runs {
+		runs[run.ID] = run
+		for _, res := range run.Reservations {
+			for _, id := range res.IDs {
+				guessed[run.ID] = guessed[run.ID] || events[keep.EventRef{Topic: res.Topic, MessageID: id}]
+			}
+		}
+		for _, c := range calls[run.ID] {
+			t.mutations = append(t.mutations, c.planned(run, guessed[run.ID]))
+			guessed[run.ID] = guessed[run.ID] || c.guessed
+		}
+		for _, e := range r.Events {
+			if e.CreatedBy.Run() == run.ID {
+				events[keep.EventRef{Topic: e.Topic, MessageID: e.MessageID}] = guessed[run.ID]
+			}
+		}
+		if run.Error != nil && !run.Closed {
+			t.errors = append(t.errors, Error{run.Handler, run.Error.Error()})
+		}
+	}
+	for _, e := range r.Events {
+		t.publishes = append(t.publishes, Publish{Workflow: w, Handler: runs[e.CreatedBy.Run()].Handler, Topic: e.Topic, MessageID: e.MessageID, Payload: e.Payload})
+	}
+	return t
+}
+
+// planned returns the call as a plan shows it.
+func (c call) planned(run keep.Run, unknown bool) Mutation {
+	m := Mutation{
+		Workflow: run.Workflow, Handler: run.Handler, Tool: c.Tool, Target: c.Target, Identity: c.Identity,
+		Payload: c.Payload, Level: c.Level, DependsOnUnknown: unknown,
+		Grant: Grant{Allowed: true}, Budgets: []Budget{}, // a script may call every tool of its project
+	}
+	if !run.Trigger.IsZero() {
+		m.Topic, m.MessageID = &run.Trigger.Topic, &run.Trigger.MessageID
+	}
+	if c.Item != "" {
+		m.Item = &c.Item
+	}
+	if c.approve {
+		reason := "the tool asks a person before each call"
+		m.Approval = Approval{Needed: true, Reason: &reason}
+	}
+	return m
+}
+
+// unknown returns a sentence for each tool whose answer was made up.
+func (l *live) unknown() []string {
+	var out []string
+	for _, c := range l.calls {
+		if s := c.sentence(); c.guessed && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

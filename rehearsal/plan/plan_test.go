@@ -1,0 +1,306 @@
+package plan_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/rehearsal/plan"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// orders sends each order, and bills what was sent by the reference that the shop gave.
+const orders = `
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.sent": {} },
+  producers: {
+    async poll(ctx) {
+      const seen = await ctx.kv.get("polls") || 0;
+      await ctx.kv.set("polls", seen + 1);
+      for (const o of await ctx.shop.list({ polls: String(seen) }))
+        await ctx.publish("order.new", { messageId: o.id, id: o.id });
+    },
+  },
+  consumers: {
+    send: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        return { reservations: [{ topic: "order.new", ids: [trigger.messageId] }], data: trigger.payload };
+      },
+      async mutate(ctx, prepared) { await ctx.shop.send({ id: prepared.data.id }); },
+      async next(ctx, prepared, m) {
+        await ctx.publish("order.sent", { messageId: "sent:" + prepared.data.id, id: prepared.data.id, ref: m.result && m.result.ref });
+      },
+    }),
+    bill: Keep.consumer({
+      subscribe: ["order.sent"],
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        return { reservations: [{ topic: "order.sent", ids: [trigger.messageId] }], data: trigger.payload };
+      },
+      async mutate(ctx, prepared) { await ctx.shop.bill({ id: prepared.data.id, ref: String(prepared.data.ref) }); },
+    }),
+  },
+});
+`
+
+// A shop counts what reaches it.
+type shop struct {
+	orders       atomic.Value // []string
+	reads, calls atomic.Int64
+	polls        atomic.Value // of the last read
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.Method == http.MethodPost {
+		s.calls.Add(1)
+		fmt.Fprint(w, `{"ref":"r1"}`)
+		return
+	}
+	s.reads.Add(1)
+	s.polls.Store(r.URL.Query().Get("polls"))
+	rows := []map[string]string{}
+	for _, id := range s.orders.Load().([]string) {
+		rows = append(rows, map[string]string{"id": id})
+	}
+	if err := json.NewEncoder(w).Encode(rows); err != nil {
+		panic(err)
+	}
+}
+
+// runtime is the sandbox of all tests: to open one takes half a second.
+var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
+	return sandbox.Open(context.Background(), sandbox.Config{})
+})
+
+// A world is a shop, a script and what a host did with it so far.
+type world struct {
+	shop  *shop
+	db    *memory.Store
+	conns []connector.Connection
+	rt    *sandbox.Runtime
+	w     *host.Workflow
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s := &shop{}
+	s.orders.Store([]string{"o1"})
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	conn, err := httpapi.New("shop", httpapi.Config{BaseURL: server.URL, Tools: map[string]httpapi.Tool{
+		"list": {Effect: connector.List, Path: "/orders", Query: []string{"polls"}},
+		"send": {
+			Effect: connector.Mutate, Path: "/orders/{id}/send", Identity: []string{"id"}, Approve: "always",
+			IdempotencyHeader: "Idempotency-Key", Deduplicates: true,
+		},
+		"bill": {Effect: connector.Mutate, Path: "/orders/{id}/bill", Identity: []string{"id"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "orders.js"), []byte(orders), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := runtime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := host.Load(t.Context(), rt, dir, "orders.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{shop: s, db: memory.New(), conns: []connector.Connection{*conn}, rt: rt, w: w}
+}
+
+// live executes the script for real, until a person is asked to approve the first call.
+func (w *world) live(t *testing.T) {
+	t.Helper()
+	h, err := host.Open(t.Context(), w.db, host.Config{Connections: w.conns, Runtime: w.rt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Deploy(t.Context(), w.w); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := h.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := h.WaitIdle(ctx); err != nil {
+		t.Error(err)
+	}
+	stop()
+	running.Wait()
+}
+
+func (w *world) plan(t *testing.T, cfg plan.Config) *plan.Plan {
+	t.Helper()
+	cfg.Scripts, cfg.Connections, cfg.Runtime = []*host.Workflow{w.w}, w.conns, w.rt
+	p, err := plan.Make(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// calls returns the calls of a plan in a few words.
+func calls(p *plan.Plan) []string {
+	out := []string{}
+	for _, m := range p.Mutations {
+		s := string(m.Tool) + string(m.Payload)
+		if m.DependsOnUnknown {
+			s += "?"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestMake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.plan(t, plan.Config{})
+	want := []string{`shop.send{"id":"o1"}`, `shop.bill{"id":"o1","ref":"null"}?`}
+	if got := calls(p); !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+	if n := w.shop.calls.Load(); n != 0 {
+		t.Errorf("the plan made %d calls", n)
+	}
+	if len(p.Reads) != 1 || p.Reads[0].Tool != "shop.list" || w.shop.reads.Load() != 1 {
+		t.Errorf("reads %v, of which %d arrived; want one", p.Reads, w.shop.reads.Load())
+	}
+	if a := p.Mutations[0].Approval; !a.Needed || a.Reason == nil {
+		t.Errorf("approval of send %+v, want needed with a reason", a)
+	}
+	if m := p.Mutations[0]; m.Topic == nil || *m.Topic != "order.new" || *m.MessageID != "o1" || m.Handler != "send" || m.Level != keep.LevelKey {
+		t.Errorf("first call %+v, want send of order.new o1 at level A", m)
+	}
+	if len(p.Publishes) != 2 || len(p.Errors) != 0 || p.Cut {
+		t.Errorf("publishes %v, errors %v, cut %t; want 2, none, false", p.Publishes, p.Errors, p.Cut)
+	}
+	if !slices.ContainsFunc(p.Unknown, func(s string) bool { return strings.Contains(s, "shop.send") }) {
+		t.Errorf("unknown %q, want a sentence about shop.send", p.Unknown)
+	}
+}
+
+func TestMake_begins_with_the_database(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.live(t) // polled once; o1 waits for approval
+	w.shop.orders.Store([]string{"o1", "o2"})
+	before := snapshot(t, w.db)
+	p := w.plan(t, plan.Config{Base: w.db})
+	want := []string{`shop.send{"id":"o2"}`, `shop.bill{"id":"o2","ref":"null"}?`}
+	if got := calls(p); !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q: o1 is reserved by an unfinished run", got, want)
+	}
+	if got := w.shop.polls.Load(); got != "1" {
+		t.Errorf("the checkpoint was %v, want 1 of the database", got)
+	}
+	if !slices.ContainsFunc(p.Unknown, func(s string) bool { return strings.Contains(s, "unfinished") }) {
+		t.Errorf("unknown %q, want a sentence about the unfinished run", p.Unknown)
+	}
+	if after := snapshot(t, w.db); after != before {
+		t.Errorf("the plan changed the database:\n%s\nwas\n%s", after, before)
+	}
+	if n := w.shop.calls.Load(); n != 0 {
+		t.Errorf("the plan made %d calls", n)
+	}
+}
+
+func TestMake_of_one_event(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.plan(t, plan.Config{Event: &keep.Event{Topic: "order.sent", MessageID: "sent:o9", Payload: json.RawMessage(`{"id":"o9","ref":"r9"}`)}})
+	if got, want := calls(p), []string{`shop.bill{"id":"o9","ref":"r9"}`}; !slices.Equal(got, want) {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+	if n := w.shop.reads.Load(); n != 0 {
+		t.Errorf("%d reads, want none: producers are not executed", n)
+	}
+}
+
+func TestMake_says_what_fails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.conns[0].Tools = slices.DeleteFunc(slices.Clone(w.conns[0].Tools), func(t connector.Tool) bool { return t.Spec().Name == "list" })
+	p := w.plan(t, plan.Config{})
+	if len(p.Errors) != 1 || p.Errors[0].Handler != "poll" || !strings.Contains(p.Errors[0].Message, "shop.list") {
+		t.Errorf("errors %+v, want one of poll that names shop.list", p.Errors)
+	}
+}
+
+// TestMake_cannot_send is about the types: whatever a connector's mutate tool does, a plan
+// doesn't reach it.
+func TestMake_cannot_send(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, tool := range w.conns[0].Tools {
+		if m, ok := tool.(connector.Mutator); ok {
+			w.conns[0].Tools[i] = bomb{m, t}
+		}
+	}
+	if got := calls(w.plan(t, plan.Config{})); len(got) != 2 {
+		t.Errorf("calls %q, want two that were planned", got)
+	}
+}
+
+// A bomb fails the test when it is used for more than a description.
+type bomb struct {
+	connector.Mutator
+	t *testing.T
+}
+
+func (b bomb) Mutate(context.Context, keep.Mutation) (connector.Receipt, error) {
+	b.t.Error("a plan called Mutate")
+	return connector.Receipt{}, nil
+}
+
+func (b bomb) Reconcile(context.Context, keep.Mutation) (connector.Answer, error) {
+	b.t.Error("a plan called Reconcile")
+	return connector.Answer{}, nil
+}
+
+func (b bomb) Start(context.Context) error {
+	b.t.Error("a plan called Start")
+	return nil
+}
+
+// snapshot describes everything in a database.
+func snapshot(t *testing.T, db *memory.Store) string {
+	t.Helper()
+	page := keep.Page{Limit: keep.MaxPage}
+	runs, _, err1 := db.Runs(t.Context(), keep.RunFilter{}, page)
+	events, _, err2 := db.Events(t.Context(), keep.EventFilter{}, page)
+	mutations, _, err3 := db.Mutations(t.Context(), keep.MutationFilter{}, page)
+	handlers, err4 := db.Handlers(t.Context(), "orders")
+	for _, err := range []error{err1, err2, err3, err4} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v", runs, events, mutations, handlers)
+}

@@ -1,0 +1,43 @@
+package sandbox
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Footprint is what a loaded program keeps in memory, in bytes: its own blocks,
+// those that it shares with the base, and the size of an instance that runs it.
+func (prog *Program) Footprint() (own, base, memory int) {
+	parts := len(prog.template.parts) * int(unsafe.Sizeof(part{}))
+	return prog.template.own + parts, len(prog.rt.base.image), prog.template.size
+}
+
+// Idle is the number of instances that wait for work.
+func (rt *Runtime) Idle() int {
+	rt.pool.mu.Lock()
+	defer rt.pool.mu.Unlock()
+	return len(rt.pool.idle)
+}
+
+// Reap frees instances that have been idle since before t.
+func (rt *Runtime) Reap(t time.Time) { rt.pool.reap(t) }
+
+// BundleHere makes builds work as in a program that does not call BundlerMain, until
+// the function that it returns is called.
+func BundleHere() (undo func()) {
+	offered.Store(false)
+	return func() { offered.Store(true) }
+}
+
+// BundleSource bundles a script that is one file, in this process.
+func BundleSource(name string, code []byte) (*Bundle, error) {
+	return bundleRequest{Entry: name, One: true, Files: map[string][]byte{name: code}}.bundle()
+}
+
+// SetBundlerTime changes the time that bundling may take, until the function that it
+// returns is called.
+func SetBundlerTime(d time.Duration) (undo func()) {
+	was := bundlerTime
+	bundlerTime = d
+	return func() { bundlerTime = was }
+}

@@ -1,0 +1,120 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/internal/cputime"
+	"github.com/keep-run/keep/script/sandbox"
+)
+
+// hostile are statements that try to compute without end or to take all memory.
+// They run at the top level of a script and in a handler. "" as the limit means
+// that any error will do: the engine may refuse with an exception of its own
+// before a limit is reached.
+var hostile = []struct{ name, limit, code string }{
+	{"spin", "cpu", `for (;;) {}`},
+	{"spin in catch", "cpu", `for (;;) { try { for (;;) {} } catch {} finally {} }`},
+	{"spin in finally", "cpu", `try { throw 1 } finally { for (;;) {} }`},
+	{"spin in a getter of a native loop", "cpu", `[3,2,1].sort(() => { for (;;) {} })`},
+	{"await for ever", "cpu", `(async () => { for (;;) await 0 })(); await0()`},
+	{"promise jobs for ever", "cpu", `const f = () => { Promise.resolve().then(f) }; f(); await0()`},
+	{"promise job flood", "", `const f = () => { Promise.resolve().then(f); Promise.resolve().then(f) }; f(); await0()`},
+	{"microtask flood", "cpu", `const f = () => queueMicrotask(f); f(); await0()`},
+	{"array bomb", "heap", `const a = []; for (;;) a.push(new Array(1e6).fill(0))`},
+	{"string bomb", "", `let s = "x"; for (;;) s += s`},
+	{"rope bomb", "", `let s = "x"; for (;;) s = [s, s].join("y")`},
+	{"typed array bomb", "heap", `const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1))`},
+	{"bomb in catch", "cpu", `const a = []; for (;;) { try { for (;;) a.push(new Uint8Array(1 << 16).fill(1)) } catch {} }`},
+	{"object bomb in catch", "cpu", `let a = {}; for (;;) { try { for (;;) a = { a, b: [a] } } catch {} }`},
+	{"map bomb", "", `const m = new Map(); for (let i = 0;; i++) m.set(i, { i })`},
+	{"closure bomb", "", `let f = () => 0; for (;;) { const g = f; f = () => g }`},
+	{"recursion", "stack", `const f = (n) => 1 + f(n + 1); f(0)`},
+	{"recursion through native code", "stack", `const f = (n) => [1].map(() => f(n + 1)); f(0)`},
+	{"recursion in catch", "cpu", `const f = () => { try { f() } catch {} f() }; f()`},
+	{"recursion through a proxy", "", `const p = new Proxy({}, { get: (t, k, r) => r[k] }); p.x`},
+	{"recursion through toString", "", `const o = { toString() { return "" + o } }; "" + o`},
+	{"regexp", "cpu", `/(a+)+$/.test("a".repeat(40) + "!")`},
+	{"regexp with lookahead", "cpu", `/(?=a)(a+)+\1?$/.test("a".repeat(40) + "!")`},
+	{"nested regexp", "", `new RegExp("(".repeat(1e5) + ")".repeat(1e5)).test("x")`},
+	{"native loop indexOf", "cpu", `Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1)`},
+	{"native loop lastIndexOf", "cpu", `Array.prototype.lastIndexOf.call({ length: 2 ** 53 - 1 }, 1)`},
+	{"native loop join", "cpu", `new Array(2 ** 32 - 2).join("")`},
+	{"native loop fill", "", `Array.prototype.fill.call({ length: 2 ** 53 - 1 }, 1)`},
+	{"bigint squares", "", `let n = 3n; for (;;) n = n * n`},
+	{"quadratic search", "cpu", `const s = "a".repeat(2e6); s.indexOf("a".repeat(1e6) + "b")`},
+	{"nested JSON", "", `JSON.parse("[".repeat(1e6))`},
+	{"nested arrays to JSON", "", `let a = []; for (let i = 0; i < 1e6; i++) a = [a]; JSON.stringify(a)`},
+	{"eval in a loop", "cpu", `for (;;) eval("1 + 1")`},
+	{"generator for ever", "cpu", `for (const x of (function* () { for (;;) yield 1 })()) ;`},
+	{"array from an endless iterator", "", `Array.from((function* () { for (;;) yield 1 })())`},
+	{"replace callback", "cpu", `"x".repeat(100).replace(/x/g, () => { for (;;) {} })`},
+	{"toJSON", "cpu", `JSON.stringify({ toJSON() { for (;;) {} } })`},
+	{"digest flood", "cpu", `const b = new Uint8Array(1 << 20); for (;;) crypto.subtle.digest("SHA-512", b)`},
+	{"URL flood", "cpu", `for (;;) new URL("http://a/" + "b/../".repeat(100))`},
+	{"clone flood", "", `let a = []; for (let i = 0; i < 1e6; i++) a = [a]; structuredClone(a)`},
+	{"random flood", "cpu", `for (;;) crypto.getRandomValues(new Uint8Array(65536))`},
+	{"repeat", "", `"x".repeat(2 ** 30 - 1)`},
+	{"sparse sort", "", `const a = []; a.length = 2 ** 32 - 1; a.sort()`},
+	{"concat of long arrays", "", `const a = new Array(2 ** 31); a.concat(a).indexOf(1)`},
+	{"weak refs", "", `const a = []; for (;;) a.push(new WeakRef({}), new FinalizationRegistry(() => {}))`},
+}
+
+// hostileCPU makes the endless cases short. A limit plus 200 ms of processor time is
+// what a script gets before it is stopped.
+const (
+	hostileCPU = 60 * time.Millisecond
+	allowance  = 200 * time.Millisecond
+)
+
+// stopped runs f until it used no more than that, at most five times: the collector's
+// time counts, too. It returns f's error.
+func stopped(t *testing.T, f func() error) error {
+	t.Helper()
+	var used time.Duration
+	for range 5 {
+		before := cputime.Used()
+		err := f()
+		if used = cputime.Used() - before; used < hostileCPU+allowance {
+			return err
+		}
+	}
+	t.Fatalf("stopped after %v of processor time, want at most %v", used, hostileCPU+allowance)
+	return nil
+}
+
+func TestHostileScriptIsStopped(t *testing.T) {
+	endless := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{CPU: hostileCPU}})
+	greedy := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{Heap: 8 << 20}})
+	for _, h := range hostile {
+		rt, run := greedy, func(_ *testing.T, f func() error) error { return f() }
+		if h.limit == "cpu" || h.limit == "" {
+			rt, run = endless, stopped
+		}
+		t.Run(h.name+"/at load", func(t *testing.T) {
+			b := mustBuild(t, "t.js", "const await0 = () => {};\n{ "+h.code+" }\nexport default Keep.workflow({ name: 't' })")
+			checkStopped(t, run(t, func() error { _, err := rt.Load(context.Background(), b); return err }), h.limit)
+		})
+		t.Run(h.name+"/in a handler", func(t *testing.T) {
+			p := mustLoad(t, rt, "t.js", "const await0 = () => new Promise(() => {});\n"+handler(h.code+"; await await0()"))
+			checkStopped(t, run(t, func() error { _, err := call(p, nil); return err }), h.limit)
+		})
+	}
+	good := mustLoad(t, greedy, "good.js", handler(`globalThis.n = (globalThis.n ?? 0) + 1; return globalThis.n`))
+	if got, err := call(good, nil); got != "1" || err != nil {
+		t.Errorf("another program afterwards = %s, %v, want 1", got, err)
+	}
+}
+
+// checkStopped wants the error of that limit, or any error of a script.
+func checkStopped(t *testing.T, err error, limit string) {
+	t.Helper()
+	t.Logf("%v", err)
+	if limit != "" {
+		wantLimit(t, err, limit)
+	} else if _, ok := errors.AsType[*sandbox.LimitError](err); !ok {
+		wantScript(t, err)
+	}
+}

@@ -1,0 +1,331 @@
+package sandbox
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/keep-run/keep/script/sandbox/internal/fuel"
+	"github.com/keep-run/keep/script/sandbox/internal/quickjs"
+)
+
+// loopsPerTick is how many loop heads compiled code runs between two looks at
+// the clock: well under a millisecond, so that neither a limit nor the garbage
+// collector waits longer than that, and rare enough to cost under one percent.
+const loopsPerTick = 20_000
+
+//go:generate go run ./internal/generate
+
+var (
+	//go:embed prelude/globals.js
+	globalsJS []byte
+	//go:embed prelude/url.js
+	urlJS []byte
+	//go:embed prelude/keep.js
+	keepJS []byte
+)
+
+// Config says how a runtime works.
+type Config struct {
+	// Limits bound every phase of every program.
+	Limits Limits
+
+	// CacheDir keeps the compiled engine between processes, which saves most
+	// of Open's time. What lies there is run as native code: nobody else may
+	// be able to write to it. It is made if it does not exist; damaged contents
+	// are replaced, and a directory that cannot be used is done without. If
+	// empty, the engine is compiled at every Open.
+	CacheDir string
+
+	// Processors is how many phases may compute at the same time. If zero,
+	// runtime.GOMAXPROCS(0).
+	Processors int
+}
+
+// Runtime is a compiled engine and its instances. All methods are safe for
+// concurrent use.
+type Runtime struct {
+	limits Limits
+	wasm   wazero.Runtime
+	module wazero.CompiledModule
+	cache  wazero.CompilationCache // nil without CacheDir
+	base   *template
+	entry  entries
+	url    []byte // the compiled part of the prelude that few scripts need
+	pool   *pool
+	gate   *gate
+
+	closed chan struct{}
+
+	mu      sync.Mutex // protects closing
+	closing bool
+	running sync.WaitGroup // phases
+}
+
+// entries are handles of what the prelude left in the base, the same in every
+// template that was made from it.
+type entries struct {
+	undefined                  value
+	load, declare, start       value
+	resume, begun, close, idle value
+	fail, where                value
+
+	scratch uint32 // scratchSize bytes that belong to the host
+	context uint32 // the engine's JSContext
+}
+
+// Open compiles the engine, or loads it from the cache, and starts it once.
+// Close must be called when the runtime is not needed any more.
+func Open(ctx context.Context, cfg Config) (*Runtime, error) {
+	limits, err := cfg.Limits.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := cfg.Processors
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	rt := &Runtime{limits: limits, gate: newGate(n), closed: make(chan struct{})}
+	if err := rt.compile(ctx, cfg.CacheDir, n); err != nil {
+		return nil, errors.Join(err, rt.Close())
+	}
+	rt.pool = &pool{max: max(8, 4*n), open: func() (*instance, error) { return newInstance(rt.wasm, rt.module) }}
+	if err := rt.boot(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox: boot: %w", err), rt.Close())
+	}
+	return rt, nil
+}
+
+// Close stops what computes, waits for all calls to return, and frees
+// everything. A call that is with its host ends when the host returns: cancel
+// the contexts of calls first. A second Close does nothing.
+func (rt *Runtime) Close() error {
+	rt.mu.Lock()
+	again := rt.closing
+	rt.closing = true
+	rt.mu.Unlock()
+	if again {
+		return nil
+	}
+	close(rt.closed)
+	rt.running.Wait()
+	ctx := context.Background() // frees memory, which needs no deadline
+	var errs []error
+	if rt.pool != nil {
+		errs = append(errs, rt.pool.close())
+	}
+	if rt.wasm != nil {
+		errs = append(errs, rt.wasm.Close(ctx))
+	}
+	if rt.cache != nil {
+		errs = append(errs, rt.cache.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// begin counts a phase in, unless the runtime is closing.
+func (rt *Runtime) begin() error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.closing {
+		return ErrClosed
+	}
+	rt.running.Add(1)
+	return nil
+}
+
+// compile makes the engine's module stoppable and turns it into native code. A
+// cache that cannot be used is done without: it only saves time.
+func (rt *Runtime) compile(ctx context.Context, cacheDir string, workers int) error {
+	module, _, err := fuel.Rewrite(quickjs.Module, loopsPerTick)
+	if err != nil {
+		return err
+	}
+	if cacheDir != "" {
+		if entries, err := checkCache(cacheDir); err == nil {
+			if rt.compileWith(ctx, module, cacheDir, workers) == nil {
+				_ = sealCache(cacheDir, entries) // or else the next Open compiles again
+				return nil
+			}
+			rt.discard(ctx)
+		}
+	}
+	return rt.compileWith(ctx, module, "", workers)
+}
+
+// compileWith fills in what compile makes.
+func (rt *Runtime) compileWith(ctx context.Context, module []byte, cacheDir string, workers int) (err error) {
+	cfg := wazero.NewRuntimeConfig().
+		WithMemoryLimitPages(uint32(rt.limits.Memory / wasmPage)).
+		WithDebugInfoEnabled(false)
+	if cacheDir != "" {
+		if rt.cache, err = wazero.NewCompilationCacheWithDir(cacheDir); err != nil {
+			return err
+		}
+		cfg = cfg.WithCompilationCache(rt.cache)
+	}
+	rt.wasm = wazero.NewRuntimeWithConfig(ctx, cfg)
+	if err := rt.addImports(ctx); err != nil {
+		return fmt.Errorf("sandbox: imports: %w", err)
+	}
+	rt.module, err = rt.wasm.CompileModule(experimental.WithCompilationWorkers(ctx, workers), module)
+	if err != nil {
+		return fmt.Errorf("sandbox: compile engine: %w", err)
+	}
+	return nil
+}
+
+// discard closes what an attempt to compile has left. It held nothing that
+// could be lost.
+func (rt *Runtime) discard(ctx context.Context) {
+	if rt.wasm != nil {
+		_ = rt.wasm.Close(ctx)
+	}
+	if rt.cache != nil {
+		_ = rt.cache.Close(ctx)
+	}
+	rt.wasm, rt.module, rt.cache = nil, nil, nil
+}
+
+// boot starts the engine, evaluates the prelude, and freezes the result. What
+// the compiler of JavaScript leaves behind stays in another instance: the base
+// is copied at each call, so it pays to keep it small.
+func (rt *Runtime) boot(ctx context.Context) error {
+	parts := [][]byte{globalsJS, keepJS}
+	err := rt.bootStep(ctx, func(in *instance) (err error) {
+		for i, part := range parts {
+			if parts[i], err = in.compile(part); err != nil {
+				return err
+			}
+		}
+		rt.url, err = in.compile(urlJS)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return rt.bootStep(ctx, func(in *instance) (err error) {
+		if err = rt.evalPrelude(in, parts); err != nil {
+			return err
+		}
+		rt.base, err = freeze(in, nil)
+		return err
+	})
+}
+
+// bootTime is what the prelude may take, on however busy a machine.
+const bootTime = time.Minute
+
+// bootStep runs f with a fresh engine.
+func (rt *Runtime) bootStep(ctx context.Context, f func(in *instance) error) error {
+	in, err := rt.pool.open()
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	in.phase = &phase{rt: rt, ctx: ctx, in: in, limits: rt.limits}
+	in.phase.limits.CPU = bootTime // no script runs
+	in.phase.resumeClock()
+	if err := rt.initialize(in); err != nil {
+		return err
+	}
+	return in.phase.explain(f(in))
+}
+
+// initialize starts the engine in a new instance and sets its limits, which
+// are kept in its memory and so in every template.
+func (rt *Runtime) initialize(in *instance) error {
+	if _, err := in.setup("_initialize"); err != nil {
+		return err
+	}
+	if r, err := in.setup("qjs_init"); err != nil || r != 0 {
+		return fmt.Errorf("engine does not start: %d: %w", r, err)
+	}
+	for _, s := range []struct {
+		name  string
+		value int
+	}{
+		{"qjs_set_memory_limit", rt.limits.Heap},
+		{"qjs_set_max_stack_size", rt.limits.Stack},
+		{"qjs_set_interrupt_handler", 1},
+		{"qjs_set_promise_rejection_handler", 1},
+	} {
+		if _, err := in.setup(s.name, uint64(s.value)); err != nil {
+			return err
+		}
+	}
+	var err error
+	if rt.entry.scratch, err = in.do(in.fn.malloc, scratchSize); err != nil {
+		return err
+	}
+	if rt.entry.context, err = in.setup("qjs_get_context_ptr"); err != nil {
+		return err
+	}
+	u, err := in.setup("qjs_get_undefined")
+	rt.entry.undefined = value(u)
+	return err
+}
+
+// evalPrelude evaluates the compiled parts of the prelude, each of which is a
+// function of the object `host`, and takes the entries that the last returns.
+func (rt *Runtime) evalPrelude(in *instance, parts [][]byte) error {
+	host, err := in.setup("qjs_new_object")
+	if err != nil {
+		return err
+	}
+	for name := range hostFunctions {
+		if err := in.setFunction(value(host), name); err != nil {
+			return err
+		}
+	}
+	var result value
+	for _, part := range parts {
+		fn, err := in.evalCompiled(part)
+		if err != nil {
+			return err
+		}
+		dup, err := in.do(in.fn.dup, uint64(host))
+		if err != nil {
+			return err
+		}
+		if result, err = in.invoke(rt.entry.scratch, fn, rt.entry.undefined, value(dup)); err != nil {
+			return err
+		}
+	}
+	for name, to := range map[string]*value{
+		"load": &rt.entry.load, "start": &rt.entry.start, "resume": &rt.entry.resume, "begun": &rt.entry.begun, "close": &rt.entry.close, "idle": &rt.entry.idle,
+		"declare": &rt.entry.declare, "where": &rt.entry.where, "fail": &rt.entry.fail,
+	} {
+		p, err := in.write([]byte(name))
+		if err != nil {
+			return err
+		}
+		v, err := in.do(in.fn.prop, uint64(result), uint64(p))
+		if err != nil {
+			return err
+		}
+		*to = value(v)
+	}
+	return nil
+}
+
+// setFunction puts a host function into a JavaScript object.
+func (in *instance) setFunction(object value, name string) error {
+	p, err := in.write([]byte(name))
+	if err != nil {
+		return err
+	}
+	fn, err := in.setup("qjs_new_host_function", uint64(p), uint64(len(name)), 0)
+	if err != nil {
+		return err
+	}
+	_, err = in.setup("qjs_set_prop_string", uint64(object), uint64(p), uint64(fn))
+	return err
+}

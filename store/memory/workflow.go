@@ -1,0 +1,100 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// deploy adds a version that is later than the current one, and makes it current.
+func (t *tx) deploy(d keep.Deployment) error {
+	if err := t.own("deployment", d.Version, d.Workflow); err != nil {
+		return err
+	}
+	w, exists := t.s.workflows[d.Workflow]
+	if older(d.Version, w.Version) || d.Version == w.Version {
+		return fmt.Errorf("deploy %s after %s: %w", d.Version, w.Version, keep.ErrStale)
+	}
+	if !exists {
+		w = keep.Workflow{Name: d.Workflow, CreatedAt: t.at}
+		put(t, t.s.leases, w.Name, lease{Lease: keep.Lease{Workflow: w.Name, Since: t.at}})
+	}
+	w.Version, w.UpdatedAt = d.Version, t.at
+	put(t, t.s.workflows, w.Name, w)
+	put(t, t.s.deployments, w.Name, append(slices.Clone(t.s.deployments[w.Name]), row[keep.Deployment]{t.next(), d}))
+	return nil
+}
+
+// older reports whether version a came before b.
+func older(a, b keep.Version) bool {
+	return a.Major < b.Major || a.Major == b.Major && a.Minor < b.Minor
+}
+
+// setPaused pauses or resumes the workflow.
+func (t *tx) setPaused(paused bool) error {
+	w, ok := t.s.workflows[t.workflow]
+	if !ok {
+		return &keep.NotFoundError{What: "workflow", ID: string(t.workflow)}
+	}
+	w.Paused, w.UpdatedAt = paused, t.at
+	put(t, t.s.workflows, w.Name, w)
+	return nil
+}
+
+// putHandler writes a state, and clears a request that was made at or before
+// served.
+func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
+	if err := t.own("handler", h.Handler, h.Workflow); err != nil {
+		return err
+	}
+	if h.Handler == "" || !slices.Contains(keep.Kinds(), h.Kind) {
+		return fmt.Errorf("handler %q: unknown kind %q", h.Handler, h.Kind)
+	}
+	key := handlerKey{h.Workflow, h.Handler}
+	h.RequestedAt = t.s.handlers[key].RequestedAt
+	if !h.RequestedAt.After(served) {
+		h.RequestedAt = time.Time{}
+	}
+	put(t, t.s.handlers, key, h)
+	return nil
+}
+
+// requestRun asks for a run as soon as the workflow is free.
+func (t *tx) requestRun(name keep.HandlerName) error {
+	for _, lane := range []keep.Lane{keep.WorkflowLane, keep.HandlerLane(name)} {
+		if open, ok := t.s.open[laneKey{t.workflow, lane}]; ok {
+			return fmt.Errorf("run %s now: %w: %s", name, keep.ErrRunOpen, open)
+		}
+	}
+	key := handlerKey{t.workflow, name}
+	h, ok := t.s.handlers[key]
+	if !ok {
+		return &keep.NotFoundError{What: "handler", ID: string(name)}
+	}
+	h.RequestedAt = t.at
+	put(t, t.s.handlers, key, h)
+	return nil
+}
+
+// setKV sets one value of a checkpoint; nil deletes it.
+func (t *tx) setKV(c keep.SetKV) error {
+	key := kvKey{handlerKey{t.workflow, c.Producer}, c.Key}
+	if c.Value == nil {
+		drop(t, t.s.kv, key)
+	} else {
+		put(t, t.s.kv, key, slices.Clone([]byte(c.Value)))
+	}
+	return nil
+}
+
+// resetKV deletes a whole checkpoint.
+func (t *tx) resetKV(producer keep.HandlerName) error {
+	for key := range t.s.kv {
+		if key.handlerKey == (handlerKey{t.workflow, producer}) {
+			drop(t, t.s.kv, key)
+		}
+	}
+	return nil
+}

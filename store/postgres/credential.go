@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+)
+
+// AddCredential stores a new credential; see store.Access.
+func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
+	n, err := db.exec(ctx, insertCredential, credentialArgs(c)...)
+	if err == nil && n == 0 {
+		err = keep.ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("credential %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+// Credential returns the credential of an id, or *keep.NotFoundError.
+func (db *DB) Credential(ctx context.Context, id string) (keep.Credential, error) {
+	return one(ctx, db, "credential", id, scanCredential, `SELECT `+credentialColumns+` FROM credential WHERE id = $1`, id)
+}
+
+// Credentials returns all of a kind, newest first.
+func (db *DB) Credentials(ctx context.Context, kind keep.CredentialKind) ([]keep.Credential, error) {
+	return collect(ctx, db, scanCredential, `SELECT `+credentialColumns+` FROM credential WHERE kind = $1 ORDER BY n DESC`, kind)
+}
+
+// UseCredential sets when a credential was used last.
+func (db *DB) UseCredential(ctx context.Context, id string, at time.Time) error {
+	_, err := db.exec(ctx, `UPDATE credential SET used_at = $2 WHERE id = $1`, id, at)
+	return err
+}
+
+// DropCredential ends a credential and those that came from it.
+func (db *DB) DropCredential(ctx context.Context, id string) error {
+	n, err := db.exec(ctx, `
+		WITH ended AS (DELETE FROM credential WHERE id = $1 RETURNING id),
+		from_it AS (DELETE FROM credential WHERE parent IN (SELECT id FROM ended) AND parent <> '')
+		SELECT 1 FROM ended`, id)
+	if err == nil && n == 0 {
+		return &keep.NotFoundError{What: "credential", ID: id}
+	}
+	return err
+}
+
+// SweepCredentials deletes what expired before now, and says how many.
+func (db *DB) SweepCredentials(ctx context.Context, now time.Time) (int, error) {
+	n, err := db.exec(ctx, `DELETE FROM credential WHERE expires_at <> 0 AND expires_at < $1`, now)
+	return int(n), err
+}
+
+// exec runs one statement that is no commit of a workflow.
+func (db *DB) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	switch {
+	case db.cfg.ReadOnly:
+		return 0, ErrReadOnly
+	case db.pool == nil || db.over.Load():
+		return 0, ErrClosed
+	}
+	tag, err := db.pool.Exec(ctx, sql, values(args)...)
+	return tag.RowsAffected(), err
+}
+
+const insertCredential = `INSERT INTO credential (` + credentialColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`
+
+func credentialArgs(c keep.Credential) []any {
+	return []any{c.ID, c.Kind, c.Hash, c.Name, c.Role, c.Parent, c.CreatedAt, c.ExpiresAt, c.UsedAt}
+}
+
+const credentialColumns = `id, kind, hash, name, role, parent, created_at, expires_at, used_at`
+
+// scanCredential reads credentialColumns.
+func scanCredential(row pgx.CollectableRow) (c keep.Credential, err error) {
+	var created, expires, used int64
+	err = row.Scan(into(&c.ID), into(&c.Kind), &c.Hash, into(&c.Name), into(&c.Role), into(&c.Parent), &created, &expires, &used)
+	c.CreatedAt, c.ExpiresAt, c.UsedAt = moment(created), moment(expires), moment(used)
+	return c, err
+}

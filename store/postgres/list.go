@@ -1,0 +1,363 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/search"
+)
+
+// placed is a row of a list and its place: lists are in falling order of n, then
+// of the workflow.
+type placed[T any] struct {
+	what     T
+	n        int64
+	workflow keep.WorkflowName
+}
+
+// compare says which of two rows was made later: 1 if p was.
+func (p placed[T]) compare(other placed[T]) int {
+	return cmp.Or(cmp.Compare(p.n, other.n), cmp.Compare(p.workflow, other.workflow))
+}
+
+// A query is a list's statement while it is put together. It has a condition for
+// each field of a filter that is set, so that the planner sees only those, and a
+// statement for each combination.
+type query struct {
+	where []string
+	args  []any
+
+	terms  searchTerms // words that records must have
+	search bool        // they are looked for by the index
+	any    bool        // in any order, of a count that stops early
+}
+
+// arg adds an argument and returns its placeholder.
+func (q *query) arg(v any) string {
+	q.args = append(q.args, v)
+	return "$" + strconv.Itoa(len(q.args))
+}
+
+// and adds "column = value", unless the value is empty.
+func and[T ~string](q *query, column string, value T) {
+	if value != "" {
+		q.where = append(q.where, column+" = "+q.arg(value))
+	}
+}
+
+// conditions returns the WHERE of all conditions.
+func (q *query) conditions(more ...string) string {
+	all := append(append([]string(nil), q.where...), more...)
+	if len(all) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(all, " AND ")
+}
+
+// A cut is the part of a list that is wanted: what comes after a place, and limit
+// rows of it.
+type cut struct {
+	first    bool // there is no place: from the start
+	n        int64
+	workflow keep.WorkflowName
+	limit    int
+}
+
+// after limits q to what comes after the cut, for a table.
+func (q *query) after(table string, c cut) {
+	if !c.first {
+		q.where = append(q.where, "("+table+".n, "+table+".workflow) < ("+q.arg(c.n)+", "+q.arg(c.workflow)+")")
+	}
+}
+
+// newest returns the end of a list's statement.
+func (q *query) newest(table string, c cut) string {
+	if q.any {
+		return " LIMIT " + q.arg(c.limit)
+	}
+	return " ORDER BY " + table + ".n DESC, " + table + ".workflow DESC LIMIT " + q.arg(c.limit)
+}
+
+// A listing says how to read one kind of list.
+type listing[T any] struct {
+	kind    string // one letter that marks its cursors
+	table   string
+	text    string // words of records; empty: any
+	columns string
+	scan    func(pgx.CollectableRow) (placed[T], error) // reads one row of columns
+	sql     func(q *query, c cut, columns string) string
+}
+
+// page reads one page. One row more than the page is read, to know whether there
+// is a next one.
+func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list []T, next string, err error) {
+	c, err := parseCursor(l.kind, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	var found []placed[T]
+	var end *place
+	if len(search.Terms(l.text)) > 0 {
+		found, end, err = searched(ctx, db, l, c)
+	} else {
+		var q query
+		sql := l.sql(&q, c, l.columns)
+		found, err = collect(ctx, db, l.scan, sql, q.args...)
+		if len(found) == c.limit {
+			found = found[:c.limit-1]
+			last := found[len(found)-1]
+			end = &place{last.n, last.workflow}
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	if end != nil {
+		next = l.kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
+	}
+	for _, v := range found {
+		list = append(list, v.what)
+	}
+	return list, next, nil
+}
+
+// parseCursor reads the cursor that page made.
+func parseCursor(kind string, p keep.Page) (cut, error) {
+	c := cut{first: p.After == "", limit: p.Size() + 1}
+	if c.first {
+		return c, nil
+	}
+	place, ours := strings.CutPrefix(p.After, kind)
+	digits, name, dotted := strings.Cut(place, ".")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	workflow, hexErr := hex.DecodeString(name)
+	if !ours || !dotted || err != nil || hexErr != nil || n < 1 {
+		return c, fmt.Errorf("cursor %q: %w", p.After, keep.ErrBadCursor)
+	}
+	c.n, c.workflow = n, keep.WorkflowName(workflow)
+	return c, nil
+}
+
+// perName lists the rows of one workflow, whose index has a name before n: the
+// newest of each name, merged, are the newest of all. The names are few, and found
+// by a step over the index for each.
+func perName(table, column, columns string, q *query, w string, rest string, c cut) string {
+	step := func(more string) string {
+		return `(SELECT ` + column + ` FROM ` + table + ` WHERE workflow = ` + w + more + ` ORDER BY workflow, ` + column + ` LIMIT 1)`
+	}
+	limit := q.arg(c.limit)
+	return `WITH RECURSIVE name (name) AS (
+			SELECT ` + step("") + `
+			UNION ALL
+			SELECT ` + step(` AND `+column+` > name.name`) + ` FROM name WHERE name.name IS NOT NULL)
+		SELECT ` + columns + ` FROM name, LATERAL (
+			SELECT * FROM ` + table + rest + ` AND ` + column + ` = name.name
+			 ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
+		 WHERE name.name IS NOT NULL ORDER BY ` + table + `.n DESC LIMIT ` + limit
+}
+
+// perWorkflow lists rows that have a status, which may be a rare one: the newest of
+// each workflow, merged.
+func perWorkflow(table, columns string, q *query, c cut) string {
+	limit := q.arg(c.limit)
+	return `SELECT ` + columns + ` FROM lease, LATERAL (
+			SELECT * FROM ` + table + q.conditions(table+".workflow = lease.workflow") + ` ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
+		 ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
+}
+
+// Runs returns a page of runs, newest first, and the cursor of the next.
+func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
+	return page(ctx, db, p, listing[keep.Run]{"r", "run", f.Text, bareOf(p, runColumns, ", run.prepared"), scanRunAt,
+		func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) }})
+}
+
+// runsSQL is the statement of Runs.
+func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
+	and(q, "run.workflow", f.Workflow)
+	and(q, "run.handler", f.Handler)
+	and(q, "run.status", f.Status)
+	if f.Open {
+		q.where = append(q.where, "NOT run.closed")
+	}
+	q.has("run")
+	q.after("run", c)
+	switch {
+	case f.Chain != "": // as many as it has attempts
+		chain := q.arg(f.Chain)
+		return `SELECT * FROM (
+			SELECT ` + columns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
+			UNION ALL
+			SELECT ` + columns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
+	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+		q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
+	case f.Status == keep.StatusActive && !f.Open: // open, by law
+		q.where = append(q.where, "NOT run.closed")
+	case f.Open || f.Workflow == "" || f.Handler != "" || q.search:
+	default:
+		return perName("run", "handler", columns, q, "$1", q.conditions(), c)
+	}
+	return `SELECT ` + columns + ` FROM run` + q.conditions() + q.newest("run", c)
+}
+
+// Mutations returns a page of ledger records, newest first, and the cursor of
+// the next.
+func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	return page(ctx, db, p, listing[keep.Mutation]{"m", "mutation", f.Text,
+		bareOf(p, mutationColumns, ", mutation.identity, mutation.payload, mutation.result, mutation.sent_as"),
+		func(row pgx.CollectableRow) (placed[keep.Mutation], error) { return scanMutationAt(row) },
+		func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) }})
+}
+
+// mutationsSQL is the statement of Mutations.
+func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string {
+	if f.Input != "" { // as many as its events were tried
+		q.arg(f.Input)
+		q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
+	}
+	and(q, "mutation.workflow", f.Workflow)
+	and(q, "mutation.state", f.State)
+	and(q, "mutation.tool", f.Tool)
+	and(q, "mutation.run", f.Run)
+	and(q, "mutation.item", f.Item)
+	q.has("mutation")
+	q.after("mutation", c)
+	switch {
+	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
+	case f.Item != "":
+		q.where = append(q.where, "mutation.item <> ''")
+	case f.Tool == "" && (f.State == "" || f.State == keep.Applied):
+		return perName("mutation", "tool", columns, q, "$1", q.conditions(), c)
+	}
+	if f.State != "" && f.State != keep.Applied {
+		q.where = append(q.where, "mutation.state <> 'applied'")
+	}
+	return `SELECT ` + columns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
+}
+
+// Events returns a page of events, newest first, and the cursor of the next.
+func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
+	return page(ctx, db, p, listing[keep.Event]{"e", "event", f.Text, bareOf(p, eventColumns, ", event.payload"), scanEventAt,
+		func(q *query, c cut, columns string) string { return eventsSQL(q, f, c, columns) }})
+}
+
+// eventsSQL is the statement of Events.
+func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
+	if f.Input != "" {
+		input := q.arg(f.Input)
+		and(q, "event.workflow", f.Workflow)
+		and(q, "event.topic", f.Topic)
+		and(q, "event.status", f.Status)
+		q.has("event")
+		q.after("event", c)
+		return `SELECT ` + columns + ` FROM input
+			  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
+			  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
+			q.conditions("input.id = "+input) + q.newest("event", c)
+	}
+	if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) || len(q.terms.rare) > 0 {
+		and(q, "event.workflow", f.Workflow)
+		and(q, "event.topic", f.Topic)
+		and(q, "event.status", f.Status)
+		q.has("event")
+		q.after("event", c)
+		return `SELECT ` + columns + ` FROM event` + q.conditions() + q.newest("event", c)
+	}
+	return eventsOfTopics(q, f, c, columns)
+}
+
+// eventsOfTopics merges the newest events of each topic. Those that are pending
+// are free or reserved, and of the latter there are few.
+func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string {
+	var topics query
+	q.where = append(q.where, "event.workflow = topic.workflow", "event.topic = topic.name")
+	if f.Status != "" { // a constant, so that the index of that status is found
+		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'")
+	}
+	q.after("event", c)
+	topics.args = q.args
+	and(&topics, "topic.workflow", f.Workflow)
+	and(&topics, "topic.name", f.Topic)
+	q.args = topics.args
+	limit := " ORDER BY event.n DESC LIMIT " + q.arg(c.limit)
+	newest := `SELECT * FROM event` + q.conditions() + limit
+	if f.Status == keep.EventPending {
+		newest = `(SELECT * FROM event` + q.conditions("event.reserved_by = ''") + limit + `)
+			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + limit + `)`
+	}
+	return `SELECT ` + columns + ` FROM topic, LATERAL (` + newest + `) event` +
+		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + "$" + strconv.Itoa(len(q.args))
+}
+
+// eventStatus returns a status that is one, for a statement's text: "none" otherwise.
+func eventStatus(s keep.EventStatus) keep.EventStatus {
+	for _, known := range keep.EventStatuses() {
+		if s == known {
+			return known
+		}
+	}
+	return "none"
+}
+
+// Inputs returns a page of inputs, newest first, and the cursor of the next.
+func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
+	return page(ctx, db, p, listing[keep.Input]{"i", "input", f.Text, inputColumns, scanInputAt,
+		func(q *query, c cut, columns string) string { return inputsSQL(q, f, c, columns) }})
+}
+
+// inputsSQL is the statement of Inputs.
+func inputsSQL(q *query, f keep.InputFilter, c cut, columns string) string {
+	and(q, "input.workflow", f.Workflow)
+	and(q, "input.status", f.Status)
+	q.has("input")
+	q.after("input", c)
+	if f.Workflow == "" && f.Status != "" && !q.search {
+		return perWorkflow("input", columns, q, c)
+	}
+	if f.Workflow != "" && f.Status == "" && !q.search {
+		return perName("input", "status", columns, q, "$1", q.conditions(), c)
+	}
+	return `SELECT ` + columns + ` FROM input` + q.conditions() + q.newest("input", c)
+}
+
+// Items returns a page of items, newest first, and the cursor of the next.
+func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
+	return page(ctx, db, p, listing[keep.Item]{"t", "item", f.Text, itemColumns, scanItemAt,
+		func(q *query, c cut, columns string) string { return itemsSQL(q, f, c, columns) }})
+}
+
+// itemsSQL is the statement of Items.
+func itemsSQL(q *query, f keep.ItemFilter, c cut, columns string) string {
+	and(q, "item.workflow", f.Workflow)
+	and(q, "item.status", f.Status)
+	q.has("item")
+	q.after("item", c)
+	if f.Workflow == "" && f.Status != "" && !q.search {
+		return perWorkflow("item", columns, q, c)
+	}
+	return `SELECT ` + columns + ` FROM item` + q.conditions() + q.newest("item", c)
+}
+
+// Escalations returns a page of questions, newest first, and the cursor of the
+// next.
+func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
+	return page(ctx, db, p, listing[keep.Escalation]{"q", "escalation", "", escalationColumns, scanEscalationAt,
+		func(q *query, c cut, columns string) string { return escalationsSQL(q, f, c, columns) }})
+}
+
+// escalationsSQL is the statement of Escalations.
+func escalationsSQL(q *query, f keep.EscalationFilter, c cut, columns string) string {
+	and(q, "escalation.workflow", f.Workflow)
+	and(q, "escalation.run", f.Run)
+	if f.Open { // few: each one stops something
+		q.where = append(q.where, "escalation.closed_at = 0")
+	}
+	q.after("escalation", c)
+	return `SELECT ` + columns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
+}

@@ -1,0 +1,11 @@
+-- oldest: 10
+-- A record knows how its call was sent, and whether its outcome was ever in doubt.
+-- Records from before have no pin: nothing is compared with it.
+
+ALTER TABLE mutation ADD COLUMN pin_hash TEXT NOT NULL DEFAULT '';
+ALTER TABLE mutation ADD COLUMN doubted BOOLEAN NOT NULL DEFAULT false;
+ALTER TABLE mutation ADD COLUMN sent_as BYTEA;
+
+UPDATE mutation SET doubted = true WHERE state NOT IN ('applied', 'skipped') AND EXISTS (
+	SELECT 1 FROM mutation_history h WHERE h.workflow = mutation.workflow AND h.mutation = mutation.n
+	   AND h.to_state IN ('needs_reconcile', 'indeterminate'));

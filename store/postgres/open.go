@@ -1,0 +1,287 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keep-run/keep"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrationLock is the advisory lock under which the schema is changed: "KEEP".
+const migrationLock = 0x4b454550
+
+// Name returns where the database is, for people: the URL without its password.
+func (db *DB) Name() string { return Redact(db.url) }
+
+// Redact returns a URL without its password and options.
+func Redact(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" && u.Path == "" {
+		return "postgres"
+	}
+	name := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		name.User = url.User(u.User.Username())
+	}
+	return name.String()
+}
+
+// connect makes the pool and tries it.
+func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(db.url)
+	if err != nil {
+		// The error of a URL quotes it, with the password.
+		return nil, errors.New("the URL cannot be read: want postgres://user:password@host:port/database?sslmode=verify-full")
+	}
+	if u, err := url.Parse(db.url); db.cfg.Conns > 0 {
+		cfg.MaxConns = int32(db.cfg.Conns)
+	} else if err == nil && !u.Query().Has("pool_max_conns") {
+		cfg.MaxConns = 10
+	}
+	cfg.MaxConns = max(cfg.MaxConns, int32(db.cfg.Writers)+1)
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" && !pooled(cfg.ConnConfig) {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "keep"
+	}
+	// An idle host looks each second. It need not ask before whether the connection
+	// is still there: looks are tried again.
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 3*time.Second }
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if pooled(conn.Config()) {
+			return nil
+		}
+		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return supported(conn.Conn().PgConn().ParameterStatus("server_version"))
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// oldestServer is the oldest major version that the tests run on; docs/POSTGRES.md
+// says which others they do.
+const oldestServer = 14
+
+// supported refuses a server that is too old, by the version as it says it: "13.23",
+// "15.18 (Debian 15.18-0+deb12u1)", "18rc1". One that says it otherwise is taken.
+func supported(version string) error {
+	end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(version)
+	}
+	major, err := strconv.Atoi(version[:end])
+	if err == nil && major < oldestServer {
+		return fmt.Errorf("the server is PostgreSQL %s, and Keep needs %d or newer: upgrade the server", version, oldestServer)
+	}
+	return nil
+}
+
+// pooled reports whether a pooler such as PgBouncer in transaction mode stands
+// before the server: then a session is not ours, and nothing of it may be kept,
+// set or listened to. The URL says so by a default_query_exec_mode without prepared statements.
+func pooled(cfg *pgx.ConnConfig) bool {
+	return cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
+}
+
+// sessionSettings are for every connection of ours.
+//
+// Every statement has an index for what it looks for, but is planned once for all
+// sizes that its tables will have. A plan made while they are small would read them
+// whole, and stay.
+func sessionSettings(timeout, idle time.Duration) string {
+	return `SET statement_timeout = ` + strconv.FormatInt(timeout.Milliseconds(), 10) + `;
+		SET idle_in_transaction_session_timeout = ` + strconv.FormatInt(idle.Milliseconds(), 10) + `;
+		SET plan_cache_mode = force_generic_plan;
+		SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
+}
+
+// migrationFiles returns the names of the migrations; the first has number 1.
+func migrationFiles() ([]string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%04d_", i+1)) {
+			return nil, fmt.Errorf("migration %s: want number %04d", name, i+1)
+		}
+	}
+	return names, nil
+}
+
+// prepareSchema makes sure that this version of Keep can work on the schema, and
+// returns the number of the last migration that it has itself.
+func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (known int, err error) {
+	files, err := migrationFiles()
+	if err != nil {
+		return 0, err
+	}
+	known = len(files)
+	version, err := schemaVersion(ctx, pool)
+	if err != nil {
+		return known, err
+	}
+	if version > 0 && !readOnly {
+		mark, err := readMark(ctx, pool)
+		if err == nil {
+			err = mark.Refuse()
+		}
+		if err != nil {
+			return known, err
+		}
+	}
+	switch {
+	case version > known:
+		return known, besideNewer(ctx, pool, known)
+	case version == known:
+		return known, nil
+	case readOnly && version == 0:
+		return known, keep.ErrNoDatabase
+	case readOnly:
+		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
+	}
+	return known, migrate(ctx, pool, files)
+}
+
+// A querier runs one query: the pool, or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// schemaVersion returns the number of the last migration, and 0 for a schema that
+// has nothing of ours. A table of somebody else by one of our names is refused.
+func schemaVersion(ctx context.Context, q querier) (int, error) {
+	var version *string
+	var meta, run bool
+	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL`).Scan(&meta, &run)
+	if err != nil {
+		return 0, err
+	}
+	if meta {
+		err = q.QueryRow(ctx, `SELECT max(value) FROM meta WHERE name = 'keep_schema'`).Scan(&version)
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "42703" { // no such column
+			return 0, foreign("meta")
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case version != nil:
+		return strconv.Atoi(*version)
+	case meta:
+		return 0, foreign("meta")
+	case run:
+		return 0, foreign("run")
+	}
+	return 0, nil
+}
+
+// foreign says whose a schema is.
+func foreign(table string) error {
+	return fmt.Errorf("%w: its table %s is of another program; choose another database, or another schema with ?search_path=", keep.ErrForeignDatabase, table)
+}
+
+// migrate brings the schema up to date, in one transaction. Several processes may
+// do so at once; one waits for the other.
+func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
+			return err
+		}
+		version, err := schemaVersion(ctx, tx)
+		if err != nil || version >= len(files) {
+			return err
+		}
+		if err := beginMigration(ctx, tx, version); err != nil {
+			return fmt.Errorf("migrate: %w", late(err))
+		}
+		for i := version; i < len(files); i++ {
+			if err := migrateOne(ctx, tx, files[i], i+1); err != nil {
+				return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), late(err))
+			}
+		}
+		return nil
+	})
+}
+
+const (
+	// idempotencyNumber is that of the migration that Keys makes alone, where there
+	// is no other table of ours.
+	idempotencyNumber = 2
+
+	// searchNumber is that of the migration after which records have words.
+	searchNumber = 9
+
+	// versionsNumber is that of the migration after which hosts say what they know.
+	versionsNumber = 7
+)
+
+// migrateOne applies one file and its number.
+func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
+	script, err := migrations.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	oldest, err := oldestFor(file, number)
+	if err != nil {
+		return err
+	}
+	if err := leaveBehind(ctx, tx, oldest, number); err != nil {
+		return err
+	}
+	var there bool
+	if number == idempotencyNumber {
+		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL`).Scan(&there); err != nil {
+			return err
+		}
+	}
+	if !there {
+		if _, err := tx.Conn().PgConn().Exec(ctx, string(script)).ReadAll(); err != nil {
+			return err
+		}
+	}
+	if number == 1 {
+		if _, err := tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('id', $1)`, rand.Text()); err != nil {
+			return err
+		}
+	}
+	if number == searchNumber {
+		if err := addWords(ctx, tx); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('keep_schema', $1)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.Itoa(number))
+	if err != nil {
+		return err
+	}
+	return noteOldest(ctx, tx, oldest)
+}

@@ -1,0 +1,142 @@
+package postgres_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/store/postgres"
+)
+
+// Both stores have the same migrations, each in its own words.
+func TestMigrationsAreThoseOfSQLite(t *testing.T) {
+	names := func(dir string) (out []string) {
+		files, err := filepath.Glob(filepath.Join(dir, "migrations", "*.sql"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", dir, err)
+		}
+		for _, f := range files {
+			out = append(out, filepath.Base(f))
+		}
+		return out
+	}
+	if ours, theirs := names("."), names(filepath.Join("..", "sqlite")); !slices.Equal(ours, theirs) {
+		t.Errorf("migrations are %v, those of SQLite are %v", ours, theirs)
+	}
+}
+
+// A database of each older version opens, keeps what it has, and can do what is new.
+func TestOlderVersions(t *testing.T) {
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := 1; version < len(files); version++ {
+		t.Run(filepath.Base(files[version-1]), func(t *testing.T) {
+			t.Parallel()
+			url := pgtest.SchemaURL(t)
+			conn := connect(t, url)
+			for _, file := range files[:version] {
+				script, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := conn.Exec(t.Context(), string(script)); err != nil {
+					t.Fatalf("%s: %v", file, err)
+				}
+			}
+			// What version 1 had, as its program wrote it.
+			if _, err := conn.Exec(t.Context(), `
+				INSERT INTO meta VALUES ('id', 'an id that was drawn'), ('keep_schema', '`+strconv.Itoa(version)+`');
+				INSERT INTO lease (workflow, n) VALUES ('w', 7);
+				INSERT INTO item (workflow, id, n, title, status, attempt, rev, created_at, updated_at)
+				VALUES ('w', 'old', 7, 'An old title', 'done', 1, 1, 1, 1)`); err != nil {
+				t.Fatal(err)
+			}
+			if version > 2 { // it counted, and took titles apart
+				if _, err := conn.Exec(t.Context(), `INSERT INTO tally VALUES ('w', 'item', '', 1);
+					UPDATE item SET words = array_to_tsvector(ARRAY['an', 'old', 'title'])`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reader := postgres.New(url, postgres.Config{ReadOnly: true})
+			if err := reader.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "start a host once") {
+				t.Errorf("Open to read = %v", err)
+			}
+			db := openDB(t, url, postgres.Config{})
+			if id, err := db.StoreID(t.Context()); err != nil || id != "an id that was drawn" {
+				t.Errorf("StoreID = %q, %v", id, err)
+			}
+			put := keep.PutItem{Item: keep.Item{Workflow: "w", ID: "new", Title: "A new title", Status: keep.ItemDone, Attempt: 1}}
+			if err := db.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.UnixMilli(1), Changes: []keep.Change{put}}); err != nil {
+				t.Fatal(err)
+			}
+			list, _, err := db.Items(t.Context(), keep.ItemFilter{}, keep.Page{})
+			if err != nil || len(list) != 2 || list[1].ID != "old" {
+				t.Errorf("items = %v, %v, want the new and the old one", list, err)
+			}
+			counts, err := db.CountItems(t.Context(), keep.ItemFilter{})
+			if err != nil || counts[keep.ItemDone] != 2 {
+				t.Errorf("counts = %v, %v, want 2 that are done", counts, err)
+			}
+			found, _, err := db.Items(t.Context(), keep.ItemFilter{Text: "old tit"}, keep.Page{})
+			if err != nil || len(found) != 1 {
+				t.Errorf("%d items are found by the words of an old title, %v, want 1", len(found), err)
+			}
+			for err := range db.Check(t.Context()) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What is not ours is refused, and left as it is.
+func TestForeignAndNewer(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]error{
+		`CREATE TABLE run (id INTEGER)`:                         keep.ErrForeignDatabase,
+		`CREATE TABLE meta (id INTEGER)`:                        keep.ErrForeignDatabase,
+		`CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)`: keep.ErrForeignDatabase,
+		`CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT); INSERT INTO meta VALUES ('keep_schema', '1000000')`: keep.ErrNewerDatabase,
+	} {
+		url := pgtest.SchemaURL(t)
+		conn := connect(t, url)
+		if _, err := conn.Exec(t.Context(), script); err != nil {
+			t.Fatal(err)
+		}
+		if err := postgres.New(url, postgres.Config{}).Open(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: Open = %v, want %v", script, err, want)
+		}
+		var tables int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()`).Scan(&tables); err != nil || tables != 1 {
+			t.Errorf("%s: %d tables afterwards, %v", script, tables, err)
+		}
+	}
+}
+
+// Many processes that start at once make one schema.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			db := postgres.New(url, postgres.Config{Conns: 3})
+			if err := db.Open(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,83 @@
+package postgres_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/testkit/storetest"
+)
+
+var _ store.Store = (*postgres.DB)(nil)
+
+func TestMain(m *testing.M) {
+	// A sequence costs a schema and its round trips; -rapid.checks asks for more.
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		panic(err)
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// TestStore runs the conformance suite, and then looks at the query plan of every
+// statement that the suite made the database use, lists included.
+func TestStore(t *testing.T) {
+	p := planner{plans: make(map[string]string)}
+	t.Cleanup(func() {
+		if !t.Failed() && !t.Skipped() {
+			p.judge(t)
+		}
+	})
+	storetest.Run(t, func(tb testing.TB) store.Store {
+		b := base{openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Host: true, Conns: 4})}
+		if tb.Name() != "TestStore/what_was_committed_survives_a_restart" { // which closes it
+			p.watch(tb, b.DB)
+		}
+		return b
+	})
+}
+
+func TestMemoryAgrees(t *testing.T) {
+	storetest.Compare(t, func(tb testing.TB, _ string) (store.Store, store.Store) {
+		return memory.New(), openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Conns: 4})
+	})
+}
+
+// A base is a database that can be closed and opened again.
+type base struct{ *postgres.DB }
+
+func (b base) Reopen(tb testing.TB) store.Store {
+	tb.Helper()
+	if err := b.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return base{openDB(tb, b.URL(), postgres.Config{Host: true, Conns: 4})}
+}
+
+// openDB opens a database and closes it when the test ends.
+func openDB(tb testing.TB, url string, cfg postgres.Config) *postgres.DB {
+	tb.Helper()
+	db := postgres.New(url, cfg)
+	if err := db.Open(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return db
+}
+
+// TestStorePooled runs the suite as behind a pooler without sessions: nothing is
+// prepared, set or listened to. Searches ask their index at once.
+func TestStorePooled(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) store.Store {
+		db := openDB(tb, pgtest.SchemaURL(tb)+"&default_query_exec_mode=exec", postgres.Config{Host: true, Conns: 4})
+		db.SearchByIndex()
+		return db
+	})
+}

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/commit"
+)
+
+// An identity is the one thing that commits of different workflows compare. So whoever
+// is to be alone with it locks it until his commit is over, after the rows of lease, and
+// reads then: a statement of its own sees what was committed before the lock was had.
+
+// identityHash is what the index of identities has, besides the tool.
+func identityHash(identity []byte) []byte {
+	sum := sha256.Sum256(identity)
+	return sum[:]
+}
+
+// identityLock names an identity for pg_advisory_xact_lock. Two that share a name wait
+// for each other without need.
+func identityLock(u keep.Unlike) int64 {
+	sum := sha256.Sum256([]byte("unlike\x00" + string(u.Tool) + "\x00" + u.Subkey + "\x00" + string(u.Identity)))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// addUnlike adds what must be locked and read for a call that is to be made once.
+func (r *readSet) addUnlike(u keep.Unlike) {
+	r.identityLocks = append(r.identityLocks, identityLock(u))
+	r.identityTools = append(r.identityTools, text(string(u.Tool)))
+	r.identityHashes = append(r.identityHashes, hex.EncodeToString(identityHash(u.Identity)))
+	r.identitySubkeys = append(r.identitySubkeys, text(u.Subkey))
+}
+
+// queueLocks locks the identities, in the order of their names, so that two groups never
+// wait for each other.
+func (r *readSet) queueLocks(b *pgx.Batch) {
+	slices.Sort(r.identityLocks)
+	for _, id := range slices.Compact(r.identityLocks) {
+		b.Queue(`SELECT pg_advisory_xact_lock($1)`, id)
+	}
+}
+
+// mayRival is keep.MutationState.Rivals.
+const mayRival = `state <> 'failed' AND state <> 'skipped'`
+
+var rivalFacts = `SELECT m.tool, m.identity, m.subkey, m.key FROM ` + elements(`tool text, hash text, subkey text`) + `
+	  JOIN mutation m ON m.tool = v.tool AND sha256(m.identity) = decode(v.hash, 'hex') AND m.subkey = v.subkey AND ` + mayRival + `
+	 ORDER BY m.n, m.workflow`
+
+func (s *snapshot) scanRival(row pgx.CollectableRow) error {
+	var k commit.IdentityKey
+	var key keep.MutationKey
+	var identity []byte
+	err := row.Scan(into(&k.Tool), &identity, into(&k.Subkey), into(&key))
+	k.Identity = string(identity)
+	s.AddRival(k, key)
+	return err
+}

@@ -1,0 +1,61 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// A backup that is taken while commits go on is one moment of the database: lawful,
+// and with everything that was acknowledged before.
+func TestBackupBesideCommits(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, filepath.Join(dir, "keep.db"), sqlite.Config{Host: true})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for i := range 4 {
+		l := newLoad(i)
+		must(t, db.Commit(t.Context(), l.Deploy()))
+		must(t, l.Run(t.Context(), db))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := l.Run(context.WithoutCancel(ctx), db); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for _, name := range []string{"one.db", "two.db"} {
+		to := filepath.Join(dir, name)
+		must(t, db.Backup(t.Context(), to, time.UnixMilli(1)))
+		copied := openDB(t, to, sqlite.Config{ReadOnly: true})
+		clean(t, copied)
+		host := sqlite.New(to, sqlite.Config{Host: true})
+		if err := host.Open(t.Context()); !errors.Is(err, keep.ErrSealed) {
+			t.Errorf("open a backup to work on it: %v, want ErrSealed", err)
+		}
+		if ws, err := copied.Workflows(t.Context()); err != nil || len(ws) != 4 {
+			t.Errorf("%d workflows, %v, want 4", len(ws), err)
+		}
+		if db.Backup(t.Context(), to, time.UnixMilli(1)) == nil {
+			t.Error("a backup replaced a file")
+		}
+	}
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range left {
+		if f.IsDir() {
+			t.Errorf("%s was left behind", f.Name())
+		}
+	}
+}

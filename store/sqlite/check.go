@@ -1,0 +1,262 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
+)
+
+// Check reports every record that breaks a law, as *keep.Violation. A healthy
+// store yields nothing. Stopping early is fine. It reads one snapshot of the
+// whole file, with plain SQL that shares nothing with the code it checks, and
+// may take a while on a large one.
+//
+// An error that is not a violation means that the file could not be read.
+func (db *DB) Check(ctx context.Context) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		stopped := errors.New("the caller has seen enough")
+		err := db.snapshot(ctx, func(v *view) error {
+			if err := v.refreshSearch(ctx); err != nil {
+				return err
+			}
+			for _, c := range checks {
+				err := v.check(ctx, c, func(found error) error {
+					if !yield(found) {
+						return stopped
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(fmt.Errorf("check %s: %w", db.path, err))
+		}
+	}
+}
+
+// refreshSearch asks each full-text index something. FTS5 checks an index by what its
+// connection remembers of it, and only a search makes it look whether that has changed:
+// without one, a sound index can be called corrupt.
+func (v *view) refreshSearch(ctx context.Context) error {
+	for _, noun := range searchedNouns {
+		rows, err := v.tx.QueryContext(ctx, `SELECT rowid FROM `+noun.table+`_search WHERE `+noun.table+`_search MATCH '"0"' LIMIT 1`)
+		if err != nil {
+			return err
+		}
+		for rows.Next() { // to its end
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A check is a law and a query for the records that break it, and why.
+type check struct{ law, text string }
+
+// check runs one query and calls found with each violation.
+func (v *view) check(ctx context.Context, c check, found func(error) error) error {
+	// Not prepared once and kept: a check is rare, and reads the whole file.
+	rows, err := v.tx.QueryContext(ctx, c.text)
+	if err != nil {
+		return fmt.Errorf("law %s: %w", c.law, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		violation, err := scanViolation(rows, c.law)
+		if err != nil {
+			return fmt.Errorf("law %s: %w", c.law, err)
+		}
+		if err := found(violation); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// scanViolation reads a record and why it breaks the law.
+func scanViolation(row scanner, law string) (*keep.Violation, error) {
+	var record, why sql.NullString
+	err := row.Scan(&record, &why)
+	return &keep.Violation{Law: law, Record: record.String, Why: why.String}, err
+}
+
+// isRead is whether a consumer of the version in force subscribes to the topic t.
+const isRead = `EXISTS (SELECT 1 FROM workflow w JOIN deployment d ON d.workflow = w.name AND d.major = w.major AND d.minor = w.minor,
+	       json_each(d.definition, '$.handlers') h, json_each(h.value, '$.subscribe') s
+	 WHERE w.name = t.workflow AND s.value = t.name)`
+
+// checks are in the order of reading a damaged file: the file itself, then what
+// counts and refers, then the laws of runs, events and mutations.
+var checks = []check{
+	{"nothing-lost", `SELECT 'file', integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`},
+	{"nothing-lost", `SELECT 'table ' || "table" || ' row ' || ifnull(rowid, '?'), 'it refers to a missing ' || parent FROM pragma_foreign_key_check`},
+
+	// What is kept beside the rows that it is derived from.
+	{"nothing-lost", `
+		SELECT 'input ' || id, unfinished || ' unfinished events are counted, there are ' || actual
+		  FROM (SELECT id, unfinished, (SELECT count(*) FROM event_cause JOIN event ON seq = event
+		          WHERE input = id AND event.status = 'pending' AND (reserved_by <> '' OR NOT EXISTS (
+		                SELECT 1 FROM topic t WHERE t.workflow = event.workflow AND t.name = event.topic AND t.unread = 1))) AS actual FROM input)
+		 WHERE unfinished <> actual`},
+	{"nothing-lost", `
+		SELECT 'topic ' || workflow || '/' || name, 'it says that ' || CASE unread WHEN 1 THEN 'nobody reads it' ELSE 'a consumer reads it' END
+		  FROM topic t WHERE EXISTS (SELECT 1 FROM workflow w WHERE w.name = t.workflow)
+		   AND unread = ` + isRead},
+	{"nothing-lost", `
+		SELECT 'topic ' || workflow || '/' || topic, kind || ' ' || kept || ' are counted, there are ' || actual
+		  FROM (SELECT c.workflow, c.topic, c.kind, c.actual, CASE c.kind
+		               WHEN 'pending' THEN t.pending WHEN 'consumed' THEN t.consumed ELSE t.skipped END AS kept
+		          FROM (SELECT workflow, topic, status AS kind, count(*) AS actual
+		                  FROM event GROUP BY workflow, topic, status) c
+		          LEFT JOIN topic t ON t.workflow = c.workflow AND t.name = c.topic)
+		 WHERE kept IS NOT actual`},
+	{"nothing-lost", `
+		SELECT 'topic ' || t.workflow || '/' || t.name, 'more events are counted than there are'
+		  FROM topic t
+		 WHERE t.pending + t.consumed + t.skipped <>
+		       (SELECT count(*) FROM event e WHERE e.workflow = t.workflow AND e.topic = t.name)`},
+	{"nothing-lost", `
+		SELECT 'event ' || workflow || '/' || topic || '/' || message_id, 'its causes are not those that inputs know'
+		  FROM event e
+		 WHERE caused_by <> '[]'
+		   AND (EXISTS (SELECT 1 FROM json_each(e.caused_by) j
+		                 WHERE NOT EXISTS (SELECT 1 FROM event_cause c WHERE c.input = j.value AND c.event = e.seq)))
+		UNION ALL
+		SELECT 'event ' || c.event, 'input ' || c.input || ' knows it, but did not cause it'
+		  FROM event_cause c LEFT JOIN event e ON e.seq = c.event
+		 WHERE e.seq IS NULL OR NOT EXISTS (SELECT 1 FROM json_each(e.caused_by) j WHERE j.value = c.input)`},
+
+	// What refers to something else.
+	{"nothing-lost", `
+		SELECT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'input ' || j.value || ' does not exist'
+		  FROM event e, json_each(e.caused_by) j
+		 WHERE NOT EXISTS (SELECT 1 FROM input i WHERE i.id = j.value AND i.workflow = e.workflow)`},
+	{"nothing-lost", `
+		SELECT 'mutation ' || key, 'run ' || run || ' does not exist'
+		  FROM mutation m WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.id = m.run AND r.workflow = m.workflow)`},
+	{"nothing-lost", `
+		SELECT 'run ' || id, 'mutation ' || mutation || ' does not exist'
+		  FROM run r
+		 WHERE mutation <> '' AND phase IN ('mutating', 'mutated', 'emitting', 'committed') AND status <> 'paused:approval'
+		   AND (kind = 'consumer' OR closed = 0) -- that of a job run may be of an earlier one, which was swept
+		   AND NOT EXISTS (SELECT 1 FROM mutation m WHERE m.key = r.mutation AND m.workflow = r.workflow)`},
+	{"nothing-lost", `
+		SELECT 'mutation ' || m.key, CASE WHEN i.id IS NULL THEN 'item ' || m.item || ' does not exist'
+		       ELSE 'it belongs to attempt ' || m.attempt || ' of item ' || m.item || ', which is at ' || i.attempt END
+		  FROM mutation m LEFT JOIN item i ON i.workflow = m.workflow AND i.id = m.item
+		 WHERE m.item <> '' AND (i.id IS NULL OR i.attempt < m.attempt)`},
+	{"nothing-lost", `
+		SELECT 'escalation ' || id, 'run ' || run || ' does not exist'
+		  FROM escalation e
+		 WHERE run <> '' AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = e.run AND r.workflow = e.workflow)`},
+	{"nothing-lost", `
+		SELECT 'workflow ' || name, 'its version ' || w.major || '.' || w.minor || ' is not the latest that was deployed'
+		  FROM workflow w
+		 WHERE (w.major, w.minor) IS NOT (SELECT d.major, d.minor FROM deployment d
+		        WHERE d.workflow = w.name ORDER BY d.major DESC, d.minor DESC LIMIT 1)`},
+	{"nothing-lost", `
+		SELECT 'workflow ' || workflow, 'version ' || major || '.' || minor || ' was deployed after a later one'
+		  FROM (SELECT workflow, major, minor, lag(major) OVER w AS m, lag(minor) OVER w AS n
+		          FROM deployment WINDOW w AS (PARTITION BY workflow ORDER BY n))
+		 WHERE (major, minor) <= (m, n)`},
+	{"bounded", `
+		SELECT 'checkpoint ' || workflow || '/' || producer, 'key ' || key || ' has ' || octet_length(value) || ' bytes'
+		  FROM kv WHERE octet_length(value) > 65536`},
+	{"bounded", `
+		SELECT 'checkpoint ' || workflow || '/' || producer, 'it has ' || sum(octet_length(key) + octet_length(value)) || ' bytes'
+		  FROM kv GROUP BY workflow, producer HAVING sum(octet_length(key) + octet_length(value)) > 1048576`},
+
+	// Runs.
+	{"one-at-a-time", `
+		SELECT 'workflow ' || workflow, count(*) || ' runs of lane "' || lane || '" are not closed'
+		  FROM run WHERE closed = 0 GROUP BY workflow, lane HAVING count(*) > 1`},
+	{"pinned", `
+		SELECT 'run ' || r.id, 'its chain ' || r.chain || ' does not begin with a run'
+		  FROM run r LEFT JOIN run c ON c.id = r.chain
+		 WHERE c.id IS NULL OR c.chain <> c.id OR c.workflow <> r.workflow`},
+	{"pinned", `
+		SELECT 'run ' || r.id, 'it retries ' || r.retry_of || ', which is not a closed run of its workflow'
+		  FROM run r LEFT JOIN run p ON p.id = r.retry_of
+		 WHERE r.retry_of <> '' AND (p.id IS NULL OR p.closed = 0 OR p.workflow <> r.workflow)`},
+	{"all-or-nothing", `
+		SELECT 'run ' || r.id, 'it is ' || r.phase || ', its mutation ' || m.key || ' is ' || m.state
+		  FROM run r JOIN mutation m ON m.key = r.mutation
+		 WHERE r.kind = 'consumer' AND r.phase IN ('mutated', 'emitting', 'committed')
+		   AND m.state NOT IN ('applied', 'skipped')`},
+	{"explained", `
+		SELECT 'run ' || id, 'it waits to be tried again, and no time is set'
+		  FROM run WHERE closed = 0 AND status = 'paused:transient' AND retry_at = 0`},
+	{"explained", `
+		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
+		  FROM run r
+		 WHERE closed = 0 AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
+		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
+
+	// Events. A logic failure releases the events of a run that stays open.
+	{"pinned", `
+		SELECT 'run ' || r.id, 'event ' || json_extract(v.value, '$.topic') || '/' || m.value || ' is not reserved by its chain'
+		  FROM run r, json_each(r.reservations) v, json_each(v.value, '$.ids') m
+		 WHERE r.closed = 0 AND r.status NOT LIKE 'failed:%' AND m.type = 'text'
+		   AND NOT EXISTS (SELECT 1 FROM event e
+		        WHERE e.workflow = r.workflow AND e.topic = json_extract(v.value, '$.topic') AND e.message_id = m.value
+		          AND e.status = 'pending' AND e.reserved_by = r.chain)`},
+	{"pinned", `
+		SELECT 'event ' || workflow || '/' || topic || '/' || message_id, 'it is reserved by ' || reserved_by || ', which has no open run'
+		  FROM event e
+		 WHERE status = 'pending' AND reserved_by <> ''
+		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.workflow = e.workflow AND r.closed = 0 AND r.chain = e.reserved_by)`},
+	{"pinned", `
+		SELECT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'it is reserved by ' || e.reserved_by || ', whose run does not list it'
+		  FROM event e JOIN run r ON r.workflow = e.workflow AND r.closed = 0 AND r.chain = e.reserved_by
+		 WHERE e.status = 'pending' AND e.reserved_by <> ''
+		   AND NOT EXISTS (SELECT 1 FROM json_each(r.reservations) v, json_each(v.value, '$.ids') m
+		        WHERE json_extract(v.value, '$.topic') = e.topic AND m.value = e.message_id)`},
+	{"all-or-nothing", `
+		SELECT 'event ' || workflow || '/' || topic || '/' || message_id, 'it was consumed by ' || reserved_by || ', which did not commit'
+		  FROM event e
+		 WHERE status = 'consumed' AND reserved_by <> 'swept'
+		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = e.reserved_by AND r.chain = r.id AND r.status = 'committed')
+		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.chain = e.reserved_by AND r.chain <> r.id AND r.status = 'committed')`},
+
+	// Mutations. Their moves are those of package ledger; memory has a list of its own.
+	{"once", `
+		SELECT 'chain ' || r.chain, 'it has ' || count(*) || ' mutations'
+		  FROM mutation m JOIN run r ON r.id = m.run
+		 WHERE r.kind = 'consumer' GROUP BY r.chain HAVING count(*) > 1`},
+	{"nothing-lost", `
+		SELECT 'mutation ' || key, 'move ' || move || ' leaves "' || from_state || '", the state was "' || was || '"'
+		  FROM (SELECT m.key, h.move, h.from_state,
+		               lag(h.to_state, 1, '') OVER (PARTITION BY h.mutation ORDER BY h.move) AS was
+		          FROM mutation_history h JOIN mutation m ON m.n = h.mutation)
+		 WHERE from_state <> was`},
+	{"doubt-is-not-failure", `
+		SELECT 'mutation ' || m.key, 'move ' || h.move || ' goes from "' || h.from_state || '" to "' || h.to_state || '"'
+		  FROM mutation_history h JOIN mutation m ON m.n = h.mutation
+		 WHERE (h.from_state, h.to_state) NOT IN (VALUES ` + stored.Moves() + `)`},
+	{"nothing-lost", `
+		SELECT 'mutation ' || key, 'its history ends in "' || ifnull(last, '') || '", its state is "' || state || '"'
+		  FROM (SELECT key, state, (SELECT to_state FROM mutation_history WHERE mutation = n ORDER BY move DESC LIMIT 1) AS last
+		          FROM mutation)
+		 WHERE last IS NOT state`},
+	{"recorded-before-sent", `
+		SELECT 'mutation ' || key, attempts || ' calls are counted, its history has ' || calls
+		  FROM (SELECT key, attempts, (SELECT count(*) FROM mutation_history WHERE mutation = n AND to_state = 'in_flight') AS calls
+		          FROM mutation)
+		 WHERE attempts <> calls`},
+	{"explained", `
+		SELECT 'mutation ' || key, 'nobody can tell whether it happened, and nobody is asked'
+		  FROM mutation m
+		 WHERE state = 'indeterminate'
+		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = m.key AND e.mutation <> '' AND e.closed_at = 0)`},
+}

@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// AddCredential stores a new credential; see store.Access.
+func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
+	return db.change(ctx, func(conn *conn) error { return addCredential(conn, c) })
+}
+
+func addCredential(conn *conn, c keep.Credential) error {
+	_, err := conn.exec(`INSERT INTO credential (`+credentialColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.ID, c.Kind, c.Hash, c.Name, c.Role, c.Parent, c.CreatedAt, c.ExpiresAt, c.UsedAt)
+	if isUnique(err) {
+		err = keep.ErrStale
+	}
+	if err != nil {
+		return fmt.Errorf("credential %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+// Credential returns the credential of an id, or *keep.NotFoundError.
+func (db *DB) Credential(ctx context.Context, id string) (keep.Credential, error) {
+	return one(ctx, db, "credential", id, scanCredential, `SELECT `+credentialColumns+` FROM credential WHERE id = ?`, id)
+}
+
+// Credentials returns all of a kind, newest first.
+func (db *DB) Credentials(ctx context.Context, kind keep.CredentialKind) ([]keep.Credential, error) {
+	return rows(ctx, db, scanCredential, `SELECT `+credentialColumns+` FROM credential WHERE kind = ? ORDER BY n DESC`, string(kind))
+}
+
+// UseCredential sets when a credential was used last.
+func (db *DB) UseCredential(ctx context.Context, id string, at time.Time) error {
+	return db.change(ctx, func(conn *conn) error {
+		_, err := conn.exec(`UPDATE credential SET used_at = ? WHERE id = ?`, at, id)
+		return err
+	})
+}
+
+// DropCredential ends a credential and those that came from it.
+func (db *DB) DropCredential(ctx context.Context, id string) error {
+	return db.change(ctx, func(conn *conn) error {
+		n, err := conn.exec(`DELETE FROM credential WHERE id = ?`, id)
+		if err == nil && n == 0 {
+			return &keep.NotFoundError{What: "credential", ID: id}
+		}
+		if err == nil {
+			_, err = conn.exec(`DELETE FROM credential WHERE parent = ? AND parent <> ''`, id)
+		}
+		return err
+	})
+}
+
+// SweepCredentials deletes what expired before now, and says how many.
+func (db *DB) SweepCredentials(ctx context.Context, now time.Time) (n int, err error) {
+	err = db.change(ctx, func(conn *conn) error {
+		deleted, err := conn.exec(`DELETE FROM credential WHERE expires_at <> 0 AND expires_at < ?`, now)
+		n = int(deleted)
+		return err
+	})
+	return n, err
+}
+
+// change runs f in the writer.
+func (db *DB) change(ctx context.Context, f func(*conn) error) error {
+	switch {
+	case db.cfg.ReadOnly:
+		return ErrReadOnly
+	case db.write == nil:
+		return ErrClosed
+	}
+	return db.write.do(ctx, f)
+}
+
+const credentialColumns = `id, kind, hash, name, role, parent, created_at, expires_at, used_at`
+
+// scanCredential reads credentialColumns.
+func scanCredential(row scanner) (c keep.Credential, err error) {
+	var created, expires, used int64
+	err = row.Scan(&c.ID, &c.Kind, &c.Hash, &c.Name, &c.Role, &c.Parent, &created, &expires, &used)
+	c.CreatedAt, c.ExpiresAt, c.UsedAt = moment(created), moment(expires), moment(used)
+	return c, err
+}

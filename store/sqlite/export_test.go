@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// LimitPages makes the file full at a number of pages; 0 lifts the limit.
+func (db *DB) LimitPages(ctx context.Context, n int) error {
+	if n == 0 {
+		n = 1 << 30
+	}
+	return db.write.do(ctx, func(c *conn) error {
+		_, err := c.row(fmt.Sprintf(`PRAGMA max_page_count = %d`, n))
+		return err
+	})
+}
+
+// Pages returns the size of the file in pages.
+func (db *DB) Pages(ctx context.Context) (n int, err error) {
+	err = db.row(ctx, `PRAGMA page_count`, nil, &n)
+	return n, err
+}
+
+// Do runs statements in the writer, as no commit would.
+func (db *DB) Do(ctx context.Context, script string) error {
+	return db.write.do(ctx, func(c *conn) error { return c.script(script) })
+}
+
+// Plans returns the query plan of every statement that the database has used,
+// by its text.
+func (db *DB) Plans(ctx context.Context) (map[string]string, error) {
+	var texts []string
+	db.stmts.Range(func(text, _ any) bool {
+		texts = append(texts, text.(string))
+		return true
+	})
+	plans := make(map[string]string)
+	err := db.write.do(ctx, func(c *conn) error {
+		for text := range c.stmts {
+			texts = append(texts, text)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(texts)
+	for _, text := range texts {
+		if first, _, _ := strings.Cut(strings.TrimSpace(text), " "); strings.Contains("PRAGMA BEGIN COMMIT ROLLBACK SAVEPOINT RELEASE", first) {
+			continue
+		}
+		plan, err := db.plan(ctx, text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
+		}
+		plans[text] = plan
+	}
+	return plans, nil
+}
+
+func (db *DB) plan(ctx context.Context, text string) (string, error) {
+	args := make([]any, 40) // more than any statement takes
+	rows, err := db.read.QueryContext(ctx, "EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var lines []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			return "", err
+		}
+		lines = append(lines, detail)
+	}
+	return strings.Join(lines, "\n"), rows.Err()
+}
+
+// Index adds all records to the index of searches.
+func (db *DB) Index(ctx context.Context) error { return db.index(ctx) }
+
+// Scan reads the first row of a query.
+func (db *DB) Scan(ctx context.Context, query string, dest ...any) error {
+	return db.row(ctx, query, nil, dest...)
+}
+
+// LimitSearch sets what bounds searches, before the database is opened.
+func (db *DB) LimitSearch(unindexed, walk, candidates int) {
+	db.limits = searchLimits{unindexed, walk, candidates}
+}

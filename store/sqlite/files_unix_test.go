@@ -1,0 +1,159 @@
+//go:build unix
+
+package sqlite_test
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/sqlite"
+	"github.com/keep-run/keep/store/transfer"
+)
+
+// putItem commits something.
+func putItem(t *testing.T, db *sqlite.DB, id string) error {
+	t.Helper()
+	return db.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.UnixMilli(1), Changes: []keep.Change{
+		keep.PutItem{Item: keep.Item{Workflow: "w", ID: id, Status: keep.ItemDone, Attempt: 1}}}})
+}
+
+// A file has one host, by whatever name, and nobody else opens it by another one.
+func TestHardLink(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "keep.db"), filepath.Join(dir, "other.db")
+	must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+	must(t, os.Link(path, other))
+	host := sqlite.New(path, sqlite.Config{Host: true})
+	err := host.Open(t.Context())
+	if err != nil { // a system without such a lock refuses all names
+		if !strings.Contains(err.Error(), "hard links") {
+			t.Fatal(err)
+		}
+		return
+	}
+	defer host.Close()
+	for _, cfg := range []sqlite.Config{{Host: true}, {}, {ReadOnly: true}} {
+		if err := sqlite.New(other, cfg).Open(t.Context()); !errors.Is(err, keep.ErrLocked) {
+			t.Errorf("Open %+v by another name = %v, want ErrLocked", cfg, err)
+		}
+	}
+	must(t, putItem(t, host, "a"))
+}
+
+// A commit counts only if the file can be found by its name afterwards.
+func TestReplaced(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, path, other string){
+		"removed":     func(t *testing.T, path, _ string) { must(t, os.Remove(path)) },
+		"replaced":    func(t *testing.T, path, other string) { must(t, os.Rename(other, path)) },
+		"log_removed": func(t *testing.T, path, _ string) { must(t, os.Remove(path+"-wal")) },
+		"emptied":     func(t *testing.T, path, _ string) { must(t, os.Truncate(path, 0)) },
+		"written_over": func(t *testing.T, path, other string) {
+			text, err := os.ReadFile(other)
+			must(t, err)
+			must(t, os.WriteFile(path, text, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, other := filepath.Join(dir, "keep.db"), filepath.Join(dir, "other.db")
+			must(t, openDB(t, other, sqlite.Config{}).Close())
+			db := sqlite.New(path, sqlite.Config{Host: true})
+			must(t, db.Open(t.Context()))
+			defer db.Close()
+			must(t, putItem(t, db, "a"))
+			harm(t, path, other)
+			if err := putItem(t, db, "b"); !errors.Is(err, keep.ErrReplaced) {
+				t.Errorf("Commit = %v, want ErrReplaced", err)
+			}
+		})
+	}
+}
+
+// Where a database was, nothing is begun anew unasked.
+func TestGone(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "keep.db")
+		must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+		if must(t, os.Truncate(path, 0)); !empty {
+			must(t, os.Remove(path))
+		}
+		for _, cfg := range []sqlite.Config{{Host: true}, {}} {
+			db := sqlite.New(path, cfg)
+			if err := db.Open(t.Context()); !errors.Is(err, keep.ErrGone) || !strings.Contains(err.Error(), "--new") {
+				t.Errorf("Open %+v = %v, want ErrGone", cfg, err)
+			}
+		}
+		must(t, openDB(t, path, sqlite.Config{Host: true, New: true}).Close())
+		if err := sqlite.New(path, sqlite.Config{New: true}).Open(t.Context()); !errors.Is(err, os.ErrExist) {
+			t.Errorf("Open anew where a database is = %v", err)
+		}
+	}
+}
+
+// A backup is not opened beside the log of another file, and not worked on if it is damaged.
+func TestBackupInPlace(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "keep.db"), filepath.Join(dir, "backup.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	must(t, putItem(t, db, "a"))
+	must(t, db.Backup(t.Context(), backup, time.UnixMilli(1)))
+	must(t, putItem(t, db, "b"))
+	log, err := os.ReadFile(path + "-wal")
+	must(t, err)
+	must(t, db.Close())
+	text, err := os.ReadFile(backup)
+	must(t, err)
+	must(t, os.WriteFile(path, text, 0o600))
+	must(t, os.WriteFile(path+"-wal", log, 0o600))
+	for _, cfg := range []sqlite.Config{{Host: true}, {}, {ReadOnly: true}} {
+		if err := sqlite.New(path, cfg).Open(t.Context()); !errors.Is(err, keep.ErrSealed) || !strings.Contains(err.Error(), "-wal") {
+			t.Errorf("Open %+v beside a log = %v", cfg, err)
+		}
+	}
+	aside, err := sqlite.At(path).SetAsideLog(t.Context())
+	if moved, readErr := os.ReadFile(aside); err != nil || readErr != nil || string(moved) != string(log) {
+		t.Errorf("SetAsideLog = %q, %v; %v", aside, err, readErr)
+	}
+	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), sqlite.At(path)))
+	must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+
+	damaged, err := sql.Open("sqlite", backup)
+	must(t, err)
+	_, err = damaged.ExecContext(t.Context(), `DROP TRIGGER fence_topic_insert; INSERT INTO topic VALUES ('w', 't', 5, 0, 0, 0)`)
+	must(t, errors.Join(err, damaged.Close()))
+	m := transfer.Mover{Now: time.UnixMilli(2)}
+	if err := m.Restore(t.Context(), sqlite.At(backup)); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a backup that breaks a law is restored: %v", err)
+	}
+	if err := sqlite.New(backup, sqlite.Config{}).Open(t.Context()); !errors.Is(err, keep.ErrSealed) {
+		t.Errorf("Open of a backup that was not restored = %v", err)
+	}
+	m.Anyway = true
+	must(t, m.Restore(t.Context(), sqlite.At(backup)))
+}
+
+// What is no file is refused before it is opened.
+func TestNoFile(t *testing.T) {
+	for _, suffix := range []string{"", ".lock", "-wal", "-shm"} {
+		path := filepath.Join(t.TempDir(), "keep.db")
+		must(t, syscall.Mkfifo(path+suffix, 0o600))
+		f, err := os.OpenFile(path+suffix, os.O_RDWR, 0) // nobody waits at it then
+		must(t, err)
+		_, err = f.WriteString(strings.Repeat("x", 100))
+		must(t, err)
+		defer f.Close()
+		if err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context()); err == nil || !strings.Contains(err.Error(), "a FIFO") {
+			t.Errorf("Open beside a FIFO %q = %v", suffix, err)
+		}
+		if _, err := sqlite.At(path).Hold(t.Context()); err == nil || !strings.Contains(err.Error(), "a FIFO") {
+			t.Errorf("Hold beside a FIFO %q = %v", suffix, err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep/law/key"
+)
+
+// Begin starts the transaction in which a handler works and its key completes.
+// Its handle is a *sql.Tx.
+//
+// SQLite has one place to write, and this takes it: every other commit, of this
+// process and of others, waits for the end, and fails after Config.BusyTimeout.
+// It has a connection of its own, since a handler can't be run again when a group
+// of commits has to be.
+func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
+	if k.db.cfg.ReadOnly {
+		return nil, ErrReadOnly
+	}
+	if k.db.over.Load() {
+		return nil, ErrClosed
+	}
+	pool, err := sql.Open("sqlite", k.db.dsn(false)+"&_txlock=immediate")
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("begin: %w", err), pool.Close())
+	}
+	return &keyTx{pool, tx}, nil
+}
+
+// A keyTx is a transaction with a connection of its own.
+type keyTx struct {
+	pool *sql.DB
+	tx   *sql.Tx
+}
+
+// Handle returns the *sql.Tx.
+func (t *keyTx) Handle() any { return t.tx }
+
+// Write is the store's Write, as a part of the transaction.
+func (t *keyTx) Write(ctx context.Context, r key.Record) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	err := writeKey(func(text string, args ...any) (int64, error) {
+		result, err := t.tx.ExecContext(ctx, text, args...)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	}, r)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Commit makes everything durable and gives the connection back.
+func (t *keyTx) Commit(context.Context) error {
+	return errors.Join(t.tx.Commit(), t.pool.Close())
+}
+
+// Rollback undoes everything. After Commit it does nothing.
+func (t *keyTx) Rollback() error {
+	err := t.tx.Rollback()
+	if errors.Is(err, sql.ErrTxDone) {
+		err = nil
+	}
+	return errors.Join(err, t.pool.Close())
+}

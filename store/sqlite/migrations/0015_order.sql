@@ -1,0 +1,6 @@
+-- Lanes: a workflow may have several unfinished runs, each in a lane of its own.
+
+ALTER TABLE run ADD COLUMN lane TEXT NOT NULL DEFAULT '';
+
+DROP INDEX run_open;
+CREATE UNIQUE INDEX run_open ON run (workflow, lane) WHERE closed = 0;

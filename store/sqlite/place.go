@@ -1,0 +1,192 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"time"
+
+	"github.com/keep-run/keep/store/transfer"
+)
+
+// A Place is a file that is, or will be, a database that is moved; see
+// transfer.Place.
+type Place struct{ path string }
+
+// At returns the place of a file. It touches nothing.
+func At(path string) *Place { return &Place{path} }
+
+// Name returns where the file is.
+func (p *Place) Name() string {
+	if path, err := realPath(p.path); err == nil {
+		return path
+	}
+	return p.path
+}
+
+// Check yields what DB.Check does.
+func (p *Place) Check(ctx context.Context) iter.Seq[error] {
+	return transfer.Checked(ctx, New(p.path, Config{ReadOnly: true}))
+}
+
+// Hold takes the role of the host, and the lock of who writes, until the end; see
+// transfer.Place.
+func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
+	h := new(held)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hold %s: %w", p.path, errors.Join(named(err, p.path), h.Release()))
+		}
+	}()
+	db := New(p.path, Config{})
+	db.moved, h.db = true, db
+	if db.path, err = realPath(p.path); err != nil {
+		return nil, err
+	}
+	fresh, err := inspectFile(db.path)
+	if err == nil && fresh {
+		err = fmt.Errorf("it is empty: %w", fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h.lock, err = lockHost(db.path); err != nil {
+		return nil, err
+	}
+	db.lock = h.lock
+	if err := db.prepareFile(ctx); err != nil {
+		return nil, err
+	}
+	if h.conn, err = openConn(ctx, db.dsn(false)); err != nil {
+		return nil, err
+	}
+	if err := h.conn.script(`BEGIN IMMEDIATE`); err != nil {
+		return nil, err
+	}
+	if err := db.openReaders(ctx); err != nil { // while no other connection can write, they read one moment
+		return nil, err
+	}
+	if h.mark, err = readMark(h.conn); err != nil {
+		return nil, err
+	}
+	row, err := h.conn.row(`SELECT value FROM meta WHERE name = 'id'`)
+	if err != nil || row == nil {
+		return nil, fmt.Errorf("read its id: %w", err)
+	}
+	h.store = row[0].(string)
+	return h, nil
+}
+
+// A held is a file in which this process has begun the one transaction that may write.
+type held struct {
+	db    *DB
+	conn  *conn
+	lock  *hostLock
+	store string
+	mark  transfer.Mark
+}
+
+func (h *held) Store() string       { return h.store }
+func (h *held) Mark() transfer.Mark { return h.mark }
+
+// Set ends the transaction with a mark; see transfer.Held.
+func (h *held) Set(_ context.Context, m transfer.Mark) error {
+	err := setMark(h.conn, m)
+	if err == nil {
+		err = h.conn.script(`COMMIT`)
+	}
+	if err == nil {
+		h.mark = m
+	}
+	return err
+}
+
+// Restore pauses every workflow, and ends the transaction; see transfer.Held.
+func (h *held) Restore(ctx context.Context, at time.Time) error {
+	if err := fence(h.conn, false); err != nil {
+		return err
+	}
+	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, updated_at = ? WHERE paused = 0`, at); err != nil {
+		return err
+	}
+	if err := h.Set(ctx, transfer.Mark{}); err != nil {
+		return err
+	}
+	// So the file itself is no backup any more, and its log is its own; see foreignLog.
+	_, err := h.conn.row(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	return err
+}
+
+// Release closes the file. A transaction that was not committed never was.
+func (h *held) Release() error {
+	var errs []error
+	if h.db != nil && h.db.read != nil {
+		errs = append(errs, h.db.read.Close())
+		h.db.read = nil
+	}
+	if h.conn != nil {
+		errs = append(errs, h.conn.close())
+		h.conn = nil
+	}
+	if h.lock != nil {
+		errs = append(errs, h.lock.Close())
+		h.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// readMark returns what the database says of its moves.
+func readMark(c *conn) (transfer.Mark, error) {
+	row, err := c.row(`SELECT value FROM meta WHERE name = '` + transfer.MarkName + `'`)
+	if err != nil || row == nil {
+		return transfer.Mark{}, err
+	}
+	return transfer.DecodeMark(row[0].(string))
+}
+
+// setMark marks the database, and puts the fence up or takes it down. It is a part of
+// the caller's transaction.
+func setMark(c *conn, m transfer.Mark) error {
+	var err error
+	if m.State == transfer.Plain {
+		_, err = c.exec(`DELETE FROM meta WHERE name = '` + transfer.MarkName + `'`)
+	} else {
+		_, err = c.exec(`INSERT INTO meta (name, value) VALUES ('`+transfer.MarkName+`', ?1)
+			ON CONFLICT (name) DO UPDATE SET value = ?1`, m.Encode())
+	}
+	if err != nil {
+		return fmt.Errorf("mark: %w", err)
+	}
+	if err := fence(c, m.Fenced()); err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	return nil
+}
+
+// fence makes or drops triggers that refuse every change of every table but meta: also
+// one by a process that opened the file before, or by an older version of Keep.
+func fence(c *conn, up bool) error {
+	var script string
+	err := c.rows(`SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'fence\_%' ESCAPE '\'`, nil, func(row []driver.Value) {
+		script += `DROP TRIGGER "` + row[0].(string) + `";`
+	})
+	if err != nil {
+		return err
+	}
+	if up {
+		err = c.rows(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name <> 'meta'`,
+			nil, func(row []driver.Value) {
+				for _, change := range []string{"insert", "update", "delete"} {
+					script += `CREATE TRIGGER "fence_` + row[0].(string) + `_` + change + `" BEFORE ` + change + ` ON "` + row[0].(string) + `"
+						BEGIN SELECT RAISE(ABORT, 'this database was moved, or is being moved to: nobody may work on it'); END;`
+				}
+			})
+	}
+	if err != nil || script == "" {
+		return err
+	}
+	return c.script(script)
+}

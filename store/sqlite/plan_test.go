@@ -1,0 +1,78 @@
+package sqlite_test
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// A planner collects how SQLite executes every statement that tests made a
+// database use. At a million rows a scan or a sort would show in the time; it
+// shows in the plan at any size.
+type planner struct {
+	mu    sync.Mutex
+	plans map[string]string // by statement
+}
+
+// watch adds the statements of db when the test ends.
+func (p *planner) watch(tb testing.TB, db *sqlite.DB) {
+	tb.Cleanup(func() {
+		used, err := db.Plans(context.Background())
+		if err != nil {
+			tb.Errorf("Plans: %v", err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for text, plan := range used {
+			p.plans[text] = plan
+		}
+	})
+}
+
+// judge fails the test for every statement whose cost grows with a table.
+func (p *planner) judge(t *testing.T) {
+	if len(p.plans) < 80 && testing.Verbose() {
+		t.Logf("%d statements; the whole suite uses more", len(p.plans))
+	}
+	for _, text := range slices.Sorted(maps.Keys(p.plans)) {
+		plan := p.plans[text]
+		if strings.HasPrefix(text, "-- of a deploy") { // costs as much as a topic has events that change
+			continue
+		}
+		if testing.Verbose() {
+			t.Logf("%s\n%s", strings.TrimSpace(text), plan)
+		}
+		for line := range strings.Lines(plan) {
+			if line = strings.TrimSpace(line); !fast(line) {
+				t.Errorf("%s\n%s", line, text)
+			}
+		}
+	}
+}
+
+// small are the tables that have as many rows as there are workflows, topics,
+// handlers, hooks or versions, and those that a statement makes.
+var small = []string{"workflow", "topic", "handler", "deployment", "json_each", "hook", "next", "bucket", "member", "CONSTANT"}
+
+var scan = regexp.MustCompile(`^SCAN (\w+)`)
+
+// fast reports whether a step of a plan costs no more with more rows.
+func fast(step string) bool {
+	switch {
+	case strings.Contains(step, "TEMP B-TREE"):
+		return false
+	case step == "SCAN run USING INDEX run_open": // one row of each workflow, by law
+		return true
+	}
+	if strings.Contains(step, " VIRTUAL TABLE INDEX ") && strings.HasPrefix(step, "SCAN ") && strings.Contains(step, "_search") {
+		return !strings.HasSuffix(step, "INDEX 0:") // by words or by rowid
+	}
+	m := scan.FindStringSubmatch(step)
+	return m == nil || slices.Contains(small, m[1])
+}

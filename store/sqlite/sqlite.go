@@ -1,0 +1,203 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Errors returned by a database that cannot do what it is asked.
+var (
+	// ErrClosed is returned when the database is not open, or not any more.
+	ErrClosed = errors.New("the database is closed")
+
+	// ErrReadOnly is returned by Commit when Config.ReadOnly is set.
+	ErrReadOnly = errors.New("the database was opened to read only")
+)
+
+// Config says how a database is opened. The zero Config opens it beside a host:
+// to read, and to commit what a command decides.
+type Config struct {
+	// Host makes this process the one that runs workflows on the file. Open
+	// fails with keep.ErrLocked while another process has that role.
+	Host bool
+
+	// ReadOnly refuses commits. The file must exist and be up to date.
+	ReadOnly bool
+
+	// New begins anew where there was a database that is gone or empty; otherwise that is
+	// keep.ErrGone. A database that is there is an error.
+	New bool
+
+	// BusyTimeout is how long a commit waits while another process writes. If
+	// zero, 10 seconds.
+	BusyTimeout time.Duration
+
+	// Readers is the most connections that read at once. If zero, 4.
+	Readers int
+}
+
+// A DB is a database in one file. It is safe for concurrent use. Make one with
+// New, then Open it.
+type DB struct {
+	path  string
+	cfg   Config
+	moved bool // by a Place: a mark is no reason to refuse
+
+	limits searchLimits
+
+	lock  *hostLock // of a host
+	read  *sql.DB
+	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
+	over  atomic.Bool
+	write *writer // nil if read-only
+}
+
+// New returns a database that is not open yet. It touches nothing.
+func New(path string, cfg Config) *DB {
+	cfg.BusyTimeout = cmp.Or(cfg.BusyTimeout, 10*time.Second)
+	cfg.Readers = cmp.Or(cfg.Readers, 4)
+	return &DB{path: path, cfg: cfg, limits: usualLimits}
+}
+
+// Open opens the file, makes it if it is missing, and brings its schema up to
+// date. Its errors are keep.ErrLocked, keep.ErrForeignDatabase,
+// keep.ErrNewerDatabase, keep.ErrGone, keep.ErrSealed unless Config.ReadOnly is set, and
+// those of the file system; they name the file and what to do. After an error the database is as it was.
+func (db *DB) Open(ctx context.Context) (err error) {
+	if db.read != nil {
+		return fmt.Errorf("open %s: already open", db.path)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open %s: %w", db.path, named(err, db.path))
+			_ = db.Close() // the first error says more
+		}
+	}()
+	if db.path, err = realPath(db.path); err != nil {
+		return err
+	}
+	if db.cfg.Host {
+		if db.lock, err = lockHost(db.path); err != nil {
+			return err
+		}
+	}
+	if err := db.prepareFile(ctx); err != nil {
+		return err
+	}
+	if db.lock != nil {
+		db.lock.sign()
+	}
+	if !db.cfg.ReadOnly {
+		if db.write, err = openWriter(ctx, db.path, db.dsn(false), db.limits.unindexed); err != nil {
+			return err
+		}
+		if db.lock != nil && db.lock.file != nil {
+			db.write.identity.raw = db.lock.file
+		}
+	}
+	if err := db.openReaders(ctx); err != nil || db.cfg.ReadOnly {
+		return err
+	}
+	return db.catchUp(ctx)
+}
+
+// openReaders makes the pool. Query_only keeps a mistake in a read from
+// becoming a write without a commit.
+func (db *DB) openReaders(ctx context.Context) error {
+	read, err := sql.Open("sqlite", db.dsn(true))
+	if err != nil {
+		return err
+	}
+	db.read = read
+	read.SetMaxOpenConns(db.cfg.Readers)
+	read.SetMaxIdleConns(db.cfg.Readers)
+	return read.PingContext(ctx)
+}
+
+// Close waits for commits under way, refuses new ones, and gives up the lock.
+// Closing twice is fine.
+func (db *DB) Close() error {
+	db.over.Store(true)
+	var errs []error
+	if db.write != nil {
+		errs = append(errs, db.write.close())
+	}
+	if db.read != nil {
+		db.stmts.Range(func(_, stmt any) bool {
+			errs = append(errs, stmt.(*sql.Stmt).Close())
+			return true
+		})
+		errs = append(errs, db.read.Close())
+	}
+	if db.lock != nil {
+		errs = append(errs, db.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close %s: %w", db.path, err)
+	}
+	return nil
+}
+
+// Path returns where the file is.
+func (db *DB) Path() string { return db.path }
+
+// Name returns where the file is, for people.
+func (db *DB) Name() string { return db.path }
+
+// Commit makes all changes of c durable, or none; see store.Committer.
+func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
+	err := ErrClosed
+	switch {
+	case db.cfg.ReadOnly:
+		err = ErrReadOnly
+	case db.write != nil:
+		err = db.write.do(ctx, func(conn *conn) error { return apply(conn, c) })
+	}
+	if err != nil {
+		return fmt.Errorf("commit %s: %w", c.Workflow, err)
+	}
+	return nil
+}
+
+// Grouped returns how many commits were written since the database was opened,
+// and how many transactions they shared.
+func (db *DB) Grouped() (commits, groups uint64) {
+	if db.write == nil {
+		return 0, 0
+	}
+	return db.write.served.Load(), db.write.groups.Load()
+}
+
+// StoreID returns the random name that the database got when it was made.
+func (db *DB) StoreID(ctx context.Context) (string, error) {
+	var id string
+	err := db.row(ctx, `SELECT value FROM meta WHERE name = 'id'`, nil, &id)
+	return id, err
+}
+
+// ForeignChanges returns a number that changes when another process commits to
+// the file, and never for a Commit of this one. Asking is cheap: it reads no page.
+func (db *DB) ForeignChanges(ctx context.Context) (uint64, error) {
+	if db.write == nil {
+		return 0, ErrReadOnly
+	}
+	// The version that a connection sees moves for commits of all others. Only
+	// the writer's own view leaves out what this process wrote.
+	var version int64
+	err := db.write.do(ctx, func(conn *conn) error {
+		row, err := conn.row(`PRAGMA data_version`)
+		if err == nil {
+			version = row[0].(int64)
+		}
+		return err
+	})
+	return uint64(version), err
+}

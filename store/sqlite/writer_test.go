@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// openBlocked returns a database whose writer is busy until release is called.
+func openBlocked(t *testing.T) (db *DB, release func()) {
+	t.Helper()
+	db = New(filepath.Join(t.TempDir(), "keep.db"), Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started, gate := make(chan struct{}), make(chan struct{})
+	done := make(chan error)
+	go func() {
+		done <- db.write.do(context.Background(), func(*conn) error {
+			close(started)
+			<-gate
+			return nil
+		})
+	}()
+	<-started
+	release = sync.OnceFunc(func() {
+		close(gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		release()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, release
+}
+
+func deployment(name keep.WorkflowName) keep.Commit {
+	return keep.Commit{Workflow: name, At: time.UnixMilli(1), Changes: []keep.Change{
+		keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: 1}}},
+	}}
+}
+
+// queue commits in the background and returns when the writer has it queued.
+func queue(ctx context.Context, t *testing.T, db *DB, c keep.Commit) <-chan error {
+	t.Helper()
+	length := func() int {
+		db.write.mu.Lock()
+		defer db.write.mu.Unlock()
+		return len(db.write.queue)
+	}
+	before := length()
+	err := make(chan error, 1)
+	go func() { err <- db.Commit(ctx, c) }()
+	for length() == before {
+		runtime.Gosched() // until it is there
+	}
+	return err
+}
+
+func TestACommitThatWasNotStartedIsDroppedWithItsContext(t *testing.T) {
+	db, release := openBlocked(t)
+	why := errors.New("stopping")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	dropped, kept := queue(ctx, t, db, deployment("dropped")), queue(t.Context(), t, db, deployment("kept"))
+	cancel(why)
+	if err := <-dropped; !errors.Is(err, why) {
+		t.Errorf("Commit = %v, want the cause", err)
+	}
+	release()
+	if err := <-kept; err != nil {
+		t.Errorf("Commit = %v", err)
+	}
+	list, err := db.Workflows(t.Context())
+	if err != nil || len(list) != 1 || list[0].Name != "kept" {
+		t.Errorf("Workflows = %v, %v", list, err)
+	}
+}
+
+func TestACommitThatWasStartedIsAwaited(t *testing.T) {
+	db, release := openBlocked(t)
+	release()
+	ctx, cancel := context.WithCancel(t.Context())
+	err := db.write.do(ctx, func(c *conn) error {
+		cancel()
+		return apply(c, deployment("w"))
+	})
+	if err != nil {
+		t.Errorf("do = %v, want the fate of the commit", err)
+	}
+	if list, err := db.Workflows(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("Workflows = %v, %v", list, err)
+	}
+}
+
+func TestEachCommitOfAGroupHasItsOwnFate(t *testing.T) {
+	db, release := openBlocked(t)
+	bad := deployment("bad")
+	bad.Changes = append(bad.Changes, keep.AppendLogs{Lines: []keep.LogLine{{Run: "unknown"}}})
+	first := queue(t.Context(), t, db, deployment("first"))
+	refused := queue(t.Context(), t, db, bad)
+	last := queue(t.Context(), t, db, deployment("last"))
+	panics := make(chan error, 1)
+	go func() { panics <- db.write.do(t.Context(), func(*conn) error { panic("a bug") }) }()
+	release()
+	if err := <-first; err != nil {
+		t.Errorf("first: %v", err)
+	}
+	if err := <-refused; !errors.Is(err, keep.ErrNotFound) {
+		t.Errorf("refused: %v", err)
+	}
+	if err := <-last; err != nil {
+		t.Errorf("last: %v", err)
+	}
+	if err := <-panics; err == nil || !strings.Contains(err.Error(), "a bug") {
+		t.Errorf("panic: %v", err)
+	}
+	list, err := db.Workflows(t.Context())
+	if err != nil || len(list) != 2 || list[0].Name != "first" || list[1].Name != "last" {
+		t.Errorf("Workflows = %v, %v, want first and last", list, err)
+	}
+}
+
+func TestCloseAwaitsTheQueue(t *testing.T) {
+	db, release := openBlocked(t)
+	queued := queue(t.Context(), t, db, deployment("w"))
+	closed := make(chan error)
+	go func() { closed <- db.Close() }()
+	release()
+	if err := <-closed; err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := <-queued; err != nil {
+		t.Errorf("a commit that was queued before Close: %v", err)
+	}
+}

@@ -1,0 +1,356 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A Store is everything that each store must do.
+type Store interface {
+	Committer
+	Reader
+	Checkpoints
+	Sweeper
+	Access
+	Hooks
+	Identity
+	Checker
+}
+
+// A Committer makes changes durable.
+type Committer interface {
+	// Commit makes all changes of c durable, or none. When it returns nil they
+	// survive a crash of the process and of the machine. It may group commits
+	// of several workflows into one write to disk.
+	//
+	// An error of package keep (ErrStale, ErrRunOpen, ErrMutationExists,
+	// ErrDecided, *ReservationError, *NotFoundError) means that nothing was
+	// written. After any other error, and after the end of ctx, the commit may
+	// or may not be durable: read before you act.
+	Commit(ctx context.Context, c keep.Commit) error
+}
+
+// Workflows reads workflows, their versions and their handlers.
+type Workflows interface {
+	// Workflows returns every workflow, sorted by name.
+	Workflows(ctx context.Context) ([]keep.Workflow, error)
+
+	// Workflow returns a workflow. It costs the same however many there are.
+	Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error)
+
+	// Deployment returns one version of a workflow.
+	Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error)
+
+	// Deployments returns the versions of a workflow, or of all if w is empty,
+	// newest first, without their code.
+	Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error)
+
+	// Handlers returns the handler states of a workflow, or of all if w is empty,
+	// sorted by workflow and name. A handler that was never written has none.
+	Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerState, error)
+}
+
+// Checkpoints reads the checkpoints of producers.
+type Checkpoints interface {
+	// KV returns one value of a producer's checkpoint; nil if it is not set.
+	KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error)
+
+	// KVSize returns the bytes of all keys and values of a checkpoint.
+	KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error)
+}
+
+// Runs reads runs.
+type Runs interface {
+	// Run returns a run.
+	Run(ctx context.Context, id keep.RunID) (keep.Run, error)
+
+	// OpenRuns returns the runs of w that are not closed, sorted by id: oldest first.
+	// Without lanes there is one at most.
+	OpenRuns(ctx context.Context, w keep.WorkflowName) ([]keep.Run, error)
+
+	// Runs lists runs.
+	Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error)
+
+	// CountRuns counts runs.
+	CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error)
+
+	// Logs returns every line that a run wrote, oldest first.
+	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+}
+
+// Events reads events.
+type Events interface {
+	// Event returns an event.
+	Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error)
+
+	// EventsByID returns those of the named events that exist, in the order of
+	// ids, whatever their status.
+	EventsByID(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) ([]keep.Event, error)
+
+	// Events lists events.
+	Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error)
+}
+
+// Topics reads what waits in topics.
+type Topics interface {
+	// Backlog describes the free events in the given topics.
+	Backlog(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName) (keep.Backlog, error)
+
+	// Peek returns up to limit free events of a topic, oldest first.
+	Peek(ctx context.Context, w keep.WorkflowName, t keep.TopicName, limit int) ([]keep.Event, error)
+
+	// FreeAfter returns up to limit free events of the topics whose Seq is higher
+	// than after, oldest first. Those before it cost nothing.
+	FreeAfter(ctx context.Context, w keep.WorkflowName, topics []keep.TopicName, after int64, limit int) ([]keep.Event, error)
+
+	// TopicCounts counts the events of every topic that a version declared or
+	// that has events, of one workflow or of all if w is empty, sorted by name.
+	TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.TopicCount, error)
+}
+
+// Inputs reads inputs.
+type Inputs interface {
+	// Input returns an input.
+	Input(ctx context.Context, id keep.InputID) (keep.Input, error)
+
+	// InputByKey returns the input with that source, type and external id.
+	InputByKey(ctx context.Context, w keep.WorkflowName, source, typ, externalID string) (keep.Input, error)
+
+	// InputsByID returns those of the inputs that exist, in no order.
+	InputsByID(ctx context.Context, ids []keep.InputID) ([]keep.Input, error)
+
+	// Inputs lists inputs.
+	Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error)
+
+	// CountInputs counts inputs.
+	CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error)
+}
+
+// Lineage connects inputs with what was done about them.
+type Lineage interface {
+	// Causes returns the inputs of all events that the chain reserved or tried, sorted.
+	Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, error)
+
+	// Outputs returns the mutations of the runs that reserved or tried events caused
+	// by an input, oldest first: those of runs that failed, too.
+	Outputs(ctx context.Context, id keep.InputID) ([]keep.MutationKey, error)
+
+	// RunsOf returns up to limit of the runs that tried events caused by an input,
+	// newest first, as a bare page has them.
+	RunsOf(ctx context.Context, id keep.InputID, limit int) ([]keep.Run, error)
+
+	// RunsOfEvent returns up to limit of the runs that have, finished or tried an event,
+	// newest first, as a bare page has them.
+	RunsOfEvent(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, limit int) ([]keep.Run, error)
+
+	// Progress returns how far each input came that exists: up to so many of its
+	// events and outputs.
+	Progress(ctx context.Context, ids []keep.InputID, events, outputs int) (map[keep.InputID]keep.Progress, error)
+}
+
+// Mutations reads the ledger.
+type Mutations interface {
+	// Mutation returns the record of that key.
+	Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation, error)
+
+	// History returns every move of a mutation, oldest first.
+	History(ctx context.Context, key keep.MutationKey) ([]keep.Move, error)
+
+	// Mutations lists records.
+	Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error)
+
+	// CountMutations counts records.
+	CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error)
+
+	// ResultsAfter returns results of applied mutations of w that were made after
+	// that of key, oldest first. It reads no more than limit records, and leaves
+	// out results of more than size bytes. It may leave out others too, and does
+	// if there is no such key.
+	ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error)
+}
+
+// Rivals finds records of one identity.
+type Rivals interface {
+	// Rival returns the oldest record that keeps a commit with u from being made, and
+	// whether there is one.
+	Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error)
+}
+
+// Items reads items of jobs.
+type Items interface {
+	// Item returns an item.
+	Item(ctx context.Context, w keep.WorkflowName, id string) (keep.Item, error)
+
+	// ItemsAfter returns up to limit of the items of w that were made after the
+	// item id, oldest first. It may leave out any of them, and does if there is
+	// no such item.
+	ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, limit int) ([]keep.Item, error)
+
+	// Items lists items.
+	Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error)
+
+	// CountItems counts items.
+	CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error)
+}
+
+// Escalations reads questions.
+type Escalations interface {
+	// Escalation returns a question.
+	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
+
+	// Escalations lists questions.
+	Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error)
+
+	// CountEscalations counts questions.
+	CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error)
+}
+
+// Notices reads who was notified of which question.
+type Notices interface {
+	// Owed returns up to limit of the open questions that a sink has not taken:
+	// those that it was never tried with, oldest first, then those that are
+	// pending, by the time of their next attempt.
+	Owed(ctx context.Context, sink keep.Sink, limit int) ([]keep.Owed, error)
+
+	// Notices returns the notices of a question, sorted by sink.
+	Notices(ctx context.Context, id keep.EscalationID) ([]keep.Notice, error)
+
+	// GivenUp returns up to limit of the notices of open questions that are not
+	// tried again, those of the newest question first, then by sink.
+	GivenUp(ctx context.Context, limit int) ([]keep.Notice, error)
+}
+
+// Usage says what the records of a database name.
+type Usage interface {
+	// UsedTools returns the tools of which each workflow has records, sorted. A workflow
+	// without records is left out.
+	UsedTools(ctx context.Context) (map[keep.WorkflowName][]keep.ToolName, error)
+}
+
+// Batches reads what belongs to several things at once, so that a list costs as many
+// reads as one of its rows. What does not exist is left out.
+type Batches interface {
+	// Current returns the version of each workflow that is in force, sorted by
+	// workflow, without its code.
+	Current(ctx context.Context) ([]keep.Deployment, error)
+
+	// MutationsByKey returns records as a bare page has them, in no order.
+	MutationsByKey(ctx context.Context, keys []keep.MutationKey) ([]keep.Mutation, error)
+
+	// Histories returns every move of each mutation, oldest first.
+	Histories(ctx context.Context, keys []keep.MutationKey) (map[keep.MutationKey][]keep.Move, error)
+
+	// LastApplied returns the newest applied record of each tool, without what may
+	// be large. A tool that has none is left out.
+	LastApplied(ctx context.Context, tools []keep.ToolName) (map[keep.ToolName]keep.Mutation, error)
+
+	// ItemCalls returns the keys of up to limit of the records of each item, of all
+	// its attempts, newest first.
+	ItemCalls(ctx context.Context, items []keep.ItemRef, limit int) (map[keep.ItemRef][]keep.MutationKey, error)
+}
+
+// Chains reads runs, and what belongs to the runs of a chain.
+type Chains interface {
+	// RunsByID returns runs as a bare page has them, in no order.
+	RunsByID(ctx context.Context, ids []keep.RunID) ([]keep.Run, error)
+
+	// Attempts returns how many runs each chain has.
+	Attempts(ctx context.Context, chains []keep.RunID) (map[keep.RunID]int, error)
+
+	// CausesOf returns what Causes does, for each chain.
+	CausesOf(ctx context.Context, chains []keep.RunID) (map[keep.RunID][]keep.InputID, error)
+
+	// Calls returns up to limit of the mutations of the runs of a chain, newest
+	// first, as a bare page has them.
+	Calls(ctx context.Context, chain keep.RunID, limit int) ([]keep.Mutation, error)
+
+	// Asked returns up to limit of the questions about the runs of a chain,
+	// newest first.
+	Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error)
+}
+
+// A Reader reads every noun that people see. It composes the interfaces above, one for each
+// noun.
+type Reader interface {
+	Workflows
+	Runs
+	Chains
+	Events
+	Topics
+	Inputs
+	Lineage
+	Mutations
+	Rivals
+	Items
+	Escalations
+	Notices
+	Batches
+	Usage
+}
+
+// A Sweeper finds what is over and old, for keep.Sweep.
+type Sweeper interface {
+	// Over reads up to limit runs of w that were made before a time, oldest first,
+	// from a place on: that of the first call is empty. It returns the chains that
+	// begin there and that keep.Sweep would take, and the place to continue from; it
+	// is empty at the end. Runs that were made later cost nothing.
+	Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error)
+}
+
+// Access keeps the credentials with which people and programs sign in. It writes
+// beside commits: no law connects a credential with other records. It has more than
+// five methods because who signs people in needs all of them.
+type Access interface {
+	// AddCredential stores a new credential; keep.ErrStale if its id is taken.
+	AddCredential(ctx context.Context, c keep.Credential) error
+
+	// Credential returns the credential of an id.
+	Credential(ctx context.Context, id string) (keep.Credential, error)
+
+	// Credentials returns all of a kind, newest first, also those that have
+	// expired and were not swept yet.
+	Credentials(ctx context.Context, kind keep.CredentialKind) ([]keep.Credential, error)
+
+	// UseCredential sets when it was used last. One that is gone is no error.
+	UseCredential(ctx context.Context, id string, at time.Time) error
+
+	// DropCredential ends a credential and those that came from it. One that is
+	// gone is a *keep.NotFoundError, so of two calls one succeeds.
+	DropCredential(ctx context.Context, id string) error
+
+	// SweepCredentials deletes what expired before now, and returns how many.
+	SweepCredentials(ctx context.Context, now time.Time) (int, error)
+}
+
+// Hooks keeps what came to hooks. It counts beside commits: an event says by itself that
+// it came.
+type Hooks interface {
+	// CountHook adds to the count of a hook.
+	CountHook(ctx context.Context, c keep.HookCount) error
+
+	// HookCounts returns the counts of all hooks that ever counted, sorted by name.
+	HookCounts(ctx context.Context) ([]keep.HookCount, error)
+}
+
+// An Identity names a database.
+type Identity interface {
+	// StoreID returns the random id that the database got when it was made.
+	// Idempotency tokens depend on it.
+	StoreID(ctx context.Context) (string, error)
+}
+
+// A Checker looks for damage.
+type Checker interface {
+	// Check yields every record that breaks a law.
+	Check(ctx context.Context) iter.Seq[error]
+}
+
+// A Watcher is a store that other processes may change.
+type Watcher interface {
+	// ForeignChanges returns a number that is another one whenever another
+	// process has committed. It is cheap.
+	ForeignChanges(ctx context.Context) (uint64, error)
+}

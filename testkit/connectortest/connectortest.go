@@ -1,0 +1,627 @@
+package connectortest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// A Bench is a connection to a service of its own, in a known state, with the
+// truth about the service beside it.
+type Bench struct {
+	Connection *connector.Connection
+
+	// Tool is the mutate tool that is tried.
+	Tool string
+
+	// Params returns the params of the nth change. The service accepts them,
+	// and no two of them change the same thing.
+	Params func(n int) json.RawMessage
+
+	// Effects returns how many effects the nth change has had, as the service
+	// knows it without the connector.
+	Effects func(n int) int
+
+	// Refused are params that the tool's schema must refuse.
+	Refused []json.RawMessage
+
+	// Secrets must not be in any message.
+	Secrets []string
+
+	// Troubles are the ways in which a call to this service can go wrong.
+	Troubles []Trouble
+
+	// AbsenceIsAgain says that a lookup which does not find the effect answers
+	// [connector.Retry], since something else may have changed the target after
+	// it. An effect that is there must still be found.
+	AbsenceIsAgain bool
+
+	// ResultDiffers says that a call which is sent again at level A may be answered with
+	// another result, such as the state of the thing by then.
+	ResultDiffers bool
+
+	// Settle makes everything happen that is still on its way. Nil: nothing is.
+	Settle func()
+}
+
+// A Trouble breaks the next call.
+type Trouble struct {
+	Name string // as in "after {name}"
+	Arm  func() // starts it
+	End  func() // ends it; nil: it ends by itself
+
+	// Want is the class that Mutate must return, or "none" if it must succeed.
+	// Empty: any that is honest.
+	Want keep.Class
+
+	// Stalls says that the call ends only with its context.
+	Stalls bool
+}
+
+// Limits of the suite's patience.
+const (
+	callTimeout  = 20 * time.Second
+	stallTimeout = 150 * time.Millisecond
+	grace        = 10 * time.Second // for a call to return after its deadline
+)
+
+// Run checks a connector. Each call of open returns a new Bench; the suite
+// closes its connection.
+func Run(t *testing.T, open func(tb testing.TB) *Bench) {
+	for _, c := range []struct {
+		promise string
+		check   func(*trial)
+	}{
+		{"specs are complete and their schemas compile", (*trial).specs},
+		{"the schema of params accepts good ones and no others", (*trial).schema},
+		{"a target is stable, named, and costs no call", (*trial).target},
+		{"a change has one effect and a result of the declared shape", (*trial).change},
+		{"reconcile finds a change that happened", (*trial).reconcileHappened},
+		{"reconcile does not find a change that was never begun", (*trial).reconcileAbsent},
+		{"the same token has one effect at level A", (*trial).sameToken},
+		{"a call whose time is over changes nothing", (*trial).tooLate},
+		{"bad params are a logic failure and change nothing", (*trial).badParams},
+	} {
+		t.Run(c.promise, func(t *testing.T) { c.check(begin(t, open)) })
+	}
+	for _, trouble := range open(t).Troubles {
+		t.Run("no lie after "+trouble.Name, func(t *testing.T) {
+			b := begin(t, open)
+			for _, tr := range b.Troubles {
+				if tr.Name == trouble.Name {
+					b.trouble(tr)
+				}
+			}
+		})
+		if _, ok := begin(t, open).tool.(connector.Claimer); ok {
+			t.Run("no effect of a claim after "+trouble.Name, func(t *testing.T) {
+				b := begin(t, open)
+				for _, tr := range b.Troubles {
+					if tr.Name == trouble.Name {
+						b.claimTrouble(tr)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A trial is one check on one bench.
+type trial struct {
+	*Bench
+	t      *testing.T
+	tool   connector.Mutator
+	claims map[int]string
+	tries  map[int]int
+}
+
+func begin(t *testing.T, open func(testing.TB) *Bench) *trial {
+	t.Helper()
+	b := &trial{Bench: open(t), t: t, claims: map[int]string{}, tries: map[int]int{}}
+	if b.Connection.Close != nil {
+		t.Cleanup(func() {
+			if err := b.Connection.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+	for _, tool := range b.Connection.Tools {
+		if m, ok := tool.(connector.Mutator); ok && tool.Spec().Name == b.Tool {
+			b.tool = m
+		}
+	}
+	if b.tool == nil {
+		t.Fatalf("the connection has no mutate tool %q", b.Tool)
+	}
+	return b
+}
+
+// mutation is the record of the nth change.
+func (b *trial) mutation(n int) keep.Mutation {
+	now := time.Now()
+	pin, err := json.Marshal(keep.SentAs{Connector: b.Connection.Connector, Claim: b.claims[n]})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return keep.Mutation{
+		Pin: pin,
+		Key: keep.MutationKey(fmt.Sprint("key-", n)), Token: fmt.Sprint("token-", n), Payload: b.Params(n),
+		Tool: keep.ToolName(b.Connection.Name + "." + b.Tool), Attempts: max(b.tries[n], 1),
+		CreatedAt: now, CallDeadline: now.Add(callTimeout),
+	}
+}
+
+// claim does what the host does before it records the nth change for the first time.
+func (b *trial) claim(n int) error {
+	c, ok := b.tool.(connector.Claimer)
+	if !ok || b.claims[n] != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(b.t.Context(), callTimeout)
+	defer cancel()
+	id, err := c.Claim(ctx, b.mutation(n))
+	if b.claims[n] = id; err != nil {
+		b.noSecrets(err.Error())
+	}
+	return err
+}
+
+// mutate makes the nth change, within d.
+func (b *trial) mutate(n int, d time.Duration) (connector.Receipt, error) {
+	b.t.Helper()
+	if err := b.claim(n); err != nil {
+		b.t.Fatalf("Claim: %v", err)
+	}
+	b.tries[n]++
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	start := time.Now()
+	r, err := b.tool.Mutate(ctx, b.mutation(n))
+	if took := time.Since(start); took > d+grace {
+		b.t.Errorf("Mutate returned %s after its deadline", took-d)
+	}
+	b.noSecrets(r.Warning)
+	if err != nil {
+		b.noSecrets(err.Error())
+	}
+	return r, err
+}
+
+// ask asks about the nth change, within d.
+func (b *trial) ask(n int, d time.Duration) (connector.Answer, error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), d)
+	defer cancel()
+	a, err := b.tool.(connector.Reconciler).Reconcile(ctx, b.mutation(n))
+	b.noSecrets(a.Detail + a.Warning)
+	if err != nil {
+		b.noSecrets(err.Error())
+	} else if !slices.Contains([]connector.Verdict{connector.Happened, connector.Absent, connector.Unwitnessed, connector.Retry}, a.Verdict) {
+		b.t.Errorf("Reconcile answered %q", a.Verdict)
+	}
+	if err == nil && a.Verdict == connector.Unwitnessed {
+		return b.witness(ctx, n, a)
+	}
+	return a, err
+}
+
+// witness does what the host does with an absence that nothing witnesses: it looks for
+// another change, which is known to have happened, and then once more for the nth.
+func (b *trial) witness(ctx context.Context, n int, a connector.Answer) (connector.Answer, error) {
+	b.t.Helper()
+	if !b.tool.Spec().NeedsControl {
+		b.t.Errorf("Reconcile answered %q, but the tool's spec does not say so", a.Verdict)
+	}
+	c, ok := b.tool.(connector.Controller)
+	if !ok || b.Effects(control) == 0 {
+		a.Verdict = connector.Retry
+		return a, nil
+	}
+	if found, err := c.Control(ctx, b.mutation(control)); err != nil || !found {
+		a.Verdict = connector.Retry
+		return a, err
+	}
+	a, err := b.tool.(connector.Reconciler).Reconcile(ctx, b.mutation(n))
+	if err == nil && a.Verdict == connector.Unwitnessed {
+		a.Verdict = connector.Absent
+	}
+	return a, err
+}
+
+// control is the change that is made before one that is tried, and so is known to have
+// happened.
+const control = 2
+
+// answer asks until there is an answer.
+func (b *trial) answer(n int) connector.Answer {
+	b.t.Helper()
+	var a connector.Answer
+	var err error
+	for range 5 {
+		if a, err = b.ask(n, callTimeout); err == nil && a.Verdict != connector.Retry {
+			return a
+		}
+	}
+	if b.AbsenceIsAgain && err == nil && b.Effects(n) == 0 {
+		return a
+	}
+	b.t.Errorf("Reconcile has no answer although the trouble is over: %+v, %v", a, err)
+	return a
+}
+
+func (b *trial) asks() bool { _, ok := b.tool.(connector.Reconciler); return ok }
+
+func (b *trial) settle() {
+	if b.Settle != nil {
+		b.Settle()
+	}
+}
+
+func (b *trial) noSecrets(s string) {
+	b.t.Helper()
+	for _, secret := range b.Secrets {
+		if strings.Contains(s, secret) {
+			b.t.Errorf("a secret is in the message %q", s)
+		}
+	}
+}
+
+// class returns the class of err as the host reads it.
+func class(err error) keep.Class {
+	var f *keep.Failure
+	switch {
+	case err == nil:
+		return "none"
+	case errors.As(err, &f):
+		return f.Class
+	default:
+		return keep.ClassUnknown
+	}
+}
+
+func (b *trial) specs() {
+	names := map[string]bool{}
+	for _, tool := range b.Connection.Tools {
+		s := tool.Spec()
+		if !connector.IsName(s.Name) || names[s.Name] {
+			b.t.Errorf("tool name %q is bad or there twice", s.Name)
+		}
+		names[s.Name] = true
+		compile(b.t, s.Name+" params", s.Params)
+		compile(b.t, s.Name+" result", s.Result)
+		m, mutates := tool.(connector.Mutator)
+		_, reads := tool.(connector.Reader)
+		if mutates != (s.Effect == connector.Mutate) || reads == mutates {
+			b.t.Errorf("%s: effect %q is not what the tool implements", s.Name, s.Effect)
+		}
+		if mutates {
+			b.mutatorSpec(m)
+		} else if s.Level != "" || len(s.Identity) > 0 {
+			b.t.Errorf("%s: a read has no level and no identity", s.Name)
+		}
+	}
+}
+
+func (b *trial) mutatorSpec(m connector.Mutator) {
+	s := m.Spec()
+	_, asks := m.(connector.Reconciler)
+	if asks != (s.Level != keep.LevelNone) {
+		b.t.Errorf("%s: level %q, but can be asked: %t", s.Name, s.Level, asks)
+	}
+	if s.Level == "" || s.ByTarget && s.Level != keep.LevelWitness {
+		b.t.Errorf("%s: level %q, by target %t", s.Name, s.Level, s.ByTarget)
+	}
+	if len(s.Identity) == 0 {
+		b.t.Errorf("%s: no identity", s.Name)
+	}
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+	}
+	if s.Params != nil && json.Unmarshal(s.Params, &schema) == nil && schema.Properties != nil {
+		for _, name := range s.Identity {
+			if _, ok := schema.Properties[name]; !ok {
+				b.t.Errorf("%s: identity %q is not in the schema", s.Name, name)
+			}
+		}
+		if _, ok := schema.Properties["subkey"]; ok {
+			b.t.Errorf("%s: subkey is the host's param", s.Name)
+		}
+	}
+}
+
+// compile returns nil if there is no schema or a bad one.
+func compile(t *testing.T, name string, raw json.RawMessage) *jsonschema.Schema {
+	t.Helper()
+	if raw == nil {
+		return nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return nil
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // a spec must not load anything
+	if err := c.AddResource("keep:schema", doc); err != nil {
+		t.Errorf("%s: %v", name, err)
+		return nil
+	}
+	s, err := c.Compile("keep:schema")
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	return s
+}
+
+func (b *trial) schema() {
+	s := compile(b.t, "params", b.tool.Spec().Params)
+	if s == nil {
+		return
+	}
+	if err := fits(s, b.Params(1)); err != nil {
+		b.t.Errorf("good params %s: %v", b.Params(1), err)
+	}
+	for _, raw := range b.Refused {
+		if fits(s, raw) == nil {
+			b.t.Errorf("the schema accepts %s", raw)
+		}
+	}
+}
+
+// fits reports what in raw does not fit the schema.
+func fits(s *jsonschema.Schema, raw json.RawMessage) error {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}
+
+func (b *trial) target() {
+	first := b.tool.Target(b.Params(1))
+	if first == "" || first != b.tool.Target(b.Params(1)) {
+		b.t.Errorf("Target = %q and %q", first, b.tool.Target(b.Params(1)))
+	}
+	for _, raw := range append(b.Refused, nil, json.RawMessage("null"), json.RawMessage("[")) {
+		b.tool.Target(raw) // must not panic
+	}
+	if n := b.Effects(1); n != 0 {
+		b.t.Errorf("Target made %d effects", n)
+	}
+}
+
+func (b *trial) change() {
+	r, err := b.mutate(1, callTimeout)
+	if err != nil {
+		b.t.Fatalf("Mutate: %v", err)
+	}
+	b.settle()
+	if n := b.Effects(1); n != 1 {
+		b.t.Errorf("%d effects, want 1", n)
+	}
+	if n := b.Effects(2); n != 0 {
+		b.t.Errorf("another change has %d effects", n)
+	}
+	if r.Result == nil {
+		r.Result = json.RawMessage("null")
+	}
+	if s := compile(b.t, "result", b.tool.Spec().Result); s != nil {
+		if err := fits(s, r.Result); err != nil {
+			b.t.Errorf("result %s: %v", r.Result, err)
+		}
+	}
+	if c, ok := b.tool.(connector.Comparer); ok {
+		if d := c.ComparePayload(b.Params(1), b.Params(1)); d != connector.Equivalent {
+			b.t.Errorf("equal payloads are %q", d)
+		}
+		if d := c.ComparePayload(b.Params(1), b.Params(2)); d != connector.Significant {
+			b.t.Errorf("another change's payload is %q", d)
+		}
+	}
+}
+
+func (b *trial) reconcileHappened() {
+	if !b.asks() {
+		b.t.Skip("level D")
+	}
+	if _, err := b.mutate(1, callTimeout); err != nil {
+		b.t.Fatal(err)
+	}
+	b.settle()
+	for range 2 {
+		if a := b.answer(1); a.Verdict != connector.Happened {
+			b.t.Errorf("Reconcile = %q, want happened", a.Verdict)
+		}
+	}
+	if n := b.Effects(1); n != 1 {
+		b.t.Errorf("%d effects after Reconcile, want 1", n)
+	}
+}
+
+func (b *trial) reconcileAbsent() {
+	if !b.asks() {
+		b.t.Skip("level D")
+	}
+	// Something else has been going on, so that tables and files exist.
+	if _, err := b.mutate(control, callTimeout); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.claim(1); err != nil {
+		b.t.Fatal(err)
+	}
+	b.settle()
+	b.consistent(1, b.answer(1))
+}
+
+// consistent compares an answer with the truth. At level A asking may have made
+// the change, and then it has happened.
+func (b *trial) consistent(n int, a connector.Answer) {
+	b.t.Helper()
+	b.settle()
+	effects := b.Effects(n)
+	if a.Verdict == connector.Happened && effects != 1 || a.Verdict == connector.Absent && effects != 0 {
+		b.t.Errorf("Reconcile says %q (%s), but the service has %d effects", a.Verdict, a.Detail, effects)
+	}
+}
+
+func (b *trial) sameToken() {
+	if b.tool.Spec().Level != keep.LevelKey {
+		b.t.Skip("not level A")
+	}
+	var first connector.Receipt
+	for i := range 3 {
+		r, err := b.mutate(1, callTimeout)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if i == 0 {
+			first = r
+		} else if !bytes.Equal(r.Result, first.Result) && !b.ResultDiffers {
+			b.t.Errorf("result %s, and before %s", r.Result, first.Result)
+		}
+	}
+	b.settle()
+	if n := b.Effects(1); n != 1 {
+		b.t.Errorf("%d effects, want 1", n)
+	}
+}
+
+func (b *trial) tooLate() {
+	if err := b.claim(1); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	cancel()
+	_, err := b.tool.Mutate(ctx, b.mutation(1))
+	b.settle()
+	if n := b.Effects(1); n != 0 || err == nil {
+		b.t.Errorf("%d effects and error %v", n, err)
+	}
+	if c := class(err); c != keep.ClassTransient {
+		b.t.Errorf("class %q, want transient: nothing was sent", c)
+	}
+}
+
+func (b *trial) badParams() {
+	for _, raw := range b.Refused {
+		m := b.mutation(1)
+		m.Payload = raw
+		_, err := b.tool.Mutate(b.t.Context(), m)
+		if c := class(err); c != keep.ClassLogic {
+			b.t.Errorf("params %s: %v, want logic", raw, err)
+		}
+	}
+	b.settle()
+	if n := b.Effects(1); n != 0 {
+		b.t.Errorf("%d effects", n)
+	}
+}
+
+// trouble makes the change while something is wrong, and compares everything
+// that is said about it afterwards with the truth.
+func (b *trial) trouble(tr Trouble) {
+	// Idle connections and tables are there before, as in a long life.
+	if _, err := b.mutate(control, callTimeout); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.claim(1); err != nil {
+		b.t.Fatal(err)
+	}
+	d := callTimeout
+	if tr.Stalls {
+		d = stallTimeout
+	}
+	tr.Arm()
+	_, err := b.mutate(1, d)
+	c := class(err)
+	if tr.Want != "" && c != tr.Want {
+		b.t.Errorf("class %q (%v), want %q", c, err, tr.Want)
+	}
+	if c != keep.ClassUnknown {
+		b.definite(c, err)
+	}
+	if b.asks() {
+		// A question while the trouble lasts may stay without an answer, but
+		// what has happened cannot become undone.
+		if a, err := b.ask(1, d); err == nil && a.Verdict == connector.Happened {
+			b.consistent(1, a)
+		}
+	}
+	if tr.End != nil {
+		tr.End()
+	}
+	b.settle()
+	if effects := b.Effects(1); effects > 1 {
+		b.t.Errorf("%d effects of one change", effects)
+	}
+	verdict := connector.Absent
+	if b.asks() {
+		a := b.answer(1)
+		b.consistent(1, a)
+		verdict = a.Verdict
+	}
+	b.again(c, verdict)
+}
+
+// definite compares an outcome that leaves no doubt with the truth.
+func (b *trial) definite(c keep.Class, err error) {
+	b.t.Helper()
+	b.settle()
+	want := 0
+	if c == "none" {
+		want = 1
+	}
+	if n := b.Effects(1); n != want {
+		b.t.Errorf("class %q (%v), but the service has %d effects", c, err, n)
+	}
+}
+
+// claimTrouble makes what comes before the change while something is wrong: that has no
+// effect, whatever became of it, and the change is made with another.
+func (b *trial) claimTrouble(tr Trouble) {
+	c, ok := b.tool.(connector.Claimer)
+	if !ok || tr.Stalls {
+		return
+	}
+	tr.Arm()
+	if _, err := c.Claim(b.t.Context(), b.mutation(1)); err != nil {
+		b.noSecrets(err.Error())
+	}
+	if tr.End != nil {
+		tr.End()
+	}
+	b.settle()
+	if n := b.Effects(1); n != 0 {
+		b.t.Errorf("%d effects of what comes before the change", n)
+	}
+	b.again(keep.ClassTransient, connector.Absent)
+}
+
+// again sends the change once more where the host would.
+func (b *trial) again(c keep.Class, v connector.Verdict) {
+	definite := c != "none" && c != keep.ClassUnknown
+	if b.tool.Spec().Level != keep.LevelKey && !(definite || b.asks() && v == connector.Absent) {
+		return
+	}
+	if v == connector.Happened && b.tool.Spec().Level != keep.LevelKey {
+		return
+	}
+	if _, err := b.mutate(1, callTimeout); err != nil {
+		b.t.Errorf("sending again: %v", err)
+	}
+	b.settle()
+	if n := b.Effects(1); n != 1 {
+		b.t.Errorf("%d effects after sending again, want 1", n)
+	}
+}

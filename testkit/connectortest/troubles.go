@@ -1,0 +1,53 @@
+package connectortest
+
+import (
+	"fmt"
+
+	"github.com/keep-run/keep"
+)
+
+// A Scripted service does wrong what it is told, as an Oracle does.
+type Scripted interface {
+	Script(faults ...Fault)
+}
+
+// HTTPTroubles are the troubles of a tool that reaches a service through a
+// Proxy, with one connection for each change.
+func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
+	list := []Trouble{
+		{Name: "a refused connection", Want: keep.ClassTransient, Arm: p.Down, End: func() { p.Up() }},
+		{Name: "silence after half a request", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(Cut{Request: 60, Response: All, Stall: true}) }},
+		{Name: "silence instead of an answer", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(Cut{Request: All, Stall: true}) }},
+		{Name: "a reset instead of an answer", Want: keep.ClassUnknown, Arm: func() { p.Next(Cut{Request: All, Reset: true}) }},
+	}
+	for _, n := range []int{0, 1, 20, 150} {
+		list = append(list, Trouble{
+			Name: fmt.Sprintf("a cut at byte %d of the request", n), Want: keep.ClassUnknown,
+			Arm: func() { p.Next(Cut{Request: n, Response: All}) },
+		}, Trouble{
+			Name: fmt.Sprintf("a cut at byte %d of the answer", n), Want: keep.ClassUnknown,
+			Arm: func() { p.Next(Cut{Request: All, Response: n}) },
+		})
+	}
+	for _, f := range []struct {
+		name  string
+		fault Fault
+		want  keep.Class
+	}{
+		{"an effect without an answer", Fault{Answer: Lost}, keep.ClassUnknown},
+		{"an effect and a reset", Fault{Answer: Reset}, keep.ClassUnknown},
+		{"no effect and no answer", Fault{Skip: true, Answer: Lost}, keep.ClassUnknown},
+		{"an answer that ends early", Fault{Answer: Truncated}, keep.ClassUnknown},
+		{"an effect that comes late", Fault{Late: true, Answer: Lost}, keep.ClassUnknown},
+		{"an effect and 500", Fault{Status: 500}, keep.ClassUnknown},
+		{"no effect and 503", Fault{Skip: true, Status: 503}, ""},
+		{"429", Fault{Skip: true, Status: 429, RetryAfter: 1}, keep.ClassTransient},
+		{"422", Fault{Skip: true, Status: 422, Body: `{"error":"no"}`}, keep.ClassLogic},
+		{"401", Fault{Skip: true, Status: 401}, keep.ClassPermission},
+		{"a redirect", Fault{Skip: true, Status: 307}, keep.ClassUnknown},
+		{"an HTML page instead of the answer", Fault{Answer: WrongBody}, keep.ClassUnknown},
+	} {
+		list = append(list, Trouble{Name: f.name, Want: f.want, Arm: func() { o.Script(f.fault) }})
+	}
+	return list
+}

@@ -1,0 +1,427 @@
+// Package idempotencytest holds what every store of idempotency keys must do.
+package idempotencytest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
+)
+
+var t0 = time.UnixMilli(1_800_000_000_000).UTC()
+
+// Run holds a store to its contract. Open returns an empty one.
+func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, idempotency.Store)
+	}{
+		{"reads the zero record for an unknown id", unknownID},
+		{"keeps every field and every byte", everyField},
+		{"inserts once", insertsOnce},
+		{"refuses a stale record and leaves it as it was", refusesStale},
+		{"refuses a record that is not valid", refusesInvalid},
+		{"one of a hundred takes a key", oneOfMany},
+		{"takes a key or returns its record", takes},
+		{"one of a hundred takes a key in one step", takesOnce},
+		{"reuses a key that is free again", reuses},
+		{"gives an alias to one live record", aliases},
+		{"adds none beside a live former one", formers},
+		{"sweeps what is over in batches and nothing else", sweeps},
+		{"lists newest first in pages", lists},
+		{"lists what a filter selects", filters},
+		{"refuses a cursor that it did not make", badCursor},
+		{"does nothing for a context that is over", overContext},
+	} {
+		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
+	}
+}
+
+// record returns the record of a key that was begun at t0.
+func record(t testing.TB, name string) key.Record {
+	t.Helper()
+	r, err := key.Apply(key.Record{}, key.Fact{
+		Evidence: key.Begun, Fence: 7, Lease: 30 * time.Second,
+		Claim: key.Claim{ID: key.NewID("h", "caller", name), Key: name, Caller: "c1", Method: "POST", Path: "/x",
+			Fingerprint: key.Fingerprint{1, 2, 31: 3}, TTL: time.Hour},
+	}, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// next returns r after an event, as the law has it.
+func next(t testing.TB, r key.Record, e key.Fact) key.Record {
+	t.Helper()
+	e.Fence = r.Fence
+	after, err := key.Apply(r, e, t0.Add(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+func mustWrite(t testing.TB, s idempotency.Store, r key.Record) key.Record {
+	t.Helper()
+	if err := s.Write(t.Context(), r); err != nil {
+		t.Fatalf("Write: %v", err)
+	}
+	return mustRead(t, s, r.ID)
+}
+
+func mustRead(t testing.TB, s idempotency.Store, id key.ID) key.Record {
+	t.Helper()
+	r, err := s.Read(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Read: %v", err)
+	}
+	return r
+}
+
+func unknownID(t *testing.T, s idempotency.Store) {
+	if r := mustRead(t, s, key.NewID("h", "a", "b")); !cmp.Equal(r, key.Record{}) {
+		t.Errorf("Read of an unknown id = %+v, want the zero Record", r)
+	}
+}
+
+func everyField(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "a \"key\" ~"))
+	body := []byte{0, 0xff, '\n', 0x80}
+	body = append(body, bytes.Repeat([]byte("x"), 300_000)...)
+	r = next(t, r, key.Fact{Evidence: key.Answered, By: "owner", Answer: key.Answer{
+		Status: 201, Header: key.EncodeFields([]key.Field{{Name: "Link", Value: "\xff"}}), Body: body}})
+	r.Alias, r.Host = key.ID{1, 15: 2}, "h:1"
+	r.Atomic, r.Doubts, r.Fence, r.DoubtAt = true, 3, -9e18, t0.Add(time.Minute)
+	got := mustWrite(t, s, r)
+	r.Rev = 2
+	if diff := cmp.Diff(r, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("record changed (-written +read):\n%s", diff)
+	}
+}
+
+// aliased returns the record of a caller whose requests have an alias.
+func aliased(t testing.TB, caller string, at time.Time) key.Record {
+	t.Helper()
+	r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 7, Lease: time.Second, Claim: key.Claim{
+		ID: key.NewID("h", caller, "k"), Former: key.FormerID(caller, "k"), Alias: key.NewAlias("h", "k", key.Fingerprint{}),
+		Host: "h", Key: "k", Caller: caller, TTL: time.Hour}}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func aliases(t *testing.T, s idempotency.Store) {
+	a, b := aliased(t, "a", t0), aliased(t, "b", t0)
+	alias := a.Alias
+	holder := func(want key.ID, at time.Time) {
+		t.Helper()
+		got, err := s.ReadAlias(t.Context(), alias, at)
+		if err != nil || got.ID != want {
+			t.Errorf("ReadAlias = %s, %v, want %s", got.ID, err, want)
+		}
+	}
+	refused := func(r key.Record) {
+		t.Helper()
+		if err := s.Write(t.Context(), r); !errors.Is(err, keep.ErrStale) {
+			t.Errorf("a second record of an alias: %v, want %v", err, keep.ErrStale)
+		}
+	}
+	holder(key.ID{}, t0)
+	a = mustWrite(t, s, a)
+	refused(b)
+	holder(a.ID, t0)
+	a = mustWrite(t, s, next(t, a, key.Fact{Evidence: key.Nothing}))
+	holder(key.ID{}, t0)
+	b = mustWrite(t, s, b)
+	again := aliased(t, "a", t0)
+	again.Rev = a.Rev
+	refused(again) // a record that is free again has no claim either
+	done := mustWrite(t, s, next(t, b, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200}}))
+	holder(b.ID, done.ExpiresAt.Add(-time.Millisecond))
+	holder(key.ID{}, done.ExpiresAt)
+	later := aliased(t, "a", done.ExpiresAt)
+	later.Rev = a.Rev
+	a = mustWrite(t, s, later)
+	holder(a.ID, done.ExpiresAt)
+	if got := mustRead(t, s, b.ID); got.State != key.Done {
+		t.Errorf("the record that lost its alias is %q", got.State)
+	}
+}
+
+func formers(t *testing.T, s idempotency.Store) {
+	r := aliased(t, "a", t0)
+	was := record(t, "k")
+	was.ID, was.Version = r.Former, 1
+	was = mustWrite(t, s, was)
+	for _, f := range []key.Fact{{}, {Evidence: key.Unsure}, {Evidence: key.Happened, Answer: key.Answer{Status: 200}}} {
+		if f.Evidence != "" {
+			was = mustWrite(t, s, next(t, was, f))
+		}
+		if err := s.Write(t.Context(), r); !errors.Is(err, keep.ErrStale) {
+			t.Errorf("a record beside a former one that is %s: %v, want %v", was.State, err, keep.ErrStale)
+		}
+	}
+	was = mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Forgotten}))
+	if got := mustWrite(t, s, r); got.Rev != 1 || got.Former != (key.ID{}) {
+		t.Errorf("after the former one was released: %+v", got)
+	}
+}
+
+func insertsOnce(t *testing.T, s idempotency.Store) {
+	r := record(t, "k")
+	mustWrite(t, s, r)
+	r.Fence = 8
+	if err := s.Write(t.Context(), r); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("second insert: %v, want %v", err, keep.ErrStale)
+	}
+	if got := mustRead(t, s, r.ID); got.Fence != 7 || got.Rev != 1 {
+		t.Errorf("token %d, rev %d after a refused insert, want 7 and 1", got.Fence, got.Rev)
+	}
+}
+
+func refusesStale(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "k"))
+	done := next(t, r, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200}})
+	mustWrite(t, s, done)
+	if err := s.Write(t.Context(), next(t, r, key.Fact{Evidence: key.Unsure})); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write of a stale record: %v, want %v", err, keep.ErrStale)
+	}
+	missing := record(t, "missing")
+	missing.Rev = 4
+	if err := s.Write(t.Context(), missing); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write in place of a missing record: %v, want %v", err, keep.ErrStale)
+	}
+	if got := mustRead(t, s, r.ID); got.State != key.Done {
+		t.Errorf("state %q, want done", got.State)
+	}
+}
+
+func refusesInvalid(t *testing.T, s idempotency.Store) {
+	r := record(t, "k")
+	r.State = "somewhat"
+	if err := s.Write(t.Context(), r); err == nil || errors.Is(err, keep.ErrStale) {
+		t.Errorf("Write of an invalid record: %v, want an error that says so", err)
+	}
+}
+
+func oneOfMany(t *testing.T, s idempotency.Store) {
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 100 {
+		r := record(t, "k")
+		r.Fence = key.Fence(i + 1)
+		wg.Go(func() {
+			switch err := s.Write(context.Background(), r); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, keep.ErrStale):
+				t.Errorf("Write: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d took the key, want 1", won.Load())
+	}
+}
+
+func takes(t *testing.T, s idempotency.Store) {
+	taker, ok := s.(idempotency.Taker)
+	if !ok {
+		return // it need not be one
+	}
+	for _, name := range []string{"taken here", "written here"} {
+		r := record(t, name)
+		if name == "written here" {
+			mustWrite(t, s, r)
+		} else if there, err := taker.Take(t.Context(), r); err != nil || !cmp.Equal(there, key.Record{}) {
+			t.Errorf("Take of a new key = %+v, %v, want the zero Record", there, err)
+		}
+		want := mustRead(t, s, r.ID)
+		want = mustWrite(t, s, next(t, want, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 201, Body: []byte("x\x00")}}))
+		r.Fence = 8
+		for range 2 {
+			there, err := taker.Take(t.Context(), r)
+			if diff := cmp.Diff(want, there); err != nil || diff != "" {
+				t.Errorf("Take of a key that was %s: %v (-read +taken):\n%s", name, err, diff)
+			}
+		}
+		if got := mustRead(t, s, r.ID); !cmp.Equal(got, want) {
+			t.Errorf("a Take that found a record changed it to %+v", got)
+		}
+		if there, err := taker.Take(t.Context(), want); err == nil {
+			t.Errorf("Take of a record with rev %d = %+v, want an error", want.Rev, there)
+		}
+	}
+	r := record(t, "invalid")
+	r.State = "somewhat"
+	if there, err := taker.Take(t.Context(), r); err == nil || errors.Is(err, keep.ErrStale) {
+		t.Errorf("Take of an invalid record = %+v, %v, want an error that says so", there, err)
+	}
+}
+
+func takesOnce(t *testing.T, s idempotency.Store) {
+	taker, ok := s.(idempotency.Taker)
+	if !ok {
+		return
+	}
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 100 {
+		r := record(t, "k")
+		r.Fence = key.Fence(i + 1)
+		wg.Go(func() {
+			there, err := taker.Take(context.Background(), r)
+			switch {
+			case err != nil:
+				t.Errorf("Take: %v", err)
+			case there.Rev == 0 && !won.CompareAndSwap(0, int64(r.Fence)):
+				t.Errorf("%d and %d took the key", won.Load(), r.Fence)
+			}
+		})
+	}
+	wg.Wait()
+	if got := mustRead(t, s, record(t, "k").ID); int64(got.Fence) != won.Load() || got.Rev != 1 {
+		t.Errorf("the record has token %d and rev %d, want %d, who took it, and 1", got.Fence, got.Rev, won.Load())
+	}
+}
+
+func reuses(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "k"))
+	r = mustWrite(t, s, next(t, r, key.Fact{Evidence: key.Nothing}))
+	again, err := key.Apply(r, key.Fact{Evidence: key.Begun, Fence: 9, Lease: time.Second,
+		Claim: key.Claim{ID: r.ID, Key: r.Key, Method: "PUT", Path: "/y", TTL: time.Hour}}, t0.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustWrite(t, s, again)
+	if got.Fence != 9 || got.Method != "PUT" || got.Rev != 3 || !got.CreatedAt.Equal(t0.Add(time.Minute)) {
+		t.Errorf("reused record = %+v", got)
+	}
+}
+
+func sweeps(t *testing.T, s idempotency.Store) {
+	over := t0.Add(2 * time.Hour)
+	var stays []key.ID
+	for i := range 10 {
+		r := mustWrite(t, s, record(t, fmt.Sprint("done", i)))
+		mustWrite(t, s, next(t, r, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200, Body: []byte("x")}}))
+	}
+	open := mustWrite(t, s, record(t, "open"))
+	unknown := mustWrite(t, s, next(t, mustWrite(t, s, record(t, "unknown")), key.Fact{Evidence: key.Unsure}))
+	late := record(t, "late")
+	late.ExpiresAt = over.Add(time.Millisecond)
+	late = mustWrite(t, s, next(t, mustWrite(t, s, late), key.Fact{Evidence: key.Nothing}))
+	stays = append(stays, open.ID, unknown.ID, late.ID)
+	for _, want := range []int{4, 4, 2, 0} {
+		n, err := s.Sweep(t.Context(), over, 4)
+		if err != nil || n != want {
+			t.Errorf("Sweep = %d, %v, want %d", n, err, want)
+		}
+	}
+	for _, id := range stays {
+		if mustRead(t, s, id).Rev == 0 {
+			t.Errorf("%s was swept", id)
+		}
+	}
+}
+
+func lists(t *testing.T, s idempotency.Store) {
+	var want, got []string
+	for i := range 7 {
+		r := record(t, fmt.Sprint("k", i))
+		r = next(t, mustWrite(t, s, r), key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200, Body: []byte("x"), Header: key.EncodeFields(nil)}})
+		mustWrite(t, s, r)
+		want = append([]string{r.Key}, want...)
+	}
+	pages := 0
+	for cursor := ""; ; {
+		page, after, err := s.List(t.Context(), key.Filter{}, keep.Page{Limit: 3, After: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page {
+			got = append(got, r.Key)
+			if r.Answer.Body != nil || r.Answer.Header != nil || r.Answer.Status != 200 {
+				t.Errorf("a list has the answer %+v, want only its status", r.Answer)
+			}
+		}
+		if pages++; after == "" {
+			break
+		}
+		cursor = after
+	}
+	if diff := cmp.Diff(want, got); diff != "" || pages != 3 {
+		t.Errorf("%d pages, want 3 (-want +got):\n%s", pages, diff)
+	}
+}
+
+func filters(t *testing.T, s idempotency.Store) {
+	a := mustWrite(t, s, record(t, "a"))
+	b := record(t, "b")
+	b.Caller = "c2"
+	mustWrite(t, s, next(t, mustWrite(t, s, b), key.Fact{Evidence: key.Unsure}))
+	for f, want := range map[key.Filter]string{
+		{State: key.InProgress}:            "a",
+		{State: key.Unknown}:               "b",
+		{State: key.Done}:                  "",
+		{Key: "a"}:                         "a",
+		{Caller: "c2"}:                     "b",
+		{Key: "a", Caller: "c2"}:           "",
+		{Key: a.Key, State: key.Unknown}:   "",
+		{Key: "b", State: key.Unknown}:     "b",
+		{Caller: "c1", State: a.State}:     "a",
+		{Caller: "nobody", Key: "nothing"}: "",
+	} {
+		page, _, err := s.List(t.Context(), f, keep.Page{})
+		got := ""
+		for _, r := range page {
+			got += r.Key
+		}
+		if err != nil || got != want {
+			t.Errorf("List(%+v) = %q, %v, want %q", f, got, err, want)
+		}
+	}
+}
+
+func badCursor(t *testing.T, s idempotency.Store) {
+	for _, cursor := range []string{"x", "-1", "1;2"} {
+		if _, _, err := s.List(t.Context(), key.Filter{}, keep.Page{After: cursor}); !errors.Is(err, keep.ErrBadCursor) {
+			t.Errorf("List after %q: %v, want %v", cursor, err, keep.ErrBadCursor)
+		}
+	}
+}
+
+func overContext(t *testing.T, s idempotency.Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := record(t, "k")
+	if err := s.Write(ctx, r); err == nil {
+		t.Error("Write with a context that is over: no error")
+	}
+	if taker, ok := s.(idempotency.Taker); ok {
+		if _, err := taker.Take(ctx, r); err == nil {
+			t.Error("Take with a context that is over: no error")
+		}
+	}
+	if mustRead(t, s, r.ID).Rev != 0 {
+		t.Error("it was stored")
+	}
+}

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+var itemPromises = []promise{
+	{"an item is read back as it was written, to the byte", func(w *world) {
+		it := keep.Item{Workflow: "w", ID: odd, Title: odd, Status: keep.ItemFailed, Attempt: 3, CreatedAt: oddTime, UpdatedAt: oddTime.Add(time.Hour)}
+		w.commit("w", keep.PutItem{Item: it})
+		it.Rev = 1
+		it.CreatedAt, it.UpdatedAt = kept(it.CreatedAt), kept(it.UpdatedAt)
+		w.same("Item", get[keep.Item](w)(w.Item(w.ctx, "w", odd)), it)
+		it.Title, it.Status, it.Attempt, it.UpdatedAt = "later", keep.ItemDone, 4, w.at
+		w.commit("w", keep.PutItem{Item: it})
+		it.Rev = 2
+		w.same("Item", get[keep.Item](w)(w.Item(w.ctx, "w", odd)), it)
+		w.same("Items", page[keep.Item](w)(w.Items(w.ctx, keep.ItemFilter{}, keep.Page{})), []keep.Item{it})
+	}},
+	{"an item is written only on top of the revision that was read", func(w *world) {
+		it := keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1}
+		w.commit("w", keep.PutItem{Item: it})
+		for _, rev := range []int{0, 2, -1} {
+			it.Rev = rev
+			w.refuse("w", is(keep.ErrStale), keep.PutItem{Item: it})
+		}
+		w.refuse("w", is(keep.ErrStale), keep.PutItem{Item: keep.Item{Workflow: "w", ID: "unknown", Status: keep.ItemDone, Attempt: 1, Rev: 1}})
+		w.commit("other", keep.PutItem{Item: keep.Item{Workflow: "other", ID: "i", Status: keep.ItemDone, Attempt: 1}})
+	}},
+	{"an item that no history could lead to is refused", func(w *world) {
+		for _, it := range []keep.Item{
+			{Workflow: "w", ID: "", Status: keep.ItemDone, Attempt: 1},
+			{Workflow: "w", ID: "i", Status: "well", Attempt: 1},
+			{Workflow: "w", ID: "i", Status: keep.ItemDone},
+			{Workflow: "other", ID: "i", Status: keep.ItemDone, Attempt: 1},
+		} {
+			w.refuse("w", invalid, keep.PutItem{Item: it})
+		}
+	}},
+	{"the items after one are those of its workflow that were made later, oldest first", func(w *world) {
+		for _, id := range []string{"c", "a", "b", "d"} {
+			w.commit("w", keep.PutItem{Item: keep.Item{Workflow: "w", ID: id, Status: keep.ItemDone, Attempt: 1}})
+		}
+		w.commit("other", keep.PutItem{Item: keep.Item{Workflow: "other", ID: "e", Status: keep.ItemDone, Attempt: 1}})
+		for _, tt := range []struct {
+			after string
+			limit int
+			want  string
+		}{{"c", 10, "abd"}, {"b", 10, "d"}, {"c", 2, "ab"}, {"d", 10, ""}, {"unknown", 10, ""}, {"e", 10, ""}} {
+			got := ""
+			for _, it := range get[[]keep.Item](w)(w.ItemsAfter(w.ctx, "w", tt.after, tt.limit)) {
+				got += it.ID
+			}
+			w.same("ItemsAfter "+tt.after, got, tt.want)
+		}
+	}},
+	{"an item that does not exist is not found", func(w *world) {
+		_, err := w.Item(w.ctx, "w", "unknown")
+		w.fails("Item", err, notFound("item", "unknown"))
+	}},
+}
+
+var escalationPromises = []promise{
+	{"a question is read back as it was asked, to the byte", func(w *world) {
+		r := w.start("w", "t")
+		e := keep.Escalation{ID: "esc_1", Kind: keep.AskApproval, Workflow: "w", Run: r.ID, Mutation: "key", Item: odd, Title: odd,
+			Question: odd, Attempted: odd, Why: odd, CanVerify: true, VerifyByHand: odd,
+			Choices:     []keep.Choice{{Action: keep.Approve, Label: odd, Effect: odd}, {Action: keep.Reject}},
+			PayloadHash: "00ff", CreatedAt: oddTime}
+		plain := keep.Escalation{ID: "esc_2", Kind: keep.AskLogic, Workflow: "w", Choices: []keep.Choice{}}
+		w.commit("w", keep.OpenEscalation{Escalation: e}, keep.OpenEscalation{Escalation: plain})
+		e.CreatedAt = kept(oddTime)
+		w.same("Escalation", get[keep.Escalation](w)(w.Escalation(w.ctx, e.ID)), e)
+		w.same("Escalations", page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{})), []keep.Escalation{plain, e})
+		w.same("Asked", get[[]keep.Escalation](w)(w.Asked(w.ctx, r.Chain, 1)), []keep.Escalation{e})
+		d := &keep.Decision{Action: keep.Approve, By: odd, From: "cli", Note: odd, At: oddTime}
+		w.commit("w", keep.CloseEscalation{ID: e.ID, Decision: d})
+		e.ClosedAt, e.Decision = w.at, &keep.Decision{Action: keep.Approve, By: odd, From: "cli", Note: odd, At: kept(oddTime)}
+		w.same("decided", get[keep.Escalation](w)(w.Escalation(w.ctx, e.ID)), e)
+		w.commit("w", keep.CloseEscalation{ID: plain.ID})
+		plain.ClosedAt = w.at
+		w.same("closed by the host", get[keep.Escalation](w)(w.Escalation(w.ctx, plain.ID)), plain)
+	}},
+	{"a question is answered once", func(w *world) {
+		w.commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}})
+		d := &keep.Decision{Action: keep.Retry, By: "ann", At: w.at}
+		w.refuse("other", notFound("escalation", "esc_1"), keep.CloseEscalation{ID: "esc_1", Decision: d})
+		w.refuse("w", invalid, keep.CloseEscalation{ID: "esc_1", Decision: &keep.Decision{By: "nobody"}})
+		w.commit("w", keep.CloseEscalation{ID: "esc_1", Decision: d})
+		w.refuse("w", is(keep.ErrDecided), keep.CloseEscalation{ID: "esc_1", Decision: d})
+		w.refuse("w", is(keep.ErrDecided), keep.CloseEscalation{ID: "esc_1"})
+		w.refuse("w", notFound("escalation", "esc_0"), keep.CloseEscalation{ID: "esc_0"})
+	}},
+	{"a question is asked once, and open", func(w *world) {
+		e := keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}
+		w.commit("w", keep.OpenEscalation{Escalation: e})
+		w.refuse("w", is(keep.ErrStale), keep.OpenEscalation{Escalation: e})
+		e.Workflow = "other"
+		w.refuse("other", is(keep.ErrStale), keep.OpenEscalation{Escalation: e})
+		w.refuse("w", invalid, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_2", Kind: keep.AskLogic, Workflow: "w", ClosedAt: w.at}})
+		w.refuse("w", invalid, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_2", Kind: "gossip", Workflow: "w"}})
+		w.refuse("w", invalid, keep.OpenEscalation{Escalation: keep.Escalation{ID: "", Kind: keep.AskLogic, Workflow: "w"}})
+		w.refuse("w", invalid, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_2", Kind: keep.AskLogic, Workflow: "other"}})
+		_, err := w.Escalation(w.ctx, "esc_2")
+		w.fails("Escalation", err, notFound("escalation", "esc_2"))
+	}},
+}

@@ -1,0 +1,151 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/keep-run/keep"
+)
+
+var rivalPromises = []promise{
+	{"a call that is to be made once is refused beside another of its identity, of any workflow", func(w *world) {
+		for _, state := range keep.MutationStates() {
+			first := equal(w, keep.WorkflowName("first "+state), string(state))
+			first.State, first.ResolvedBy = state, "call"
+			w.commit(first.Workflow, keep.PutMutation{Mutation: first, Moves: historyOf(w, state)})
+			if state == keep.Indeterminate {
+				w.commit(first.Workflow, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID("esc_" + first.Key),
+					Kind: keep.AskUnknownOutcome, Workflow: first.Workflow, Run: first.Run, Mutation: first.Key}})
+			}
+			second := equal(w, keep.WorkflowName("second "+state), string(state))
+			u := unlike(second)
+			rival, found := must(w)(w.Rival(w.ctx, u))
+			if found != state.Rivals() || found && rival.Key != first.Key {
+				w.Errorf("a record that is %s: Rival = %s, %t", state, rival.Key, found)
+			}
+			if !found {
+				w.commit(second.Workflow, u, putNew(w, second))
+				continue
+			}
+			w.refuse(second.Workflow, rivalOf(first.Key), u, putNew(w, second))
+			u.Except = []keep.MutationKey{first.Key}
+			if _, found := must(w)(w.Rival(w.ctx, u)); found {
+				w.Errorf("a record that is excepted is a rival")
+			}
+			w.commit(second.Workflow, u, putNew(w, second))
+		}
+	}},
+	{"a call is no rival of itself, of another tool, identity or subkey", func(w *world) {
+		m := equal(w, "w", "x")
+		w.commit("w", unlike(m), putNew(w, m))
+		m.Rev, m.Target = 1, "again"
+		w.commit("w", unlike(m), keep.PutMutation{Mutation: m})
+		for i, change := range []func(*keep.Mutation){
+			func(m *keep.Mutation) { m.Tool = "crm.other" },
+			func(m *keep.Mutation) { m.Identity = json.RawMessage(`{"id":"xx"}`) },
+			func(m *keep.Mutation) { m.Subkey = "s" },
+		} {
+			other := equal(w, keep.WorkflowName(fmt.Sprint("other", i)), "x")
+			change(&other)
+			w.commit(other.Workflow, unlike(other), putNew(w, other))
+		}
+		long := equal(w, "long", string(slices.Repeat([]byte("long "), 100))+"a")
+		w.commit("long", unlike(long), putNew(w, long))
+		near := equal(w, "near", string(slices.Repeat([]byte("long "), 100))+"b")
+		w.commit("near", unlike(near), putNew(w, near))
+		same := equal(w, "same", string(slices.Repeat([]byte("long "), 100))+"a")
+		w.refuse("same", rivalOf(long.Key), unlike(same), putNew(w, same))
+	}},
+	{"a call is refused beside one of another lane of its workflow", func(w *world) {
+		var calls []keep.Mutation
+		for _, lane := range []keep.Lane{keep.KeyLane("c", "a"), keep.KeyLane("c", "b")} {
+			r := w.newRun("w")
+			r.Lane = lane
+			w.commit("w", keep.PutRun{Run: r})
+			m := w.newMutation(r)
+			m.Tool, m.Identity = "crm.once", json.RawMessage(`{"id":"x"}`)
+			calls = append(calls, m)
+		}
+		w.commit("w", unlike(calls[0]), putNew(w, calls[0]))
+		w.refuse("w", rivalOf(calls[0].Key), unlike(calls[1]), putNew(w, calls[1]))
+	}},
+	{"of calls of one identity that are recorded at the same moment, one is", func(w *world) {
+		for round := range 10 {
+			id := fmt.Sprint("round ", round)
+			var calls []keep.Mutation
+			for i := range 8 {
+				calls = append(calls, equal(w, keep.WorkflowName(fmt.Sprint("w", round, "-", i)), id))
+			}
+			errs := make([]error, len(calls))
+			at := w.now()
+			var wg sync.WaitGroup
+			for i, m := range calls {
+				changes := []keep.Change{unlike(m), putNew(w, m)}
+				wg.Go(func() {
+					errs[i] = w.Commit(w.ctx, keep.Commit{Workflow: m.Workflow, At: at, Changes: changes})
+				})
+			}
+			wg.Wait()
+			made := 0
+			for _, err := range errs {
+				if err == nil {
+					made++
+				} else if !errors.Is(err, keep.ErrStale) {
+					w.Errorf("Commit = %v, want a *RivalError", err)
+				}
+			}
+			if made != 1 {
+				w.Fatalf("%d of %d equal calls were recorded, want 1 (law: once)", made, len(calls))
+			}
+		}
+	}},
+}
+
+// equal returns a new record in flight with that identity, of a run of the workflow.
+func equal(w *world, name keep.WorkflowName, id string) keep.Mutation {
+	w.Helper()
+	m := w.newMutation(w.start(name, "t"))
+	m.Tool, m.Identity = "crm.once", json.RawMessage(fmt.Sprintf(`{"id":%q}`, id))
+	return m
+}
+
+func unlike(m keep.Mutation) keep.Unlike {
+	return keep.Unlike{Key: m.Key, Tool: m.Tool, Identity: m.Identity, Subkey: m.Subkey}
+}
+
+func putNew(w *world, m keep.Mutation) keep.Change {
+	return keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}}
+}
+
+// historyOf returns moves that lead to a state.
+func historyOf(w *world, s keep.MutationState) []keep.Move {
+	moves := []keep.Move{w.move("", keep.InFlight)}
+	switch s {
+	case keep.InFlight:
+		return moves
+	case keep.Skipped:
+		moves = append(moves, w.move(keep.InFlight, keep.Indeterminate))
+		return append(moves, w.move(keep.Indeterminate, s))
+	}
+	return append(moves, w.move(keep.InFlight, s))
+}
+
+func rivalOf(key keep.MutationKey) func(error) bool {
+	return func(err error) bool {
+		r, ok := errors.AsType[*keep.RivalError](err)
+		return ok && r.Rival == key && errors.Is(err, keep.ErrStale)
+	}
+}
+
+func must(w *world) func(keep.Mutation, bool, error) (keep.Mutation, bool) {
+	return func(m keep.Mutation, found bool, err error) (keep.Mutation, bool) {
+		w.Helper()
+		if err != nil {
+			w.Fatal(err)
+		}
+		return m, found
+	}
+}

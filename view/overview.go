@@ -1,0 +1,185 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// An Overview is how everything stands at one time.
+type Overview struct {
+	*Situation
+	Workflows []Workflow        // by name
+	GivenUp   []keep.Notice     // of open questions; at most MaxQuestions
+	Doubts    []keep.Mutation   // calls in doubt that no open run waits for; at most MaxQuestions of a state
+	Topics    []keep.TopicCount // by workflow and topic
+}
+
+// A Workflow is a workflow in an overview.
+type Workflow struct {
+	keep.Workflow
+	Deployed keep.Deployment // the version in force, without its code
+	Handlers []Handler       // in the order of the script
+	Open     []*Run          // oldest first
+	Pending  int             // events that are free or reserved
+	Late     []Late
+}
+
+// A Handler is a handler of the version in force, with what the host remembers of it.
+type Handler struct {
+	keep.Handler
+	State keep.HandlerState // its zero value: it has not run yet
+}
+
+// Next returns when the handler is due; zero: when an event comes, or at once.
+func (h Handler) Next() time.Time {
+	switch {
+	case !h.State.RequestedAt.IsZero():
+		return h.State.RequestedAt
+	case h.Kind == keep.Consumer:
+		return h.State.WakeAt
+	}
+	return h.State.NextAt
+}
+
+// Next returns when the first producer or job is due; zero: none is planned.
+func (w Workflow) Next() time.Time {
+	var first time.Time
+	for _, h := range w.Handlers {
+		if at := h.Next(); h.Kind != keep.Consumer && !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// Read reads how everything stands at now.
+func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
+	all, err := s.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := new(Overview)
+	if o.Situation, err = situation(ctx, s, "", all); err != nil {
+		return nil, err
+	}
+	if o.Topics, err = s.TopicCounts(ctx, ""); err != nil {
+		return nil, err
+	}
+	if o.GivenUp, err = s.GivenUp(ctx, MaxQuestions); err != nil {
+		return nil, err
+	}
+	if o.Doubts, err = doubts(ctx, s, o.Situation); err != nil {
+		return nil, err
+	}
+	return o, o.join(ctx, s, all, now)
+}
+
+// join reads what is in force, and joins it with what was read before.
+func (o *Overview) join(ctx context.Context, s Store, all []keep.Workflow, now time.Time) error {
+	current, err := s.Current(ctx)
+	if err != nil {
+		return err
+	}
+	states, err := s.Handlers(ctx, "")
+	if err != nil {
+		return err
+	}
+	deployed := make(map[keep.WorkflowName]keep.Deployment, len(current))
+	for _, d := range current {
+		deployed[d.Workflow] = d
+	}
+	remembered := make(map[keep.WorkflowName][]keep.HandlerState, len(all))
+	for _, h := range states {
+		remembered[h.Workflow] = append(remembered[h.Workflow], h)
+	}
+	pending := make(map[keep.WorkflowName]int, len(all))
+	for _, t := range o.Topics {
+		pending[t.Workflow] += t.Pending + t.Reserved
+	}
+	for _, w := range all {
+		v := WorkflowOf(w, deployed[w.Name], remembered[w.Name], o.Runs[w.Name], now)
+		v.Pending = pending[w.Name]
+		o.Workflows = append(o.Workflows, v)
+	}
+	return nil
+}
+
+// WorkflowOf joins a workflow with its version in force, what the host remembers of
+// its handlers, and its open runs.
+func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open []*Run, now time.Time) Workflow {
+	v := Workflow{Workflow: w, Deployed: d, Open: open}
+	known := make(map[keep.HandlerName]keep.HandlerState, len(states))
+	for _, h := range states {
+		known[h.Handler] = h
+	}
+	for _, h := range d.Definition.Handlers {
+		v.Handlers = append(v.Handlers, Handler{h, known[h.Name]})
+	}
+	v.Late = late(v, now)
+	return v
+}
+
+// Readers returns the consumers that subscribe to a topic.
+func (o *Overview) Readers(w keep.WorkflowName, t keep.TopicName) []keep.HandlerName {
+	i := slices.IndexFunc(o.Workflows, func(v Workflow) bool { return v.Name == w })
+	if i < 0 {
+		return nil
+	}
+	return ReadersOf(o.Workflows[i].Deployed.Definition, t)
+}
+
+// ReadersOf returns the consumers of a script that subscribe to a topic.
+func ReadersOf(def keep.Definition, t keep.TopicName) []keep.HandlerName {
+	var names []keep.HandlerName
+	for _, h := range def.Handlers {
+		if slices.Contains(h.Subscribe, t) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// Failing returns the open runs that have stopped, by workflow.
+func (o *Overview) Failing() []*Run {
+	var out []*Run
+	for _, w := range o.Workflows {
+		for _, r := range w.Open {
+			if r.Fails() {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// Late returns what is late, by workflow.
+func (o *Overview) Late() []Late {
+	var out []Late
+	for _, w := range o.Workflows {
+		out = append(out, w.Late...)
+	}
+	return out
+}
+
+// doubts reads the calls in doubt of items that were detached from their runs. Those
+// of open runs are shown with the runs.
+func doubts(ctx context.Context, s Store, st *Situation) ([]keep.Mutation, error) {
+	var out []keep.Mutation
+	for _, state := range lifecycle.Doubts() {
+		ms, _, err := s.Mutations(ctx, keep.MutationFilter{State: state}, keep.Page{Limit: MaxQuestions, Bare: true})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range ms {
+			ofOpen := slices.ContainsFunc(st.Runs[m.Workflow], func(r *Run) bool { return r.Mutation == m.Key })
+			if m.Item != "" && !ofOpen {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,114 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
+)
+
+// Nothing is approved from a list that hides part of it; the question's page shows up
+// to 64 KiB, and all of it is a download.
+func TestApprovalIsSeenWhole(t *testing.T) {
+	db := memory.New()
+	now := time.Now()
+	attempted := "bank.pay on to=ada with " + strings.Repeat("x", 70<<10) + " the end"
+	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "pay", Kind: keep.Consumer, Phase: keep.Prepared,
+		Status: keep.StatusApproval, Error: keep.Failf(keep.ClassPermission, "approval-needed", "waits"), CreatedAt: now, UpdatedAt: now}
+	q := keep.Escalation{ID: "esc_1", Kind: keep.AskApproval, Workflow: "w", Run: run.ID, Question: "May pay call bank.pay?", Attempted: attempted,
+		PayloadHash: "c0ffee", Choices: []keep.Choice{{Action: keep.Approve, Label: "Approve"}, {Action: keep.Reject, Label: "Reject"}}, CreatedAt: now}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}},
+		keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q})
+	ask := pagesWith(t, db)
+	list := ask("GET", "/inbox", nil)
+	list.want(t, http.StatusOK, "See all of it to approve it", `value="reject"`, "c0ffee")
+	if strings.Contains(list.body, `value="approve"`) {
+		t.Error("the list offers to approve what it hides part of")
+	}
+	ask("POST", "/inbox/esc_1", url.Values{"action": {"approve"}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what would be sent")
+	ask("GET", "/inbox/esc_1", nil).want(t, http.StatusOK, `value="approve"`, "this is its beginning", "/inbox/esc_1/attempted")
+	if file := ask("GET", "/inbox/esc_1/attempted", nil); file.body != attempted {
+		t.Errorf("the download has %d bytes, want all %d", len(file.body), len(attempted))
+	}
+	ask("POST", "/inbox/esc_1", url.Values{"action": {"approve"}, "from": {"question"}}).want(t, http.StatusSeeOther)
+}
+
+// pagesWith returns a way to ask the pages over a store, as an operator called ada. It
+// follows nothing.
+func pagesWith(t *testing.T, db *memory.Store) func(method, path string, form url.Values) answer {
+	t.Helper()
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := web.New(web.Config{Store: db, Actor: actor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(method, path string, form url.Values) answer {
+		r := httptest.NewRequestWithContext(access.With(t.Context(), access.Identity{Name: "ada", Role: access.Operator}), method, path, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		rec := httptest.NewRecorder()
+		pages.ServeHTTP(rec, r)
+		return answer{rec.Code, rec.Header(), path, rec.Body.String()}
+	}
+}
+
+// A call that another run made already: the question shows both, its safe answer is the
+// one that sends nothing, and to send again wants a second press.
+func TestAlreadyDone(t *testing.T) {
+	for _, action := range []keep.Action{keep.TreatAsDone, keep.DoAgain, keep.Skip} {
+		t.Run(string(action), func(t *testing.T) {
+			db := memory.New()
+			now := time.Now()
+			first := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "first", Version: keep.Version{Major: 1}, Handler: "add", Kind: keep.Consumer,
+				Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
+			m := keep.Mutation{Key: "mut_1", Workflow: "first", Run: first.ID, Tool: "crm.add", Target: "id=c1", Level: keep.LevelKey, Token: "t",
+				Identity: []byte(`{"id":"c1"}`), Payload: []byte(`{"id":"c1","name":"Ada"}`), State: keep.Applied, ResolvedBy: "call", Attempts: 1,
+				CallDeadline: now, CreatedAt: now, UpdatedAt: now}
+			commit(t, db, "first", now, keep.PutRun{Run: first}, keep.PutMutation{Mutation: m, Moves: []keep.Move{
+				{At: now, By: "call", To: keep.InFlight}, {At: now, By: "call", From: keep.InFlight, To: keep.Applied}}})
+			run := keep.Run{ID: "run_2", Chain: "run_2", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "add", Kind: keep.Consumer, Phase: keep.Prepared,
+				Status: keep.StatusPerson, Error: keep.Failf(keep.ClassPrecondition, "already-done", "waits"), CreatedAt: now, UpdatedAt: now}
+			q := keep.Escalation{ID: "esc_1", Kind: keep.AskAlreadyDone, Workflow: "w", Run: run.ID, Mutation: m.Key, PayloadHash: "c0ffee", CreatedAt: now,
+				Question:  "crm.add on id=c1 was already done, by run run_1 of workflow first. Should add do it again, or treat it as done?",
+				Attempted: `crm.add on id=c1 with {"id":"c1","name":"Eve"}` + "\nthe same before: mut_1", Choices: []keep.Choice{
+					{Action: keep.TreatAsDone, Label: "Treat it as done", Effect: "sends nothing"},
+					{Action: keep.DoAgain, Label: "Do it again", Effect: "makes this very call"}, {Action: keep.Skip, Label: "Skip", Effect: "gives up"}}}
+			commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}},
+				keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q})
+			ask := pagesWith(t, db)
+			for _, path := range []string{"/inbox", "/inbox/esc_1"} {
+				a := ask("GET", path, nil)
+				a.want(t, http.StatusOK, ">Already done</", "by run run_1 of workflow first", "Eve", `value="treat-as-done"`, "Treat it as done",
+					`value="do-again"`, "Do it again…", "asks you once more", `value="skip"`)
+				if again := regexp.MustCompile(`<button[^>]*value="do-again"[^>]*>`).FindString(a.body); strings.Contains(again, "primary") || strings.Contains(again, "data-act") {
+					t.Errorf("%s: what sends again is the default, or one key away: %s", path, again)
+				}
+			}
+			ask("GET", "/inbox/esc_1", nil).want(t, http.StatusOK, "What was sent before, by another run")
+			answered := ask("POST", "/inbox/esc_1", url.Values{"action": {string(action)}, "from": {"question"}})
+			answered.want(t, http.StatusSeeOther)
+			if action == keep.DoAgain {
+				if got, err := db.Escalation(t.Context(), q.ID); err != nil || got.Decision != nil {
+					t.Fatalf("one press decided %+v, %v", got.Decision, err)
+				}
+				second := ask("GET", answered.header.Get("Location"), nil)
+				second.want(t, http.StatusOK, "send it again?", "crm.add on id=c1", "Eve", "Ada", "Back, send nothing")
+				ask("POST", "/inbox/esc_1", url.Values{"action": {"do-again"}, "confirm": {"1"}, "from": {"question"}}).want(t, http.StatusSeeOther)
+			}
+			if got, err := db.Escalation(t.Context(), q.ID); err != nil || got.Decision == nil || got.Decision.Action != action || got.Decision.By != "ada" {
+				t.Errorf("the decision is %+v, %v, want %s by ada", got.Decision, err, action)
+			}
+		})
+	}
+}
