@@ -154,11 +154,6 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 		d.Result = json.RawMessage(`{"id":7}`)
 	}
 	err := o.Decide(person, q.ID, d)
-	if a == keep.TreatAsDone && (err == nil || errors.Is(err, errDisk)) { // it may have been taken, and be told as failed
-		if now, readErr := w.store.Escalation(person, q.ID); readErr == nil && now.Decision != nil && now.Decision.Action == a {
-			w.treat(q)
-		}
-	}
 	_, misfit := errors.AsType[*operator.ActionError](err)
 	if _, bare := errors.AsType[*operator.ResultError](err); bare && a == keep.Happened && d.Result == nil {
 		misfit = true
@@ -178,15 +173,24 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 	return err
 }
 
-// treat notes whose effect is not to be looked for.
-func (w *world) treat(q keep.Escalation) {
-	if q.Item != "" {
-		w.treated[string(q.Workflow)+" "+q.Item] = true
-		return
+// noteTreated notes whose effect is not to be looked for, once c is committed: whoever
+// decided so may die before he hears of it.
+func (w *world) noteTreated(c keep.Commit) {
+	for _, change := range c.Changes {
+		v, ok := change.(keep.CloseEscalation)
+		if !ok || v.Decision == nil || v.Decision.Action != keep.TreatAsDone {
+			continue
+		}
+		q, err := w.store.Escalation(person, v.ID)
+		w.must("read a question that was decided", err)
+		if q.Item != "" {
+			w.treated[string(q.Workflow)+" "+q.Item] = true
+			continue
+		}
+		r, err := w.store.Run(person, q.Run)
+		w.must("read the run of a question", err)
+		w.treated[string(r.Chain)] = true
 	}
-	r, err := w.store.Run(person, q.Run)
-	w.must("read the run of a question", err)
-	w.treated[string(r.Chain)] = true
 }
 
 // honest returns what a person decides who looks first, in a world that is calm.

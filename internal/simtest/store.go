@@ -97,6 +97,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 		return err
 	}
 	keepIt()
+	w.noteTreated(c)
 	w.result.Commits++
 	s.p.mayDie("after " + who)
 	if fate == "unknown" {
