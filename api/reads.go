@@ -9,7 +9,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
-	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/view"
 )
 
 // A Page is a part of a list, newest first.
@@ -134,15 +134,12 @@ func paged[T any](items []T, next string, err error) (Page[T], error) {
 	return Page[T]{Items: list(items), Next: orNull(next)}, err
 }
 
-// counted makes the object of counts. Those of a text stop beyond search.MaxCount.
+// counted makes the object of counts.
 func counted[S ~string](text string, by map[S]int, err error) (Counted, error) {
-	c := Counted{By: make(map[string]int, len(by))}
+	found := view.FoundOf(text, by)
+	c := Counted{By: make(map[string]int, len(by)), Total: found.Total, More: found.More}
 	for state, n := range by {
 		c.By[string(state)] = n
-		c.Total += n
-	}
-	if text != "" && c.Total > search.MaxCount {
-		c.Total, c.More = search.MaxCount, true
 	}
 	return c, err
 }

@@ -2,11 +2,12 @@ package web
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
-	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/view"
 )
 
 // sum adds up counts.
@@ -18,10 +19,15 @@ func sum[S comparable](counts map[S]int) int {
 	return n
 }
 
-// bounded reports whether counts of what a text finds are those of a part of it: then
-// each is a lower bound.
-func bounded[S comparable](text string, counts map[S]int) bool {
-	return text != "" && sum(counts) > search.MaxCount
+// checkFilter refuses a filter of a list that no store could answer.
+func checkFilter[S ~string](text string, status S, known []S) error {
+	if status != "" && !slices.Contains(known, status) {
+		return refusef("there is no status %q", cut(40, string(status)))
+	}
+	if err := view.CheckText(text); err != nil {
+		return refusef("%s", err)
+	}
+	return nil
 }
 
 // inputCounts counts the inputs of each status that match the rest of the filter, and
@@ -29,20 +35,16 @@ func bounded[S comparable](text string, counts map[S]int) bool {
 func (s *site) inputCounts(ctx context.Context, f inputQuery) (out []inputCount, more bool, err error) {
 	every := f.InputFilter
 	every.Status = ""
-	counts, err := s.cfg.Store.CountInputs(ctx, every)
+	by, err := s.cfg.Store.CountInputs(ctx, every)
 	if err != nil {
 		return nil, false, err
 	}
-	more = bounded(f.Text, counts)
-	all := sum(counts)
-	if more {
-		all = search.MaxCount
-	}
-	out = []inputCount{{"", all, "/inputs" + f.Query("")}}
+	found := view.FoundOf(f.Text, by)
+	out = []inputCount{{"", found.Total, "/inputs" + f.Query("")}}
 	for _, st := range keep.InputStatuses() {
-		out = append(out, inputCount{st, counts[st], "/inputs" + f.Query(st)})
+		out = append(out, inputCount{st, by[st], "/inputs" + f.Query(st)})
 	}
-	return out, more, nil
+	return out, found.More, nil
 }
 
 // totals are numbers of the whole database.

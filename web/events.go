@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -26,8 +25,8 @@ func (s *site) events(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status"))}
 	p := page{Title: "Events", Section: "workflows", Of: f.Workflow, Watch: []feed.Kind{feed.Event}}
-	if f.Status != "" && !slices.Contains(keep.EventStatuses(), f.Status) {
-		return p, refusef("there is no status %q", cut(40, string(f.Status)))
+	if err := checkFilter("", f.Status, keep.EventStatuses()); err != nil {
+		return p, err
 	}
 	d := eventsData{Filter: f}
 	var err error

@@ -127,20 +127,11 @@ type inputQuery struct {
 	After string
 }
 
-// maxText bounds what is searched for, in bytes.
-const maxText = 200
-
 func parseInputQuery(q url.Values) (inputQuery, error) {
 	f := inputQuery{After: q.Get("after")}
 	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
 	f.Text = q.Get("q")
-	if f.Status != "" && !slices.Contains(keep.InputStatuses(), f.Status) {
-		return f, refusef("there is no status %q", cut(40, string(f.Status)))
-	}
-	if len(f.Text) > maxText {
-		return f, refusef("search for at most %d bytes", maxText)
-	}
-	return f, nil
+	return f, checkFilter(f.Text, f.Status, keep.InputStatuses())
 }
 
 // Query writes the filter with another status, from the first page on.

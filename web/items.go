@@ -17,8 +17,7 @@ type itemsData struct {
 	Filter    keep.ItemFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.ItemStatus
-	Counts    map[keep.ItemStatus]int // of the filter without status
-	More      bool                    // there are more: the counts are lower bounds
+	Found     view.Found[keep.ItemStatus] // by the filter without status
 	Rows      []keep.Item
 	Pager     pager
 }
@@ -27,22 +26,19 @@ func (s *site) items(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.ItemFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Status: keep.ItemStatus(q.Get("status")), Text: q.Get("q")}
 	p := page{Title: "Items", Section: "items", Of: f.Workflow, Watch: []feed.Kind{feed.Item}}
-	switch {
-	case f.Status != "" && !slices.Contains(keep.ItemStatuses(), f.Status):
-		return p, refusef("there is no status %q", cut(40, string(f.Status)))
-	case len(f.Text) > maxText:
-		return p, refusef("search for at most %d bytes", maxText)
+	if err := checkFilter(f.Text, f.Status, keep.ItemStatuses()); err != nil {
+		return p, err
 	}
 	d := itemsData{Filter: f, Statuses: keep.ItemStatuses()}
 	var err error
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	d.Counts, err = s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
+	by, err := s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
 	if err != nil {
 		return p, err
 	}
-	d.More = bounded(f.Text, d.Counts)
+	d.Found = view.FoundOf(f.Text, by)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {
 		return p, err

@@ -5,12 +5,12 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // mutationsData is the ledger.
@@ -18,8 +18,7 @@ type mutationsData struct {
 	Filter    keep.MutationFilter
 	Workflows []keep.WorkflowName
 	States    []keep.MutationState
-	Counts    map[keep.MutationState]int // of the filter without state
-	More      bool                       // there are more: the counts are lower bounds
+	Found     view.Found[keep.MutationState] // by the filter without state
 	Rows      []keep.Mutation
 	Pager     pager
 	Export    string // the filter, for the links of downloads
@@ -28,13 +27,7 @@ type mutationsData struct {
 func parseMutationFilter(q url.Values) (keep.MutationFilter, error) {
 	f := keep.MutationFilter{Workflow: keep.WorkflowName(q.Get("workflow")), State: keep.MutationState(q.Get("state")),
 		Tool: keep.ToolName(q.Get("tool")), Text: q.Get("q")}
-	switch {
-	case f.State != "" && !slices.Contains(keep.MutationStates(), f.State):
-		return f, refusef("there is no state %q", cut(40, string(f.State)))
-	case len(f.Text) > maxText:
-		return f, refusef("search for at most %d bytes", maxText)
-	}
-	return f, nil
+	return f, checkFilter(f.Text, f.State, keep.MutationStates())
 }
 
 func (s *site) mutations(r *http.Request) (page, error) {
@@ -51,11 +44,11 @@ func (s *site) mutations(r *http.Request) (page, error) {
 	}
 	every := f
 	every.State = ""
-	d.Counts, err = s.cfg.Store.CountMutations(ctx, every)
+	by, err := s.cfg.Store.CountMutations(ctx, every)
 	if err != nil {
 		return p, err
 	}
-	d.More = bounded(f.Text, d.Counts)
+	d.Found = view.FoundOf(f.Text, by)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
 		return p, err

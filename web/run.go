@@ -19,8 +19,7 @@ type runsData struct {
 	Filter    keep.RunFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.RunStatus
-	Counts    map[keep.RunStatus]int // of the filter without status
-	More      bool                   // there are more: the counts are lower bounds
+	Found     view.Found[keep.RunStatus] // by the filter without status; without counts for unfinished ones
 	Rows      []runRow
 	Pager     pager
 }
@@ -45,8 +44,8 @@ func (s *site) runs(r *http.Request) (page, error) {
 	f := keep.RunFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Status: keep.RunStatus(q.Get("status")),
 		Handler: keep.HandlerName(q.Get("handler")), Open: q.Get("open") != "", Text: q.Get("q")}
 	p := page{Title: "Runs", Section: "runs", Of: f.Workflow, Watch: []feed.Kind{feed.Run, feed.Escalation}}
-	if f.Status != "" && !slices.Contains(keep.RunStatuses(), f.Status) {
-		return p, refusef("there is no status %q", cut(40, string(f.Status)))
+	if err := checkFilter(f.Text, f.Status, keep.RunStatuses()); err != nil {
+		return p, err
 	}
 	d := runsData{Filter: f, Statuses: keep.RunStatuses()}
 	var err error
@@ -54,11 +53,11 @@ func (s *site) runs(r *http.Request) (page, error) {
 		return p, err
 	}
 	if !f.Open {
-		d.Counts, err = s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
+		by, err := s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
 		if err != nil {
 			return p, err
 		}
-		d.More = bounded(f.Text, d.Counts)
+		d.Found = view.FoundOf(f.Text, by)
 	}
 	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true})
 	if err != nil {

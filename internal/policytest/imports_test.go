@@ -67,7 +67,7 @@ host                    clock  . law/... store script/... engine engine/... oper
 host/feed               clock  .
 host/notify             clock  . law/policy store
 
-view                    timed  . law/lifecycle store
+view                    timed  . law/lifecycle law/search store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
 api/access              clock  . store
 api/hook                clock  . law/canonical store operator idempotency
