@@ -8,7 +8,7 @@
 # compiler (the race detector wants one), PostgreSQL (the sql connector is tested
 # on a real one), Dovecot and Postfix (so is the mail connector; Postfix starts as root
 # only), Chromium (the pages are looked at with it) and, by npm, TypeScript
-# (the types of scripts are compiled). On Debian these are
+# (the types of scripts are compiled) and oidc-provider (accounts are connected to it). On Debian these are
 # installed with apt-get if they are missing and the user is root; otherwise the
 # tests that need them are left out, and a line says so. With CI=true leaving out is
 # a failure.
@@ -64,6 +64,18 @@ install_s3() {
 	GOBIN="$s3" GOFLAGS= go install "github.com/versity/versitygw/cmd/$versitygw" >&2
 }
 
+# A real OAuth server, in Node.js.
+oidc=oidc-provider@9.13.3
+oauth="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/$oidc"
+
+have_oauth() { [ -d "$oauth/node_modules/oidc-provider" ]; }
+
+install_oauth() {
+	command -v npm >/dev/null || return
+	say "installing $oidc"
+	mkdir -p "$oauth" && npm install --no-audit --no-fund --loglevel=error --prefix "$oauth" "$oidc" >&2
+}
+
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
 
 have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
@@ -115,6 +127,10 @@ fi
 have_s3 || install_s3 </dev/null || true
 if ! have_s3; then
 	lacking 'there is no versitygw, and it could not be built' 'the s3 connector is not tested'
+fi
+have_oauth || install_oauth </dev/null || true
+if ! have_oauth; then
+	lacking 'there is no oidc-provider, or no npm to install it' 'accounts are not connected to a real OAuth server'
 fi
 if ! have_compiler; then
 	race=

@@ -3,13 +3,10 @@ package web_test
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,66 +17,17 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/internal/pgtest"
 )
 
-// chromium is the one browser of the test binary; each tab has cookies of its own.
-var chromium struct {
-	sync.Mutex
-	ctx  context.Context // nil: not started
-	stop func()
-	err  error
-}
-
 func TestMain(m *testing.M) {
 	code := pgtest.Main(m)
-	if chromium.stop != nil {
-		chromium.stop()
-	}
+	browsertest.Stop()
 	if rt, err := sandboxes(); err == nil {
 		rt.Close()
 	}
 	os.Exit(code)
-}
-
-var errNoBrowser = errors.New("no Chromium on this machine (apt-get install chromium)")
-
-// browser returns the context of the shared browser, and starts it first.
-func browser() (context.Context, error) {
-	chromium.Lock()
-	defer chromium.Unlock()
-	if chromium.ctx != nil || chromium.err != nil {
-		return chromium.ctx, chromium.err
-	}
-	var file string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			file = path
-			break
-		}
-	}
-	if file == "" {
-		chromium.err = errNoBrowser
-		return nil, chromium.err
-	}
-	dir, err := os.MkdirTemp("", "keep-chromium-")
-	if err != nil {
-		return nil, err
-	}
-	flags := []chromedp.ExecAllocatorOption{chromedp.ExecPath(file), chromedp.NoSandbox, chromedp.Headless, chromedp.DisableGPU,
-		chromedp.NoFirstRun, chromedp.UserDataDir(dir), chromedp.WSURLReadTimeout(time.Minute)}
-	for _, name := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage"} {
-		flags = append(flags, chromedp.Flag(name, true))
-	}
-	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), flags...)
-	ctx, stopTab := chromedp.NewContext(alloc)
-	chromium.stop = func() {
-		stopTab()
-		stopAlloc()
-		os.RemoveAll(dir)
-	}
-	chromium.ctx, chromium.err = ctx, chromedp.Do(ctx)
-	return chromium.ctx, chromium.err
 }
 
 // A tab is somebody at a browser. What the browser complains about fails the test.
@@ -92,17 +40,7 @@ type tab struct {
 // tab opens a tab of somebody who may act.
 func (w *world) tab(who string) *tab {
 	w.Helper()
-	shared, err := browser()
-	if errors.Is(err, errNoBrowser) {
-		w.Skip(err)
-	}
-	w.must(err)
-	ctx, stop := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
-	w.Cleanup(stop)
-	t := &tab{world: w, ctx: ctx}
-	w.must(chromedp.Do(ctx))
-	t.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
-	w.Cleanup(stop)
+	t := &tab{world: w, ctx: browsertest.Tab(w)}
 	w.must(chromedp.Listen(t.ctx, t.hear))
 	call(t, log.Enable, cdp.Empty{})
 	call(t, network.SetCookie, network.SetCookieParams{Name: "who", Value: who, URL: w.site.URL})

@@ -64,6 +64,7 @@ idempotency             clock  . law/ledger law/key idempotency/...
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
 
 host                    clock  . law/... store script/... engine engine/... operator connector host/...
+host/account/oauth      clock
 host/feed               clock  .
 host/notify             clock  . law/policy store
 
@@ -94,6 +95,8 @@ internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
 internal/mailtest       test
 internal/s3test         test
+internal/browsertest    test
+internal/oidctest       test
 internal/cputime        test
 internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime

@@ -1,0 +1,266 @@
+// Package oauth asks services for tokens on behalf of a person: the authorization code
+// flow with PKCE on a loopback address (RFC 8252, RFC 7636), the device flow (RFC 8628),
+// client credentials, refreshing (RFC 6749 §6) and revoking (RFC 7009).
+//
+// It keeps nothing. What a person allowed is returned, and whoever calls keeps it. The
+// requests are those of golang.org/x/oauth2; what an answer or the lack of one means is
+// decided here, because a refresh whose answer is lost may have used up the refresh token:
+//
+//   - An error with a code of RFC 6749 §5.2 is a [RefusedError]: the server answered, and
+//     issued nothing.
+//   - No answer, a status of 5xx, a page of a gateway, an answer without an access token are
+//     a [LostError]: nobody knows whether new tokens were issued.
+//
+// Errors hold no token, code, verifier or secret: what a server says in its description is
+// searched for them. Redirects of the token endpoint are not followed, since they would
+// send the secrets to another place.
+package oauth
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// How a client proves who it is at the token endpoint (RFC 6749 §2.3.1).
+const (
+	AuthPost  = "post"  // id and secret in the body
+	AuthBasic = "basic" // id and secret in the Authorization header
+	AuthNone  = "none"  // the id alone: a public client
+)
+
+// requestLimit is how long one request to a server may take.
+const requestLimit = 30 * time.Second
+
+// A Client is known to a service, and asks it for tokens. It may be used by several
+// goroutines at once.
+type Client struct {
+	AuthorizeURL, TokenURL, DeviceURL, RevokeURL string // empty: the service has none
+
+	ID, Secret     string
+	Auth           string // "": post with a secret, none without
+	PKCE           bool   // send a challenge; a public client always does
+	Scopes         []string
+	ScopeSeparator string            // "": a space
+	Params         map[string]string // more of the authorization request, as access_type of Google
+
+	HTTP *http.Client // nil: http.DefaultClient
+}
+
+// Tokens are what a service issued.
+type Tokens struct {
+	Access, Refresh string // Refresh is empty if there is none
+	Type            string // as "Bearer"
+
+	// Expires is when Access ends, by the clock of this process; zero: the service does not say.
+	Expires time.Time
+
+	// Lifetime is how long Access is valid from when it was issued; 0: the service does not say.
+	Lifetime time.Duration
+
+	Scopes  []string // those granted; nil: the service does not say, so those asked for
+	Subject string   // whose account it is, by the id token; empty: there is none
+}
+
+// A RefusedError says that the server answered and issued nothing.
+type RefusedError struct {
+	Code        string // of RFC 6749 §5.2, as "invalid_grant"
+	Description string // the server's words, without secrets; may be empty
+	Status      int    // of HTTP
+}
+
+func (e *RefusedError) Error() string {
+	if e.Description == "" {
+		return fmt.Sprintf("refused with %q (HTTP %d)", e.Code, e.Status)
+	}
+	return fmt.Sprintf("refused with %q (HTTP %d): %s", e.Code, e.Status, e.Description)
+}
+
+// Temporary reports whether the same request may be answered otherwise later.
+func (e *RefusedError) Temporary() bool {
+	return e.Status == http.StatusTooManyRequests || e.Code == "slow_down" || e.Code == "temporarily_unavailable" || e.Code == "server_error"
+}
+
+// A LostError says that it is unknown whether the server issued tokens.
+type LostError struct{ Err error }
+
+func (e *LostError) Error() string {
+	return "no usable answer, so it is unknown whether tokens were issued: " + e.Err.Error()
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// Refresh exchanges a refresh token. If the service does not rotate them, Refresh of the
+// result is the one that was sent. Errors are a *RefusedError or a *LostError, or that of
+// a ctx that ended before anything was sent.
+func (c *Client) Refresh(ctx context.Context, refresh string) (Tokens, error) {
+	if refresh == "" {
+		return Tokens{}, errors.New("there is no refresh token")
+	}
+	if err := ctx.Err(); err != nil {
+		return Tokens{}, err
+	}
+	ctx, cancel := c.request(ctx)
+	defer cancel()
+	t, err := c.config().TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	return c.tokens(t, err, refresh)
+}
+
+// ClientCredentials gets tokens for the client itself (RFC 6749 §4.4). Errors are as of
+// Refresh; asking again does no harm.
+func (c *Client) ClientCredentials(ctx context.Context) (Tokens, error) {
+	ctx, cancel := c.request(ctx)
+	defer cancel()
+	conf := clientcredentials.Config{ClientID: c.ID, ClientSecret: c.Secret, TokenURL: c.TokenURL, AuthStyle: c.style()}
+	if len(c.Scopes) > 0 {
+		conf.EndpointParams = map[string][]string{"scope": {c.scope()}}
+	}
+	t, err := conf.Token(ctx)
+	return c.tokens(t, err)
+}
+
+// exchange gets tokens for the code that an authorization ended with.
+func (c *Client) exchange(ctx context.Context, redirect, code, verifier string) (Tokens, error) {
+	ctx, cancel := c.request(ctx)
+	defer cancel()
+	conf := c.config()
+	conf.RedirectURL = redirect
+	var opts []oauth2.AuthCodeOption
+	if verifier != "" {
+		opts = append(opts, oauth2.VerifierOption(verifier))
+	}
+	t, err := conf.Exchange(ctx, code, opts...)
+	return c.tokens(t, err, code, verifier)
+}
+
+func (c *Client) config() *oauth2.Config {
+	return &oauth2.Config{
+		ClientID:     c.ID,
+		ClientSecret: c.Secret,
+		Endpoint:     oauth2.Endpoint{AuthURL: c.AuthorizeURL, TokenURL: c.TokenURL, DeviceAuthURL: c.DeviceURL, AuthStyle: c.style()},
+	}
+}
+
+func (c *Client) style() oauth2.AuthStyle {
+	if c.Auth == AuthBasic {
+		return oauth2.AuthStyleInHeader
+	}
+	return oauth2.AuthStyleInParams
+}
+
+func (c *Client) scope() string { return strings.Join(c.Scopes, cmp.Or(c.ScopeSeparator, " ")) }
+
+// pkce reports whether a challenge is sent. A client without a secret has nothing else
+// that keeps a stolen code from being used.
+func (c *Client) pkce() bool { return c.PKCE || c.Secret == "" || c.Auth == AuthNone }
+
+// request returns a context for one request, with the client that makes it: one that
+// does not follow redirects.
+func (c *Client) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	return context.WithValue(ctx, oauth2.HTTPClient, c.http()), cancel
+}
+
+func (c *Client) http() *http.Client {
+	h := *cmp.Or(c.HTTP, http.DefaultClient)
+	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &h
+}
+
+// tokens translates what x/oauth2 made of an answer. secrets are what was sent beside
+// those of the client.
+func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, error) {
+	if err != nil {
+		return Tokens{}, c.failure(err, secrets...)
+	}
+	out := Tokens{
+		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
+		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t), Subject: subject(t),
+	}
+	if out.Lifetime == 0 && !t.Expiry.IsZero() {
+		out.Lifetime = time.Until(t.Expiry).Round(time.Second)
+	}
+	return out, nil
+}
+
+// granted returns the scopes that an answer names; nil if it names none. Services
+// separate them by spaces, as the standard says, or as in the request.
+func (c *Client) granted(t *oauth2.Token) []string {
+	said, _ := t.Extra("scope").(string)
+	split := func(r rune) bool {
+		return r == ' ' || c.ScopeSeparator != "" && strings.ContainsRune(c.ScopeSeparator, r)
+	}
+	scopes := strings.FieldsFunc(said, split)
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
+}
+
+// subject returns who the id token names. Its signature isn't checked: it came from the
+// token endpoint itself (OpenID Connect Core §3.1.3.7), and is shown and nothing else.
+func subject(t *oauth2.Token) string {
+	id, _ := t.Extra("id_token").(string)
+	parts := strings.Split(id, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct{ Email, Sub string }
+	if json.Unmarshal(raw, &claims) != nil {
+		return ""
+	}
+	return clip(cmp.Or(claims.Email, claims.Sub))
+}
+
+// failure translates an error of x/oauth2, whose text may hold the whole answer.
+func (c *Client) failure(err error, secrets ...string) error {
+	r, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return &LostError{errors.New(c.clean(err.Error(), secrets...))}
+	}
+	status := r.Response.StatusCode
+	if status >= 500 || r.ErrorCode == "" && status != http.StatusTooManyRequests {
+		return &LostError{fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
+	}
+	return &RefusedError{
+		Code:        c.clean(cmp.Or(r.ErrorCode, "too_many_requests"), secrets...),
+		Description: c.clean(r.ErrorDescription, secrets...),
+		Status:      status,
+	}
+}
+
+// clean returns a server's words without what they must not hold.
+func (c *Client) clean(s string, secrets ...string) string {
+	for _, secret := range append(secrets, c.Secret) {
+		if secret != "" {
+			s = strings.ReplaceAll(s, secret, "[secret]")
+		}
+	}
+	return clip(s)
+}
+
+// clip returns at most 300 bytes of s, in one line of printable characters.
+func clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + "…"
+	}
+	return s
+}
