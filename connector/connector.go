@@ -60,6 +60,9 @@ type Spec struct {
 	// Timeout ends a call. Zero: DefaultTimeout.
 	Timeout time.Duration
 
+	// Example is params that fit, for guides and for keep prove. Nil: there is none.
+	Example json.RawMessage
+
 	// The rest is for mutate tools.
 
 	Level       keep.Level    // how the outcome can be known
@@ -76,6 +79,10 @@ type Spec struct {
 	// KeyLasts is how long a level A service remembers a key. A call sent
 	// again after that is a new one, so Reconcile refuses to. Zero: without end.
 	KeyLasts time.Duration
+
+	// Sets says that the call names what is to be, so that the same one again changes
+	// nothing more, whatever its key (level A).
+	Sets bool
 
 	// CarriesToken says that the call has the host's key in it as the record has it:
 	// a person can then look for it in the service.
@@ -174,6 +181,14 @@ type Controller interface {
 	// Control reports whether the same lookup finds known, a mutation of the tool
 	// that is known to have happened.
 	Control(ctx context.Context, known keep.Mutation) (bool, error)
+}
+
+// A Counter is a Reconciler whose lookup shows more than whether a call happened: how often.
+// keep prove counts by it whether a service honours keys.
+type Counter interface {
+	// Count looks as Reconcile does, sends nothing again, and returns how many effects of m
+	// the service shows. It is errors.ErrUnsupported if the tool has no lookup.
+	Count(ctx context.Context, m keep.Mutation) (int, error)
 }
 
 // A Verdict is the answer of a service that was asked.

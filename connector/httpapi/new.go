@@ -411,7 +411,7 @@ func (b *builder) level(t *tool) {
 			t.spec.KeyLasts = time.Duration(d)
 		}
 	case b.cfg.Sets:
-		t.spec.Level, t.spec.KeyLasts = keep.LevelKey, DefaultSetLasts
+		t.spec.Level, t.spec.KeyLasts, t.spec.Sets = keep.LevelKey, DefaultSetLasts, true
 		if b.cfg.KeyLasts > 0 {
 			t.spec.KeyLasts = time.Duration(b.cfg.KeyLasts)
 		}

@@ -28,6 +28,11 @@ func (b *builder) schemas(t *tool) {
 		params = withListParams(params)
 	}
 	t.spec.Params = params
+	if b.cfg.Example != nil {
+		if t.spec.Example, err = schema(b.cfg.Example); err != nil {
+			b.addf("example", "%v", err)
+		}
+	}
 	if t.spec.Result, err = schema(b.cfg.Result); err != nil {
 		b.addf("result", "%v", err)
 	} else if t.spec.Result != nil {

@@ -226,6 +226,30 @@ func (c *Config) Connect() ([]connector.Connection, error) {
 	return nil, asError(problems)
 }
 
+// ConnectOne opens the connection of that name alone, whatever is wrong with others. The
+// error is fs.ErrNotExist if there is none.
+func (c *Config) ConnectOne(name string) (*connector.Connection, error) {
+	i := slices.IndexFunc(c.Connections, func(conn Connection) bool { return conn.Name == name })
+	if i < 0 {
+		return nil, fs.ErrNotExist
+	}
+	at := dotted("connections", name)
+	var missing []Problem
+	for _, p := range c.Missing {
+		if p.Path == at || strings.HasPrefix(p.Path, at+".") {
+			missing = append(missing, p)
+		}
+	}
+	if err := asError(missing); err != nil {
+		return nil, err
+	}
+	opened, err := c.Connections[i].open()
+	if err != nil {
+		return nil, asError(c.Connections[i].problems(err))
+	}
+	return opened, nil
+}
+
 // Describe opens what can be opened even if secrets are missing, to tell which
 // tools there are. Nothing of it may be called. The caller closes what it gets.
 func (c *Config) Describe() ([]connector.Connection, error) {

@@ -1,0 +1,203 @@
+package prove
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// MinCalls is the least budget of a tool: below it nothing can be compared.
+const MinCalls = 6
+
+// A Plan is one tool and the params of its calls.
+type Plan struct {
+	Tool   connector.Mutator
+	Params json.RawMessage // in its texts, {n} stands for something new in each call
+	Calls  int             // that change something, at most; at least MinCalls
+}
+
+// Check returns why the params of p can't be sent.
+func (p Plan) Check() error {
+	spec := p.Tool.Spec()
+	if len(p.Params) == 0 {
+		return fmt.Errorf("%s has no example; give --params", spec.Name)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(p.params("x")))
+	if err != nil {
+		return fmt.Errorf("%s: params: %w", spec.Name, err)
+	}
+	if spec.Params == nil {
+		return nil
+	}
+	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Params))
+	if err != nil {
+		return err
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("keep:schema", schema); err != nil {
+		return err
+	}
+	s, err := c.Compile("keep:schema")
+	if err != nil {
+		return err
+	}
+	if err := s.Validate(doc); err != nil {
+		return fmt.Errorf("%s: params: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// params returns the params with {n} replaced.
+func (p Plan) params(n string) json.RawMessage {
+	return json.RawMessage(strings.ReplaceAll(string(p.Params), "{n}", n))
+}
+
+// How long a prover waits, and how often it looks.
+const (
+	callLasts   = 30 * time.Second // of a lookup
+	firstPause  = 20 * time.Millisecond
+	longPause   = 5 * time.Second
+	maxRefusals = 3 // of calls one after the other; then the params are wrong
+)
+
+// A trial is one change that was asked for.
+type trial struct {
+	what   string
+	m      keep.Mutation
+	result json.RawMessage // of the first confirmed call
+	err    error           // of the first call
+	found  bool
+	shown  int // effects at the end; -1: not counted
+}
+
+// A prover tries one tool.
+type prover struct {
+	plan   Plan
+	conn   string
+	wait   time.Duration
+	run    string // in place of {n}, with a number
+	spec   connector.Spec
+	trials []*trial
+	one    *trial // the one that is repeated
+	lags   []time.Duration
+	took   time.Duration // of the first call
+
+	mu    sync.Mutex // protects calls
+	calls int
+
+	faults []string
+	repeat string
+	keyed  bool // shown: a repeat has no second effect
+	unsure bool // nothing shows what a repeat did
+	blind  bool // the lookup is wrong or too slow
+	fatal  bool // no further call makes sense
+}
+
+// Try tries one tool of a connection and returns what was found out. Wait is how long an
+// effect may take to show.
+func Try(ctx context.Context, connection string, p Plan, wait time.Duration) Tool {
+	t := &prover{plan: p, conn: connection, wait: wait, run: strings.ToLower(rand.Text()[:6]), spec: p.Tool.Spec()}
+	for _, step := range []func(context.Context){t.unsent, t.once, t.again, t.atOnce, t.brokenOff, t.lost, t.count} {
+		if step(ctx); t.fatal || ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		t.faultf("it was stopped before the end")
+	}
+	return t.report()
+}
+
+// faultf notes what lowers the grade.
+func (t *prover) faultf(format string, args ...any) {
+	if f := fmt.Sprintf(format, args...); !slices.Contains(t.faults, f) {
+		t.faults = append(t.faults, f)
+	}
+}
+
+// left returns how many calls the budget still has.
+func (t *prover) left() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.plan.Calls - t.calls
+}
+
+// spend takes n calls from the budget, or none.
+func (t *prover) spend(n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.plan.Calls-t.calls < n {
+		return false
+	}
+	t.calls += n
+	return true
+}
+
+// begin makes a mutation that nobody sent yet. Same params are those of another trial.
+func (t *prover) begin(ctx context.Context, what string, same *trial) *trial {
+	now := time.Now()
+	n := fmt.Sprintf("%s-%d", t.run, len(t.trials)+1)
+	tr := &trial{what: what, shown: -1, m: keep.Mutation{
+		Key: keep.MutationKey("prove-" + n), Token: "prove-" + strings.ToLower(rand.Text()), Tool: keep.ToolName(t.conn + "." + t.spec.Name),
+		Payload: t.plan.params(n), Attempts: 1, CreatedAt: now, CallDeadline: now.Add(t.timeout()),
+	}}
+	if same != nil {
+		tr.m.Payload = same.m.Payload
+	}
+	tr.m.Target = t.plan.Tool.Target(tr.m.Payload)
+	if s, ok := t.plan.Tool.(connector.Starter); ok {
+		tr.err = s.Start(ctx)
+	}
+	if c, ok := t.plan.Tool.(connector.Claimer); ok && tr.err == nil {
+		var id string
+		if id, tr.err = c.Claim(ctx, tr.m); tr.err == nil {
+			tr.m.Pin, _ = json.Marshal(keep.SentAs{Claim: id}) // of strings
+		}
+	}
+	return tr
+}
+
+// timeout returns how long a call may take.
+func (t *prover) timeout() time.Duration {
+	if t.spec.Timeout > 0 {
+		return t.spec.Timeout
+	}
+	return connector.DefaultTimeout
+}
+
+// send makes the call of a trial, once more or for the first time.
+func (t *prover) send(ctx context.Context, tr *trial) (json.RawMessage, error) {
+	if tr.err != nil && tr.m.Attempts == 1 && len(tr.m.Pin) == 0 {
+		if _, claims := t.plan.Tool.(connector.Claimer); claims {
+			return nil, tr.err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout())
+	defer cancel()
+	r, err := t.plan.Tool.Mutate(ctx, tr.m)
+	return r.Result, err
+}
+
+// first makes the first call of a trial and keeps what came of it.
+func (t *prover) first(ctx context.Context, tr *trial) {
+	t.trials = append(t.trials, tr)
+	tr.result, tr.err = t.send(ctx, tr)
+}
+
+// refused reports whether an error says that nothing was done.
+func refused(err error) bool {
+	f, ok := errors.AsType[*keep.Failure](err)
+	return ok && f.Class != keep.ClassUnknown
+}
