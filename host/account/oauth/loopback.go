@@ -99,7 +99,8 @@ func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error
 	cb := &callback{client: c, port: port, ended: make(chan struct{})}
 	cb.attempt = c.Begin(fmt.Sprintf("http://127.0.0.1:%d/callback", port))
 	srv := &http.Server{Handler: cb, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	go srv.Serve(l) //nolint:errcheck // it ends with Shutdown
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(l) }) // it ends with Shutdown
 	defer func() {
 		// The page that says how it ended is still to be delivered.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -107,6 +108,7 @@ func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error
 		if srv.Shutdown(ctx) != nil {
 			srv.Close()
 		}
+		serving.Wait()
 	}()
 	if err := o.Open(cb.attempt.URL); err != nil {
 		return Tokens{}, err

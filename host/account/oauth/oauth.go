@@ -79,6 +79,7 @@ type RefusedError struct {
 	Status      int    // of HTTP
 }
 
+// Error implements error.
 func (e *RefusedError) Error() string {
 	if e.Description == "" {
 		return fmt.Sprintf("refused with %q (HTTP %d)", e.Code, e.Status)
@@ -94,10 +95,12 @@ func (e *RefusedError) Temporary() bool {
 // A LostError says that it is unknown whether the server issued tokens.
 type LostError struct{ Err error }
 
+// Error implements error.
 func (e *LostError) Error() string {
 	return "no usable answer, so it is unknown whether tokens were issued: " + e.Err.Error()
 }
 
+// Unwrap returns why there is no answer.
 func (e *LostError) Unwrap() error { return e.Err }
 
 // Refresh exchanges a refresh token. If the service does not rotate them, Refresh of the
