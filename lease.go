@@ -25,6 +25,10 @@ type Host struct {
 	Partial bool
 
 	Held int // how many workflows it has
+
+	// Connections says of each of its connections where and how it sends, as a hash.
+	// Nil: the host does not say.
+	Connections map[string]string
 }
 
 // A Lease says which host works on a workflow. It holds while the database's
@@ -61,6 +65,9 @@ type LeaseStatus struct {
 	// Epoch 0) since they were named last, sorted. A name may come twice; it is
 	// not lost but with the whole answer.
 	Touched []WorkflowName
+
+	// Mixed: hosts that are there say different things of their connections.
+	Mixed bool
 
 	News uint64 // how often hosts told one another of changes so far
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
 
@@ -22,6 +23,32 @@ type Host struct {
 	Draining  bool        `json:"draining"`
 	Partial   bool        `json:"partial"` // it works on certain workflows only
 	Workflows []Lease     `json:"workflows"`
+	Unlike    []string    `json:"unlike" doc:"its connections that are not the same on all hosts"`
+}
+
+// A Mismatch is a connection that is not the same on all hosts of a database.
+type Mismatch struct {
+	Connection string          `json:"connection"`
+	Ways       [][]keep.HostID `json:"ways" doc:"hosts that have it alike, most hosts first"`
+	Without    []keep.HostID   `json:"without" doc:"hosts that have no such connection"`
+	Why        string          `json:"why" doc:"a sentence, with the names of the hosts"`
+}
+
+// ListMismatches returns the connections that are not the same on all hosts.
+func ListMismatches(ctx context.Context, s store.Leaser) ([]Mismatch, error) {
+	now, err := s.Poll(ctx, "")
+	if err != nil || !now.Mixed {
+		return []Mismatch{}, err
+	}
+	hosts, err := s.Hosts(ctx)
+	return each(policy.Mismatches(hosts, now.Now), mismatchOf), err
+}
+
+func mismatchOf(m policy.Mismatch) Mismatch {
+	ids := func(hosts []keep.Host) []keep.HostID {
+		return each(hosts, func(h keep.Host) keep.HostID { return h.ID })
+	}
+	return Mismatch{m.Connection, each(m.Ways, ids), ids(m.Without), m.String()}
 }
 
 // A Lease is a workflow of a host.
@@ -35,7 +62,7 @@ type Lease struct {
 func HostOf(h keep.Host, leases []keep.Lease, now time.Time) Host {
 	out := Host{
 		ID: h.ID, Name: h.Name, Version: h.Version, StartedAt: Time(h.StartedAt), Until: Time(h.Until),
-		Alive: h.Until.After(now), Draining: h.Draining, Partial: h.Partial, Workflows: []Lease{},
+		Alive: h.Until.After(now), Draining: h.Draining, Partial: h.Partial, Workflows: []Lease{}, Unlike: []string{},
 	}
 	for _, l := range leases {
 		if l.Host == h.ID {
@@ -118,8 +145,15 @@ func ListHosts(ctx context.Context, s store.Leaser) ([]Host, error) {
 		return nil, err
 	}
 	out := make([]Host, 0, len(hosts))
+	unlike := policy.Mismatches(hosts, now.Now)
 	for _, h := range slices.Backward(hosts) {
-		out = append(out, HostOf(h, leases, now.Now))
+		o := HostOf(h, leases, now.Now)
+		for _, m := range unlike {
+			if m.Of(h.ID) {
+				o.Unlike = append(o.Unlike, m.Connection)
+			}
+		}
+		out = append(out, o)
 	}
 	return out, nil
 }

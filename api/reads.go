@@ -106,6 +106,9 @@ func (s *Server) reads() {
 			n, err = idempotency.NewKeys(s.cfg.Keys).Unknown(ctx)
 			st.KeysUnknown = &n
 		}
+		if err == nil && s.cfg.Hosts != nil {
+			st.Unlike, err = ListMismatches(ctx, s.cfg.Hosts)
+		}
 		if s.cfg.Settings != nil {
 			st.Config = s.cfg.Settings()
 		}

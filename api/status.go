@@ -21,6 +21,7 @@ type Status struct {
 	InDoubt   []Doubt      `json:"in_doubt" doc:"calls with an unknown outcome that no open run waits for"`
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
 	Topics    []Topic      `json:"topics"`
+	Unlike    []Mismatch   `json:"unlike" doc:"connections that are not the same on all hosts"`
 
 	// KeysUnknown counts up to idempotency.MaxUnknown.
 	KeysUnknown *int `json:"keys_unknown" doc:"idempotency keys whose outcome nobody knows; null: the store keeps none"`
@@ -83,6 +84,7 @@ func ReadStatus(ctx context.Context, s view.Store, now time.Time) (Status, error
 // StatusOf returns the object of o.
 func StatusOf(o *view.Overview) Status {
 	return Status{
+		Unlike:    []Mismatch{},
 		Workflows: each(o.Workflows, workflowOf),
 		Causes:    each(o.Causes(), func(c view.Cause) Cause { return Cause(c) }),
 		NeedsYou:  each(o.Questions, listed),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -211,6 +212,22 @@ func (t *Tools) find(c HostCall) (*tool, *keep.Failure) {
 		return nil, c.logicf("unknown-tool", "ctx.%s: no connection is configured; add [connections.%s] to keep.toml", c.Name, conn)
 	}
 	return nil, c.logicf("unknown-tool", "ctx.%s: there is no connection %q; the tools are %s", c.Name, conn, strings.Join(ts.names, ", "))
+}
+
+// Connections returns, for each connection, a hash of where and how its tools send. It
+// says nothing of secrets, and is the same for all hosts with the same configuration.
+func (ts *Tools) Connections() map[string]string {
+	set := ts.now.Load()
+	texts := make(map[string]string)
+	for _, name := range set.names {
+		conn, tool, _ := strings.Cut(name, ".")
+		t := set.byName[keep.ToolName(name)]
+		texts[conn] += fmt.Sprintf("%s %s %s\n", tool, t.spec.Effect, t.pinHash)
+	}
+	for conn, text := range texts {
+		texts[conn] = ledger.Hash([]byte(text))
+	}
+	return texts
 }
 
 // kind returns the kind of call that the tool is in the table of phases.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
 
@@ -30,7 +32,8 @@ const (
 // what they send. It wraps the leases of the engine, to see each lease status.
 type peers struct {
 	store.Leaser
-	broadcaster store.Broadcaster // nil: nothing is sent, and a change elsewhere is a reset
+	connections func() map[string]string // of this host
+	broadcaster store.Broadcaster        // nil: nothing is sent, and a change elsewhere is a reset
 	log         *slog.Logger
 
 	here     *feed.Feed // what those who look at this host follow
@@ -40,14 +43,15 @@ type peers struct {
 
 	mu       sync.Mutex // protects the fields below
 	begun    bool       // a status was read
+	unlike   string     // how hosts differ, as it was logged
 	hosts    int        // that share the store, by the last status
 	received uint64     // number of the last news that was received, or made up for by a reset
 	due      uint64     // number of the last news at the last status
 	own      []uint64   // news of this host since received
 }
 
-func newPeers(l store.Leaser, here *feed.Feed, log *slog.Logger) *peers {
-	o := &peers{Leaser: l, log: log, here: here, outgoing: feed.New(remembered), me: rand.Text()[:12]}
+func newPeers(l store.Leaser, connections func() map[string]string, here *feed.Feed, log *slog.Logger) *peers {
+	o := &peers{Leaser: l, connections: connections, log: log, here: here, outgoing: feed.New(remembered), me: rand.Text()[:12]}
 	o.broadcaster, _ = l.(store.Broadcaster)
 	o.pending = o.outgoing.Subscribe(context.Background(), "")
 	return o
@@ -63,11 +67,47 @@ func (o *peers) Alerts() <-chan struct{} {
 
 // Heartbeat implements store.Hosts.
 func (o *peers) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (keep.LeaseStatus, error) {
+	h.Connections = o.connections()
 	p, err := o.Leaser.Heartbeat(ctx, h, ttl)
 	if err == nil {
 		o.observe(p)
+		o.compare(ctx, p)
 	}
 	return p, err
+}
+
+// compare logs how the connections of the hosts differ, whenever that changes. Each
+// workflow may come to each host, and what one sent is asked about where it was sent.
+func (o *peers) compare(ctx context.Context, p keep.LeaseStatus) {
+	o.mu.Lock()
+	before := o.unlike
+	o.mu.Unlock()
+	var list []policy.Mismatch
+	if p.Mixed {
+		hosts, err := o.Hosts(ctx)
+		if err != nil {
+			o.log.WarnContext(ctx, "the connections of other hosts could not be compared; trying again", "err", err)
+			return
+		}
+		list = policy.Mismatches(hosts, p.Now)
+	}
+	text := fmt.Sprint(list)
+	if len(list) == 0 {
+		text = ""
+	}
+	if text == before {
+		return
+	}
+	for _, m := range list {
+		o.log.WarnContext(ctx, m.String()+"; give all hosts of a database the same keep.toml", "connection", m.Connection)
+	}
+	if text == "" {
+		o.log.InfoContext(ctx, "all hosts have the same connections again")
+	}
+	o.mu.Lock()
+	o.unlike = text
+	o.mu.Unlock()
+	o.here.Reset() // pages show it
 }
 
 // Poll implements store.Hosts.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/view"
@@ -18,6 +19,7 @@ type homeData struct {
 	Failing   []*standing
 	Doubts    []doubtRow // of items whose job went on without them
 	Late      []view.Late
+	Unlike    []api.Mismatch // connections that hosts don't have alike
 	Totals    totals
 	Today     today
 	Workflows []workflowRow
@@ -80,6 +82,11 @@ func (s *site) home(r *http.Request) (page, error) {
 	}
 	if d.Inputs, err = s.inputRows(ctx, ins, st); err != nil {
 		return p, err
+	}
+	if s.cfg.Hosts != nil {
+		if d.Unlike, err = api.ListMismatches(ctx, s.cfg.Hosts); err != nil {
+			return p, err
+		}
 	}
 	p.Data = d
 	return p, nil

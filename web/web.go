@@ -31,6 +31,9 @@ type Config struct {
 	// a person presses a test button.
 	Connections []connector.Connection
 
+	// Hosts knows the processes that share the store. If nil, there is one.
+	Hosts store.Leaser
+
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]api.Hook, error)
 

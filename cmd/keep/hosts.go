@@ -63,6 +63,9 @@ func stateOf(h api.Host) string {
 	if h.Partial {
 		words = append(words, "partial")
 	}
+	if len(h.Unlike) > 0 {
+		words = append(words, "unlike others: "+terminal.Clean(strings.Join(h.Unlike, ", ")))
+	}
 	return strings.Join(words, ", ")
 }
 

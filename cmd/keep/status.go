@@ -55,6 +55,12 @@ func (a *app) printStatus(s api.Status) error {
 	for _, d := range s.InDoubt {
 		fmt.Fprintf(a.Out, "  %s: item %s: %s\n", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
 	}
+	for i, m := range s.Unlike {
+		if i == 0 {
+			a.heading("Hosts that differ", len(s.Unlike))
+		}
+		fmt.Fprintf(a.Out, "  %s; give all hosts the same keep.toml (keep hosts)\n", terminal.Clean(m.Why))
+	}
 	a.heading("Late", len(s.Late))
 	for _, l := range s.Late {
 		fmt.Fprintf(a.Out, "  %s: %s was due %s; is a host running (keep serve)?\n", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))

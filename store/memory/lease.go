@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -63,7 +64,7 @@ func (s *Shared) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) 
 	if old, known := s.hosts[h.ID]; known {
 		h.StartedAt, h.Draining = old.StartedAt, old.Draining
 	}
-	h.Until = now.Add(ttl)
+	h.Until, h.Connections = now.Add(ttl), maps.Clone(h.Connections)
 	s.hosts[h.ID] = h
 	s.forgetGone(now)
 	return s.status(h.ID, now), nil
@@ -92,9 +93,14 @@ func (s *Shared) Poll(ctx context.Context, id keep.HostID) (keep.LeaseStatus, er
 func (s *Shared) status(id keep.HostID, now time.Time) keep.LeaseStatus {
 	me := s.hosts[id]
 	p := keep.LeaseStatus{Now: now, Until: me.Until, Draining: me.Draining, News: s.news}
+	var one map[string]string // what the hosts say of their connections
 	for _, h := range s.hosts {
 		if h.Until.After(now) && !h.Partial && !h.Draining {
 			p.Hosts++
+		}
+		if h.Until.After(now) && h.Connections != nil {
+			p.Mixed = p.Mixed || one != nil && !maps.Equal(one, h.Connections)
+			one = h.Connections
 		}
 	}
 	for _, name := range sortedKeys(s.leases) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -94,10 +95,11 @@ const leaseStatus = `
 		       coalesce(sum(held) FILTER (WHERE until <= now), 0)::bigint AS gone,
 		       coalesce(sum(held) FILTER (WHERE until > now AND partial), 0)::bigint AS apart,
 		       count(*) FILTER (WHERE until > now AND NOT partial AND NOT draining) AS hosts,
+		       count(DISTINCT connections) FILTER (WHERE until > now AND connections <> '') > 1 AS mixed,
 		       (SELECT value::bigint FROM meta WHERE name = 'workflows') AS total
 		  FROM host, moment)
 	SELECT ` + oldestOf + `, now, coalesce(me.until, 0), coalesce(me.draining, FALSE), coalesce(me.held, 0),
-	       total - there, gone, total - apart, hosts, ARRAY(SELECT workflow FROM told ORDER BY workflow),
+	       total - there, gone, total - apart, hosts, mixed, ARRAY(SELECT workflow FROM told ORDER BY workflow),
 	       coalesce((SELECT value::bigint FROM meta WHERE name = 'news'), 0)
 	  FROM moment, fleet LEFT JOIN host me ON me.id = $1`
 
@@ -107,7 +109,7 @@ func (db *DB) scanStatus(row pgx.CollectableRow) (p keep.LeaseStatus, err error)
 	var now, until int64
 	var oldest int
 	var touched []string
-	err = row.Scan(&oldest, &now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &touched, &p.News)
+	err = row.Scan(&oldest, &now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &p.Mixed, &touched, &p.News)
 	p.Now, p.Until = moment(now), moment(until)
 	for _, name := range touched {
 		p.Touched = append(p.Touched, keep.WorkflowName(plain(name)))
@@ -130,12 +132,17 @@ func (db *DB) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (p 
 	}
 	id := text(string(h.ID))
 	db.alerts.of(id)
+	connections := ""
+	if h.Connections != nil {
+		b, _ := json.Marshal(h.Connections) // of strings, in the order of their names
+		connections = text(string(b))
+	}
 	b := new(pgx.Batch)
-	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial, schema)
-		SELECT $1::text, $2::text, $3::text, `+begun+`, `+begun+` + $4::bigint, $5::boolean, $6::integer WHERE $6::integer >= `+oldestOf+`
+	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial, schema, connections)
+		SELECT $1::text, $2::text, $3::text, `+begun+`, `+begun+` + $4::bigint, $5::boolean, $6::integer, $7::text WHERE $6::integer >= `+oldestOf+`
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, until = excluded.until,
-			partial = excluded.partial, schema = excluded.schema`,
-		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial, db.schema)
+			partial = excluded.partial, schema = excluded.schema, connections = excluded.connections`,
+		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial, db.schema, connections)
 	// Hosts that are gone and have nothing are forgotten.
 	b.Queue(`DELETE FROM host WHERE id IN (SELECT id FROM host WHERE until <= ` + begun + ` AND held = 0 FOR UPDATE SKIP LOCKED)`)
 	b.Queue(leaseStatus, id).Query(func(rows pgx.Rows) error {
@@ -295,10 +302,14 @@ func (db *DB) Leases(ctx context.Context, id keep.HostID) ([]keep.Lease, error) 
 func (db *DB) Hosts(ctx context.Context) ([]keep.Host, error) {
 	return collect(ctx, db, func(row pgx.CollectableRow) (h keep.Host, err error) {
 		var started, until int64
-		err = row.Scan(into(&h.ID), into(&h.Name), into(&h.Version), &started, &until, &h.Draining, &h.Partial, &h.Held)
+		var connections string
+		err = row.Scan(into(&h.ID), into(&h.Name), into(&h.Version), &started, &until, &h.Draining, &h.Partial, &h.Held, into(&connections))
 		h.StartedAt, h.Until = moment(started), moment(until)
+		if err == nil && connections != "" {
+			err = json.Unmarshal([]byte(connections), &h.Connections)
+		}
 		return h, err
-	}, `SELECT id, name, version, started_at, until, draining, partial, held FROM host ORDER BY started_at, id`)
+	}, `SELECT id, name, version, started_at, until, draining, partial, held, connections FROM host ORDER BY started_at, id`)
 }
 
 // Drain says whether a host should drain. A host that is not known is a

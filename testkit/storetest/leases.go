@@ -150,6 +150,26 @@ var leasePromises = []leasePromise{
 		p = h.heartbeat("a")
 		h.same("Until - Now after another heartbeat", p.Until.Sub(p.Now), ttl)
 	}},
+	{"hosts say what their connections are, and a status says whether those that are there agree", func(h *hosts) {
+		say := func(id keep.HostID, connections map[string]string) keep.LeaseStatus {
+			return get[keep.LeaseStatus](h.world)(h.leased.Heartbeat(h.ctx, keep.Host{ID: id, Connections: connections}, ttl))
+		}
+		one := map[string]string{"crm": "1", "odd\x00\u00fc": "2"}
+		h.same("one host", say("a", one).Mixed, false)
+		h.same("an older one beside it", say("b", nil).Mixed, false)
+		h.same("two alike", say("c", map[string]string{"odd\x00\u00fc": "2", "crm": "1"}).Mixed, false)
+		h.same("one that has none", say("d", map[string]string{}).Mixed, true)
+		h.same("the same for all", h.poll("a").Mixed, true)
+		for _, is := range get[[]keep.Host](h.world)(h.leased.Hosts(h.ctx)) {
+			h.same("connections of "+string(is.ID), is.Connections, map[keep.HostID]map[string]string{"a": one, "b": nil, "c": one, "d": {}}[is.ID])
+		}
+		h.same("when it has them too", say("d", one).Mixed, false)
+		h.same("when another changes", say("a", map[string]string{"crm": "2"}).Mixed, true)
+		h.pass(ttl - time.Second)
+		say("a", map[string]string{"crm": "2"})
+		h.pass(2 * time.Second)
+		h.same("when the others are gone", h.poll("a").Mixed, false)
+	}},
 	{"news of hosts are counted in the lease status, and arrive in order if they arrive", func(h *hosts) {
 		h.heartbeat("a")
 		h.same("News at first", h.poll("a").News, uint64(0))

@@ -184,7 +184,9 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 		return nil, err
 	}
 	keys := decidedKeys{database.Keys(v.DB), func() { v.Host.Announce(feed.Change{Kinds: []feed.Kind{feed.Key}}) }}
+	hosts, _ := v.DB.(store.Leaser)
 	pages, err := web.New(web.Config{
+		Hosts: hosts,
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
 		Hooks: s.hooks, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})

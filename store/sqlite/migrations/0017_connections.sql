@@ -1,0 +1,2 @@
+-- What each host says of its connections, on Postgres. A file has one host, and nothing to
+-- change here.
