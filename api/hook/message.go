@@ -19,6 +19,8 @@ import (
 // errMediaType is returned for a body that is neither JSON nor a form.
 var errMediaType = errors.New("the body is neither JSON nor a form")
 
+const formType = "application/x-www-form-urlencoded"
+
 // payloadOf returns the body of a verified delivery as the payload of an event: JSON as it
 // came, a form as an object of its fields. A field that repeats is a list.
 func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
@@ -29,7 +31,7 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 			return nil, errors.New("the body is not JSON in UTF-8")
 		}
 		return body, nil
-	case err != nil || media != "application/x-www-form-urlencoded":
+	case err != nil || media != formType:
 		return nil, errMediaType
 	}
 	fields, err := url.ParseQuery(string(body))
@@ -51,6 +53,7 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 
 // An idRule says where a delivery has its id: in a header, or in the payload.
 type idRule struct {
+	text   string // as it was declared
 	header string
 	path   []any // names and indexes
 }
@@ -69,7 +72,7 @@ func parseID(text string) (idRule, error) {
 		return idRule{header: name}, nil
 	}
 	rest, ok := strings.CutPrefix(text, "$")
-	var rule idRule
+	rule := idRule{text: text}
 	for ok && rest != "" && len(rule.path) < 32 {
 		m := pathStep.FindStringSubmatch(rest)
 		if m == nil {
@@ -102,10 +105,13 @@ func (r idRule) of(h http.Header, payload json.RawMessage) (keep.MessageID, erro
 		payload = child(payload, step)
 	}
 	text, err := idText(payload)
-	if err != nil {
-		return "", err
+	if err == nil {
+		return checked(text)
 	}
-	return checked(text)
+	if media, _, _ := mime.ParseMediaType(h.Get("Content-Type")); media == formType {
+		return "", fmt.Errorf("at %s, %w; the body was read as a form, as its Content-Type says: send application/json", r.text, err)
+	}
+	return "", fmt.Errorf("at %s, %w", r.text, err)
 }
 
 func checked(text string) (keep.MessageID, error) {
@@ -138,7 +144,7 @@ func idText(v json.RawMessage) (string, error) {
 		return string(v), nil
 	}
 	if len(v) == 0 || v[0] != '"' {
-		return "", errors.New("the delivery has no id there that is a text or a whole number")
+		return "", errors.New("the delivery has no id that is a text or a whole number")
 	}
 	return canonical.Text(v)
 }

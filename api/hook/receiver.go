@@ -223,7 +223,7 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 		why := "not deployed yet: " + err.Error()
 		r.count(keep.HookCount{Name: h.Name, Refused: 1, LastRefusedAt: now, LastRefusal: why})
 		r.log.WarnContext(req.Context(), "hook has nowhere to put a delivery", "hook", h.Name, "err", err)
-		unavailable(w, 60, "the workflow of the hook is not deployed yet")
+		unavailable(w, 60, "the workflow or the topic of the hook is not deployed yet")
 		return
 	case err != nil: // it may be on disk or not: the service sends it again
 		r.log.ErrorContext(req.Context(), "store a delivery", "hook", h.Name, "err", err)

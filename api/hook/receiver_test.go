@@ -347,6 +347,10 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: headers %v", tt.name, got.header)
 		}
 	}
+	// As curl -d sends it.
+	if got := w.send("POST", "h", `{"a": {"list": [1, {"id": 1}]}}`, with("Content-Type", "application/x-www-form-urlencoded")...); !strings.Contains(got.body, "at $.a.list[1].id, ") || !strings.Contains(got.body, "send application/json") {
+		t.Errorf("JSON as a form: %s", got.body)
+	}
 	payloads := map[keep.MessageID]string{}
 	for _, e := range w.events() {
 		payloads[e.MessageID] = string(e.Payload)
