@@ -37,9 +37,9 @@ func (c Commit) Validate() error {
 				return errors.New("a commit deploys once, before it changes events")
 			}
 			deploys = true
-		case Reserve, Release, Finish, Publish, SkipEvents:
+		case Reserve, Release, Finish, Publish, SkipEvents, UnskipEvents:
 			moves = true
-		case SkipInput:
+		case SkipInput, UnskipInput:
 			skips = true
 		}
 	}
@@ -49,7 +49,7 @@ func (c Commit) Validate() error {
 	case c.At.IsZero():
 		return errors.New("time required")
 	case skips && deploys:
-		return errors.New("a commit that deploys skips no input")
+		return errors.New("a commit that deploys skips no input, and undoes no skip")
 	case sweeps > 0 && sweeps < len(c.Changes):
 		return errors.New("a commit that sweeps does nothing else")
 	}
@@ -124,6 +124,17 @@ type SkipEvents struct {
 	IDs   []MessageID
 }
 
+// UnskipEvents makes events that were skipped pending and free again, each in its old
+// place. Chain is what all of them have as ReservedBy: empty, or the chain of runs that
+// was ended by skipping them and stays linked with them. It is ErrStale if one of them is
+// not skipped or has another ReservedBy, and *NotFoundError if one does not exist. Swept
+// events have no payload any more: Chain is never Swept.
+type UnskipEvents struct {
+	Topic TopicName
+	IDs   []MessageID
+	Chain RunID
+}
+
 // PutInput adds an input. If its source, type and external id are known, the
 // known one stays as it is, and the commit fails with ErrStale if its id is
 // another: the caller looked before it decided.
@@ -131,6 +142,9 @@ type PutInput struct{ Input Input }
 
 // SkipInput marks an input skipped. One that is done stays done.
 type SkipInput struct{ Input InputID }
+
+// UnskipInput gives an input the status again that follows from its events.
+type UnskipInput struct{ Input InputID }
 
 // SetKV sets one value of a producer's checkpoint; a nil Value deletes it.
 type SetKV struct {
@@ -153,6 +167,11 @@ type PutHandler struct {
 // free ("run now"). With a run open in the lane of the workflow, or of the handler,
 // it is ErrRunOpen. A handler without a state is a *NotFoundError.
 type RequestRun struct{ Handler HandlerName }
+
+// LookAgain makes a consumer look at all events that it subscribes to, as soon as it may
+// run: also at those that it passed over before. It counts as a request that a run under
+// way does not serve. A handler without a state is a *NotFoundError.
+type LookAgain struct{ Handler HandlerName }
 
 // Deploy adds a version and makes it current. The workflow is made if it is
 // new. A version that exists is ErrStale. From then on the free events of a topic count for
@@ -184,14 +203,16 @@ type CloseEscalation struct {
 // moot, which counts as a write.
 type PutNotice struct{ Notice Notice }
 
-// PutItem writes an item. Rev works as in PutRun.
+// PutItem writes an item. Rev works as in PutRun, and Swept never falls. An item that is
+// done or skipped is ErrStale if it would be neither in an attempt of which calls were
+// swept: nobody knows any more what was done.
 type PutItem struct{ Item Item }
 
 // Sweep forgets a chain of runs that is over and old: its runs and their logs, their
 // mutations with all moves, their questions, and the payloads of the events that it
 // finished. What keeps things from being done twice stays: the events themselves, by
 // their message ids, the inputs that caused them, items and checkpoints. ReservedBy of
-// the events becomes Swept.
+// the events becomes Swept; Swept of an item becomes the attempt of a call that is forgotten.
 //
 // It is ErrStale unless all of this holds, and a *NotFoundError if there is no such
 // chain. Over and before Before are: every run of the chain, every mutation of them,
@@ -228,12 +249,15 @@ func (Release) change()         {}
 func (Finish) change()          {}
 func (Publish) change()         {}
 func (SkipEvents) change()      {}
+func (UnskipEvents) change()    {}
 func (PutInput) change()        {}
 func (SkipInput) change()       {}
+func (UnskipInput) change()     {}
 func (SetKV) change()           {}
 func (ResetKV) change()         {}
 func (PutHandler) change()      {}
 func (RequestRun) change()      {}
+func (LookAgain) change()       {}
 func (Deploy) change()          {}
 func (Sweep) change()           {}
 func (SetPaused) change()       {}

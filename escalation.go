@@ -42,7 +42,10 @@ const (
 	TreatAsDone  Action = "treat-as-done"  // take the other run's effect for that of the call
 )
 
-// Actions returns every action.
+// Unskip undoes the skip of an item. It is no answer to a question.
+const Unskip Action = "unskip"
+
+// Actions returns every action that answers a question.
 func Actions() []Action {
 	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone}
 }

@@ -157,10 +157,14 @@ type Item struct {
 	Title     string
 	Status    ItemStatus
 	Attempt   int // from 1; rises only when a person asks to reprocess
+	Swept     int // the last attempt of which a Sweep forgot calls; 0: none
 	Rev       int // see Run.Rev
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
+
+// Over reports whether nothing more is done for the item by itself.
+func (it Item) Over() bool { return it.Status == ItemDone || it.Status == ItemSkipped }
 
 // between stands in the id of an item between the name under which a job keeps its items
 // and the id that its script gives.

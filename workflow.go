@@ -198,7 +198,7 @@ type HandlerState struct {
 
 	WakeAt      time.Time // consumers: asked for by prepare; zero: not asked
 	NextAt      time.Time // producers and jobs: when due; zero: due at start
-	RequestedAt time.Time // "run now" by a person; zero: not asked
+	RequestedAt time.Time // when a person caused the next run; zero: nobody did
 	LastRun     RunID     // empty: never ran
 	LastAt      time.Time // when LastRun ended
 }

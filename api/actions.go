@@ -24,6 +24,9 @@ func (s *Server) actions() {
 	post(s, "/inputs/skip-all", "skip-all-inputs", "Leave all pending inputs that match undone, in parts, or look how many there are", s.skipAll)
 	post(s, "/workflows/{workflow}/topics/{topic}/skip", "skip-events", "Leave events undone, or look what that would do", s.skipEvents)
 	post(s, "/workflows/{workflow}/items/skip", "skip-items", "Leave items undone, or look which could be", s.skipItems)
+	post(s, "/inputs/unskip", "unskip-inputs", "Undo the skip of inputs, as far as nothing depends on it", s.unskipInputs)
+	post(s, "/workflows/{workflow}/topics/{topic}/unskip", "unskip-events", "Undo the skip of events, of all or of none", s.unskipEvents)
+	post(s, "/workflows/{workflow}/items/unskip", "unskip-items", "Undo the skip of items, or look which could be", s.unskipItems)
 	post(s, "/workflows/{workflow}/items/reprocess", "reprocess-items", "Do items again as a new attempt, or look which could be", s.reprocessItems)
 	post(s, "/workflows/{workflow}/pause", "pause", "Let the current call finish, then start nothing new", s.pause)
 	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow go on", s.resume)
@@ -302,13 +305,16 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 	return Page[ItemDone]{Items: results}, nil
 }
 
-// isRefusal reports whether err says that an item is not in the state that the
+// isRefusal reports whether err says that an item or input is not in the state that the
 // action needs: the others can still be done.
 func isRefusal(err error) bool {
 	if _, ok := errors.AsType[*operator.ItemError](err); ok {
 		return true
 	}
 	if _, ok := errors.AsType[*operator.ActionError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*operator.UnskipError](err); ok {
 		return true
 	}
 	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)

@@ -30,7 +30,7 @@ func (c *Client) SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.Top
 	return act[Skipped](ctx, c, map[string]any{"ids": ids}, "workflows", string(w), "topics", string(t), "skip")
 }
 
-// An ItemsRequest names items of a workflow, at most 1000, to skip or to reprocess.
+// An ItemsRequest names items of a workflow, at most 1000, to skip, to reprocess or to undo the skip of.
 type ItemsRequest struct {
 	IDs     []string `json:"ids" minItems:"1" maxItems:"1000"`
 	Note    string   `json:"note,omitempty" maxLength:"4000"`
@@ -38,8 +38,8 @@ type ItemsRequest struct {
 	Confirm bool     `json:"confirm,omitempty" doc:"needed to reprocess, which sends again"`
 }
 
-// DoItems skips or reprocesses items: all of them exist, or nothing is
-// done. The action is keep.Skip or keep.Reprocess.
+// DoItems skips or reprocesses items, or undoes their skip: all of them exist, or nothing is
+// done. The action is keep.Skip, keep.Reprocess or keep.Unskip.
 func (c *Client) DoItems(ctx context.Context, w keep.WorkflowName, a keep.Action, in ItemsRequest) ([]ItemDone, error) {
 	p, err := act[Page[ItemDone]](ctx, c, in, "workflows", string(w), "items", string(a))
 	return p.Items, err

@@ -96,6 +96,7 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	}
 	_, refused := errors.AsType[*operator.ActionError](err)
 	_, item := errors.AsType[*operator.ItemError](err)
+	_, kept := errors.AsType[*operator.UnskipError](err)
 	_, result := errors.AsType[*operator.ResultError](err)
 	switch {
 	case result:
@@ -110,7 +111,7 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 		return problemOf(http.StatusConflict, KindRunOpen, err.Error())
 	case errors.Is(err, keep.ErrStale):
 		return problemOf(http.StatusConflict, KindStale, err.Error())
-	case refused || item:
+	case refused || item || kept:
 		return problemOf(http.StatusConflict, KindRefused, err.Error())
 	case ctx.Err() != nil:
 		return problemOf(http.StatusServiceUnavailable, KindStopped, "the request ended before its answer was known")

@@ -33,11 +33,13 @@ type Actor interface {
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
 }
 
-// A Skipper leaves inputs and events undone.
+// A Skipper leaves inputs and events undone, and undoes that.
 type Skipper interface {
 	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error)
 	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error)
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.SkipResult, error)
+	UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.UnskipResult, error)
+	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.UnskipResult, error)
 }
 
 // An ItemActor does what people decide about items.
@@ -45,6 +47,7 @@ type ItemActor interface {
 	CanDoItem(it keep.Item, action keep.Action) error
 	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 }
 
 // A WorkflowActor does what people decide about workflows.

@@ -106,7 +106,8 @@ func (a *actor) look(ctx context.Context, s *scan, h keep.Handler) (found, more 
 				return true, false, nil
 			}
 		}
-		if _, known := s.since[by]; !known {
+		// The scan may have gone back to an event that another lane held up before.
+		if first, known := s.since[by]; !known || ev.Seq < first {
 			s.since[by] = ev.Seq
 		}
 		s.passed, s.ahead = ev.Seq, s.ahead[1:]

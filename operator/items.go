@@ -21,7 +21,7 @@ func (e *ItemError) Error() string {
 	return fmt.Sprintf("item %q is %s: %s: %s", e.Item, e.Status, e.Action, e.Why)
 }
 
-// CanDoItem returns why an item is in no state for Reprocess or Skip. It changes
+// CanDoItem returns why an item is in no state for Reprocess, Skip or Unskip. It changes
 // nothing, and the item may move before the action is taken.
 func (o *Operator) CanDoItem(it keep.Item, action keep.Action) error {
 	switch {
@@ -29,6 +29,10 @@ func (o *Operator) CanDoItem(it keep.Item, action keep.Action) error {
 		return &ItemError{it.ID, it.Status, action, "its handler runs again anyway, in the same attempt"}
 	case action == keep.Skip && lifecycle.ItemOver(it):
 		return &ItemError{it.ID, it.Status, action, "nothing is left to skip"}
+	case action == keep.Unskip && it.Status != keep.ItemSkipped:
+		return &ItemError{it.ID, it.Status, action, "it is not skipped"}
+	case action == keep.Unskip && it.Swept >= it.Attempt:
+		return &ItemError{it.ID, it.Status, action, "records of its calls were deleted since, or may have been; only reprocess does it again"}
 	}
 	return nil
 }

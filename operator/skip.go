@@ -24,7 +24,7 @@ type SkipResult struct {
 // is marked skipped. One that is reserved by a run before its mutation ends that
 // run, whose other events are released. After that the run completes.
 func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (SkipResult, error) {
-	return o.retryStale(ctx, func() (SkipResult, error) {
+	return retryStale(ctx, func() (SkipResult, error) {
 		events, err := o.store.EventsByID(ctx, w, topic, ids)
 		if err != nil {
 			return SkipResult{}, err
@@ -39,7 +39,7 @@ func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic ke
 // SkipInput leaves an input undone: every event that it caused is skipped as
 // SkipEvents does, and the input is marked skipped.
 func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
-	return o.retryStale(ctx, func() (SkipResult, error) {
+	return retryStale(ctx, func() (SkipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		if err != nil {
 			return SkipResult{}, err
@@ -74,7 +74,7 @@ func (o *Operator) causedBy(ctx context.Context, w keep.WorkflowName, id keep.In
 const maxTries = 100
 
 // retryStale repeats f when a record changed between its reading and its commit.
-func (o *Operator) retryStale(ctx context.Context, f func() (SkipResult, error)) (SkipResult, error) {
+func retryStale[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
 		res, err := f()
 		if !changed(err) || ctx.Err() != nil || n == maxTries {

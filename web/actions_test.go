@@ -310,5 +310,10 @@ func TestSkipOne(t *testing.T) {
 	c.post("/inputs/"+string(held)+"/skip").want(t, 200, "too late to skip")
 	ins, _, err := w.db.Inputs(t.Context(), keep.InputFilter{Text: "1002"}, keep.Page{})
 	w.must(err)
-	c.post("/inputs/"+string(ins[0].ID)+"/skip").want(t, 200, "Skipped.", "skipped")
+	c.post("/inputs/"+string(ins[0].ID)+"/skip").want(t, 200, "Skipped.", "skipped", "Undo the skip")
+	c.post("/inputs/"+string(ins[0].ID)+"/unskip").want(t, 200, "The skip is undone.", "pending")
+	c.post("/inputs/"+string(ins[0].ID)+"/unskip").want(t, 409, "not skipped")
+	c.post("/event/unskip?workflow=mails&topic=mail.received&id=m2").want(t, 200, "The skip is undone.", `pill ">pending`)
+	c.post("/event/unskip?workflow=mails&topic=mail.received&id=m1").want(t, 200, "It is not skipped any more.")
+	w.as("vera", access.Viewer).post("/event/unskip?workflow=mails&topic=mail.received&id=m2").want(t, 403)
 }

@@ -73,6 +73,7 @@ type eventData struct {
 	Runs    []keep.Run // that worked on it, newest first
 	Query   string     // names the event in links
 	MaySkip bool
+	Skipped bool
 }
 
 // eventQuery names an event in a link. Message ids are anything, so they are no
@@ -92,7 +93,7 @@ func (s *site) event(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p := page{Title: "Event", Section: "workflows", Of: ev.Workflow, Watch: []feed.Kind{feed.Event, feed.Run}}
-	d := eventData{Event: ev, Query: eventQuery(ev), MaySkip: ev.Status == keep.EventPending}
+	d := eventData{Event: ev, Query: eventQuery(ev), MaySkip: ev.Status == keep.EventPending, Skipped: ev.Status == keep.EventSkipped}
 	d.Payload = payloadOf("Payload", ev.Payload, "/event/payload"+d.Query)
 	if d.Inputs, err = s.inputsByID(r.Context(), ev.CausedBy); err != nil {
 		return p, err
@@ -118,6 +119,18 @@ func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
 		did = "too-late"
 	}
 	return "/event" + eventQuery(ev), did, nil
+}
+
+func (s *site) unskipEvent(r *http.Request) (to, did string, err error) {
+	ev, err := s.eventOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipEvents(r.Context(), ev.Workflow, ev.Topic, []keep.MessageID{ev.MessageID})
+	if did = "unskipped"; res.Unskipped == 0 {
+		did = "not-skipped"
+	}
+	return "/event" + eventQuery(ev), did, err
 }
 
 func (s *site) eventFile(w http.ResponseWriter, r *http.Request) error {

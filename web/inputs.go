@@ -289,3 +289,15 @@ func (s *site) skipInput(r *http.Request) (to, did string, err error) {
 	}
 	return "/inputs/" + url.PathEscape(string(in.ID)), did, nil
 }
+
+func (s *site) unskipInput(r *http.Request) (to, did string, err error) {
+	in, err := s.cfg.Store.Input(r.Context(), keep.InputID(r.PathValue("id")))
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipInput(r.Context(), in.Workflow, in.ID)
+	if did = "unskipped"; len(res.Kept) > 0 {
+		did = "some-unskipped"
+	}
+	return "/inputs/" + url.PathEscape(string(in.ID)), did, err
+}

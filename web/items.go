@@ -56,6 +56,7 @@ type itemData struct {
 	Question  *keep.Escalation
 	Reprocess string // why it cannot be done; empty: it can
 	Skip      string
+	Unskip    string
 }
 
 // An itemAttempt is the calls of one attempt, oldest first.
@@ -79,6 +80,7 @@ func (s *site) item(r *http.Request) (page, error) {
 	p := page{Title: it.Title, Section: "items", Of: it.Workflow, Watch: []feed.Kind{feed.Item, feed.Mutation, feed.Escalation}}
 	d := itemData{Item: it, Query: itemQuery(it.Workflow, it.ID)}
 	d.Reprocess, d.Skip = s.refusal(it, keep.Reprocess), s.refusal(it, keep.Skip)
+	d.Unskip = s.refusal(it, keep.Unskip)
 	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return p, err
@@ -169,6 +171,8 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 		return to, "reprocess", s.cfg.Actor.ReprocessItem(r.Context(), w, id, d)
 	case keep.Skip:
 		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)
+	case keep.Unskip:
+		return to, "item-unskipped", s.cfg.Actor.UnskipItem(r.Context(), w, id, d)
 	}
-	return "", "", refusef("an item can be reprocessed or skipped, not %q", cut(40, string(d.Action)))
+	return "", "", refusef("an item can be reprocessed, or skipped, or its skip undone, not %q", cut(40, string(d.Action)))
 }

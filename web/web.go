@@ -100,6 +100,7 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /inputs", "inputs", s.inputs)
 	s.show(mux, "GET /inputs/{id}", "input", s.input)
 	s.do(mux, "POST /inputs/{id}/skip", s.skipInput)
+	s.do(mux, "POST /inputs/{id}/unskip", s.unskipInput)
 	s.show(mux, "GET /skip-inputs", "bulk", s.bulkPreview)
 	s.show(mux, "POST /skip-inputs", "bulk", s.bulkSkip)
 
@@ -125,6 +126,7 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /events", "events", s.events)
 	s.show(mux, "GET /event", "event", s.event)
 	s.do(mux, "POST /event/skip", s.skipEvent)
+	s.do(mux, "POST /event/unskip", s.unskipEvent)
 	s.file(mux, "GET /event/payload", s.eventFile)
 
 	s.show(mux, "GET /items", "items", s.items)

@@ -34,7 +34,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			return c.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
 		}, a.printEvent)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
-	return noun("events", list, show, a.skipEventsCmd())
+	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd())
 }
 
 // printEvent shows an event, where it came from and who has it.

@@ -30,7 +30,7 @@ func (a *app) inputsCmd() *cobra.Command {
 			return c.Input(ctx, keep.InputID(args[0]))
 		}, a.printInput)
 	show.ValidArgsFunction = a.byPosition(inputIDs)
-	return noun("inputs", list, show, a.skipInputsCmd())
+	return noun("inputs", list, show, a.skipInputsCmd(), a.unskipInputsCmd())
 }
 
 // printInput prints an input and the chain of events and mutations behind it.

@@ -33,7 +33,7 @@ func (a *app) itemsCmd() *cobra.Command {
 			return c.Item(ctx, keep.WorkflowName(args[0]), args[1])
 		}, a.printItem)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
-	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd())
+	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())
 }
 
 // itemIDs completes the items of the workflow named before.

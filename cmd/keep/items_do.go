@@ -216,7 +216,7 @@ func (d *itemsDoer) effect(p itemPlan) string {
 		switch {
 		case m.State == keep.Applied:
 			calls = append(calls, call+" "+terminal.CutTo(string(m.Payload), terminal.MaxTitle))
-		case d.action == keep.Skip:
+		case d.action != keep.Reprocess:
 			calls = append(calls, call+" ("+string(m.State)+")")
 		}
 	}
@@ -230,7 +230,10 @@ func (d *itemsDoer) effect(p itemPlan) string {
 func (d *itemsDoer) summary() error {
 	what := "pass over " + terminal.Plural(d.planned, "item")
 	did := "Passed over"
-	if d.action == keep.Reprocess {
+	switch d.action {
+	case keep.Unskip:
+		what, did = "undo the skip of "+terminal.Plural(d.planned, "item"), "Will be handled again, in the same attempt, when the job comes to it"
+	case keep.Reprocess:
 		what, did = "reprocess "+terminal.Plural(d.planned, "item"), "Will be done again when the job comes to it"
 	}
 	switch {

@@ -22,20 +22,20 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Mutation}
 	case keep.Reserve, keep.Release:
 		return []Kind{Event}
-	case keep.Finish, keep.SkipEvents:
+	case keep.Finish, keep.SkipEvents, keep.UnskipEvents:
 		return []Kind{Event, Input}
 	case keep.Publish:
 		if len(change.Event.CausedBy) == 0 {
 			return []Kind{Event}
 		}
 		return []Kind{Event, Input}
-	case keep.PutInput, keep.SkipInput:
+	case keep.PutInput, keep.SkipInput, keep.UnskipInput:
 		return []Kind{Input}
 	case keep.PutItem:
 		return []Kind{Item}
 	case keep.OpenEscalation, keep.CloseEscalation:
 		return []Kind{Escalation}
-	case keep.PutHandler, keep.RequestRun, keep.Deploy, keep.SetPaused:
+	case keep.PutHandler, keep.RequestRun, keep.LookAgain, keep.Deploy, keep.SetPaused:
 		return []Kind{Workflow}
 	case keep.Sweep:
 		return []Kind{Run, Mutation, Event, Escalation}

@@ -85,6 +85,9 @@ func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 	if err != nil || len(events) == 0 || w.chance(0.7) {
 		return "skip nothing", err
 	}
+	if w.chance(0.4) {
+		return w.unskip(o, f, events)
+	}
 	ev := events[w.below(len(events))]
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
 		in := ev.CausedBy[w.below(len(ev.CausedBy))]
@@ -98,6 +101,44 @@ func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 		}
 	}
 	return fmt.Sprintf("skip event %s %s", ev.Topic, ev.MessageID), err
+}
+
+// unskip undoes a skip, as far as there is one.
+func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (string, error) {
+	items, _, err := w.store.Items(person, keep.ItemFilter{Workflow: f.name, Status: keep.ItemSkipped}, keep.Page{Limit: 30})
+	if err != nil {
+		return "unskip nothing", err
+	}
+	if len(items) > 0 && w.chance(0.5) {
+		it := items[w.below(len(items))]
+		err := o.UnskipItem(person, f.name, it.ID, keep.Decision{By: "ann", From: "sim"})
+		return "unskip item " + it.ID, w.undone("item", err)
+	}
+	for _, ev := range events {
+		if ev.Status != keep.EventSkipped || w.chance(0.5) {
+			continue
+		}
+		if len(ev.CausedBy) > 0 && w.chance(0.3) {
+			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0])
+			return "unskip input " + string(ev.CausedBy[0]), w.undone("input", err)
+		}
+		_, err := o.UnskipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+		return fmt.Sprintf("unskip event %s %s", ev.Topic, ev.MessageID), w.undone("event", err)
+	}
+	return "unskip nothing", nil
+}
+
+// undone notes what became of undoing a skip.
+func (w *world) undone(what string, err error) error {
+	_, kept := errors.AsType[*operator.UnskipError](err)
+	_, item := errors.AsType[*operator.ItemError](err)
+	switch {
+	case err == nil:
+		w.saw("unskip: " + what)
+	case kept || item:
+		w.saw("unskip: " + what + " kept")
+	}
+	return err
 }
 
 // inbox returns the questions, newest first. Those of several workflows that were

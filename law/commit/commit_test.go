@@ -158,3 +158,20 @@ func TestRivalsOfTwoLanes(t *testing.T) {
 		t.Errorf("the second call is refused because of %+v, want %s (law: once)", rival, calls[0].Key)
 	}
 }
+
+// Of a sweep and a commit that makes an item be done again only one is taken, if a store
+// decides both on what it read before.
+func TestSweepAndReopen(t *testing.T) {
+	again := keep.PutItem{Item: keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1, Rev: 1}}
+	sweep := keep.Sweep{Chain: "run_1", Before: at}
+	for name, order := range map[string][]keep.Change{"sweep first": {sweep, again}, "item first": {again, sweep}} {
+		s := new(commit.Snapshot)
+		s.Items.Put(commit.ItemKey{Workflow: "w", ID: "i"}, &commit.Item{Rev: 1, Status: keep.ItemSkipped, Attempt: 1})
+		s.Chains.Put("run_1", &commit.Chain{Workflow: "w", Over: true})
+		_, first := s.Decide(commitOf(order[0]))
+		_, second := s.Decide(commitOf(order[1]))
+		if first != nil || !errors.Is(second, keep.ErrStale) {
+			t.Errorf("%s: %v, then %v", name, first, second)
+		}
+	}
+}

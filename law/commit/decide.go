@@ -125,10 +125,14 @@ func (d *decision) apply(change keep.Change) error {
 		return d.publish(c.Event, c.New)
 	case keep.SkipEvents:
 		return d.skipEvents(c)
+	case keep.UnskipEvents:
+		return d.unskipEvents(c)
 	case keep.PutInput:
 		return d.putInput(c.Input)
 	case keep.SkipInput:
 		return d.skipInput(c.Input)
+	case keep.UnskipInput:
+		return d.unskipInput(c.Input)
 	case keep.SetKV:
 		d.p.KV = append(d.p.KV, KV{SetKV: c})
 		return nil
@@ -139,6 +143,8 @@ func (d *decision) apply(change keep.Change) error {
 		return d.putHandler(c)
 	case keep.RequestRun:
 		return d.requestRun(c.Handler)
+	case keep.LookAgain:
+		return d.lookAgain(c.Handler)
 	case keep.Deploy:
 		return d.deploy(c.Deployment)
 	case keep.SetPaused:

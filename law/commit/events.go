@@ -124,6 +124,30 @@ func (d *decision) skipEvents(c keep.SkipEvents) error {
 	return nil
 }
 
+// unskipEvents makes skipped events pending and free again. As in release, what had them
+// stays linked with them.
+func (d *decision) unskipEvents(c keep.UnskipEvents) error {
+	for _, id := range c.IDs {
+		e := d.Events.Get(EventKey{d.w, c.Topic, id})
+		switch {
+		case e == nil:
+			return &keep.NotFoundError{What: "event in topic " + string(c.Topic), ID: string(id)}
+		case e.Status != keep.EventSkipped, e.ReservedBy != c.Chain, c.Chain == keep.Swept:
+			return fmt.Errorf("unskip event %q in topic %s, which is %s by %q: %w", id, c.Topic, e.Status, e.ReservedBy, keep.ErrStale)
+		}
+		e.Status, e.ReservedBy, e.Moved = keep.EventPending, "", true
+		plan(&d.p.Events, e, &e.Row)
+		d.count(e.Topic, Topic{Pending: 1, Skipped: -1})
+		if !d.unread(e.Topic) {
+			d.countCauses(e, +1)
+		}
+		if c.Chain != "" {
+			d.p.Tried = append(d.p.Tried, Tried{e, c.Chain})
+		}
+	}
+	return nil
+}
+
 // publish adds an event. If there is one of that name which no run has, it gets the
 // later payload, and the later causes besides its own: their inputs wait for it, too.
 func (d *decision) publish(e keep.Event, mustBeNew bool) error {
@@ -231,7 +255,18 @@ func (d *decision) skipInput(id keep.InputID) error {
 	if in.Unfinished+in.By <= 0 { // it is done
 		return nil
 	}
-	in.Skipped = true
+	in.Skipped, in.Unskipped = true, false
+	plan(&d.p.Inputs, in, &in.Row)
+	return nil
+}
+
+// unskipInput makes the status of an input follow its unfinished events again.
+func (d *decision) unskipInput(id keep.InputID) error {
+	in := d.Inputs.Get(id)
+	if in == nil || in.Workflow != d.w {
+		return &keep.NotFoundError{What: "input", ID: string(id)}
+	}
+	in.Skipped, in.Unskipped = false, true
 	plan(&d.p.Inputs, in, &in.Row)
 	return nil
 }

@@ -48,6 +48,8 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Topics = append(r.Topics, c.Topic)
 	case keep.SkipEvents:
 		r.events(c.Topic, c.IDs...)
+	case keep.UnskipEvents:
+		r.events(c.Topic, c.IDs...)
 	case keep.Publish:
 		r.events(c.Event.Topic, c.Event.MessageID)
 		r.Topics = append(r.Topics, c.Event.Topic)
@@ -60,10 +62,14 @@ func (r *ReadSet) add(change keep.Change) {
 		r.NewInputs = append(r.NewInputs, c.Input)
 	case keep.SkipInput:
 		r.Inputs = append(r.Inputs, c.Input)
+	case keep.UnskipInput:
+		r.Inputs = append(r.Inputs, c.Input)
 	case keep.PutHandler:
 		r.Handlers = append(r.Handlers, c.State.Handler)
 	case keep.RequestRun:
 		r.Handlers, r.Open = append(r.Handlers, c.Handler), true
+	case keep.LookAgain:
+		r.Handlers = append(r.Handlers, c.Handler)
 	case keep.Deploy:
 		r.Workflow, r.AllTopics = true, true
 	case keep.SetPaused:
@@ -146,6 +152,10 @@ func Expect(c keep.Commit) (*Snapshot, ReadSet) {
 				s.AddEvent(&Event{EventKey: key, Status: keep.EventPending})
 			}
 		case keep.PutHandler:
+			if n.asks { // whoever asks a handler for a run must know that there is one
+				r.add(c)
+				continue
+			}
 			key := HandlerKey{c.State.Workflow, c.State.Handler}
 			s.Handlers.Put(key, &Handler{HandlerState: keep.HandlerState{Workflow: key.Workflow, Handler: key.Handler}})
 		case keep.AppendLogs:
@@ -169,6 +179,7 @@ type summary struct {
 	mutations int
 	reserves  bool
 	skips     bool
+	asks      bool
 	ends      bool // it may do more with an event than reserve it
 }
 
@@ -185,9 +196,11 @@ func census(c keep.Commit) summary {
 			n.inputs.Put(c.Input.ID, true)
 		case keep.Reserve:
 			n.reserves = true
-		case keep.SkipInput:
+		case keep.RequestRun, keep.LookAgain:
+			n.asks = true
+		case keep.SkipInput, keep.UnskipInput:
 			n.skips = true
-		case keep.SkipEvents:
+		case keep.SkipEvents, keep.UnskipEvents:
 			n.skips, n.ends = true, true
 		case keep.Finish, keep.Release, keep.Publish:
 			n.ends = true

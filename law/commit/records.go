@@ -123,6 +123,14 @@ func (d *decision) putItem(it keep.Item) error {
 	if old == nil {
 		old = d.Items.Put(key, &Item{Row: Row{New: true}})
 	}
+	if was := (keep.Item{Status: old.Status}); was.Over() && !it.Over() && it.Attempt == old.Attempt {
+		if old.Swept >= it.Attempt || d.swept.Get(d.w) {
+			return fmt.Errorf("item %q, of which calls were swept, would be done again in attempt %d: %w", it.ID, it.Attempt, keep.ErrStale)
+		}
+		d.reopened.Put(d.w, true)
+	}
+	it.Swept = max(it.Swept, old.Swept)
+	old.Status, old.Attempt, old.Swept = it.Status, it.Attempt, it.Swept
 	revise(&old.Row, &old.Rev)
 	old.Put, old.Put.Rev = it, old.Rev
 	plan(&d.p.Items, old, &old.Row)
@@ -282,6 +290,18 @@ func (d *decision) requestRun(name keep.HandlerName) error {
 	return nil
 }
 
+// lookAgain makes a consumer forget what it passed over. A run that began before may say
+// so once more with its commit, so it also requests one that begins later.
+func (d *decision) lookAgain(name keep.HandlerName) error {
+	h := d.Handlers.Get(HandlerKey{d.w, name})
+	if h == nil {
+		return &keep.NotFoundError{What: "handler", ID: string(name)}
+	}
+	h.IdleSeq, h.RequestedAt = 0, d.at
+	plan(&d.p.Handlers, h, &h.Row)
+	return nil
+}
+
 // sweep forgets a chain. Whether it is over takes more records than a commit should
 // load, so the store answers that with a query and the law takes the answer.
 func (d *decision) sweep(c keep.Sweep) error {
@@ -289,10 +309,11 @@ func (d *decision) sweep(c keep.Sweep) error {
 	switch {
 	case chain == nil || chain.swept || chain.Workflow != d.w:
 		return fmt.Errorf("sweep %[1]s: %[2]w", c.Chain, &keep.NotFoundError{What: "chain", ID: string(c.Chain)})
-	case !chain.Over:
+	case !chain.Over, d.reopened.Get(d.w):
 		return fmt.Errorf("sweep %s: %w", c.Chain, keep.ErrStale)
 	}
 	chain.swept = true // it is gone for what comes after it
+	d.swept.Put(d.w, true)
 	d.p.Forget = append(d.p.Forget, c.Chain)
 	return nil
 }

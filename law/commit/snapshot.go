@@ -95,13 +95,17 @@ type (
 		Expected   bool // no record that was read says that it exists
 		Unfinished int  // its stored count
 
-		Put     keep.Input // if it is new
-		Skipped bool       // by this commit
-		By      int        // change of its unfinished events
+		Put       keep.Input // if it is new
+		Skipped   bool       // by this commit
+		Unskipped bool       // by this commit
+		By        int        // change of its unfinished events
 	}
 	Item struct {
 		Row
-		Rev int
+		Rev     int
+		Status  keep.ItemStatus
+		Attempt int
+		Swept   int // see keep.Item
 
 		Put keep.Item // its Rev is that which is stored
 	}
@@ -156,6 +160,12 @@ type Snapshot struct {
 	Workflows   Table[keep.WorkflowName, *Workflow]
 	Handlers    Table[HandlerKey, *Handler]
 	Chains      Table[keep.RunID, *Chain]
+
+	// What commits did that were decided on this snapshot: Chain.Over, which was read
+	// before, does not know of an item that was over and is no more, nor an item of a
+	// chain that is forgotten.
+	reopened Table[keep.WorkflowName, bool]
+	swept    Table[keep.WorkflowName, bool]
 }
 
 // A Table has records by their keys. Most commits touch one record of a kind, for

@@ -265,9 +265,7 @@ func Detached(q keep.Escalation, run keep.Run) bool {
 }
 
 // ItemOver reports whether nothing more is done for an item by itself.
-func ItemOver(it keep.Item) bool {
-	return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped
-}
+func ItemOver(it keep.Item) bool { return it.Over() }
 
 // interrupted is the code of a run that was left in an orderly way.
 const interrupted = "interrupted"
@@ -307,5 +305,35 @@ func Abort(r keep.Run, now time.Time) keep.Run {
 // attempt, to which the mutations of the others mean nothing.
 func Reprocess(it keep.Item, now time.Time) keep.Item {
 	it.Status, it.Attempt, it.UpdatedAt = keep.ItemProcessing, it.Attempt+1, now
+	return it
+}
+
+// CanUnskip returns why an event that was skipped cannot become pending again; empty: it
+// can. chain are runs that had it as ReservedBy says, each with its mutation or zero. A
+// run that was aborted before its call, or whose call is known to have failed, left
+// nothing; whose outcome is not known, or was not for a while, keeps its key and its event.
+func CanUnskip(ev keep.Event, chain []keep.Run, mutations map[keep.MutationKey]keep.Mutation) string {
+	switch {
+	case ev.Status != keep.EventSkipped:
+		return "it is " + string(ev.Status) + ", not skipped"
+	case ev.ReservedBy == "":
+		return ""
+	case ev.ReservedBy == keep.Swept:
+		return "it is old, and its payload was deleted"
+	}
+	for _, r := range chain {
+		switch m := mutations[r.Mutation]; {
+		case m.Key != "" && (m.State != keep.Failed || m.Doubted):
+			return fmt.Sprintf("its call %s is %s, after a doubt: another call might repeat it", m.Key, m.State)
+		case !r.Closed || r.Status == keep.StatusCommitted:
+			return fmt.Sprintf("run %s finished it and is %s", r.ID, r.Status)
+		}
+	}
+	return ""
+}
+
+// Unskip returns an item as a person leaves it who undoes its skip.
+func Unskip(it keep.Item, now time.Time) keep.Item {
+	it.Status, it.UpdatedAt = keep.ItemProcessing, now
 	return it
 }

@@ -161,7 +161,7 @@ func next(s Snapshot, now time.Time) Step {
 	if len(s.Open) > 0 {
 		handlers = slices.DeleteFunc(slices.Clone(handlers), func(h Handler) bool { return !s.Free(h.Handler) })
 	}
-	for _, claimed := range []claim{requested, s.hasEvents, isDue} {
+	for _, claimed := range []claim{s.requested, s.hasEvents, isDue} {
 		if h := first(handlers, now, claimed); h != nil {
 			return Step{Do: Run, Handler: h.Name}
 		}
@@ -295,8 +295,11 @@ func completes(r keep.Run, m keep.Mutation) bool {
 // A claim reports whether h should run now, and a rank: the lowest goes first.
 type claim func(h *Handler, now time.Time) (rank int64, ok bool)
 
-func requested(h *Handler, _ time.Time) (int64, bool) {
-	return h.State.RequestedAt.UnixMilli(), !h.State.RequestedAt.IsZero()
+// requested reports whether a person caused a run of h. An ordered consumer first looks
+// for an event, and begins none without an event beside another that has none either.
+func (s *Snapshot) requested(h *Handler, _ time.Time) (int64, bool) {
+	waits := h.Order != keep.OrderAll && (h.More || h.Backlog.Oldest.Seq == 0 && s.occupied(h))
+	return h.State.RequestedAt.UnixMilli(), !h.State.RequestedAt.IsZero() && !waits
 }
 
 func (s *Snapshot) hasEvents(h *Handler, now time.Time) (int64, bool) {

@@ -27,10 +27,14 @@ func (t *tx) apply(change keep.Change) error {
 		return t.publish(copyEvent(c.Event), c.New)
 	case keep.SkipEvents:
 		return t.skipEvents(c)
+	case keep.UnskipEvents:
+		return t.unskipEvents(c)
 	case keep.PutInput:
 		return t.putInput(copyInput(c.Input))
 	case keep.SkipInput:
 		return t.skipInput(c.Input)
+	case keep.UnskipInput:
+		return t.unskipInput(c.Input)
 	case keep.SetKV:
 		return t.setKV(c)
 	case keep.ResetKV:
@@ -39,6 +43,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putHandler(copyHandlerState(c.State), clean(c.Served))
 	case keep.RequestRun:
 		return t.requestRun(c.Handler)
+	case keep.LookAgain:
+		return t.lookAgain(c.Handler)
 	case keep.Deploy:
 		return t.deploy(copyDeployment(c.Deployment))
 	case keep.SetPaused:
@@ -192,6 +198,10 @@ func (t *tx) putItem(it keep.Item) error {
 	if exists != (it.Rev != 0) || exists && old.v.Rev != it.Rev {
 		return fmt.Errorf("item %q: %w", it.ID, keep.ErrStale)
 	}
+	if over(old.v) && !over(it) && it.Attempt == old.v.Attempt && it.Attempt <= old.v.Swept {
+		return fmt.Errorf("item %q: calls of attempt %d were swept: %w", it.ID, it.Attempt, keep.ErrStale)
+	}
+	it.Swept = max(it.Swept, old.v.Swept)
 	n := old.n
 	if !exists {
 		n = t.next()
@@ -200,6 +210,9 @@ func (t *tx) putItem(it keep.Item) error {
 	put(t, t.s.items, key, row[keep.Item]{n, it})
 	return nil
 }
+
+// over reports whether nothing more is done for an item by itself.
+func over(it keep.Item) bool { return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped }
 
 // appendLogs adds lines to runs of the workflow.
 func (t *tx) appendLogs(lines []keep.LogLine) error {

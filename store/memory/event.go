@@ -111,6 +111,28 @@ func (t *tx) skipEvents(c keep.SkipEvents) error {
 	return nil
 }
 
+// unskipEvents gives skipped events back as they were before anybody had them.
+func (t *tx) unskipEvents(c keep.UnskipEvents) error {
+	for _, id := range c.IDs {
+		seq, known := t.s.eventIDs[eventKey{topicKey{t.workflow, c.Topic}, id}]
+		if !known {
+			return &keep.NotFoundError{What: "event in topic " + string(c.Topic), ID: string(id)}
+		}
+		e := t.s.events[seq]
+		if e.Status != keep.EventSkipped || e.ReservedBy != c.Chain || e.ReservedBy == keep.Swept {
+			return fmt.Errorf("event %q is %s by %q: %w", id, e.Status, e.ReservedBy, keep.ErrStale)
+		}
+		e.Status, e.ReservedBy = keep.EventPending, ""
+		t.putEvent(e)
+		if c.Chain != "" {
+			others := slices.DeleteFunc(slices.Clone(t.s.pinned[c.Chain]), func(s int64) bool { return s == seq })
+			put(t, t.s.pinned, c.Chain, others)
+			t.try(c.Chain, seq)
+		}
+	}
+	return nil
+}
+
 // publish adds an event, or gives one that no run has the later payload.
 func (t *tx) publish(e keep.Event, first bool) error {
 	if err := t.own("event", e.MessageID, e.Workflow); err != nil {
@@ -197,6 +219,17 @@ func (t *tx) skipInput(id keep.InputID) error {
 		return nil
 	}
 	in.v.Status = keep.InputSkipped
+	put(t, t.s.inputs, id, in)
+	return nil
+}
+
+// unskipInput removes the mark of skipInput.
+func (t *tx) unskipInput(id keep.InputID) error {
+	in, ok := t.s.inputs[id]
+	if !ok || in.v.Workflow != t.workflow {
+		return &keep.NotFoundError{What: "input", ID: string(id)}
+	}
+	in.v.Status = ""
 	put(t, t.s.inputs, id, in)
 	return nil
 }

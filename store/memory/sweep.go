@@ -149,6 +149,11 @@ func (t *tx) sweep(c keep.Sweep) error {
 		drop(t, t.s.escalations, q.v.ID)
 	}
 	for _, m := range old.mutations {
+		key := itemKey{m.v.Workflow, m.v.Item}
+		if it, ok := t.s.items[key]; ok && it.v.Swept < m.v.Attempt {
+			it.v.Swept = m.v.Attempt
+			put(t, t.s.items, key, it)
+		}
 		drop(t, t.s.mutations, m.v.Key)
 		drop(t, t.s.moves, m.v.Key)
 	}

@@ -78,6 +78,18 @@ func (t *tx) requestRun(name keep.HandlerName) error {
 	return nil
 }
 
+// lookAgain makes a consumer look at all its events.
+func (t *tx) lookAgain(name keep.HandlerName) error {
+	key := handlerKey{t.workflow, name}
+	h, ok := t.s.handlers[key]
+	if !ok {
+		return &keep.NotFoundError{What: "handler", ID: string(name)}
+	}
+	h.IdleSeq, h.RequestedAt = 0, t.at
+	put(t, t.s.handlers, key, h)
+	return nil
+}
+
 // setKV sets one value of a checkpoint; nil deletes it.
 func (t *tx) setKV(c keep.SetKV) error {
 	key := kvKey{handlerKey{t.workflow, c.Producer}, c.Key}

@@ -75,7 +75,7 @@ var order = []*statement{
 	&insertMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
-	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns,
+	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 

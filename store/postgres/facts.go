@@ -253,13 +253,13 @@ func (s *snapshot) scanInput(row pgx.CollectableRow) error {
 	return err
 }
 
-var itemFacts = `SELECT i.workflow, i.id, i.rev, i.n FROM ` + elements(`workflow text, id text`) + `
+var itemFacts = `SELECT i.workflow, i.id, i.rev, i.n, i.status, i.attempt, i.swept FROM ` + elements(`workflow text, id text`) + `
 	  JOIN item i ON i.workflow = v.workflow AND i.id = v.id`
 
 func (s *snapshot) scanItem(row pgx.CollectableRow) error {
 	var key commit.ItemKey
 	it := new(commit.Item)
-	err := row.Scan(into(&key.Workflow), into(&key.ID), &it.Rev, &it.N)
+	err := row.Scan(into(&key.Workflow), into(&key.ID), &it.Rev, &it.N, into(&it.Status), &it.Attempt, &it.Swept)
 	s.Items.Put(key, it)
 	return err
 }

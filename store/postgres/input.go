@@ -18,8 +18,8 @@ var (
 	skipInputs = updateOf("input", `id text`, `status text`)
 	countInput = statement{`UPDATE input AS t
 		   SET unfinished = t.unfinished + v.by,
-		       status = CASE WHEN t.status = 'skipped' THEN 'skipped' WHEN t.unfinished + v.by > 0 THEN 'pending' ELSE 'done' END
-		  FROM unnest($1::text[], $2::bigint[]) AS v (id, by) WHERE t.id = v.id`, []string{"text", "bigint"}}
+		       status = CASE WHEN t.status = 'skipped' AND NOT v.unskipped THEN 'skipped' WHEN t.unfinished + v.by > 0 THEN 'pending' ELSE 'done' END
+		  FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS v (id, by, unskipped) WHERE t.id = v.id`, []string{"text", "bigint", "boolean"}}
 )
 
 // writeInput writes a row of a plan: an input that is new, or how one that was there
@@ -35,8 +35,8 @@ func (t *tx) writeInput(in *commit.Input) error {
 	if in.Skipped {
 		t.add(&skipInputs, text(string(in.ID)), string(keep.InputSkipped))
 	}
-	if in.By != 0 {
-		t.add(&countInput, text(string(in.ID)), int64(in.By))
+	if in.By != 0 || in.Unskipped {
+		t.add(&countInput, text(string(in.ID)), int64(in.By), in.Unskipped)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/keep-run/keep/law/search"
 )
 
-const itemSpec = `title text, status text, attempt bigint, rev bigint, created_at bigint, updated_at bigint, words words?`
+const itemSpec = `title text, status text, attempt bigint, swept bigint, rev bigint, created_at bigint, updated_at bigint, words words?`
 
 var (
 	insertItem = insertInto("item", `workflow text, id text, n bigint, `+itemSpec, "")
@@ -22,7 +22,7 @@ var (
 func (t *tx) writeItem(f *commit.Item) error {
 	it := f.Put
 	key := []any{text(string(it.Workflow)), text(it.ID)}
-	row := []any{text(it.Title), text(string(it.Status)), int64(it.Attempt), int64(it.Rev), millis(it.CreatedAt), millis(it.UpdatedAt), words(search.OfItem(it))}
+	row := []any{text(it.Title), text(string(it.Status)), int64(it.Attempt), int64(it.Swept), int64(it.Rev), millis(it.CreatedAt), millis(it.UpdatedAt), words(search.OfItem(it))}
 	if f.New {
 		t.tally("item", "")
 		t.add(&insertItem, append(append(key, t.next()), row...)...)
@@ -46,7 +46,7 @@ func (db *DB) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, li
 		 ORDER BY n LIMIT $3`, w, id, max(limit, 0))
 }
 
-const itemColumns = `item.workflow, item.id, item.title, item.status, item.attempt, item.rev, item.created_at, item.updated_at, item.n`
+const itemColumns = `item.workflow, item.id, item.title, item.status, item.attempt, item.swept, item.rev, item.created_at, item.updated_at, item.n`
 
 // scanItem reads itemColumns.
 func scanItem(row pgx.CollectableRow) (keep.Item, error) {
@@ -58,7 +58,7 @@ func scanItem(row pgx.CollectableRow) (keep.Item, error) {
 func scanItemAt(row pgx.CollectableRow) (p placed[keep.Item], err error) {
 	var created, updated int64
 	it := &p.what
-	err = row.Scan(into(&it.Workflow), into(&it.ID), into(&it.Title), into(&it.Status), &it.Attempt, &it.Rev, &created, &updated, &p.n)
+	err = row.Scan(into(&it.Workflow), into(&it.ID), into(&it.Title), into(&it.Status), &it.Attempt, &it.Swept, &it.Rev, &created, &updated, &p.n)
 	it.CreatedAt, it.UpdatedAt, p.workflow = moment(created), moment(updated), it.Workflow
 	return p, err
 }

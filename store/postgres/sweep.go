@@ -51,7 +51,7 @@ func isOver(before string) string {
 
 // forget deletes a chain.
 func (t *tx) forget(chain keep.RunID) error {
-	for _, s := range []*statement{&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns} {
+	for _, s := range []*statement{&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns} {
 		t.add(s, text(string(chain)))
 	}
 	return nil
@@ -74,6 +74,9 @@ var (
 	sweepMutationTally = statement{`UPDATE tally AS t SET rows = t.rows - v.gone
 		FROM (SELECT m.workflow, m.tool, count(*) AS gone FROM ` + ofChains + ` JOIN mutation m ON m.run = o.id GROUP BY m.workflow, m.tool) v
 		WHERE t.workflow = v.workflow AND t.noun = 'mutation' AND t.name = v.tool`, []string{"text"}}
+	sweepItems = statement{`UPDATE item AS t SET swept = greatest(t.swept, v.attempt)
+		FROM (SELECT m.workflow, m.item, max(m.attempt) AS attempt FROM ` + ofChains + ` JOIN mutation m ON m.run = o.id WHERE m.item <> '' GROUP BY m.workflow, m.item) v
+		WHERE t.workflow = v.workflow AND t.id = v.item`, []string{"text"}}
 	sweepMutations = statement{`DELETE FROM mutation AS t USING ` + ofChains + ` WHERE t.run = o.id`, []string{"text"}}
 	sweepLogs      = statement{`DELETE FROM run_log AS t USING ` + ofChains + ` WHERE t.workflow = o.workflow AND t.run = o.id`, []string{"text"}}
 	sweepRunTally  = statement{`UPDATE tally AS t SET rows = t.rows - v.gone

@@ -21,6 +21,7 @@ func TestFailedRunsOfAnOlderSchema(t *testing.T) {
 	exec(t, url, `CREATE UNIQUE INDEX run_open ON run (workflow) WHERE NOT closed`)
 	exec(t, url, `DROP INDEX mutation_by_identity`)
 	exec(t, url, `ALTER TABLE host DROP COLUMN connections`)
+	exec(t, url, `ALTER TABLE item DROP COLUMN swept`)
 	exec(t, url, `UPDATE meta SET value = '11' WHERE name IN ('keep_schema', 'keep_oldest')`)
 	exec(t, url, `INSERT INTO lease (workflow, n) VALUES ('w', 9)`)
 	exec(t, url, `INSERT INTO event (workflow, topic, n, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by) VALUES

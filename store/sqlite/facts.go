@@ -184,9 +184,10 @@ func (t *tx) readNewInput(s *commit.Snapshot, in keep.Input) error {
 }
 
 func (t *tx) readItem(s *commit.Snapshot, id string) error {
-	row, err := t.row(`SELECT rev FROM item WHERE workflow = ? AND id = ?`, t.workflow, id)
+	row, err := t.row(`SELECT rev, status, attempt, swept FROM item WHERE workflow = ? AND id = ?`, t.workflow, id)
 	if row != nil {
-		s.Items.Put(commit.ItemKey{Workflow: t.workflow, ID: id}, &commit.Item{Rev: number(row[0])})
+		s.Items.Put(commit.ItemKey{Workflow: t.workflow, ID: id},
+			&commit.Item{Rev: number(row[0]), Status: name[keep.ItemStatus](row[1]), Attempt: number(row[2]), Swept: number(row[3])})
 	}
 	return err
 }

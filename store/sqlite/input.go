@@ -25,15 +25,15 @@ func (t *tx) writeInput(in *commit.Input) error {
 			return err
 		}
 	}
-	if in.By == 0 {
+	if in.By == 0 && !in.Unskipped {
 		return nil
 	}
 	n, err := t.exec(`
 		UPDATE input
 		   SET unfinished = unfinished + ?1,
-		       status = CASE WHEN status = 'skipped' THEN 'skipped'
+		       status = CASE WHEN status = 'skipped' AND NOT ?4 THEN 'skipped'
 		                     WHEN unfinished + ?1 > 0 THEN 'pending' ELSE 'done' END
-		 WHERE id = ?2 AND workflow = ?3`, in.By, in.ID, in.Workflow)
+		 WHERE id = ?2 AND workflow = ?3`, in.By, in.ID, in.Workflow, in.Unskipped)
 	return written("input", in.ID, n, err)
 }
 

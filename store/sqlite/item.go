@@ -13,15 +13,15 @@ func (t *tx) writeItem(put *commit.Item) error {
 	it := put.Put
 	if put.New {
 		n, err := t.exec(`
-			INSERT INTO item (workflow, id, title, status, attempt, rev, created_at, updated_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			it.Workflow, it.ID, it.Title, it.Status, it.Attempt, it.Rev, it.CreatedAt, it.UpdatedAt)
+			INSERT INTO item (workflow, id, title, status, attempt, swept, rev, created_at, updated_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			it.Workflow, it.ID, it.Title, it.Status, it.Attempt, it.Swept, it.Rev, it.CreatedAt, it.UpdatedAt)
 		return written("item", it.ID, n, err)
 	}
 	n, err := t.exec(`
-		UPDATE item SET title = ?, status = ?, attempt = ?, rev = ?, created_at = ?, updated_at = ?
+		UPDATE item SET title = ?, status = ?, attempt = ?, swept = ?, rev = ?, created_at = ?, updated_at = ?
 		 WHERE workflow = ? AND id = ? AND rev = ?`,
-		it.Title, it.Status, it.Attempt, it.Rev, it.CreatedAt, it.UpdatedAt, it.Workflow, it.ID, put.Was)
+		it.Title, it.Status, it.Attempt, it.Swept, it.Rev, it.CreatedAt, it.UpdatedAt, it.Workflow, it.ID, put.Was)
 	return written("item", it.ID, n, err)
 }
 
@@ -41,12 +41,12 @@ func (db *DB) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, li
 }
 
 // itemColumns are those of the table.
-const itemColumns = `workflow, id, title, status, attempt, rev, created_at, updated_at`
+const itemColumns = `workflow, id, title, status, attempt, swept, rev, created_at, updated_at`
 
 // scanItem reads itemColumns.
 func scanItem(row scanner) (it keep.Item, err error) {
 	var created, updated int64
-	err = row.Scan(&it.Workflow, &it.ID, &it.Title, &it.Status, &it.Attempt, &it.Rev, &created, &updated)
+	err = row.Scan(&it.Workflow, &it.ID, &it.Title, &it.Status, &it.Attempt, &it.Swept, &it.Rev, &created, &updated)
 	it.CreatedAt, it.UpdatedAt = moment(created), moment(updated)
 	return it, err
 }

@@ -50,6 +50,8 @@ func (t *tx) forget(chain keep.RunID) error {
 		`DELETE FROM notice WHERE escalation IN (SELECT n FROM escalation WHERE run IN (` + runs + `))`,
 		`DELETE FROM escalation WHERE run IN (` + runs + `)`,
 		`DELETE FROM mutation_history WHERE mutation IN (SELECT n FROM mutation WHERE run IN (` + runs + `))`,
+		`UPDATE item SET swept = max(swept, (SELECT max(m.attempt) FROM mutation m WHERE m.run IN (` + runs + `) AND m.workflow = item.workflow AND m.item = item.id))
+		  WHERE (workflow, id) IN (SELECT workflow, item FROM mutation WHERE run IN (` + runs + `) AND item <> '')`,
 		`DELETE FROM mutation WHERE run IN (` + runs + `)`,
 		`DELETE FROM run_log WHERE run IN (` + runs + `)`,
 		`DELETE FROM run INDEXED BY run_by_chain WHERE chain = ?1 AND chain <> id`,

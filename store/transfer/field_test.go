@@ -114,7 +114,7 @@ func full() []transfer.Record {
 			Prepared: json.RawMessage(`{}`), Mutation: "mut_1", Title: "title", WakeAt: at, SeenSeq: 1, Error: failure, RetryAt: at.Add(1 * time.Second),
 			Retries: 2, Crashes: 3, Closed: true, Rev: 4, CreatedAt: at.Add(2 * time.Second), UpdatedAt: at.Add(3 * time.Second)}},
 		keep.LogLine{Run: run, At: at, Level: "warn", Text: "text", Where: "file:1:2"},
-		keep.Item{Workflow: w, ID: "item", Title: "title", Status: keep.ItemDone, Attempt: 2, Rev: 3, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
+		keep.Item{Workflow: w, ID: "item", Title: "title", Status: keep.ItemDone, Attempt: 2, Swept: 1, Rev: 3, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Mutation{Key: "mut_1", Workflow: w, Run: run, Item: "item", Attempt: 2, Tool: "tool", Connector: "http", Level: "C", Target: "target",
 			Identity: json.RawMessage(`{"id":1}`), Subkey: "sub", Payload: json.RawMessage(`{"id":1,"b":2}`), PayloadHash: "hash", Token: "token",
 			Pin: json.RawMessage(`{"v":1}`), PinHash: "pin", Doubted: true, Title: "title", State: keep.Applied, Result: json.RawMessage(`7`),

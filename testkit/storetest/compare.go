@@ -66,8 +66,8 @@ func sample(t *testing.T, open func(tb testing.TB, dir string) (a, b store.Store
 // wanted returns what a sample must contain.
 func wanted() (list []string) {
 	for _, c := range []keep.Change{
-		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{},
-		keep.PutInput{}, keep.SkipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.Deploy{},
+		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{}, keep.UnskipEvents{},
+		keep.PutInput{}, keep.SkipInput{}, keep.UnskipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.LookAgain{}, keep.Deploy{},
 		keep.SetPaused{}, keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		list = append(list, fmt.Sprintf("%T", c))
@@ -376,6 +376,9 @@ func (c *comparison) publish(w keep.WorkflowName) keep.Change {
 func (c *comparison) reserve(keep.WorkflowName) keep.Change {
 	topic, ids := pick(c, "topic", topics), c.someMessages()
 	if !c.likely("reserve") {
+		if !c.likely("skip") {
+			return keep.UnskipEvents{Topic: topic, IDs: ids, Chain: pick(c, "chain", append([]keep.RunID{""}, runs...))}
+		}
 		return keep.SkipEvents{Topic: topic, IDs: ids}
 	}
 	return keep.Reserve{Chain: pick(c, "chain", runs), Reservation: keep.Reservation{Topic: topic, IDs: ids}}
@@ -467,6 +470,8 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 		keep.SetKV{Producer: "p", Key: "k1"},
 		keep.ResetKV{Producer: "p"},
 		keep.SkipInput{Input: pick(c, "input", inputs)},
+		keep.UnskipInput{Input: pick(c, "input", inputs)},
+		keep.LookAgain{Handler: handler},
 		keep.SetPaused{Paused: rapid.Bool().Draw(c.T, "paused")},
 		keep.Deploy{Deployment: keep.Deployment{Workflow: c.owner(w), Version: version, Code: value,
 			Definition: keep.Definition{Name: w, Topics: topics[:1], Handlers: c.handlers()}, CreatedAt: c.time()}},

@@ -301,6 +301,39 @@ var eventPromises = []promise{
 			w.Errorf("%s, reserved by %q", e.Status, e.ReservedBy)
 		}
 	}},
+	{"the skip of an event is undone: it is free again, in its old place, and stays linked", func(w *world) {
+		in := w.input("w")
+		for _, id := range []keep.MessageID{"a", "b", "c"} {
+			w.publish("w", "t", id, in)
+		}
+		was := get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a"))
+		w.commit("w", keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"a"}})
+		r := w.start("w", "t", "b")
+		r.Phase, r.Status, r.Closed = keep.Prepared, keep.StatusAborted, true
+		w.commit("w", keep.PutRun{Run: r}, keep.Finish{Chain: r.Chain, Status: keep.EventSkipped})
+		w.finish(w.start("w", "t", "c"))
+		for _, refused := range []keep.UnskipEvents{
+			{Topic: "t", IDs: []keep.MessageID{"a", "b"}},                      // b is the chain's
+			{Topic: "t", IDs: []keep.MessageID{"a"}, Chain: r.Chain},           // and a nobody's
+			{Topic: "t", IDs: []keep.MessageID{"a", "a"}},                      // it is pending by then
+			{Topic: "t", IDs: []keep.MessageID{"c"}},                           // consumed
+			{Topic: "t", IDs: []keep.MessageID{"b"}, Chain: keep.RunID("run")}, // another's
+		} {
+			w.refuse("w", is(keep.ErrStale), refused)
+		}
+		w.refuse("w", notFound("event in topic t", "z"), keep.UnskipEvents{Topic: "t", IDs: []keep.MessageID{"z"}})
+		w.refuse("other", notFound("event in topic t", "a"), keep.UnskipEvents{Topic: "t", IDs: []keep.MessageID{"a"}})
+		w.commit("w", keep.UnskipEvents{Topic: "t", IDs: []keep.MessageID{"a"}}, keep.UnskipEvents{Topic: "t", IDs: []keep.MessageID{"b"}, Chain: r.Chain})
+		was.UpdatedAt = w.at
+		w.same("the event", get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a")), was)
+		w.same("the oldest first", messageIDs(get[[]keep.Event](w)(w.Peek(w.ctx, "w", "t", 9))), []keep.MessageID{"a", "b"})
+		w.same("its runs", len(get[[]keep.Run](w)(w.RunsOfEvent(w.ctx, "w", "t", "b", 9))), 1)
+		w.same("counts", get[[]keep.TopicCount](w)(w.TopicCounts(w.ctx, "w")), []keep.TopicCount{{Workflow: "w", Topic: "t", Pending: 2, Consumed: 1}})
+		w.same("its input", get[keep.Input](w)(w.Input(w.ctx, in)).Status, keep.InputPending)
+		w.finish(w.start("w", "t", "a", "b"))
+		w.same("its input", get[keep.Input](w)(w.Input(w.ctx, in)).Status, keep.InputDone)
+		w.check()
+	}},
 	{"an event can be published, reserved and finished in one commit", func(w *world) {
 		in := w.input("w")
 		r := w.newRun("w")
@@ -331,4 +364,12 @@ var eventPromises = []promise{
 		w.same("of one", get[[]keep.TopicCount](w)(w.TopicCounts(w.ctx, "w")), want)
 		w.same("of all", get[[]keep.TopicCount](w)(w.TopicCounts(w.ctx, "")), append([]keep.TopicCount{{Workflow: "other", Topic: "z"}}, want...))
 	}},
+}
+
+// messageIDs returns the ids of events.
+func messageIDs(events []keep.Event) (ids []keep.MessageID) {
+	for _, e := range events {
+		ids = append(ids, e.MessageID)
+	}
+	return ids
 }

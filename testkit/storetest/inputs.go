@@ -131,6 +131,35 @@ var inputPromises = []promise{
 		w.refuse("w", notFound("input", "in_0"), keep.SkipInput{Input: "in_0"})
 		w.refuse("other", notFound("input", string(in)), keep.SkipInput{Input: in})
 	}},
+	{"the skip of an input is undone: its status follows its events again", func(w *world) {
+		in, other := w.input("w"), w.input("w")
+		w.deployReading("w", 1, []keep.TopicName{"t", "u"}, "t")
+		w.publish("w", "t", "1", in, other)
+		w.publish("w", "u", "unread", in)
+		expect := func(when string, status, others keep.InputStatus) {
+			w.Helper()
+			for id, want := range map[keep.InputID]keep.InputStatus{in: status, other: others} {
+				if got := get[keep.Input](w)(w.Input(w.ctx, id)); got.Status != want {
+					w.Errorf("%s: input is %s, want %s", when, got.Status, want)
+				}
+			}
+			w.check()
+		}
+		one, unread := []keep.MessageID{"1"}, []keep.MessageID{"unread"}
+		w.commit("w", keep.SkipInput{Input: in}, keep.SkipEvents{Topic: "t", IDs: one}, keep.SkipEvents{Topic: "u", IDs: unread})
+		expect("skipped", keep.InputSkipped, keep.InputDone)
+		w.commit("w", keep.UnskipEvents{Topic: "t", IDs: one})
+		expect("its event alone", keep.InputSkipped, keep.InputPending)
+		w.commit("w", keep.UnskipInput{Input: in})
+		expect("undone", keep.InputPending, keep.InputPending)
+		w.commit("w", keep.SkipEvents{Topic: "t", IDs: one}, keep.UnskipEvents{Topic: "u", IDs: unread}, keep.SkipInput{Input: in})
+		expect("skipped again", keep.InputDone, keep.InputDone)
+		w.commit("w", keep.UnskipEvents{Topic: "t", IDs: one}, keep.SkipInput{Input: in})
+		w.commit("w", keep.SkipInput{Input: other}, keep.UnskipInput{Input: other}, keep.SkipEvents{Topic: "t", IDs: one}, keep.UnskipInput{Input: in})
+		expect("in one commit", keep.InputDone, keep.InputDone)
+		w.refuse("w", notFound("input", "in_0"), keep.UnskipInput{Input: "in_0"})
+		w.refuse("other", notFound("input", string(in)), keep.UnskipInput{Input: in})
+	}},
 	{"the causes of a chain are those of its events, each once, sorted", func(w *world) {
 		a, b, c := w.input("w"), w.input("w"), w.input("w")
 		w.publish("w", "t", "1", b)

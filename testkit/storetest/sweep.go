@@ -137,6 +137,29 @@ var sweepPromises = []promise{
 		w.same("Causes", get[[]keep.InputID](w)(w.Causes(w.ctx, failed.Chain)), []keep.InputID(nil))
 		w.check()
 	}},
+	{"an item of which calls were swept is not done again in that attempt", func(w *world) {
+		r, m := itemCall(w, "w", keep.ItemProcessing)
+		put := func(status keep.ItemStatus, attempt int) keep.Change {
+			it := get[keep.Item](w)(w.Item(w.ctx, "w", m.Item))
+			it.Status, it.Attempt, it.UpdatedAt = status, attempt, w.at
+			return keep.PutItem{Item: it}
+		}
+		m.State, m.ResolvedBy = keep.Applied, "call"
+		w.commit("w", keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})
+		w.commit("w", put(keep.ItemSkipped, 1))
+		w.commit("w", put(keep.ItemProcessing, 1)) // with its calls at hand
+		w.commit("w", put(keep.ItemSkipped, 1))
+		latest(w)
+		w.sweep("w", r.Chain, w.now())
+		w.same("swept", get[keep.Item](w)(w.Item(w.ctx, "w", m.Item)).Swept, 1)
+		for _, status := range []keep.ItemStatus{keep.ItemProcessing, keep.ItemFailed, keep.ItemAttention} {
+			w.refuse("w", is(keep.ErrStale), put(status, 1))
+		}
+		w.commit("w", put(keep.ItemDone, 1))
+		w.commit("w", put(keep.ItemProcessing, 2))
+		w.same("swept", get[keep.Item](w)(w.Item(w.ctx, "w", m.Item)).Swept, 1)
+		w.check()
+	}},
 	{"a sweep is alone in its commit, and of the past", func(w *world) {
 		r, m := w.call("w")
 		settle(w, &r, &m)

@@ -106,11 +106,31 @@ var workflowPromises = []promise{
 	}},
 	{"a run is not requested while one is open", func(w *world) {
 		w.refuse("w", notFound("handler", "h"), keep.RequestRun{Handler: "h"})
+		w.refuse("w", notFound("handler", "h"), keep.LookAgain{Handler: "h"})
+		late := keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Job}}
+		w.refuse("w", notFound("handler", "h"), keep.RequestRun{Handler: "h"}, late)
+		w.refuse("w", notFound("handler", "h"), keep.LookAgain{Handler: "h"}, late)
 		w.commit("w", keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Job}})
 		r := w.start("w", "t")
 		w.refuse("w", is(keep.ErrRunOpen), keep.RequestRun{Handler: "h"})
 		w.refuse("w", is(keep.ErrRunOpen), keep.RequestRun{Handler: "unknown"})
 		w.finish(r, keep.RequestRun{Handler: "h"})
+	}},
+	{"a consumer looks again at all its events, whatever a run says that began before", func(w *world) {
+		h := keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Consumer, IdleSeq: 9}
+		w.commit("w", keep.PutHandler{State: h})
+		r := w.start("w", "t")
+		began := w.at
+		w.commit("w", keep.LookAgain{Handler: "h"}) // a run is open
+		at := w.at
+		state := func() keep.HandlerState { return get[[]keep.HandlerState](w)(w.Handlers(w.ctx, "w"))[0] }
+		if got := state(); got.IdleSeq != 0 || !got.RequestedAt.Equal(at) {
+			w.Errorf("the consumer looked at events up to %d, requested at %s", got.IdleSeq, got.RequestedAt)
+		}
+		w.finish(r, keep.PutHandler{State: h, Served: began})
+		if got := state(); !got.RequestedAt.Equal(at) {
+			w.Errorf("after the run: requested at %s, want %s", got.RequestedAt, at)
+		}
 	}},
 	{"a checkpoint keeps its values to the byte", func(w *world) {
 		kv := func(key string) []byte { return get[[]byte](w)(w.KV(w.ctx, "w", "p", key)) }

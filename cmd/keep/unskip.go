@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+)
+
+func (a *app) unskipInputsCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "unskip ID…", Short: "Undo the skip of inputs",
+		Long: `Unskip undoes the skip of inputs: their events that are skipped wait again, each in its
+old place. An event stays skipped if its run was past its call, or in doubt about it, or if
+its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > maxNamed {
+				return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
+			}
+			ids := make([]keep.InputID, len(args))
+			for i, id := range args {
+				ids[i] = keep.InputID(id)
+			}
+			return a.decide(cmd.Context(), func(c *api.Client) error {
+				out, err := c.UnskipInputs(cmd.Context(), ids)
+				if err != nil {
+					return err
+				}
+				return a.unskipped(out)
+			})
+		},
+	}
+	cmd.ValidArgsFunction = a.byPosition(inputIDs)
+	return cmd
+}
+
+// unskipped tells what became of each input.
+func (a *app) unskipped(out []api.Unskipped) error {
+	if a.JSON {
+		if err := a.PrintJSON(out); err != nil {
+			return err
+		}
+	}
+	refused := 0
+	for _, r := range out {
+		if r.Refused != nil {
+			refused++
+			fmt.Fprintf(a.Err, "%s: %s.\n", *r.Input, terminal.Clean(*r.Refused))
+			continue
+		}
+		a.sayUnskipped(string(*r.Input), r)
+	}
+	if refused > 0 {
+		return exit.With(exit.Failed)
+	}
+	return nil
+}
+
+func (a *app) unskipEventsCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "unskip WORKFLOW TOPIC ID…", Short: "Undo the skip of events",
+		Long: `Unskip makes skipped events wait again, each in its old place and in the same attempt,
+or none of them if one must stay skipped: its run was past its call, or in doubt about it,
+or its payload was deleted since.`,
+		Args: cobra.MinimumNArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids := make([]keep.MessageID, 0, len(args)-2)
+			for _, id := range args[2:] {
+				ids = append(ids, keep.MessageID(id))
+			}
+			if len(ids) > maxNamed {
+				return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
+			}
+			return a.decide(cmd.Context(), func(c *api.Client) error {
+				res, err := c.UnskipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
+				if err != nil {
+					return err
+				}
+				a.sayUnskipped(terminal.Plural(len(ids), "event"), res)
+				if !a.JSON {
+					return nil
+				}
+				return a.PrintJSON(res)
+			})
+		},
+	}
+	cmd.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
+	return cmd
+}
+
+// sayUnskipped tells what became of what was skipped.
+func (a *app) sayUnskipped(what string, r api.Unskipped) {
+	fmt.Fprintf(a.Err, "%s: %s pending again.\n", terminal.Clean(what), terminal.Plural(r.Unskipped, "event"))
+	if r.Pending > 0 {
+		fmt.Fprintf(a.Err, "Not skipped: %s.\n", terminal.Plural(r.Pending, "event"))
+	}
+	for _, k := range r.Kept {
+		fmt.Fprintf(a.Err, "Event %s in topic %s stays skipped: %s.\n", terminal.Clean(string(k.ID)), k.Topic, terminal.Clean(k.Why))
+	}
+}
+
+func (a *app) unskipItemsCmd() *cobra.Command {
+	d := &itemsDoer{a: a, action: keep.Unskip}
+	return d.command("Undo the skip of items",
+		`Unskip makes jobs handle items again that a person skipped, in the same attempt: what
+was applied for them is not done again. Without --yes it only shows what that means. An
+item with a call whose outcome nobody knows stays skipped, and one of which records of calls
+were deleted since.`)
+}
