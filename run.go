@@ -177,3 +177,7 @@ func ItemID(of, id string) string { return of + between + id }
 // CutItemID returns the id that the script of a job gives to an item that is stored as
 // stored, and whether it is an item of that job.
 func CutItemID(of, stored string) (id string, ok bool) { return strings.CutPrefix(stored, of+between) }
+
+// PaidAnswers names the checkpoint of the answers that a chain of runs has paid for. No
+// producer has such a name.
+func PaidAnswers(chain RunID) HandlerName { return HandlerName("paid:" + string(chain)) }

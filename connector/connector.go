@@ -57,6 +57,10 @@ type Spec struct {
 	// JSON has {"$list": […], "truncated": …, "next": …} for it.
 	Pages bool
 
+	// Cost says of a get tool that each call has a price: its answer is recorded with the
+	// run before the script sees it, and the same call is not made twice in a chain of runs.
+	Cost bool
+
 	// Timeout ends a call. Zero: DefaultTimeout.
 	Timeout time.Duration
 

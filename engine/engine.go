@@ -100,6 +100,7 @@ type Config struct {
 type Point string
 
 const (
+	Bought         Point = "bought"          // a read that costs was answered, nothing is written
 	BeforeCall     Point = "before-call"     // the call is known, nothing is written
 	Recorded       Point = "recorded"        // commit 1 returned
 	Answered       Point = "answered"        // the call returned, nothing is written
@@ -110,7 +111,7 @@ const (
 
 // Points returns every point, in the order in which a run passes them.
 func Points() []Point {
-	return []Point{BeforeCall, Recorded, Answered, OutcomeWritten, BeforeCommit, AfterCommit}
+	return []Point{Bought, BeforeCall, Recorded, Answered, OutcomeWritten, BeforeCommit, AfterCommit}
 }
 
 // An Engine works on the workflows of one store. Create one with New and drive

@@ -41,6 +41,9 @@ type execution struct {
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 
+	paid bool         // the chain has answers that it paid for, as far as this run saw
+	asks chan request // of host calls to the goroutine that owns the execution
+
 	logs     []keep.LogLine // not yet stored
 	logged   logged         // by this run, stored or not
 	phaseLog *runLog        // of the phase under way, for its goroutine alone
@@ -53,7 +56,7 @@ type execution struct {
 const never = 1 << 62
 
 func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
-	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r}
+	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r, asks: make(chan request)}
 	return a.last
 }
 
@@ -105,6 +108,9 @@ func (x *execution) changes() []keep.Change {
 		for _, r := range x.run.Reservations {
 			cs = append(cs, keep.Reserve{Chain: x.run.Chain, Reservation: r})
 		}
+	}
+	if x.run.Phase == keep.Committed {
+		cs = append(cs, x.forgetPaid()...)
 	}
 	return append(cs, x.extra...)
 }
@@ -166,11 +172,19 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	defer timer.Stop()
 	var ans answer
 	var slowErr error
-	select {
-	case ans = <-done:
-	case <-timer.C:
-		slowErr = meanwhile()
-		ans = <-done
+	for waiting := true; waiting; {
+		select {
+		case ans = <-done:
+			waiting = false
+		case <-timer.C:
+			slowErr = meanwhile()
+		case q := <-x.asks:
+			if slowErr == nil {
+				q.done <- q.do()
+			} else {
+				q.done <- &storeError{slowErr}
+			}
+		}
 	}
 	end(ans.err)
 	x.logs, x.logged = append(x.logs, log.lines...), log.logged

@@ -126,17 +126,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
-	if t.spec.Effect != connector.Mutate {
-		ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
-		result, f, err := h.x.a.readWithin(ctx, t, c, params)
-		end(f)
-		if err != nil {
-			return nil, err
-		}
-		if f != nil {
-			return nil, f
-		}
-		return result, nil
+	switch {
+	case t.spec.Cost:
+		return h.buy(ctx, t, c, params)
+	case t.spec.Effect != connector.Mutate:
+		return h.read(ctx, t, c, params)
 	}
 	call := &takenCall{tool: t, at: c.At}
 	var err error
@@ -160,6 +154,20 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	}
 	h.taken = call
 	return nil, errTaken
+}
+
+// read performs a list or get call.
+func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, error) {
+	ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
+	result, f, err := h.x.a.readWithin(ctx, t, c, params)
+	end(f)
+	if err != nil {
+		return nil, err
+	}
+	if f != nil {
+		return nil, f
+	}
+	return result, nil
 }
 
 // publish buffers events until the phase commits.

@@ -76,6 +76,13 @@ type Tool struct {
 	// Pages says how a list comes in pages. Nil: it comes at once.
 	Pages *Pages `toml:"pages"`
 
+	// Cost says that a get tool is paid for by the call: the same call is made once in a
+	// chain of runs.
+	Cost bool `toml:"cost"`
+
+	// Headers are sent with each request of the tool, over those of the connection.
+	Headers map[string]string `toml:"headers"`
+
 	// Timeout ends a call. Zero: connector.DefaultTimeout.
 	Timeout connector.Duration `toml:"timeout"`
 

@@ -78,9 +78,20 @@ var reserved = []string{
 
 // checkHeaders returns the headers of each request.
 func checkHeaders(c *connector.Checker, headers map[string]string) http.Header {
-	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"keep"}}
+	h := checkHeadersAt(c, "headers", headers)
+	for name, value := range map[string]string{"Accept": "application/json", "User-Agent": "keep"} {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
+	return h
+}
+
+// checkHeadersAt returns the headers that the key at has.
+func checkHeadersAt(c *connector.Checker, key string, headers map[string]string) http.Header {
+	h := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		at := "headers." + name
+		at := key + "." + name
 		switch {
 		case !isHeaderName(name):
 			c.Addf(at, "is not a header name")
@@ -151,9 +162,14 @@ func (b *builder) build(name string) connector.Tool {
 		Was:         b.cfg.Was,
 		New:         b.cfg.New,
 		Effect:      b.cfg.Effect,
+		Cost:        b.cfg.Cost,
 		Description: b.cfg.Description,
 		Timeout:     b.duration("timeout", time.Duration(b.cfg.Timeout), maxTimeout),
 	}
+	if b.cfg.Cost && b.cfg.Effect != connector.Get {
+		b.addf("cost", "is for get tools: a change is made once anyway, and a list has pages")
+	}
+	t.header = checkHeadersAt(b.Checker, b.at+".headers", b.cfg.Headers)
 	switch b.cfg.Effect {
 	case connector.List, connector.Get:
 		b.readOnly()
@@ -250,6 +266,9 @@ func (b *builder) statuses(key string, list []int, low, high int) {
 // mutator completes t with what only a mutate tool has.
 func (b *builder) mutator(t *tool) connector.Tool {
 	cfg := b.cfg
+	if len(cfg.Headers) > 0 {
+		b.addf("headers", "is for list and get tools only, or of the connection")
+	}
 	if len(cfg.NullOn) > 0 {
 		b.addf("null_on", "is for list and get tools only")
 	}

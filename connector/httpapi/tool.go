@@ -47,8 +47,9 @@ type tool struct {
 	method  string
 	path    path
 	query   query
-	nullOn  []int  // reads
-	pages   *pager // of a list that comes in pages; nil: it comes at once
+	nullOn  []int       // reads
+	header  http.Header // of each request, over that of the service
+	pages   *pager      // of a list that comes in pages; nil: it comes at once
 
 	form   bodyForm
 	fixed  fixedValue
@@ -119,6 +120,7 @@ func (t *tool) requestWith(params json.RawMessage, mut *keep.Mutation, more url.
 	if err != nil {
 		return nil, t.failf(keep.ClassLogic, "bad-params", "the request cannot be built: %v", err)
 	}
+	maps.Copy(req.Header, t.header)
 	if t.token.header != "" && token != "" {
 		req.Header.Set(t.token.header, t.token.write(token))
 	}

@@ -36,6 +36,16 @@ var breaks = []Break{
 	{"prove-sends-unasked", "no-ambient-power", "cmd/keep/prove.go",
 		`if !ok || !term.IsTerminal(int(in.Fd())) {`, `if false {`, "./cmd/keep -run TestProveAsksFirst"},
 
+	// reads that cost: what was recorded is not bought again.
+	{"paid-is-bought-again", "once", "engine/paid.go",
+		`} else if known != nil {`, `} else if false {`, "./engine -run TestPaidOnce"},
+	{"paid-is-shown-unrecorded", "recorded-before-sent", "engine/paid.go",
+		`return result, x.onActor(func() error {`, `_ = x.onActor; return result, func(func() error) error { return nil }(func() error {`, "./engine -run TestPaidOnce"},
+	{"paid-is-never-forgotten", "bounded", "engine/execution.go",
+		`cs = append(cs, x.forgetPaid()...)`, `_ = x.forgetPaid`, "./engine -run TestPaidOnce"},
+	{"sweep-leaves-what-was-paid", "bounded", "store/memory/sweep.go",
+		`t.resetKV(keep.PaidAnswers(c.Chain))`, `error(nil)`, "./store/memory -run TestStore/what_is_over"},
+
 	// retention: nothing goes that is not over, and nothing that keeps from doing it twice.
 	{"sweep-takes-a-doubt", "doubt-is-not-failure", "store/memory/sweep.go",
 		`if !known ||`, `if !known && false ||`, "./store/memory -run TestStore/what_is_not_over"},

@@ -315,5 +315,6 @@ func (d *decision) sweep(c keep.Sweep) error {
 	chain.swept = true // it is gone for what comes after it
 	d.swept.Put(d.w, true)
 	d.p.Forget = append(d.p.Forget, c.Chain)
+	d.p.KV = append(d.p.KV, KV{SetKV: keep.SetKV{Producer: keep.PaidAnswers(c.Chain)}, Reset: true})
 	return nil
 }

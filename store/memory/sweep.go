@@ -138,6 +138,9 @@ func (t *tx) sweep(c keep.Sweep) error {
 		e.Payload, e.ReservedBy = nil, keep.Swept
 		put(t, t.s.events, e.Seq, e)
 	}
+	if err := t.resetKV(keep.PaidAnswers(c.Chain)); err != nil {
+		return err
+	}
 	drop(t, t.s.pinned, c.Chain)
 	drop(t, t.s.tried, c.Chain)
 	for _, q := range old.questions {

@@ -20,7 +20,9 @@ var sweepPromises = []promise{
 		q := keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskLogic, Workflow: "w", Run: r.ID}
 		w.commit("w", keep.PutRun{Run: r}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}},
 			keep.AppendLogs{Lines: []keep.LogLine{{Run: r.ID, At: w.at, Text: "hello"}}},
-			keep.OpenEscalation{Escalation: q}, keep.CloseEscalation{ID: q.ID})
+			keep.OpenEscalation{Escalation: q}, keep.CloseEscalation{ID: q.ID},
+			keep.SetKV{Producer: keep.PaidAnswers(r.Chain), Key: "llm.chat", Value: []byte(`"hello"`)},
+			keep.SetKV{Producer: keep.PaidAnswers("another"), Key: "llm.chat", Value: []byte(`"hello"`)})
 		r.Rev, m.Rev = r.Rev+1, 1
 		w.commit("w", keep.Finish{Chain: r.Chain, Status: keep.EventConsumed})
 		settle(w, &r, &m)
@@ -37,6 +39,9 @@ var sweepPromises = []promise{
 		w.fails("Mutation", err, notFound("mutation", string(m.Key)))
 		_, err = w.Escalation(w.ctx, q.ID)
 		w.fails("Escalation", err, notFound("escalation", string(q.ID)))
+		for chain, want := range map[keep.RunID]int{r.Chain: 0, "another": len(`"hello"`)} {
+			w.same("answers paid for", len(get[[]byte](w)(w.KV(w.ctx, "w", keep.PaidAnswers(chain), "llm.chat"))), want)
+		}
 		for _, found := range [][]keep.Run{
 			page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{Chain: r.Chain}, keep.Page{})),
 			page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{Text: "old run"}, keep.Page{})),

@@ -61,6 +61,10 @@ type PackAuth struct {
 	Scopes         []string `toml:"scopes"`
 	ScopeSeparator string   `toml:"scope_separator"`
 	Test           string   `toml:"test"` // a read that shows whether the credential works
+
+	// Tools says of reads that their credential goes elsewhere: into this header. The
+	// others have it as Style says.
+	Tools map[string]string `toml:"tools"`
 }
 
 // packTable is a pack's file.
@@ -169,6 +173,11 @@ func (p *Pack) parse() []Problem {
 	}
 	if (t.Auth.Header != "") != (t.Auth.Style == "header") || (t.Auth.Query != "") != (t.Auth.Style == "query") {
 		b.addf(root.table()["auth"], "auth.style", "is %q: header and query name where a credential of that style goes", t.Auth.Style)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Auth.Tools)) {
+		if tool := t.Tools[name]; tool == nil || t.Auth.Style != "bearer" {
+			b.addf(root.table()["auth"], "auth.tools."+name, "names a tool of this pack, of the style bearer")
+		}
 	}
 	p.Version, p.Title, p.Docs, p.BaseURL, p.Auth, p.tools = t.Version, t.Title, t.Docs, t.BaseURL, t.Auth, t.Tools
 	p.Config = httpapi.Config{BaseURL: cmp.Or(t.BaseURL, noBase), Headers: t.Headers, Tools: b.tools(t.Tools, "tools")}
@@ -339,6 +348,28 @@ func (b *binder) credential(n *node, at string, auth PackAuth, secret string, cf
 		cfg.Query = map[string]string{auth.Query: secret}
 	default:
 		cfg.Headers["Authorization"] = "Bearer " + secret
+	}
+	if len(auth.Tools) > 0 {
+		elsewhere(auth.Tools, secret, cfg)
+	}
+}
+
+// elsewhere takes the credential out of the headers that all tools send, and puts it into
+// those of each tool.
+func elsewhere(headers map[string]string, secret string, cfg *httpapi.Config) {
+	usual := cfg.Headers["Authorization"]
+	delete(cfg.Headers, "Authorization")
+	for name, t := range cfg.Tools {
+		t.Headers = maps.Clone(t.Headers)
+		if t.Headers == nil {
+			t.Headers = map[string]string{}
+		}
+		if header := headers[name]; header != "" {
+			t.Headers[header] = secret
+		} else if usual != "" {
+			t.Headers["Authorization"] = usual
+		}
+		cfg.Tools[name] = t
 	}
 }
 
