@@ -73,6 +73,10 @@ type Config struct {
 	// are read, and only with Leases.
 	Host keep.Host
 
+	// Presence knows which hosts of this machine have ended; see package host/presence. If
+	// nil, their leases are waited for.
+	Presence lease.Presence
+
 	// Clock is the clock of this machine, with its monotonic part. If nil,
 	// time.Now. With Leases only its pace matters. Tests set it wrong.
 	Clock func() time.Time
@@ -205,7 +209,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.cfg.Leases != nil {
 		e.leases = lease.New(lease.Config{
 			Store: e.cfg.Leases, Host: e.cfg.Host, Only: e.cfg.Only, Rules: e.policy.Lease,
-			Clock: e.clock, Logger: e.log, Changed: e.lookAgain,
+			Clock: e.clock, Logger: e.log, Presence: e.cfg.Presence, Changed: e.lookAgain,
 		})
 	}
 	leases := e.leases

@@ -41,8 +41,10 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/host/presence"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
@@ -86,6 +88,11 @@ type Config struct {
 
 	// Name and Version say to people, where there are leases, which host this is.
 	Name, Version string
+
+	// Presence is a directory of this machine, where its hosts prove to each other that
+	// they live, or have ended; see package presence. If it is empty, or proves nothing,
+	// the leases of a host that was killed are waited for.
+	Presence string
 
 	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
 	Clock func() time.Time
@@ -170,6 +177,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
+		Presence: cfg.presence(ctx),
 	})
 	if err == nil {
 		err = h.Engine.Sync(ctx)
@@ -181,6 +189,19 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		return nil, errors.Join(err, h.closeRuntime())
 	}
 	return h, nil
+}
+
+// presence opens the directory of cfg, if there are leases and it proves anything.
+func (cfg Config) presence(ctx context.Context) lease.Presence {
+	if cfg.Leases == nil || cfg.Presence == "" {
+		return nil
+	}
+	d, err := presence.Open(cfg.Presence)
+	if err != nil {
+		cfg.Logger.DebugContext(ctx, "a successor on this machine waits until the leases end", "err", err)
+		return nil
+	}
+	return d
 }
 
 // Run works until ctx is done, and returns nil then; see engine.Engine.Run.

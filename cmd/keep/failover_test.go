@@ -290,7 +290,7 @@ func (h *failHost) command(args ...string) *exec.Cmd {
 		cmd = h.at.command(cmp.Or(h.bin, "keep-skewed"), args...)
 	}
 	cmd.Dir = h.f.dir
-	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "CRM_URL="+service, "KEEP_SECRET_HOST="+h.mark(), "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "XDG_RUNTIME_DIR="+h.f.dir, "CRM_URL="+service, "KEEP_SECRET_HOST="+h.mark(), "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
 	return cmd
 }
 

@@ -36,6 +36,7 @@ Also: KEEP_TRUST lists directories whose keep.toml is believed although others o
 may write it (see keep trust); KEEP_CEILING lists those above which none is looked for;
 KEEP_CONFIG names the configuration file; NO_COLOR switches colours off;
 XDG_CACHE_HOME (or the system's place) holds the compiled sandbox.
+XDG_RUNTIME_DIR (or the place of temporary files) is where hosts of one machine find each other.
 
 Settings:
 `

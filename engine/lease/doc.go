@@ -24,6 +24,8 @@
 //	           the leases end: calls in flight are cancelled, nothing new begins. It
 //	           keeps trying. When the database answers again it reconciles: those
 //	           leases that no other host claimed hold again.
+//	bury      Leases of a host whose process has provably ended on this machine are given
+//	          back for it (Presence), so that nobody waits for them.
 //	resign     When Run ends, the final heartbeat is over, and the row and all leases
 //	           are deleted, so that others take over at once.
 //

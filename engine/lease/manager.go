@@ -32,7 +32,7 @@ const (
 // or soon will.
 var ErrLost = errors.New("its lease has ended")
 
-// Config configures a Manager. All fields but Only are required.
+// Config configures a Manager. All fields but Only and Presence are required.
 type Config struct {
 	Store  store.Leaser
 	Host   keep.Host           // its ID, Name and Version are read
@@ -41,8 +41,25 @@ type Config struct {
 	Clock  *Clock
 	Logger *slog.Logger
 
+	// Presence knows which processes of this machine have ended. If nil, their leases
+	// are waited for.
+	Presence Presence
+
 	// Changed is called when Held may return something else. It must not block.
 	Changed func()
+}
+
+// A Presence tells the hosts of one machine which of them have ended. Its methods do not
+// wait.
+type Presence interface {
+	// Announce proves from now on that this process lives.
+	Announce(id keep.HostID) error
+
+	// Ended returns hosts whose processes have provably ended, of whatever database.
+	Ended() []keep.HostID
+
+	// Forget says that nothing is left of a host.
+	Forget(id keep.HostID)
 }
 
 // A Worker executes the workflow of one lease. Its methods do not block.
@@ -66,8 +83,9 @@ type Manager struct {
 
 	// Only the goroutine of Run touches these.
 	standing    policy.Standing
-	heartbeatAt time.Time // when the last heartbeat was sent
-	failing     bool      // the last poll failed, and that was logged
+	heartbeatAt time.Time            // when the last heartbeat was sent
+	failing     bool                 // the last poll failed, and that was logged
+	strangers   map[keep.HostID]bool // have ended, and are of another database
 
 	mu             sync.Mutex // protects the fields below
 	held           map[keep.WorkflowName]keep.Lease
@@ -97,6 +115,7 @@ func New(cfg Config) *Manager {
 		workers: make(map[keep.WorkflowName]*binding),
 	}
 	m.host.Partial = cfg.Only != nil
+	m.strangers = make(map[keep.HostID]bool)
 	return m
 }
 
@@ -108,6 +127,11 @@ func LongestCall(rules policy.Lease) time.Duration { return rules.TTL - rules.Ma
 // calls quit with keep.ErrNewerDatabase when this version of Keep must not touch the
 // database any more.
 func (m *Manager) Run(ctx context.Context, quit func(error)) {
+	if p := m.cfg.Presence; p != nil {
+		if err := p.Announce(m.host.ID); err != nil {
+			m.log.WarnContext(ctx, "a successor on this machine will wait until the leases end", "host", m.host.ID, "err", err)
+		}
+	}
 	for ctx.Err() == nil {
 		wait := min(m.rules.HeartbeatEvery(), pollEvery)
 		// A heartbeat that is cut off may still arrive, and after the host has resigned:
@@ -137,7 +161,37 @@ func (m *Manager) resign(ctx context.Context) {
 	defer cancel()
 	if err := m.store.Deregister(ctx, m.host.ID); err != nil {
 		m.log.WarnContext(ctx, "leases were not released; others wait until they end", "host", m.host.ID, "err", err)
+	} else if m.cfg.Presence != nil {
+		m.cfg.Presence.Forget(m.host.ID)
 	}
+}
+
+// bury gives back the leases of hosts whose processes have ended, as these would have
+// done themselves. Every epoch that they had is refused from then on.
+func (m *Manager) bury(ctx context.Context) error {
+	if m.cfg.Presence == nil {
+		return nil
+	}
+	ended := slices.DeleteFunc(m.cfg.Presence.Ended(), func(id keep.HostID) bool { return m.strangers[id] })
+	if len(ended) == 0 {
+		return nil
+	}
+	hosts, err := m.store.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ended {
+		if !slices.ContainsFunc(hosts, func(h keep.Host) bool { return h.ID == id }) {
+			m.strangers[id] = true
+			continue
+		}
+		if err := m.store.Deregister(ctx, id); err != nil {
+			return err
+		}
+		m.cfg.Presence.Forget(id)
+		m.log.InfoContext(ctx, "the process of a host on this machine has ended; its leases were released", "host", m.host.ID, "ended", id)
+	}
+	return nil
 }
 
 // pause waits for d, or until a poll is worth its cost.
@@ -177,7 +231,7 @@ func (m *Manager) Kick() {
 func (m *Manager) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.rules.TTL/4, &keep.TimeoutError{Op: "renewing leases", After: m.rules.TTL / 4})
 	defer cancel()
-	if err := m.release(ctx); err != nil {
+	if err := errors.Join(m.release(ctx), m.bury(ctx)); err != nil {
 		return err
 	}
 	status, err := m.ask(ctx)

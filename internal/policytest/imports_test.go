@@ -66,6 +66,7 @@ idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
 host                    clock  . law/... store script/... engine engine/... operator connector host/...
 host/account/oauth      clock
 host/feed               clock  .
+host/presence           clock  .
 host/notify             clock  . law/policy store
 
 view                    timed  . law/lifecycle law/search store

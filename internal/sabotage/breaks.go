@@ -107,6 +107,14 @@ var breaks = []Break{
 		`if old.Swept >= it.Attempt || d.swept.Get(d.w) {`, `if d.swept.Get(d.w) {`, "./store/sqlite -run TestStore/an_item_of_which_calls_were_swept"},
 	{"sweep-beside-an-item-that-is-done-again", "once", "law/commit/records.go",
 		`case !chain.Over, d.reopened.Get(d.w):`, `case !chain.Over:`, "./law/commit"},
+	{"successor-waits-for-the-dead", "explained", "engine/lease/manager.go",
+		`errors.Join(m.release(ctx), m.bury(ctx))`, `m.release(ctx)`, "./cmd/keep -run TestSuccessorOnTheSameMachine"},
+	{"who-lives-is-taken-for-dead", "one-at-a-time", "host/presence/presence_linux.go",
+		`if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return false
+	}`, `_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)`, "./host/presence -run TestEnded"},
+	{"a-copy-proves-that-one-is-dead", "one-at-a-time", "host/presence/presence_linux.go",
+		`string(says[:max(n, 0)]) == want`, `n >= 0 && want != ""`, "./host/presence -run TestCopyProvesNothing"},
 	{"removed-handler-is-late", "explained", "view/overview.go",
 		`for _, h := range d.Definition.Handlers {
 		v.Handlers = append(v.Handlers, Handler{h, known[h.Name]})`, `for _, h := range states {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -122,7 +124,8 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 	s.Host, err = host.Open(ctx, s.DB, host.Config{
 		Connections: s.conns, Policy: &s.Project.Cfg.Policy, Retention: s.Project.Cfg.Retention, Runtime: s.Runtime,
 		Only: s.Only, Name: hostName(), Version: buildinfo.Read().Version, Clock: e.Clock,
-		Notify: told, Logger: e.Log, Tracer: tracer, Committed: committed,
+		Presence: presenceDir(),
+		Notify:   told, Logger: e.Log, Tracer: tracer, Committed: committed,
 	})
 	if err != nil {
 		return err
@@ -231,4 +234,13 @@ func (s *Session) Remote(ctx context.Context) (list []RemoteWorkflow, err error)
 		}
 	}
 	return list, nil
+}
+
+// presenceDir returns where the hosts of this user on this machine find each other. Nobody
+// else can put something into its place: what holds it is the user's own, or sticky.
+func presenceDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "keep-hosts")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("keep-hosts-%d", os.Geteuid()))
 }
