@@ -2,11 +2,13 @@ package view
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // An Overview is how everything stands at one time.
@@ -130,6 +132,20 @@ func (o *Overview) Readers(w keep.WorkflowName, t keep.TopicName) []keep.Handler
 		return nil
 	}
 	return ReadersOf(o.Workflows[i].Deployed.Definition, t)
+}
+
+// Unread reports whether no consumer of the current version of a workflow subscribes to a
+// topic. Of a workflow that is not there it is false.
+func Unread(ctx context.Context, s store.Workflows, w keep.WorkflowName, t keep.TopicName) (bool, error) {
+	found, err := s.Workflow(ctx, w)
+	if errors.Is(err, keep.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	d, err := s.Deployment(ctx, w, found.Version)
+	return len(ReadersOf(d.Definition, t)) == 0, err
 }
 
 // ReadersOf returns the consumers of a script that subscribe to a topic.

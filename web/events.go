@@ -1,8 +1,6 @@
 package web
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -39,7 +37,7 @@ func (s *site) events(r *http.Request) (page, error) {
 		}
 	}
 	if f.Workflow != "" && f.Topic != "" {
-		if d.Unread, err = s.unread(ctx, f.Workflow, f.Topic); err != nil {
+		if d.Unread, err = view.Unread(ctx, s.cfg.Store, f.Workflow, f.Topic); err != nil {
 			return p, err
 		}
 	}
@@ -50,19 +48,6 @@ func (s *site) events(r *http.Request) (page, error) {
 	d.Pager = pagerOf("/events", q.Get("after"), next, "workflow", string(f.Workflow), "topic", string(f.Topic), "status", string(f.Status))
 	p.Data = d
 	return p, nil
-}
-
-// unread reports whether no consumer of the current version subscribes to a topic.
-func (s *site) unread(ctx context.Context, w keep.WorkflowName, t keep.TopicName) (bool, error) {
-	found, err := s.cfg.Store.Workflow(ctx, w)
-	if errors.Is(err, keep.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	d, err := s.cfg.Store.Deployment(ctx, w, found.Version)
-	return len(view.ReadersOf(d.Definition, t)) == 0, err
 }
 
 // eventData is one event.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+)
+
+// whyCmd says of any id what it is, what it waits for and what came of it.
+func (a *app) whyCmd() *cobra.Command {
+	cmd := showCmd(a, "why ID", "What any id names, what it waits for and what came of it", 1,
+		func(ctx context.Context, c *api.Client, args []string) (api.Why, error) {
+			if args[0] == "" {
+				return api.Why{}, exit.Misusef("the id is empty")
+			}
+			return c.Why(ctx, args[0])
+		},
+		func(_ context.Context, _ *api.Client, w api.Why) error { return a.printWhy(w) })
+	cmd.Long = `Why takes the id of a run, a call of the ledger, an input or a question, the message
+id of an event, the id of an item, or a version as WORKFLOW@VERSION, and tells what it
+is, what it waits for, what came of it, and what belongs to it.
+
+Several topics may have an event of one message id, and several workflows an item of
+one id: then they are named, and the status is 2.`
+	cmd.Example = "  keep why mail-17\n  keep why invoices@2.0"
+	cmd.ValidArgsFunction = a.byPosition(runIDs)
+	return cmd
+}
+
+// printWhy prints sentences first, and then what else can be asked for.
+func (a *app) printWhy(w api.Why) error {
+	fmt.Fprintln(a.Out, terminal.Clean(w.Sentence))
+	if w.WaitsFor != nil {
+		fmt.Fprintf(a.Out, "%s %s\n", a.OutInk.Dim("waits for:"), terminal.Clean(*w.WaitsFor))
+	}
+	for _, line := range w.Became {
+		fmt.Fprintln(a.Out, "  "+terminal.Clean(line))
+	}
+	var s terminal.Sheet
+	for _, id := range w.Inputs {
+		s.Add("input", "keep inputs show %s", id)
+	}
+	for _, e := range w.Events {
+		s.Add("event", "keep events show %s %s %s", w.Workflow, e.Topic, terminal.Clean(string(e.MessageID)))
+	}
+	for _, id := range w.Runs {
+		s.Add("run", "keep runs show %s", id)
+	}
+	for _, key := range w.Mutations {
+		s.Add("call", "keep mutations show %s", key)
+	}
+	for _, id := range w.Questions {
+		s.Add("question", "keep inbox show %s", id)
+	}
+	return s.Print(a.Out, a.OutInk)
+}

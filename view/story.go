@@ -1,0 +1,356 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// ofRun tells of a run: its own call and question, and the attempts of its chain.
+func (t *teller) ofRun(r keep.Run) (Story, error) {
+	out := Story{
+		Workflow: r.Workflow,
+		Sentence: fmt.Sprintf("Run of %s %s in %s %s%s: %s, phase %s.", r.Kind, r.Handler, r.Workflow, r.Version, titled(r.Title), r.Status, r.Phase),
+		Runs:     []keep.RunID{r.ID},
+	}
+	for _, held := range r.Reservations {
+		for _, id := range held.IDs[:min(len(held.IDs), maxRelated)] {
+			out.Events = append(out.Events, keep.EventRef{Topic: held.Topic, MessageID: id})
+		}
+	}
+	var err error
+	if out.Inputs, err = t.s.Causes(t.ctx, r.Chain); err != nil {
+		return out, err
+	}
+	out.Inputs = out.Inputs[:min(len(out.Inputs), maxRelated)]
+	calls, err := t.s.Calls(t.ctx, r.Chain, maxRelated)
+	if err != nil {
+		return out, err
+	}
+	var own keep.Mutation
+	for _, m := range slices.Backward(calls) {
+		if m.Run != r.ID {
+			continue
+		}
+		out.Mutations = append(out.Mutations, m.Key)
+		out.Became = append(out.Became, callOf(m))
+		if m.Key == r.Mutation {
+			own = m
+		}
+	}
+	if r.Error != nil {
+		out.Became = append(out.Became, fmt.Sprintf("It stopped with a failure of class %s: %s.", r.Error.Class, strings.TrimRight(r.Error.Error(), ".")))
+	}
+	questions, err := t.s.Asked(t.ctx, r.Chain, maxRelated)
+	if err != nil {
+		return out, err
+	}
+	for _, q := range slices.Backward(questions) {
+		if q.Run == r.ID {
+			out.Questions = append(out.Questions, q.ID)
+			out.Became = append(out.Became, decisionOn(q))
+		}
+	}
+	if !r.Closed {
+		out.Wait = lifecycle.WaitOf(r, own).String()
+		return out, nil
+	}
+	later, _, err := t.s.Runs(t.ctx, keep.RunFilter{Workflow: r.Workflow, Chain: r.Chain}, keep.Page{Limit: 1, Bare: true})
+	if err == nil && len(later) > 0 && later[0].ID != r.ID {
+		out.Became = append(out.Became, fmt.Sprintf("Another attempt took its work over: %s, which is %s.", later[0].ID, later[0].Status))
+		out.Runs = append(out.Runs, later[0].ID)
+	}
+	return out, err
+}
+
+// ofMutation tells of a call: how often it was made and asked about, and who knows how it
+// ended.
+func (t *teller) ofMutation(m keep.Mutation) (Story, error) {
+	moves, err := t.s.History(t.ctx, m.Key)
+	out := Story{Workflow: m.Workflow, Sentence: callOf(m), Mutations: []keep.MutationKey{m.Key}, Runs: []keep.RunID{m.Run}}
+	for _, move := range moves[max(0, len(moves)-maxRelated):] {
+		out.Became = append(out.Became, moved(move))
+	}
+	if err != nil {
+		return out, err
+	}
+	r, err := t.s.Run(t.ctx, m.Run)
+	if err != nil {
+		return out, ignoreMissing(err) // it was swept
+	}
+	if !r.Closed && r.Mutation == m.Key {
+		out.Wait = lifecycle.WaitOf(r, m).String()
+	} else if lifecycle.Unknown(m.State) {
+		out.Wait = lifecycle.WaitOfDoubt(m).String()
+	}
+	out.Inputs, err = t.s.Causes(t.ctx, r.Chain)
+	if err != nil {
+		return out, err
+	}
+	questions, err := t.s.Asked(t.ctx, r.Chain, maxRelated)
+	for _, q := range slices.Backward(questions) {
+		if q.Mutation == m.Key {
+			out.Questions = append(out.Questions, q.ID)
+		}
+	}
+	return out, err
+}
+
+// ofEvent tells of an event: which runs worked on it, and what it waits for.
+func (t *teller) ofEvent(ev keep.Event) (Story, error) {
+	out := Story{
+		Workflow: ev.Workflow,
+		Sentence: fmt.Sprintf("Event of topic %s in %s, published by %s: %s.", ev.Topic, ev.Workflow, ev.CreatedBy, ev.Status),
+		Events:   []keep.EventRef{{Topic: ev.Topic, MessageID: ev.MessageID}},
+		Inputs:   ev.CausedBy[:min(len(ev.CausedBy), maxRelated)],
+	}
+	runs, err := t.s.RunsOfEvent(t.ctx, ev.Workflow, ev.Topic, ev.MessageID, maxRelated)
+	if err != nil {
+		return out, err
+	}
+	if err := t.became(&out, ev.Workflow, runs); err != nil || ev.Status != keep.EventPending || out.Wait != "" {
+		return out, err
+	}
+	out.Wait, err = t.queued(ev)
+	return out, err
+}
+
+// queued says what an event waits for that no run has.
+func (t *teller) queued(ev keep.Event) (string, error) {
+	unread, err := Unread(t.ctx, t.s, ev.Workflow, ev.Topic)
+	if err != nil {
+		return "", err
+	}
+	if unread {
+		return fmt.Sprintf("No consumer of %s reads the topic %s.", ev.Workflow, ev.Topic), nil
+	}
+	st, err := ReadSituation(t.ctx, t.s, ev.Workflow)
+	if err != nil {
+		return "", err
+	}
+	if st.Paused[ev.Workflow] {
+		return fmt.Sprintf("Waits until %s is resumed: it is paused.", ev.Workflow), nil
+	}
+	if first := First(st.Runs[ev.Workflow]); first != nil {
+		return fmt.Sprintf("Waits in line behind %s. %s", first.ID, first.Wait), nil
+	}
+	return "Waits for a consumer to take it.", nil
+}
+
+// ofInput tells of an input: what it caused, and what that waits for.
+func (t *teller) ofInput(in keep.Input) (Story, error) {
+	out := Story{
+		Workflow: in.Workflow,
+		Sentence: fmt.Sprintf("Input of %s from %s %s, with the id %q there%s: %s.", in.Workflow, in.Source, in.Type, in.ExternalID, titled(in.Title), in.Status),
+		Inputs:   []keep.InputID{in.ID},
+	}
+	progress, err := t.s.Progress(t.ctx, []keep.InputID{in.ID}, maxRelated, maxRelated)
+	if err != nil {
+		return out, err
+	}
+	runs, err := t.s.RunsOf(t.ctx, in.ID, maxRelated)
+	if err != nil {
+		return out, err
+	}
+	events := progress[in.ID].Events
+	for _, ev := range slices.Backward(events) {
+		out.Events = append(out.Events, keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID})
+	}
+	if err := t.became(&out, in.Workflow, runs); err != nil || out.Wait != "" {
+		return out, err
+	}
+	for _, ev := range slices.Backward(events) {
+		if ev.Status != keep.EventPending {
+			continue
+		}
+		wait, err := t.queued(ev)
+		if out.Wait == "" && wait != "" {
+			out.Wait = fmt.Sprintf("Event %s of %s: %s", ev.MessageID, ev.Topic, wait)
+		}
+		return out, err
+	}
+	return out, nil
+}
+
+// ofItem tells of an item of a job.
+func (t *teller) ofItem(it keep.Item) (Story, error) {
+	out := Story{Workflow: it.Workflow, Sentence: fmt.Sprintf("Item of a job of %s%s: %s, attempt %d.", it.Workflow, titled(it.Title), it.Status, it.Attempt)}
+	ref := keep.ItemRef{Workflow: it.Workflow, ID: it.ID}
+	keys, err := t.s.ItemCalls(t.ctx, []keep.ItemRef{ref}, maxRelated)
+	if err != nil || len(keys[ref]) == 0 {
+		return out, err
+	}
+	calls, err := t.s.MutationsByKey(t.ctx, keys[ref])
+	if err != nil {
+		return out, err
+	}
+	slices.SortFunc(calls, func(a, b keep.Mutation) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	var ids []keep.RunID
+	for _, m := range calls {
+		out.Mutations = append(out.Mutations, m.Key)
+		out.Became = append(out.Became, callOf(m))
+		if !slices.Contains(ids, m.Run) {
+			ids = append(ids, m.Run)
+		}
+	}
+	out.Runs = ids
+	runs, err := t.s.RunsByID(t.ctx, ids)
+	if err != nil {
+		return out, err
+	}
+	open, err := t.open(it.Workflow, runs)
+	if err == nil && open != nil && !lifecycle.ItemOver(it) {
+		out.Wait = open.Wait.String()
+	}
+	return out, err
+}
+
+// ofQuestion tells of a question to a person.
+func (t *teller) ofQuestion(q keep.Escalation) Story {
+	out := Story{
+		Workflow:  q.Workflow,
+		Sentence:  fmt.Sprintf("Question of kind %s about %s: %s", q.Kind, q.Workflow, strings.Join(strings.Fields(q.Question), " ")),
+		Questions: []keep.EscalationID{q.ID}, Runs: []keep.RunID{q.Run},
+	}
+	if q.Mutation != "" {
+		out.Mutations = []keep.MutationKey{q.Mutation}
+	}
+	if q.ClosedAt.IsZero() {
+		out.Wait = "Waits for a person to answer it; see keep inbox."
+		return out
+	}
+	out.Became = []string{decisionOn(q)}
+	return out
+}
+
+// ofVersion tells of a version; later are those that were deployed after it, newest first.
+func ofVersion(d keep.Deployment, later []keep.Deployment) Story {
+	out := Story{Workflow: d.Workflow, Sentence: fmt.Sprintf("Version %s of %s, deployed %s.", d.Version, d.Workflow, at(d.CreatedAt))}
+	if len(later) > 0 {
+		next := later[len(later)-1]
+		out.Became = []string{fmt.Sprintf("Version %s replaced it %s.", next.Version, at(next.CreatedAt))}
+	} else {
+		out.Became = []string{"It is in force."}
+	}
+	return out
+}
+
+// became adds what runs made of an event or an input, newest of the runs first, and what
+// the one that is open waits for.
+func (t *teller) became(out *Story, w keep.WorkflowName, runs []keep.Run) error {
+	var keys []keep.MutationKey
+	for _, r := range slices.Backward(runs) {
+		out.Runs = append(out.Runs, r.ID)
+		if r.Mutation != "" && !slices.Contains(keys, r.Mutation) {
+			keys = append(keys, r.Mutation)
+		}
+	}
+	out.Mutations = keys
+	list, err := t.s.MutationsByKey(t.ctx, keys)
+	if err != nil {
+		return err
+	}
+	calls := make(map[keep.MutationKey]keep.Mutation, len(list))
+	for _, m := range list {
+		calls[m.Key] = m
+	}
+	for _, r := range slices.Backward(runs) {
+		line := fmt.Sprintf("%s of %s: %s.", r.ID, r.Handler, r.Status)
+		if m, ok := calls[r.Mutation]; ok {
+			line += " " + callOf(m)
+		}
+		out.Became = append(out.Became, line)
+	}
+	open, err := t.open(w, runs)
+	if err == nil && open != nil {
+		out.Wait = open.Wait.String()
+		if open.Question != nil {
+			out.Questions = []keep.EscalationID{open.Question.ID}
+		}
+	}
+	return err
+}
+
+// open returns the run among runs that is not closed; nil: there is none.
+func (t *teller) open(w keep.WorkflowName, runs []keep.Run) (*Run, error) {
+	i := slices.IndexFunc(runs, func(r keep.Run) bool { return !r.Closed })
+	if i < 0 {
+		return nil, nil
+	}
+	questions, _, err := t.s.Escalations(t.ctx, keep.EscalationFilter{Workflow: w, Run: runs[i].ID, Open: true}, keep.Page{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	explained, err := Explain(t.ctx, t.s, runs[i:i+1], questions)
+	if err != nil {
+		return nil, err
+	}
+	return explained[0], nil
+}
+
+// callOf says in a sentence what a call is and how it stands.
+func callOf(m keep.Mutation) string {
+	state := strings.ReplaceAll(string(m.State), "_", " ")
+	if lifecycle.Unknown(m.State) {
+		state = "not known (" + state + ")"
+	}
+	target := ""
+	if m.Target != "" {
+		target = " on " + m.Target
+	}
+	by := ""
+	if m.ResolvedBy != "" {
+		by = ", by " + m.ResolvedBy
+	}
+	return fmt.Sprintf("%s%s, sent %s: %s%s.", m.Tool, target, times(m.Attempts), state, by)
+}
+
+// moved says in a sentence what became of a call, and when.
+func moved(m keep.Move) string {
+	line := fmt.Sprintf("%s: %s", at(m.At), m.To)
+	if m.Detail != "" {
+		line += ", " + strings.TrimRight(m.Detail, ".")
+	}
+	return line + "."
+}
+
+// decisionOn says what became of a question.
+func decisionOn(q keep.Escalation) string {
+	switch {
+	case q.Decision != nil:
+		return fmt.Sprintf("%s answered the question %s: %s.", q.Decision.By, q.ID, q.Decision.Action)
+	case q.ClosedAt.IsZero():
+		return fmt.Sprintf("A person is asked: %s.", q.ID)
+	}
+	return fmt.Sprintf("The question %s was closed without an answer.", q.ID)
+}
+
+func titled(title string) string {
+	if title == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", title)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// at writes a time as waits do.
+func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// ignoreMissing returns nil for what a sweep may have removed.
+func ignoreMissing(err error) error {
+	if errors.Is(err, keep.ErrNotFound) {
+		return nil
+	}
+	return err
+}

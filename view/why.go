@@ -1,0 +1,181 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store"
+)
+
+// A Nature is what an id names.
+type Nature string
+
+// What an id may name.
+const (
+	IsRun      Nature = "run"
+	IsMutation Nature = "mutation"
+	IsEvent    Nature = "event"
+	IsInput    Nature = "input"
+	IsItem     Nature = "item"
+	IsQuestion Nature = "question"
+	IsVersion  Nature = "version"
+)
+
+// maxRelated bounds what a story names of each kind, the newest (law: bounded).
+const maxRelated = 20
+
+// A Story is what is known of one thing: what it is, what it waits for, what came of it,
+// and what belongs to it.
+type Story struct {
+	ID       string
+	Is       Nature
+	Workflow keep.WorkflowName
+	Sentence string
+	Wait     string   // a sentence; empty: it waits for nothing
+	Became   []string // sentences, oldest first
+
+	Inputs    []keep.InputID
+	Events    []keep.EventRef
+	Runs      []keep.RunID // oldest first
+	Mutations []keep.MutationKey
+	Questions []keep.EscalationID
+}
+
+// An AmbiguousError says that several things have an id.
+type AmbiguousError struct {
+	ID    string
+	Names []string // what has it, such as "event orders/new/17"
+}
+
+// Error implements error.
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q is the id of %d things: %s", e.ID, len(e.Names), strings.Join(e.Names, ", "))
+}
+
+// Why returns the story of what an id names: that of a run, mutation, input or question,
+// the message id of an event, the id of an item, or a version as WORKFLOW@VERSION. Ids of
+// events and items belong to their topics and workflows, so several may have one: that is
+// an *AmbiguousError. Nothing is a *keep.NotFoundError.
+func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
+	t := teller{ctx: ctx, s: s}
+	for _, try := range []func(string) error{t.run, t.mutation, t.input, t.question, t.version, t.events, t.items} {
+		if err := try(id); err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return Story{}, err
+		}
+	}
+	switch len(t.found) {
+	case 0:
+		return Story{}, &keep.NotFoundError{What: "run, mutation, event, input, item, question or version", ID: id}
+	case 1:
+		story, err := t.found[0].tell()
+		story.ID, story.Is = id, t.found[0].is
+		return story, err
+	}
+	e := &AmbiguousError{ID: id}
+	for _, f := range t.found {
+		e.Names = append(e.Names, string(f.is)+" "+f.name)
+	}
+	return Story{}, e
+}
+
+// A teller looks for what has an id.
+type teller struct {
+	ctx   context.Context
+	s     store.Reader
+	found []candidate
+}
+
+// A candidate is a thing that has the id, and how its story is told.
+type candidate struct {
+	is   Nature
+	name string
+	tell func() (Story, error)
+}
+
+func (t *teller) add(is Nature, name string, tell func() (Story, error)) {
+	t.found = append(t.found, candidate{is, name, tell})
+}
+
+func (t *teller) run(id string) error {
+	r, err := t.s.Run(t.ctx, keep.RunID(id))
+	if err == nil {
+		t.add(IsRun, id, func() (Story, error) { return t.ofRun(r) })
+	}
+	return err
+}
+
+func (t *teller) mutation(id string) error {
+	m, err := t.s.Mutation(t.ctx, keep.MutationKey(id))
+	if err == nil {
+		t.add(IsMutation, id, func() (Story, error) { return t.ofMutation(m) })
+	}
+	return err
+}
+
+func (t *teller) input(id string) error {
+	in, err := t.s.Input(t.ctx, keep.InputID(id))
+	if err == nil {
+		t.add(IsInput, id, func() (Story, error) { return t.ofInput(in) })
+	}
+	return err
+}
+
+func (t *teller) question(id string) error {
+	q, err := t.s.Escalation(t.ctx, keep.EscalationID(id))
+	if err == nil {
+		t.add(IsQuestion, id, func() (Story, error) { return t.ofQuestion(q), nil })
+	}
+	return err
+}
+
+func (t *teller) version(id string) error {
+	name, text, ok := strings.Cut(id, "@")
+	if !ok {
+		return nil
+	}
+	all, err := t.s.Deployments(t.ctx, keep.WorkflowName(name))
+	for i, d := range all {
+		if d.Version.String() == text {
+			t.add(IsVersion, id, func() (Story, error) { return ofVersion(d, all[:i]), nil })
+		}
+	}
+	return err
+}
+
+func (t *teller) events(id string) error {
+	topics, err := t.s.TopicCounts(t.ctx, "")
+	if err != nil || id == "" {
+		return err
+	}
+	for _, topic := range topics {
+		evs, err := t.s.EventsByID(t.ctx, topic.Workflow, topic.Topic, []keep.MessageID{keep.MessageID(id)})
+		if err != nil {
+			return err
+		}
+		for _, ev := range evs {
+			t.add(IsEvent, fmt.Sprintf("%s/%s/%s", ev.Workflow, ev.Topic, ev.MessageID), func() (Story, error) { return t.ofEvent(ev) })
+		}
+	}
+	return nil
+}
+
+func (t *teller) items(id string) error {
+	all, err := t.s.Workflows(t.ctx)
+	if err != nil || id == "" {
+		return err
+	}
+	for _, w := range all {
+		it, err := t.s.Item(t.ctx, w.Name, id)
+		if errors.Is(err, keep.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t.add(IsItem, fmt.Sprintf("%s/%s", w.Name, id), func() (Story, error) { return t.ofItem(it) })
+	}
+	return nil
+}
