@@ -55,24 +55,6 @@ func outbox(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// The database in the repository is what schema.sql says.
-func TestRemindersSchema(t *testing.T) {
-	t.Parallel()
-	const query = `SELECT (SELECT group_concat(sql, char(10)) FROM sqlite_schema WHERE sql IS NOT NULL) ||
-		(SELECT group_concat(number || customer || amount || due || stage || paid || reminded) FROM invoices)`
-	fresh := openInvoices(t, copyOfReminders(t))
-	var got, want string
-	if err := openInvoices(t, "reminders").QueryRowContext(t.Context(), query).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
-	if err := fresh.QueryRowContext(t.Context(), query).Scan(&want); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(got, want); d != "" {
-		t.Errorf("invoices.db (-got +want):\n%s", d)
-	}
-}
-
 // Each invoice is reminded of once; a second attempt is a person's wish.
 func TestReminders(t *testing.T) {
 	t.Parallel()

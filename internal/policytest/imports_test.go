@@ -110,6 +110,7 @@ cmd/keep/internal/config timed . connector connector/... law/policy script/sandb
 cmd/keep/internal/metrics clock . law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main
+examples/try            dev    internal/twin testkit/connectortest
 `
 
 // impure are what pure packages may not import, and all below them.

@@ -16,10 +16,28 @@ import (
 // is in its thread; who sends it again gets 404; the index of the search lags, so that it finds
 // nothing here; a list of nothing has no member messages.
 type Gmail struct {
+	Inbox []Received // what is in the inbox
+
 	drafts   map[string]gmailMessage
 	messages []gmailMessage
 	labels   map[string]map[string]bool // by message
 	made     int
+}
+
+// Received is a mail that somebody else sent.
+type Received struct{ ID, From, Subject, Text string }
+
+// received returns a mail of the inbox.
+func (g *Gmail) received(id string) Reply {
+	for _, m := range g.Inbox {
+		if m.ID == id {
+			headers := []map[string]string{{"name": "From", "value": m.From}, {"name": "Subject", "value": m.Subject}}
+			return Reply{Status: http.StatusOK, Body: map[string]any{"id": m.ID, "threadId": m.ID, "labelIds": []string{"INBOX"}, "snippet": m.Text,
+				"payload": map[string]any{"headers": headers, "mimeType": "text/plain",
+					"body": map[string]any{"size": len(m.Text), "data": base64.URLEncoding.EncodeToString([]byte(m.Text))}}}}
+		}
+	}
+	return notFound()
 }
 
 type gmailMessage struct {
@@ -133,7 +151,15 @@ func (g *Gmail) Read(r *http.Request) Reply {
 	if path == "/labels" {
 		return Reply{Status: http.StatusOK, Body: map[string]any{"labels": []any{}}}
 	}
+	if id, ok := strings.CutPrefix(path, "/messages/"); ok {
+		return g.received(id)
+	}
 	found := []gmailMessage{}
+	for _, m := range g.Inbox {
+		if q.Get("labelIds") == "INBOX" {
+			found = append(found, gmailMessage{ID: m.ID, Thread: m.ID, Labels: []string{"INBOX"}})
+		}
+	}
 	for _, m := range slices.Backward(g.messages) {
 		if !q.Has("q") && (!q.Has("labelIds") || slices.Contains(m.Labels, q.Get("labelIds"))) {
 			found = append(found, m)

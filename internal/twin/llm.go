@@ -10,7 +10,12 @@ import (
 // https://platform.openai.com/docs/api-reference/chat/create: every request that is answered is
 // paid for, and the same request again is another answer. Messages want x-api-key and a
 // version, chat a bearer token. Effects counts the answers to a text.
-type LLM struct{ sold int }
+type LLM struct {
+	// Answer is what is said to a text. Nil: which answer it is, and to what.
+	Answer func(asked string) string
+
+	sold int
+}
 
 // Authorized wants the key where the API has it, and nowhere else.
 func (*LLM) Authorized(r *http.Request, _ []byte, secret string) bool {
@@ -37,6 +42,9 @@ func (l *LLM) Change(r *http.Request, body []byte) (string, func() Reply) {
 	return asked, func() Reply {
 		l.sold++
 		id, text := fmt.Sprintf("msg_%d", l.sold), fmt.Sprintf("answer %d to: %s", l.sold, asked)
+		if l.Answer != nil {
+			text = l.Answer(asked)
+		}
 		if chat {
 			return Reply{Status: http.StatusOK, Body: map[string]any{"id": id, "object": "chat.completion", "model": p.Model,
 				"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]string{"role": "assistant", "content": text}}}}}

@@ -1,0 +1,93 @@
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// try runs the command that a newcomer runs, from the root of the repository.
+func try(t *testing.T, name, dir string) (stdout string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program("try"), name, dir)
+	cmd.Dir = ".."
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "KEEP_") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.Env = append(cmd.Env, "TRY_KEEP="+program("keep"))
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("try %s: %v\n%s%s", name, err, &out, &errs)
+	}
+	return out.String()
+}
+
+// Each example of services does against twins what its README.md says.
+func TestExamplesOnTwins(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"mail-to-sheet", "paid-events", "triage"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := ""
+			for _, b := range blocks(t, filepath.Join("examples", name, "README.md")) {
+				if b.lang == "" {
+					want = b.text
+				}
+			}
+			got := try(t, name, filepath.Join(t.TempDir(), name))
+			if i := strings.Index(got, want); want == "" || i < 0 || got[i:] != want {
+				t.Errorf("it printed (-got +want):\n%s", cmp.Diff(got, want))
+			}
+		})
+	}
+}
+
+// sums returns a hash of each file of an example, but of those that .gitignore names.
+func sums(t *testing.T, dir string) map[string][32]byte {
+	t.Helper()
+	all := map[string][32]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all[path] = sha256.Sum256(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// An example that is tried stays as it is, twice too.
+func TestTryLeavesTheExample(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"invoices", "reminders", "triage"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, dir := sums(t, name), filepath.Join(t.TempDir(), name)
+			first := try(t, name, dir)
+			try(t, name, dir)
+			if d := cmp.Diff(sums(t, name), before); d != "" {
+				t.Errorf("files of the example changed:\n%s", d)
+			}
+			if first == "" {
+				t.Error("it printed nothing")
+			}
+		})
+	}
+}
