@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 func (a *app) idempotencyCmd() *cobra.Command {
@@ -80,12 +80,15 @@ type description struct {
 	Lease     proxy.Duration `toml:"lease"`
 }
 
+// maxDescription bounds the description of an endpoint, in bytes.
+const maxDescription = 1 << 20
+
 // describe reads a description; no file is an empty one.
 func describe(file string) (d description, err error) {
 	if file == "" {
 		return d, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := regular.Read(file, maxDescription)
 	if err != nil {
 		return d, err
 	}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/key"
 )
 
@@ -313,7 +313,7 @@ request with the key gets the answer. Callers are known by --header, which the
 proxy's route needs too: caller = "header:X-User-Id".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := os.Open(args[0])
+			rows, err := regular.Open(args[0])
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/store/postgres"
 	"github.com/keep-run/keep/store/sqlite"
 
@@ -60,6 +61,11 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 	cfg.Listen = cmp.Or(flags.Listen, cfg.Listen)
 	cfg.AdminListen = cmp.Or(flags.AdminListen, cfg.AdminListen)
 	cfg.TLSCert, cfg.TLSKey = cmp.Or(flags.TLSCert, cfg.TLSCert), cmp.Or(flags.TLSKey, cfg.TLSKey)
+	if cfg.TLSCert != "" && cfg.TLSKey != "" { // the proxy opens them later, and would wait for a pipe
+		if _, err := regular.KeyPair(cfg.TLSCert, cfg.TLSKey); err != nil {
+			return exit.Misusef("proxy.tls_cert, proxy.tls_key: %w", err)
+		}
+	}
 	cfg.Logger = a.log
 	cfg.Ready = func(clients, admin net.Addr) {
 		fmt.Fprintf(a.Err, "keep proxy: %s in front of %s\n", clients, cfg.Upstream)

@@ -34,6 +34,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // Kind is what configuration calls this connector.
@@ -186,7 +187,7 @@ func (s *sink) fail(doing string, err error) *keep.Failure {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		class = keep.ClassPermission
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENOSPC):
+	case errors.As(err, new(*regular.Error)), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENOSPC):
 		class = keep.ClassPrecondition
 	}
 	return s.failf(class, "io", "%s: %v", doing, err)
@@ -219,6 +220,11 @@ func (f *file) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	raw, err := f.line(ctx, m)
 	if err != nil {
 		return connector.Receipt{}, err
+	}
+	if in, err := regular.Open(f.path); err == nil {
+		in.Close()
+	} else if errors.As(err, new(*regular.Error)) { // a pipe can't be read back
+		return connector.Receipt{}, f.fail("open", err)
 	}
 	out, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -254,7 +260,7 @@ func endsTorn(f *os.File) (bool, error) {
 
 // Reconcile reads the file for the token.
 func (f *file) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
-	in, err := os.Open(f.path)
+	in, err := regular.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return connector.Answer{Verdict: connector.Absent, Detail: "there is no file"}, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/ontime"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // dial connects to e. With TLS from the beginning the handshake is over when it returns.
@@ -36,6 +37,9 @@ func (a *account) dial(ctx context.Context, e endpoint) (net.Conn, *tls.Config, 
 	return secure, cfg, nil
 }
 
+// maxCertificates bounds the file of certificates to trust, in bytes.
+const maxCertificates = 1 << 20
+
 // tlsConfig trusts the certificates of the file ca, which is read each time: it may be
 // replaced while the host runs.
 func (a *account) tlsConfig(e endpoint) (*tls.Config, error) {
@@ -43,7 +47,7 @@ func (a *account) tlsConfig(e endpoint) (*tls.Config, error) {
 	if a.ca == "" || e.tls == none {
 		return cfg, nil
 	}
-	pem, err := os.ReadFile(a.ca)
+	pem, err := regular.Read(a.ca, maxCertificates)
 	if err != nil {
 		return nil, keep.Failf(keep.ClassPrecondition, "ca", "read the certificates to trust: %v", err)
 	}

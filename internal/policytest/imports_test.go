@@ -47,13 +47,13 @@ connector/internal/eml  timed  connector/internal/jsonval
 connector/files         timed  . law/ledger connector connector/internal/...
 connector/httpapi       timed  . law/ledger connector connector/internal/... internal/redact
 connector/packs         timed
-connector/logsink       timed  . law/ledger connector connector/internal/...
-connector/mail          timed  . law/ledger connector connector/internal/...
+connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
+connector/mail          timed  . law/ledger connector connector/internal/... internal/regular
 connector/s3            clock  . law/ledger connector connector/internal/...
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
 script/workflow         timed  . connector law/policy law/schedule
-script/sandbox          clock  script/sandbox/internal/...
+script/sandbox          clock  script/sandbox/internal/... internal/regular
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
 engine                  clock  . law/... store connector engine/lease internal/commitlog
@@ -79,7 +79,7 @@ web/internal/...        main   internal/npm
 
 rehearsal               clock  . law/policy connector host script/sandbox store store/memory
 rehearsal/plan          clock  . law/policy connector host script/sandbox rehearsal
-rehearsal/scripttest    clock  . law/policy connector host script/sandbox rehearsal
+rehearsal/scripttest    clock  . law/policy connector host script/sandbox rehearsal internal/regular
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector
@@ -92,6 +92,7 @@ internal/npm            clock
 internal/garbage        timed
 internal/commitlog      timed  .
 internal/redact         pure
+internal/regular        timed
 internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
 internal/mailtest       test
@@ -104,9 +105,9 @@ internal/bench          dev    * internal/pgtest internal/cputime
 internal/sabotage       main
 
 cmd/keep                main   *
-cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web cmd/keep/internal/...
+cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify api/hook
+cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify api/hook internal/regular
 cmd/keep/internal/metrics clock . law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main

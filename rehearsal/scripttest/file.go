@@ -15,6 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // Suffix ends the name of every file of tests.
@@ -133,14 +134,7 @@ func Find(path string) ([]string, error) {
 // ReadFile reads and checks a file of tests, and finds its script. The error names the
 // file and, where it can, the line.
 func ReadFile(name string) (*File, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > MaxFile {
-		return nil, fmt.Errorf("%s: %d bytes: at most %d", name, info.Size(), MaxFile)
-	}
-	text, err := os.ReadFile(name)
+	text, err := regular.Read(name, MaxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // Bundle is a script with all its files in one piece of JavaScript: everything
@@ -245,7 +248,7 @@ func (b *bundler) resolve(importer, spec string) (string, error) {
 		if err == nil {
 			return candidate, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, errDirectory) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, regular.ErrDirectory) {
 			return "", fmt.Errorf("import %q: %w", spec, readError(candidate, err))
 		}
 	}
@@ -288,8 +291,10 @@ func readError(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s does not exist", name)
-	case errors.Is(err, errImports), errors.Is(err, errDirectory), errors.Is(err, errLarge), errors.Is(err, errSpecial):
+	case errors.Is(err, errImports), errors.Is(err, errLarge):
 		return fmt.Errorf("%s %w", name, err)
+	case errors.As(err, new(*regular.Error)):
+		return err
 	case strings.Contains(err.Error(), "escapes"):
 		return fmt.Errorf("%s leaves the project directory through a symbolic link", name)
 	}
@@ -297,28 +302,24 @@ func readError(name string, err error) error {
 }
 
 var (
-	errImports   = errors.New("is not there: this script is a single file without imports")
-	errDirectory = errors.New("is a directory")
-	errSpecial   = errors.New("is not a regular file")
-	errLarge     = fmt.Errorf("is larger than %s", size(maxFile))
+	errImports = errors.New("is not there: this script is a single file without imports")
+	errLarge   = fmt.Errorf("is larger than %s", size(maxFile))
 )
 
 // rootFiles reads from a directory and never from outside of it.
 type rootFiles struct{ root *os.Root }
 
 func (r rootFiles) read(name string) ([]byte, error) {
-	st, err := r.root.Stat(filepath.FromSlash(name))
-	switch {
-	case err != nil:
+	f, err := regular.OpenIn(r.root, filepath.FromSlash(name))
+	if err != nil {
 		return nil, err
-	case st.IsDir():
-		return nil, errDirectory
-	case !st.Mode().IsRegular(): // opening a pipe would block
-		return nil, errSpecial
-	case st.Size() > maxFile:
-		return nil, errLarge
 	}
-	return r.root.ReadFile(filepath.FromSlash(name))
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = errLarge
+	}
+	return text, err
 }
 
 // oneFile is a project with a single file.

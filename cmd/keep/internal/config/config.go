@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep/api/hook"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 )
@@ -21,8 +21,8 @@ import (
 // Name is what the file is called.
 const Name = "keep.toml"
 
-// maxFile bounds keep.toml, in bytes (law: bounded).
-const maxFile = 1 << 20
+// MaxFile bounds keep.toml, in bytes (law: bounded).
+const MaxFile = 1 << 20
 
 // A Config is what keep.toml and the environment mean.
 type Config struct {
@@ -79,7 +79,7 @@ func Find(dir string) string {
 	}
 	for {
 		file := filepath.Join(abs, Name)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+		if _, err := os.Lstat(file); err == nil { // whatever it is: what can't be read is said
 			return shortest(file)
 		}
 		up := filepath.Dir(abs)
@@ -165,7 +165,7 @@ func read(o Options) (*Config, []byte, error) {
 		return nil, nil, err
 	}
 	cfg := &Config{File: file, Dir: filepath.Dir(abs)}
-	f, err := os.Open(file)
+	text, err := regular.Read(file, MaxFile)
 	if errors.Is(err, fs.ErrNotExist) && o.File == "" {
 		cfg.File = ""
 		return cfg, nil, nil
@@ -173,27 +173,7 @@ func read(o Options) (*Config, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
-	var buf bytes.Buffer
-	if _, err := buf.ReadFrom(&limited{f, maxFile}); err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", file, err)
-	}
-	return cfg, bytes.TrimPrefix(buf.Bytes(), []byte("\ufeff")), nil
-}
-
-// A limited file fails when it is longer than it may be.
-type limited struct {
-	f    *os.File
-	left int
-}
-
-// Read fails once more than what is left was read.
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.f.Read(p)
-	if l.left -= n; l.left < 0 {
-		return n, fmt.Errorf("has more than %d bytes", maxFile)
-	}
-	return n, err
+	return cfg, bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
 // overlayAll puts the environment over the whole tree. The tables of connections

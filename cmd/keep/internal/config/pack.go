@@ -1,13 +1,11 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net"
@@ -23,6 +21,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/connector/packs"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // packDir is where a project keeps its own packs, beside keep.toml.
@@ -129,15 +128,10 @@ func readPack(dir, name string) (Pack, []Problem, error) {
 		return Pack{}, nil, fs.ErrNotExist
 	}
 	p := Pack{Name: name, File: packDir + "/" + name + ".toml"}
-	f, err := os.Open(filepath.Join(dir, packDir, name+".toml"))
+	text, err := regular.Read(filepath.Join(dir, packDir, name+".toml"), MaxFile)
 	switch {
 	case err == nil:
-		defer f.Close()
-		var buf bytes.Buffer
-		if _, err := buf.ReadFrom(&limited{f, maxFile}); err != nil {
-			return p, nil, fmt.Errorf("read %s: %w", p.File, err)
-		}
-		p.Text = buf.Bytes()
+		p.Text = text
 	case !errors.Is(err, fs.ErrNotExist):
 		return p, nil, err
 	default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // maxSecret bounds a secret's file, in bytes.
@@ -164,19 +165,21 @@ func (v *vault) secrets() []string {
 // readSecret reads a secret's file. If private is set, others must not be able
 // to read it; a credentials directory is guarded by who made it.
 func readSecret(file string, private bool) (string, error) {
-	info, err := os.Stat(file)
+	f, err := regular.Open(file)
 	if err != nil {
 		return "", err
 	}
+	info, err := f.Stat()
+	f.Close()
 	switch {
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s is not a file", file)
+	case err != nil:
+		return "", err
 	case private && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
 		return "", fmt.Errorf("%s can be read by others (mode %04o); run: chmod 600 %s", file, info.Mode().Perm(), strconv.Quote(file))
 	case info.Size() > maxSecret:
 		return "", fmt.Errorf("%s has %d bytes; a secret has at most %d", file, info.Size(), maxSecret)
 	}
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file, maxSecret)
 	switch {
 	case err != nil:
 		return "", err

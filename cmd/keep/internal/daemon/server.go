@@ -32,6 +32,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/web"
 )
@@ -145,7 +146,7 @@ func (s *Server) listen(ctx context.Context, cfg config.Server) error {
 	}
 	scheme := "http"
 	if encrypted {
-		cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+		cert, err := regular.KeyPair(cfg.TLSCert, cfg.TLSKey)
 		if err != nil {
 			return exit.Misusef("server.tls_cert, server.tls_key: %w", err)
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // A Config says what keep dev runs and where it shows it.
@@ -115,7 +115,7 @@ func readSettings(p *project.Project) ([]byte, error) {
 	if p.Cfg.File == "" {
 		return nil, nil
 	}
-	return os.ReadFile(p.Cfg.File)
+	return regular.Read(p.Cfg.File, config.MaxFile)
 }
 
 // redeploy loads the scripts again and deploys those that are in order.

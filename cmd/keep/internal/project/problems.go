@@ -2,7 +2,6 @@ package project
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -109,7 +109,7 @@ func at(root string, p workflow.Position, message, fix string) terminal.Problem 
 	}
 	file := filepath.Join(root, filepath.FromSlash(p.File))
 	c.File = terminal.Short(file)
-	if data, err := os.ReadFile(file); err == nil && p.Line > 0 {
+	if data, err := regular.Read(file, config.MaxFile); err == nil && p.Line > 0 {
 		if lines := strings.Split(string(data), "\n"); p.Line <= len(lines) {
 			c.Source = strings.TrimRight(lines[p.Line-1], "\r")
 		}

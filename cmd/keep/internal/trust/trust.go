@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // Variable names directories that are trusted, as a list of paths.
@@ -73,13 +75,16 @@ func file() (string, error) {
 	return filepath.Join(base, "keep", "trusted"), err
 }
 
+// maxList bounds the list, in bytes.
+const maxList = 1 << 20
+
 // List returns the directories that the user allowed. There is none without a home.
 func List() ([]string, error) {
 	name, err := file()
 	if err != nil {
 		return nil, nil
 	}
-	data, err := os.ReadFile(name)
+	data, err := regular.Read(name, maxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
