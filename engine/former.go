@@ -145,12 +145,15 @@ func (h *scriptHost) readFormer(ctx context.Context) error {
 			switch {
 			case m.Attempt != s.item.Attempt, !ledger.MayHaveHappened(m.State) && !m.Doubted:
 				continue // it did nothing
-			case t != nil && t.name == m.Tool && t.pinHash == m.PinHash:
-				continue // its key is today's
+			case t != nil && t.name == m.Tool && t.pinHash == m.PinHash && m.Attempts == 1:
+				continue // its key is today's; one that was sent again has that of the first time
 			}
 			whole, err := store.Mutation(ctx, m.Key)
 			if err != nil {
 				return &storeError{err}
+			}
+			if t != nil && h.keyToday(t, whole) == whole.Key {
+				continue
 			}
 			s.former = append(s.former, whole)
 		}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,5 +206,45 @@ func TestARetryUnderAnotherName(t *testing.T) {
 		if m := w.mutation(); m.State != keep.Applied || m.Token != first.Token || w.service.calls != 2 {
 			t.Errorf("the record is %s with token %s, want applied with %s; %d calls; %+v", m.State, m.Token, first.Token, w.service.calls, w.questions())
 		}
+	})
+}
+
+// Law: once. A record that was sent again under another configuration has the key of the
+// first time still, and is found by it when the job runs once more.
+func TestACallThatWasSentAgainUnderAnotherConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, change := newRenamedWorld(t, func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} })
+		w.script["jobs.remind"] = func(c *call) any {
+			c.withItem("a", func(c *call, done bool) {
+				for _, id := range []string{"x", "y", "z"} {
+					if !done {
+						c.do("svc.create", map[string]any{"id": id, "text": "hello"})
+					}
+				}
+			})
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) {
+			switch n {
+			case 2: // y is in doubt
+				return false, errors.New("connection reset")
+			case 3, 5: // y, and later z, is refused
+				return false, keep.Failf(keep.ClassPermission, keep.CodeForbidden, "no")
+			}
+			return true, nil
+		}
+		w.deploy()
+		w.run()
+		change(nil)
+		for _, answer := range []keep.Action{keep.Retry, keep.Approve, keep.Retry} {
+			if err := w.decide(answer); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+		}
+		if qs := w.questions(); w.service.calls != 6 || w.service.total() != 3 || len(qs) != 0 {
+			t.Errorf("%d calls, %d effects, questions %+v; want 6, 3 and none", w.service.calls, w.service.total(), qs)
+		}
+		w.check()
 	})
 }

@@ -43,6 +43,10 @@ func (p *process) act(o *operator.Operator) {
 	clear(w.resting) // a person may want a call before its time
 	var err error
 	var what string
+	if w.edited && w.chance(0.2) {
+		w.note("person: " + p.edit())
+		return
+	}
 	switch n := w.below(22); {
 	case n < 10:
 		what, err = w.decide(o)

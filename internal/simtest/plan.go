@@ -89,11 +89,12 @@ func (w *world) plan() {
 	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	for range 3 {
-		w.tools = append(w.tools, w.newTools(len(w.tools)))
+		w.tools = append(w.tools, w.newTools(len(w.tools), settings{}))
 	}
 	for i := range 1 + w.below(3) {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
+	w.edited = w.edits()
 	w.offset = 30 * 24 * time.Hour
 	w.orders()
 }
@@ -217,8 +218,8 @@ func (w *world) newBug() behaviour {
 }
 
 // newTools returns the tools of the services, as far as an upgrade left them.
-func (w *world) newTools(upgrade int) *engine.Tools {
-	ts, err := engine.NewTools(w.connections(upgrade))
+func (w *world) newTools(upgrade int, set settings) *engine.Tools {
+	ts, err := engine.NewTools(w.connections(upgrade, set))
 	if err != nil {
 		panic(err) // the plan is wrong
 	}

@@ -23,6 +23,8 @@ type process struct {
 	engine   *engine.Engine     // nil: it only decides
 	operator *operator.Operator // what people do through it
 	mortal   bool               // may die
+	tools    *engine.Tools      // of the engine
+	settings settings           // as the process took them
 
 	ctx    context.Context // of Run: ends with a stop or with death
 	cancel context.CancelFunc
@@ -61,7 +63,8 @@ func (w *world) newHost(name string) *process {
 	if w.group != nil {
 		cfg.Leases, cfg.Clock = &lessor{w.group.shared, p}, w.newClock()
 	}
-	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, w.nextTools(), cfg)
+	p.tools = p.ownTools()
+	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, p.tools, cfg)
 	if err != nil {
 		panic(err) // the plan is wrong
 	}

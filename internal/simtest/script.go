@@ -105,7 +105,10 @@ func (c *call) body() any {
 func (c *call) do(name string, args ...any) json.RawMessage { return c.doBefore(nil, name, args...) }
 
 func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMessage {
-	hc := engine.HostCall{Name: name, At: "w.js:1:1", Scope: c.scope, Waiting: waiting}
+	hc := engine.HostCall{Name: c.today(name), At: "w.js:1:1", Scope: c.scope}
+	for _, other := range waiting {
+		hc.Waiting = append(hc.Waiting, c.today(other))
+	}
 	for _, a := range args {
 		b, err := json.Marshal(a)
 		if err != nil {
@@ -118,6 +121,15 @@ func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMess
 		panic(ended{err})
 	}
 	return out
+}
+
+// today returns the name that a tool has for the process.
+func (c *call) today(name string) string {
+	if tool, ok := strings.CutPrefix(name, "svc."); ok {
+		conn, _ := c.p.settings.connection()
+		return conn + "." + tool
+	}
+	return name
 }
 
 func (c *call) arg(i int, v any) bool {

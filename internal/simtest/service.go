@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type truth struct {
 
 // An effect is one change that happened, or is on its way.
 type effect struct {
+	way     int           // by which it came; see settings
 	at      time.Duration // when it happens, by the clock of the services
 	visible time.Duration // when the search can see it
 	covers  []string      // what it was for
@@ -28,6 +30,9 @@ type effect struct {
 // contradicts reports whether "it didn't happen" would be wrong: an effect is
 // there, or on its way.
 func (t truth) contradicts(token string) bool { return len(t.effects[token]) > 0 }
+
+// witnessSettles is how late the search of level C may be.
+const witnessSettles = 45 * time.Second
 
 // errReset says nothing about the effect.
 var errReset = errors.New("connection reset by peer")
@@ -73,19 +78,21 @@ var faults = []fault{
 
 // connections returns the one connection: mutate tools of each level, one that
 // wants approval, and reads. See upgrades.
-func (w *world) connections(upgrade int) []connector.Connection {
+func (w *world) connections(upgrade int, set settings) []connector.Connection {
 	result := json.RawMessage(`{"type":"object","properties":{"id":{"type":"number"}}}`)
-	conn := connector.Connection{Name: "svc", Connector: "sim"}
+	conn := connector.Connection{Connector: "sim"}
+	conn.Name, conn.Was = set.connection()
 	for _, s := range []connector.Spec{
 		{Name: "a", Level: keep.LevelKey},
 		{Name: "b", Level: keep.LevelClaim, SettleAfter: 2 * time.Second},
-		{Name: "c", Level: keep.LevelWitness, SettleAfter: 45 * time.Second},
+		{Name: "c", Level: keep.LevelWitness, SettleAfter: witnessSettles},
 		{Name: "d", Level: keep.LevelNone},
 		{Name: "p", Level: keep.LevelWitness, SettleAfter: 5 * time.Second, Approve: true},
 	} {
 		s.Unique = w.unique
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
-		m := mutator{tool{w, s}}
+		s = set.apply(s)
+		m := mutator{tool{w, s, set.way}}
 		switch {
 		case upgrade == 2 && s.Name == "c":
 		case s.Level == keep.LevelNone, s.Level == keep.LevelWitness && upgrade == 1:
@@ -95,8 +102,8 @@ func (w *world) connections(upgrade int) []connector.Connection {
 		}
 	}
 	conn.Tools = append(conn.Tools,
-		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}}},
-		reader{tool{w, connector.Spec{Name: "list", Effect: connector.List}}})
+		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}, 0}},
+		reader{tool{w, connector.Spec{Name: "list", Effect: connector.List}, 0}})
 	return []connector.Connection{conn}
 }
 
@@ -104,6 +111,7 @@ func (w *world) connections(upgrade int) []connector.Connection {
 type tool struct {
 	w    *world
 	spec connector.Spec
+	way  int // see settings
 }
 
 // Spec implements connector.Tool.
@@ -137,16 +145,16 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		p.sleep(context.Background(), r.SettleAfter+w.span(time.Minute), who)
 	}
 	if f.effect != "" && !(f.err == nil && w.does(claimsFalse)) {
-		w.perform(m.spec.Level, r, f.effect == "late")
+		m.perform(r, f.effect == "late")
 	}
 	if _, no := f.err.(*keep.Failure); no && f.effect == "" && w.does(refusesFalse) || f.effect != "" && w.does(actsTwice) {
-		w.perform(m.spec.Level, r, false)
+		m.perform(r, false)
 	}
 	if w.does(neverReturns) {
 		<-make(chan struct{})
 	}
 	if f.effect != "" && w.does(repeatsEffect) {
-		w.perform(m.spec.Level, r, true)
+		m.perform(r, true)
 	}
 	if w.maybe(0.03) {
 		w.fault("the host is stopped in a call")
@@ -206,12 +214,13 @@ func (w *world) nextFault() fault {
 
 // perform makes the effect happen, now or so late that it is just in time. A
 // service of level A does it once for a token, whenever the requests arrive.
-func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
+func (t tool) perform(r keep.Mutation, late bool) {
+	w, level := t.w, t.spec.Level
 	var sent struct{ Covers []string }
 	if err := json.Unmarshal(r.Payload, &sent); err != nil {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
-	e := effect{at: w.now(), covers: sent.Covers}
+	e := effect{way: t.way, at: w.now(), covers: sent.Covers}
 	last := w.now() + max(time.Until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
@@ -224,8 +233,9 @@ func (w *world) perform(level keep.Level, r keep.Mutation, late bool) {
 		e.visible += w.span(room)
 	}
 	known := w.truth.effects[r.Token]
-	if level == keep.LevelKey && len(known) > 0 && !w.does(forgetsKeys) {
-		known[0].at, known[0].visible = min(known[0].at, e.at), min(known[0].visible, e.visible)
+	same := slices.IndexFunc(known, func(k effect) bool { return k.way == t.way })
+	if level == keep.LevelKey && same >= 0 && !w.does(forgetsKeys) {
+		known[same].at, known[same].visible = min(known[same].at, e.at), min(known[same].visible, e.visible)
 		return
 	}
 	w.note(fmt.Sprintf("effect of %s for %v at %s, seen at %s", r.Token, e.covers, e.at, e.visible))
@@ -260,6 +270,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		return connector.Answer{}, ctx.Err() // the engine has given up
 	}
 	w.watchLookup(r)
+	w.watchWay(a.tool, r)
 	if w.maybe(w.rates.ask) {
 		switch w.below(5) {
 		case 0:
@@ -279,7 +290,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	}
 	happened := connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: json.RawMessage(`{"id":7}`)}}
 	if a.spec.Level == keep.LevelKey { // sent again with the same key
-		w.perform(keep.LevelKey, r, false)
+		a.perform(r, false)
 		p.point("answer to " + who)
 		if w.maybe(w.rates.ask / 2) {
 			w.fault("the answer to a call sent again is lost")
@@ -288,7 +299,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		return happened, nil
 	}
 	for _, e := range w.truth.effects[r.Token] {
-		if e.visible > w.now() {
+		if e.visible > w.now() || e.way != a.way {
 			continue
 		}
 		if a.spec.Level == keep.LevelWitness && w.maybe(w.rates.lie) {

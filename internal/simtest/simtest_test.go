@@ -139,5 +139,7 @@ func everything() (names []string) {
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",
 		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow", "fault: the host is stopped in a call",
+		"fault: keep.toml is edited: another endpoint or header", "fault: keep.toml is edited: another level",
+		"fault: keep.toml is edited: another identity", "fault: keep.toml is edited: another name",
 		"fault: the clock was set back", "fault: an upgrade took away the lookups of level C", "fault: an upgrade took away the tool c")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -50,7 +51,11 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
 	}
 	w.watchOrder(m)
-	if m.Tool == "svc.p" && !w.approved(m) {
+	if was, sent := w.sentAs[m.Key]; sent && was != m.PinHash && m.Doubted && !w.approved(m) {
+		w.broken("bound-to-its-world", "%s was in doubt, and is sent in another way without a word", m.Key)
+	}
+	w.sentAs[m.Key] = m.PinHash
+	if strings.HasSuffix(string(m.Tool), ".p") && !w.approved(m) {
 		w.broken("once", "%s is sent, and nobody approved it", m.Key)
 	}
 }
@@ -115,9 +120,10 @@ func (w *world) watchOrder(m keep.Mutation) {
 // approved reports whether a person agreed to this very call.
 func (w *world) approved(m keep.Mutation) bool {
 	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
+	another := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash)) // than the call in doubt before it
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	return err == nil && slices.ContainsFunc(qs, func(q keep.Escalation) bool {
-		return q.Kind == keep.AskApproval && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve
+		return q.Kind == keep.AskApproval && (q.PayloadHash == want || q.PayloadHash == another) && q.Decision != nil && q.Decision.Action == keep.Approve
 	})
 }
 

@@ -29,6 +29,9 @@ type world struct {
 	truth   truth
 	tools   []*engine.Tools // as usual, and as two upgrades left them; see upgrades
 
+	edited   bool     // people edit keep.toml
+	settings settings // what it says now
+
 	turns *turns // of this bubble; nil: between bubbles, and after the last
 	group *group // nil: one host at a time
 	calm  bool   // the chaos is over
@@ -41,6 +44,7 @@ type world struct {
 	// Guards of the laws; see watch.
 	flying   map[flight][]keep.MutationKey     // calls under way
 	called   map[string]bool                   // attempts that were made
+	sentAs   map[keep.MutationKey]string       // how each call was sent last: the hash of its pin
 	settled  map[keep.MutationKey]string       // state and result of what is settled
 	vouched  map[keep.EscalationID]bool        // whether an effect contradicts the answer
 	taken    map[keep.EscalationID]keep.Action // answers that were taken
@@ -79,8 +83,8 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		seed: seed, trace: trace, open: inMemory(),
 		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
-		treated: make(map[string]bool),
-		taken:   make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
+		treated: make(map[string]bool), sentAs: make(map[keep.MutationKey]string),
+		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
