@@ -252,7 +252,7 @@ var checks = []check{
 		SELECT 'mutation ' || key, 'move ' || move || ' goes from "' || from_state || '" to "' || to_state || '"'
 		  FROM (SELECT m.key, h.from_state, h.to_state, row_number() OVER (PARTITION BY h.workflow, h.mutation ORDER BY h.n) AS move
 		          FROM mutation_history h JOIN mutation m ON m.workflow = h.workflow AND m.n = h.mutation) moves
-		 WHERE (from_state, to_state) NOT IN (VALUES ` + stored.Moves() + `)`},
+		 WHERE (from_state, to_state) NOT IN (VALUES ` + stored.Allowed() + `)`},
 	{"nothing-lost", `
 		SELECT 'mutation ' || key, 'its history ends in "' || coalesce(last, '') || '", its state is "' || state || '"'
 		  FROM (SELECT key, state, (SELECT to_state FROM mutation_history h

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // The reads of this file are of several things at once. A statement costs little
 // here, where no network is in between: most of them are one for each thing.
 
 // bareMutation are the columns of a record without what may be large.
-var bareMutation = bare(keep.Page{Bare: true}, mutationColumns, "identity", "payload", "result", "sent_as")
+var bareMutation = stored.Mutations.Bare("", "NULL")
 
 // MutationsByKey returns records without what may be large.
 func (db *DB) MutationsByKey(ctx context.Context, keys []keep.MutationKey) ([]keep.Mutation, error) {
@@ -57,8 +58,12 @@ func (db *DB) RunsOf(ctx context.Context, id keep.InputID, limit int) ([]keep.Ru
 	return newestOf(ctx, db, string(id), limit, scanRun, runsOfChains(triedFor("?1")), bareRun)
 }
 
-// bareRun reads a run without what may be large.
-var bareRun = `SELECT ` + bare(keep.Page{Bare: true}, runColumns, "prepared") + ` FROM run WHERE n = ?`
+var (
+	// bareRuns are the columns of a run without what may be large.
+	bareRuns = stored.Runs.Bare("", "NULL")
+
+	bareRun = `SELECT ` + bareRuns + ` FROM run WHERE n = ?`
+)
 
 // A tried finds chains that worked on events: tables to read from, the column of the
 // chain, and which rows count.
@@ -155,8 +160,7 @@ func (db *DB) RunsByID(ctx context.Context, ids []keep.RunID) ([]keep.Run, error
 	if err != nil {
 		return nil, err
 	}
-	columns := bare(keep.Page{Bare: true}, runColumns, "prepared")
-	return rows(ctx, db, scanRun, `SELECT `+columns+` FROM (SELECT value FROM json_each(?)) CROSS JOIN run ON id = value`, string(names))
+	return rows(ctx, db, scanRun, `SELECT `+bareRuns+` FROM (SELECT value FROM json_each(?)) CROSS JOIN run ON id = value`, string(names))
 }
 
 // outputs reads the newest outputs of an input, and counts all.

@@ -243,7 +243,7 @@ var checks = []check{
 	{"doubt-is-not-failure", `
 		SELECT 'mutation ' || m.key, 'move ' || h.move || ' goes from "' || h.from_state || '" to "' || h.to_state || '"'
 		  FROM mutation_history h JOIN mutation m ON m.n = h.mutation
-		 WHERE (h.from_state, h.to_state) NOT IN (VALUES ` + stored.Moves() + `)`},
+		 WHERE (h.from_state, h.to_state) NOT IN (VALUES ` + stored.Allowed() + `)`},
 	{"nothing-lost", `
 		SELECT 'mutation ' || key, 'its history ends in "' || ifnull(last, '') || '", its state is "' || state || '"'
 		  FROM (SELECT key, state, (SELECT to_state FROM mutation_history WHERE mutation = n ORDER BY move DESC LIMIT 1) AS last

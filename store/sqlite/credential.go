@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // AddCredential stores a new credential; see store.Access.
@@ -14,8 +15,7 @@ func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
 }
 
 func addCredential(conn *conn, c keep.Credential) error {
-	_, err := conn.exec(`INSERT INTO credential (`+credentialColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		c.ID, c.Kind, c.Hash, c.Name, c.Role, c.Parent, c.CreatedAt, c.ExpiresAt, c.UsedAt)
+	_, _, err := write(conn, insertCredential, stored.Credentials, &c)
 	if isUnique(err) {
 		err = keep.ErrStale
 	}
@@ -78,12 +78,8 @@ func (db *DB) change(ctx context.Context, f func(*conn) error) error {
 	return db.write.do(ctx, f)
 }
 
-const credentialColumns = `id, kind, hash, name, role, parent, created_at, expires_at, used_at`
-
-// scanCredential reads credentialColumns.
-func scanCredential(row scanner) (c keep.Credential, err error) {
-	var created, expires, used int64
-	err = row.Scan(&c.ID, &c.Kind, &c.Hash, &c.Name, &c.Role, &c.Parent, &created, &expires, &used)
-	c.CreatedAt, c.ExpiresAt, c.UsedAt = moment(created), moment(expires), moment(used)
-	return c, err
-}
+var (
+	insertCredential  = insertInto("credential", stored.Credentials)
+	credentialColumns = stored.Credentials.Columns("")
+	scanCredential    = scanOf(stored.Credentials)
+)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // writeEvent writes a row of a plan. It leaves out what didn't change: an index is
@@ -207,21 +208,7 @@ func (db *DB) Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, 
 		SELECT `+eventColumns+` FROM event WHERE workflow = ? AND topic = ? AND message_id = ?`, w, t, id)
 }
 
-// eventColumns are in the order of the table; the payload is last.
-const eventColumns = `seq, workflow, topic, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by, payload`
-
-// scanEvent reads eventColumns.
-func scanEvent(row scanner) (e keep.Event, err error) {
-	var created, updated int64
-	var causes string
-	err = row.Scan(&e.Seq, &e.Workflow, &e.Topic, &e.MessageID, &e.Status, &e.ReservedBy, &e.CreatedBy,
-		&created, &updated, &causes, (*[]byte)(&e.Payload))
-	if err != nil {
-		return e, err
-	}
-	e.CreatedAt, e.UpdatedAt = moment(created), moment(updated)
-	if e.CausedBy, err = decodeCauses(causes); err != nil {
-		return e, fmt.Errorf("event %d: read causes: %w", e.Seq, err)
-	}
-	return e, nil
-}
+var (
+	eventColumns = stored.Events.Columns("")
+	scanEvent    = scanOf(stored.Events)
+)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // writeInput writes a row of a plan: an input that is new, or how one that was there
@@ -75,12 +76,7 @@ func (db *DB) Causes(ctx context.Context, chain keep.RunID) ([]keep.InputID, err
 }
 
 // inputColumns leave out the count, which is not of interest to anyone but Check.
-const inputColumns = `id, workflow, source, type, external_id, title, status, created_at`
-
-// scanInput reads inputColumns.
-func scanInput(row scanner) (in keep.Input, err error) {
-	var created int64
-	err = row.Scan(&in.ID, &in.Workflow, &in.Source, &in.Type, &in.ExternalID, &in.Title, &in.Status, &created)
-	in.CreatedAt = moment(created)
-	return in, err
-}
+var (
+	inputColumns = stored.Inputs.Columns("")
+	scanInput    = scanOf(stored.Inputs)
+)

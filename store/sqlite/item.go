@@ -5,23 +5,27 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
+)
+
+// itemChanges are the columns of an item that change; see runChanges.
+var itemChanges = stored.Items.Without("workflow", "id")
+
+var (
+	insertItem = insertInto("item", stored.Items)
+	updateItem = `UPDATE item` + set(itemChanges) + ` WHERE workflow = ? AND id = ? AND rev = ?`
 )
 
 // writeItem writes a row of a plan. What makes an item invalid is in the CHECKs of the
 // table.
-func (t *tx) writeItem(put *commit.Item) error {
-	it := put.Put
+func (t *tx) writeItem(put *commit.Item) (err error) {
+	it := &put.Put
+	var n int64
 	if put.New {
-		n, err := t.exec(`
-			INSERT INTO item (workflow, id, title, status, attempt, swept, rev, created_at, updated_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			it.Workflow, it.ID, it.Title, it.Status, it.Attempt, it.Swept, it.Rev, it.CreatedAt, it.UpdatedAt)
-		return written("item", it.ID, n, err)
+		n, _, err = write(t.conn, insertItem, stored.Items, it)
+	} else {
+		n, _, err = write(t.conn, updateItem, itemChanges, it, it.Workflow, it.ID, put.Was)
 	}
-	n, err := t.exec(`
-		UPDATE item SET title = ?, status = ?, attempt = ?, swept = ?, rev = ?, created_at = ?, updated_at = ?
-		 WHERE workflow = ? AND id = ? AND rev = ?`,
-		it.Title, it.Status, it.Attempt, it.Swept, it.Rev, it.CreatedAt, it.UpdatedAt, it.Workflow, it.ID, put.Was)
 	return written("item", it.ID, n, err)
 }
 
@@ -40,13 +44,7 @@ func (db *DB) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, li
 		 ORDER BY n`, w, id, limit)
 }
 
-// itemColumns are those of the table.
-const itemColumns = `workflow, id, title, status, attempt, swept, rev, created_at, updated_at`
-
-// scanItem reads itemColumns.
-func scanItem(row scanner) (it keep.Item, err error) {
-	var created, updated int64
-	err = row.Scan(&it.Workflow, &it.ID, &it.Title, &it.Status, &it.Attempt, &it.Swept, &it.Rev, &created, &updated)
-	it.CreatedAt, it.UpdatedAt = moment(created), moment(updated)
-	return it, err
-}
+var (
+	itemColumns = stored.Items.Columns("")
+	scanItem    = scanOf(stored.Items)
+)

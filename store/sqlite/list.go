@@ -3,31 +3,28 @@ package sqlite
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
 	return page(ctx, db, p, listing[keep.Run]{
 		kind: "r",
-		rows: `SELECT ` + bare(p, runColumns, "prepared") + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN run ON n = value`,
+		rows: `SELECT ` + columnsOf(p, stored.Runs) + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN run ON n = value`,
 		scan: scanRun,
 		from: func(_ context.Context, _ *view, c cut) ([]stream, error) { return runStreams(f, c), nil },
 		text: runSearch(f),
 	})
 }
 
-// bare returns columns, with NULL for those that a bare page leaves out: SQLite
-// then doesn't read them.
-func bare(p keep.Page, columns string, large ...string) string {
+// columnsOf returns the columns of a noun that a page has.
+func columnsOf[T any](p keep.Page, n stored.Noun[T]) string {
 	if p.Bare {
-		for _, name := range large {
-			columns = strings.Replace(columns, ", "+name, ", NULL", 1)
-		}
+		return n.Bare("", "NULL")
 	}
-	return columns
+	return n.Columns("")
 }
 
 // runRest is what a filter of runs wants beside what its streams look for.
@@ -82,7 +79,7 @@ func runSearch(f keep.RunFilter) *textSearch {
 func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	return page(ctx, db, p, listing[keep.Mutation]{
 		kind: "m",
-		rows: `SELECT ` + bare(p, mutationColumns, "identity", "payload", "result", "sent_as") + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN mutation ON n = value`,
+		rows: `SELECT ` + columnsOf(p, stored.Mutations) + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN mutation ON n = value`,
 		scan: scanMutation,
 		from: func(_ context.Context, _ *view, c cut) ([]stream, error) { return mutationStreams(f, c), nil },
 		text: mutationSearch(f),
@@ -166,7 +163,7 @@ func (db *DB) Outputs(ctx context.Context, id keep.InputID) (keys []keep.Mutatio
 func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
 	return page(ctx, db, p, listing[keep.Event]{
 		kind: "e",
-		rows: `SELECT ` + bare(p, eventColumns, "payload") + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN event ON seq = value`,
+		rows: `SELECT ` + columnsOf(p, stored.Events) + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN event ON seq = value`,
 		scan: scanEvent,
 		from: func(ctx context.Context, v *view, c cut) ([]stream, error) { return eventStreams(ctx, v, f, c) },
 		text: eventSearch(f),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // writeNotice writes a row of a plan.
@@ -75,12 +76,7 @@ func (db *DB) GivenUp(ctx context.Context, limit int) ([]keep.Notice, error) {
 }
 
 // noticeColumns are those of the table, with the id of the question.
-const noticeColumns = `(SELECT id FROM escalation WHERE escalation.n = notice.escalation), sink, status, attempts, next_at, error, updated_at, rev`
-
-// scanNotice reads noticeColumns.
-func scanNotice(row scanner) (n keep.Notice, err error) {
-	var next, updated int64
-	err = row.Scan(&n.Escalation, &n.Sink, &n.Status, &n.Attempts, &next, &n.Error, &updated, &n.Rev)
-	n.NextAt, n.UpdatedAt = moment(next), moment(updated)
-	return n, err
-}
+var (
+	noticeColumns = `(SELECT id FROM escalation WHERE escalation.n = notice.escalation), ` + stored.Notices.Without("escalation").Columns("notice.")
+	scanNotice    = scanOf(stored.Notices)
+)

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // writeWorkflow writes a row of a plan.
@@ -23,16 +23,7 @@ func (t *tx) writeWorkflow(w *commit.Workflow) error {
 // writeDeployment adds a version. Topics are declared here, so that the empty ones are
 // counted, too; those of older versions stay.
 func (t *tx) writeDeployment(d keep.Deployment) error {
-	definition, err := json.Marshal(d.Definition)
-	if err != nil {
-		return fmt.Errorf("deploy %s: %w", d.Version, err)
-	}
-	_, err = t.exec(`
-		INSERT INTO deployment (workflow, major, minor, hash, entry, definition, created_at, code, map)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.Workflow, d.Version.Major, d.Version.Minor, d.Hash, d.Entry, string(definition), d.CreatedAt,
-		d.Code, d.Map)
-	if err != nil {
+	if _, _, err := write(t.conn, insertDeployment, stored.Deployments, &d); err != nil {
 		return fmt.Errorf("deploy %s: %w", d.Version, err)
 	}
 	for _, topic := range d.Definition.Topics {
@@ -87,16 +78,10 @@ func (db *DB) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow,
 	return one(ctx, db, "workflow", string(w), scanWorkflow, `SELECT `+workflowColumns+` FROM workflow WHERE name = ?`, w)
 }
 
-// workflowColumns are those of the table.
-const workflowColumns = `name, major, minor, paused, created_at, updated_at`
-
-// scanWorkflow reads workflowColumns.
-func scanWorkflow(row scanner) (w keep.Workflow, err error) {
-	var created, updated int64
-	err = row.Scan(&w.Name, &w.Version.Major, &w.Version.Minor, &w.Paused, &created, &updated)
-	w.CreatedAt, w.UpdatedAt = moment(created), moment(updated)
-	return w, err
-}
+var (
+	workflowColumns = stored.Workflows.Columns("")
+	scanWorkflow    = scanOf(stored.Workflows)
+)
 
 // Deployment returns one version of a workflow, or *keep.NotFoundError.
 func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
@@ -109,30 +94,20 @@ func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Versio
 func (db *DB) Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error) {
 	if w == "" {
 		return rows(ctx, db, scanDeployment, `
-			SELECT workflow, major, minor, hash, entry, definition, created_at, NULL, NULL
-			  FROM deployment ORDER BY n DESC`)
+			SELECT `+versionColumns+` FROM deployment ORDER BY n DESC`)
 	}
 	return rows(ctx, db, scanDeployment, `
-		SELECT workflow, major, minor, hash, entry, definition, created_at, NULL, NULL
-		  FROM deployment WHERE workflow = ? ORDER BY major DESC, minor DESC`, w)
+		SELECT `+versionColumns+` FROM deployment WHERE workflow = ? ORDER BY major DESC, minor DESC`, w)
 }
 
-const deploymentColumns = `workflow, major, minor, hash, entry, definition, created_at, code, map`
+var (
+	insertDeployment  = insertInto("deployment", stored.Deployments)
+	deploymentColumns = stored.Deployments.Columns("")
+	scanDeployment    = scanOf(stored.Deployments)
 
-// scanDeployment reads deploymentColumns; lists select NULL for its code and map.
-func scanDeployment(row scanner) (d keep.Deployment, err error) {
-	var created int64
-	var definition []byte
-	err = row.Scan(&d.Workflow, &d.Version.Major, &d.Version.Minor, &d.Hash, &d.Entry, &definition, &created, &d.Code, &d.Map)
-	if err != nil {
-		return d, err
-	}
-	d.CreatedAt = moment(created)
-	if err := json.Unmarshal(definition, &d.Definition); err != nil {
-		return d, fmt.Errorf("deployment %s %s: read definition: %w", d.Workflow, d.Version, err)
-	}
-	return d, nil
-}
+	// versionColumns are those of a deployment without its code.
+	versionColumns = stored.Deployments.Bare("deployment.", "NULL")
+)
 
 // Handlers returns the handler states of a workflow, or of all if w is empty, sorted
 // by workflow and name.
@@ -144,22 +119,17 @@ func (db *DB) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.Handler
 	return rows(ctx, db, scanHandler, `SELECT `+handlerColumns+` FROM handler`+of+` ORDER BY workflow, name`, args...)
 }
 
-const handlerColumns = `workflow, name, kind, idle_seq, wake_at, next_at, requested_at, last_run, last_at`
-
-// scanHandler reads handlerColumns.
-func scanHandler(row scanner) (h keep.HandlerState, err error) {
-	var wake, next, requested, last int64
-	err = row.Scan(&h.Workflow, &h.Handler, &h.Kind, &h.IdleSeq, &wake, &next, &requested, &h.LastRun, &last)
-	h.WakeAt, h.NextAt, h.RequestedAt, h.LastAt = moment(wake), moment(next), moment(requested), moment(last)
-	return h, err
-}
+var (
+	handlerColumns = stored.Handlers.Columns("")
+	scanHandler    = scanOf(stored.Handlers)
+)
 
 // Current returns the version of each workflow that is in force, sorted by workflow,
 // without its code.
 func (db *DB) Current(ctx context.Context) ([]keep.Deployment, error) {
 	return rows(ctx, db, scanDeployment, `
-		SELECT d.workflow, d.major, d.minor, d.hash, d.entry, d.definition, d.created_at, NULL, NULL
-		  FROM workflow CROSS JOIN deployment d ON d.workflow = name AND d.major = workflow.major AND d.minor = workflow.minor ORDER BY name`)
+		SELECT `+versionColumns+`
+		  FROM workflow CROSS JOIN deployment ON deployment.workflow = name AND deployment.major = workflow.major AND deployment.minor = workflow.minor ORDER BY name`)
 }
 
 // KV returns one value of a producer's checkpoint; nil if it is not set.

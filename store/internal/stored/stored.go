@@ -50,8 +50,8 @@ func List[S ~string](names ...S) string {
 	return strings.Join(quoted, ", ")
 }
 
-// Moves returns the moves that the law allows a mutation, as rows of VALUES.
-func Moves() string {
+// Allowed returns the moves that the law allows a mutation, as rows of VALUES.
+func Allowed() string {
 	var rows []string
 	for _, m := range ledger.Moves() {
 		rows = append(rows, fmt.Sprintf("(%s, %s)", List(m.From), List(m.To)))
