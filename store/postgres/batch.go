@@ -11,9 +11,6 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// bareMutation are the columns of a record without what may be large.
-var bareMutation = bareOf(keep.Page{Bare: true}, mutationColumns, ", mutation.identity, mutation.payload, mutation.result, mutation.sent_as")
-
 // MutationsByKey returns records without what may be large.
 func (db *DB) MutationsByKey(ctx context.Context, keys []keep.MutationKey) ([]keep.Mutation, error) {
 	return collect(ctx, db, scanMutation, `SELECT `+bareMutation+` FROM mutation WHERE key = ANY($1)`, texts(keys))
@@ -67,9 +64,8 @@ func (db *DB) LastApplied(ctx context.Context, tools []keep.ToolName) (map[keep.
 // RunsOf returns up to limit of the runs that tried events caused by an input, newest
 // first.
 func (db *DB) RunsOf(ctx context.Context, id keep.InputID, limit int) ([]keep.Run, error) {
-	columns := bareOf(keep.Page{Bare: true}, runColumns, ", run.prepared")
 	return collect(ctx, db, scanRun, `
-		SELECT `+columns+` FROM run WHERE id IN (`+runsOfInput+`) ORDER BY n DESC LIMIT $2`, id, limit)
+		SELECT `+bareRuns+` FROM run WHERE id IN (`+runsOfInput+`) ORDER BY n DESC LIMIT $2`, id, limit)
 }
 
 // RunsOfEvent returns up to limit of the runs that tried an event, newest first.
@@ -78,10 +74,9 @@ func (db *DB) RunsOfEvent(ctx context.Context, w keep.WorkflowName, t keep.Topic
 	if err != nil {
 		return nil, err
 	}
-	columns := bareOf(keep.Page{Bare: true}, runColumns, ", run.prepared")
 	return collect(ctx, db, scanRun, `
 		WITH c AS (SELECT chain FROM event_tried WHERE workflow = $1 AND topic = $2 AND event = $3 UNION SELECT $4::text WHERE $4::text <> '')
-		SELECT `+columns+` FROM run WHERE id IN (
+		SELECT `+bareRuns+` FROM run WHERE id IN (
 			SELECT run.id FROM c JOIN run ON run.id = c.chain AND run.chain = c.chain
 			UNION ALL SELECT run.id FROM c JOIN run ON run.chain = c.chain AND run.chain <> run.id)
 		 ORDER BY n DESC LIMIT $5`, w, t, e.Seq, e.ReservedBy, limit)
@@ -138,8 +133,7 @@ func (db *DB) Progress(ctx context.Context, ids []keep.InputID, events, outputs 
 
 // RunsByID returns runs without what may be large.
 func (db *DB) RunsByID(ctx context.Context, ids []keep.RunID) ([]keep.Run, error) {
-	columns := bareOf(keep.Page{Bare: true}, runColumns, ", run.prepared")
-	return collect(ctx, db, scanRun, `SELECT `+columns+` FROM run WHERE id = ANY($1)`, texts(ids))
+	return collect(ctx, db, scanRun, `SELECT `+bareRuns+` FROM run WHERE id = ANY($1)`, texts(ids))
 }
 
 // outputsOf reads the newest outputs of inputs, and counts all.
@@ -147,8 +141,8 @@ func (db *DB) outputsOf(ctx context.Context, ids []keep.InputID, limit int) (map
 	totals := make(map[keep.InputID]int)
 	found, err := grouped(collect(ctx, db, func(row pgx.CollectableRow) (p pair[keep.InputID, keep.Mutation], err error) {
 		var total int
-		m, err := scanMutationAt(row, into(&p.id), &total)
-		p.row, totals[p.id] = m.what, total
+		p.row, err = scanMutation(wider{row, []any{into(&p.id), &total}})
+		totals[p.id] = total
 		return p, err
 	}, `
 		SELECT `+bareMutation+`, v.id, mutation.total FROM unnest($1::text[]) AS v (id), LATERAL (
@@ -169,7 +163,7 @@ func (db *DB) eventsOf(ctx context.Context, ids []keep.InputID, limit int) (map[
 		p.row, err = scanEvent(row, into(&p.id))
 		return p, err
 	}, `
-		SELECT `+bareOf(keep.Page{Bare: true}, eventColumns, ", event.payload")+`, v.id FROM unnest($1::text[]) AS v (id), LATERAL (
+		SELECT `+bareEvents+`, v.id FROM unnest($1::text[]) AS v (id), LATERAL (
 			SELECT event.* FROM input
 			  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
 			  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event

@@ -170,11 +170,10 @@ func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (ma
 	})
 }
 
-// bareOf returns columns without those that may be large, which are named as they
-// stand there, each after a comma.
-func bareOf(p keep.Page, columns, large string) string {
-	if !p.Bare {
-		return columns
+// pageOf returns the columns that a page has: all, or those of a bare one.
+func pageOf(p keep.Page, all, bare string) string {
+	if p.Bare {
+		return bare
 	}
-	return strings.Replace(columns, large, strings.Repeat(", NULL::bytea", strings.Count(large, ",")), 1)
+	return all
 }

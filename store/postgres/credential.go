@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // AddCredential stores a new credential; see store.Access.
@@ -68,18 +67,12 @@ func (db *DB) exec(ctx context.Context, sql string, args ...any) (int64, error) 
 	return tag.RowsAffected(), err
 }
 
-const insertCredential = `INSERT INTO credential (` + credentialColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`
+var (
+	insertCredential  = `INSERT INTO credential (` + credentialColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`
+	credentialColumns = stored.Credentials.Columns("")
+	scanCredential    = scanOf(stored.Credentials)
+)
 
 func credentialArgs(c keep.Credential) []any {
 	return []any{c.ID, c.Kind, c.Hash, c.Name, c.Role, c.Parent, c.CreatedAt, c.ExpiresAt, c.UsedAt}
-}
-
-const credentialColumns = `id, kind, hash, name, role, parent, created_at, expires_at, used_at`
-
-// scanCredential reads credentialColumns.
-func scanCredential(row pgx.CollectableRow) (c keep.Credential, err error) {
-	var created, expires, used int64
-	err = row.Scan(into(&c.ID), into(&c.Kind), &c.Hash, into(&c.Name), into(&c.Role), into(&c.Parent), &created, &expires, &used)
-	c.CreatedAt, c.ExpiresAt, c.UsedAt = moment(created), moment(expires), moment(used)
-	return c, err
 }

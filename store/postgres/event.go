@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
 	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 var insertCause = insertInto("event_cause", `workflow text, input text, event bigint, topic text`, "")
@@ -183,32 +183,22 @@ func (db *DB) Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, 
 		SELECT `+eventColumns+` FROM event WHERE workflow = $1 AND topic = $2 AND message_id = $3`, w, t, id)
 }
 
-// eventColumns are in the order of keep.Event, but for JSON.
-const eventColumns = `event.n, event.workflow, event.topic, event.message_id, event.status, event.reserved_by,
-	event.created_by, event.created_at, event.updated_at, event.caused_by, event.payload`
-
-// readEvent reads eventColumns.
-func readEvent(row pgx.CollectableRow) (keep.Event, error) { return scanEvent(row) }
+// eventRow is an event without its number, which the table has as n.
+var (
+	eventRow     = stored.Events.Without("seq")
+	eventColumns = `event.n, ` + eventRow.Columns("event.")
+	bareEvents   = `event.n, ` + eventRow.Bare("event.", "NULL::bytea")
+	readEvent    = scanOf(stored.Events)
+)
 
 // scanEvent reads eventColumns, and those after them into more.
 func scanEvent(row pgx.CollectableRow, more ...any) (e keep.Event, err error) {
-	var created, updated int64
-	var causes string
-	err = row.Scan(append([]any{&e.Seq, into(&e.Workflow), into(&e.Topic), into(&e.MessageID), into(&e.Status), into(&e.ReservedBy), into(&e.CreatedBy),
-		&created, &updated, &causes, (*[]byte)(&e.Payload)}, more...)...)
-	if err != nil {
-		return e, err
-	}
-	e.CreatedAt, e.UpdatedAt = moment(created), moment(updated)
-	if e.CausedBy, err = decodeCauses(causes); err != nil {
-		return e, fmt.Errorf("event %d: read causes: %w", e.Seq, err)
-	}
-	return e, nil
+	return readEvent(wider{row, more})
 }
 
-// scanEventAt is scanEvent with the place of the event in lists.
+// scanEventAt is readEvent with the place of the event in lists.
 func scanEventAt(row pgx.CollectableRow) (p placed[keep.Event], err error) {
-	p.what, err = scanEvent(row)
+	p.what, err = readEvent(row)
 	p.n, p.workflow = p.what.Seq, p.what.Workflow
 	return p, err
 }

@@ -159,7 +159,7 @@ func (s *snapshot) scanOpen(row pgx.CollectableRow) error {
 	return err
 }
 
-const workflowFacts = `SELECT ` + workflowColumns + ` FROM workflow WHERE name = ANY($1)`
+var workflowFacts = `SELECT ` + workflowColumns + ` FROM workflow WHERE name = ANY($1)`
 
 func (s *snapshot) scanWorkflow(row pgx.CollectableRow) error {
 	w, err := scanWorkflow(row)
@@ -276,7 +276,7 @@ func (s *snapshot) scanEscalation(row pgx.CollectableRow) error {
 
 // noticeFacts reads all notices of a question: who closes it cancels those that are
 // pending, whatever their sinks.
-const noticeFacts = `SELECT ` + noticeColumns + ` FROM escalation e
+var noticeFacts = `SELECT ` + noticeColumns + ` FROM escalation e
 	  JOIN notice ON notice.workflow = e.workflow AND notice.escalation = e.n WHERE e.id = ANY($1)`
 
 func (s *snapshot) scanNotice(row pgx.CollectableRow) error {

@@ -3,14 +3,16 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
-const hookColumns = `name, accepted, repeated, refused, last_at, last_refused_at, last_refusal`
+var (
+	hookColumns   = stored.Hooks.Columns("")
+	scanHookCount = scanOf(stored.Hooks)
+)
 
-const countHook = `
+var countHook = `
 	INSERT INTO hook AS h (` + hookColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7)
 	ON CONFLICT (name) DO UPDATE SET
 		accepted = h.accepted + excluded.accepted, repeated = h.repeated + excluded.repeated, refused = h.refused + excluded.refused,
@@ -32,11 +34,4 @@ func (db *DB) CountHook(ctx context.Context, c keep.HookCount) error {
 // HookCounts returns the counts of all hooks, sorted by name.
 func (db *DB) HookCounts(ctx context.Context) ([]keep.HookCount, error) {
 	return collect(ctx, db, scanHookCount, `SELECT `+hookColumns+` FROM hook ORDER BY name`)
-}
-
-func scanHookCount(row pgx.CollectableRow) (c keep.HookCount, err error) {
-	var last, refused int64
-	err = row.Scan(into(&c.Name), &c.Accepted, &c.Repeated, &c.Refused, &last, &refused, into(&c.LastRefusal))
-	c.LastAt, c.LastRefusedAt = moment(last), moment(refused)
-	return c, err
 }

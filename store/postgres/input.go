@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
 	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 var (
@@ -112,20 +113,8 @@ const runsOfInput = `
 	 WHERE input.id = $1`
 
 // inputColumns leave out the count, which is not of interest to anyone but Check.
-const inputColumns = `input.id, input.workflow, input.source, input.type, input.external_id, input.title, input.status,
-	input.created_at, input.n`
-
-// scanInput reads inputColumns.
-func scanInput(row pgx.CollectableRow) (keep.Input, error) {
-	p, err := scanInputAt(row)
-	return p.what, err
-}
-
-// scanInputAt reads inputColumns, with the place of the input in lists.
-func scanInputAt(row pgx.CollectableRow) (p placed[keep.Input], err error) {
-	var created int64
-	in := &p.what
-	err = row.Scan(into(&in.ID), into(&in.Workflow), into(&in.Source), into(&in.Type), into(&in.ExternalID), into(&in.Title), into(&in.Status), &created, &p.n)
-	in.CreatedAt, p.workflow = moment(created), in.Workflow
-	return p, err
-}
+var (
+	inputColumns = stored.Inputs.Columns("input.") + ", input.n"
+	scanInputAt  = placedOf(stored.Inputs)
+	scanInput    = unplaced(scanInputAt)
+)

@@ -174,7 +174,7 @@ func perWorkflow(table, columns string, q *query, c cut) string {
 
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
-	return page(ctx, db, p, listing[keep.Run]{"r", "run", f.Text, bareOf(p, runColumns, ", run.prepared"), scanRunAt,
+	return page(ctx, db, p, listing[keep.Run]{"r", "run", f.Text, pageOf(p, runColumns, bareRuns), scanRunAt,
 		func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) }})
 }
 
@@ -210,8 +210,8 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 // the next.
 func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	return page(ctx, db, p, listing[keep.Mutation]{"m", "mutation", f.Text,
-		bareOf(p, mutationColumns, ", mutation.identity, mutation.payload, mutation.result, mutation.sent_as"),
-		func(row pgx.CollectableRow) (placed[keep.Mutation], error) { return scanMutationAt(row) },
+		pageOf(p, mutationColumns, bareMutation),
+		scanMutationAt,
 		func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) }})
 }
 
@@ -243,7 +243,7 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 
 // Events returns a page of events, newest first, and the cursor of the next.
 func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
-	return page(ctx, db, p, listing[keep.Event]{"e", "event", f.Text, bareOf(p, eventColumns, ", event.payload"), scanEventAt,
+	return page(ctx, db, p, listing[keep.Event]{"e", "event", f.Text, pageOf(p, eventColumns, bareEvents), scanEventAt,
 		func(q *query, c cut, columns string) string { return eventsSQL(q, f, c, columns) }})
 }
 

@@ -3,24 +3,23 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
-const noticeColumns = `e.id, notice.sink, notice.status, notice.attempts, notice.next_at, notice.error, notice.updated_at, notice.rev`
+var (
+	noticeColumns = `e.id, ` + noticeRow.Columns("notice.")
+	scanNotice    = scanOf(stored.Notices)
 
-var putNotices = insertInto("notice", `workflow text, escalation bigint, sink text, status text, attempts bigint, next_at bigint,
-		error text, updated_at bigint, rev bigint`,
-	`ON CONFLICT (workflow, escalation, sink) DO UPDATE SET status = excluded.status, attempts = excluded.attempts,
-		next_at = excluded.next_at, error = excluded.error, updated_at = excluded.updated_at, rev = excluded.rev`)
+	noticeRow  = stored.Notices.Without("escalation")
+	putNotices = insertInto("notice", specOf(noticeRow)+`, workflow text, escalation bigint`,
+		`ON CONFLICT (workflow, escalation, sink) DO UPDATE SET `+excluded(noticeRow.Without("sink")))
+)
 
 // writeNotice writes a row of a plan.
 func (t *tx) writeNotice(n *commit.Notice) error {
-	t.add(&putNotices, text(string(t.workflow)), t.s.Escalations.Get(n.Escalation).N, text(string(n.Sink)), text(string(n.Status)), int64(n.Attempts),
-		millis(n.NextAt), text(n.Error), millis(n.UpdatedAt), int64(n.Rev))
-	return nil
+	return write(&t.writes, &putNotices, noticeRow, &n.Notice, text(string(t.workflow)), t.s.Escalations.Get(n.Escalation).N)
 }
 
 // Owed returns up to limit of the open questions that a sink has not taken; see
@@ -67,12 +66,4 @@ func (db *DB) GivenUp(ctx context.Context, limit int) ([]keep.Notice, error) {
 	return collect(ctx, db, scanNotice, `
 		SELECT `+noticeColumns+` FROM escalation e JOIN notice ON notice.workflow = e.workflow AND notice.escalation = e.n
 		 WHERE e.closed_at = 0 AND notice.status = 'given_up' ORDER BY e.n DESC, e.workflow DESC, sink LIMIT $1`, limit)
-}
-
-// scanNotice reads noticeColumns.
-func scanNotice(row pgx.CollectableRow) (n keep.Notice, err error) {
-	var next, updated int64
-	err = row.Scan(into(&n.Escalation), into(&n.Sink), into(&n.Status), &n.Attempts, &next, into(&n.Error), &updated, &n.Rev)
-	n.NextAt, n.UpdatedAt = moment(next), moment(updated)
-	return n, err
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,23 +9,16 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
-const workflowColumns = `name, major, minor, paused, created_at, updated_at`
-
-// scanWorkflow reads workflowColumns.
-func scanWorkflow(row pgx.CollectableRow) (w keep.Workflow, err error) {
-	var created, updated int64
-	err = row.Scan(into(&w.Name), &w.Version.Major, &w.Version.Minor, &w.Paused, &created, &updated)
-	w.CreatedAt, w.UpdatedAt = moment(created), moment(updated)
-	return w, err
-}
-
 var (
-	putWorkflow = insertInto("workflow", `name text, major bigint, minor bigint, paused boolean, created_at bigint, updated_at bigint`,
-		`ON CONFLICT (name) DO UPDATE SET major = excluded.major, minor = excluded.minor, paused = excluded.paused, updated_at = excluded.updated_at`)
-	insertDeployment = insertInto("deployment", `workflow text, major bigint, minor bigint, n bigint, hash text, entry text,
-		definition text, created_at bigint, code bytea?, map bytea?`, "")
+	workflowColumns = stored.Workflows.Columns("")
+	scanWorkflow    = scanOf(stored.Workflows)
+
+	putWorkflow = insertInto("workflow", specOf(stored.Workflows),
+		`ON CONFLICT (name) DO UPDATE SET `+excluded(stored.Workflows.Without("name", "created_at")))
+	insertDeployment = insertInto("deployment", specOf(stored.Deployments)+`, n bigint`, "")
 )
 
 // writeWorkflow writes a row of a plan. A workflow that is new gets its lease.
@@ -40,39 +32,26 @@ func (t *tx) writeWorkflow(w *commit.Workflow) {
 // writeDeployment adds a version. Topics are declared here, so that the empty ones are
 // counted, too; those of older versions stay.
 func (t *tx) writeDeployment(d keep.Deployment) error {
-	definition, err := encode(d.Definition)
-	if err != nil {
+	if err := write(&t.writes, &insertDeployment, stored.Deployments, &d, t.next()); err != nil {
 		return fmt.Errorf("deploy %s: %w", d.Version, err)
 	}
-	t.add(&insertDeployment, text(string(d.Workflow)), int64(d.Version.Major), int64(d.Version.Minor), t.next(), text(d.Hash), text(d.Entry),
-		text(*definition), millis(d.CreatedAt), d.Code, d.Map)
 	for _, topic := range d.Definition.Topics {
 		t.declare(topic, !d.Definition.Reads(topic))
 	}
 	return nil
 }
 
-const handlerColumns = `handler.workflow, handler.name, handler.kind, handler.idle_seq, handler.wake_at, handler.next_at,
-	handler.requested_at, handler.last_run, handler.last_at`
+var (
+	handlerColumns = stored.Handlers.Columns("handler.")
+	scanHandler    = scanOf(stored.Handlers)
 
-// scanHandler reads handlerColumns.
-func scanHandler(row pgx.CollectableRow) (h keep.HandlerState, err error) {
-	var wake, next, requested, last int64
-	err = row.Scan(into(&h.Workflow), into(&h.Handler), into(&h.Kind), &h.IdleSeq, &wake, &next, &requested, into(&h.LastRun), &last)
-	h.WakeAt, h.NextAt, h.RequestedAt, h.LastAt = moment(wake), moment(next), moment(requested), moment(last)
-	return h, err
-}
-
-var putHandlers = insertInto("handler", `workflow text, name text, kind text, idle_seq bigint, wake_at bigint, next_at bigint,
-		requested_at bigint, last_run text, last_at bigint`,
-	`ON CONFLICT (workflow, name) DO UPDATE SET kind = excluded.kind, idle_seq = excluded.idle_seq, wake_at = excluded.wake_at,
-		next_at = excluded.next_at, requested_at = excluded.requested_at, last_run = excluded.last_run, last_at = excluded.last_at`)
+	putHandlers = insertInto("handler", specOf(stored.Handlers),
+		`ON CONFLICT (workflow, name) DO UPDATE SET `+excluded(stored.Handlers.Without("workflow", "name")))
+)
 
 // writeHandler writes a row of a plan.
 func (t *tx) writeHandler(h *commit.Handler) error {
-	t.add(&putHandlers, text(string(h.Workflow)), text(string(h.Handler)), text(string(h.Kind)), h.IdleSeq, millis(h.WakeAt), millis(h.NextAt),
-		millis(h.RequestedAt), text(string(h.LastRun)), millis(h.LastAt))
-	return nil
+	return write(&t.writes, &putHandlers, stored.Handlers, &h.HandlerState)
 }
 
 var (
@@ -135,36 +114,25 @@ func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Versio
 func (db *DB) Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Deployment, error) {
 	if w == "" {
 		return collect(ctx, db, scanDeployment, `
-			SELECT workflow, major, minor, hash, entry, definition, created_at, NULL::bytea, NULL::bytea
-			  FROM deployment ORDER BY n DESC, workflow DESC`)
+			SELECT `+versionColumns+` FROM deployment d ORDER BY n DESC, workflow DESC`)
 	}
 	return collect(ctx, db, scanDeployment, `
-		SELECT workflow, major, minor, hash, entry, definition, created_at, NULL::bytea, NULL::bytea
-		  FROM deployment WHERE workflow = $1 ORDER BY major DESC, minor DESC`, w)
+		SELECT `+versionColumns+` FROM deployment d WHERE workflow = $1 ORDER BY major DESC, minor DESC`, w)
 }
 
-const deploymentColumns = `workflow, major, minor, hash, entry, definition, created_at, code, map`
+var (
+	deploymentColumns = stored.Deployments.Columns("")
+	scanDeployment    = scanOf(stored.Deployments)
 
-// scanDeployment reads deploymentColumns; lists select NULL for its code and map.
-func scanDeployment(row pgx.CollectableRow) (d keep.Deployment, err error) {
-	var created int64
-	var definition string
-	err = row.Scan(into(&d.Workflow), &d.Version.Major, &d.Version.Minor, into(&d.Hash), into(&d.Entry), into(&definition), &created, &d.Code, &d.Map)
-	if err != nil {
-		return d, err
-	}
-	d.CreatedAt = moment(created)
-	if err := json.Unmarshal([]byte(definition), &d.Definition); err != nil {
-		return d, fmt.Errorf("deployment %s %s: read definition: %w", d.Workflow, d.Version, err)
-	}
-	return d, nil
-}
+	// versionColumns are those of a deployment without its code.
+	versionColumns = stored.Deployments.Bare("d.", "NULL::bytea")
+)
 
 // Current returns the version of each workflow that is in force, sorted by workflow,
 // without its code.
 func (db *DB) Current(ctx context.Context) ([]keep.Deployment, error) {
 	return collect(ctx, db, scanDeployment, `
-		SELECT d.workflow, d.major, d.minor, d.hash, d.entry, d.definition, d.created_at, NULL::bytea, NULL::bytea
+		SELECT `+versionColumns+`
 		  FROM workflow w JOIN deployment d ON d.workflow = w.name AND d.major = w.major AND d.minor = w.minor ORDER BY w.name`)
 }
 
