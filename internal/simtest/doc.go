@@ -18,9 +18,9 @@
 // decide well, badly, twice, or what was never offered. A process dies at any of
 // these points, and all its goroutines with it. What it wrote stays.
 //
-// In every third world people edit keep.toml between any two steps: endpoint, header of
-// the key, level, identity and the name of the connection change under running hosts, and
-// in a group the hosts then differ. What was sent one way is unknown on another, so what
+// In every third world of one host people edit keep.toml between any two steps: endpoint, header of
+// the key, level, identity and the name of the connection change under running hosts.
+// What was sent one way is unknown on another, so what
 // is sent or asked about in a wrong way is an effect too many, or one that is not found.
 // There are no files in the world, and a workflow keeps its name.
 //

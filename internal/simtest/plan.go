@@ -94,9 +94,9 @@ func (w *world) plan() {
 	for i := range 1 + w.below(3) {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
-	w.edited = w.edits()
 	w.offset = 30 * 24 * time.Hour
 	w.orders()
+	w.edited = w.edits()
 }
 
 // firstOrdered is the first seed whose world may have orders: the seeds below it are
