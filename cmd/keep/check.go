@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +72,13 @@ func (a *app) check(ctx context.Context, path string) error {
 	defer project.CloseConnections(conns)
 	r.Problems = append(r.Problems, project.Problems("", errors.Join(err, connErr))...)
 	broken := len(r.Problems) > 0
-	r.Problems = append(r.Problems, project.ConfigProblems(p.Cfg.Missing, workflow.Warning)...)
+	for _, m := range p.Cfg.Missing {
+		severity := workflow.Warning // it may be set where the workflows run
+		if m.Unusable {
+			severity = workflow.Error
+		}
+		r.Problems = append(r.Problems, project.ConfigProblems([]config.Problem{m}, severity)...)
+	}
 	r.Problems = append(r.Problems, project.ConfigProblems(p.Cfg.Warnings, workflow.Warning)...)
 	limits := p.Cfg
 	if broken {
@@ -100,10 +108,33 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Workflows = append(r.Workflows, workflowEffects{terminal.Short(filepath.Join(p.Root, s.File)), effects})
 	}
 	if !broken {
+		r.Problems = append(r.Problems, checkHooks(path, p, scripts)...)
 		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, conns)...)
 	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
+}
+
+// checkHooks warns of hooks whose events no workflow of the project can get. One script
+// alone says nothing of the workflows of others.
+func checkHooks(path string, p *project.Project, scripts []project.Script) (found []terminal.Problem) {
+	info, err := os.Stat(path)
+	whole := err == nil && info.IsDir()
+	for _, h := range p.Cfg.Hooks {
+		at := slices.IndexFunc(scripts, func(s project.Script) bool { return s.Workflow.Name == h.Workflow })
+		var field, message string
+		switch {
+		case at < 0 && whole:
+			field, message = "workflow", fmt.Sprintf("no script of this project declares a workflow %q: what is delivered is answered 503 until one does", h.Workflow)
+		case at >= 0 && !slices.Contains(scripts[at].Workflow.Topics, h.Topic):
+			field, message = "topic", fmt.Sprintf("workflow %q declares no topic %q: what is delivered is answered 503 until it does", h.Workflow, h.Topic)
+		default:
+			continue
+		}
+		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hook-without-target", File: p.Cfg.File,
+			Message: fmt.Sprintf("hooks.%s.%s: %s", h.Name, field, message)})
+	}
+	return found
 }
 
 // lookLimit is how long keep check waits for a database.

@@ -15,6 +15,9 @@ type Problem struct {
 	Path    string `json:"path"`    // of the key, such as connections.crm.base_url; may be empty
 	Message string `json:"message"` // what is wrong
 	Fix     string `json:"fix"`     // what to do; empty: the message says it
+
+	// Unusable: what is named is there, and refused wherever it is used.
+	Unusable bool `json:"-"`
 }
 
 // String is the problem on one line, place first.

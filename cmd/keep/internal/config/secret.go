@@ -74,6 +74,8 @@ func (b *binder) unresolved(n *node, path string, err error) {
 	}
 	if e, ok := errors.AsType[*MissingError](err); ok {
 		p.Fix = e.fix()
+	} else {
+		p.Unusable = true
 	}
 	b.missing = append(b.missing, p)
 }
