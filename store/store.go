@@ -16,6 +16,7 @@ type Store interface {
 	Sweeper
 	Access
 	Hooks
+	Accounts
 	Identity
 	Checker
 }
@@ -333,6 +334,30 @@ type Hooks interface {
 
 	// HookCounts returns the counts of all hooks that ever counted, sorted by name.
 	HookCounts(ctx context.Context) ([]keep.HookCount, error)
+}
+
+// Accounts keeps credentials of services and secrets, sealed. It writes beside commits: no
+// law connects an account with other records. What may change is decided by law/account.
+type Accounts interface {
+	// Accounts returns all of a kind, or those of the names that exist, sorted by name.
+	Accounts(ctx context.Context, kind keep.AccountKind, names ...string) ([]keep.Account, error)
+
+	// PutAccounts writes all of the accounts, or none. Each must have the revision that is
+	// stored, 0 for one that is not, or the error is keep.ErrStale; the stored revision is
+	// then one higher. LastUsedAt is written for a new one only.
+	PutAccounts(ctx context.Context, as ...keep.Account) error
+
+	// LeaseAccount gives a host the right to refresh an account for ttl, and returns it as
+	// it is then. It reports false, and changes nothing, while another host has that
+	// right. Now is the time of the host; a store with a clock of its own uses that.
+	LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, now time.Time, ttl time.Duration) (keep.Account, bool, error)
+
+	// UseAccount sets when an account was used last, and leaves its revision. One that is
+	// gone is no error.
+	UseAccount(ctx context.Context, kind keep.AccountKind, name string, at time.Time) error
+
+	// DropAccount deletes an account. One that is gone is a *keep.NotFoundError.
+	DropAccount(ctx context.Context, kind keep.AccountKind, name string) error
 }
 
 // An Identity names a database.

@@ -32,6 +32,7 @@ law/key                 pure   . law/canonical
 law/search              pure   .
 law/rename              pure   .
 law/commit              pure   .
+law/account             pure   .
 
 store                   timed  .
 store/memory            timed  . law/key law/search
@@ -68,6 +69,9 @@ host/account/oauth      clock
 host/feed               clock  .
 host/presence           clock  .
 host/notify             clock  . law/policy store
+host/account            clock  . law/account store connector host/account/...
+host/account/seal       timed  .
+host/account/oauth      clock
 
 view                    timed  . law/lifecycle law/search store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
@@ -108,6 +112,7 @@ cmd/keep                main   *
 cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
 cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify api/hook internal/regular
+cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook
 cmd/keep/internal/metrics clock . law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main

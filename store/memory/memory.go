@@ -45,6 +45,7 @@ type Store struct {
 	notices     map[noticeKey]keep.Notice
 	credentials map[string]row[keep.Credential]
 	hooks       map[string]keep.HookCount
+	accounts    map[accountKey]keep.Account
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 	news        uint64                    // how often hosts sent news
@@ -85,6 +86,10 @@ type (
 		escalation keep.EscalationID
 		sink       keep.Sink
 	}
+	accountKey struct {
+		kind keep.AccountKind
+		name string
+	}
 	itemKey struct {
 		workflow keep.WorkflowName
 		id       string
@@ -117,6 +122,7 @@ func New() *Store {
 		notices:     make(map[noticeKey]keep.Notice),
 		credentials: make(map[string]row[keep.Credential]),
 		hooks:       make(map[string]keep.HookCount),
+		accounts:    make(map[accountKey]keep.Account),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}

@@ -58,6 +58,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 	}),
 	export(`SELECT `+credentialColumns+` FROM credential ORDER BY n`, scanCredential),
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
+	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -145,6 +146,8 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 			b.Queue(insertCredential, values(credentialArgs(r))...)
 		case keep.HookCount:
 			b.Queue(countHook, values(hookArgs(r))...)
+		case keep.Account:
+			b.Queue(insertAccount, values(accountArgs(r))...)
 		default:
 			if err := s.put(t, r, of[i]); err != nil {
 				return err

@@ -22,6 +22,7 @@ var whole = map[string]string{
 	"idempotency_key": "of HTTP requests, which have no workflow",
 	"credential":      "tokens and sessions of people",
 	"hook":            "one row a hook, written once a second at most",
+	"account":         "one row an account, written when its tokens are renewed",
 }
 
 // loose are the unique indexes without the workflow: they find a row by an id that is

@@ -53,6 +53,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 	}),
 	export(`SELECT `+credentialColumns+` FROM credential ORDER BY n`, scanCredential),
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
+	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -170,6 +171,8 @@ func (s sink) add(r transfer.Record) (err error) {
 		return addCredential(s.conn, r)
 	case keep.HookCount:
 		return countHook(s.conn, r)
+	case keep.Account:
+		return insertAccount(s.conn, r)
 	}
 	return errors.New("a record of an unknown kind")
 }

@@ -133,6 +133,11 @@ func full() []transfer.Record {
 		keep.Credential{ID: "cred_1", Kind: keep.CredentialKind("token"), Hash: []byte(strings.Repeat("h", 32)), Name: "ada", Role: "admin", Parent: "cred_0",
 			CreatedAt: at, ExpiresAt: at.Add(1 * time.Second), UsedAt: at.Add(2 * time.Second)},
 		keep.HookCount{Name: "hook", Accepted: 1, Repeated: 2, Refused: 3, LastAt: at, LastRefusedAt: at.Add(1 * time.Second), LastRefusal: "refusal"},
+		keep.Account{Kind: keep.AccountConnected, Name: "mail", Pack: "gmail", Style: "oauth2", Subject: "ada@example.com", Scopes: []string{"send"}, Generation: 2,
+			Renews: true, Status: keep.AccountNeedsReconnect, ExpiresAt: at, Lifetime: time.Hour, Error: "refused", ConnectedBy: "ada", ConnectedAt: at.Add(1 * time.Second),
+			LastRefreshAt: at.Add(2 * time.Second), LastUsedAt: at.Add(3 * time.Second), Sealed: []byte("sealed"),
+			Refreshes: []keep.Refresh{{Generation: 1, State: keep.RefreshDone, Host: "h", SentAt: at, EndedAt: at.Add(1 * time.Second)}},
+			LeaseHost: "h", LeaseUntil: at.Add(4 * time.Second), Rev: 3},
 	}
 }
 

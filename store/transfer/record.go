@@ -87,6 +87,7 @@ var Kinds = []Kind{
 	kind[key.Record]("idempotency_key", false),
 	kind[keep.Credential]("credential", false),
 	kind[keep.HookCount]("hook", true),
+	kind[keep.Account]("account", true),
 }
 
 func kind[T any](name string, named bool) Kind { return Kind{name, reflect.TypeFor[T](), named} }

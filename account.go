@@ -1,0 +1,105 @@
+package keep
+
+import (
+	"slices"
+	"time"
+)
+
+// An AccountKind says what a sealed row is. Values are stored; do not rename them.
+type AccountKind string
+
+const (
+	// AccountConnected is a credential of a service that a person connected.
+	AccountConnected AccountKind = "account"
+
+	// AccountSecret is a value that a person set, which ${secret:NAME} stands for.
+	AccountSecret AccountKind = "secret"
+)
+
+// AccountKinds returns every kind.
+func AccountKinds() []AccountKind { return []AccountKind{AccountConnected, AccountSecret} }
+
+// An AccountStatus says whether an account can be used. Values are stored; do not
+// rename them.
+type AccountStatus string
+
+const (
+	AccountOK             AccountStatus = "ok"
+	AccountNeedsReconnect AccountStatus = "needs_reconnect" // a person must connect it anew
+	AccountRevoked        AccountStatus = "revoked"         // a person ended it; nothing is sealed
+)
+
+// AccountStatuses returns every status.
+func AccountStatuses() []AccountStatus {
+	return []AccountStatus{AccountOK, AccountNeedsReconnect, AccountRevoked}
+}
+
+// A RefreshState says what became of one request for new tokens. Values are stored; do
+// not rename them.
+type RefreshState string
+
+const (
+	RefreshSent    RefreshState = "sent"    // recorded before it is sent; what became of it is not known
+	RefreshDone    RefreshState = "done"    // it brought new tokens
+	RefreshLost    RefreshState = "lost"    // its answer was lost: it may have used the old token up
+	RefreshRefused RefreshState = "refused" // the service said no
+	RefreshUnsent  RefreshState = "unsent"  // no byte of it left this host
+)
+
+// A Refresh is one request for new tokens: a change outside whose answer may be lost. It
+// is recorded before it is sent.
+type Refresh struct {
+	Generation int64        `json:"generation"` // of the tokens that it spends
+	State      RefreshState `json:"state"`
+	Host       string       `json:"host"`
+	SentAt     time.Time    `json:"sent_at"`
+	EndedAt    time.Time    `json:"ended_at"` // zero: not yet
+}
+
+// MaxRefreshes bounds how many refreshes an account remembers.
+const MaxRefreshes = 20
+
+// An Account is a credential that a person connected, or a secret that a person set. What
+// it holds is sealed; everything else may be shown.
+type Account struct {
+	Kind AccountKind
+	Name string // unique among those of its kind
+
+	Pack    string // of the service; empty for a secret
+	Style   string // how the credential is sent, as packs say it
+	Subject string // whom the service says it belongs to; empty: it didn't say
+	Scopes  []string
+
+	// Generation counts the credentials that the account had: a connect and each refresh
+	// make a new one.
+	Generation int64
+	Renews     bool // Keep can get a new access token without a person
+	Status     AccountStatus
+	ExpiresAt  time.Time     // of the access token; zero: it is not known to expire
+	Lifetime   time.Duration // of the access token when it was made; zero: not known
+	Error      string        // why it needs a person; empty: it doesn't
+
+	ConnectedBy   string
+	ConnectedAt   time.Time
+	LastRefreshAt time.Time
+	LastUsedAt    time.Time
+
+	Sealed    []byte    // nil: it was revoked
+	Refreshes []Refresh // newest last, up to MaxRefreshes
+
+	LeaseHost  string // that may refresh it until LeaseUntil; empty: none
+	LeaseUntil time.Time
+	Rev        int64 // stored revision; 0: not stored yet
+}
+
+// Clone returns a copy that shares nothing with a.
+func (a Account) Clone() Account {
+	a.Scopes, a.Sealed, a.Refreshes = slices.Clone(a.Scopes), slices.Clone(a.Sealed), slices.Clone(a.Refreshes)
+	return a
+}
+
+// Expiring reports whether the access token ends within a time after now, and nothing
+// but a person can renew it.
+func (a Account) Expiring(now time.Time, within time.Duration) bool {
+	return a.Status == AccountOK && !a.Renews && !a.ExpiresAt.IsZero() && !now.Add(within).Before(a.ExpiresAt)
+}

@@ -1,0 +1,224 @@
+// Package account decides how an account may change. A refresh of its tokens is a change
+// outside whose answer may be lost, so it is recorded before it is sent, and these
+// functions say what each record allows. They are pure: the time is an argument.
+//
+// # The law
+//
+//   - One generation of tokens is spent by one request, made under the lease of the
+//     account. A second request of the same generation is made only if the answer of the
+//     first was lost, or if the service refused the first one although nothing was lost:
+//     some services refuse for a moment.
+//   - After two requests without new tokens a person is asked. There is no third.
+//   - A request that provably never left does not count.
+//   - Whoever has an answer records it if the account still has the generation that was
+//     spent; an answer for an older generation is discarded.
+package account
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Bounds of when tokens are renewed.
+const (
+	early  = 15 * time.Minute // before they end, but
+	part   = 5                // no earlier than a fifth of their lifetime before
+	second = 5 * time.Second  // between a refusal and the one more request
+	again  = 30 * time.Second // between a request that could not be sent and the next
+)
+
+// Margin is how long before its end an access token is not used any more.
+const Margin = 10 * time.Second
+
+// DueAt returns when the tokens are to be renewed; zero: at no time by themselves.
+func DueAt(a keep.Account) time.Time {
+	if !a.Renews || a.ExpiresAt.IsZero() || a.Status != keep.AccountOK {
+		return time.Time{}
+	}
+	before := early
+	if a.Lifetime > 0 {
+		before = min(early, a.Lifetime/part)
+	}
+	return a.ExpiresAt.Add(-before)
+}
+
+// Usable reports whether the access token may be sent.
+func Usable(a keep.Account, now time.Time) bool {
+	return a.Status == keep.AccountOK && (a.ExpiresAt.IsZero() || now.Add(Margin).Before(a.ExpiresAt))
+}
+
+// A Step is what is to be done about an account.
+type Step string
+
+const (
+	Rest Step = "rest" // nothing
+	Wait Step = "wait" // nothing before a time
+	Send Step = "send" // one request, after it is recorded
+	Ask  Step = "ask"  // a person must connect it anew
+)
+
+// Next returns the next step, and until when to wait. Force asks for new tokens although
+// those that are there may still be good. It is for the host that has the lease: a record
+// that says sent is then one whose host is gone.
+func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
+	if a.Status != keep.AccountOK || !a.Renews {
+		return Rest, time.Time{}
+	}
+	var lost, refused int
+	var last, unsent time.Time
+	for _, r := range a.Refreshes {
+		if r.Generation != a.Generation {
+			continue
+		}
+		switch r.State {
+		case keep.RefreshSent, keep.RefreshLost:
+			lost++
+		case keep.RefreshRefused:
+			refused++
+			last = r.EndedAt
+		case keep.RefreshUnsent:
+			unsent = r.EndedAt
+		}
+	}
+	switch {
+	case lost+refused >= 2:
+		return Ask, time.Time{}
+	case lost == 1:
+		return Send, time.Time{}
+	case refused == 1:
+		return waitOrSend(last.Add(second), now)
+	case !unsent.IsZero():
+		return waitOrSend(unsent.Add(again), now)
+	case force:
+		return Send, time.Time{}
+	}
+	due := DueAt(a)
+	if due.IsZero() {
+		return Rest, time.Time{}
+	}
+	return waitOrSend(due, now)
+}
+
+func waitOrSend(at, now time.Time) (Step, time.Time) {
+	if now.Before(at) {
+		return Wait, at
+	}
+	return Send, time.Time{}
+}
+
+// ErrNotAllowed is returned for a change that the law refuses.
+var ErrNotAllowed = errors.New("the law of accounts does not allow this")
+
+// Begin records a request of a host that has the lease. It is put on disk before the
+// request is sent.
+func Begin(a keep.Account, host string, force bool, now time.Time) (keep.Account, error) {
+	if step, _ := Next(a, force, now); step != Send || host == "" || a.LeaseHost != host {
+		return a, fmt.Errorf("account %s: refresh generation %d by %q, lease of %q: %w", a.Name, a.Generation, host, a.LeaseHost, ErrNotAllowed)
+	}
+	a = a.Clone()
+	for i := range a.Refreshes {
+		if r := &a.Refreshes[i]; r.State == keep.RefreshSent { // its host is gone
+			r.State, r.EndedAt = keep.RefreshLost, now
+		}
+	}
+	a.Refreshes = slices.DeleteFunc(a.Refreshes, func(r keep.Refresh) bool { // many of them must not crowd out what counts
+		return r.State == keep.RefreshUnsent && r.Generation == a.Generation
+	})
+	a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshSent, Host: host, SentAt: now})
+	if over := len(a.Refreshes) - keep.MaxRefreshes; over > 0 {
+		a.Refreshes = a.Refreshes[over:]
+	}
+	return a, nil
+}
+
+// Tokens is what is known of new tokens without seeing them.
+type Tokens struct {
+	ExpiresAt time.Time
+	Lifetime  time.Duration
+	Scopes    []string // nil: as before
+	Subject   string   // empty: as before
+	Renews    bool
+	Sealed    []byte
+}
+
+// Done records the answer to the request of a host for a generation, and gives the lease
+// back. It reports false if the account has moved on: then the answer is discarded.
+func Done(a keep.Account, host string, generation int64, t Tokens, now time.Time) (keep.Account, bool) {
+	if a.Generation != generation || a.Status == keep.AccountRevoked {
+		return a, false
+	}
+	a = end(a, host, generation, keep.RefreshDone, now)
+	a.Generation, a.Sealed, a.Renews = a.Generation+1, t.Sealed, t.Renews
+	a.ExpiresAt, a.Lifetime, a.LastRefreshAt = t.ExpiresAt, t.Lifetime, now
+	a.Status, a.Error = keep.AccountOK, ""
+	if t.Scopes != nil {
+		a.Scopes = t.Scopes
+	}
+	if t.Subject != "" {
+		a.Subject = t.Subject
+	}
+	return a, true
+}
+
+// Failed records what else became of the request of a host for a generation, and gives the
+// lease back. The state is lost, refused or unsent. If that leaves a person as the only
+// one who can help, the account says so.
+func Failed(a keep.Account, host string, generation int64, state keep.RefreshState, why string, now time.Time) (keep.Account, bool) {
+	if a.Generation != generation || a.Status != keep.AccountOK {
+		return a, false
+	}
+	a = end(a, host, generation, state, now)
+	if step, _ := Next(a, true, now); step == Ask {
+		a = NeedsReconnect(a, why)
+	}
+	return a, true
+}
+
+// NeedsReconnect records that only a person can help, and why.
+func NeedsReconnect(a keep.Account, why string) keep.Account {
+	a.Status, a.Error = keep.AccountNeedsReconnect, why
+	return a
+}
+
+// end ends the newest request of a host for a generation.
+func end(a keep.Account, host string, generation int64, state keep.RefreshState, now time.Time) keep.Account {
+	a = a.Clone()
+	for i := len(a.Refreshes) - 1; i >= 0; i-- {
+		if r := &a.Refreshes[i]; r.Generation == generation && r.Host == host && r.EndedAt.IsZero() {
+			r.State, r.EndedAt = state, now
+			break
+		}
+	}
+	if a.LeaseHost == host {
+		a = Release(a)
+	}
+	return a
+}
+
+// Release gives the lease back.
+func Release(a keep.Account) keep.Account {
+	a.LeaseHost, a.LeaseUntil = "", time.Time{}
+	return a
+}
+
+// Connect returns the account that a person connected: a new one if old is zero, else the
+// next generation of it. What other hosts still wait for is then of an older one.
+func Connect(old, fresh keep.Account, now time.Time) keep.Account {
+	fresh.Generation, fresh.Rev = old.Generation+1, old.Rev
+	fresh.Status, fresh.Error, fresh.ConnectedAt = keep.AccountOK, "", now
+	fresh.Refreshes, fresh.LastUsedAt = old.Refreshes, old.LastUsedAt
+	return Release(fresh)
+}
+
+// Revoke forgets what the account held.
+func Revoke(a keep.Account) keep.Account {
+	a = Release(a.Clone())
+	a.Generation++
+	a.Status, a.Sealed, a.Renews, a.Error = keep.AccountRevoked, nil, false, ""
+	a.ExpiresAt, a.Lifetime = time.Time{}, 0
+	return a
+}

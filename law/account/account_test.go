@@ -1,0 +1,177 @@
+package account
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keep-run/keep"
+)
+
+var t0 = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
+// hour returns an account with tokens of an hour that were made at t0.
+func hour() keep.Account {
+	return keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 3, Renews: true, Status: keep.AccountOK,
+		ExpiresAt: t0.Add(time.Hour), Lifetime: time.Hour, LeaseHost: "h", Sealed: []byte{1}, Rev: 1}
+}
+
+func TestDueAt(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		lifetime time.Duration
+		want     time.Duration // before the end
+	}{{"an hour: a fifth is less than 15 minutes", time.Hour, 12 * time.Minute}, {"a day: 15 minutes", 24 * time.Hour, 15 * time.Minute},
+		{"a minute: a fifth", time.Minute, 12 * time.Second}, {"a lifetime that nobody said: 15 minutes", 0, 15 * time.Minute}} {
+		a := hour()
+		a.Lifetime = c.lifetime
+		if got := a.ExpiresAt.Sub(DueAt(a)); got != c.want {
+			t.Errorf("%s: due %s before the end, want %s", c.name, got, c.want)
+		}
+	}
+	for name, change := range map[string]func(*keep.Account){
+		"no end": func(a *keep.Account) { a.ExpiresAt = time.Time{} }, "nothing renews": func(a *keep.Account) { a.Renews = false },
+		"reconnect": func(a *keep.Account) { a.Status = keep.AccountNeedsReconnect }} {
+		a := hour()
+		change(&a)
+		if at := DueAt(a); !at.IsZero() {
+			t.Errorf("%s: due at %s", name, at)
+		}
+	}
+}
+
+// Each line is what became of the requests of one generation, and what follows.
+func TestNext(t *testing.T) {
+	now := t0.Add(50 * time.Minute)
+	for _, c := range []struct {
+		before []keep.RefreshState
+		want   Step
+	}{
+		{nil, Send},
+		{[]keep.RefreshState{keep.RefreshSent}, Send}, // its host is gone
+		{[]keep.RefreshState{keep.RefreshLost}, Send}, // the old token once more
+		{[]keep.RefreshState{keep.RefreshUnsent, keep.RefreshUnsent, keep.RefreshUnsent}, Send},
+		{[]keep.RefreshState{keep.RefreshRefused}, Send},
+		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshRefused}, Ask},
+		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshLost}, Ask},
+		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshSent}, Ask},
+		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshRefused}, Ask},
+		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshSent}, Ask},
+		{[]keep.RefreshState{keep.RefreshUnsent, keep.RefreshLost, keep.RefreshUnsent}, Send},
+	} {
+		a := hour()
+		for _, s := range c.before {
+			a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: 3, State: s, Host: "other", SentAt: t0, EndedAt: t0})
+		}
+		a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: 2, State: keep.RefreshRefused}, keep.Refresh{Generation: 2, State: keep.RefreshRefused})
+		if got, _ := Next(a, false, now); got != c.want {
+			t.Errorf("after %v: %s, want %s", c.before, got, c.want)
+		}
+	}
+	a := hour()
+	if step, until := Next(a, false, t0); step != Wait || until != DueAt(a) {
+		t.Errorf("early: %s until %s", step, until)
+	}
+	if step, _ := Next(a, true, t0); step != Send {
+		t.Errorf("early and forced: %s", step)
+	}
+	a.Refreshes = []keep.Refresh{{Generation: 3, State: keep.RefreshRefused, EndedAt: now}}
+	if step, until := Next(a, true, now); step != Wait || until != now.Add(5*time.Second) {
+		t.Errorf("just refused: %s until %s", step, until)
+	}
+}
+
+func TestBegin(t *testing.T) {
+	now := t0.Add(50 * time.Minute)
+	a := hour()
+	if _, err := Begin(a, "other", false, now); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("without the lease: %v", err)
+	}
+	a, err := Begin(a, "h", false, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Begin(a, "h", false, now)
+	if err != nil || b.Refreshes[0].State != keep.RefreshLost || b.Refreshes[1].State != keep.RefreshSent || a.Refreshes[0].State != keep.RefreshSent {
+		t.Errorf("after a request whose host is gone: %v, %v", b.Refreshes, err)
+	}
+	if _, err := Begin(b, "h", true, now); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("a third request: %v", err)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	now := t0.Add(50 * time.Minute)
+	a, err := Begin(hour(), "h", false, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := Tokens{ExpiresAt: now.Add(time.Hour), Lifetime: time.Hour, Renews: true, Sealed: []byte{2}}
+	done, ok := Done(a, "h", 3, fresh, now)
+	if !ok || done.Generation != 4 || done.LeaseHost != "" || done.Refreshes[0].State != keep.RefreshDone || !slices.Equal(done.Sealed, fresh.Sealed) {
+		t.Errorf("done: %+v", done)
+	}
+	if late, ok := Done(done, "other", 3, Tokens{Sealed: []byte{9}}, now); ok || late.Generation != 4 {
+		t.Error("an answer for an older generation was taken")
+	}
+	lost, _ := Failed(a, "h", 3, keep.RefreshLost, "no answer", now)
+	if lost.Status != keep.AccountOK || lost.Refreshes[0].State != keep.RefreshLost {
+		t.Errorf("lost once: %+v", lost)
+	}
+	lost.LeaseHost = "h2"
+	again, err := Begin(lost, "h2", false, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, _ := Failed(again, "h2", 3, keep.RefreshRefused, "invalid_grant", now)
+	if refused.Status != keep.AccountNeedsReconnect || refused.Error != "invalid_grant" {
+		t.Errorf("refused after a lost one: %+v", refused)
+	}
+	back := Connect(refused, keep.Account{Kind: a.Kind, Name: a.Name, Renews: true, Sealed: []byte{3}}, now)
+	if back.Status != keep.AccountOK || back.Generation != 4 || back.Rev != refused.Rev {
+		t.Errorf("connected anew: %+v", back)
+	}
+	if step, _ := Next(back, true, now); step != Send {
+		t.Errorf("after connecting anew: %s", step)
+	}
+	if r := Revoke(back); r.Sealed != nil || r.Status != keep.AccountRevoked || Usable(r, now) {
+		t.Errorf("revoked: %+v", r)
+	}
+}
+
+// However requests end, no generation is spent more than twice.
+func TestNoGenerationIsSpentThrice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, now := hour(), t0.Add(50*time.Minute)
+		sent := map[int64]int{}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "seconds")) * time.Second)
+			host := rapid.SampledFrom([]string{"h1", "h2", "h3"}).Draw(t, "host")
+			a.LeaseHost = host
+			begun, err := Begin(a, host, rapid.Bool().Draw(t, "force"), now)
+			if err != nil {
+				continue
+			}
+			a = begun
+			state := rapid.SampledFrom([]keep.RefreshState{keep.RefreshSent, keep.RefreshDone, keep.RefreshLost, keep.RefreshRefused, keep.RefreshUnsent}).Draw(t, "state")
+			if state != keep.RefreshUnsent {
+				sent[a.Generation]++
+			}
+			switch generation := a.Generation; state {
+			case keep.RefreshDone:
+				a, _ = Done(a, host, generation, Tokens{ExpiresAt: now.Add(time.Hour), Lifetime: time.Hour, Renews: true, Sealed: []byte{1}}, now)
+			case keep.RefreshSent: // the host dies
+			default:
+				a, _ = Failed(a, host, generation, state, "why", now)
+			}
+			for generation, n := range sent {
+				if n > 2 {
+					t.Fatalf("generation %d was spent %d times", generation, n)
+				}
+			}
+		}
+	})
+}
