@@ -60,6 +60,9 @@ const (
 	// CodeForbidden means that the service knows the credential, and does not allow
 	// this call with it.
 	CodeForbidden = "forbidden"
+
+	// CodeReconnect means that a person must connect the account of the connection again.
+	CodeReconnect = "reconnect"
 )
 
 // Failf returns a failure with a formatted message.

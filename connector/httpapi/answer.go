@@ -34,6 +34,8 @@ type answer struct {
 	body   []byte // at most maxBody
 	cut    bool   // there was more
 	err    error  // the body ended early
+
+	renewed bool // it refused credentials, and there are others now
 }
 
 // read reads resp and closes it.
@@ -284,6 +286,8 @@ func (t *tool) refused(a answer, v verdict) *keep.Failure {
 	}
 	code, do := "http-"+strconv.Itoa(a.status), advice[v.class]
 	switch {
+	case v.class == keep.ClassPermission && a.renewed:
+		v.class, code, do = keep.ClassTransient, "credential-renewed", "the credential was renewed, and the call is made again"
 	case v.class == keep.ClassPermission && a.status == http.StatusUnauthorized:
 		code, do = keep.CodeUnauthenticated, "the service does not accept the credential of the connection: renew it"
 	case v.class == keep.ClassPermission && a.status == http.StatusForbidden:

@@ -30,6 +30,9 @@ type Config struct {
 	// credential there.
 	Query map[string]string `toml:"-"`
 
+	// Auth gives each request its credentials. Nil: the headers and Query hold them.
+	Auth Auth `toml:"-"`
+
 	// Sign signs each change. Nil: they are not signed.
 	Sign Signer `toml:"-"`
 

@@ -27,7 +27,8 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 
 		references: cfg.References,
 
-		hide:   newRedactor(cfg.Headers, cfg.Secrets),
+		hide:   newHider(cfg),
+		auth:   cfg.Auth,
 		config: cfg,
 		reads:  newTransport(true),
 		writes: newTransport(false),

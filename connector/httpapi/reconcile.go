@@ -196,9 +196,9 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 	if err != nil {
 		return answer{}, "", m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 	}
-	resp, err := roundTrip(ctx, m.service.reads, req)
+	resp, _, err := m.service.exchange(ctx, m.service.reads, req)
 	if err != nil {
-		return answer{}, "", m.failf(keep.ClassTransient, "no-answer", "reconcile: no answer: %s", m.service.hide.Text(why(ctx, err)))
+		return answer{}, "", m.unanswered(ctx, err, "reconcile: ")
 	}
 	a := read(resp)
 	seen := m.service.hide.Text(fmt.Sprintf("%s answered %d %s", m.lookup, a.status, http.StatusText(a.status)))

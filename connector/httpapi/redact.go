@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // public lists the headers whose values are no secrets.
@@ -17,9 +15,9 @@ var public = []string{
 	"Content-Type", "Host", "Prefer", "User-Agent",
 }
 
-// newRedactor hides the value of each configured header, its words, what Basic
+// secretsOf returns the value of each configured header, its words, what Basic
 // authentication encodes, and the further secrets.
-func newRedactor(headers map[string]string, secrets []string) redact.Redactor {
+func secretsOf(headers map[string]string, secrets []string) []string {
 	secrets = slices.Clone(secrets)
 	for name, value := range headers {
 		if slices.Contains(public, http.CanonicalHeaderKey(name)) {
@@ -37,7 +35,7 @@ func newRedactor(headers map[string]string, secrets []string) redact.Redactor {
 			secrets = append(secrets, string(plain), password)
 		}
 	}
-	return redact.New(secrets...)
+	return secrets
 }
 
 // Bounds of what a service's words may take up in a message.

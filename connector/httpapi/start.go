@@ -168,9 +168,9 @@ func (r *reconciler) lookForStart(ctx context.Context, mut keep.Mutation) (conne
 	if err != nil {
 		return connector.Answer{}, r.failf(keep.ClassLogic, "bad-params", "start.gone: %v", err)
 	}
-	resp, err := roundTrip(ctx, r.service.reads, req)
+	resp, _, err := r.service.exchange(ctx, r.service.reads, req)
 	if err != nil {
-		return connector.Answer{}, r.failf(keep.ClassTransient, "no-answer", "start.gone: no answer: %s", r.service.hide.Text(why(ctx, err)))
+		return connector.Answer{}, r.unanswered(ctx, err, "start.gone: ")
 	}
 	a := read(resp)
 	seen := fmt.Sprintf("GET %s answered %d %s", r.start.gone, a.status, http.StatusText(a.status))

@@ -15,7 +15,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // A service is what the tools of one connection share.
@@ -28,7 +27,8 @@ type service struct {
 	signer Signer            // of changes; nil: they are not signed
 
 	references map[string]string // headers without the values of secrets
-	hide       redact.Redactor
+	hide       *hider
+	auth       Auth // nil: the header and the query hold all credentials
 	reads      *http.Transport
 	writes     *http.Transport // has a connection for each request
 }
@@ -214,9 +214,9 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 
 // perform sends the request of a read and returns the answer with its JSON.
 func (r *reader) perform(ctx context.Context, req *http.Request) (answer, json.RawMessage, error) {
-	resp, err := roundTrip(ctx, r.service.reads, req)
+	resp, _, err := r.service.exchange(ctx, r.service.reads, req)
 	if err != nil {
-		return answer{}, nil, r.failf(keep.ClassTransient, "no-answer", "no answer: %s", r.service.hide.Text(why(ctx, err)))
+		return answer{}, nil, r.unanswered(ctx, err, "")
 	}
 	a := read(resp)
 	if slices.Contains(r.nullOn, a.status) {
@@ -300,7 +300,10 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 // send performs req on a connection of its own. The error is transient if
 // nothing was sent, and else unknown.
 func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
-	resp, err := roundTrip(ctx, m.service.writes, req)
+	resp, renewed, err := m.service.exchange(ctx, m.service.writes, req)
+	if f := m.ownFailure(err); f != nil {
+		return answer{}, f
+	}
 	if errors.Is(err, errNotSent) {
 		return answer{}, m.failf(keep.ClassTransient, "not-sent", "nothing was sent: %s", m.service.hide.Text(why(ctx, err)))
 	}
@@ -308,7 +311,9 @@ func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
 		return answer{}, m.failf(keep.ClassUnknown, "no-answer", "no answer: %s; %s",
 			m.service.hide.Text(why(ctx, err)), advice[keep.ClassUnknown])
 	}
-	return read(resp), nil
+	a := read(resp)
+	a.renewed = renewed
+	return a, nil
 }
 
 // receipt is the outcome of an answer that confirms the change.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep/api/hook"
+	"github.com/keep-run/keep/host/account/seal"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/policy"
@@ -28,21 +29,23 @@ const MaxFile = 1 << 20
 type Config struct {
 	Anew bool // --new, which no file says: a database that is gone is begun anew
 
-	File        string           // keep.toml as it was named; empty: there is none
-	Dir         string           // directory that paths are relative to, absolute
-	DB          string           // file of the database, absolute, or a URL; empty: it could not be read
-	Workflows   []string         // patterns of the project's scripts, relative to Dir
-	Policy      policy.Policy    // valid
-	Sandbox     sandbox.Limits   // zero fields are the sandbox's defaults
-	Connections []Connection     // sorted by name
-	Notify      Notify           // valid; zero: questions are not announced
-	Retention   policy.Retention // valid; zero: nothing is removed
-	Hooks       []hook.Config    // valid; sorted by name
-	Proxy       proxy.Config     // as written; proxy.New checks it
-	Server      Server           // as written; its files are absolute
-	Warnings    []Problem        // odd, but not wrong
-	Secrets     []string         // files that secrets were looked for in, sorted
-	Missing     []Problem        // secrets that are not there; Connect refuses to go on without them
+	File        string                // keep.toml as it was named; empty: there is none
+	Dir         string                // directory that paths are relative to, absolute
+	DB          string                // file of the database, absolute, or a URL; empty: it could not be read
+	Workflows   []string              // patterns of the project's scripts, relative to Dir
+	Policy      policy.Policy         // valid
+	Sandbox     sandbox.Limits        // zero fields are the sandbox's defaults
+	Connections []Connection          // sorted by name
+	Notify      Notify                // valid; zero: questions are not announced
+	Retention   policy.Retention      // valid; zero: nothing is removed
+	Hooks       []hook.Config         // valid; sorted by name
+	Proxy       proxy.Config          // as written; proxy.New checks it
+	Server      Server                // as written; its files are absolute
+	Ring        seal.Ring             // where the key of accounts is
+	Clients     map[string]PackClient // the user's own OAuth clients, by pack
+	Warnings    []Problem             // odd, but not wrong
+	Secrets     []string              // files that secrets were looked for in, sorted
+	Missing     []Problem             // secrets that are not there; Connect refuses to go on without them
 }
 
 // Options say what to read. The zero value reads the working directory.
@@ -54,6 +57,10 @@ type Options struct {
 	// Dir is the project's directory when File is empty. If empty, the working
 	// directory.
 	Dir string
+
+	// Sealed holds the secrets of the database, by name. They count where no other place
+	// has one.
+	Sealed map[string]string
 
 	// Environ holds the variables as os.Environ has them. If nil, os.Environ().
 	Environ []string
@@ -124,7 +131,7 @@ func Load(o Options) (*Config, error) {
 		return cfg, &Error{Problems: []Problem{*syntax}}
 	}
 	env := newEnvironment(o.Environ)
-	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string)}
+	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), sealed: o.Sealed}
 	overlayAll(env, root)
 	b.expand(v, root, "")
 	t := defaults()
@@ -136,6 +143,7 @@ func Load(o Options) (*Config, error) {
 	}
 	cfg.Connections = b.connections(t.Connections, v)
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
+	cfg.Ring, cfg.Clients = t.Accounts.ring(cfg, env), t.Packs
 	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket,
 		&cfg.Proxy.TLSCert, &cfg.Proxy.TLSKey, &cfg.Proxy.AdminSocket} {
 		if *file != "" {

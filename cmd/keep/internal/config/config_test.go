@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/host/account/seal"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -55,7 +56,7 @@ func TestNoFile(t *testing.T) {
 	}
 	want := &config.Config{
 		Dir: dir, DB: filepath.Join(dir, "keep.db"), Workflows: []string{"*.js", "*.ts"}, Policy: policy.Default(),
-		Warnings: []config.Problem{}, Missing: []config.Problem{},
+		Warnings: []config.Problem{}, Missing: []config.Problem{}, Ring: seal.Ring{Path: filepath.Join(dir, "keep.key")},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Error(diff)

@@ -23,9 +23,10 @@ import (
 // A Connection is one configured account.
 type Connection struct {
 	Name      string
-	Connector string // kind of service, such as "http"
-	Was       string // the name that it had before; empty: none
-	New       bool   // it is no connection of before by another name
+	Connector string   // kind of service, such as "http"
+	Was       string   // the name that it had before; empty: none
+	New       bool     // it is no connection of before by another name
+	Accounts  []string // that it uses
 
 	open func() (*connector.Connection, error)
 	at   *node
@@ -201,8 +202,12 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 	if k.secrets != nil {
 		k.secrets(settings.Interface(), v.secrets(), references(n))
 	}
+	var accounts []string
+	if c, ok := settings.Interface().(*httpapi.Config); ok {
+		accounts = v.live(c, "", PackAuth{})
+	}
 	return Connection{
-		Name: name, Connector: text, at: n, b: b, v: v,
+		Name: name, Connector: text, Accounts: accounts, at: n, b: b, v: v,
 		open: func() (*connector.Connection, error) { return k.open(name, settings.Interface()) },
 	}, true
 }

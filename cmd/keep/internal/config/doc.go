@@ -26,7 +26,9 @@
 // A string takes ${env:NAME} and ${secret:name}; $${ is a plain ${. A secret is
 // looked for in the environment as KEEP_SECRET_NAME (upper case, - and . are
 // _), then in $CREDENTIALS_DIRECTORY/name, then in .secrets/name beside
-// keep.toml, which nobody else may be able to read. One newline at the end of a
+// keep.toml, which nobody else may be able to read, then in the database, where
+// keep secrets set puts it. ${account:NAME} in a header of a connection is what a
+// connected account holds when a request is sent. One newline at the end of a
 // file is not part of the secret. No message of this package holds the value of
 // a secret.
 //

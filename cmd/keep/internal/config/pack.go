@@ -83,6 +83,7 @@ type packConnection struct {
 	Connector string            `toml:"connector"`
 	BaseURL   string            `toml:"base_url"` // empty: the pack's
 	Secret    string            `toml:"secret"`   // a token, an API key, or user:password
+	Account   string            `toml:"account"`  // a connected account, in place of a secret
 	Headers   map[string]string `toml:"headers"`
 	Only      []string          `toml:"only"` // tools; empty: all
 	Tools     map[string]*node  `toml:"tools"`
@@ -265,7 +266,8 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 		cfg.Headers = map[string]string{}
 	}
 	maps.Copy(cfg.Headers, c.Headers)
-	b.credential(n, at, p.Auth, c.Secret, &cfg)
+	b.credential(n, at, p.Auth, c, &cfg)
+	accounts := v.live(&cfg, c.Account, p.Auth)
 	if len(b.problems) > before {
 		return Connection{}, false
 	}
@@ -277,7 +279,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	table["tools"] = &node{at: n.at, value: tools}
 	tree.value = table
 	return Connection{
-		Name: name, Connector: p.Name, at: &tree, b: b, v: v,
+		Name: name, Connector: p.Name, Accounts: accounts, at: &tree, b: b, v: v,
 		open: func() (*connector.Connection, error) {
 			conn, err := httpapi.New(name, cfg)
 			if err == nil {
@@ -303,12 +305,15 @@ func over(base, top *node) *node {
 }
 
 // credential puts the secret where the pack says it goes.
-func (b *binder) credential(n *node, at string, auth PackAuth, secret string, cfg *httpapi.Config) {
-	s := n.table()["secret"]
+func (b *binder) credential(n *node, at string, auth PackAuth, c packConnection, cfg *httpapi.Config) {
+	s, secret := n.table()["secret"], c.Secret
 	switch {
+	case c.Account != "":
+		b.account(n, at, auth, c, cfg)
+		return
 	case secret == "":
 		if auth.Style != "none" && s == nil {
-			b.addf(n, at+".secret", "is missing: this pack sends a credential (%s)", auth.Style)
+			b.addf(n, at+".secret", "is missing: this pack sends a credential (%s); write secret = \"${secret:name}\", or account = \"NAME\" of keep connect", auth.Style)
 		}
 		return
 	case auth.Style == "none":
@@ -365,6 +370,24 @@ func elsewhere(headers map[string]string, secret string, cfg *httpapi.Config) {
 		}
 		cfg.Tools[name] = t
 	}
+}
+
+// account checks a connection that names an account.
+func (b *binder) account(n *node, at string, auth PackAuth, c packConnection, cfg *httpapi.Config) {
+	named := n.table()["account"]
+	switch {
+	case !AccountName(c.Account):
+		b.addf(named, at+".account", "is no name of an account: use letters, digits, dots, dashes and underscores")
+	case c.Secret != "" || n.table()["secret"] != nil:
+		b.addf(named, at+".account", "and secret are given; want one of them")
+	case auth.Style == "none":
+		b.addf(named, at+".account", "this pack sends no credential")
+	case auth.Style == "standard-webhooks":
+		b.addf(named, at+".account", "this pack signs with a key: give it as secret")
+	case insecure(cfg.BaseURL):
+		b.addf(n.table()["base_url"], at+".base_url", "a credential is sent over https only, but for this machine itself")
+	}
+	cfg.References = references(n)
 }
 
 // insecure reports whether an address is plain HTTP to another machine.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/regular"
 )
 
@@ -32,6 +33,9 @@ type vault struct {
 	dir   string            // of keep.toml
 	found map[string]string // value by reference, such as ${secret:crm}
 	files []string          // that were looked at
+
+	sealed   map[string]string  // secrets of the database, by name
+	accounts connector.Accounts // nil: the database is not open
 }
 
 // expand replaces the references in all strings of n. What is missing becomes a
@@ -54,6 +58,12 @@ func (b *binder) expand(v *vault, n *node, path string) {
 		n.value = reference.ReplaceAllStringFunc(value, func(ref string) string {
 			if strings.HasPrefix(ref, "$$") {
 				return ref[1:]
+			}
+			if strings.HasPrefix(ref, "${account:") && inHeader(path) {
+				if m := accountReference.FindStringSubmatch(ref); m == nil || !AccountName(m[1]) {
+					b.addf(n, path, "%s names no account; want ${account:NAME}", cut(ref, 60))
+				}
+				return ref // its credential is put in when a request is sent
 			}
 			s, err := v.resolve(ref)
 			if err != nil {
@@ -118,6 +128,8 @@ func (v *vault) resolve(ref string) (string, error) {
 		}
 	case kind == "secret" && secretName.MatchString(name) && !strings.Contains(name, ".."):
 		s, err = v.secret(ref, name)
+	case kind == "account":
+		return "", &referenceError{cut(ref, 60) + " can stand in a header of a connection only; elsewhere write account = \"NAME\""}
 	default:
 		return "", &referenceError{cut(ref, 60) + " is neither ${env:NAME} nor ${secret:name}"}
 	}
@@ -127,7 +139,7 @@ func (v *vault) resolve(ref string) (string, error) {
 	return s, err
 }
 
-// secret looks in the three places of the package comment.
+// secret looks in the places of the package comment.
 func (v *vault) secret(ref, name string) (string, error) {
 	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
 	if s := v.env.vars[variable]; s != "" {
@@ -144,9 +156,12 @@ func (v *vault) secret(ref, name string) (string, error) {
 	file := filepath.Join(v.dir, ".secrets", name)
 	v.files = append(v.files, file)
 	s, err := readSecret(file, true)
+	if sealed, ok := v.sealed[name]; ok && errors.Is(err, fs.ErrNotExist) {
+		return sealed, nil
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &MissingError{ref, []string{
-			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)"}}
+			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)", "the database: keep secrets set " + name}}
 	}
 	return s, err
 }

@@ -16,16 +16,18 @@ import (
 // The tables are keep.toml as it is written; Config is what it means.
 type (
 	tables struct {
-		DB          string               `toml:"db"`
-		Workflows   []string             `toml:"workflows"`
-		Policy      policyTable          `toml:"policy"`
-		Sandbox     sandboxTable         `toml:"sandbox"`
-		Notify      notifyTable          `toml:"notify"`
-		Retention   retentionTable       `toml:"retention"`
-		Connections map[string]*node     `toml:"connections"` // bound by kind
-		Hooks       map[string]hookTable `toml:"hooks"`
-		Proxy       proxy.Config         `toml:"proxy"` // checked by proxy.New
-		Server      Server               `toml:"server"`
+		DB          string                `toml:"db"`
+		Workflows   []string              `toml:"workflows"`
+		Policy      policyTable           `toml:"policy"`
+		Sandbox     sandboxTable          `toml:"sandbox"`
+		Notify      notifyTable           `toml:"notify"`
+		Retention   retentionTable        `toml:"retention"`
+		Connections map[string]*node      `toml:"connections"` // bound by kind
+		Hooks       map[string]hookTable  `toml:"hooks"`
+		Proxy       proxy.Config          `toml:"proxy"` // checked by proxy.New
+		Server      Server                `toml:"server"`
+		Accounts    accountsTable         `toml:"accounts"`
+		Packs       map[string]PackClient `toml:"packs"`
 	}
 
 	retentionTable struct {

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"context"
+	"encoding/base64"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/host/account/seal"
+)
+
+// keyName is the file of the key beside keep.toml, and KeyVariable holds the key itself.
+const (
+	keyName     = "keep.key"
+	KeyVariable = Prefix + "KEY"
+)
+
+type accountsTable struct {
+	Key string `toml:"key"` // file of the key; empty: keep.key
+}
+
+// A PackClient is the user's own OAuth client of a pack, and what it says instead of the
+// pack.
+type PackClient struct {
+	ClientID     string   `toml:"client_id"`
+	ClientSecret string   `toml:"client_secret"`
+	AuthorizeURL string   `toml:"authorize_url"`
+	TokenURL     string   `toml:"token_url"`
+	DeviceURL    string   `toml:"device_url"`
+	RevokeURL    string   `toml:"revoke_url"`
+	Scopes       []string `toml:"scopes"`
+	RedirectPort int      `toml:"redirect_port"`
+}
+
+// ring returns where the key of accounts is.
+func (t accountsTable) ring(cfg *Config, env *environment) seal.Ring {
+	env.used[KeyVariable] = true
+	name := t.Key
+	if name == "" {
+		name = keyName
+	}
+	return seal.Ring{Text: env.vars[KeyVariable], Path: filepath.Clean(cfg.abs(name))}
+}
+
+var accountReference = regexp.MustCompile(`\$\{account:([^}]*)\}`)
+
+// AccountName reports whether s can name an account or a secret.
+func AccountName(s string) bool { return secretName.MatchString(s) && !strings.Contains(s, "..") }
+
+// inHeader reports whether a path is a header of a connection, where ${account:NAME} may
+// stand.
+func inHeader(path string) bool {
+	return strings.HasPrefix(path, "connections.") && strings.Contains(path, ".headers.")
+}
+
+// UseAccounts gives the connections the accounts that they name. Without it each call that
+// needs one fails.
+func (c *Config) UseAccounts(accounts connector.Accounts) {
+	for _, conn := range c.Connections {
+		conn.v.accounts = accounts
+	}
+}
+
+// accountsIn returns the accounts that the headers of a connection name.
+func accountsIn(headers map[string]string) []string {
+	var names []string
+	for _, value := range headers {
+		for _, m := range accountReference.FindAllStringSubmatch(value, -1) {
+			names = append(names, m[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// A liveAuth gives requests what accounts hold at that moment.
+type liveAuth struct {
+	v       *vault
+	account string            // whose credential goes where the pack says; empty: none
+	pack    PackAuth          // of account
+	headers map[string]string // with ${account:NAME} in them
+	names   []string          // of all accounts
+}
+
+// live moves the headers that name accounts out of a configuration, and returns the names
+// of all accounts of the connection. An account may be empty.
+func (v *vault) live(cfg *httpapi.Config, account string, pack PackAuth) []string {
+	l := &liveAuth{v: v, account: account, pack: pack, headers: map[string]string{}}
+	plain := map[string]string{}
+	for name, value := range cfg.Headers {
+		if accountReference.MatchString(value) {
+			l.headers[name] = value
+		} else {
+			plain[name] = value
+		}
+	}
+	l.names = accountsIn(l.headers)
+	if account != "" && !slices.Contains(l.names, account) {
+		l.names = append(l.names, account)
+	}
+	if len(l.names) == 0 {
+		return nil
+	}
+	if cfg.References == nil {
+		cfg.References = map[string]string{}
+	}
+	maps.Copy(cfg.References, l.headers)
+	if account != "" {
+		cfg.References["account"] = account
+	}
+	cfg.Headers, cfg.Auth = plain, l
+	return l.names
+}
+
+// Authorize returns what a request carries now.
+func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error) {
+	a := httpapi.Authorization{Header: map[string]string{}, Query: map[string]string{}, Credentials: map[string]connector.Credential{}}
+	for _, name := range l.names {
+		if l.v.accounts == nil {
+			return a, keep.Failf(keep.ClassPermission, keep.CodeReconnect, "the account %s is in the database, which is not open", name)
+		}
+		c, err := l.v.accounts.Credential(ctx, name)
+		if err != nil {
+			return a, err
+		}
+		a.Credentials[name] = c
+		a.Secrets = append(append(a.Secrets, c.Secrets...), c.Value)
+	}
+	for name, value := range l.headers {
+		a.Header[name] = accountReference.ReplaceAllStringFunc(value, func(ref string) string {
+			return a.Credentials[accountReference.FindStringSubmatch(ref)[1]].Value
+		})
+	}
+	if l.account != "" {
+		l.pack.put(a.Credentials[l.account].Value, a.Header, a.Query)
+	}
+	for _, value := range a.Header {
+		if _, word, ok := strings.Cut(value, " "); ok {
+			a.Secrets = append(a.Secrets, word) // as Basic encodes it
+		}
+	}
+	return a, nil
+}
+
+// Refused asks for other credentials.
+func (l *liveAuth) Refused(ctx context.Context, a httpapi.Authorization) bool {
+	renewed := false
+	for _, name := range l.names {
+		renewed = l.v.accounts.Refused(ctx, name, a.Credentials[name]) || renewed
+	}
+	return renewed
+}
+
+// put puts a credential where the pack says it goes.
+func (p PackAuth) put(value string, headers, query map[string]string) {
+	switch p.Style {
+	case "basic":
+		headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(value))
+	case "header":
+		headers[p.Header] = value
+	case "query":
+		query[p.Query] = value
+	default:
+		headers["Authorization"] = "Bearer " + value
+	}
+}

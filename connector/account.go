@@ -1,0 +1,29 @@
+package connector
+
+import "context"
+
+// Accounts gives connections the credentials of accounts, as they are at each call.
+type Accounts interface {
+	// Credential returns what the account holds now. An error has a *keep.Failure: of
+	// class permission if only a person can help, and else transient.
+	Credential(ctx context.Context, account string) (Credential, error)
+
+	// Refused says that the service did not accept a credential (401). It reports whether
+	// there is another one now.
+	Refused(ctx context.Context, account string, c Credential) bool
+}
+
+// A Credential is what an account holds at one moment.
+type Credential struct {
+	Value      string // a token, an API key, or user:password
+	OAuth      bool   // Value is an access token
+	Subject    string // whom it belongs to, as the service says; empty: not known
+	Generation int64
+	Secrets    []string // texts that must never show
+}
+
+// String says nothing: a credential that is printed by mistake shows nothing.
+func (Credential) String() string { return "[credential]" }
+
+// GoString says nothing.
+func (Credential) GoString() string { return "[credential]" }

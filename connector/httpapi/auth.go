@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/redact"
+)
+
+// An Auth gives each request the credentials that are good at that moment.
+type Auth interface {
+	// Authorize returns what a request carries. An error has a *keep.Failure; nothing is
+	// sent then.
+	Authorize(ctx context.Context) (Authorization, error)
+
+	// Refused says that the service answered 401 to a request. It reports whether there
+	// are other credentials now.
+	Refused(ctx context.Context, a Authorization) bool
+}
+
+// An Authorization is what one request carries.
+type Authorization struct {
+	Header, Query map[string]string
+	Secrets       []string // texts that must never show
+
+	Credentials map[string]connector.Credential // by account
+}
+
+// A hider hides secrets that may change.
+type hider struct {
+	mu      sync.RWMutex
+	r       redact.Redactor
+	secrets []string
+}
+
+// newHider hides the secrets of a configuration.
+func newHider(cfg Config) *hider {
+	secrets := secretsOf(cfg.Headers, cfg.Secrets)
+	return &hider{r: redact.New(secrets...), secrets: secrets}
+}
+
+// add hides further secrets, for good: an answer may hold one that is old by now.
+func (h *hider) add(secrets []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fresh := false
+	for _, s := range secrets {
+		if !slices.Contains(h.secrets, s) {
+			h.secrets, fresh = append(h.secrets, s), true
+		}
+	}
+	if fresh {
+		h.r = redact.New(h.secrets...)
+	}
+}
+
+func (h *hider) redactor() redact.Redactor {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.r
+}
+
+// Text returns s without secrets.
+func (h *hider) Text(s string) string { return h.redactor().Text(s) }
+
+// JSON returns raw without secrets.
+func (h *hider) JSON(raw []byte) []byte { return h.redactor().JSON(raw) }
+
+// authorize puts credentials into a request.
+func (s *service) authorize(ctx context.Context, req *http.Request) (Authorization, error) {
+	if s.auth == nil {
+		return Authorization{}, nil
+	}
+	a, err := s.auth.Authorize(ctx)
+	if err != nil {
+		return a, err
+	}
+	s.hide.add(a.Secrets)
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+		req.Header.Set(name, a.Header[name])
+	}
+	if len(a.Query) > 0 {
+		q := req.URL.Query()
+		for name, value := range a.Query {
+			q.Set(name, value)
+		}
+		req.URL.RawQuery = q.Encode()
+	}
+	return a, nil
+}
+
+// exchange sends a request with the credentials that are good now. A read that is refused
+// for them is sent again once, if there are others then. It reports whether there are
+// others after a change was refused. An error may be a *keep.Failure: nothing was sent.
+func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Request) (resp *http.Response, renewed bool, err error) {
+	a, err := s.authorize(ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	resp, err = roundTrip(ctx, t, req)
+	if err != nil || s.auth == nil || resp.StatusCode != http.StatusUnauthorized || !s.auth.Refused(ctx, a) {
+		return resp, false, err
+	}
+	if t == s.writes {
+		return resp, true, nil
+	}
+	if err := resp.Body.Close(); err != nil {
+		return nil, false, err
+	}
+	if body, ok := req.Body.(once); ok {
+		if rewind, ok := body.r.(io.Seeker); ok {
+			if _, err := rewind.Seek(0, io.SeekStart); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	if _, err := s.authorize(ctx, req); err != nil {
+		return nil, false, err
+	}
+	resp, err = roundTrip(ctx, t, req)
+	return resp, false, err
+}
+
+// unanswered is the failure of a request that brought no answer.
+func (t *tool) unanswered(ctx context.Context, err error, what string) *keep.Failure {
+	if f := t.ownFailure(err); f != nil {
+		return f
+	}
+	return t.failf(keep.ClassTransient, "no-answer", "%sno answer: %s", what, t.service.hide.Text(why(ctx, err)))
+}
+
+// ownFailure returns the failure of a request that had no credentials; nil: it is another
+// error.
+func (t *tool) ownFailure(err error) *keep.Failure {
+	f, ok := errors.AsType[*keep.Failure](err)
+	if !ok {
+		return nil
+	}
+	own := *f
+	own.Tool = keep.ToolName(t.service.name + "." + t.spec.Name)
+	own.Message = t.service.hide.Text(own.Message)
+	return &own
+}

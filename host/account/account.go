@@ -1,0 +1,309 @@
+// Package account keeps the accounts of services: sealed in the store, opened for each
+// call, renewed by one host at a time. What may change is decided by law/account.
+package account
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host/account/seal"
+	law "github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/store"
+)
+
+// Config says what a Manager works with. The zero value of every other field than Store
+// and Ring works.
+type Config struct {
+	Store store.Accounts
+	Ring  seal.Ring
+
+	// Host names this process among those that may renew. Empty: nothing is renewed.
+	Host string
+
+	// Clients returns what asks the service of an account for new tokens. If nil, nothing
+	// is renewed.
+	Clients func(a keep.Account) (Client, error)
+
+	// TTL is how long a host has the right to renew. If zero, DefaultTTL.
+	TTL time.Duration
+
+	// Clock is the clock of this machine. If nil, time.Now.
+	Clock func() time.Time
+
+	// Logger receives what a person should hear of. If nil, slog.Default().
+	Logger *slog.Logger
+
+	// Trace is called between durable steps; tests die there. If nil, nothing is called.
+	Trace func(p Point)
+}
+
+// DefaultTTL is the lease of an account if nobody says another one.
+const DefaultTTL = 30 * time.Second
+
+// A Manager keeps accounts. It is safe for concurrent use.
+type Manager struct {
+	cfg Config
+
+	mu     sync.Mutex
+	opened map[rowKey]opened // by row; protected by mu
+	used   map[string]time.Time
+	forced map[string]forced   // accounts that were renewed because of a 401
+	flight map[string]*renewal // accounts that are being renewed here
+}
+
+type rowKey struct {
+	kind keep.AccountKind
+	name string
+}
+
+// An opened is the content of a row at a revision that only content changes.
+type opened struct {
+	sealed  string
+	content seal.Content
+	old     []string // secrets of generations before, which must not show either
+}
+
+// New returns a Manager.
+func New(cfg Config) *Manager {
+	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	return &Manager{cfg: cfg, opened: map[rowKey]opened{}, used: map[string]time.Time{}, forced: map[string]forced{}, flight: map[string]*renewal{}}
+}
+
+// now returns the time in UTC.
+func (m *Manager) now() time.Time { return m.cfg.Clock().UTC() }
+
+// row returns an account or a secret.
+func (m *Manager) row(ctx context.Context, kind keep.AccountKind, name string) (keep.Account, error) {
+	list, err := m.cfg.Store.Accounts(ctx, kind, name)
+	if err == nil && len(list) == 0 {
+		err = &keep.NotFoundError{What: string(kind), ID: name}
+	}
+	if err != nil {
+		return keep.Account{}, err
+	}
+	return list[0], nil
+}
+
+// Accounts returns the connected accounts. One whose key is missing says so.
+func (m *Manager) Accounts(ctx context.Context) ([]keep.Account, error) {
+	list, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range list {
+		if a.Status != keep.AccountOK {
+			continue
+		}
+		if _, err := m.open(a); err != nil {
+			list[i] = law.NeedsReconnect(a, keyProblem(err))
+		}
+	}
+	return list, nil
+}
+
+// Account returns a connected account.
+func (m *Manager) Account(ctx context.Context, name string) (keep.Account, error) {
+	return m.row(ctx, keep.AccountConnected, name)
+}
+
+// keyProblem says what is wrong with the key, for the error of an account.
+func keyProblem(err error) string {
+	if errors.Is(err, seal.ErrNoKey) {
+		return "cannot be opened: the key is missing (" + err.Error() + ")"
+	}
+	return err.Error()
+}
+
+// open opens what is sealed, once for each content.
+func (m *Manager) open(a keep.Account) (opened, error) {
+	key := rowKey{a.Kind, a.Name}
+	m.mu.Lock()
+	o, known := m.opened[key]
+	m.mu.Unlock()
+	if known && o.sealed == string(a.Sealed) {
+		return o, nil
+	}
+	content, err := m.cfg.Ring.Open(a)
+	if err != nil {
+		return opened{}, err
+	}
+	next := opened{sealed: string(a.Sealed), content: content, old: append(o.content.Secrets(), o.old...)}
+	if len(next.old) > maxOld {
+		next.old = next.old[:maxOld]
+	}
+	m.mu.Lock()
+	m.opened[key] = next
+	m.mu.Unlock()
+	return next, nil
+}
+
+// maxOld bounds how many secrets of generations before are remembered.
+const maxOld = 32
+
+// Credential returns what an account holds now; see connector.Accounts.
+func (m *Manager) Credential(ctx context.Context, name string) (connector.Credential, error) {
+	a, err := m.row(ctx, keep.AccountConnected, name)
+	switch {
+	case errors.Is(err, keep.ErrNotFound):
+		return connector.Credential{}, refusal(name, "there is no account "+name)
+	case err != nil:
+		return connector.Credential{}, keep.Failf(keep.ClassTransient, "account-unread", "the account %s could not be read: %v", name, err)
+	}
+	if a.Renews {
+		if a, err = m.fresh(ctx, a); err != nil {
+			return connector.Credential{}, err
+		}
+	}
+	if a.Status != keep.AccountOK {
+		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s %s", name, standing(a)))
+	}
+	if !law.Usable(a, m.now()) {
+		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s ended at %s", name, a.ExpiresAt.Format(time.RFC3339)))
+	}
+	o, err := m.open(a)
+	if err != nil {
+		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
+	}
+	m.note(ctx, a)
+	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
+	c.Secrets = append(o.content.Secrets(), o.old...)
+	return c, nil
+}
+
+// standing says of an account that cannot be used why.
+func standing(a keep.Account) string {
+	if a.Status == keep.AccountRevoked {
+		return "was revoked"
+	}
+	return "must be connected again: " + a.Error
+}
+
+// refusal is the failure of a call for which only a person can help.
+func refusal(name, why string) *keep.Failure {
+	return keep.Failf(keep.ClassPermission, CodeReconnect, "%s; connect it with: keep connect PACK --name %s", why, name)
+}
+
+// CodeReconnect is the code of failures that end when an account is connected.
+const CodeReconnect = keep.CodeReconnect
+
+// note writes that an account was used, once a minute at most: it is for people.
+func (m *Manager) note(ctx context.Context, a keep.Account) {
+	now := m.now()
+	m.mu.Lock()
+	last := m.used[a.Name]
+	due := now.Sub(last) >= time.Minute
+	if due {
+		m.used[a.Name] = now
+	}
+	m.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := m.cfg.Store.UseAccount(ctx, a.Kind, a.Name, now); err != nil && ctx.Err() == nil {
+		m.cfg.Logger.WarnContext(ctx, "the time at which an account was used was not written", "account", a.Name, "err", err)
+	}
+}
+
+// seal seals a content with the key, which is made at first need: where nothing is sealed
+// yet.
+func (m *Manager) seal(ctx context.Context, kind keep.AccountKind, name string, c seal.Content) ([]byte, error) {
+	keys, err := m.cfg.Ring.Keys()
+	if errors.Is(err, seal.ErrNoKey) {
+		if err := m.nothingSealed(ctx); err != nil {
+			return nil, err
+		}
+		var k seal.Key
+		if k, err = m.cfg.Ring.Make(); err == nil {
+			keys = []seal.Key{k}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return keys[0].Seal(kind, name, c)
+}
+
+// nothingSealed returns an error if there are rows that a key which is gone has sealed.
+func (m *Manager) nothingSealed(ctx context.Context) error {
+	for _, kind := range keep.AccountKinds() {
+		list, err := m.cfg.Store.Accounts(ctx, kind)
+		if err != nil {
+			return err
+		}
+		for _, a := range list {
+			if a.Sealed != nil {
+				return &LostKeyError{Where: m.cfg.Ring.Where(), Kind: kind, Name: a.Name}
+			}
+		}
+	}
+	return nil
+}
+
+// A LostKeyError is returned when the key is gone and rows are sealed with it.
+type LostKeyError struct {
+	Where string
+	Kind  keep.AccountKind
+	Name  string // of a row that it sealed
+}
+
+// Error says what to do.
+func (e *LostKeyError) Error() string {
+	return fmt.Sprintf("the key %s is missing, and the %s %s is sealed with it: put it back, or give up what it sealed with: keep accounts rekey --discard", e.Where, e.Kind, e.Name)
+}
+
+// Connect stores an account that a person connected: a new one, or the next generation of
+// the one of that name.
+func (m *Manager) Connect(ctx context.Context, fresh keep.Account, c seal.Content) (keep.Account, error) {
+	fresh.Kind = cmp.Or(fresh.Kind, keep.AccountConnected)
+	for {
+		old, err := m.row(ctx, fresh.Kind, fresh.Name)
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return keep.Account{}, err
+		}
+		if fresh.Sealed, err = m.seal(ctx, fresh.Kind, fresh.Name, c); err != nil {
+			return keep.Account{}, err
+		}
+		a := law.Connect(old, fresh, m.now())
+		err = m.cfg.Store.PutAccounts(ctx, a)
+		if err == nil {
+			a.Rev++
+			return a, nil
+		}
+		if !errors.Is(err, keep.ErrStale) {
+			return keep.Account{}, err
+		}
+	}
+}
+
+// change reads an account, changes it and writes it, until nobody came in between.
+func (m *Manager) change(ctx context.Context, name string, f func(keep.Account) (keep.Account, bool)) (keep.Account, error) {
+	for {
+		a, err := m.row(ctx, keep.AccountConnected, name)
+		if err != nil {
+			return a, err
+		}
+		next, ok := f(a)
+		if !ok {
+			return a, nil
+		}
+		err = m.cfg.Store.PutAccounts(ctx, next)
+		if err == nil {
+			next.Rev++
+			return next, nil
+		}
+		if !errors.Is(err, keep.ErrStale) {
+			return a, err
+		}
+	}
+}

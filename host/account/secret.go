@@ -1,0 +1,122 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host/account/seal"
+)
+
+// Secrets returns the secrets that people set, without their values.
+func (m *Manager) Secrets(ctx context.Context) ([]keep.Account, error) {
+	return m.cfg.Store.Accounts(ctx, keep.AccountSecret)
+}
+
+// SetSecret stores a secret, in the place of the one of that name.
+func (m *Manager) SetSecret(ctx context.Context, name, value, by string) (keep.Account, error) {
+	return m.Connect(ctx, keep.Account{Kind: keep.AccountSecret, Name: name, Style: "secret", ConnectedBy: by}, seal.Content{Value: value})
+}
+
+// RemoveSecret deletes a secret.
+func (m *Manager) RemoveSecret(ctx context.Context, name string) error {
+	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name)
+}
+
+// Secret returns the value of a secret; a *keep.NotFoundError if there is none.
+func (m *Manager) Secret(ctx context.Context, name string) (string, error) {
+	a, err := m.row(ctx, keep.AccountSecret, name)
+	if err != nil {
+		return "", err
+	}
+	o, err := m.open(a)
+	if err != nil {
+		return "", fmt.Errorf("the secret %s %s", name, keyProblem(err))
+	}
+	return o.content.Value, nil
+}
+
+// Rekey seals everything with a new key. If it is killed, the keys that are there then
+// open everything, and another Rekey finishes it. With discard what no key opens is
+// deleted, so that a lost key can be replaced.
+func (m *Manager) Rekey(ctx context.Context, discard bool) (rows int, err error) {
+	next, err := m.cfg.Ring.Next()
+	if err != nil {
+		return 0, err
+	}
+	m.at(NewKeyWritten)
+	for {
+		changed, n, err := m.reseal(ctx, next, discard)
+		if errors.Is(err, keep.ErrStale) {
+			continue // somebody connected or renewed meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		m.at(Resealed)
+		if rows = n; !changed {
+			break
+		}
+	}
+	return rows, m.cfg.Ring.Replace()
+}
+
+// reseal seals with a key, in one transaction, what is not sealed with it. It reports
+// whether there was anything.
+func (m *Manager) reseal(ctx context.Context, next seal.Key, discard bool) (changed bool, rows int, err error) {
+	var put []keep.Account
+	for _, kind := range keep.AccountKinds() {
+		list, err := m.cfg.Store.Accounts(ctx, kind)
+		if err != nil {
+			return false, 0, err
+		}
+		for _, a := range list {
+			if a.Sealed == nil {
+				continue
+			}
+			rows++
+			if _, err := next.Open(a.Kind, a.Name, a.Sealed); err == nil {
+				continue
+			}
+			c, err := m.cfg.Ring.Open(a)
+			switch {
+			case err == nil:
+			case discard && errors.Is(err, seal.ErrOtherKey):
+				if err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name); err != nil {
+					return false, 0, err
+				}
+				rows--
+				continue
+			default:
+				return false, 0, fmt.Errorf("the %s %s %w; nothing was changed", a.Kind, a.Name, err)
+			}
+			if a.Sealed, err = next.Seal(a.Kind, a.Name, c); err != nil {
+				return false, 0, err
+			}
+			put = append(put, a)
+		}
+	}
+	if len(put) == 0 {
+		return false, rows, nil
+	}
+	return true, rows, m.cfg.Store.PutAccounts(ctx, put...)
+}
+
+// A Point is a place between two durable steps.
+type Point string
+
+// The places at which tests kill a process.
+const (
+	NewKeyWritten Point = "new key written"
+	Resealed      Point = "resealed"
+	Recorded      Point = "refresh recorded" // and not sent
+	Answered      Point = "refresh answered" // and the answer not recorded
+)
+
+// at calls Trace.
+func (m *Manager) at(p Point) {
+	if m.cfg.Trace != nil {
+		m.cfg.Trace(p)
+	}
+}
