@@ -24,9 +24,14 @@ func AccountKinds() []AccountKind { return []AccountKind{AccountConnected, Accou
 type AccountStatus string
 
 const (
-	AccountOK             AccountStatus = "ok"
-	AccountNeedsReconnect AccountStatus = "needs_reconnect" // a person must connect it anew
-	AccountRevoked        AccountStatus = "revoked"         // a person ended it; nothing is sealed
+	// AccountOK means that it can be used, as far as is known.
+	AccountOK AccountStatus = "ok"
+
+	// AccountNeedsReconnect means that a person must connect it again.
+	AccountNeedsReconnect AccountStatus = "needs_reconnect"
+
+	// AccountRevoked means that a person ended it; nothing is sealed.
+	AccountRevoked AccountStatus = "revoked"
 )
 
 // AccountStatuses returns every status.

@@ -2,23 +2,376 @@ package account
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host/account/oauth"
+	"github.com/keep-run/keep/host/account/seal"
+	law "github.com/keep-run/keep/law/account"
 )
 
-type Client interface{}
-type renewal struct{}
+// A Client asks the service of an account for tokens; *oauth.Client is one.
+type Client interface {
+	Refresh(ctx context.Context, refresh string) (oauth.Tokens, error)
+	ClientCredentials(ctx context.Context) (oauth.Tokens, error)
+	Revoke(ctx context.Context, token, hint string) error
+}
+
+// A renewal is under way in this process; those that want the same account wait for it.
+type renewal struct {
+	done chan struct{}
+	a    keep.Account
+	err  error
+}
+
+// A forced renewal followed a 401: if its tokens are refused too, no other would be taken.
 type forced struct {
 	generation int64
 	at         time.Time
 }
 
-func (m *Manager) fresh(ctx context.Context, a keep.Account) (keep.Account, error) { return a, nil }
+// Times of a renewal.
+const (
+	pollLease  = 100 * time.Millisecond // how often a host that waits looks for the result of another
+	recordFor  = time.Minute            // how long it is tried to record an answer
+	forcedFor  = 10 * time.Minute
+	lookAround = 20 * time.Second // how often accounts are looked through for those that are due
+)
 
-// Refused says that the service did not accept a credential; see connector.Accounts.
+// Run renews tokens before they end, until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	tick := time.NewTicker(lookAround)
+	defer tick.Stop()
+	for {
+		m.renewDue(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// renewDue renews every account that is due.
+func (m *Manager) renewDue(ctx context.Context) {
+	list, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return // calls say what is wrong with the store
+	}
+	for _, a := range list {
+		if due := law.DueAt(a); due.IsZero() || m.now().Before(due) || ctx.Err() != nil {
+			continue
+		}
+		if _, err := m.renew(ctx, a.Name, a.Generation, false); err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "account not renewed", "account", a.Name, "err", err)
+		}
+	}
+}
+
+// fresh returns the account with tokens that may be used, and renews them if that is due.
+func (m *Manager) fresh(ctx context.Context, a keep.Account) (keep.Account, error) {
+	due := law.DueAt(a)
+	if a.Status != keep.AccountOK || due.IsZero() || m.now().Before(due) {
+		return a, nil
+	}
+	next, err := m.renew(ctx, a.Name, a.Generation, false)
+	if err != nil && law.Usable(a, m.now()) {
+		return a, nil // it is tried again, and these tokens are good for now
+	}
+	return next, err
+}
+
+// Renew gets new tokens now.
+func (m *Manager) Renew(ctx context.Context, name string) (keep.Account, error) {
+	a, err := m.row(ctx, keep.AccountConnected, name)
+	if err != nil {
+		return a, err
+	}
+	if a.Status == keep.AccountOK && !a.Renews {
+		return a, fmt.Errorf("the account %s cannot be renewed without a person; connect it again: keep connect %s --name %s", name, a.Pack, name)
+	}
+	return m.renew(ctx, name, a.Generation, true)
+}
+
+// Refused says that the service did not accept a credential; see connector.Accounts. A
+// generation is renewed once for that, and tokens that came of it are not.
 func (m *Manager) Refused(ctx context.Context, name string, c connector.Credential) bool {
 	a, err := m.row(ctx, keep.AccountConnected, name)
-	return err == nil && a.Generation != c.Generation && a.Status == keep.AccountOK
+	switch {
+	case err != nil || a.Status != keep.AccountOK:
+		return false
+	case a.Generation != c.Generation:
+		return true // somebody connected or renewed it meanwhile
+	case !a.Renews:
+		return false
+	}
+	m.mu.Lock()
+	last := m.forced[name]
+	m.mu.Unlock()
+	if last.generation == a.Generation && m.now().Sub(last.at) < forcedFor {
+		return false
+	}
+	next, err := m.renew(ctx, name, a.Generation, true)
+	if err != nil || next.Generation == a.Generation || next.Status != keep.AccountOK {
+		return false
+	}
+	m.mu.Lock()
+	m.forced[name] = forced{next.Generation, m.now()}
+	m.mu.Unlock()
+	return true
+}
+
+// renew renews a generation once in this process, however many want it. It isn't given up
+// when the call that wants it is: its answer would be lost.
+func (m *Manager) renew(ctx context.Context, name string, generation int64, force bool) (keep.Account, error) {
+	m.mu.Lock()
+	if r := m.flight[name]; r != nil {
+		m.mu.Unlock()
+		select {
+		case <-r.done:
+			return r.a, r.err
+		case <-ctx.Done():
+			return keep.Account{}, keep.Failf(keep.ClassTransient, "account-renewing", "the account %s was being renewed when the time was over", name)
+		}
+	}
+	r := &renewal{done: make(chan struct{})}
+	m.flight[name] = r
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		delete(m.flight, name)
+		m.mu.Unlock()
+		close(r.done)
+	}()
+	r.a, r.err = m.renewAlone(ctx, name, generation, force)
+	return r.a, r.err
+}
+
+// renewAlone renews a generation, or waits for the host that does.
+func (m *Manager) renewAlone(ctx context.Context, name string, generation int64, force bool) (keep.Account, error) {
+	if m.cfg.Host == "" || m.cfg.Clients == nil {
+		return keep.Account{}, keep.Failf(keep.ClassTransient, "account-not-renewed", "the account %s is renewed by keep serve, keep dev and keep run only", name)
+	}
+	for {
+		begun := time.Now() // of this machine's monotonic clock: the lease ends no earlier than a TTL later
+		a, got, err := m.cfg.Store.LeaseAccount(ctx, keep.AccountConnected, name, m.cfg.Host, m.now(), m.cfg.TTL)
+		switch {
+		case err != nil:
+			return a, keep.Failf(keep.ClassTransient, "account-unread", "the account %s could not be read: %v", name, err)
+		case !got && (a.Generation != generation || a.Status != keep.AccountOK):
+			return a, nil // another host did it
+		case !got:
+			if !sleep(ctx, pollLease) {
+				return a, keep.Failf(keep.ClassTransient, "account-renewing", "the account %s is being renewed by %s", name, a.LeaseHost)
+			}
+			continue
+		case a.Generation != generation || a.Status != keep.AccountOK:
+			return a, m.giveBack(ctx, a)
+		}
+		step, until := law.Next(a, force, m.now())
+		switch step {
+		case law.Ask:
+			return m.change(ctx, name, func(a keep.Account) (keep.Account, bool) {
+				return law.Release(law.NeedsReconnect(a, "its tokens may have been used up by a request whose answer was lost")), a.Generation == generation
+			})
+		case law.Wait, law.Rest:
+			if err := m.giveBack(ctx, a); err != nil || step == law.Rest || law.Usable(a, m.now()) && !force {
+				return a, err
+			}
+			if wait := until.Sub(m.now()); wait > 10*time.Second || !sleep(ctx, wait) {
+				return a, keep.Failf(keep.ClassTransient, "account-not-renewed", "the account %s is renewed again at %s", name, until.Format(time.RFC3339))
+			}
+			continue
+		}
+		next, again, err := m.request(ctx, a, force, begun)
+		if !again || err != nil {
+			return next, err
+		}
+	}
+}
+
+// giveBack ends the lease.
+func (m *Manager) giveBack(ctx context.Context, a keep.Account) error {
+	err := m.cfg.Store.PutAccounts(ctx, law.Release(a))
+	if errors.Is(err, keep.ErrStale) {
+		return nil // it is somebody else's
+	}
+	return err
+}
+
+// sleep waits, and reports whether ctx did not end first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// request makes one request under the lease: recorded, sent, and its answer recorded. It
+// reports whether what follows is to be looked at again.
+func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun time.Time) (next keep.Account, again bool, err error) {
+	o, err := m.open(a)
+	if err != nil {
+		return a, false, errors.Join(refusal(a.Name, fmt.Sprintf("the account %s %s", a.Name, keyProblem(err))), m.giveBack(ctx, a))
+	}
+	client, err := m.cfg.Clients(a)
+	if err != nil {
+		return a, false, errors.Join(refusal(a.Name, fmt.Sprintf("the account %s cannot be renewed: %v", a.Name, err)), m.giveBack(ctx, a))
+	}
+	generation := a.Generation
+	if a, err = law.Begin(a, m.cfg.Host, force, m.now()); err != nil {
+		return a, false, err
+	}
+	switch err := m.cfg.Store.PutAccounts(ctx, a); {
+	case errors.Is(err, keep.ErrStale):
+		return a, true, nil
+	case err != nil:
+		return a, false, keep.Failf(keep.ClassTransient, "account-unread", "that the account %s is being renewed was not recorded: %v", a.Name, err)
+	}
+	m.at(Recorded)
+	// The answer must be known and recorded before another host may think us gone.
+	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(m.cfg.TTL*2/3))
+	var tokens oauth.Tokens
+	if o.content.Refresh == "" {
+		tokens, err = client.ClientCredentials(sending)
+	} else {
+		tokens, err = client.Refresh(sending, o.content.Refresh)
+	}
+	cancel()
+	m.at(Answered)
+	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
+	defer cancel()
+	if err != nil {
+		return m.failed(recording, a, generation, err)
+	}
+	if tokens.Refresh == "" {
+		tokens.Refresh = o.content.Refresh
+	}
+	next, err = m.done(recording, a, generation, tokens)
+	return next, false, err
+}
+
+// done records new tokens. They are nowhere else, so it is tried for a while.
+func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, tokens oauth.Tokens) (keep.Account, error) {
+	for {
+		sealed, err := m.seal(ctx, a.Kind, a.Name, ContentOf(tokens))
+		if err == nil {
+			fresh := law.Tokens{ExpiresAt: tokens.Expires, Lifetime: tokens.Lifetime, Scopes: tokens.Scopes, Subject: tokens.Subject, Renews: true, Sealed: sealed}
+			var next keep.Account
+			next, err = m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
+				return law.Done(a, m.cfg.Host, generation, fresh, m.now())
+			})
+			if err == nil {
+				m.cfg.Logger.InfoContext(ctx, "account renewed", "account", a.Name, "generation", next.Generation)
+				return next, nil
+			}
+		}
+		if errors.Is(err, keep.ErrNotFound) || !sleep(ctx, pollLease) {
+			return a, keep.Failf(keep.ClassTransient, "account-not-recorded", "new tokens of the account %s could not be recorded: %v", a.Name, err)
+		}
+	}
+}
+
+// failed records what else became of a request.
+func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, cause error) (keep.Account, bool, error) {
+	state := keep.RefreshLost
+	var refused *oauth.RefusedError
+	var lost *oauth.LostError
+	switch {
+	case errors.Is(cause, errNotSent):
+		state = keep.RefreshUnsent
+	case errors.As(cause, &refused) && refused.Temporary():
+		state = keep.RefreshUnsent // it was answered, and nothing was issued
+	case errors.As(cause, &refused):
+		state = keep.RefreshRefused
+	case !errors.As(cause, &lost):
+		state = keep.RefreshUnsent
+	}
+	next, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
+		return law.Failed(a, m.cfg.Host, generation, state, cause.Error(), m.now())
+	})
+	if err != nil {
+		return a, false, err
+	}
+	if next.Status == keep.AccountNeedsReconnect && next.Generation == generation {
+		m.cfg.Logger.WarnContext(ctx, "account must be connected again", "account", a.Name, "pack", a.Pack, "err", cause)
+	}
+	if state == keep.RefreshUnsent && next.Generation == generation {
+		return next, false, keep.Failf(keep.ClassTransient, "account-not-renewed", "the account %s was not renewed: %v", a.Name, cause)
+	}
+	return next, next.Generation == generation && next.Status == keep.AccountOK, nil
+}
+
+// ContentOf returns what is sealed of tokens.
+func ContentOf(t oauth.Tokens) seal.Content {
+	return seal.Content{Access: t.Access, Refresh: t.Refresh, Type: t.Type}
+}
+
+// Revoke tells the service that the tokens are no longer wanted, and forgets them. They are
+// forgotten here even if the error says that the service was not told.
+func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error) {
+	a, err := m.row(ctx, keep.AccountConnected, name)
+	if err != nil {
+		return a, err
+	}
+	var told error
+	o, err := m.open(a)
+	switch {
+	case a.Status == keep.AccountRevoked:
+		return a, nil
+	case err != nil:
+		told = err
+	case o.content.Access != "" && m.cfg.Clients != nil:
+		told = m.tell(ctx, a, o.content)
+	}
+	next, err := m.change(ctx, name, func(a keep.Account) (keep.Account, bool) { return law.Revoke(a), a.Status != keep.AccountRevoked })
+	if told != nil {
+		told = fmt.Errorf("the account %s is forgotten here, and whether the service revoked it is not known: %w; look in its settings", name, told)
+	}
+	return next, errors.Join(err, told)
+}
+
+// tell revokes both tokens at the service.
+func (m *Manager) tell(ctx context.Context, a keep.Account, c seal.Content) error {
+	client, err := m.cfg.Clients(a)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if c.Refresh != "" {
+		errs = append(errs, client.Revoke(ctx, c.Refresh, oauth.HintRefresh))
+	}
+	return errors.Join(append(errs, client.Revoke(ctx, c.Access, oauth.HintAccess))...)
+}
+
+// errNotSent marks requests of which no byte left this host.
+var errNotSent = errors.New("nothing was sent")
+
+// A Transport sends the requests of a Client, each on a connection of its own, and says of
+// those that failed whether anything was sent.
+type Transport struct{ Base *http.Transport }
+
+// NewTransport returns a Transport that follows the proxies of the environment.
+func NewTransport() Transport {
+	return Transport{&http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: 10 * time.Second}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	begun := false
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }})
+	resp, err := t.Base.RoundTrip(r.WithContext(ctx))
+	if err != nil && !begun {
+		return nil, errors.Join(errNotSent, err)
+	}
+	return resp, err
 }

@@ -71,7 +71,6 @@ host/presence           clock  .
 host/notify             clock  . law/policy store
 host/account            clock  . law/account store connector host/account/...
 host/account/seal       timed  .
-host/account/oauth      clock
 
 view                    timed  . law/lifecycle law/search store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...

@@ -3,6 +3,9 @@ package config
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -170,3 +173,77 @@ func (p PackAuth) put(value string, headers, query map[string]string) {
 		headers["Authorization"] = "Bearer " + value
 	}
 }
+
+// Over returns what the pack says, with what the user's own client says put over it.
+func (p PackAuth) Over(own PackClient) PackAuth {
+	for _, o := range []struct {
+		to   *string
+		from string
+	}{{&p.AuthorizeURL, own.AuthorizeURL}, {&p.TokenURL, own.TokenURL}, {&p.DeviceURL, own.DeviceURL}, {&p.RevokeURL, own.RevokeURL}} {
+		if o.from != "" {
+			*o.to = o.from
+		}
+	}
+	return p
+}
+
+// OnePack returns a pack by its name, or a *keep.NotFoundError.
+func OnePack(dir, name string) (Pack, error) {
+	p, problems, err := readPack(dir, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, &keep.NotFoundError{What: "pack", ID: name}
+	case err != nil:
+		return p, err
+	}
+	return p, asError(problems)
+}
+
+// Scopes returns the scopes that connections on a pack need for their tools, and those that
+// the pack and the user's own client ask for, sorted.
+func (c *Config) Scopes(p Pack) []string {
+	scopes := slices.Concat(p.Auth.Scopes, c.Clients[p.Name].Scopes)
+	for _, conn := range c.Connections {
+		if conn.Connector == p.Name {
+			scopes = append(scopes, conn.scopes...)
+		}
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
+}
+
+// TestCredential makes the read by which the pack tells whether a credential works: on a
+// connection that uses the account, or on the pack's own address.
+func (c *Config) TestCredential(ctx context.Context, p Pack, account string, accounts connector.Accounts) error {
+	v := &vault{accounts: accounts}
+	if len(c.Connections) > 0 {
+		v = c.Connections[0].v
+		v.accounts = accounts
+	}
+	cfg := p.Config
+	cfg.Headers = maps.Clone(cfg.Headers)
+	v.live(&cfg, account, p.Auth)
+	open := func() (*connector.Connection, error) { return httpapi.New(p.Name, cfg) }
+	for _, conn := range c.Connections {
+		if conn.Connector == p.Name && slices.Contains(conn.Accounts, account) {
+			open = conn.open
+		}
+	}
+	conn, err := open()
+	if err != nil {
+		return err
+	}
+	if conn.Close != nil {
+		defer conn.Close()
+	}
+	for _, t := range conn.Tools {
+		if reader, ok := t.(connector.Reader); ok && t.Spec().Name == p.Auth.Test {
+			_, err := reader.Read(ctx, json.RawMessage("{}"))
+			return err
+		}
+	}
+	return ErrNoTest
+}
+
+// ErrNoTest is returned for a pack that names no read to test a credential with.
+var ErrNoTest = errors.New("nothing to test with: the pack names no tool for it")

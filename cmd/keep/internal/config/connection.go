@@ -28,6 +28,8 @@ type Connection struct {
 	New       bool     // it is no connection of before by another name
 	Accounts  []string // that it uses
 
+	scopes []string // of its tools
+
 	open func() (*connector.Connection, error)
 	at   *node
 	b    *binder

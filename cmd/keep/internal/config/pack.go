@@ -48,18 +48,19 @@ type Pack struct {
 
 // PackAuth says how a credential is sent.
 type PackAuth struct {
-	Style          string   `toml:"style"`  // one of authStyles; "oauth2" sends a token as bearer
-	Header         string   `toml:"header"` // its name, for the style header
-	Query          string   `toml:"query"`  // its name, for the style query
-	AuthorizeURL   string   `toml:"authorize_url"`
-	TokenURL       string   `toml:"token_url"`
-	DeviceURL      string   `toml:"device_url"`
-	RevokeURL      string   `toml:"revoke_url"`
-	PKCE           bool     `toml:"pkce"`
-	ClientAuth     string   `toml:"client_auth"`
-	Scopes         []string `toml:"scopes"`
-	ScopeSeparator string   `toml:"scope_separator"`
-	Test           string   `toml:"test"` // a read that shows whether the credential works
+	Style          string            `toml:"style"`  // one of authStyles; "oauth2" sends a token as bearer
+	Header         string            `toml:"header"` // its name, for the style header
+	Query          string            `toml:"query"`  // its name, for the style query
+	AuthorizeURL   string            `toml:"authorize_url"`
+	TokenURL       string            `toml:"token_url"`
+	DeviceURL      string            `toml:"device_url"`
+	RevokeURL      string            `toml:"revoke_url"`
+	PKCE           bool              `toml:"pkce"`
+	ClientAuth     string            `toml:"client_auth"`
+	Scopes         []string          `toml:"scopes"`
+	ScopeSeparator string            `toml:"scope_separator"`
+	Params         map[string]string `toml:"params"` // more of the authorization request
+	Test           string            `toml:"test"`   // a read that shows whether the credential works
 
 	// Tools says of reads that their credential goes elsewhere: into this header. The
 	// others have it as Style says.
@@ -279,7 +280,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	table["tools"] = &node{at: n.at, value: tools}
 	tree.value = table
 	return Connection{
-		Name: name, Connector: p.Name, Accounts: accounts, at: &tree, b: b, v: v,
+		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), at: &tree, b: b, v: v,
 		open: func() (*connector.Connection, error) {
 			conn, err := httpapi.New(name, cfg)
 			if err == nil {
@@ -289,6 +290,15 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 			return conn, err
 		},
 	}, len(b.problems) == before
+}
+
+// scopesOf returns the scopes of all tools.
+func scopesOf(cfg httpapi.Config) []string {
+	var out []string
+	for _, t := range cfg.Tools {
+		out = append(out, t.Scopes...)
+	}
+	return out
 }
 
 // over returns the table of a tool with the keys of another put over it. Tables within it

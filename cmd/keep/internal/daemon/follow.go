@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep/api"
@@ -37,6 +38,9 @@ type Follower struct {
 
 // Run follows until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	renewing.Go(func() { f.Session.Accounts.Run(ctx) })
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	seen := f.Session.files
@@ -81,6 +85,7 @@ func (f *Follower) take(ctx context.Context) {
 // apply makes the host and the server use a configuration. An error changes nothing.
 func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s := f.Session
+	cfg.UseAccounts(s.Accounts)
 	if changed := needRestart(&s.loaded, cfg); len(changed) > 0 {
 		return fmt.Errorf("%s: a change of %s needs a restart", cfg.File, strings.Join(changed, ", "))
 	}
@@ -99,7 +104,9 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	}
 	loaded := *cfg
 	cfg.Server = s.Project.Cfg.Server // with what flags said
+	s.mu.Lock()
 	s.loaded, s.conns, s.Project.Cfg = loaded, conns, cfg
+	s.mu.Unlock()
 	if f.Server != nil {
 		_, err = f.Server.offer(s)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 	"github.com/keep-run/keep/store"
@@ -29,14 +30,15 @@ import (
 // A Session is a host of this command with all that it is made of. serve, dev and
 // run differ in the scripts that they deploy and in who follows the commits.
 type Session struct {
-	Project *project.Project
-	Scripts []project.Script
-	Only    []keep.WorkflowName    // that the host works on; nil: all
-	conns   []connector.Connection // the host closes them once there is one
-	Runtime *sandbox.Runtime
-	DB      database.DB
-	Host    *host.Host
-	closers []func() error // in the order of closing
+	Project  *project.Project
+	Scripts  []project.Script
+	Only     []keep.WorkflowName    // that the host works on; nil: all
+	conns    []connector.Connection // the host closes them once there is one
+	Runtime  *sandbox.Runtime
+	DB       database.DB
+	Host     *host.Host
+	Accounts *account.Manager
+	closers  []func() error // in the order of closing
 
 	loaded   config.Config // as it was read, before flags changed it
 	files    fingerprint   // of keep.toml and the secrets, when loaded was read
@@ -50,6 +52,13 @@ func (s *Session) Settings() *api.Settings {
 	defer s.mu.Unlock()
 	out := s.settings
 	return &out
+}
+
+// config returns the configuration that is in force.
+func (s *Session) config() *config.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Project.Cfg
 }
 
 // Names returns the workflows of the session.
@@ -109,6 +118,8 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 		return err
 	}
 	s.closers = append(s.closers, s.DB.Close)
+	s.Accounts = e.NewAccounts(s.config, s.DB)
+	s.Project.Cfg.UseAccounts(s.Accounts)
 	if err := s.CheckNames(ctx, e, s.DB); err != nil {
 		return err
 	}

@@ -14,14 +14,17 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/cmd/keep/internal/trust"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -56,6 +59,11 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 		}
 	}
 	cfg, err := config.Load(config.Options{File: file, Dir: dir})
+	if cfg != nil && len(cfg.Missing) > 0 {
+		if sealed := f.sealed(cfg); len(sealed) > 0 {
+			cfg, err = config.Load(config.Options{File: file, Dir: dir, Sealed: sealed})
+		}
+	}
 	if cfg != nil {
 		cfg.Anew = f.Anew
 	}
@@ -74,6 +82,35 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 	}
 	cfg.DB = db
 	return cfg, err
+}
+
+// sealed returns the secrets of the database, if it can be read: they count where no other
+// place has one. Why it cannot be read, or a secret cannot be opened, is said by what needs
+// them.
+func (f *Flags) sealed(cfg *config.Config) map[string]string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	name := cfg.DB
+	if f.DB != "" {
+		name = f.DB
+	}
+	db, err := database.OpenName(ctx, name, database.ToRead)
+	if err != nil {
+		return nil
+	}
+	defer db.Close()
+	m := account.New(account.Config{Store: db, Ring: cfg.Ring})
+	all, err := m.Secrets(ctx)
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, s := range all {
+		if value, err := m.Secret(ctx, s.Name); err == nil {
+			out[s.Name] = value
+		}
+	}
+	return out
 }
 
 // OpenProject finds the configuration and the scripts of a file or a directory.

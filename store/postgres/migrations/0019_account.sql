@@ -1,4 +1,4 @@
--- oldest: 16
+-- oldest: 18
 -- Credentials of services that people connected, and secrets that they set, sealed.
 
 CREATE TABLE account (

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/host/account/oauth"
+	"github.com/keep-run/keep/host/account/seal"
+)
+
+// connectFlags are those of keep connect.
+type connectFlags struct {
+	name          string
+	scopes        []string
+	device, token bool
+	noBrowser     bool
+	machine       bool
+	port          int
+	timeout       time.Duration
+}
+
+// connectCmd connects an account.
+func (a *app) connectCmd() *cobra.Command {
+	var f connectFlags
+	cmd := &cobra.Command{
+		Use: "connect PACK", Short: "Connect an account of a service, or connect it again",
+		Long: `Connect stores a credential of a service in the database, sealed with the key of
+keep.key, which is made at first need. A connection uses it with account = "NAME".
+
+A service with OAuth shows a page in the browser ($BROWSER names the program that opens
+it); client_id and client_secret of your own OAuth client are in [packs.PACK] of keep.toml.
+With --device the page can be opened on any machine. Of other services the key is typed,
+and not shown, or is one line of standard input; basic takes user:password. It is never an
+argument.`,
+		Example: "  keep connect gmail --name work-mail\n  keep connect stripe < key.txt",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.connect(cmd.Context(), args[0], f, cmd.InOrStdin())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.name, "name", "", "`name` of the account (default: PACK)")
+	fl.StringSliceVar(&f.scopes, "scopes", nil, "more `scopes` than the tools of keep.toml need")
+	fl.BoolVar(&f.device, "device", false, "show a code to enter on a page that any machine can open")
+	fl.BoolVar(&f.token, "token", false, "read a token instead of asking the service for one")
+	fl.BoolVar(&f.machine, "client-credentials", false, "get tokens for the OAuth client itself, without a person")
+	fl.BoolVar(&f.noBrowser, "no-browser", false, "print the page, and open no browser")
+	fl.IntVar(&f.port, "port", 0, "`port` of 127.0.0.1 that the service sends the browser back to (default: any)")
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "give up after this `duration`")
+	return cmd
+}
+
+// connect gets a credential and stores it.
+func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io.Reader) error {
+	if f.name == "" {
+		f.name = name
+	}
+	if !config.AccountName(f.name) {
+		return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", f.name)
+	}
+	return a.withAccounts(ctx, database.ToDeploy, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
+		pack, err := config.OnePack(cfg.Dir, name)
+		if err != nil {
+			return err
+		}
+		fresh := keep.Account{Name: f.name, Pack: pack.Name, Style: pack.Auth.Style, ConnectedBy: daemon.User()}
+		var content seal.Content
+		switch {
+		case pack.Auth.Style == "none":
+			return exit.Misusef("the pack %s sends no credential: there is nothing to connect", name)
+		case pack.Auth.Style == "standard-webhooks":
+			return exit.Misusef("the pack %s signs with a key: store it with keep secrets set NAME, and write secret = \"${secret:NAME}\"", name)
+		case f.token || pack.Auth.Style != "oauth2":
+			content.Value, err = a.readSecret(ctx, fmt.Sprintf("Credential of %s (%s): ", pack.Title, pack.Auth.Style), stdin)
+			if err == nil && pack.Auth.Style == "basic" && !strings.Contains(content.Value, ":") {
+				err = exit.Misusef("the pack %s wants user:password", name)
+			}
+		default:
+			fresh, content, err = a.authorize(ctx, cfg, pack, fresh, f)
+		}
+		if err != nil {
+			return err
+		}
+		stored, err := m.Connect(ctx, fresh, content)
+		if err != nil {
+			return keyError(err)
+		}
+		if a.JSON {
+			return a.PrintJSON(api.AccountOf(stored, nil, a.Now()))
+		}
+		fmt.Fprintf(a.Err, "Account %s of %s is connected. A connection uses it with: account = %q\n", stored.Name, pack.Title, stored.Name)
+		return nil
+	})
+}
+
+// authorize gets tokens from a service.
+func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pack, fresh keep.Account, f connectFlags) (keep.Account, seal.Content, error) {
+	scopes := append(cfg.Scopes(pack), f.scopes...)
+	slices.Sort(scopes)
+	scopes = slices.Compact(scopes)
+	client, err := daemon.OAuthClient(cfg, pack, scopes)
+	if err != nil {
+		return fresh, seal.Content{}, exit.Misusef("%w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	var tokens oauth.Tokens
+	switch {
+	case f.machine:
+		tokens, err = client.ClientCredentials(ctx)
+	case f.device && client.DeviceURL == "":
+		return fresh, seal.Content{}, exit.Misusef("%s has no device flow", pack.Title)
+	case f.device:
+		tokens, err = client.Device(ctx, func(page, code string) error { return a.showPage(page, code, true) })
+	default:
+		if f.port == 0 {
+			f.port = cfg.Clients[pack.Name].RedirectPort
+		}
+		tokens, err = client.Loopback(ctx, oauth.LoopbackOptions{Port: f.port, Open: func(page string) error { return a.showPage(page, "", f.noBrowser) }})
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fresh, seal.Content{}, exit.Failedf("nobody allowed it within %s; try again: keep connect %s", f.timeout, pack.Name)
+	case err != nil:
+		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", pack.Name, err)
+	}
+	fresh.ExpiresAt, fresh.Lifetime, fresh.Subject = tokens.Expires, tokens.Lifetime, tokens.Subject
+	fresh.Renews = tokens.Refresh != "" || f.machine
+	if fresh.Scopes = tokens.Scopes; tokens.Scopes == nil {
+		fresh.Scopes = scopes
+	}
+	return fresh, account.ContentOf(tokens), nil
+}
+
+// showPage tells a person which page to open, and opens it.
+func (a *app) showPage(page, code string, only bool) error {
+	if code != "" {
+		fmt.Fprintf(a.Err, "Open %s and enter %s\n", page, code)
+	} else {
+		fmt.Fprintf(a.Err, "Open %s\n", page)
+	}
+	if a.JSON {
+		line := map[string]string{"open": page}
+		if code != "" {
+			line["code"] = code
+		}
+		if err := json.NewEncoder(a.Out).Encode(line); err != nil {
+			return err
+		}
+	}
+	if only {
+		return nil
+	}
+	opener := os.Getenv("BROWSER")
+	if opener == "" {
+		opener = map[string]string{"darwin": "open", "windows": "explorer"}[runtime.GOOS]
+	}
+	if opener == "" {
+		opener = "xdg-open"
+	}
+	cmd := exec.Command(opener, page)
+	if err := cmd.Start(); err != nil {
+		return nil // the page was printed, and a person can open it
+	}
+	return cmd.Process.Release()
+}
+
+// readSecret reads a line without showing it: from the terminal, or of standard input.
+func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (string, error) {
+	var text string
+	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.Err, prompt)
+		line, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.Err)
+		if err != nil {
+			return "", err
+		}
+		text = string(line)
+	} else {
+		line, err := bufio.NewReader(io.LimitReader(stdin, 64<<10)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		text = line
+	}
+	if text = strings.TrimRight(text, "\r\n"); text == "" {
+		return "", exit.Misusef("nothing was given; it is read from the terminal, or is one line of standard input")
+	}
+	return text, ctx.Err()
+}
+
+// withAccounts opens the database with its accounts.
+func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
+	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
+		return f(cfg, a.env().NewAccounts(func() *config.Config { return cfg }, db), db)
+	})
+}
+
+// keyError gives what is wrong with the key its exit status.
+func keyError(err error) error {
+	_, open := errors.AsType[*seal.PermissionError](err)
+	_, lost := errors.AsType[*account.LostKeyError](err)
+	if open || lost {
+		return exit.Misusef("%w", err)
+	}
+	return err
+}
+
+// accountsCmd lists accounts and works on them.
+func (a *app) accountsCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		return &cobra.Command{
+			Use: "accounts", Aliases: []string{"account"}, Short: "Accounts of services: who connected them, and whether they work",
+			Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.listAccounts(cmd.Context()) },
+		}
+	}
+	one := func(use, short string, run func(ctx context.Context, name string) error) *cobra.Command {
+		return &cobra.Command{Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return keyError(run(cmd.Context(), args[0])) }}
+	}
+	yes, discard := false, false
+	revoke := one("revoke", "Tell the service that an account ends, and forget it", func(ctx context.Context, name string) error {
+		if !yes {
+			return exit.Misusef("workflows that use %s will stop; to revoke it: keep accounts revoke %s --yes", name, name)
+		}
+		return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+			if _, err := m.Revoke(ctx, name); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Err, "Account %s is revoked.\n", name)
+			return nil
+		})
+	})
+	revoke.Flags().BoolVar(&yes, "yes", false, "do it")
+	rekey := &cobra.Command{Use: "rekey", Short: "Seal all accounts and secrets with a new key", Args: cobra.NoArgs,
+		Long: `Rekey makes a new key beside keep.key, seals everything with it, and puts it in the
+place of the old one. If it is interrupted, nothing is lost: give it again.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withAccounts(cmd.Context(), database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
+				n, err := m.Rekey(cmd.Context(), discard)
+				if err != nil {
+					return keyError(err)
+				}
+				fmt.Fprintf(a.Err, "%s sealed with a new key, which is in %s.\n", terminal.Plural(n, "row"), terminal.Short(cfg.Ring.Where()))
+				return nil
+			})
+		}}
+	rekey.Flags().BoolVar(&discard, "discard", false, "delete what no key opens, because its key is lost")
+	return noun("accounts", list, one("show", "Show an account with its requests for new tokens", a.showAccount),
+		one("test", "Make a read that shows whether an account works", a.testAccount),
+		one("renew", "Get new tokens now", a.renewAccount), revoke, rekey)
+}
+
+// usedBy returns the workflows with calls under each account.
+func usedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
+	used, err := db.UsedTools(ctx)
+	out := map[string][]keep.WorkflowName{}
+	for _, w := range slices.Sorted(maps.Keys(used)) {
+		for _, conn := range cfg.Connections {
+			calls := slices.ContainsFunc(used[w], func(t keep.ToolName) bool { return strings.HasPrefix(string(t), conn.Name+".") })
+			for _, name := range conn.Accounts {
+				if calls && !slices.Contains(out[name], w) {
+					out[name] = append(out[name], w)
+				}
+			}
+		}
+	}
+	return out, err
+}
+
+func (a *app) listAccounts(ctx context.Context) error {
+	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
+		all, err := m.Accounts(ctx)
+		if err != nil {
+			return err
+		}
+		used, err := usedBy(ctx, cfg, db)
+		if err != nil {
+			return err
+		}
+		lines := []api.Account{}
+		t := terminal.Table{Header: []string{"ACCOUNT", "PACK", "STATUS", "OF", "CONNECTED BY", "EXPIRES", "USED"}}
+		for _, acc := range all {
+			v := api.AccountOf(acc, used[acc.Name], a.Now())
+			lines = append(lines, v)
+			status := string(v.Status)
+			if v.Error != nil {
+				status += ": " + terminal.Clean(*v.Error)
+			}
+			t.Add(v.Name, v.Pack, status, terminal.Clean(acc.Subject), terminal.Clean(v.ConnectedBy), a.sinceThen(v.ExpiresAt), a.sinceThen(v.LastUsedAt))
+		}
+		if a.JSON {
+			return a.PrintJSON(lines)
+		}
+		return t.Print(a.Out, a.OutInk)
+	})
+}
+
+func (a *app) showAccount(ctx context.Context, name string) error {
+	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
+		all, err := m.Accounts(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(v keep.Account) bool { return v.Name == name })
+		if i < 0 {
+			return &keep.NotFoundError{What: "account", ID: name}
+		}
+		used, err := usedBy(ctx, cfg, db)
+		if err != nil {
+			return err
+		}
+		detail := api.AccountDetail{Account: api.AccountOf(all[i], used[name], a.Now()), Refreshes: api.RefreshesOf(all[i])}
+		if a.JSON {
+			return a.PrintJSON(detail)
+		}
+		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows: %v\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), detail.Workflows)
+		for _, r := range detail.Refreshes {
+			fmt.Fprintf(a.Out, "refresh of generation %d by %s at %s: %s\n", r.Generation, terminal.Clean(r.Host), a.At(r.SentAt), r.State)
+		}
+		return nil
+	})
+}
+
+func (a *app) testAccount(ctx context.Context, name string) error {
+	return a.withAccounts(ctx, database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
+		acc, err := m.Account(ctx, name)
+		if err != nil {
+			return err
+		}
+		pack, err := config.OnePack(cfg.Dir, acc.Pack)
+		if err != nil {
+			return err
+		}
+		if pack.Auth.Test == "" {
+			return exit.Misusef("nothing to test with: the pack %s names no tool for it", pack.Name)
+		}
+		err = cfg.TestCredential(ctx, pack, name, m)
+		f, _ := errors.AsType[*keep.Failure](err)
+		switch {
+		case err == nil:
+			fmt.Fprintf(a.Err, "Account %s works.\n", name)
+			return nil
+		case f != nil && f.Class == keep.ClassPermission:
+			fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(err.Error()))
+			return exit.With(exit.NeedsPerson)
+		}
+		return exit.Failedf("%w", err)
+	})
+}
+
+func (a *app) renewAccount(ctx context.Context, name string) error {
+	return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+		acc, err := m.Renew(ctx, name)
+		if err != nil {
+			return err
+		}
+		if acc.Status != keep.AccountOK {
+			fmt.Fprintf(a.Err, "Account %s is %s: %s\n", name, acc.Status, terminal.Clean(acc.Error))
+			return exit.With(exit.NeedsPerson)
+		}
+		fmt.Fprintf(a.Err, "Account %s has generation %d.\n", name, acc.Generation)
+		return nil
+	})
+}
+
+// secretsCmd stores secrets in the database.
+func (a *app) secretsCmd() *cobra.Command {
+	list := func() *cobra.Command {
+		return &cobra.Command{Use: "secrets", Aliases: []string{"secret"}, Short: "Secrets in the database: set, list and remove", Args: cobra.NoArgs,
+			Long: `A secret of the database is what ${secret:NAME} of keep.toml stands for, where neither
+the environment nor a file has one. Values are never shown.`,
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.listSecrets(cmd.Context()) }}
+	}
+	set := &cobra.Command{Use: "set NAME", Short: "Store a secret, sealed: typed without echo, or one line of standard input", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, name := cmd.Context(), args[0]
+			if !config.AccountName(name) {
+				return exit.Misusef("%q is no name of a secret: use letters, digits, dots, dashes and underscores", name)
+			}
+			return a.withAccounts(ctx, database.ToDeploy, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+				value, err := a.readSecret(ctx, "Value of "+name+": ", cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				if _, err = m.SetSecret(ctx, name, value, daemon.User()); err != nil {
+					return keyError(err)
+				}
+				fmt.Fprintf(a.Err, "Secret %s is set.\n", name)
+				return nil
+			})
+		}}
+	rm := &cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+				return m.RemoveSecret(cmd.Context(), args[0])
+			})
+		}}
+	return noun("secrets", list, set, rm)
+}
+
+func (a *app) listSecrets(ctx context.Context) error {
+	return a.withAccounts(ctx, database.ToRead, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+		all, err := m.Secrets(ctx)
+		if err != nil {
+			return err
+		}
+		lines := []api.Secret{}
+		t := terminal.Table{Header: []string{"SECRET", "SET BY", "SET"}}
+		for _, s := range all {
+			v := api.SecretOf(s)
+			lines = append(lines, v)
+			t.Add(v.Name, terminal.Clean(v.SetBy), a.At(v.SetAt))
+		}
+		if a.JSON {
+			return a.PrintJSON(lines)
+		}
+		return t.Print(a.Out, a.OutInk)
+	})
+}

@@ -1,0 +1,353 @@
+package account_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/host/account/oauth"
+	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// A service is an OAuth server that rotates refresh tokens and revokes the whole family
+// when one is used that is older than its grace allows.
+type service struct {
+	mu      sync.Mutex
+	grace   int // how many tokens before the current one are still taken
+	n       int // of the current token
+	dead    bool
+	answers []func(http.ResponseWriter) bool // of the next requests; true: the request is dealt with
+	seen    []string
+	lasts   int // seconds of an access token
+	revoked []string
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.URL.Path == "/revoke" {
+		s.revoked = append(s.revoked, r.PostFormValue("token"))
+		return
+	}
+	token := r.PostFormValue("refresh_token")
+	s.seen = append(s.seen, token)
+	var answer func(http.ResponseWriter) bool
+	if len(s.answers) > 0 {
+		answer, s.answers = s.answers[0], s.answers[1:]
+	}
+	if answer != nil && answer(w) {
+		return
+	}
+	var n int
+	if _, err := fmt.Sscanf(token, "refresh-%d", &n); err != nil || s.dead || s.n-n > s.grace {
+		s.dead = true // reuse: the family is revoked
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"error":"invalid_grant"}`)
+		return
+	}
+	s.n++
+	if answer != nil { // executed, and its answer is lost
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("access-token-%d", s.n), "refresh_token": fmt.Sprintf("refresh-%d", s.n),
+		"token_type": "Bearer", "expires_in": s.lasts})
+}
+
+// lose is an answer that is lost after the tokens were rotated.
+func lose(http.ResponseWriter) bool { return false }
+
+// page is the answer of a gateway, and nothing was executed.
+func page(w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true }
+
+// refuse says invalid_grant for a moment.
+func refuse(w http.ResponseWriter) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	fmt.Fprint(w, `{"error":"invalid_grant"}`)
+	return true
+}
+
+type world struct {
+	*testing.T
+	service *service
+	url     string
+	store   store.Accounts
+	ring    seal.Ring
+}
+
+func newWorld(t *testing.T) *world {
+	s := &service{lasts: 3600}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return &world{t, s, srv.URL, memory.New(), seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
+}
+
+// host returns a manager of a host.
+func (w *world) host(name string) *account.Manager {
+	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Clients: func(keep.Account) (account.Client, error) {
+		return &oauth.Client{TokenURL: w.url + "/token", RevokeURL: w.url + "/revoke", ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}, nil
+	}})
+}
+
+// connect connects an account whose token ends after a time.
+func (w *world) connect(m *account.Manager, ends time.Duration) {
+	w.Helper()
+	_, err := m.Connect(w.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", Renews: true, ExpiresAt: time.Now().Add(ends), Lifetime: time.Hour},
+		seal.Content{Access: "access-token-0", Refresh: "refresh-0"})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// requests returns the refresh tokens that came.
+func (w *world) requests() []string {
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	return slices.Clone(w.service.seen)
+}
+
+func (w *world) account() keep.Account {
+	w.Helper()
+	list, err := w.store.Accounts(w.Context(), keep.AccountConnected, "mail")
+	if err != nil || len(list) != 1 {
+		w.Fatalf("%d accounts, %v", len(list), err)
+	}
+	return list[0]
+}
+
+func TestRenewal(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		grace   int
+		answers []func(http.ResponseWriter) bool
+		want    string // the credential; empty: a person is asked
+		sent    int
+	}{
+		{"answered", 0, nil, "access-token-1", 1},
+		{"lost, with grace", 1, []func(http.ResponseWriter) bool{lose}, "access-token-2", 2},
+		{"lost, without grace", 0, []func(http.ResponseWriter) bool{lose}, "", 2},
+		{"lost before it was executed", 0, []func(http.ResponseWriter) bool{page}, "access-token-1", 2},
+		{"lost twice", 9, []func(http.ResponseWriter) bool{lose, lose}, "", 2},
+		{"refused for a moment", 0, []func(http.ResponseWriter) bool{refuse}, "access-token-1", 2},
+		{"refused", 0, []func(http.ResponseWriter) bool{refuse, refuse}, "", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.service.grace, w.service.answers = c.grace, c.answers
+			m := w.host("h")
+			w.connect(m, time.Second)
+			got, err := m.Credential(t.Context(), "mail")
+			if got.Value != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("credential %q, %v; want %q", got.Value, err, c.want)
+			}
+			if len(w.requests()) != c.sent {
+				t.Errorf("%d requests: %v, want %d", len(w.requests()), w.requests(), c.sent)
+			}
+			if c.want == "" {
+				f, ok := errors.AsType[*keep.Failure](err)
+				if a := w.account(); !ok || f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || a.Status != keep.AccountNeedsReconnect {
+					t.Errorf("%v; the account is %s", err, a.Status)
+				}
+				w.service.mu.Lock()
+				w.service.dead, w.service.n = false, 0
+				w.service.mu.Unlock()
+				w.connect(m, time.Hour)
+				if got, err := m.Credential(t.Context(), "mail"); err != nil || got.Value != "access-token-0" {
+					t.Errorf("connected anew: %q, %v", got.Value, err)
+				}
+			}
+			if strings.Contains(fmt.Sprintf("%v %+v %#v %v", got, got, got, err), "access-token") {
+				t.Error("a token shows when it is printed")
+			}
+		})
+	}
+}
+
+// Many hosts that want new tokens at once send one request, and all have its result.
+func TestOneRequestForAllHosts(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.host("h0"), time.Second)
+	var wg sync.WaitGroup
+	for h := range 3 {
+		m := w.host(fmt.Sprint("h", h))
+		for range 5 {
+			wg.Go(func() {
+				if c, err := m.Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-1" {
+					t.Errorf("credential %q, %v", c.Value, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if len(w.requests()) != 1 {
+		t.Errorf("requests %v, want one", w.requests())
+	}
+}
+
+// A service that answers 401 has the tokens renewed once; those that came of it are not.
+func TestUnauthorized(t *testing.T) {
+	w := newWorld(t)
+	m := w.host("h")
+	w.connect(m, time.Hour)
+	first, err := m.Credential(t.Context(), "mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.Refused(t.Context(), "mail", first) || !m.Refused(t.Context(), "mail", first) {
+		t.Error("a refused credential was not renewed")
+	}
+	second, err := m.Credential(t.Context(), "mail")
+	if err != nil || second.Value != "access-token-1" {
+		t.Fatalf("%q, %v", second.Value, err)
+	}
+	if !slices.Contains(second.Secrets, "access-token-0") || !slices.Contains(second.Secrets, "refresh-0") {
+		t.Error("secrets of the generation before are forgotten, and would show")
+	}
+	if m.Refused(t.Context(), "mail", second) || len(w.requests()) != 1 {
+		t.Errorf("tokens that came of a 401 were renewed: %v", w.requests())
+	}
+}
+
+// A host that dies when it has recorded a request, or has its answer and has not recorded
+// it, is followed: the old token is sent once more.
+func TestAnotherHostFollows(t *testing.T) {
+	for _, p := range []account.Point{account.Recorded, account.Answered} {
+		t.Run(string(p), func(t *testing.T) {
+			w := newWorld(t)
+			w.service.grace = 1
+			dying := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "dying", TTL: 300 * time.Millisecond,
+				Clients: func(keep.Account) (account.Client, error) {
+					return &oauth.Client{TokenURL: w.url, ID: "id"}, nil
+				}, Trace: func(at account.Point) {
+					if at == p {
+						panic("killed")
+					}
+				}})
+			w.connect(dying, time.Second)
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = dying.Credential(t.Context(), "mail")
+			}()
+			if a := w.account(); a.Refreshes[0].State != keep.RefreshSent {
+				t.Fatalf("it was not recorded before it was sent: %+v", a.Refreshes)
+			}
+			c, err := w.host("next").Credential(t.Context(), "mail")
+			if err != nil || !strings.HasPrefix(c.Value, "access-token-") || c.Generation != 2 {
+				t.Errorf("credential %q of generation %d, %v", c.Value, c.Generation, err)
+			}
+		})
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	w := newWorld(t)
+	m := w.host("h")
+	w.connect(m, time.Hour)
+	if _, err := m.Revoke(t.Context(), "mail"); err != nil {
+		t.Fatal(err)
+	}
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	if a := w.account(); a.Sealed != nil || a.Status != keep.AccountRevoked || !slices.Equal(w.service.revoked, []string{"refresh-0", "access-token-0"}) {
+		t.Errorf("%+v; the service heard %v", a.Status, w.service.revoked)
+	}
+	if _, err := m.Credential(t.Context(), "mail"); err == nil {
+		t.Error("a revoked account has a credential")
+	}
+}
+
+// However a change of the key is killed, the keys that are there open everything, and
+// another one finishes it.
+func TestRekey(t *testing.T) {
+	for _, p := range []account.Point{"", account.NewKeyWritten, account.Resealed} {
+		t.Run(string(p), func(t *testing.T) {
+			w := newWorld(t)
+			m := account.New(account.Config{Store: w.store, Ring: w.ring, Trace: func(at account.Point) {
+				if at == p {
+					panic("killed")
+				}
+			}})
+			w.connect(m, time.Hour)
+			if _, err := m.SetSecret(t.Context(), "crm", "a secret value", "ada"); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(w.ring.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = m.Rekey(t.Context(), false)
+			}()
+			after := w.host("h")
+			check := func(when string) {
+				t.Helper()
+				c, err := after.Credential(t.Context(), "mail")
+				s, err2 := after.Secret(t.Context(), "crm")
+				if err != nil || err2 != nil || c.Value != "access-token-0" || s != "a secret value" {
+					t.Errorf("%s: %v, %v", when, err, err2)
+				}
+			}
+			check("killed")
+			if n, err := after.Rekey(t.Context(), false); err != nil || n != 2 {
+				t.Errorf("%d rows, %v", n, err)
+			}
+			after = w.host("h")
+			check("finished")
+			now, err := os.ReadFile(w.ring.Path)
+			info, err2 := os.Stat(w.ring.Path)
+			if err != nil || err2 != nil || string(now) == string(before) || info.Mode().Perm() != 0o600 {
+				t.Errorf("the key is as before, or has mode %v: %v %v", info.Mode(), err, err2)
+			}
+			if _, err := os.Stat(w.ring.Path + ".new"); !os.IsNotExist(err) {
+				t.Errorf("the new key is still beside: %v", err)
+			}
+		})
+	}
+}
+
+// A key that is gone is no reason to make another one over sealed rows.
+func TestLostKey(t *testing.T) {
+	w := newWorld(t)
+	m := w.host("h")
+	w.connect(m, time.Hour)
+	if err := os.Remove(w.ring.Path); err != nil {
+		t.Fatal(err)
+	}
+	m = w.host("h")
+	if _, err := m.SetSecret(t.Context(), "crm", "value", "ada"); err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("a secret was sealed with a new key: %v", err)
+	}
+	list, err := m.Accounts(t.Context())
+	if err != nil || list[0].Status != keep.AccountNeedsReconnect || !strings.Contains(list[0].Error, "cannot be opened") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	other, err := seal.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ring.Text = other.Text()
+	m = w.host("h")
+	if list, err = m.Accounts(t.Context()); err != nil || list[0].Error != "cannot be opened: another key" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := m.Credential(t.Context(), "mail"); err == nil {
+		t.Error("opened with another key")
+	}
+}
