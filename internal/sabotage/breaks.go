@@ -579,4 +579,10 @@ var breaks = []Break{
 		`if undone(err) && len(group) > 1 {`, `if false {`, "./store/postgres -run TestKeysOnPostgres"},
 	{"keys-stale-is-stored", "once", "store/postgres/idempotency_columns.go",
 		`WHERE k.id = r.id AND k.rev = r.rev`, `WHERE k.id = r.id`, "./store/postgres -run TestKeys$"},
+	{"refresh-spent-thrice", "once", "law/account/account.go",
+		`case lost+refused >= 2:`, `case lost+refused >= 3:`, "./law/account"},
+	{"refresh-without-lease", "one-at-a-time", "law/account/account.go",
+		`|| a.LeaseHost != host {`, `{`, "./law/account"},
+	{"refresh-of-an-older-generation", "once", "law/account/account.go",
+		`if a.Generation != generation || a.Status == keep.AccountRevoked {`, `if a.Status == keep.AccountRevoked {`, "./law/account"},
 }

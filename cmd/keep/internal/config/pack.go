@@ -384,7 +384,7 @@ func elsewhere(headers map[string]string, secret string, cfg *httpapi.Config) {
 
 // account checks a connection that names an account.
 func (b *binder) account(n *node, at string, auth PackAuth, c packConnection, cfg *httpapi.Config) {
-	named := n.table()["account"]
+	named, inTheClear := n.table()["account"], insecure(cfg.BaseURL)
 	switch {
 	case !AccountName(c.Account):
 		b.addf(named, at+".account", "is no name of an account: use letters, digits, dots, dashes and underscores")
@@ -394,7 +394,7 @@ func (b *binder) account(n *node, at string, auth PackAuth, c packConnection, cf
 		b.addf(named, at+".account", "this pack sends no credential")
 	case auth.Style == "standard-webhooks":
 		b.addf(named, at+".account", "this pack signs with a key: give it as secret")
-	case insecure(cfg.BaseURL):
+	case inTheClear:
 		b.addf(n.table()["base_url"], at+".base_url", "a credential is sent over https only, but for this machine itself")
 	}
 	cfg.References = references(n)
