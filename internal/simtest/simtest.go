@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -115,6 +116,7 @@ func (w *world) resume(n int) time.Duration {
 	past := w.stopped + w.span(12*time.Hour) // the host was off meanwhile
 	if back := w.span(5 * time.Hour); w.chance(0.5) && past > back {
 		w.fault("the clock was set back")
+		maps.DeleteFunc(w.resting, func(_ keep.WorkflowName, until time.Time) bool { return !until.After(epoch.Add(w.stopped)) }) // it is over
 		w.offset -= back
 		past -= back
 	}

@@ -51,10 +51,6 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
 	}
 	w.watchOrder(m)
-	if was, sent := w.sentAs[m.Key]; sent && was != m.PinHash && m.Doubted && !w.approved(m) {
-		w.broken("bound-to-its-world", "%s was in doubt, and is sent in another way without a word", m.Key)
-	}
-	w.sentAs[m.Key] = m.PinHash
 	if strings.HasSuffix(string(m.Tool), ".p") && !w.approved(m) {
 		w.broken("once", "%s is sent, and nobody approved it", m.Key)
 	}
@@ -191,6 +187,12 @@ func (w *world) watchMutation(put keep.PutMutation) {
 	}
 	if m.State == keep.Applied || m.State == keep.Skipped {
 		w.settled[m.Key] = now
+	}
+	if m.State == keep.InFlight {
+		if was, known := w.recordedAs[m.Key]; known && was != m.PinHash && m.Doubted && !w.approved(m) {
+			w.broken("bound-to-its-world", "%s was in doubt, and is to be sent in another way without a word", m.Key)
+		}
+		w.recordedAs[m.Key] = m.PinHash
 	}
 	for _, move := range put.Moves {
 		w.saw("move: " + string(move.From) + " on " + move.Evidence)

@@ -42,18 +42,18 @@ type world struct {
 	stopped time.Duration // what the host's clock showed at the end of the last bubble
 
 	// Guards of the laws; see watch.
-	flying   map[flight][]keep.MutationKey     // calls under way
-	called   map[string]bool                   // attempts that were made
-	sentAs   map[keep.MutationKey]string       // how each call was sent last: the hash of its pin
-	settled  map[keep.MutationKey]string       // state and result of what is settled
-	vouched  map[keep.EscalationID]bool        // whether an effect contradicts the answer
-	taken    map[keep.EscalationID]keep.Action // answers that were taken
-	resting  map[keep.WorkflowName]time.Time   // until when a service wants no call
-	odd      map[string]bool                   // by token: the last answer had the wrong shape
-	answered map[keep.MutationKey]bool         // calls whose answer reached a host that was well
-	lied     map[string]int                    // by token: lookups that hid an effect
-	treated  map[string]bool                   // chains and items whose call a person treats as done by another
-	swept    archive
+	flying     map[flight][]keep.MutationKey     // calls under way
+	called     map[string]bool                   // attempts that were made
+	recordedAs map[keep.MutationKey]string       // how each call was to be sent, when it was recorded last: the hash of its pin
+	settled    map[keep.MutationKey]string       // state and result of what is settled
+	vouched    map[keep.EscalationID]bool        // whether an effect contradicts the answer
+	taken      map[keep.EscalationID]keep.Action // answers that were taken
+	resting    map[keep.WorkflowName]time.Time   // until when a service wants no call
+	odd        map[string]bool                   // by token: the last answer had the wrong shape
+	answered   map[keep.MutationKey]bool         // calls whose answer reached a host that was well
+	lied       map[string]int                    // by token: lookups that hid an effect
+	treated    map[string]bool                   // chains and items whose call a person treats as done by another
+	swept      archive
 
 	mu       sync.Mutex // protects the fields below
 	rng      *rand.Rand // what the seed decides
@@ -83,7 +83,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		seed: seed, trace: trace, open: inMemory(),
 		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
-		treated: make(map[string]bool), sentAs: make(map[keep.MutationKey]string),
+		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),

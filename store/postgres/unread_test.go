@@ -17,6 +17,7 @@ func TestUnreadTopicsOfAnOlderSchema(t *testing.T) {
 	openDB(t, url, postgres.Config{Host: true})
 	exec(t, url, `ALTER TABLE topic DROP COLUMN unread`) // and what later migrations made
 	exec(t, url, `DROP TABLE hook`)
+	exec(t, url, `DROP TABLE account`)
 	exec(t, url, `ALTER TABLE run DROP COLUMN lane`)
 	exec(t, url, `CREATE UNIQUE INDEX run_open ON run (workflow) WHERE NOT closed`)
 	exec(t, url, `DROP INDEX mutation_by_identity`)
