@@ -19,7 +19,7 @@ type Commit struct {
 	// Epoch is that of the lease under which a host commits. A store with leases
 	// refuses it with ErrFenced unless it is the epoch of a lease that somebody
 	// has now. Zero is a commit beside the host: a person's decision, a deploy.
-	// Revisions guard that one, and the host of the workflow hears of it.
+	// Revisions guard that one, and the host of the workflow learns of it.
 	Epoch int64
 }
 

@@ -7,7 +7,7 @@ const MaxPage = 10_000
 //
 // A page with fewer rows than its limit is the last one, and comes without a cursor.
 // Of a filter with a Text it may come with one: then the search went so far, for what
-// one page may cost, and goes on from there.
+// one page may cost, and continues from there.
 type Page struct {
 	Limit int    // at most this many, and never over MaxPage; zero: 100
 	After string // the cursor that came with the previous page; empty: from the start

@@ -75,7 +75,7 @@ const WorkflowLane Lane = ""
 // KeyLane returns the lane of the events of a consumer that have one order key.
 func KeyLane(h HandlerName, key string) Lane { return Lane("key/" + string(h) + "/" + key) }
 
-// HandlerLane returns the lane of a producer that goes on while other runs wait, and
+// HandlerLane returns the lane of a producer that continues while other runs wait, and
 // of the runs of an ordered consumer that have no event.
 func HandlerLane(h HandlerName) Lane { return Lane("handler/" + string(h)) }
 

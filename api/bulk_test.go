@@ -19,7 +19,7 @@ import (
 )
 
 // mortal is a store whose process dies at a commit: before it, or after it and
-// before anybody hears of it. It is dead from then on.
+// before anybody learns of it. It is dead from then on.
 type mortal struct {
 	*memory.Store
 	left  int  // commits until the last
@@ -81,7 +81,7 @@ func skipper(t *testing.T, s operator.Store) *operator.Operator {
 }
 
 // A process that dies at any commit of a skip of all that match leaves each input
-// skipped whole or not at all, and the same cursor goes on to the same end; what came
+// skipped whole or not at all, and the same cursor continues to the same end; what came
 // after the plan is left alone.
 func TestSkipAllSurvivesEveryDeath(t *testing.T) {
 	const n = 1300

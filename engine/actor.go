@@ -446,7 +446,7 @@ func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handl
 	return v, h, nil
 }
 
-// openQuestions returns the open questions that are answered when the run goes on.
+// openQuestions returns the open questions that are answered when the run continues.
 func (a *actor) openQuestions(ctx context.Context, run keep.Run) ([]keep.EscalationID, error) {
 	es, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: run.ID, Open: true}, keep.Page{})
 	if err != nil {

@@ -154,7 +154,7 @@ func (x *execution) send(ctx context.Context, call *takenCall) error {
 	return x.outcome(ctx, keep.Mutated)
 }
 
-// outcome enters the phase mutated and goes on to next. A result that could not
+// outcome enters the phase mutated and continues to next. A result that could not
 // be asked for again is made durable first.
 func (x *execution) outcome(ctx context.Context, to keep.Phase) error {
 	if x.run.Phase != to {

@@ -67,7 +67,7 @@ func TestEmptyReservationsNeverSpin(t *testing.T) {
 	})
 }
 
-// After its own commit a consumer goes on while it keeps reserving.
+// After its own commit a consumer continues while it keeps reserving.
 func TestConsumerDrainsItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -122,7 +122,7 @@ func TestTransientFailureKeepsWhatIsPinned(t *testing.T) {
 	})
 }
 
-// Spent retries ask a person; the person's retry goes on with what is pinned.
+// Spent retries ask a person; the person's retry continues with what is pinned.
 func TestSpentRetriesAskAPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

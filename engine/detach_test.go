@@ -241,7 +241,7 @@ func TestDeathAtEveryPointWithBlockedItems(t *testing.T) {
 	}
 }
 
-// The run says what it waits for before it goes on, and its log which item it
+// The run says what it waits for before it continues, and its log which item it
 // passed over.
 func TestBlockedItemIsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

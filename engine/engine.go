@@ -465,7 +465,7 @@ func (e *Engine) allIdle() bool {
 // the lease under which an actor commits, 0 for what people decide.
 func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, now time.Time, changes ...keep.Change) error {
 	ctx = context.WithoutCancel(ctx)
-	if epoch != 0 { // a store that cannot be reached must not hold the actor for ever
+	if epoch != 0 { // a store that cannot be reached must not hold the actor forever
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, e.policy.Lease.TTL, &keep.TimeoutError{Op: "commit", After: e.policy.Lease.TTL})
 		defer cancel()

@@ -341,7 +341,7 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 	if x.run.Kind == keep.Consumer {
 		s.WakeAt, s.IdleSeq = x.run.WakeAt, x.run.SeenSeq
 		if len(x.run.Reservations) > 0 {
-			s.IdleSeq = 0 // it goes on as long as it keeps reserving
+			s.IdleSeq = 0 // it continues as long as it keeps reserving
 		}
 		return s
 	}

@@ -194,7 +194,7 @@ func TestPayloadMismatchNeedsAttention(t *testing.T) {
 	})
 }
 
-// A lost answer in an item is asked about; the job then goes on.
+// A lost answer in an item is asked about; the job then continues.
 func TestLostAnswerInItem(t *testing.T) {
 	for _, effect := range []bool{true, false} {
 		t.Run(fmt.Sprint(effect), func(t *testing.T) {

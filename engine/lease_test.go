@@ -340,7 +340,7 @@ func TestDeadHostIsReplaced(t *testing.T) {
 		a, b := c.start(time.Hour), c.start(-time.Hour)
 		pass(10 * time.Second)
 		lost := c.held(a)
-		a.setCut(true) // for ever; and nothing that it does is heard of
+		a.setCut(true) // forever; and nothing that it does arrives
 		pass(c.policy.Lease.TTL + 2*time.Second)
 		if got := c.held(b); len(got) != 6 {
 			t.Errorf("one lease and 2 s after a was cut off with %v, b has %v", lost, got)
@@ -417,7 +417,7 @@ func TestCallsEndBeforeTheLease(t *testing.T) {
 	})
 }
 
-// A host stops for a long time before a commit, and goes on: what it then tries
+// A host stops for a long time before a commit, and continues: what it then tries
 // to write is refused, and it works on as if it were new.
 func TestPausedHostIsFenced(t *testing.T) {
 	for _, at := range []string{"record", "outcome"} {

@@ -13,7 +13,7 @@ import (
 )
 
 // overtime is how long after its time a call may take to return before the engine
-// goes on without it.
+// continues without it.
 const overtime = 5 * time.Second
 
 // codeOut marks a record whose connector had not returned when the engine went on.

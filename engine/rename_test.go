@@ -111,7 +111,7 @@ func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
 	}
 }
 
-// Once the configuration says which it is, the item goes on where it was.
+// Once the configuration says which it is, the item continues where it was.
 func TestAnItemGoesOnAfterTheRenameIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		was := ""

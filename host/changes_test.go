@@ -31,7 +31,7 @@ func await(t *testing.T, s *feed.Subscription, wf keep.WorkflowName, want ...fee
 	}
 }
 
-// Whoever follows the feed is told of what a deploy and the runs commit.
+// Whoever follows the feed is notified of what a deploy and the runs commit.
 func TestCommitsAreTold(t *testing.T) {
 	w := newWorld(t)
 	s := w.open().Changes().Subscribe(t.Context(), "")

@@ -23,7 +23,7 @@
 // that runs it (docs/design/0005-leases.md). Others may open the database beside
 // them, read, and record what a person decides; the host of the workflow looks for
 // such changes once a second. Hosts tell one another what they change, so that
-// whoever follows the feed of one host hears of all of them.
+// whoever follows the feed of one host learns of all of them.
 package host
 
 import (
@@ -102,7 +102,7 @@ type Config struct {
 	// targets, nobody is told.
 	Notify notify.Config
 
-	// Retention says for how long finished work is kept. If zero, for ever.
+	// Retention says for how long finished work is kept. If zero, forever.
 	Retention policy.Retention
 
 	// Logger receives what a person should hear of. If nil, slog.Default().
@@ -111,7 +111,7 @@ type Config struct {
 	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
 	Tracer trace.Tracer
 
-	// Committed is told of each commit that is durable, by several goroutines at
+	// Committed is notified of each commit that is durable, by several goroutines at
 	// once, and holds their workflows up. If nil, nobody is.
 	Committed func(keep.Commit)
 

@@ -172,7 +172,7 @@ func TestTriggersCoalesce(t *testing.T) {
 }
 
 // Pause lets the current call finish and be recorded, and begins nothing more;
-// resume goes on. Another workflow does not notice.
+// resume continues. Another workflow does not notice.
 func TestPauseAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newBubbleWorld(t)

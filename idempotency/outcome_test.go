@@ -133,7 +133,7 @@ func guardSlowHandler(t *testing.T) {
 	})
 }
 
-// A handler whose process stops and goes on, or whose store was away, finds that
+// A handler whose process stops and continues, or whose store was away, finds that
 // somebody else has the key.
 func guardFencedOwner(t *testing.T) {
 	t.Parallel()

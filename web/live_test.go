@@ -74,7 +74,7 @@ func listen(ctx context.Context, wg *sync.WaitGroup, pages http.Handler, target 
 	return messages
 }
 
-// A page hears of what it watches and of nothing else, at most a few times a
+// A page learns of what it watches and of nothing else, at most a few times a
 // second, and of everything that it missed.
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -149,7 +149,7 @@ func TestNoDaemon(t *testing.T) {
 	close(stop)
 }
 
-// A daemon of another version is told of, and asked; what it does not know is said to
+// A daemon of another version is reported, and asked; what it does not know is said to
 // be of this version.
 func TestDaemonOfAnotherVersion(t *testing.T) {
 	_, p := newPlaces(t)

@@ -34,7 +34,7 @@ settle_after = "0s"
 `
 
 // TestCopyGoesOn kills the command on a file while calls are in flight and a question is open,
-// moves the database to Postgres, goes on there, and moves it back. Nothing is done twice, and
+// moves the database to Postgres, continues there, and moves it back. Nothing is done twice, and
 // what was left behind can only be looked at.
 func TestCopyGoesOn(t *testing.T) {
 	t.Parallel()

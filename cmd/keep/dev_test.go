@@ -129,7 +129,7 @@ func TestDevReloads(t *testing.T) {
 	edit(t, script, "arrived`", "came`")
 	said.wait(t, "deployed journal 2.0 (journal.js)")
 
-	// A second workflow needs another host; the first goes on in it.
+	// A second workflow needs another host; the first continues in it.
 	data, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)

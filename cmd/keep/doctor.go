@@ -66,7 +66,7 @@ type violation struct {
 	Why    string  `json:"why"`
 }
 
-// doctor goes on after a mistake in the configuration: the database is the more
+// doctor continues after a mistake in the configuration: the database is the more
 // important half.
 func (a *app) doctor(ctx context.Context) error {
 	cfg, err := a.LoadConfig(".")

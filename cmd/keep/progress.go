@@ -9,7 +9,7 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// A progress counts what a host commits, and shows it while it goes on.
+// A progress counts what a host commits, and shows it while it continues.
 type progress struct {
 	t *terminal.Terminal
 

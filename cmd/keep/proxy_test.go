@@ -57,7 +57,7 @@ func TestProxiesShareADatabase(t *testing.T) {
 	})
 }
 
-// A process that is stopped past its lease and goes on finds that another one has
+// A process that is stopped past its lease and continues finds that another one has
 // the key: its answer is not shown, the other's is.
 func TestProxyStoppedPastItsLeaseIsFenced(t *testing.T) {
 	t.Parallel()

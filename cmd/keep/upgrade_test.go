@@ -64,7 +64,7 @@ ALTER TABLE run DROP COLUMN next_note;
 	f.refused(d, "hosts of an older version are at work", b.name(), "serve")
 	f.works("although a migration was refused")
 
-	// One of them is stopped. The other one stands still, and does not hear that it
+	// One of them is stopped. The other one is suspended, and does not hear that it
 	// is over.
 	b.signal(syscall.SIGTERM)
 	b.wait()

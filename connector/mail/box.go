@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/connector/internal/eml"
 )
 
-// A mailID names one mail for ever: servers number a folder anew under another validity.
+// A mailID names one mail forever: servers number a folder anew under another validity.
 type mailID struct {
 	Folder   string
 	Validity uint32

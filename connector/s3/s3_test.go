@@ -346,7 +346,7 @@ func TestWrongPlaces(t *testing.T) {
 	}
 }
 
-// TestList reads a list of several pages, and goes on from where it was cut.
+// TestList reads a list of several pages, and continues from where it was cut.
 func TestList(t *testing.T) {
 	s := s3test.Shared(t)
 	conn, prefix := open(t, config(s.Addr)), fresh()+"/"

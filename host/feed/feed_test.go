@@ -141,7 +141,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A subscriber that sleeps is told so once, and then goes on.
+// A subscriber that sleeps is told so once, and then continues.
 func TestSlowSubscriberGetsOneReset(t *testing.T) {
 	f := feed.New(4)
 	s := f.Subscribe(t.Context(), "")

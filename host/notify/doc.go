@@ -8,7 +8,7 @@
 //     question itself, which is on disk, so nothing can be forgotten.
 //   - Each attempt is recorded before it begins, and what became of it after it
 //     ended. A host that dies in between leaves an attempt that is made again.
-//     The sink then hears of the question twice, with the same id: the id is that
+//     The sink then learns of the question twice, with the same id: the id is that
 //     of the question, and whoever needs each one once compares it.
 //   - A sink that fails is tried again with growing pauses, which are on disk, for
 //     as often as Config.Retry says. Then it is given up, which is logged as an

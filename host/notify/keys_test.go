@@ -42,7 +42,7 @@ func (d *deaf) messages() []notify.Message {
 	return slices.Clone(d.got)
 }
 
-// A target is told of a key until it takes the message, and then once for each doubt.
+// A target is notified of a key until it takes the message, and then once for each doubt.
 func TestUnknownKeysAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := new(deaf)

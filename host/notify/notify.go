@@ -55,7 +55,7 @@ const (
 	batch = 100
 
 	// maxRounds bounds one pass: a store that forgets what was recorded must not
-	// make us tell the same thing for ever.
+	// make us tell the same thing forever.
 	maxRounds = 100
 )
 
@@ -77,7 +77,7 @@ type Config struct {
 	Encode func(keep.Escalation) (json.RawMessage, error)
 
 	// Unknown returns the idempotency keys whose outcome nobody knows. If
-	// nil, nobody is told of them.
+	// nil, nobody is notified of them.
 	Unknown func(ctx context.Context) ([]Key, error)
 
 	// Retry spaces attempts; its Attempts are repeats after the first one. If

@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// The host is stopped (SIGSTOP) while a call is out, and goes on (SIGCONT) after
+// The host is stopped (SIGSTOP) while a call is out, and continues (SIGCONT) after
 // the deadline of the call and its settle time, when an absence counts. Whatever
 // became of the call meanwhile, the effect happens once. Laws: once,
 // doubt-is-not-failure.
@@ -23,7 +23,7 @@ func TestStoppedDuringACall(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			step step
-			late bool // the request is served after the host goes on and looked for it, not while it is stopped
+			late bool // the request is served after the host continues and looked for it, not while it is stopped
 		}{
 			{"the effect landed, and the answer waits", step{}, false},
 			{"the effect landed, and there is no answer", step{Silent: true}, false},
@@ -36,7 +36,7 @@ func TestStoppedDuringACall(t *testing.T) {
 				p := newProject(t, level+"1", level+"2")
 				if c.late {
 					// It lands within the settle time of the moment in which the host
-					// goes on, on a busy machine as well.
+					// continues, on a busy machine as well.
 					p.set("KEEP_CONNECTIONS_C_TOOLS_CREATE_SETTLE_AFTER=5s")
 				}
 				stopAtFirst(p, c.step, c.late)
@@ -89,7 +89,7 @@ func stopAtFirst(p *project, s step, late bool) {
 	h.wait(exitDone, exitNeedsPerson)
 }
 
-// stop stops the process, and returns when it stands still.
+// stop stops the process, and returns when it has stopped.
 func (h *host) stop() {
 	h.p.Helper()
 	h.signal(syscall.SIGSTOP)

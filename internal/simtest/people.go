@@ -219,7 +219,7 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 }
 
 // noteTreated notes whose effect is not to be looked for, once c is committed: whoever
-// decided so may die before he hears of it.
+// decided so may die before he learns of it.
 func (w *world) noteTreated(c keep.Commit) {
 	for _, change := range c.Changes {
 		v, ok := change.(keep.CloseEscalation)

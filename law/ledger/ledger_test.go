@@ -53,7 +53,7 @@ func TestLaw(t *testing.T) {
 	}
 }
 
-// outcome returns where a record in that state goes on ev, or a dash.
+// outcome returns where a record in that state moves on ev, or a dash.
 func outcome(t *testing.T, from keep.MutationState, ev ledger.Evidence) string {
 	t.Helper()
 	m := record(from)

@@ -240,7 +240,7 @@ func NextAttempt(r keep.Run, m keep.Mutation, id keep.RunID, v keep.Version, now
 }
 
 // MaxCrashes is how many crashes in a row a chain survives before a person is
-// asked. A run that kills its host must not do so for ever.
+// asked. A run that kills its host must not do so forever.
 const MaxCrashes = 10
 
 // Crash returns r as it stands after its host died while it was active, and
@@ -286,7 +286,7 @@ func Interrupted(r keep.Run) bool {
 
 // Deployed returns r as a new version of its workflow finds it, and whether the
 // version unblocks it: a run that failed by logic is tried again at once. Every
-// other run goes on as it would have.
+// other run continues as it would have.
 func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
 	if r.Closed || r.Status != keep.StatusLogic {
 		return r, false

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite what the stories in testdata wa
 // line, and after the arrow how the open run then stands:
 //
 //	begin KIND         a first run
-//	advance PHASE      it goes on
+//	advance PHASE      it continues
 //	mutation STATE     the ledger says so of its mutation
 //	fail CLASS [spent] it stops
 //	crash              its host died

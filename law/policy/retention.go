@@ -8,12 +8,12 @@ import (
 )
 
 // Retention says for how long finished work is kept. The zero Retention keeps
-// everything for ever.
+// everything forever.
 type Retention struct {
-	// After is how long it is kept after its last change. If zero, for ever.
+	// After is how long it is kept after its last change. If zero, forever.
 	After time.Duration
 
-	// Workflows says it for some workflows, instead of After; 0: for ever.
+	// Workflows says it for some workflows, instead of After; 0: forever.
 	Workflows map[keep.WorkflowName]time.Duration
 }
 

@@ -50,7 +50,7 @@ type Snapshot struct {
 	Handlers []Handler
 
 	// Detach: a doubt about an item is to be detached from its run, so that the job
-	// goes on without that item.
+	// continues without that item.
 	Detach bool
 
 	// Detached are the doubts about items that are not those of open runs.
@@ -286,7 +286,7 @@ func attend(o Open, paused bool, now time.Time) Step {
 }
 
 // completes reports whether the attempt after r makes no new call: it asks about
-// the one that was made, or goes on from its outcome.
+// the one that was made, or continues from its outcome.
 func completes(r keep.Run, m keep.Mutation) bool {
 	start, _ := lifecycle.StartOf(r, m)
 	return m.State != "" && (start == lifecycle.FromDoubt || start == lifecycle.FromNext)

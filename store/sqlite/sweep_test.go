@@ -100,7 +100,7 @@ func oldRunAgain(t *testing.T, db *sqlite.DB, at time.Time) {
 	}
 }
 
-// A sweep on a full disk deletes nothing or all of its commit, and goes on later.
+// A sweep on a full disk deletes nothing or all of its commit, and continues later.
 func TestSweepOnAFullDisk(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
 	before := oldRuns(t, db, 20)

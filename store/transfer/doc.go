@@ -16,7 +16,7 @@
 //
 // A crash before step 5 leaves the source as it was, and a target that can only be
 // copied to again. A crash between 5 and 6 leaves two databases on which nobody can
-// work. In both cases the same Copy goes on: it begins again, or opens the target.
+// work. In both cases the same Copy continues: it begins again, or opens the target.
 //
 // # Marks and fences
 //

@@ -19,7 +19,7 @@ import (
 )
 
 // TestKill kills a copy with SIGKILL before each of its steps, one after the other. After
-// each kill nobody can work on both databases. The same copy then goes on, and is undone for the
+// each kill nobody can work on both databases. The same copy then continues, and is undone for the
 // next one.
 func TestKill(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func (e Env) Announced(s store.Access) store.Access {
 }
 
 // decidedKeys are idempotency keys about which people decide on the pages: whoever
-// follows a host hears of it.
+// follows a host learns of it.
 type decidedKeys struct {
 	idempotency.Store
 	changed func()

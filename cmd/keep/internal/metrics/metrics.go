@@ -96,7 +96,7 @@ func New(cfg Config) *Host {
 // ServeHTTP answers in Prometheus' text format.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
 
-// Observe is told of each commit of the host. It costs nothing but for those that
+// Observe is notified of each commit of the host. It costs nothing but for those that
 // end a doubt or sweep.
 func (h *Host) Observe(c keep.Commit) {
 	for _, change := range c.Changes {
