@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/internal/oidctest"
+)
+
+// A diary is a service behind a real OAuth server, and a project with a pack for it.
+type diary struct {
+	*testing.T
+	oauth *oidctest.Server
+	dir   string
+
+	mu      sync.Mutex
+	bearers []string // that came to the service, each once
+}
+
+func newDiary(t *testing.T) *diary {
+	t.Helper()
+	d := &diary{T: t, oauth: oidctest.Start(t, oidctest.Options{Rotate: true}), dir: t.TempDir()}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.bearers) == 0 || d.bearers[len(d.bearers)-1] != token {
+			d.bearers = append(d.bearers, token)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `[{"day": "monday"}]`)
+	}))
+	t.Cleanup(service.Close)
+	pack := fmt.Sprintf(`name = "diary"
+version = "1"
+title = "Diary"
+docs = "https://diary.example/docs"
+base_url = %q
+
+[auth]
+style = "oauth2"
+authorize_url = "%[2]s/auth"
+token_url = "%[2]s/token"
+device_url = "%[2]s/device/auth"
+revoke_url = "%[2]s/token/revocation"
+pkce = true
+client_auth = "none"
+scopes = ["openid", "offline_access"]
+params = { prompt = "consent" }
+test = "days"
+
+[tools.days]
+effect = "list"
+description = "Lists days."
+path = "/days"
+scopes = ["mail.read"]
+params = { type = "object", properties = {} }
+result = { type = "array" }
+example = {}
+`, service.URL, d.oauth.Issuer)
+	d.write("packs/diary.toml", pack)
+	d.write("keep.toml", "[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"public\"\n")
+	return d
+}
+
+func (d *diary) write(name, text string) {
+	d.Helper()
+	path := filepath.Join(d.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		d.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// command returns the real command in the project.
+func (d *diary) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(d.Context(), buildKeep(d.T), args...)
+	cmd.Dir = d.dir
+	return cmd
+}
+
+// keep runs the real command, and returns what it printed and its status.
+func (d *diary) keep(args ...string) (string, int) {
+	d.Helper()
+	cmd := d.command(args...)
+	out, err := cmd.CombinedOutput()
+	if _, ended := err.(*exec.ExitError); err != nil && !ended {
+		d.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// connect begins keep connect, and does act with the page and the code that it prints. It
+// returns the rest of its output and its status.
+func (d *diary) connect(act func(cmd *exec.Cmd, page, code string), args ...string) (string, int) {
+	d.Helper()
+	cmd := d.command(append([]string{"connect", "diary", "--no-browser", "--json"}, args...)...)
+	var talk bytes.Buffer
+	cmd.Stderr = &talk
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		d.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		d.Fatal(err)
+	}
+	from := bufio.NewReader(stdout)
+	line, err := from.ReadBytes('\n')
+	var shown struct{ Open, Code string }
+	if err != nil || json.Unmarshal(line, &shown) != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		d.Fatalf("keep connect printed %q, %v\n%s", line, err, &talk)
+	}
+	act(cmd, shown.Open, shown.Code)
+	rest, err := io.ReadAll(from)
+	if err != nil {
+		d.Fatal(err)
+	}
+	_ = cmd.Wait() // the status says it
+	return string(rest), cmd.ProcessState.ExitCode()
+}
+
+// accounts returns the accounts of the project.
+func (d *diary) accounts() (list []api.Account) {
+	d.Helper()
+	cmd := d.command("accounts", "--json")
+	out, err := cmd.Output()
+	if err != nil || json.Unmarshal(out, &list) != nil {
+		d.Fatalf("keep accounts --json: %s, %v", out, err)
+	}
+	return list
+}
+
+// An account is connected in a browser or on another machine, used, renewed and revoked;
+// its tokens are nowhere but with the service.
+func TestConnect(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	allow := func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }
+	out, status := d.connect(allow)
+	var got api.Account
+	if err := json.Unmarshal([]byte(out), &got); err != nil || status != exit.Done {
+		t.Fatalf("status %d, %v: %s", status, err, out)
+	}
+	if got.Name != "diary" || got.Status != keep.AccountOK || *got.Subject != "ann@example.com" || got.Generation != 1 ||
+		strings.Join(got.Scopes, " ") != "mail.read offline_access openid" {
+		t.Errorf("connected is %+v", got)
+	}
+	said := out
+	for _, args := range [][]string{{"accounts", "test", "diary"}, {"accounts", "renew", "diary"}, {"accounts", "test", "diary"}} {
+		out, status := d.keep(args...)
+		if said += out; status != exit.Done {
+			t.Errorf("keep %s: status %d: %s", strings.Join(args, " "), status, out)
+		}
+	}
+	if list := d.accounts(); len(list) != 1 || list[0].Generation != 2 {
+		t.Errorf("after a renewal: %+v", list)
+	}
+	if len(d.bearers) != 2 || d.bearers[0] == "" {
+		t.Errorf("the service was sent %d tokens, want one of each generation", len(d.bearers))
+	}
+
+	// The other ways to connect replace what the account holds.
+	if out, status := d.connect(func(_ *exec.Cmd, page, code string) {
+		d.oauth.Allow(d, page+"?user_code="+url.QueryEscape(code), "bob")
+	}, "--device"); status != exit.Done {
+		t.Errorf("with a device: status %d: %s", status, out)
+	}
+	if list := d.accounts(); len(list) != 1 || list[0].Generation != 3 || *list[0].Subject != "bob@example.com" {
+		t.Errorf("after a device: %+v", list)
+	}
+
+	out, status = d.keep("accounts", "revoke", "diary", "--yes")
+	if said += out; status != exit.Done {
+		t.Errorf("revoke: status %d: %s", status, out)
+	}
+	if out, status = d.keep("accounts", "test", "diary"); status == exit.Done {
+		t.Errorf("a revoked account works: %s", out)
+	}
+	files, err := filepath.Glob(filepath.Join(d.dir, "keep.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("database files: %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += string(text)
+	}
+	for _, token := range d.bearers {
+		if strings.Contains(said, token) {
+			t.Error("a token is in the output or in the database")
+		}
+	}
+}
+
+// A person who says no, and a command that is killed while it waits, leave nothing.
+func TestConnectLeavesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	if _, status := d.connect(func(_ *exec.Cmd, page, _ string) {
+		u, err := url.Parse(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		resp, err := http.Get(q.Get("redirect_uri") + "?error=access_denied&state=" + url.QueryEscape(q.Get("state")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}); status != exit.Failed {
+		t.Errorf("a person said no: status %d", status)
+	}
+	d.connect(func(cmd *exec.Cmd, _, _ string) { cmd.Process.Kill() })
+	if list := d.accounts(); len(list) != 0 {
+		t.Errorf("accounts are %+v", list)
+	}
+	if _, status := d.connect(func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }); status != exit.Done {
+		t.Errorf("after them: status %d", status)
+	}
+}
