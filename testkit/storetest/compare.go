@@ -373,15 +373,28 @@ func (c *comparison) publish(w keep.WorkflowName) keep.Change {
 	return keep.Publish{Event: e, New: !c.likely("over another")}
 }
 
-func (c *comparison) reserve(keep.WorkflowName) keep.Change {
+func (c *comparison) reserve(w keep.WorkflowName) keep.Change {
 	topic, ids := pick(c, "topic", topics), c.someMessages()
 	if !c.likely("reserve") {
-		if !c.likely("skip") {
-			return keep.UnskipEvents{Topic: topic, IDs: ids, Chain: pick(c, "chain", append([]keep.RunID{""}, runs...))}
+		if rapid.Bool().Draw(c.T, "unskip") {
+			return c.unskip(w, topic, ids)
 		}
 		return keep.SkipEvents{Topic: topic, IDs: ids}
 	}
 	return keep.Reserve{Chain: pick(c, "chain", runs), Reservation: keep.Reservation{Topic: topic, IDs: ids}}
+}
+
+// unskip undoes the skip of an event that was skipped, if there is one, or of any.
+func (c *comparison) unskip(w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) keep.Change {
+	skipped, _, err := c.a.Events(context.Background(), keep.EventFilter{Workflow: w, Status: keep.EventSkipped}, keep.Page{Limit: 10})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if len(skipped) > 0 && c.likely("of one that is skipped") {
+		ev := pick(c, "skipped", skipped)
+		return keep.UnskipEvents{Topic: ev.Topic, IDs: []keep.MessageID{ev.MessageID}, Chain: ev.ReservedBy}
+	}
+	return keep.UnskipEvents{Topic: topic, IDs: ids, Chain: pick(c, "chain", append([]keep.RunID{""}, runs...))}
 }
 
 func (c *comparison) finish(keep.WorkflowName) keep.Change {
