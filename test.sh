@@ -170,5 +170,5 @@ if [ $# -eq 0 ]; then
 	compatible
 	set -- ./...
 fi
-say "go test -timeout 15m $race $*"
-exec go test -timeout 15m ${race:+"$race"} "$@"
+say "go test -timeout 20m $race $*"
+exec go test -timeout 20m ${race:+"$race"} "$@"

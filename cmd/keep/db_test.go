@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -68,12 +69,12 @@ func TestPgDumpUnderLoad(t *testing.T) {
 	env := w.env
 	w.env = append(env, "KEEP_DB="+from)
 	dump, program := filepath.Join(t.TempDir(), "keep.dump"), pgtest.Program(t, "pg_dump")
-	done := 0 // the workflow makes one call after the other
+	var done atomic.Int64 // the workflow makes one call after the other
 	w.crm.tell(func(point string) {
 		if point != "done" {
 			return
 		}
-		if done++; done != 21 {
+		if done.Add(1) != 21 {
 			return
 		}
 		if out, err := exec.Command(program, "--format=custom", "--file="+dump, from).CombinedOutput(); err != nil {

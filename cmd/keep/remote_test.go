@@ -44,7 +44,11 @@ var aside = map[string]string{
 	"packs": "opens no database", "packs list": "opens no database", "packs show": "opens no database", "packs copy": "opens no database",
 	"idempotency guide": "opens no database",
 	"idempotency":       "prints help", "idempotency test": "asks another server", "idempotency backend": "is a server",
-	"version": "opens nothing",
+	"version":  "opens nothing",
+	"accounts": "needs the key beside keep.toml", "accounts list": "needs the key beside keep.toml", "accounts show": "needs the key beside keep.toml",
+	"accounts test": "asks a service", "accounts renew": "asks a service", "accounts revoke": "asks a service", "accounts rekey": "changes the key beside keep.toml",
+	"connect": "asks a service", "secrets": "needs the key beside keep.toml", "secrets list": "needs the key beside keep.toml",
+	"secrets set": "needs the key beside keep.toml", "secrets rm": "needs the key beside keep.toml", "prove": "asks a service",
 }
 
 // A place is a project, with or without a daemon.
@@ -347,7 +351,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("inbox"), is("inbox", "list", "--workflow", "mail"), is("inbox", "show", question), is("inbox", "show", "none"),
 		is("keys"), is("keys", "list", "--status", "unknown"), is("keys", "--key", "k1"), is("keys", "--limit", "1"), is("keys", "show", done), is("keys", "show", unknown),
 		is("keys", "show", "key_36aagtdmsnzqbd7rejge7z5zdv"), is("keys", "show", "nonsense"),
-		is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
+		is("why", "m/c1"), is("why", run), is("why", "a"), is("why", "mail@1.0"), is("why", "none"), is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
 		is("token"), is("token", "list"))
 	// What changes something is done once as text, then as JSON or again.
 	each(both, is("items", "reprocess", "remind", "a"), is("items", "reprocess", "remind", "--all"), is("items", "skip", "odd", "odd", "a"), is("items", "skip", "odd", "odd"),
@@ -358,6 +362,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("inbox", "do", question, "skip", "--note", "looked"), is("inbox", "show", question),
 		is("inputs", "skip", input, "none"), is("inputs", "skip", input), is("inputs", "skip", input, other),
 		is("events", "skip", "mail", "left", "c1"), is("events", "skip", "mail", "left", "c2", "none"), is("events", "skip", "mail", "left", "c2"),
+		is("inputs", "unskip", input), is("inputs", "unskip", "none"), is("events", "unskip", "mail", "left", "c2"), is("items", "unskip", "remind", "a"), is("items", "unskip", "remind", "none"),
 		is("items", "reprocess", "remind", "a", "..", "--yes", "--note", "again"), is("items", "skip", "remind", "--status", "processing", "--yes"),
 		is("inbox", "do", odd, "retry"), is("keys", "resolve", unknown, "happened", "--status", "201", "--body", "{}"), is("keys", "show", unknown),
 		is("keys", "resolve", second, "did-not-happen"), is("keys", "resolve", done, "did-not-happen"), is("keys", "resolve", done, "perhaps"), is("keys", "forget", done), is("keys", "forget", "none"),
