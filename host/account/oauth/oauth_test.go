@@ -204,7 +204,7 @@ func TestCallback(t *testing.T) {
 			}
 			q := u.Query()
 			address := q.Get("redirect_uri") + "?code=once&state=" + q.Get("state")
-			go http.Get(address) //nolint:errcheck // its answer is looked at by others
+			go func() { _, _ = http.Get(address) }() // others look at how it ends
 			<-answered
 			if status, _ := get(t, "GET", address, ""); status != http.StatusGone {
 				t.Errorf("the second use: HTTP %d", status)
