@@ -118,9 +118,16 @@ func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (stri
 		err := o.UnskipItem(person, f.name, it.ID, keep.Decision{By: "ann", From: "sim"})
 		return "unskip item " + it.ID, w.undone("item", err)
 	}
+	open, err := w.store.OpenRuns(person, f.name)
+	if err != nil {
+		return "unskip nothing", err
+	}
 	for _, ev := range events {
 		if ev.Status != keep.EventSkipped || w.chance(0.5) {
 			continue
+		}
+		for _, r := range open {
+			w.overtook[r.Chain] = true
 		}
 		if len(ev.CausedBy) > 0 && w.chance(0.3) {
 			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0])

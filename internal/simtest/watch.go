@@ -69,7 +69,8 @@ func (w *world) lane(key keep.MutationKey) keep.Lane {
 
 // watchOrder looks whether a call of a consumer with order "key" goes before an older
 // event of its key. An event whose key the script could not compute holds up nobody, nor
-// does one that its run has with a key that another version computed.
+// does one that its run has with a key that another version computed, nor one whose skip
+// was undone when the chain had its events already.
 func (w *world) watchOrder(m keep.Mutation) {
 	ctx := context.Background()
 	if !w.ordered {
@@ -83,7 +84,7 @@ func (w *world) watchOrder(m keep.Mutation) {
 		w.saw("order: called beside an unfinished run")
 	}
 	key, ok := r.Lane.Key()
-	if !ok || key != orderKey(string(r.Trigger.MessageID)) {
+	if !ok || key != orderKey(string(r.Trigger.MessageID)) || w.overtook[r.Chain] {
 		return
 	}
 	oldest := int64(math.MaxInt64)

@@ -53,6 +53,7 @@ type world struct {
 	answered   map[keep.MutationKey]bool         // calls whose answer reached a host that was well
 	lied       map[string]int                    // by token: lookups that hid an effect
 	treated    map[string]bool                   // chains and items whose call a person treats as done by another
+	overtook   map[keep.RunID]bool               // chains that had their events before a skip of others was undone
 	swept      archive
 
 	mu       sync.Mutex // protects the fields below
@@ -81,7 +82,7 @@ type rates struct {
 func newWorld(seed uint64, trace io.Writer) *world {
 	w := &world{
 		seed: seed, trace: trace, open: inMemory(),
-		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool),
+		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool), overtook: make(map[keep.RunID]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
