@@ -24,24 +24,11 @@ func (t *tx) tally(noun, name string) {
 	t.add(&addTally, text(string(t.workflow)), noun, text(name))
 }
 
-// A census says how to count the rows of a noun by their state.
-type census[S ~string] struct {
-	noun, state string // the table, and the column that says the state
-	text        string // words of records; empty: any
-	workflow    keep.WorkflowName
-	name        string // handler or tool; empty: any
-	only        S      // the one state that is wanted; empty: all
-	usual       S      // the state that is not counted, but left
-	few         bool   // the filter selects few rows: look at each
-	list        func(q *query, c cut, columns string) string
-	unusual     func(*query) string // counts the other states
-}
-
 // everything is the cut of a list that is not cut.
 var everything = cut{first: true, limit: 1 << 62}
 
 // count counts in one statement: the usual state is what the others leave.
-func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, error) {
+func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (map[S]int, error) {
 	type counted struct {
 		state S
 		n     int64
@@ -51,129 +38,94 @@ func count[S ~string](ctx context.Context, db *DB, c census[S]) (map[S]int, erro
 		return v, err
 	}
 	q := new(query)
-	var sql string
-	words := search.Terms(c.text)
-	switch unusual := c.only != "" && c.only != c.usual; {
-	case (c.few || unusual) && len(words) > 0: // go through these rows
-		sql = c.list(q, everything, c.noun+"."+c.state+", "+c.noun+".n, "+c.noun+".workflow, "+c.noun+".words")
-		sql = `SELECT ` + c.state + ` FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery LIMIT ` + q.arg(search.MaxCount+1)
-		sql = `SELECT ` + c.state + `, count(*) FROM (` + sql + `) AS found GROUP BY 1`
-	case len(words) > 0: // by the index, in its own order
-		q.terms, q.any = searchTerms{rare: words}, true
-		some := cut{first: true, limit: search.MaxCount + 1}
-		sql = `SELECT ` + c.state + `, count(*) FROM (` + c.list(q, some, c.noun+"."+c.state) + `) AS found GROUP BY 1`
-	case c.few:
-		sql = `SELECT ` + c.state + `, count(*) FROM (` + c.list(q, everything, c.noun+"."+c.state+", "+c.noun+".n, "+c.noun+".workflow") + `) AS found GROUP BY 1`
-	default:
-		var all query
-		all.args = q.args
-		and(&all, "tally.workflow", c.workflow)
-		and(&all, "tally.name", c.name)
-		noun := all.conditions("tally.noun = '" + c.noun + "'")
-		q.args = all.args
-		sql = c.unusual(q) + ` UNION ALL SELECT '', coalesce(sum(rows), 0)::bigint FROM tally` + noun
-	}
+	sql, seen := l.counted(q, f)
 	list, err := look(ctx, db, q, scan, sql, 0)
 	if err != nil {
 		return nil, fmt.Errorf("count: %w", err)
 	}
 	counts := make(map[S]int)
-	seen := c.few || len(words) > 0
 	for _, v := range list {
 		switch {
-		case seen, v.state != "":
+		case seen:
 			counts[v.state] += int(v.n)
-			if !seen {
-				counts[c.usual] -= int(v.n)
-			}
+		case v.state != "":
+			counts[v.state] += int(v.n)
+			counts[l.Usual] -= int(v.n)
 		default:
-			counts[c.usual] += int(v.n)
+			counts[l.Usual] += int(v.n)
 		}
 	}
-	maps.DeleteFunc(counts, func(s S, n int) bool { return n == 0 || c.only != "" && s != c.only })
+	only := l.Only(f)
+	maps.DeleteFunc(counts, func(s S, n int) bool { return n == 0 || only != "" && s != only })
 	return counts, nil
 }
 
-// CountRuns counts the runs that a filter selects, by their status. A status that
-// none has is not in the map.
-func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
-	return count(ctx, db, census[keep.RunStatus]{
-		noun: "run", state: "status", text: f.Text, workflow: f.Workflow, name: string(f.Handler), only: f.Status, usual: keep.StatusCommitted,
-		few:  f.Open || f.Chain != "",
-		list: func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) },
-		unusual: func(q *query) string {
-			and(q, "workflow", f.Workflow)
-			and(q, "handler", f.Handler)
-			return `SELECT status, count(*) FROM run` + q.conditions("status NOT IN ('active', 'committed')") + ` GROUP BY status
-				UNION ALL SELECT status, count(*) FROM run` + q.conditions("status = 'active'", "NOT closed") + ` GROUP BY status`
-		},
-	})
+// counted is the statement of count. seen reports whether it counts the rows that the filter
+// selects; else it counts those in the unusual states, and all rows as those in no state.
+func (l lister[F, S]) counted(q *query, f F) (sql string, seen bool) {
+	filter, only := l.Filter(f), l.Only(f)
+	words := search.Terms(filter.Text)
+	few := filter.Few || l.Usual == ""
+	state, columns := l.Table+"."+l.State, l.Table+"."+l.State+", "+l.Table+".n, "+l.Table+".workflow"
+	switch {
+	case len(words) > 0 && (few || only != "" && only != l.Usual): // go through these rows
+		sql = l.sql(q, f, everything, columns+", "+l.Table+".words")
+		sql = `SELECT ` + l.State + ` FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery LIMIT ` + q.arg(search.MaxCount+1)
+	case len(words) > 0: // by the index, in its own order
+		q.terms, q.any = searchTerms{rare: words}, true
+		sql = l.sql(q, f, cut{first: true, limit: search.MaxCount + 1}, state)
+	case few:
+		sql = l.sql(q, f, everything, columns)
+	default:
+		sql = l.unusualSQL(q, f)
+		all := query{args: q.args}
+		and(&all, "tally.workflow", l.Workflow(f))
+		and(&all, "tally.name", l.Value(f, l.Name))
+		sql += ` UNION ALL SELECT '', coalesce(sum(rows), 0)::bigint FROM tally` + all.conditions("tally.noun = '"+l.Table+"'")
+		q.args = all.args
+		return sql, false
+	}
+	return `SELECT ` + l.State + `, count(*) FROM (` + sql + `) AS found GROUP BY 1`, true
 }
 
-// CountMutations counts the records that a filter selects, by their state. A
-// state that none has is not in the map.
-func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error) {
-	return count(ctx, db, census[keep.MutationState]{
-		noun: "mutation", state: "state", text: f.Text, workflow: f.Workflow, name: string(f.Tool), only: f.State, usual: keep.Applied,
-		few:  f.Run != "" || f.Item != "" || f.Input != "",
-		list: func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) },
-		unusual: func(q *query) string {
-			and(q, "workflow", f.Workflow)
-			and(q, "tool", f.Tool)
-			return `SELECT state, count(*) FROM mutation` + q.conditions("state <> 'applied'") + ` GROUP BY state`
-		},
-	})
-}
-
-// CountInputs counts the inputs that a filter selects, by their status. A status
-// that none has is not in the map.
-func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
-	return count(ctx, db, census[keep.InputStatus]{
-		noun: "input", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status, usual: keep.InputDone,
-		list:    func(q *query, c cut, columns string) string { return inputsSQL(q, f, c, columns) },
-		unusual: unusualOf("input", f.Workflow, keep.InputStatuses(), keep.InputDone),
-	})
-}
-
-// CountItems counts the items that a filter selects, by their status. A status
-// that none has is not in the map.
-func (db *DB) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error) {
-	return count(ctx, db, census[keep.ItemStatus]{
-		noun: "item", state: "status", text: f.Text, workflow: f.Workflow, only: f.Status, usual: keep.ItemDone,
-		list:    func(q *query, c cut, columns string) string { return itemsSQL(q, f, c, columns) },
-		unusual: unusualOf("item", f.Workflow, keep.ItemStatuses(), keep.ItemDone),
-	})
-}
-
-// unusualOf counts, by an index on workflow and status, all but the usual one.
-func unusualOf[S ~string](table string, w keep.WorkflowName, all []S, usual S) func(*query) string {
-	return func(q *query) string {
-		and(q, "lease.workflow", w)
-		var others []string
-		for _, s := range all {
-			if s != usual {
-				others = append(others, "('"+string(s)+"')")
-			}
+// unusualSQL counts the rows in all states but the usual one, by an index.
+func (l lister[F, S]) unusualSQL(q *query, f F) string {
+	if l.unusual != nil {
+		return l.unusual(q, f)
+	}
+	and(q, "lease.workflow", l.Workflow(f))
+	var others []string
+	for _, s := range l.States {
+		if s != l.Usual {
+			others = append(others, "('"+string(s)+"')")
 		}
-		return `SELECT s.status, sum(c.n)::bigint FROM (VALUES ` + strings.Join(others, ", ") + `) AS s (status), lease, LATERAL (
-				SELECT count(*) AS n FROM ` + table + ` t WHERE t.workflow = lease.workflow AND t.status = s.status) c` +
-			q.conditions() + ` GROUP BY s.status`
 	}
+	return `SELECT s.status, sum(c.n)::bigint FROM (VALUES ` + strings.Join(others, ", ") + `) AS s (status), lease, LATERAL (
+			SELECT count(*) AS n FROM ` + l.Table + ` t WHERE t.workflow = lease.workflow AND t.status = s.status) c` +
+		q.conditions() + ` GROUP BY s.status`
 }
 
-// CountEscalations counts the questions that a filter selects, by their kind. A
-// kind that none has is not in the map.
+// CountRuns counts the runs that a filter selects, by their status.
+func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
+	return count(ctx, db, runLists, f)
+}
+
+// CountMutations counts the records that a filter selects, by their state.
+func (db *DB) CountMutations(ctx context.Context, f keep.MutationFilter) (map[keep.MutationState]int, error) {
+	return count(ctx, db, mutationLists, f)
+}
+
+// CountInputs counts the inputs that a filter selects, by their status.
+func (db *DB) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
+	return count(ctx, db, inputLists, f)
+}
+
+// CountItems counts the items that a filter selects, by their status.
+func (db *DB) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemStatus]int, error) {
+	return count(ctx, db, itemLists, f)
+}
+
+// CountEscalations counts the questions that a filter selects, by their kind.
 func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error) {
-	return count(ctx, db, census[keep.EscalationKind]{
-		noun: "escalation", state: "kind", few: true,
-		list: func(q *query, c cut, columns string) string { return escalationsSQL(q, f, c, columns) },
-	})
-}
-
-// pageOf returns the columns that a page has: all, or those of a bare one.
-func pageOf(p keep.Page, all, bare string) string {
-	if p.Bare {
-		return bare
-	}
-	return all
+	return count(ctx, db, escalationLists, f)
 }

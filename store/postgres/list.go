@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // placed is a row of a list and its place: lists are in falling order of n, then
@@ -85,31 +86,55 @@ func (q *query) newest(table string, c cut) string {
 	return " ORDER BY " + table + ".n DESC, " + table + ".workflow DESC LIMIT " + q.arg(c.limit)
 }
 
-// A listing says how to read one kind of list.
-type listing[T any] struct {
-	kind    string // one letter that marks its cursors
-	table   string
-	text    string // words of records; empty: any
-	columns string
-	scan    func(pgx.CollectableRow) (placed[T], error) // reads one row of columns
-	sql     func(q *query, c cut, columns string) string
+// filter limits q to the rows that a filter selects and that come after the cut.
+func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
+	filter := l.Filter(f)
+	for i, column := range l.Columns {
+		and(q, l.Table+"."+column, filter.Values[i])
+	}
+	if filter.Open {
+		q.where = append(q.where, l.Open)
+	}
+	q.has(l.Table)
+	q.after(l.Table, c)
 }
 
-// page reads one page. One row more than the page is read, to know whether there
+// A lister is how Postgres finds the rows of a list.
+type lister[F any, S ~string] struct {
+	stored.Selection[F, S]
+	sql func(q *query, f F, c cut, columns string) string
+
+	// unusual counts the rows that are not in the usual state. Nil: an index on the workflow
+	// and the status does.
+	unusual func(q *query, f F) string
+}
+
+// An output is what a list reads of each row: its columns, and what reads these.
+type output[T any] struct {
+	columns, bare string
+	scan          func(pgx.CollectableRow) (placed[T], error)
+}
+
+// list reads one page. One row more than the page is read, to know whether there
 // is a next one.
-func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list []T, next string, err error) {
-	c, err := parseCursor(l.kind, p)
+func list[T, F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F, p keep.Page, out output[T]) (list []T, next string, err error) {
+	c, err := parseCursor(l.Kind, p)
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
+	columns := out.columns
+	if p.Bare {
+		columns = out.bare
+	}
 	var found []placed[T]
 	var end *place
-	if len(search.Terms(l.text)) > 0 {
-		found, end, err = searched(ctx, db, l, c)
+	if words := search.Terms(l.Filter(f).Text); len(words) > 0 {
+		s := searcher{db: db, table: l.Table, words: words, sql: func(q *query, c cut, columns string) string { return l.sql(q, f, c, columns) }}
+		found, end, err = searched(ctx, s, c, columns, out.scan)
 	} else {
 		var q query
-		sql := l.sql(&q, c, l.columns)
-		found, err = collect(ctx, db, l.scan, sql, q.args...)
+		sql := l.sql(&q, f, c, columns)
+		found, err = collect(ctx, db, out.scan, sql, q.args...)
 		if len(found) == c.limit {
 			found = found[:c.limit-1]
 			last := found[len(found)-1]
@@ -120,7 +145,7 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
 	if end != nil {
-		next = l.kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
+		next = l.Kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
 	}
 	for _, v := range found {
 		list = append(list, v.what)
@@ -172,22 +197,21 @@ func perWorkflow(table, columns string, q *query, c cut) string {
 		 ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
 }
 
+var runLists = lister[keep.RunFilter, keep.RunStatus]{stored.SelectRuns, runsSQL, func(q *query, f keep.RunFilter) string {
+	and(q, "workflow", f.Workflow)
+	and(q, "handler", f.Handler)
+	return `SELECT status, count(*) FROM run` + q.conditions("status NOT IN ('active', 'committed')") + ` GROUP BY status
+		UNION ALL SELECT status, count(*) FROM run` + q.conditions("status = 'active'", "NOT closed") + ` GROUP BY status`
+}}
+
 // Runs returns a page of runs, newest first, and the cursor of the next.
 func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
-	return page(ctx, db, p, listing[keep.Run]{"r", "run", f.Text, pageOf(p, runColumns, bareRuns), scanRunAt,
-		func(q *query, c cut, columns string) string { return runsSQL(q, f, c, columns) }})
+	return list(ctx, db, runLists, f, p, output[keep.Run]{runColumns, bareRuns, scanRunAt})
 }
 
 // runsSQL is the statement of Runs.
 func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
-	and(q, "run.workflow", f.Workflow)
-	and(q, "run.handler", f.Handler)
-	and(q, "run.status", f.Status)
-	if f.Open {
-		q.where = append(q.where, "NOT run.closed")
-	}
-	q.has("run")
-	q.after("run", c)
+	filter(q, stored.SelectRuns, f, c)
 	switch {
 	case f.Chain != "": // as many as it has attempts
 		chain := q.arg(f.Chain)
@@ -206,13 +230,15 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 	return `SELECT ` + columns + ` FROM run` + q.conditions() + q.newest("run", c)
 }
 
-// Mutations returns a page of ledger records, newest first, and the cursor of
-// the next.
+var mutationLists = lister[keep.MutationFilter, keep.MutationState]{stored.SelectMutations, mutationsSQL, func(q *query, f keep.MutationFilter) string {
+	and(q, "workflow", f.Workflow)
+	and(q, "tool", f.Tool)
+	return `SELECT state, count(*) FROM mutation` + q.conditions("state <> 'applied'") + ` GROUP BY state`
+}}
+
+// Mutations returns a page of ledger records, newest first, and the cursor of the next.
 func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
-	return page(ctx, db, p, listing[keep.Mutation]{"m", "mutation", f.Text,
-		pageOf(p, mutationColumns, bareMutation),
-		scanMutationAt,
-		func(q *query, c cut, columns string) string { return mutationsSQL(q, f, c, columns) }})
+	return list(ctx, db, mutationLists, f, p, output[keep.Mutation]{mutationColumns, bareMutation, scanMutationAt})
 }
 
 // mutationsSQL is the statement of Mutations.
@@ -221,13 +247,7 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 		q.arg(f.Input)
 		q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
 	}
-	and(q, "mutation.workflow", f.Workflow)
-	and(q, "mutation.state", f.State)
-	and(q, "mutation.tool", f.Tool)
-	and(q, "mutation.run", f.Run)
-	and(q, "mutation.item", f.Item)
-	q.has("mutation")
-	q.after("mutation", c)
+	filter(q, stored.SelectMutations, f, c)
 	switch {
 	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
 	case f.Item != "":
@@ -241,32 +261,25 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 	return `SELECT ` + columns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
 }
 
+var eventLists = lister[keep.EventFilter, keep.EventStatus]{stored.SelectEvents, eventsSQL, nil}
+
 // Events returns a page of events, newest first, and the cursor of the next.
 func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]keep.Event, string, error) {
-	return page(ctx, db, p, listing[keep.Event]{"e", "event", f.Text, pageOf(p, eventColumns, bareEvents), scanEventAt,
-		func(q *query, c cut, columns string) string { return eventsSQL(q, f, c, columns) }})
+	return list(ctx, db, eventLists, f, p, output[keep.Event]{eventColumns, bareEvents, scanEventAt})
 }
 
 // eventsSQL is the statement of Events.
 func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
 	if f.Input != "" {
 		input := q.arg(f.Input)
-		and(q, "event.workflow", f.Workflow)
-		and(q, "event.topic", f.Topic)
-		and(q, "event.status", f.Status)
-		q.has("event")
-		q.after("event", c)
+		filter(q, stored.SelectEvents, f, c)
 		return `SELECT ` + columns + ` FROM input
 			  JOIN event_cause c ON c.workflow = input.workflow AND c.input = input.id
 			  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
 			q.conditions("input.id = "+input) + q.newest("event", c)
 	}
 	if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) || len(q.terms.rare) > 0 {
-		and(q, "event.workflow", f.Workflow)
-		and(q, "event.topic", f.Topic)
-		and(q, "event.status", f.Status)
-		q.has("event")
-		q.after("event", c)
+		filter(q, stored.SelectEvents, f, c)
 		return `SELECT ` + columns + ` FROM event` + q.conditions() + q.newest("event", c)
 	}
 	return eventsOfTopics(q, f, c, columns)
@@ -305,59 +318,53 @@ func eventStatus(s keep.EventStatus) keep.EventStatus {
 	return "none"
 }
 
+var (
+	inputLists = lister[keep.InputFilter, keep.InputStatus]{stored.SelectInputs, inputsSQL, nil}
+	itemLists  = lister[keep.ItemFilter, keep.ItemStatus]{stored.SelectItems, itemsSQL, nil}
+)
+
 // Inputs returns a page of inputs, newest first, and the cursor of the next.
 func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
-	return page(ctx, db, p, listing[keep.Input]{"i", "input", f.Text, inputColumns, scanInputAt,
-		func(q *query, c cut, columns string) string { return inputsSQL(q, f, c, columns) }})
+	return list(ctx, db, inputLists, f, p, output[keep.Input]{inputColumns, inputColumns, scanInputAt})
 }
 
 // inputsSQL is the statement of Inputs.
 func inputsSQL(q *query, f keep.InputFilter, c cut, columns string) string {
-	and(q, "input.workflow", f.Workflow)
-	and(q, "input.status", f.Status)
-	q.has("input")
-	q.after("input", c)
-	if f.Workflow == "" && f.Status != "" && !q.search {
-		return perWorkflow("input", columns, q, c)
-	}
+	filter(q, stored.SelectInputs, f, c)
 	if f.Workflow != "" && f.Status == "" && !q.search {
 		return perName("input", "status", columns, q, "$1", q.conditions(), c)
 	}
-	return `SELECT ` + columns + ` FROM input` + q.conditions() + q.newest("input", c)
+	return byStatus(stored.SelectInputs, q, f, c, columns)
 }
 
 // Items returns a page of items, newest first, and the cursor of the next.
 func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep.Item, string, error) {
-	return page(ctx, db, p, listing[keep.Item]{"t", "item", f.Text, itemColumns, scanItemAt,
-		func(q *query, c cut, columns string) string { return itemsSQL(q, f, c, columns) }})
+	return list(ctx, db, itemLists, f, p, output[keep.Item]{itemColumns, itemColumns, scanItemAt})
 }
 
 // itemsSQL is the statement of Items.
 func itemsSQL(q *query, f keep.ItemFilter, c cut, columns string) string {
-	and(q, "item.workflow", f.Workflow)
-	and(q, "item.status", f.Status)
-	q.has("item")
-	q.after("item", c)
-	if f.Workflow == "" && f.Status != "" && !q.search {
-		return perWorkflow("item", columns, q, c)
-	}
-	return `SELECT ` + columns + ` FROM item` + q.conditions() + q.newest("item", c)
+	filter(q, stored.SelectItems, f, c)
+	return byStatus(stored.SelectItems, q, f, c, columns)
 }
 
-// Escalations returns a page of questions, newest first, and the cursor of the
-// next.
+// byStatus is the statement of a list of rows that have a status, which may be a rare one.
+func byStatus[F any, S ~string](l stored.Selection[F, S], q *query, f F, c cut, columns string) string {
+	if l.Workflow(f) == "" && l.Only(f) != "" && !q.search {
+		return perWorkflow(l.Table, columns, q, c)
+	}
+	return `SELECT ` + columns + ` FROM ` + l.Table + q.conditions() + q.newest(l.Table, c)
+}
+
+var escalationLists = lister[keep.EscalationFilter, keep.EscalationKind]{stored.SelectEscalations, escalationsSQL, nil}
+
+// Escalations returns a page of questions, newest first, and the cursor of the next.
 func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error) {
-	return page(ctx, db, p, listing[keep.Escalation]{"q", "escalation", "", escalationColumns, scanEscalationAt,
-		func(q *query, c cut, columns string) string { return escalationsSQL(q, f, c, columns) }})
+	return list(ctx, db, escalationLists, f, p, output[keep.Escalation]{escalationColumns, escalationColumns, scanEscalationAt})
 }
 
 // escalationsSQL is the statement of Escalations.
 func escalationsSQL(q *query, f keep.EscalationFilter, c cut, columns string) string {
-	and(q, "escalation.workflow", f.Workflow)
-	and(q, "escalation.run", f.Run)
-	if f.Open { // few: each one stops something
-		q.where = append(q.where, "escalation.closed_at = 0")
-	}
-	q.after("escalation", c)
+	filter(q, stored.SelectEscalations, f, c)
 	return `SELECT ` + columns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/law/search"
 )
 
 // Words are found in one of two ways. Those that many records have are found by
@@ -76,7 +75,7 @@ type searcher struct {
 }
 
 // find returns the places of the first rows of a cut that have the words. Next is
-// where to go on if there may be more.
+// where to continue if there may be more.
 func (s *searcher) find(ctx context.Context, c cut) (found []place, next *place, err error) {
 	s.hits = make(map[int]int)
 	for chunk, rest := s.db.walk, c; ; chunk = min(2*chunk, lastWalk) {
@@ -169,9 +168,8 @@ func tookLong(err error) bool {
 	return ok && e.Code == "57014" && strings.Contains(e.Message, "statement timeout")
 }
 
-// searched reads one page of the rows whose titles have words.
-func searched[T any](ctx context.Context, db *DB, l listing[T], c cut) (list []placed[T], next *place, err error) {
-	s := searcher{db: db, table: l.table, sql: l.sql, words: search.Terms(l.text)}
+// searched reads one page of the rows that have words.
+func searched[T any](ctx context.Context, s searcher, c cut, columns string, scan func(pgx.CollectableRow) (placed[T], error)) (list []placed[T], next *place, err error) {
 	found, next, err := s.find(ctx, c)
 	if err != nil || len(found) == 0 {
 		return nil, next, err
@@ -181,8 +179,8 @@ func searched[T any](ctx context.Context, db *DB, l listing[T], c cut) (list []p
 	for _, p := range found {
 		ns, workflows = append(ns, p.n), append(workflows, text(string(p.workflow)))
 	}
-	list, err = collect(ctx, db, l.scan, fmt.Sprintf(`SELECT %[2]s FROM unnest($1::bigint[], $2::text[]) AS v (n, workflow)
-		  JOIN %[1]s ON %[1]s.n = v.n AND %[1]s.workflow = v.workflow`, l.table, l.columns), ns, workflows)
+	list, err = collect(ctx, s.db, scan, fmt.Sprintf(`SELECT %[2]s FROM unnest($1::bigint[], $2::text[]) AS v (n, workflow)
+		  JOIN %[1]s ON %[1]s.n = v.n AND %[1]s.workflow = v.workflow`, s.table, columns), ns, workflows)
 	slices.SortFunc(list, func(a, b placed[T]) int { return -a.compare(b) })
 	return list, next, err
 }

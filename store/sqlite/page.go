@@ -41,6 +41,14 @@ type listing[T any] struct {
 	text *textSearch                                         // if the filter has a Text
 }
 
+// numberOf returns the column that numbers the rows of a table.
+func numberOf(table string) string {
+	if table == "event" {
+		return "seq"
+	}
+	return "n"
+}
+
 // A cut is the part of a list that is wanted: numbers below before, and limit of
 // them.
 type cut struct {

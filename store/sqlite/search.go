@@ -28,7 +28,7 @@ const (
 	firstWalk = 2000
 
 	// maxCandidates is how many rows that have the words a page looks at. Then it ends as
-	// it is, with a cursor to go on from.
+	// it is, with a cursor to continue from.
 	maxCandidates = 10_000
 
 	// walkChunk and candidateChunk are how many rows are read at first; each time twice as
@@ -36,7 +36,7 @@ const (
 	walkChunk, candidateChunk = 128, 512
 )
 
-// A textSearch is a filter with a Text.
+// A textSearch is a filter with a Text, which has words.
 type textSearch struct {
 	noun     *searchedNoun
 	terms    []string
@@ -47,15 +47,6 @@ type textSearch struct {
 	few   bool                                                // these are few: the index is not asked
 	where string                                              // the rest of the filter, of rows of the table
 	args  []any                                               // the arguments of where
-}
-
-// newTextSearch completes a search for a text, or returns nil if the text has no words.
-func newTextSearch(noun *searchedNoun, text string, s textSearch) *textSearch {
-	s.noun, s.terms = noun, search.Terms(text)
-	if len(s.terms) == 0 {
-		return nil
-	}
-	return &s
 }
 
 // find returns the newest rows that have the words and that the filter selects: first of
@@ -85,7 +76,7 @@ func (s *textSearch) find(ctx context.Context, v *view, c cut, limits searchLimi
 		}
 		rest.before = numbers[len(numbers)-1]
 		// Rows that are not in the index yet are all walked. Of a list in which every other
-		// row has the words, the rest is found soonest by going on.
+		// row has the words, the rest is found soonest by continuing.
 		walked += len(numbers)
 		if many := 2*len(found) >= walked && limits.walk > 1; walked >= limits.walk && rest.before <= indexed+1 && !s.few && !many {
 			break
