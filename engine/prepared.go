@@ -51,76 +51,91 @@ type prepared struct {
 
 const prepareShape = "prepare must return {reservations: [{topic, ids}], data, ui?, wakeAt?, selectionId?, trigger?}"
 
+// A rawPrepared is what prepare returned.
+type rawPrepared struct {
+	Reservations *[]rawReservation `json:"reservations"`
+	Data         json.RawMessage   `json:"data"`
+	UI           *struct {
+		Title string `json:"title"`
+	} `json:"ui"`
+	WakeAt  json.RawMessage `json:"wakeAt"`
+	Trigger json.RawMessage `json:"trigger"`
+}
+
+type rawReservation struct {
+	Topic *keep.TopicName   `json:"topic"`
+	IDs   []json.RawMessage `json:"ids"`
+}
+
+// badPrepared is the failure of a prepare whose result has not the shape.
+func badPrepared(format string, args ...any) *keep.Failure {
+	return keep.Failf(keep.ClassLogic, "bad-prepare-result", "%s: %s", prepareShape, fmt.Sprintf(format, args...))
+}
+
 // parsePrepared checks what prepare returned.
-func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now time.Time) (prepared, *keep.Failure) {
-	bad := func(format string, args ...any) (prepared, *keep.Failure) {
-		return prepared{}, keep.Failf(keep.ClassLogic, "bad-prepare-result", "%s: %s", prepareShape, fmt.Sprintf(format, args...))
-	}
-	var raw struct {
-		Reservations *[]struct {
-			Topic *keep.TopicName   `json:"topic"`
-			IDs   []json.RawMessage `json:"ids"`
-		} `json:"reservations"`
-		Data json.RawMessage `json:"data"`
-		UI   *struct {
-			Title string `json:"title"`
-		} `json:"ui"`
-		WakeAt  json.RawMessage `json:"wakeAt"`
-		Trigger json.RawMessage `json:"trigger"`
-	}
+func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now time.Time) (res prepared, f *keep.Failure) {
 	if out == nil {
-		return bad("it returned nothing")
+		return prepared{}, badPrepared("it returned nothing")
 	}
+	var raw rawPrepared
 	if err := json.Unmarshal(out, &raw); err != nil {
-		return bad("%v", err)
+		return prepared{}, badPrepared("%v", err)
 	}
 	if raw.Reservations == nil {
-		return bad("reservations is missing; return an empty list to do nothing")
+		return prepared{}, badPrepared("reservations is missing; return an empty list to do nothing")
 	}
-	var res prepared
-	total := 0
-	seen := make(map[keep.EventRef]bool)
-	for i, r := range *raw.Reservations {
-		if r.Topic == nil || r.IDs == nil {
-			return bad("reservations[%d] needs topic and ids", i)
-		}
-		if !slices.Contains(h.Subscribe, *r.Topic) {
-			return bad("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, h.Subscribe)
-		}
-		ids := make([]keep.MessageID, 0, len(r.IDs))
-		for _, rawID := range r.IDs {
-			id, err := messageID(rawID)
-			if err != nil {
-				return bad("reservations[%d]: %v", i, err)
-			}
-			ref := keep.EventRef{Topic: *r.Topic, MessageID: id}
-			if seen[ref] {
-				return prepared{}, keep.Failf(keep.ClassLogic, "reservation-duplicate",
-					"event %q in topic %q is reserved twice; list each id once", id, *r.Topic)
-			}
-			seen[ref] = true
-			ids = append(ids, id)
-		}
-		if total += len(ids); total > p.Limits.Reservations {
-			return prepared{}, keep.Failf(keep.ClassLogic, "too-many-reservations",
-				"more than %d events reserved; reserve fewer, the consumer runs again for the rest", p.Limits.Reservations)
-		}
-		if len(ids) > 0 {
-			res.reservations = append(res.reservations, keep.Reservation{Topic: *r.Topic, IDs: ids})
-		}
+	if res.reservations, f = parseReservations(*raw.Reservations, h, p.Limits.Reservations); f != nil {
+		return prepared{}, f
 	}
 	if raw.UI != nil {
 		res.title = keep.CutTitle(raw.UI.Title)
 	}
 	at, err := wakeTime(raw.WakeAt)
 	if err != nil {
-		return bad("%v", err)
+		return prepared{}, badPrepared("%v", err)
 	}
 	res.wakeAt = p.Wake.Clamp(at, now)
 	if res.trigger, err = triggerRef(raw.Trigger); err != nil {
-		return bad("%v", err)
+		return prepared{}, badPrepared("%v", err)
 	}
 	return res, nil
+}
+
+// parseReservations checks what prepare reserves: at most limit events of topics that the
+// handler subscribes to, each once.
+func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []keep.Reservation, f *keep.Failure) {
+	total := 0
+	seen := make(map[keep.EventRef]bool)
+	for i, r := range raw {
+		if r.Topic == nil || r.IDs == nil {
+			return nil, badPrepared("reservations[%d] needs topic and ids", i)
+		}
+		if !slices.Contains(h.Subscribe, *r.Topic) {
+			return nil, badPrepared("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, h.Subscribe)
+		}
+		ids := make([]keep.MessageID, 0, len(r.IDs))
+		for _, rawID := range r.IDs {
+			id, err := messageID(rawID)
+			if err != nil {
+				return nil, badPrepared("reservations[%d]: %v", i, err)
+			}
+			ref := keep.EventRef{Topic: *r.Topic, MessageID: id}
+			if seen[ref] {
+				return nil, keep.Failf(keep.ClassLogic, "reservation-duplicate",
+					"event %q in topic %q is reserved twice; list each id once", id, *r.Topic)
+			}
+			seen[ref] = true
+			ids = append(ids, id)
+		}
+		if total += len(ids); total > limit {
+			return nil, keep.Failf(keep.ClassLogic, "too-many-reservations",
+				"more than %d events reserved; reserve fewer, the consumer runs again for the rest", limit)
+		}
+		if len(ids) > 0 {
+			list = append(list, keep.Reservation{Topic: *r.Topic, IDs: ids})
+		}
+	}
+	return list, nil
 }
 
 // messageID reads an id that a script gave: a string, or an integer that

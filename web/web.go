@@ -95,7 +95,14 @@ func (s *site) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", s.static)
 	mux.HandleFunc("GET /live", s.allow(access.Viewer, s.live))
+	s.work(mux)
+	s.surroundings(mux)
+	mux.HandleFunc("/", s.allow(access.Viewer, s.notFound))
+	return secure(mux)
+}
 
+// work routes the pages about what workflows do.
+func (s *site) work(mux *http.ServeMux) {
 	s.show(mux, "GET /{$}", "home", s.home)
 	s.show(mux, "GET /inputs", "inputs", s.inputs)
 	s.show(mux, "GET /inputs/{id}", "input", s.input)
@@ -140,7 +147,10 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /mutations/{key}", "mutation", s.mutation)
 	s.file(mux, "GET /mutations/{key}/payload", s.payloadFile)
 	s.file(mux, "GET /mutations/{key}/result", s.resultFile)
+}
 
+// surroundings routes the pages about services, deliveries, keys and who has access.
+func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "GET /connections", "connections", s.connections)
 	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)
 
@@ -153,8 +163,6 @@ func (s *site) handler() http.Handler {
 	s.show(mux, "GET /settings", "settings", s.settings)
 	s.showTo(mux, access.Admin, "POST /settings/tokens", "token", s.issueToken)
 	s.doAs(mux, access.Admin, "POST /settings/credentials/{id}/revoke", s.revoke)
-	mux.HandleFunc("/", s.allow(access.Viewer, s.notFound))
-	return secure(mux)
 }
 
 // secure adds the headers that keep pages to themselves. There is no inline script

@@ -57,6 +57,11 @@ func gating() []testCase {
 			return p.once(request{method: http.MethodPatch}, request{method: http.MethodPatch})
 		}},
 	}
+	return slices.Concat(c, sameKeys(), acceptedKeys(), refusedKeys())
+}
+
+// sameKeys returns the cases of keys that are written in two ways.
+func sameKeys() (c []testCase) {
 	same := map[string]func(k string) (request, request){
 		"quoted and bare":          func(k string) (request, request) { return request{}, request{key: []string{`"` + k + `"`}} },
 		"bare after quoted":        func(k string) (request, request) { return request{key: []string{`"` + k + `"`}}, request{} },
@@ -72,6 +77,11 @@ func gating() []testCase {
 			return p.once(a, b)
 		}})
 	}
+	return c
+}
+
+// acceptedKeys returns the cases of odd keys that are good.
+func acceptedKeys() (c []testCase) {
 	for name, k := range map[string]string{"1 character": "x", "255 characters": strings.Repeat("x", 222), "a space in quotes": `"a b`, "escapes": `"a\"b\\c`, "punctuation": "!#$%&'()*+,-./:;<=>?@[]^_`{|}~"} {
 		c = append(c, testCase{"gating", "accepts a key: " + name, anything, func(p *probe) error {
 			full := k + p.key + "xxxxxxx"
@@ -81,6 +91,11 @@ func gating() []testCase {
 			return p.once(request{key: []string{full}}, request{key: []string{full}})
 		}})
 	}
+	return c
+}
+
+// refusedKeys returns the cases of keys that are none.
+func refusedKeys() (c []testCase) {
 	bad := map[string]request{
 		"empty": {key: []string{""}}, "empty quotes": {key: []string{`""`}}, "256 characters": {key: []string{strings.Repeat("x", 256)}},
 		"an unclosed quote": {key: []string{`"abc`}}, "only a quote": {key: []string{`"`}}, "text after the quote": {key: []string{`"abc"d`}},

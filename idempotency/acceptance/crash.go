@@ -14,6 +14,11 @@ import (
 
 // crash returns the cases that need the server to die.
 func crash() []testCase {
+	return append(crashedAfter(), crashedDuring()...)
+}
+
+// crashedAfter returns the cases of a server that dies after it answered.
+func crashedAfter() []testCase {
 	return []testCase{
 		{"crash", "an answer survives a kill", restart, func(p *probe) error {
 			if _, err := p.send(request{}); err != nil {
@@ -73,6 +78,12 @@ func crash() []testCase {
 			}
 			return p.refused(q, 1, 409)
 		}},
+	}
+}
+
+// crashedDuring returns the cases of a server that dies while it executes a request.
+func crashedDuring() []testCase {
+	return []testCase{
 		{"crash", "a request under way is not run again, and not stuck", restart | programmable, func(p *probe) error {
 			if err := p.killed(); err != nil {
 				return err

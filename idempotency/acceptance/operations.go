@@ -6,15 +6,37 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // operations returns the cases about the admin address.
 func operations() []testCase {
+	return slices.Concat(health(), records(), decisions(), []testCase{
+		operation("pages of other sites are refused", anything, func(p *probe) error {
+			ref, err := p.record("done")
+			if err != nil {
+				return err
+			}
+			return p.adminSays(http.MethodPost, "/api/v1/keys/"+ref+"/forget", `{"by":"suite"}`, 403, "", "Sec-Fetch-Site", "cross-site")
+		}),
+		operation("without its store it is not ready", store, func(p *probe) error {
+			return p.without(func() error {
+				return p.soon("it says that it is ready", func() bool { return p.adminSays(http.MethodGet, "/readyz", "", 503, "") == nil })
+			})
+		}),
+	})
+}
+
+// operation returns a case that needs the admin address.
+func operation(name string, needs need, run func(*probe) error) testCase {
+	return testCase{"operations", name, needs | admin, run}
+}
+
+// health returns the cases about what watches the server.
+func health() []testCase {
 	var c []testCase
-	add := func(name string, needs need, run func(*probe) error) {
-		c = append(c, testCase{"operations", name, needs | admin, run})
-	}
+	add := func(name string, needs need, run func(*probe) error) { c = append(c, operation(name, needs, run)) }
 	for _, path := range []string{"/healthz", "/readyz"} {
 		add(path+" is 200", anything, func(p *probe) error { return p.adminSays(http.MethodGet, path, "", 200, "") })
 	}
@@ -24,6 +46,13 @@ func operations() []testCase {
 		}
 		return p.adminSays(http.MethodGet, "/metrics", "", 200, `outcome="replayed"`)
 	})
+	return c
+}
+
+// records returns the cases about reading what is recorded.
+func records() []testCase {
+	var c []testCase
+	add := func(name string, needs need, run func(*probe) error) { c = append(c, operation(name, needs, run)) }
 	add("a list finds a key", anything, func(p *probe) error { _, err := p.record("done"); return err })
 	add("a list says nothing of callers", anything, func(p *probe) error {
 		if _, err := p.record("done"); err != nil {
@@ -50,6 +79,13 @@ func operations() []testCase {
 	add("what is no reference is 400", anything, func(p *probe) error {
 		return p.adminSays(http.MethodGet, "/api/v1/keys/nonsense", "", 400, "")
 	})
+	return c
+}
+
+// decisions returns the cases about what people decide of a key.
+func decisions() []testCase {
+	var c []testCase
+	add := func(name string, needs need, run func(*probe) error) { c = append(c, operation(name, needs, run)) }
 	add("an answered key can't be resolved", anything, func(p *probe) error {
 		ref, err := p.record("done")
 		if err != nil {
@@ -102,18 +138,6 @@ func operations() []testCase {
 			err = fmt.Errorf("the retry got %s", a)
 		}
 		return errors.Join(err, p.ran(2))
-	})
-	add("pages of other sites are refused", anything, func(p *probe) error {
-		ref, err := p.record("done")
-		if err != nil {
-			return err
-		}
-		return p.adminSays(http.MethodPost, "/api/v1/keys/"+ref+"/forget", `{"by":"suite"}`, 403, "", "Sec-Fetch-Site", "cross-site")
-	})
-	add("without its store it is not ready", store, func(p *probe) error {
-		return p.without(func() error {
-			return p.soon("it says that it is ready", func() bool { return p.adminSays(http.MethodGet, "/readyz", "", 503, "") == nil })
-		})
 	})
 	return c
 }

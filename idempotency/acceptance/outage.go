@@ -57,33 +57,36 @@ func outage() []testCase {
 				return err
 			})
 		}),
-		c("an answer that can't be recorded is withheld, and not run again", programmable, func(p *probe) error {
-			q := request{do: []string{"X-Do-Wait", "300ms"}}
-			var a answer
-			var failed error
-			var first sync.WaitGroup
-			first.Go(func() { a, failed = p.send(q) })
-			defer first.Wait()
-			if err := p.soon("the request was not run", func() bool { return p.ran(1) == nil }); err != nil {
-				return err
-			}
-			err := p.without(func() error {
-				first.Wait()
-				if failed == nil && a.status != 503 {
-					failed = fmt.Errorf("it was answered with %s, want 503", a)
-				}
-				return failed
-			})
-			if err != nil {
-				return err
-			}
-			a, err = p.settled(q)
-			if err == nil && a.status != 409 && !a.replayed() {
-				err = fmt.Errorf("the retry got %s", a)
-			}
-			return errors.Join(err, p.ran(1))
-		}),
+		c("an answer that can't be recorded is withheld, and not run again", programmable, (*probe).outageDuring),
 	}
+}
+
+// outageDuring takes the store away while the server executes a request.
+func (p *probe) outageDuring() error {
+	q := request{do: []string{"X-Do-Wait", "300ms"}}
+	var a answer
+	var failed error
+	var first sync.WaitGroup
+	first.Go(func() { a, failed = p.send(q) })
+	defer first.Wait()
+	if err := p.soon("the request was not run", func() bool { return p.ran(1) == nil }); err != nil {
+		return err
+	}
+	err := p.without(func() error {
+		first.Wait()
+		if failed == nil && a.status != 503 {
+			failed = fmt.Errorf("it was answered with %s, want 503", a)
+		}
+		return failed
+	})
+	if err != nil {
+		return err
+	}
+	a, err = p.settled(q)
+	if err == nil && a.status != 409 && !a.replayed() {
+		err = fmt.Errorf("the retry got %s", a)
+	}
+	return errors.Join(err, p.ran(1))
 }
 
 // without calls f while the store is gone.

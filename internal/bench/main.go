@@ -100,12 +100,7 @@ const (
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	s := size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second,
-		calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}}
-	if o.quick {
-		s = size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond,
-			calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}}
-	}
+	s := o.size()
 	dir, err := os.MkdirTemp(".", "bench-") // on the disk of the checkout, not in memory
 	if err != nil {
 		return err
@@ -127,6 +122,21 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	case partDoubt:
 		return doubt(ctx, dir, s, out)
 	}
+	return everything(ctx, dir, s, out)
+}
+
+// size returns how much is measured.
+func (o options) size() size {
+	if !o.quick {
+		return size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second,
+			calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}}
+	}
+	return size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond,
+		calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}}
+}
+
+// everything measures all parts, one after another.
+func everything(ctx context.Context, dir string, s size, out io.Writer) error {
 	syncs, err := floor(filepath.Join(dir, "floor"), s.floor)
 	if err != nil {
 		return err

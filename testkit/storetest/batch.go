@@ -11,6 +11,13 @@ import (
 // each.
 func (w *world) sameAtOnce(inputs []keep.InputID, keys []keep.MutationKey) {
 	w.Helper()
+	w.sameInputs(inputs)
+	w.sameCalls(keys)
+}
+
+// sameInputs compares what is read of several inputs at once.
+func (w *world) sameInputs(inputs []keep.InputID) {
+	w.Helper()
 	newest := keep.Page{Limit: 1, Bare: true}
 	progress := make(map[keep.InputID]keep.Progress)
 	var known []keep.InputID
@@ -48,7 +55,11 @@ func (w *world) sameAtOnce(inputs []keep.InputID, keys []keep.MutationKey) {
 	}
 	slices.Sort(found)
 	w.same("ids", found, slices.Sorted(slices.Values(known)))
+}
 
+// sameCalls compares what is read of several records, runs and chains at once.
+func (w *world) sameCalls(keys []keep.MutationKey) {
+	w.Helper()
 	all := page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{}, keep.Page{Bare: true}))
 	got := get[[]keep.Mutation](w)(w.MutationsByKey(w.ctx, append(slices.Clone(keys), "none")))
 	byKey := make(map[keep.MutationKey]keep.Mutation)
