@@ -16,7 +16,7 @@ const (
 	AskLogic          EscalationKind = "logic"             // the script is wrong
 	AskInternal       EscalationKind = "internal"          // Keep is wrong
 	AskApproval       EscalationKind = "approval"          // a person must agree first
-	AskItem           EscalationKind = "item_attention"    // an item cannot go on
+	AskItem           EscalationKind = "item_attention"    // an item cannot continue
 	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
 )
 
@@ -33,7 +33,7 @@ const (
 	CheckAgain   Action = "check-again"    // ask the service again; sends nothing
 	DidNotHappen Action = "did-not-happen" // the person vouches that nothing happened
 	Happened     Action = "happened"       // the person vouches that it happened, and says with which result
-	Skip         Action = "skip"           // go on without it
+	Skip         Action = "skip"           // continue without it
 	Reprocess    Action = "reprocess"      // do the item once more, as a new attempt
 	Approve      Action = "approve"        // let this very payload be sent once
 	Reject       Action = "reject"         // do not send it
@@ -117,7 +117,7 @@ type Decision struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// A Sink names a way in which people are told of questions.
+// A Sink names a way in which people are notified of questions.
 type Sink string
 
 // A NoticeStatus says what became of telling one sink of one question. Values

@@ -144,7 +144,7 @@ var (
 	ErrSealed = errors.New("nobody may work on this database")
 )
 
-// ErrBadCursor is returned when a list is asked to go on after a cursor that it
+// ErrBadCursor is returned when a list is asked to continue after a cursor that it
 // did not make.
 var ErrBadCursor = errors.New("not a cursor of this list")
 

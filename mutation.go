@@ -31,7 +31,7 @@ const (
 	// Indeterminate means that nobody can tell. Only a person can move it.
 	Indeterminate MutationState = "indeterminate"
 
-	// Skipped means that a person decided to go on without knowing.
+	// Skipped means that a person decided to continue without knowing.
 	Skipped MutationState = "skipped"
 )
 
@@ -41,7 +41,7 @@ func MutationStates() []MutationState {
 }
 
 // Rivals reports whether a record in state s keeps an equal call from being made that is
-// to be made once: it may have had its effect, and nobody decided to go on without it.
+// to be made once: it may have had its effect, and nobody decided to continue without it.
 func (s MutationState) Rivals() bool { return s != Failed && s != Skipped }
 
 // Happened reports whether a record in state s is of an effect that is known to be there.

@@ -36,7 +36,7 @@ const (
 	// BlockedStop is the default: nothing else begins.
 	BlockedStop OnBlocked = ""
 
-	// BlockedPoll lets producers go on. Consumers and jobs wait.
+	// BlockedPoll lets producers continue. Consumers and jobs wait.
 	BlockedPoll OnBlocked = "poll"
 )
 

@@ -29,7 +29,7 @@ func (s *Server) actions() {
 	post(s, "/workflows/{workflow}/items/unskip", "unskip-items", "Undo the skip of items, or look which could be", s.unskipItems)
 	post(s, "/workflows/{workflow}/items/reprocess", "reprocess-items", "Do items again as a new attempt, or look which could be", s.reprocessItems)
 	post(s, "/workflows/{workflow}/pause", "pause", "Let the current call finish, then start nothing new", s.pause)
-	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow go on", s.resume)
+	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow continue", s.resume)
 	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
 	post(s, "/workflows/{workflow}/reset-checkpoint", "reset-checkpoint", "Let a producer forget how far it came", s.resetCheckpoint)
 	s.publishes()

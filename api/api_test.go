@@ -63,7 +63,7 @@ var (
 
 	fullEscalation = keep.Escalation{ID: "esc_1", Kind: keep.AskUnknownOutcome, Workflow: "invoices", Run: "run_2",
 		Mutation: "mut_1", Item: "invoice:1", Title: "Create Ada", Question: "Did it happen?", Attempted: "crm.create", Why: "reset",
-		CanVerify: true, VerifyByHand: "look", Choices: []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "goes on"}},
+		CanVerify: true, VerifyByHand: "look", Choices: []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "continues"}},
 		PayloadHash: "abc", CreatedAt: noon, ClosedAt: noon, Decision: &keep.Decision{Action: keep.Skip}}
 
 	fullDeployment = keep.Deployment{Workflow: "invoices", Version: keep.Version{Major: 1, Minor: 2}, Hash: "abc", Entry: "a.js",

@@ -194,7 +194,7 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 			Workflow keep.WorkflowName `json:"workflow,omitempty"`
 			Text     string            `json:"q,omitempty" maxLength:"200"`
 		} `json:"match,omitempty" doc:"begin: all pending inputs that match"`
-		Cursor  string `json:"cursor,omitempty" maxLength:"4000" doc:"go on: that of the last answer"`
+		Cursor  string `json:"cursor,omitempty" maxLength:"4000" doc:"to continue: that of the last answer"`
 		Preview bool   `json:"preview,omitempty" doc:"only say how many there are; the cursor does it"`
 	}
 }) (SkippedAll, error) {

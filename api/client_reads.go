@@ -88,7 +88,7 @@ func (c *Client) Escalation(ctx context.Context, id keep.EscalationID) (Answered
 	return read[Answered](ctx, c, nil, "escalations", string(id))
 }
 
-// Notices returns who was told of a question.
+// Notices returns who was notified of a question.
 func (c *Client) Notices(ctx context.Context, id keep.EscalationID) ([]Notice, error) {
 	p, err := read[Page[Notice]](ctx, c, nil, "escalations", string(id), "notices")
 	return p.Items, err

@@ -248,7 +248,7 @@ func (s *Server) readEscalations() {
 		q, err := s.cfg.Store.Escalation(ctx, in.ID)
 		return AnsweredOf(q), err
 	})
-	get(s, "/escalations/{escalation}/notices", "list-notices", "Who was told of a question, and who was not", func(ctx context.Context, in *struct {
+	get(s, "/escalations/{escalation}/notices", "list-notices", "Who was notified of a question, and who was not", func(ctx context.Context, in *struct {
 		ID keep.EscalationID `path:"escalation"`
 	}) (Page[Notice], error) {
 		if _, err := s.cfg.Store.Escalation(ctx, in.ID); err != nil {

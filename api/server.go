@@ -24,7 +24,8 @@ import (
 const Prefix = "/api/v1"
 
 // An Actor does what people decide; *operator.Operator and *host.Host are actors, and
-// describe each method.
+// describe each method. It is composed of one interface for each noun, and is wide because
+// the API offers every decision.
 type Actor interface {
 	Skipper
 	ItemActor

@@ -105,8 +105,8 @@ func (w *world) populate() {
 	m.Run, m.State, m.Result, m.ResolvedBy, m.Rev, m.Item, m.Attempt = run.ID, keep.Indeterminate, nil, "", 0, "", 0
 	q := fullEscalation
 	q.Run, q.ClosedAt, q.Decision, q.Item = run.ID, time.Time{}, nil, ""
-	q.Choices = []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "goes on"}, {Action: keep.DidNotHappen, Label: "No", Effect: "sends"},
-		{Action: keep.Happened, Label: "Yes", Effect: "goes on", Result: keep.ResultRequired}}
+	q.Choices = []keep.Choice{{Action: keep.Skip, Label: "Skip", Effect: "continues"}, {Action: keep.DidNotHappen, Label: "No", Effect: "sends"},
+		{Action: keep.Happened, Label: "Yes", Effect: "continues", Result: keep.ResultRequired}}
 	event := fullEvent
 	event.ReservedBy, event.Seq = "", 0
 	free := event
@@ -299,7 +299,7 @@ func TestConfirmation(t *testing.T) {
 	w := newWorld(t, nil)
 	question := api.Prefix + "/escalations/esc_1"
 	w.ask("ann viewer", "GET", question, "").want(t, 200,
-		`{"action":"skip","label":"Skip","effect":"goes on","confirm":false,"result":"none"}`,
+		`{"action":"skip","label":"Skip","effect":"continues","confirm":false,"result":"none"}`,
 		`{"action":"did-not-happen","label":"No","effect":"sends","confirm":true,"result":"none"}`)
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen"}`).want(t, 422,
 		"problems/confirmation-needed", fullEscalation.Attempted)
@@ -312,7 +312,7 @@ func TestHappened(t *testing.T) {
 	for given, want := range map[string]string{`"result":{"id":7}`: `"result":{"id":7}`, `"result":null`: `"result":null`} {
 		w := newWorld(t, nil)
 		question := api.Prefix + "/escalations/esc_1"
-		w.ask("ann viewer", "GET", question, "").want(t, 200, `{"action":"happened","label":"Yes","effect":"goes on","confirm":false,"result":"required"}`)
+		w.ask("ann viewer", "GET", question, "").want(t, 200, `{"action":"happened","label":"Yes","effect":"continues","confirm":false,"result":"required"}`)
 		w.ask("ann operator", "POST", question+"/decision", `{"action":"happened"}`).want(t, 422, "problems/result-needed", "wanted is what crm.create would have answered")
 		w.ask("ann operator", "POST", question+"/decision", `{"action":"skip","result":{}}`).want(t, 422, "problems/result-needed", "skip takes no result")
 		w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)

@@ -12,7 +12,7 @@ import (
 
 // A connector ignores the end of its context in a read. Five seconds after its
 // time the run fails as it does when a read takes too long, and is tried again;
-// what the read brings later is heard by nobody. Law: bounded.
+// what the read brings later is discarded. Law: bounded.
 func TestDeafRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t)

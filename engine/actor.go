@@ -180,7 +180,7 @@ func (a *actor) turn(ctx context.Context) error {
 		a.busy(true)
 		defer a.busy(false)
 		return a.begin(ctx, step.Handler, snap, now)
-	case schedule.Again:
+	case schedule.NextAttempt:
 		return a.again(ctx, a.openRun(step.Run), now)
 	case schedule.Ask:
 		return a.ask(ctx, a.openRun(step.Run), now)
@@ -188,7 +188,7 @@ func (a *actor) turn(ctx context.Context) error {
 		return a.askDetached(ctx, step.Mutation, now)
 	case schedule.Detach:
 		return a.detach(ctx, a.openRun(step.Run), now)
-	case schedule.Look:
+	case schedule.ReadMore:
 		return nil // the next snapshot has looked at more
 	}
 	a.wait(ctx, step, now)

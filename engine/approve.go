@@ -136,7 +136,7 @@ func (x *execution) rejectEffect() string {
 	if x.run.Kind == keep.Consumer {
 		return "ends this run without the call; its events are marked skipped"
 	}
-	return "marks the item skipped; the job goes on with the others"
+	return "marks the item skipped; the job continues with the others"
 }
 
 // unapproved returns the unapprovedError within err, nil if there is none.

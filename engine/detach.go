@@ -53,7 +53,7 @@ func (a *actor) blocked(id string, attempt int) (keep.Mutation, bool) {
 	return keep.Mutation{}, false
 }
 
-// detach lets an open run go on without the item whose call is in doubt.
+// detach lets an open run continue without the item whose call is in doubt.
 func (a *actor) detach(ctx context.Context, o schedule.Open, now time.Time) error {
 	run := o.Run
 	run.Mutation, run.UpdatedAt = "", now

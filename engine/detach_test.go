@@ -31,7 +31,7 @@ func lose(n int, effect bool) func(int) (bool, error) {
 	}
 }
 
-// The other items go on while the service is asked in the background, although
+// The other items continue while the service is asked in the background, although
 // the run that made the call is over; then the next run completes the item.
 func TestBlockedItemBlocksOnlyItself(t *testing.T) {
 	for _, effect := range []bool{true, false} {

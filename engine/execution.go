@@ -198,7 +198,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 }
 
 // wasRefused reports whether err is what a service said to the call of this very
-// phase. It is heard also while the host stops: how long to wait, and that the
+// phase. It is read also while the host stops: how long to wait, and that the
 // call was made, must not be forgotten.
 func (x *execution) wasRefused(err error) bool {
 	_, failed := errors.AsType[*keep.Failure](err)

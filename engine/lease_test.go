@@ -301,7 +301,7 @@ func TestOutdatedHostEnds(t *testing.T) {
 		select {
 		case <-a.done:
 		default:
-			t.Error("the host goes on")
+			t.Error("the host continues")
 		}
 		a.stop()
 		if got := len(c.held(b)); got != 4 {

@@ -168,7 +168,7 @@ func (a *actor) lookBack(ctx context.Context, s *scan) error {
 	return nil
 }
 
-// back makes the scan go on at an event that it has passed.
+// back makes the scan continue at an event that it has passed.
 func (s *scan) back(seq int64) {
 	if seq <= s.passed {
 		s.passed, s.ahead = max(seq-1, 0), nil

@@ -172,7 +172,7 @@ func TestOrderNoneFailsOnce(t *testing.T) {
 	})
 }
 
-// While a run waits, on_blocked says whether producers go on. Consumers wait.
+// While a run waits, on_blocked says whether producers continue. Consumers wait.
 func TestOnBlocked(t *testing.T) {
 	for _, tt := range []struct {
 		on    keep.OnBlocked
@@ -532,7 +532,7 @@ func TestOrderKeyChanges(t *testing.T) {
 	})
 }
 
-// The number of open runs is bounded; producers go on.
+// The number of open runs is bounded; producers continue.
 func TestOrderBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, sent := newOrdered(t, keep.OrderNone)

@@ -16,7 +16,7 @@ import (
 // continues without it.
 const overtime = 5 * time.Second
 
-// codeOut marks a record whose connector had not returned when the engine went on.
+// codeOut marks a record whose connector had not returned when the engine continued.
 const codeOut = "not-returned"
 
 // An overdue is a call whose connector did not return when its time was over. A

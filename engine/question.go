@@ -96,20 +96,20 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	case keep.AskPrecondition:
 		q.Question = fmt.Sprintf("Something that %s needs is missing. Provide it, then retry.", handler)
 	case keep.AskRetries:
-		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it go on trying?", handler, x.run.Retries+1)
+		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it keep trying?", handler, x.run.Retries+1)
 	case keep.AskLogic:
 		q.Question = fmt.Sprintf("The script of %s is wrong, or its data is. Deploy a corrected version, or decide what to do with this run.", handler)
 	case keep.AskInternal:
 		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it, then retry.", handler)
 	default:
-		q.Question = fmt.Sprintf("%s cannot go on by itself.", handler)
+		q.Question = fmt.Sprintf("%s cannot continue by itself.", handler)
 	}
 	q.Choices = append(q.Choices, keep.Choice{Action: keep.Retry, Label: "Retry", Effect: x.retryEffect()})
 	if x.run.Kind == keep.Consumer && !lifecycle.Settled(x.mut.State) && !lifecycle.Unknown(x.mut.State) {
 		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "ends this run without a call; its events are marked skipped"})
 	}
 	if q.Item != "" {
-		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; the job goes on with the others"})
+		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; the job continues with the others"})
 	}
 }
 
@@ -168,16 +168,16 @@ func (x *execution) retryEffect() string {
 
 func (x *execution) happenedEffect() string {
 	if x.run.Kind == keep.Consumer {
-		return "goes on as if the answer had come: next is told that the call was applied; sends nothing"
+		return "continues as if the answer had come: next is told that the call was applied; sends nothing"
 	}
-	return "goes on as if the answer had come: the item's handler gets the result; sends nothing"
+	return "continues as if the answer had come: the item's handler gets the result; sends nothing"
 }
 
 func (x *execution) skipEffect() string {
 	if x.run.Kind == keep.Consumer {
-		return "goes on without knowing: next is told that the call was skipped, and its events are marked skipped"
+		return "continues without knowing: next is told that the call was skipped, and its events are marked skipped"
 	}
-	return "goes on without knowing: the item is marked skipped"
+	return "continues without knowing: the item is marked skipped"
 }
 
 // differences says where two payloads differ.

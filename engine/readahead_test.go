@@ -11,7 +11,7 @@ import (
 )
 
 // A person starts an item over that the run has read ahead as done. Who asks the
-// host that runs it is heard at once; what another process wrote waits for the
+// host that runs it is seen at once; what another process wrote waits for the
 // next run, and until then the item makes no call.
 func TestReprocessedItemThatWasReadAhead(t *testing.T) {
 	for _, tt := range []struct {

@@ -95,7 +95,7 @@ func (e *Engine) knownEffects(ctx context.Context, t *tool, m keep.Mutation) ([]
 	return known, nil
 }
 
-// ask asks what became of an open run's call, and lets the run go on, wait, or
+// ask asks what became of an open run's call, and lets the run continue, wait, or
 // come to a person.
 func (a *actor) ask(ctx context.Context, o schedule.Open, now time.Time) error {
 	x, err := a.resume(ctx, o)

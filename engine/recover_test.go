@@ -12,7 +12,7 @@ import (
 )
 
 // Ten crashes of one chain in a row escalate as internal; a crash uses up no
-// retry, and the person's retry may go on.
+// retry, and the person's retry may continue.
 func TestTenCrashesAskAPerson(t *testing.T) {
 	for _, p := range []engine.Point{engine.BeforeCall, engine.BeforeCommit} {
 		t.Run(string(p), func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTenCrashesAskAPerson(t *testing.T) {
 				}
 				w.run()
 				if n := len(w.runs()); w.lastRun().ID != r.ID {
-					t.Errorf("%d runs: it went on by itself", n)
+					t.Errorf("%d runs: it continued by itself", n)
 				}
 				if err := w.decide(keep.Retry); err != nil {
 					t.Fatal(err)
@@ -200,7 +200,7 @@ func TestBlockedWorkflowBlocksNoOther(t *testing.T) {
 		w.publish("in", "b", "c")
 		w.run()
 		if n := w.service.total(); n != 3 {
-			t.Errorf("%d effects, want 3: workflow v goes on", n)
+			t.Errorf("%d effects, want 3: workflow v continues", n)
 		}
 		for _, id := range []string{"b", "c"} {
 			if ev := w.event("in", id); ev.Status != keep.EventConsumed {

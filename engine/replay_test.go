@@ -341,7 +341,7 @@ func TestFailuresInsideItems(t *testing.T) {
 				w.deploy()
 				_ = w.runFor(5 * time.Second) // transient: a backoff is pending
 				if r := w.lastRun(); r.Status != tt.status || after {
-					t.Errorf("run = %s (%v), went on: %t; want %s, false", r.Status, r.Error, after, tt.status)
+					t.Errorf("run = %s (%v), continued: %t; want %s, false", r.Status, r.Error, after, tt.status)
 				}
 				if got := w.item("a").Status; got != keep.ItemFailed {
 					t.Errorf("item is %s, want failed", got)

@@ -22,7 +22,7 @@ const (
 	maxAsking = 256
 )
 
-// slots are places for things that go on at once.
+// slots are places for things that happen at once.
 type slots chan struct{}
 
 // take waits for a place, and returns the cause if ctx ends first.

@@ -113,7 +113,7 @@ func TestStopWaitsForTheCall(t *testing.T) {
 	}
 }
 
-// What a service said to a call is heard also while the host stops: the wait that
+// What a service said to a call is read also while the host stops: the wait that
 // it asked for is kept over the restart, and the attempt counts.
 func TestStopHearsARefusal(t *testing.T) {
 	for _, job := range []bool{false, true} {

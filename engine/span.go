@@ -39,7 +39,7 @@ func (x *execution) span(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// within returns ctx as part of the run's span: what must go on while the host
+// within returns ctx as part of the run's span: what must continue while the host
 // stops has a context of its own.
 func (x *execution) within(ctx context.Context) context.Context {
 	if !x.spanCtx.IsValid() {

@@ -3,7 +3,7 @@ package engine
 import "github.com/keep-run/keep/store"
 
 // A Store keeps everything that must survive the process. It composes what package store
-// declares: the engine works on every noun but credentials and notices.
+// declares, and is wide because the engine works on every noun but credentials and notices.
 type Store interface {
 	store.Committer
 	store.Workflows

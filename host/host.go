@@ -52,7 +52,8 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// A Store is what a host keeps everything in.
+// A Store is what a host keeps everything in. It is wide because a host gives it to the engine,
+// the operator and the rest, each of which takes its part.
 type Store interface {
 	engine.Store
 	store.Identity
@@ -208,7 +209,7 @@ func (cfg Config) presence(ctx context.Context) lease.Presence {
 func (h *Host) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	// Both go on until the engine has ended: it may ask while it stops.
+	// Both continue until the engine has ended: it may ask while it stops.
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { h.notifier.Run(beside) })

@@ -12,7 +12,7 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// jobs of real JavaScript over items, with what the service hears and how the
+// jobs of real JavaScript over items, with what the service gets and how the
 // items end.
 var itemJobs = []struct {
 	name, body string

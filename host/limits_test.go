@@ -28,7 +28,7 @@ func TestSandboxLimits(t *testing.T) {
 	w := newWorld(t)
 	w.limits = sandbox.Limits{Wall: 300 * time.Millisecond, HostCalls: 20, Result: 4000}
 	w.service.onRead = func(ctx context.Context, params jsonText) (jsonText, error) {
-		if w.service.heard()[len(w.service.heard())-1] != "list" {
+		if w.service.received()[len(w.service.received())-1] != "list" {
 			return nil, nil
 		}
 		<-ctx.Done()

@@ -30,7 +30,7 @@ var loops = []loop{
 		"refused", 0, statuses{"a": keep.ItemFailed}},
 	{"Catch", `await ctx.withItem("a", "A", async (ctx) => { await FAIL.catch(() => ctx.log("caught")) })`,
 		"refused", 0, statuses{"a": keep.ItemFailed}},
-	{"CatchOutside", `await ctx.withItem("a", "A", async (ctx) => { await FAIL }).catch(() => ctx.log("caught")); ctx.log("went on")`,
+	{"CatchOutside", `await ctx.withItem("a", "A", async (ctx) => { await FAIL }).catch(() => ctx.log("caught")); ctx.log("continued")`,
 		"refused", 0, statuses{"a": keep.ItemFailed}},
 	{"AllSettled", `await ctx.withItem("a", "A", async (ctx) => { await Promise.allSettled([FAIL, CREATE]); ctx.log("settled") })`,
 		"refused", 0, statuses{"a": keep.ItemFailed}},
@@ -43,15 +43,15 @@ var loops = []loop{
 	{"Throws", `try { await ctx.withItem("a", "A", async (ctx) => { await CREATE; throw new Error("odd") }) } catch { ctx.log("caught") }
 		await ctx.withItem("b", "B", async () => {})`,
 		"script-error", 1, statuses{"a": keep.ItemFailed}},
-	{"Rejects", `await Promise.allSettled([ctx.withItem("a", "A", () => Promise.reject(new Error("odd")))]); ctx.log("went on")`,
+	{"Rejects", `await Promise.allSettled([ctx.withItem("a", "A", () => Promise.reject(new Error("odd")))]); ctx.log("continued")`,
 		"script-error", 0, statuses{"a": keep.ItemFailed}},
 
 	// A call is waited for, whether the handler waits for it or not.
 	{"NotAwaited", `await ctx.withItem("a", "A", async (ctx) => { CREATE })`,
 		"", 1, statuses{"a": keep.ItemDone}},
-	{"NotAwaitedFails", `await ctx.withItem("a", "A", async (ctx) => { FAIL }); ctx.log("went on")`,
+	{"NotAwaitedFails", `await ctx.withItem("a", "A", async (ctx) => { FAIL }); ctx.log("continued")`,
 		"refused", 0, statuses{"a": keep.ItemFailed}},
-	{"ReturnsBefore", `await ctx.withItem("a", "A", (ctx) => { CREATE.then(() => FAIL) }); ctx.log("went on")`,
+	{"ReturnsBefore", `await ctx.withItem("a", "A", (ctx) => { CREATE.then(() => FAIL) }); ctx.log("continued")`,
 		"refused", 1, statuses{"a": keep.ItemFailed}},
 	{"NothingAwaited", `ctx.withItem("a", "A", (ctx) => { CREATE }); ctx.withItem("b", "B", (ctx) => { OTHER })`,
 		"", 2, statuses{"a": keep.ItemDone, "b": keep.ItemDone}},
@@ -81,7 +81,7 @@ var loops = []loop{
 			ctx.log("begin " + id); await ctx.svc.create({ id }); ctx.log("end " + id) })))`,
 		"", 3, statuses{"a": keep.ItemDone, "b": keep.ItemDone, "c": keep.ItemDone}},
 	{"ConcurrentFails", `await Promise.allSettled([ctx.withItem("a", "A", async (ctx) => { await CREATE }),
-			ctx.withItem("b", "B", async (ctx) => { await FAIL }), ctx.withItem("c", "C", async (ctx) => { await OTHER })]); ctx.log("went on")`,
+			ctx.withItem("b", "B", async (ctx) => { await FAIL }), ctx.withItem("c", "C", async (ctx) => { await OTHER })]); ctx.log("continued")`,
 		"refused", 1, statuses{"a": keep.ItemDone, "b": keep.ItemFailed}},
 	{"SequentialCalls", `await ctx.withItem("a", "A", async (ctx) => { await Promise.all([CREATE, OTHER, ctx.svc.keyed({ id: "3" })]) })`,
 		"", 3, statuses{"a": keep.ItemDone}},
@@ -157,7 +157,7 @@ func (l loop) check(t *testing.T, w *world) {
 		return
 	}
 	if len(logs) != 0 {
-		t.Errorf("the script went on and logged %q", logs)
+		t.Errorf("the script continued and logged %q", logs)
 	}
 }
 

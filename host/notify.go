@@ -19,7 +19,7 @@ func newNotifier(store Store, cfg Config, now func() time.Time) (*notify.Notifie
 	if cfg.Notify.Store == nil {
 		s, ok := store.(notify.Store)
 		if !ok {
-			return nil, fmt.Errorf("%T cannot record who was told of questions", store)
+			return nil, fmt.Errorf("%T cannot record who was notified of questions", store)
 		}
 		cfg.Notify.Store = s
 	}

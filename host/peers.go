@@ -205,7 +205,7 @@ func (o *peers) broadcast(ctx context.Context) {
 		err = o.send(ctx, feed.Text(batch, newsLimit))
 		if err != nil && ctx.Err() == nil {
 			if !failing {
-				o.log.WarnContext(ctx, "other hosts were not told of changes; their pages are late", "err", err)
+				o.log.WarnContext(ctx, "other hosts were not notified of changes; their pages are late", "err", err)
 			}
 			o.outgoing.Reset()
 		}

@@ -72,7 +72,7 @@ func script(name, rest string) string {
 }
 
 // Every cell of the table. What is forbidden has no effect
-// and leaves no row; the script can neither catch it nor go on (law:
+// and leaves no row; the script can neither catch it nor continue (law:
 // not-catchable), and the failure names the call, the place and what is allowed
 // there. What is allowed works.
 func TestPhaseTable(t *testing.T) {
@@ -91,14 +91,14 @@ func TestPhaseTable(t *testing.T) {
 		}
 	}
 	w.run()
-	heard := w.service.heard()
+	received := w.service.received()
 	for _, c := range cells {
 		t.Run(c.place+"/"+c.call, func(t *testing.T) { c.check(t, w) })
 	}
-	// Each of the three tools was heard once for every cell that allows it.
+	// Each of the three tools was called once for every cell that allows it.
 	for tool, want := range map[string]int{"list": 4, "get": 5, "create": 2} {
-		if got := len(slices.DeleteFunc(slices.Clone(heard), func(s string) bool { return s != tool })); got != want {
-			t.Errorf("the service heard %s %d times, want %d", tool, got, want)
+		if got := len(slices.DeleteFunc(slices.Clone(received), func(s string) bool { return s != tool })); got != want {
+			t.Errorf("the service got %s %d times, want %d", tool, got, want)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (c phaseCell) checkRefused(t *testing.T, w *world, r keep.Run, logs string)
 		t.Errorf("the failure is at %q, want a place in w.js", r.Error.At)
 	}
 	if logs != "" {
-		t.Errorf("the script went on and logged %q", logs)
+		t.Errorf("the script continued and logged %q", logs)
 	}
 	if n := len(w.mutations(wf)); n != 0 {
 		t.Errorf("%d ledger rows, want none", n)

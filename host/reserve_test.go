@@ -68,8 +68,8 @@ func TestBadReservations(t *testing.T) {
 	if ev := w.event("other", "in", "theirs"); !ev.Free() {
 		t.Errorf("the other workflow's event is %s, reserved by %q", ev.Status, ev.ReservedBy)
 	}
-	if got := w.service.heard(); len(got) != 0 {
-		t.Errorf("the service heard %v, want nothing", got)
+	if got := w.service.received(); len(got) != 0 {
+		t.Errorf("the service got %v, want nothing", got)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestEmptyReservations(t *testing.T) {
 			t.Errorf("%s: the event is %s, reserved by %q; want free", wf, ev.Status, ev.ReservedBy)
 		}
 	}
-	if got := w.service.heard(); len(got) != 0 {
-		t.Errorf("the service heard %v, want nothing", got)
+	if got := w.service.received(); len(got) != 0 {
+		t.Errorf("the service got %v, want nothing", got)
 	}
 }
 

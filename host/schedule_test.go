@@ -288,7 +288,7 @@ func TestBlockedWorkflows(t *testing.T) {
 				t.Errorf("the run of %s is %s, want %s", wf, r.Status, want)
 			}
 		}
-		if n := len(w.service.heard()); n != 7 {
+		if n := len(w.service.received()); n != 7 {
 			t.Errorf("%d calls, want one for each blocked workflow and 3", n)
 		}
 	})

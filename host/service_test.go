@@ -152,8 +152,8 @@ func (s *service) total() int {
 	return n
 }
 
-// heard returns the calls that arrived, in order.
-func (s *service) heard() []string {
+// received returns the calls that arrived, in order.
+func (s *service) received() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)

@@ -59,14 +59,14 @@ var tricks = []trick{
 func (tr trick) workflow() keep.WorkflowName { return keep.WorkflowName(tr.name) }
 
 // Law not-catchable, and at most one mutation a run: whatever a script does with
-// promises, the service hears at most one mutate call, nothing of the script
+// promises, the service gets at most one mutate call, nothing of the script
 // runs after it, and of two at once none is sent.
 func TestMutateIsTerminal(t *testing.T) {
 	w := newWorld(t)
 	for _, tr := range tricks {
 		body := replacer.Replace(tr.body)
 		w.deploy(script(tr.name, fmt.Sprintf(`consumers: { c: Keep.consumer({ subscribe: ["in"], prepare: take,
-			async mutate(ctx) { %s; ctx.log("went on") },
+			async mutate(ctx) { %s; ctx.log("continued") },
 			async next(ctx, prepared, m) { await ctx.publish("out", { messageId: "n", status: m.status }) } }) }`, body)))
 		w.publish(tr.workflow(), "in", "a")
 	}
@@ -104,13 +104,13 @@ func (tr trick) check(t *testing.T, w *world) {
 	}
 	if tr.name == "NotAwaited" || tr.name == "ReadThenNotAwaited" {
 		// Without an await the handler is at its end before the host is asked.
-		logs = slices.DeleteFunc(logs, func(s string) bool { return s == "went on" })
+		logs = slices.DeleteFunc(logs, func(s string) bool { return s == "continued" })
 	}
 	if tr.code == "two-mutations" || tr.name == "ThrowsAfter" {
 		logs = nil // what ran before the host was asked is the script's affair
 	}
 	if len(logs) != 0 {
-		t.Errorf("the script went on and logged %q", logs)
+		t.Errorf("the script continued and logged %q", logs)
 	}
 	if n := len(w.events(tr.workflow(), "out")); n != tr.effects {
 		t.Errorf("next published %d events, want %d", n, tr.effects)
@@ -143,11 +143,11 @@ func TestToolErrorsAreNotCatchable(t *testing.T) {
 			if r := w.lastRun("w"); r.Status != tt.status {
 				t.Errorf("run is %s (%v), want %s", r.Status, r.Error, tt.status)
 			}
-			if got := w.service.heard(); !slices.Equal(got, []string{"blind"}) {
-				t.Errorf("the service heard %v, want one call", got)
+			if got := w.service.received(); !slices.Equal(got, []string{"blind"}) {
+				t.Errorf("the service got %v, want one call", got)
 			}
 			if logs := w.logs("w"); len(logs) != 0 {
-				t.Errorf("the script went on and logged %q", logs)
+				t.Errorf("the script continued and logged %q", logs)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestReadErrorsAreNotCatchable(t *testing.T) {
 		t.Errorf("run is %s in %s (%v), want paused:person in preparing, transient", r.Status, r.Phase, r.Error)
 	}
 	if logs := w.logs("w"); len(logs) != 0 {
-		t.Errorf("the script went on and logged %q", logs)
+		t.Errorf("the script continued and logged %q", logs)
 	}
 }
 

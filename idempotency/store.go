@@ -42,7 +42,7 @@ type Store interface {
 
 // A TxStore can complete a record in a transaction of its database, so that a
 // handler's own writes and its key commit together. A Store that is none makes
-// [Tx] fail.
+// [Tx] fail. It has the methods of Store because it is one.
 type TxStore interface {
 	Store
 
@@ -53,7 +53,7 @@ type TxStore interface {
 
 // A Taker finds out in one step whether a key is free and, if so, takes it. A Store
 // that is none is read first and then written: that is better where reading is
-// next to nothing, as in the same process.
+// next to nothing, as in the same process. It has the methods of Store because it is one.
 type Taker interface {
 	Store
 
@@ -65,7 +65,7 @@ type Taker interface {
 }
 
 // A Shrinker can give the space of deleted records back to the file system. A
-// Store that is none reuses it.
+// Store that is none reuses it. It has the methods of Store because it is one.
 type Shrinker interface {
 	Store
 

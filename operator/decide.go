@@ -119,7 +119,7 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 	return nil, &ActionError{q.ID, d.Action, "not for a question of kind " + string(q.Kind)}
 }
 
-// settleRival lets a run go on whose call another record made, or may have made: with
+// settleRival lets a run continue whose call another record made, or may have made: with
 // the call, or with that record's result.
 func (o *Operator) settleRival(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
 	if d.Action == keep.TreatAsDone {
@@ -178,7 +178,7 @@ func (o *Operator) learn(ctx context.Context, q keep.Escalation, m keep.Mutation
 	return changes, nil
 }
 
-// skipItem leaves an item undone, and lets its job go on with the others.
+// skipItem leaves an item undone, and lets its job continue with the others.
 func (o *Operator) skipItem(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
 	item, err := o.itemSkipped(ctx, run.Workflow, q.Item, d.At)
 	if err != nil {

@@ -79,7 +79,7 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 	return d.Version, nil
 }
 
-// unblock returns the changes that let runs go on that failed by logic.
+// unblock returns the changes that let runs continue that failed by logic.
 func (o *Operator) unblock(ctx context.Context, w keep.WorkflowName, now time.Time) ([]keep.Change, error) {
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {

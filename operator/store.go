@@ -2,7 +2,8 @@ package operator
 
 import "github.com/keep-run/keep/store"
 
-// A Store is what an operator reads and writes. It composes what package store declares.
+// A Store is what an operator reads and writes. It composes what package store
+// declares, and is wide because people decide about every noun.
 type Store interface {
 	store.Committer
 	store.Workflows

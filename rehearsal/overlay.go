@@ -15,7 +15,8 @@ import (
 	"github.com/keep-run/keep/store/memory"
 )
 
-// A Base is a database whose state a rehearsal begins with. It is read only.
+// A Base is a database whose state a rehearsal begins with. It is read only, and wide
+// because scripts may read every noun.
 type Base interface {
 	store.Workflows
 	store.Checkpoints

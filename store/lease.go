@@ -14,6 +14,8 @@ import (
 //
 // Every method may fail like a read: after an error it is not known whether it was
 // done, unless the error is keep.ErrFenced.
+//
+// It is wide because hosts and leases are one protocol: the leases of a host end with it.
 type Leaser interface {
 	Hosts
 	Leases

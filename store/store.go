@@ -8,7 +8,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// A Store is everything that each store must do.
+// A Store is everything that each store must do. It is wide because a store keeps every noun;
+// nobody who uses one should ask for it whole.
 type Store interface {
 	Committer
 	Reader
@@ -268,13 +269,13 @@ type Chains interface {
 	// first, as a bare page has them.
 	Calls(ctx context.Context, chain keep.RunID, limit int) ([]keep.Mutation, error)
 
-	// Asked returns up to limit of the questions about the runs of a chain,
+	// EscalationsOf returns up to limit of the questions about the runs of a chain,
 	// newest first.
-	Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error)
+	EscalationsOf(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error)
 }
 
 // A Reader reads every noun that people see. It composes the interfaces above, one for each
-// noun.
+// noun, and is wide because the pages show them all.
 type Reader interface {
 	Workflows
 	Runs

@@ -10,7 +10,8 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// A Store is what views read. It composes the interfaces of package store.
+// A Store is what views read. It composes the interfaces of package store, and is wide
+// because a situation is made of every noun that can wait.
 type Store interface {
 	store.Workflows
 	store.Runs

@@ -46,7 +46,7 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 	if r.Error != nil {
 		out.Became = append(out.Became, fmt.Sprintf("It stopped with a failure of class %s: %s.", r.Error.Class, strings.TrimRight(r.Error.Error(), ".")))
 	}
-	questions, err := t.s.Asked(t.ctx, r.Chain, maxRelated)
+	questions, err := t.s.EscalationsOf(t.ctx, r.Chain, maxRelated)
 	if err != nil {
 		return out, err
 	}
@@ -92,7 +92,7 @@ func (t *teller) ofMutation(m keep.Mutation) (Story, error) {
 	if err != nil {
 		return out, err
 	}
-	questions, err := t.s.Asked(t.ctx, r.Chain, maxRelated)
+	questions, err := t.s.EscalationsOf(t.ctx, r.Chain, maxRelated)
 	for _, q := range slices.Backward(questions) {
 		if q.Mutation == m.Key {
 			out.Questions = append(out.Questions, q.ID)

@@ -9,7 +9,7 @@ import (
 )
 
 // bulkData is a skip of all inputs that a filter matches: before it, under way,
-// and after it. The page asks to go on after each part: nothing runs on behind a
+// and after it. The page asks to continue after each part: nothing runs on behind a
 // page that was closed.
 type bulkData struct {
 	api.SkipPlan

@@ -84,9 +84,9 @@ func (c *countReads) Calls(ctx context.Context, chain keep.RunID, limit int) ([]
 	return c.Reader.Calls(ctx, chain, limit)
 }
 
-func (c *countReads) Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
+func (c *countReads) EscalationsOf(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
 	c.reads.Add(1)
-	return c.Reader.Asked(ctx, chain, limit)
+	return c.Reader.EscalationsOf(ctx, chain, limit)
 }
 
 func (c *countReads) Event(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (keep.Event, error) {

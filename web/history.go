@@ -176,7 +176,7 @@ func moveText(m keep.Mutation, v keep.Move) string {
 	case ledger.PersonHappened:
 		text = fmt.Sprintf("%s vouches that %s happened.", v.By, call)
 	case ledger.Skip:
-		text = fmt.Sprintf("%s decided to go on without knowing whether %s happened.", v.By, call)
+		text = fmt.Sprintf("%s decided to continue without knowing whether %s happened.", v.By, call)
 	case ledger.CheckAgain:
 		text = fmt.Sprintf("%s wants the service asked again whether %s happened.", v.By, call)
 	default:

@@ -17,7 +17,7 @@ type homeData struct {
 	Questions []card // the newest, without their mutations
 	More      int    // open questions that are not shown
 	Failing   []*standing
-	Doubts    []doubtRow // of items whose job went on without them
+	Doubts    []doubtRow // of items whose job continued without them
 	Late      []view.Late
 	Unlike    []api.Mismatch // connections that hosts don't have alike
 	Totals    totals

@@ -70,7 +70,7 @@ func (s *site) openQuestions(ctx context.Context) (int, error) {
 // reader is a handler that shows a page, or fails.
 type reader func(r *http.Request) (page, error)
 
-// action is a handler that does something and says where to go on, and what it did:
+// action is a handler that does something and says where to continue, and what it did:
 // a key of notices.
 type action func(r *http.Request) (to, did string, err error)
 

@@ -170,7 +170,7 @@ func (s *site) readMutations(ctx context.Context, d *runData) error {
 // waits for.
 func (s *site) readQuestions(ctx context.Context, d *runData) error {
 	var err error
-	if d.Questions, err = s.cfg.Store.Asked(ctx, d.Chain, maxShown); err != nil {
+	if d.Questions, err = s.cfg.Store.EscalationsOf(ctx, d.Chain, maxShown); err != nil {
 		return err
 	}
 	slices.Reverse(d.Questions)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestPostgresCrash kills the database server with SIGKILL again and again, at
-// random points of the command's calls, and starts it again. The command must go on
+// random points of the command's calls, and starts it again. The command must continue
 // by itself. Law: once, all-or-nothing, nothing-lost.
 func TestPostgresCrash(t *testing.T) {
 	t.Parallel()

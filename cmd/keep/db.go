@@ -31,7 +31,7 @@ func (a *app) dbCmd() *cobra.Command {
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
 date. keep run, keep serve and keep deploy do so by themselves; this is for those
 who want it at a time of their own. A file must have no host while it is changed.
-Hosts on Postgres go on meanwhile. If a migration is one that an older host at work
+Hosts on Postgres continue meanwhile. If a migration is one that an older host at work
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,7 +52,7 @@ could not live with, it is refused, and says which hosts to stop first.`,
 		Use:   "backup FILE",
 		Short: "Copy an SQLite database to a new file while a host works on it",
 		Long: `Backup writes a copy of the database as it is at one moment, without its free
-pages, and checks the copy. A host may go on meanwhile.
+pages, and checks the copy. A host may continue meanwhile.
 
 A backup does not know what was done after it, and a host that works on it does that
 again. So nobody can work on the copy at first. To restore it: stop the hosts, put the

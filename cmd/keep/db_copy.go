@@ -23,7 +23,7 @@ func (a *app) copyCmd() *cobra.Command {
 		Use:   "copy FROM TO",
 		Short: "Move a database to another one: SQLite to Postgres, back, or between two of a kind",
 		Long: `Copy moves everything from one database to another, which must be new or empty: a
-file, or a postgres:// URL. What was in flight, in doubt or asked goes on there, with the
+file, or a postgres:// URL. What was in flight, in doubt or asked continues there, with the
 same ids, keys and tokens.
 
 No host may work on either: stop them first, and the proxies. Copy keeps others from
@@ -94,7 +94,7 @@ func placeOf(name string) (transfer.Place, error) {
 	return sqlite.At(name), nil
 }
 
-// shortPlace returns how people are told of a place.
+// shortPlace returns how people are notified of a place.
 func shortPlace(p transfer.Place) string {
 	if database.IsPostgres(p.Name()) {
 		return p.Name()

@@ -30,11 +30,11 @@ their old checkpoints and see the same things again. Only two kinds of calls are
 those that were in flight at the moment of the backup, which are looked up, and those of items
 by tools of level A, whose keys and tokens are the same again.
 
-So every workflow is paused, and you let each go on when you know how:
+So every workflow is paused, and you let each continue when you know how:
 
   approve = "always"         in keep.toml, at each tool of the workflow that changes
                              something: every call becomes a question with what would be sent
-  keep resume W              lets the workflow W go on
+  keep resume W              lets the workflow W continue
   keep inbox                 reject what was done already, approve what was not
   keep events skip W TOPIC ID…  or leave out many of those that were pending at once
 
@@ -102,7 +102,7 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 	for _, w := range report.Workflows {
 		fmt.Fprintf(a.Err, "Workflow %s: paused; %s pending.\n", w.Name, terminal.Plural(w.Pending, "event"))
 	}
-	fmt.Fprintln(a.Err, "How to let them go on without doing things twice: keep db restored --help")
+	fmt.Fprintln(a.Err, "How to let them continue without doing things twice: keep db restored --help")
 	return nil
 }
 

@@ -52,7 +52,7 @@ func TestPgDump(t *testing.T) {
 	w.must("resume", "contacts")
 	w.must("run", ".")
 	if after := w.runs(); after == before {
-		t.Error("nothing went on after resume")
+		t.Error("nothing continued after resume")
 	}
 	out, err := w.keep("db", "backup", filepath.Join(t.TempDir(), "x"))
 	if err == nil || !strings.Contains(string(out), "pg_dump") {

@@ -17,7 +17,7 @@ func (a *app) devCmd() *cobra.Command {
 		Short: "Run and watch: reload on change, one page of status",
 		Long: `Dev runs the workflows of a file or a directory and deploys them again whenever
 a script or keep.toml changes. A script that is broken is shown with its line,
-and the version before it goes on. On a terminal there is one page of status;
+and the version before it continues. On a terminal there is one page of status;
 elsewhere there are plain lines.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

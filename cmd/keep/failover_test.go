@@ -463,7 +463,7 @@ func (h *failHost) kill() {
 }
 
 // freezeInACall stops the process while a call of it is under way, for longer than
-// its lease, and lets it go on.
+// its lease, and lets it continue.
 func (h *failHost) freezeInACall() {
 	frozen := make(chan struct{})
 	h.mu.Lock()
@@ -479,7 +479,7 @@ func (h *failHost) freezeInACall() {
 	})
 	h.f.takenOver("frozen in a call", h)
 	h.signal(syscall.SIGCONT)
-	h.f.settled("after it went on")
+	h.f.settled("after it continued")
 }
 
 // cutOff takes the way to the database, which says so.

@@ -70,7 +70,7 @@ func newHookedServe(t *testing.T, db string) *hookedServe {
 	return s
 }
 
-// start starts the process; from then on clients go on.
+// start starts the process; from then on clients continue.
 func (s *hookedServe) start() {
 	cmd := exec.Command(buildKeep(s.t), "serve", ".", "--listen", s.addr)
 	cmd.Dir = s.dir

@@ -89,7 +89,7 @@ func (a *app) drainCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain HOST", Short: "Let a host give its workflows to the others, and take no new ones",
 		Long: `Drain lets a host give each of its workflows to the others as soon as it is
-between two runs, and take no new ones. The process goes on. SIGTERM does the
+between two runs, and take no new ones. The process continues. SIGTERM does the
 same and ends it; drain first where a stop has to be quick.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

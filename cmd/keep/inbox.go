@@ -39,7 +39,7 @@ func (a *app) inboxCmd() *cobra.Command {
 	return noun("inbox", list, show, a.decideCmd())
 }
 
-// printQuestion shows a question, who was told of it, and how it was answered.
+// printQuestion shows a question, who was notified of it, and how it was answered.
 func (a *app) printQuestion(ctx context.Context, c *api.Client, q api.Answered) error {
 	fmt.Fprintln(a.Out, a.OutInk.QuestionText(q.Escalation))
 	if d := q.Decision; d != nil {
@@ -74,7 +74,7 @@ actions there are and what each will cause. An action that may send something ag
 needs --yes: without it, do shows what would be sent and changes nothing.
 
 The action happened says that a call was made whose answer was lost. What it would
-have answered goes with it as --result, since the script goes on with that: JSON that
+have answered goes with it as --result, since the script continues with that: JSON that
 fits the schema of the tool. Without --result it is read from the service, if the tool
 says how (result_from), or is null, if null fits and the script does not look at it.`,
 		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"",

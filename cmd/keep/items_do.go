@@ -226,7 +226,7 @@ func (d *itemsDoer) effect(p itemPlan) string {
 	return strings.Join(calls, ", ")
 }
 
-// summary says what came of it, and how to go on.
+// summary says what came of it, and how to continue.
 func (d *itemsDoer) summary() error {
 	what := "pass over " + terminal.Plural(d.planned, "item")
 	did := "Passed over"

@@ -217,7 +217,7 @@ func (a *app) listKeysCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&f.limit, "limit", 100, "at most `n`")
-	fs.StringVar(&f.cursor, "cursor", "", "go on after the `cursor` of the previous page")
+	fs.StringVar(&f.cursor, "cursor", "", "continue after the `cursor` of the previous page")
 	fs.BoolVar(&f.all, "all", false, "everything, page after page")
 	fs.StringVar(&f.status, "status", "", "only those in this `state`")
 	fs.StringVar(&filter.Key, "key", "", "only this `key`, of any caller")

@@ -62,7 +62,7 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&f.limit, "limit", 100, "at most `n`")
-	fs.StringVar(&f.cursor, "cursor", "", "go on after the `cursor` of the previous page")
+	fs.StringVar(&f.cursor, "cursor", "", "continue after the `cursor` of the previous page")
 	fs.BoolVar(&f.all, "all", false, "everything, page after page")
 	fs.StringVar(&f.workflow, "workflow", "", "only of the workflow of this `name`")
 	a.completeFlag(cmd, "workflow", a.completeWorkflows)
@@ -116,7 +116,7 @@ func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c 
 			return err
 		}
 		if last && more {
-			fmt.Fprintf(a.Err, "There are more. Go on with: --cursor %s\n", *page.Next)
+			fmt.Fprintf(a.Err, "There are more. Continue with: --cursor %s\n", *page.Next)
 		}
 		if last {
 			return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// printTold says who was told of a question, and who was not.
+// printTold says who was notified of a question, and who was not.
 func (a *app) printTold(ctx context.Context, c *api.Client, id keep.EscalationID) error {
 	all, err := c.Notices(ctx, id)
 	for _, n := range all {

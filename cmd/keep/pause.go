@@ -27,8 +27,8 @@ func (a *app) pauseCmd() *cobra.Command {
 // resumeCmd undoes pauseCmd, and no more than that.
 func (a *app) resumeCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "resume WORKFLOW", Short: "Let a paused workflow go on",
-		Long: "Resume lets a paused workflow go on. It answers no question: an unknown outcome\nstays blocked until you decide it in keep inbox.",
+		Use: "resume WORKFLOW", Short: "Let a paused workflow continue",
+		Long: "Resume lets a paused workflow continue. It answers no question: an unknown outcome\nstays blocked until you decide it in keep inbox.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.setPaused(cmd.Context(), keep.WorkflowName(args[0]), false)
@@ -38,7 +38,7 @@ func (a *app) resumeCmd() *cobra.Command {
 	return cmd
 }
 
-// setPaused pauses a workflow, or lets it go on.
+// setPaused pauses a workflow, or lets it continue.
 func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) error {
 	return a.decide(ctx, func(c *api.Client) error {
 		w, err := c.SetPaused(ctx, name, paused)

@@ -38,7 +38,7 @@ Nothing goes that is not finished: no call in doubt, no open question, no item t
 is not done, nothing of an input that is pending. What keeps things from being done
 twice stays: inputs, the message ids of events, items and checkpoints.
 
-A host does the same by itself once an hour, if there is a [retention]. It may go on
+A host does the same by itself once an hour, if there is a [retention]. It may continue
 meanwhile. The sweep may be stopped at any moment and started again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -242,6 +242,6 @@ func (h *failHost) ends(why string) {
 			h.f.Errorf("host %d ended with %v and said:\n%s\nwant %q", h.n, err, h.out, why)
 		}
 	case <-time.After(time.Minute):
-		h.f.Fatalf("host %d goes on", h.n)
+		h.f.Fatalf("host %d continues", h.n)
 	}
 }

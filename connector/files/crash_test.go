@@ -163,7 +163,7 @@ func TestTornAppend(t *testing.T) {
 		{"nothing was written", "old\n", "old\n", connector.Absent},
 		{"a part was written", "old\nne", "old\nnew t1\n", connector.Happened},
 		{"all was written", "old\nnew t1\n", "old\nnew t1\n", connector.Happened},
-		{"all, and others went on", "old\nnew t1\nmore", "old\nnew t1\nmore", connector.Happened},
+		{"all, and others continued", "old\nnew t1\nmore", "old\nnew t1\nmore", connector.Happened},
 		{"a foreign program wrote", "old\nforeign\n", "old\nforeign\n", ""},
 		{"the file was cut", "o", "o", ""},
 	} {

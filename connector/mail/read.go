@@ -59,7 +59,7 @@ func (a *account) readTools() []connector.Tool {
 		}, a.folders),
 		tool(connector.Spec{
 			Name: "search", Effect: connector.List, Pages: true,
-			Description: "Lists the mails of a folder, oldest first. next of the result is where to go on: also at the next run, for the mails that came since. What is odd in a mail is listed in problems.",
+			Description: "Lists the mails of a folder, oldest first. next of the result is where to continue: also at the next run, for the mails that came since. What is odd in a mail is listed in problems.",
 			Params: object("", `"folder":{"type":"string","minLength":1,"default":"INBOX"},
 				"from":{"type":"string"},"to":{"type":"string"},"subject":{"type":"string"},
 				"text":{"type":"string","description":"anywhere in the mail"},

@@ -166,7 +166,8 @@ func withoutPassword(address string) string {
 	return u.String()
 }
 
-// An engine is one kind of database.
+// An engine is one kind of database. It is wide because a kind is chosen once, for statements
+// and for definitions; what uses one takes its dialect or its definer.
 type engine interface {
 	dialect
 	definer

@@ -2,7 +2,7 @@ import { parseInvoice } from "./lib/invoice.js";
 
 // Every mail in the directory becomes at most one row. A mail that is no invoice
 // becomes none. A broken invoice becomes a row whose state is "check", with what
-// is wrong in its warnings: nothing is lost, and the mails behind it go on.
+// is wrong in its warnings: nothing is lost, and the mails behind it continue.
 export default Keep.workflow({
   name: "invoices",
   topics: { mail: {} },

@@ -58,7 +58,7 @@ func Looked() []Kind { return []Kind{Run, Event, Input, Mutation, Item, Escalati
 
 // A Change says that something changed, and not how.
 type Change struct {
-	// ID is where to go on from: all before it, and it, were seen. It is empty
+	// ID is where to continue from: all before it, and it, were seen. It is empty
 	// in a change that was merged and handed out before the last of its batch.
 	ID       string
 	Workflow keep.WorkflowName // empty: of no workflow in particular
@@ -102,7 +102,7 @@ func (f *Feed) Publish(c Change) {
 func (f *Feed) Reset() { f.Publish(Change{Kinds: []Kind{Reset}}) }
 
 // Last returns the ID of the newest change. Whoever reads the store after this call
-// may go on from it, and misses nothing.
+// may continue from it, and misses nothing.
 func (f *Feed) Last() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -72,7 +72,7 @@ func TestChangesThatWaitAreMerged(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if batch[0].ID != "" || batch[1].ID == "" {
-		t.Errorf("ids %q and %q: only the last is a place to go on from", batch[0].ID, batch[1].ID)
+		t.Errorf("ids %q and %q: only the last is a place to continue from", batch[0].ID, batch[1].ID)
 	}
 	changed(f, "w1", feed.Run)
 	f.Reset()

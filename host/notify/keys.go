@@ -36,7 +36,7 @@ type keyWorker struct {
 	told    map[string]*telling // of the keys that are unknown
 }
 
-// A telling is how far a target was told of a key.
+// A telling is how far a target was notified of a key.
 type telling struct {
 	attempts int
 	done     bool      // taken, or given up

@@ -31,7 +31,7 @@ type Target interface {
 	Sink() keep.Sink
 
 	// Deliver tells of one question. Nil means that the target took it; after any
-	// error it may have heard of it. It returns soon after ctx ends. The text of
+	// error it may have reached its target. It returns soon after ctx ends. The text of
 	// the error holds no secrets.
 	Deliver(ctx context.Context, m Message) error
 }
@@ -70,7 +70,7 @@ type Config struct {
 	// Store has the questions. A host takes its own if it is nil and that can.
 	Store Store
 
-	// Targets are told of every question. If empty, there is nothing to do.
+	// Targets are notified of every question. If empty, there is nothing to do.
 	Targets []Target
 
 	// Encode returns a question as targets get it, in JSON. It is required.

@@ -18,13 +18,13 @@ import (
 	"github.com/keep-run/keep/store/memory"
 )
 
-// A target fails as it is told to, and remembers what it heard.
+// A target fails as it is told to, and remembers what it got.
 type target struct {
-	mu     sync.Mutex // protects the fields below
-	fail   []error    // of the next deliveries, one each; then they succeed
-	heard  []notify.Message
-	onHear func()        // called during each delivery; nil: nothing
-	told   chan struct{} // gets a value after each delivery
+	mu       sync.Mutex // protects the fields below
+	fail     []error    // of the next deliveries, one each; then they succeed
+	messages []notify.Message
+	onHear   func()        // called during each delivery; nil: nothing
+	told     chan struct{} // gets a value after each delivery
 }
 
 func newTarget(fail ...error) *target {
@@ -37,7 +37,7 @@ func (t *target) Deliver(_ context.Context, m notify.Message) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer func() { t.told <- struct{}{} }()
-	t.heard = append(t.heard, m)
+	t.messages = append(t.messages, m)
 	if t.onHear != nil {
 		t.onHear()
 	}
@@ -53,7 +53,7 @@ func (t *target) ids() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var ids []string
-	for _, m := range t.heard {
+	for _, m := range t.messages {
 		ids = append(ids, m.ID)
 	}
 	return ids
@@ -186,7 +186,7 @@ func TestAQuestionIsToldUntilItIsTaken(t *testing.T) {
 		t.Errorf("%d attempts are recorded, want 5", attempts)
 	}
 	want := `{"type":"question.opened","timestamp":"2027-01-15T08:00:00Z","data":{"id":"esc_1","question":"Why?"}}`
-	for _, m := range to.heard {
+	for _, m := range to.messages {
 		if m.ID == "esc_1" && string(m.Body) != want {
 			t.Errorf("body = %s, want %s", m.Body, want)
 		}
@@ -240,7 +240,7 @@ func TestAnAttemptThatNobodyFinishedIsMadeAgain(t *testing.T) {
 	w.commit(keep.PutNotice{Notice: began})
 	to := newTarget()
 	until(t, w.notifier(2, time.Millisecond, to), to, 1)
-	if n := w.notice("esc_1"); n.Status != keep.NoticeDelivered || n.Attempts != 2 || to.heard[0].ID != "esc_1" {
+	if n := w.notice("esc_1"); n.Status != keep.NoticeDelivered || n.Attempts != 2 || to.messages[0].ID != "esc_1" {
 		t.Errorf("notice = %+v, told %v, want the second attempt delivered with the id of the first", n, to.ids())
 	}
 	w.ask("esc_2")

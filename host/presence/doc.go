@@ -20,5 +20,5 @@
 //
 // A virtual machine that is cloned while it runs has the same boot twice. The clone's
 // processes are refused by their epochs, as those of any late host are; do not let a clone
-// of a running host go on with its database.
+// of a running host continue with its database.
 package presence

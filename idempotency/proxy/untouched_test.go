@@ -177,7 +177,7 @@ func untouchedLargeAnswer(t *testing.T) {
 	defer resp.Body.Close()
 	first := make([]byte, 5)
 	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" {
-		t.Errorf("before the backend goes on: %q, %v", first, err)
+		t.Errorf("before the backend continues: %q, %v", first, err)
 	}
 	close(hold)
 	if rest, err := io.ReadAll(resp.Body); len(rest) != 995 || err != nil {

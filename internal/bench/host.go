@@ -46,10 +46,10 @@ type bench struct {
 	took []time.Duration // from one commit of a workflow to the next
 }
 
-// hostStore is what a host of a benchmark works on.
+// hostStore is what a host of a benchmark works on. It is wide because host.Store is.
 type hostStore interface{ host.Store }
 
-// A database is what a benchmark opens.
+// A database is what a benchmark opens. It is wide because hostStore is.
 type database interface {
 	hostStore
 	Open(ctx context.Context) error

@@ -338,7 +338,7 @@ func agrees(m api.Mutation, effects int) error {
 	switch {
 	case m.State == keep.Applied && effects == 1:
 		return nil
-	case m.State == keep.Skipped && m.Level == keep.LevelNone: // a person went on without knowing
+	case m.State == keep.Skipped && m.Level == keep.LevelNone: // a person continued without knowing
 		return nil
 	}
 	return fmt.Errorf("the ledger says %s, and the service made it %d times", m.State, effects)

@@ -28,8 +28,8 @@ func TestStoppedDuringACall(t *testing.T) {
 			{"the effect landed, and the answer waits", step{}, false},
 			{"the effect landed, and there is no answer", step{Silent: true}, false},
 			{"the effect did not land", step{Lose: true}, false},
-			{"the host goes on first, then the effect lands", step{}, true},
-			{"the host goes on first, and no effect lands", step{Lose: true}, true},
+			{"the host continues first, then the effect lands", step{}, true},
+			{"the host continues first, and no effect lands", step{Lose: true}, true},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", level, c.name), func(t *testing.T) {
 				t.Parallel()
@@ -95,7 +95,7 @@ func (h *host) stop() {
 	h.signal(syscall.SIGSTOP)
 }
 
-// resume lets the process go on.
+// resume lets the process continue.
 func (h *host) resume() {
 	h.p.Helper()
 	h.signal(syscall.SIGCONT)

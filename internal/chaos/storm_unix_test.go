@@ -15,7 +15,7 @@ import (
 
 var stormSeed = flag.Uint64("storm", 20261120, "seed of TestStorm")
 
-// The host is killed, stopped, stopped and killed, and let go on after an absence
+// The host is killed, stopped, stopped and killed, and let continue after an absence
 // would count, at points that the seed chooses, while connections are cut at
 // random bytes and calls are lost. Laws: once, all-or-nothing, nothing-lost.
 func TestStorm(t *testing.T) {

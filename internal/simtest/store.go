@@ -13,7 +13,7 @@ import (
 )
 
 // A Store is what the simulation needs of a store: what the engine needs, and
-// what it compares with the truth.
+// what it compares with the truth. It is wide because that is every noun.
 type Store interface {
 	engine.Store
 	contract.Sweeper

@@ -266,7 +266,7 @@ func (a audit) items(f *flow) {
 	}
 }
 
-// skippedCall reports whether a person went on without knowing about a call.
+// skippedCall reports whether a person continued without knowing about a call.
 func (a audit) skippedCall(f *flow, id string) bool {
 	return slices.ContainsFunc(a.mutations, func(m keep.Mutation) bool {
 		return m.Workflow == f.name && m.Item == id && m.State == keep.Skipped

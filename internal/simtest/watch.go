@@ -40,7 +40,7 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 	for _, key := range w.flying[by] {
 		// One that was abandoned, of a connector that ignores its deadline, may have been found to have
 		// happened meanwhile.
-		// Beside such a call runs of other lanes go on.
+		// Beside such a call runs of other lanes continue.
 		if rec, ok := w.record(key); (!ok || rec.State != keep.Applied) && w.lane(key) == w.lane(m.Key) {
 			w.broken("one-at-a-time", "%s is called beside %s, which is %q", m.Key, key, rec.State)
 		}

@@ -12,7 +12,7 @@ import (
 
 // Stripe follows https://docs.stripe.com/api/idempotent_requests and .../pagination: a
 // request with a known key gets the first answer again, whatever it was; with other params it
-// is refused; lists are newest first, filter by created, and go on after an id.
+// is refused; lists are newest first, filter by created, and continue after an id.
 type Stripe struct {
 	objects []stripeObject
 	keys    map[string]stripeKey

@@ -184,7 +184,7 @@ func (d *decision) publish(e keep.Event, mustBeNew bool) error {
 		e.CreatedBy = old.Put.CreatedBy
 		old.Put = &e
 	default:
-		old.Put, old.Again = &e, true
+		old.Put, old.Republished = &e, true
 	}
 	plan(&d.p.Events, old, &old.Row)
 	for _, id := range causes {

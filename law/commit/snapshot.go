@@ -84,9 +84,9 @@ type (
 		ReservedBy keep.RunID
 		Causes     []keep.InputID // sorted
 
-		Put   *keep.Event // if it is new or Again: as it was published last
-		Again bool        // it was there, and gets another payload and more causes
-		Moved bool        // ReservedBy changed
+		Put         *keep.Event // if it is new or Republished: as it was published last
+		Republished bool        // it was there, and gets another payload and more causes
+		Moved       bool        // ReservedBy changed
 	}
 	Input struct {
 		Row

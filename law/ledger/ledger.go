@@ -17,7 +17,7 @@
 //     found nothing after the call's deadline plus the tool's settle time, or
 //     when a person vouches for it. An earlier absence is no evidence: the
 //     record stays, and the next lookup is planned for the time when it counts.
-//     A call that was heard of only after its deadline, because the host was
+//     A call whose end was learned only after its deadline, because the host was
 //     stopped, crashed or overslept, may have been sent until then.
 //   - Every function returns the record as it then stands together with the line
 //     of history that says why, and changes nothing when it returns an error.
@@ -44,7 +44,7 @@ type Evidence string
 const (
 	Happened          Evidence = "happened"              // the service confirms the effect
 	Absent            Evidence = "absent"                // the service said no, or a lookup found nothing
-	Unsure            Evidence = "unsure"                // the call began, and nothing certain was heard
+	Unsure            Evidence = "unsure"                // the call began, and no certain answer came
 	CannotAsk         Evidence = "no way to ask"         // the tool cannot be asked
 	AttemptsExhausted Evidence = "attempts spent"        // asked as often as policy allows
 	DidNotHappen      Evidence = "person: didn't happen" // a person vouches for it

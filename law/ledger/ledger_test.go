@@ -152,7 +152,7 @@ func TestUnwitnessedAbsenceAsksAPerson(t *testing.T) {
 	}
 }
 
-// Law once: a call of which the host hears only after its deadline may have been
+// Law once: a call whose end the host learns only after its deadline may have been
 // sent until then, so its effect settles from then on. The deadline of a call
 // that ends in time stays, and so does that of a record that is asked about.
 func TestALateDoubtSettlesLater(t *testing.T) {

@@ -259,7 +259,7 @@ func Crash(r keep.Run, now time.Time) (keep.Run, bool) {
 }
 
 // Detached reports whether a question is about a call that is not that of its run
-// any more: the run went on without the item that it was made for.
+// any more: the run continued without the item that it was made for.
 func Detached(q keep.Escalation, run keep.Run) bool {
 	return q.AboutDoubt() && q.Item != "" && q.Mutation != run.Mutation
 }

@@ -149,7 +149,7 @@ an unknown word   failed:internal ?internal         paused:reconciliation  pause
 `
 
 // Laws doubt-is-not-failure and explained: nothing but evidence ends a doubt,
-// and whatever does not go on by itself asks a person.
+// and whatever does not continue by itself asks a person.
 func TestJudge(t *testing.T) {
 	tab := newTable(words(mutations)...)
 	for _, class := range append(keep.Classes(), "an unknown word") {

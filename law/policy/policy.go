@@ -44,7 +44,7 @@ type OnItemBlocked string
 
 const (
 	Stop     OnItemBlocked = "stop"     // the job stops until it is resolved
-	Continue OnItemBlocked = "continue" // the other items go on in later runs
+	Continue OnItemBlocked = "continue" // the other items continue in later runs
 )
 
 // Limits bound what one run may hold. Reaching one is a logic failure that names

@@ -24,11 +24,11 @@ const MinRetention = 24 * time.Hour
 // Validate reports a time that is shorter than MinRetention and not zero.
 func (r Retention) Validate() error {
 	if short(r.After) {
-		return fmt.Errorf("retention: after must be %s at least, or 0 for ever: %s", MinRetention, r.After)
+		return fmt.Errorf("retention: after must be %s at least, or 0 forever: %s", MinRetention, r.After)
 	}
 	for name, d := range r.Workflows {
 		if short(d) {
-			return fmt.Errorf("retention: workflow %s: must be %s at least, or 0 for ever: %s", name, MinRetention, d)
+			return fmt.Errorf("retention: workflow %s: must be %s at least, or 0 forever: %s", name, MinRetention, d)
 		}
 	}
 	return nil

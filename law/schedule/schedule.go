@@ -46,7 +46,7 @@ import (
 type Snapshot struct {
 	Paused   bool
 	Open     []Open // the runs that are not closed
-	Poll     bool   // producers go on while the workflow is held up
+	Poll     bool   // producers continue while the workflow is held up
 	Handlers []Handler
 
 	// Detach: a doubt about an item is to be detached from its run, so that the job
@@ -84,23 +84,23 @@ type Handler struct {
 type Do string
 
 const (
-	Run       Do = "run"      // begin a run of Handler
-	Again     Do = "again"    // begin the attempt after Run
-	Ask       Do = "ask"      // ask what became of the call of Run
-	AskItem   Do = "ask-item" // ask what became of Mutation, which is detached
-	Detach    Do = "detach"   // detach the doubt from Run
-	Look      Do = "look"     // look at more of the events that wait
-	Idle      Do = "idle"     // nothing is due
-	Backoff   Do = "backoff"  // something that failed or is in doubt has its time coming
-	NeedsHelp Do = "person"   // a person must act first
-	IsPaused  Do = "paused"   // a person paused the workflow
+	Run         Do = "run"      // begin a run of Handler
+	NextAttempt Do = "attempt"  // begin the attempt after Run
+	Ask         Do = "ask"      // ask what became of the call of Run
+	AskItem     Do = "ask-item" // ask what became of Mutation, which is detached
+	Detach      Do = "detach"   // detach the doubt from Run
+	ReadMore    Do = "read"     // read more of the events that wait
+	Idle        Do = "idle"     // nothing is due
+	Backoff     Do = "backoff"  // something that failed or is in doubt has its time coming
+	NeedsHelp   Do = "person"   // a person must act first
+	IsPaused    Do = "paused"   // a person paused the workflow
 )
 
 // A Step is the decision.
 type Step struct {
 	Do      Do
 	Handler keep.HandlerName // for Run
-	Run     keep.RunID       // for Again, Ask and Detach
+	Run     keep.RunID       // for NextAttempt, Ask and Detach
 
 	Mutation keep.MutationKey // for AskItem
 
@@ -167,7 +167,7 @@ func next(s Snapshot, now time.Time) Step {
 		}
 	}
 	if slices.ContainsFunc(handlers, func(h Handler) bool { return h.More }) {
-		return Step{Do: Look}
+		return Step{Do: ReadMore}
 	}
 	return sooner(step, Step{Do: Idle, At: s.soonest(handlers, now)})
 }
@@ -281,7 +281,7 @@ func attend(o Open, paused bool, now time.Time) Step {
 	case r.RetryAt.After(now):
 		return Step{Do: Backoff, At: r.RetryAt}
 	default:
-		return Step{Do: Again}
+		return Step{Do: NextAttempt}
 	}
 }
 

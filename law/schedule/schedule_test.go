@@ -26,16 +26,16 @@ var now = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 // mutation, written a second time (laws one-at-a-time and explained).
 const openLaw = `
                        no plan  retry due  retry later  doubt, ask due  doubt, ask later  indeterminate
-active                 person   again      backoff      person          person            person
-paused:transient       person   again      backoff      person          person            person
-paused:approval        person   again      backoff      person          person            person
-paused:reconciliation  person   again      backoff      ask             backoff           person
-paused:person          person   again      backoff      person          person            person
-failed:logic           person   again      backoff      person          person            person
-failed:internal        person   again      backoff      person          person            person
-committed              person   again      backoff      person          person            person
-crashed                person   again      backoff      person          person            person
-aborted                person   again      backoff      person          person            person
+active                 person   attempt    backoff      person          person            person
+paused:transient       person   attempt    backoff      person          person            person
+paused:approval        person   attempt    backoff      person          person            person
+paused:reconciliation  person   attempt    backoff      ask             backoff           person
+paused:person          person   attempt    backoff      person          person            person
+failed:logic           person   attempt    backoff      person          person            person
+failed:internal        person   attempt    backoff      person          person            person
+committed              person   attempt    backoff      person          person            person
+crashed                person   attempt    backoff      person          person            person
+aborted                person   attempt    backoff      person          person            person
 `
 
 // openCases are the columns of the law.

@@ -119,7 +119,7 @@ func TestPollutionStaysInTheScript(t *testing.T) {
 				return nil, nil
 			}))
 			if err == nil && failed {
-				t.Errorf("the script went on after the host's error")
+				t.Errorf("the script continued after the host's error")
 			}
 		})
 	}

@@ -256,7 +256,7 @@ var (
 		"else", "do", "await", "yield", "instanceof"}
 
 	// prefixes are the other words that something must follow, on whatever line,
-	// and infixes those that go on with what stands before them.
+	// and infixes those that continue with what stands before them.
 	prefixes = []string{"keyof", "infer", "readonly", "unique", "asserts", "abstract", "async", "function", "class", "extends",
 		"implements", "const", "let", "var", "static", "declare", "namespace", "module", "type", "interface", "enum",
 		"export", "import", "default", "as", "satisfies", "is"}

@@ -208,8 +208,8 @@ func (s *Store) Calls(ctx context.Context, chain keep.RunID, limit int) ([]keep.
 	return list, err
 }
 
-// Asked returns up to limit of the questions about the runs of a chain, newest first.
-func (s *Store) Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
+// EscalationsOf returns up to limit of the questions about the runs of a chain, newest first.
+func (s *Store) EscalationsOf(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list, _, err := page("q", keep.Page{Limit: limit}, maps.Values(s.escalations),

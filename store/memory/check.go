@@ -127,7 +127,7 @@ func (c *checker) runs() {
 	}
 }
 
-// outcome checks that a run went on only after the outcome was known.
+// outcome checks that a run continued only after the outcome was known.
 func (c *checker) outcome(r keep.Run, record string) {
 	past := r.Phase == keep.Mutated || r.Phase == keep.Emitting || r.Phase == keep.Committed
 	m, ok := c.s.mutations[r.Mutation]

@@ -35,7 +35,7 @@ func listen(cfg *pgx.ConnConfig, channel string) *alerts {
 		const first, most = 100 * time.Millisecond, 10 * time.Second
 		wait := first
 		for ctx.Err() == nil {
-			if heard := a.listen(ctx, cfg, channel); heard {
+			if listened := a.listen(ctx, cfg, channel); listened {
 				wait = first
 			}
 			timer := time.NewTimer(wait)

@@ -224,8 +224,8 @@ func (db *DB) Calls(ctx context.Context, chain keep.RunID, limit int) ([]keep.Mu
 		SELECT `+bareMutation+` FROM mutation WHERE run IN (`+runsOfChain+`) ORDER BY n DESC LIMIT $2`, chain, limit)
 }
 
-// Asked returns up to limit of the questions about the runs of a chain, newest first.
-func (db *DB) Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
+// EscalationsOf returns up to limit of the questions about the runs of a chain, newest first.
+func (db *DB) EscalationsOf(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
 	return collect(ctx, db, scanEscalation, `
 		SELECT `+escalationColumns+` FROM escalation WHERE run IN (`+runsOfChain+`) ORDER BY n DESC LIMIT $2`, chain, limit)
 }

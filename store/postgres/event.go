@@ -40,7 +40,7 @@ func (t *tx) writeEvent(e *commit.Event) error {
 		return nil
 	}
 	t.add(&updateEvent, append(slices.Clone(key), string(e.Status), text(string(e.ReservedBy)), t.at)...)
-	if e.Again {
+	if e.Republished {
 		t.add(&republishEvent, append(key, encodeCauses(e.Causes), []byte(e.Put.Payload))...)
 	}
 	return nil

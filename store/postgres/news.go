@@ -44,7 +44,7 @@ func (db *DB) Tell(ctx context.Context, text string) (n uint64, err error) {
 	return n, nil
 }
 
-// News returns the channel of what hosts tell, or nil if it is not heard: without
+// News returns the channel of what hosts tell, or nil if nothing listens: without
 // Config.Host, and behind a pooler.
 func (db *DB) News() <-chan keep.News {
 	if db.alerts == nil {

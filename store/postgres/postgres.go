@@ -26,7 +26,7 @@ var (
 // to read, and to commit what a command decides.
 type Config struct {
 	// Host makes this process one that runs workflows on the database. There may
-	// be others: leases say which has which. It hears at once of what others
+	// be others: leases say which has which. It learns at once what others
 	// commit to its workflows.
 	Host bool
 
@@ -86,7 +86,7 @@ func New(url string, cfg Config) *DB {
 // Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts, and
 // keep.ErrSealed unless Config.ReadOnly is set, and those of the connection; they name
 // the server and what to do, and never a password. After an error the database is as it
-// was. A newer schema is no error if its migrations say that this program may go on
+// was. A newer schema is no error if its migrations say that this program may continue
 // beside them.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool != nil {

@@ -21,8 +21,8 @@ import (
 //
 //	-- oldest: 5
 //
-// is its first line if programs whose last migration is 5, or a later one, go on as
-// if it were not there. Without that line only programs go on that have it. The
+// is its first line if programs whose last migration is 5, or a later one, continue as
+// if it were not there. Without that line only programs continue that have it. The
 // database keeps the highest such number in its table meta.
 var oldestLine = regexp.MustCompile(`^-- oldest: ([0-9]+)\n`)
 
@@ -102,7 +102,7 @@ func leaveBehind(ctx context.Context, tx pgx.Tx, oldest, number int) error {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%w, and cannot go on after it: %s; stop them, and try again", keep.ErrOlderHosts, plain(strings.Join(names, ", ")))
+		return fmt.Errorf("%w, and cannot continue after it: %s; stop them, and try again", keep.ErrOlderHosts, plain(strings.Join(names, ", ")))
 	}
 	if _, err := tx.Exec(ctx, `UPDATE lease SET host = '', since = `+now+`, touched = FALSE
 		WHERE host IN (SELECT id FROM host WHERE schema < $1) AND host <> ''`, oldest); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/keep-run/keep/store/postgres"
 )
 
-// Each migration since there are several versions says which of them may go on
+// Each migration since there are several versions says which of them may continue
 // beside it. A table that grows is never rewritten while hosts wait.
 func TestMigrationsSayWhoGoesOn(t *testing.T) {
 	files, err := filepath.Glob("migrations/*.sql")
@@ -27,7 +27,7 @@ func TestMigrationsSayWhoGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !regexp.MustCompile(`^-- oldest: [1-9][0-9]*\n`).Match(script) {
-			t.Errorf("%s: its first line must be -- oldest: N, the last migration of the oldest version that may go on beside it (docs/POSTGRES.md, Rolling upgrade)", file)
+			t.Errorf("%s: its first line must be -- oldest: N, the last migration of the oldest version that may continue beside it (docs/POSTGRES.md, Rolling upgrade)", file)
 		}
 	}
 }

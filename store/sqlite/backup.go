@@ -15,7 +15,7 @@ import (
 )
 
 // Backup writes the database as it is at one moment, which begins at now, to a new
-// file, which only its owner may read. A host may go on meanwhile. The file is there when it is
+// file, which only its owner may read. A host may continue meanwhile. The file is there when it is
 // complete and on disk, or not at all; one that exists is an error. It is marked
 // transfer.Backup: whoever opens it to work is refused, until it was restored.
 func (db *DB) Backup(ctx context.Context, to string, now time.Time) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// A backup that is taken while commits go on is one moment of the database: lawful,
+// A backup that is taken while commits continue is one moment of the database: lawful,
 // and with everything that was acknowledged before.
 func TestBackupBesideCommits(t *testing.T) {
 	dir := t.TempDir()

@@ -212,8 +212,8 @@ func (db *DB) Calls(ctx context.Context, chain keep.RunID, limit int) ([]keep.Mu
 		`SELECT `+bareMutation+` FROM mutation WHERE n = ?`)
 }
 
-// Asked returns up to limit of the questions about the runs of a chain, newest first.
-func (db *DB) Asked(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
+// EscalationsOf returns up to limit of the questions about the runs of a chain, newest first.
+func (db *DB) EscalationsOf(ctx context.Context, chain keep.RunID, limit int) ([]keep.Escalation, error) {
 	return newestOf(ctx, db, string(chain), limit, scanEscalation,
 		`SELECT n FROM (`+runsOfChain+`) r CROSS JOIN escalation INDEXED BY escalation_by_run ON escalation.run = r.id`,
 		`SELECT `+escalationColumns+` FROM escalation WHERE n = ?`)

@@ -35,7 +35,7 @@ func (t *tx) writeEvent(e *commit.Event) (err error) {
 	case e.Status != keep.EventPending:
 		n, err = t.exec(`UPDATE event SET status = ?, updated_at = ? WHERE seq = ?`, e.Status, t.at, e.N)
 	}
-	if err == nil && n == 1 && e.Again {
+	if err == nil && n == 1 && e.Republished {
 		n, err = t.exec(`UPDATE event SET payload = ?, caused_by = ?, updated_at = ? WHERE seq = ?`,
 			e.Put.Payload, encodeCauses(e.Causes), t.at, e.N)
 	}

@@ -61,7 +61,8 @@ type Reader interface {
 	Records(ctx context.Context, f func(Record) error) error
 }
 
-// A Held is a database that no other process can write to.
+// A Held is a database that no other process can write to. Its methods belong together because
+// only who has it alone may read all of it and mark it.
 type Held interface {
 	Reader
 

@@ -453,7 +453,7 @@ func (b *trial) reconcileAbsent() {
 	if !b.asks() {
 		b.t.Skip("level D")
 	}
-	// Something else has been going on, so that tables and files exist.
+	// Something else has been happening, so that tables and files exist.
 	if _, err := b.mutate(control, callTimeout); err != nil {
 		b.t.Fatal(err)
 	}

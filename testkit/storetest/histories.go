@@ -174,7 +174,7 @@ func (c *client) ask(run keep.Run) {
 	c.tell(q, func() outcome { return c.do(q, run) })
 }
 
-// tell writes down what do hears.
+// tell writes down what do gets.
 func (c *client) tell(q inquiry, do func() outcome) outcome {
 	call := time.Since(c.began).Nanoseconds()
 	a := do()

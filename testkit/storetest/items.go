@@ -74,7 +74,7 @@ var escalationPromises = []promise{
 		e.CreatedAt = kept(oddTime)
 		w.same("Escalation", get[keep.Escalation](w)(w.Escalation(w.ctx, e.ID)), e)
 		w.same("Escalations", page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{})), []keep.Escalation{plain, e})
-		w.same("Asked", get[[]keep.Escalation](w)(w.Asked(w.ctx, r.Chain, 1)), []keep.Escalation{e})
+		w.same("EscalationsOf", get[[]keep.Escalation](w)(w.EscalationsOf(w.ctx, r.Chain, 1)), []keep.Escalation{e})
 		d := &keep.Decision{Action: keep.Approve, By: odd, From: "cli", Note: odd, At: oddTime}
 		w.commit("w", keep.CloseEscalation{ID: e.ID, Decision: d})
 		e.ClosedAt, e.Decision = w.at, &keep.Decision{Action: keep.Approve, By: odd, From: "cli", Note: odd, At: kept(oddTime)}

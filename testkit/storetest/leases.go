@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// A Leased is a store with leases, under test.
+// A Leased is a store with leases, under test. It is wide because all of it is tested.
 type Leased interface {
 	store.Store
 	store.Leaser

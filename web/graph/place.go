@@ -30,21 +30,21 @@ func (l *layers) place() {
 
 // pull moves the vertices of a layer as near as possible to where they want to be.
 func (l *layers) pull(row []int, pull int) {
-	wish := make([]float64, len(row))   // where each wants to be
+	ideal := make([]float64, len(row))  // where each would be best
 	offset := make([]float64, len(row)) // the least distance from the first
 	for j, v := range row {
-		wish[j] = l.wish(v, pull)
+		ideal[j] = l.ideal(v, pull)
 		if j > 0 {
 			offset[j] = offset[j-1] + l.extent(row[j-1])/2 + l.extent(v)/2 + l.gapAcross
 		}
 	}
-	for j, at := range ascending(wish, offset) {
+	for j, at := range ascending(ideal, offset) {
 		l.vs[row[j]].across = at + offset[j]
 	}
 }
 
-// wish returns the mean place of the neighbours that count in this pull.
-func (l *layers) wish(v, pull int) float64 {
+// ideal returns the mean place of the neighbours that count in this pull.
+func (l *layers) ideal(v, pull int) float64 {
 	sum, n := 0.0, 0
 	add := func(near []int) {
 		for _, w := range near {
@@ -64,20 +64,20 @@ func (l *layers) wish(v, pull int) float64 {
 	return sum / float64(n)
 }
 
-// ascending returns the numbers nearest to wish[j]-offset[j] that never fall, by
+// ascending returns the numbers nearest to ideal[j]-offset[j] that never fall, by
 // pooling neighbours that are out of order (isotonic regression).
-func ascending(wish, offset []float64) []float64 {
+func ascending(ideal, offset []float64) []float64 {
 	type pool struct{ sum, n float64 }
 	var pools []pool
-	for j := range wish {
-		pools = append(pools, pool{wish[j] - offset[j], 1})
+	for j := range ideal {
+		pools = append(pools, pool{ideal[j] - offset[j], 1})
 		for last := len(pools) - 1; last > 0 && pools[last-1].sum/pools[last-1].n > pools[last].sum/pools[last].n; last-- {
 			pools[last-1].sum += pools[last].sum
 			pools[last-1].n += pools[last].n
 			pools = pools[:last]
 		}
 	}
-	out := make([]float64, 0, len(wish))
+	out := make([]float64, 0, len(ideal))
 	for _, p := range pools {
 		for range int(p.n) {
 			out = append(out, p.sum/p.n)

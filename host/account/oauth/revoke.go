@@ -17,7 +17,7 @@ const (
 )
 
 // Revoke tells the service that a token is no longer wanted (RFC 7009). Its error is a
-// *LostError if it is unknown whether the service heard it; asking again does no harm. A
+// *LostError if it is unknown whether the service received it; asking again does no harm. A
 // token that the service doesn't know is revoked.
 func (c *Client) Revoke(ctx context.Context, token, hint string) error {
 	if c.RevokeURL == "" {

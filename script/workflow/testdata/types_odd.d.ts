@@ -96,7 +96,7 @@ declare namespace Keep {
     /** Unique name: letters, digits, dots, dashes and underscores. */
     name: string;
 
-    /** The name that the workflow had before: it goes on with what that one did. */
+    /** The name that the workflow had before: it continues with what that one did. */
     was?: string;
 
     /** It is no workflow of before by another name. */
@@ -105,7 +105,7 @@ declare namespace Keep {
     /** Streams of events, by name. Each has one consumer at most. */
     topics?: { [topic: string]: {} };
 
-    /** While a run waits, for a retry, an answer or a person: "stop" (nothing else begins), or "poll" (producers go on). */
+    /** While a run waits, for a retry, an answer or a person: "stop" (nothing else begins), or "poll" (producers continue). */
     on_blocked?: "stop" | "poll";
     producers?: { [name: string]: ProducerHandler | Producer };
     consumers?: { [name: string]: Consumer };

@@ -45,7 +45,7 @@ type Config struct {
 	Clients     map[string]PackClient // the user's own OAuth clients, by pack
 	Warnings    []Problem             // odd, but not wrong
 	Secrets     []string              // files that secrets were looked for in, sorted
-	Missing     []Problem             // secrets that are not there; Connect refuses to go on without them
+	Missing     []Problem             // secrets that are not there; Connect refuses to continue without them
 }
 
 // Options say what to read. The zero value reads the working directory.

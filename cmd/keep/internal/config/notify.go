@@ -28,7 +28,7 @@ type (
 	}
 )
 
-// A Notify says how people are told of questions. The zero Notify tells nobody.
+// A Notify says how people are notified of questions. The zero Notify tells nobody.
 type Notify struct {
 	URL     string         // of the webhook; empty: none
 	Secret  string         // that it is signed with

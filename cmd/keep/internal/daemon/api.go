@@ -42,7 +42,7 @@ func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *fee
 // maxTold bounds the unknown keys that are told (law: bounded): the newest.
 const maxTold = 1000
 
-// UnknownKeys returns how targets are told of unknown keys: with the object that
+// UnknownKeys returns how targets are notified of unknown keys: with the object that
 // keep keys --json prints. It is nil if there is no store.
 func UnknownKeys(s idempotency.Store) func(context.Context) ([]notify.Key, error) {
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// credentials are those of a database. Whoever follows a host hears when one is made
+// credentials are those of a database. Whoever follows a host is notified when one is made
 // or ends: a stream ends with the right to see it.
 type credentials struct {
 	store.Access
@@ -45,7 +45,7 @@ func (e Env) Announced(s store.Access) store.Access {
 	}
 	return credentials{s, func(ctx context.Context) {
 		if _, err := t.Tell(ctx, " "+feed.Text([]feed.Change{credentialChange}, 1000)); err != nil {
-			e.Log.WarnContext(ctx, "hosts were not told of a change of tokens; streams that are open may go on for half a minute", "err", err)
+			e.Log.WarnContext(ctx, "hosts were not notified of a change of tokens; streams that are open may continue for half a minute", "err", err)
 		}
 	}}
 }

@@ -169,7 +169,7 @@ func (s *Session) CheckNames(ctx context.Context, e Env, db database.DB) error {
 	}
 	for i, sc := range s.Scripts {
 		if old := before[i].Name; sc.Name != old {
-			e.Log.WarnContext(ctx, "a workflow goes on under the name that the database has", "workflow", old, "was", sc.Name)
+			e.Log.WarnContext(ctx, "a workflow continues under the name that the database has", "workflow", old, "was", sc.Name)
 			for k := range s.Only {
 				if s.Only[k] == old {
 					s.Only[k] = sc.Name

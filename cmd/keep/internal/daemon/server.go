@@ -62,7 +62,7 @@ type Server struct {
 	metrics  http.Handler // of the host
 	http     *http.Server
 	Socket   *http.Server
-	streams  context.CancelFunc // ends what would go on forever
+	streams  context.CancelFunc // ends what would continue forever
 
 	listener, local net.Listener // nil: none
 	base            string       // URL of the pages

@@ -21,7 +21,8 @@ import (
 )
 
 // A DB is a file of SQLite or a database of Postgres: what hosts work on,
-// and what the API and the pages show.
+// and what the API and the pages show. It is wide because the command hands it to all of
+// these; each takes the part that it needs.
 type DB interface {
 	store.Store
 
@@ -104,7 +105,7 @@ func NotURL(name string) error {
 	return nil
 }
 
-// ShortName returns how people are told of a database: a short name.
+// ShortName returns how people are notified of a database: a short name.
 func ShortName(db string) string {
 	if IsPostgres(db) {
 		return FullName(db)

@@ -128,7 +128,7 @@ func (p *page) Write(b []byte) (int, error) {
 }
 
 // read fills the body from the database if something happened since the last time.
-// Commits go on meanwhile: mu is not held.
+// Commits continue meanwhile: mu is not held.
 func (p *page) read(ctx context.Context) bool {
 	p.reading.Lock()
 	defer p.reading.Unlock()

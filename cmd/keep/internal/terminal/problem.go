@@ -14,7 +14,7 @@ import (
 const severityError = "error"
 
 // A Problem is one thing wrong with a script or the configuration, as people
-// and editors are told of it.
+// and editors are notified of it.
 type Problem struct {
 	Severity string `json:"severity"` // error, warning or note
 	Code     string `json:"code"`     // names the kind of problem, for programs

@@ -6,7 +6,7 @@
 // [Rewrite] puts a counter at the head of every loop. When it has counted down,
 // the module calls an imported function, "keep" "tick" () -> i32. That call is
 // Go code, so it is a safe point for the runtime, and it decides: 0 lets the
-// module go on, anything else is a trap.
+// module continue, anything else is a trap.
 //
 // # Guarantees
 //
