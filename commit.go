@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A Commit is one durable step of one workflow: all of its changes become
-// durable together, in their order, or none of them does
-// (law: all-or-nothing). It is a value, so that the law can compute it, a store
+// A Commit is one durable step of one workflow, or of none if it is about questions of
+// no workflow: all of its changes become durable together, in their order, or none of them
+// does (law: all-or-nothing). It is a value, so that the law can compute it, a store
 // can batch it with the commits of other workflows, and a test can read it.
 type Commit struct {
 	Workflow WorkflowName
@@ -25,8 +25,13 @@ type Commit struct {
 
 // Validate reports whether c is well formed.
 func (c Commit) Validate() error {
-	sweeps, moves, skips, deploys := 0, false, false, false
+	sweeps, moves, skips, deploys, others := 0, false, false, false, false
 	for _, change := range c.Changes {
+		switch change.(type) {
+		case OpenEscalation, CloseEscalation, PutNotice:
+		default:
+			others = true
+		}
 		switch s := change.(type) {
 		case Sweep:
 			if sweeps++; s.Before.After(c.At) {
@@ -44,7 +49,7 @@ func (c Commit) Validate() error {
 		}
 	}
 	switch {
-	case c.Workflow == "":
+	case c.Workflow == "" && (others || c.Epoch != 0):
 		return errors.New("workflow required")
 	case c.At.IsZero():
 		return errors.New("time required")

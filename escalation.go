@@ -18,12 +18,13 @@ const (
 	AskApproval       EscalationKind = "approval"          // a person must agree first
 	AskItem           EscalationKind = "item_attention"    // an item cannot continue
 	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
+	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect}
 }
 
 // An Action is something that a person can decide.
@@ -76,11 +77,11 @@ type Choice struct {
 type Escalation struct {
 	ID           EscalationID
 	Kind         EscalationKind
-	Workflow     WorkflowName
-	Run          RunID
-	Mutation     MutationKey // empty: not about a mutation
-	Item         string      // empty: not about an item
-	Title        string      // the script's claim
+	Workflow     WorkflowName // empty: about an account, which several may use
+	Run          RunID        // empty: about an account
+	Mutation     MutationKey  // empty: not about a mutation
+	Item         string       // empty: not about an item
+	Title        string       // the script's claim
 	Question     string
 	Attempted    string // tool, target and params as the host saw them
 	Why          string

@@ -48,6 +48,12 @@ type Failure struct {
 	Tool    ToolName `json:"tool"`    // empty: no tool was involved
 	At      string   `json:"at"`      // file:line:column in the script; empty: unknown
 
+	// Account is the account of a service that had no credential for the call, or one that
+	// was refused, and Generation what it then was; 0: there was no such account. Empty: the
+	// failure has nothing to do with an account. Another generation ends the wait of a run.
+	Account    string `json:"account,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
+
 	// RetryAfter is the least wait that the service asked for; zero: none.
 	RetryAfter time.Duration `json:"-"`
 }
@@ -61,8 +67,14 @@ const (
 	// this call with it.
 	CodeForbidden = "forbidden"
 
-	// CodeReconnect means that a person must connect the account of the connection again.
+	// CodeReconnect means that a person must connect the account of the connection again,
+	// and is asked to, once for all runs that wait for it.
 	CodeReconnect = "reconnect"
+
+	// CodeAccount means that the account of the connection cannot be used, and that
+	// connecting it again is not what is asked for: there is none, it was revoked, or its
+	// key is missing.
+	CodeAccount = "account"
 )
 
 // Failf returns a failure with a formatted message.

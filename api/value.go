@@ -58,6 +58,7 @@ type Failure struct {
 	Message string         `json:"message"`
 	Tool    *keep.ToolName `json:"tool"`
 	At      *string        `json:"at"` // file:line:column in the script
+	Account *string        `json:"account,omitempty" doc:"the account that the call had no credential of, or a refused one; a run that waits for it continues when it is connected"`
 }
 
 // FailureOf returns the object of f, or null.
@@ -65,7 +66,7 @@ func FailureOf(f *keep.Failure) *Failure {
 	if f == nil {
 		return nil
 	}
-	return &Failure{Class: f.Class, Code: f.Code, Message: f.Message, Tool: orNull(f.Tool), At: orNull(f.At)}
+	return &Failure{Class: f.Class, Code: f.Code, Message: f.Message, Tool: orNull(f.Tool), At: orNull(f.At), Account: orNull(f.Account)}
 }
 
 // raw returns JSON as it came, or null.

@@ -281,7 +281,7 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Conse
 	if v.Release && x.run.Kind == keep.Consumer {
 		more = append(more, x.release())
 	}
-	if v.Escalate != "" {
+	if v.Escalate != "" && !(v.Escalate == keep.AskPermission && lifecycle.AsksForAccount(f)) {
 		more = append(more, keep.OpenEscalation{Escalation: x.question(ctx, v.Escalate, f, now, x.moves)})
 	}
 	state := x.state(now)

@@ -36,10 +36,10 @@ func (o *Overview) Causes() []Cause {
 		i, known := at[of]
 		if !known {
 			i, at[of] = len(out), len(out)
-			out = append(out, Cause{Kind: q.Kind, Tool: tool, Code: code, Example: q.ID})
+			out = append(out, Cause{Kind: q.Kind, Tool: tool, Code: code, Workflows: []keep.WorkflowName{}, Example: q.ID})
 		}
 		out[i].Count++
-		if !slices.Contains(out[i].Workflows, q.Workflow) {
+		if q.Workflow != "" && !slices.Contains(out[i].Workflows, q.Workflow) {
 			out[i].Workflows = append(out[i].Workflows, q.Workflow)
 		}
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -214,14 +215,20 @@ func (t *teller) ofItem(it keep.Item) (Story, error) {
 func (t *teller) ofQuestion(q keep.Escalation) Story {
 	out := Story{
 		Workflow:  q.Workflow,
-		Sentence:  fmt.Sprintf("Question of kind %s about %s: %s", q.Kind, q.Workflow, strings.Join(strings.Fields(q.Question), " ")),
-		Questions: []keep.EscalationID{q.ID}, Runs: []keep.RunID{q.Run},
+		Sentence:  fmt.Sprintf("Question of kind %s about %s: %s", q.Kind, cmp.Or(string(q.Workflow), "an account"), strings.Join(strings.Fields(q.Question), " ")),
+		Questions: []keep.EscalationID{q.ID},
+	}
+	if q.Run != "" {
+		out.Runs = []keep.RunID{q.Run}
 	}
 	if q.Mutation != "" {
 		out.Mutations = []keep.MutationKey{q.Mutation}
 	}
 	if q.ClosedAt.IsZero() {
 		out.Wait = "Waits for a person to answer it; see keep inbox."
+		if q.Kind == keep.AskReconnect {
+			out.Wait = "Waits for a person to connect the account again."
+		}
 		return out
 	}
 	out.Became = []string{decisionOn(q)}

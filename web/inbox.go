@@ -49,6 +49,8 @@ func kindWord(k keep.EscalationKind) string {
 		return "Item changed"
 	case keep.AskAlreadyDone:
 		return "Already done"
+	case keep.AskReconnect:
+		return "Connect again"
 	}
 	return word(k)
 }

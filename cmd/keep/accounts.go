@@ -214,7 +214,11 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 // withAccounts opens the database with its accounts.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
 	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
-		return f(cfg, a.env().NewAccounts(func() *config.Config { return cfg }, db), db)
+		o, err := a.operatorOf(ctx, db, r, nil)
+		if err != nil {
+			return err
+		}
+		return f(cfg, a.env().NewAccounts(func() *config.Config { return cfg }, db, o.SettleAccounts), db)
 	})
 }
 

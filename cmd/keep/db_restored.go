@@ -44,6 +44,9 @@ need none of this.
 A file that keep db backup made cannot be worked on before this. What pg_restore or a base
 backup brought back can: give this command before you start a host.
 
+The tokens of an account may have been used up since the backup: they are tried once, and
+then you are asked to connect the account again.
+
 Restored checks every record first, and the file itself, and refuses what is damaged. If
 the host of the file before did not end well, its log keep.db-wal is still there, which does not
 belong to the backup: it is renamed to keep.db-wal.before.`,
@@ -89,7 +92,12 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 		return exit.NoDatabase(err)
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
-	err = a.withStore(ctx, database.ToDecide, func(_ *config.Config, db database.DB) error { return report.fill(ctx, db) })
+	err = a.withStore(ctx, database.ToDecide, func(cfg *config.Config, db database.DB) error {
+		if err := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil).Restored(ctx); err != nil {
+			return err
+		}
+		return report.fill(ctx, db)
+	})
 	if err != nil {
 		return err
 	}

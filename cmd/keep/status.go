@@ -37,13 +37,20 @@ func (a *app) printStatus(s api.Status) error {
 		a.heading("Unknown keys", *n)
 		fmt.Fprintln(a.Out, "  requests whose outcome nobody knows: keep keys --status unknown, then keep keys resolve")
 	}
-	if len(s.Workflows) == 0 {
+	if len(s.Workflows) == 0 && len(s.NeedsYou) == 0 {
 		fmt.Fprintln(a.Err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
 		return nil
 	}
 	a.heading("Needs you", len(s.NeedsYou))
+	for _, q := range s.NeedsYou {
+		if q.Kind == keep.AskReconnect {
+			fmt.Fprintln(a.Out, "  "+terminal.Clean(q.Question))
+		}
+	}
 	for _, c := range s.Causes {
-		fmt.Fprintln(a.Out, "  "+causeText(c))
+		if c.Kind != keep.AskReconnect {
+			fmt.Fprintln(a.Out, "  "+causeText(c))
+		}
 	}
 	for _, n := range s.NotTold {
 		fmt.Fprintf(a.Out, "  %s was given up after %s to tell of %s: %s\n", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))

@@ -35,7 +35,7 @@ type answer struct {
 	cut    bool   // there was more
 	err    error  // the body ended early
 
-	renewed bool // it refused credentials, and there are others now
+	used used
 }
 
 // read reads resp and closes it.
@@ -286,7 +286,7 @@ func (t *tool) refused(a answer, v verdict) *keep.Failure {
 	}
 	code, do := "http-"+strconv.Itoa(a.status), advice[v.class]
 	switch {
-	case v.class == keep.ClassPermission && a.renewed:
+	case v.class == keep.ClassPermission && a.used.renewed:
 		v.class, code, do = keep.ClassTransient, "credential-renewed", "the credential was renewed, and the call is made again"
 	case v.class == keep.ClassPermission && a.status == http.StatusUnauthorized:
 		code, do = keep.CodeUnauthenticated, "the service does not accept the credential of the connection: renew it"
@@ -294,6 +294,9 @@ func (t *tool) refused(a answer, v verdict) *keep.Failure {
 		code, do = keep.CodeForbidden, "the credential of the connection may not do this: widen what it may do"
 	}
 	f := t.failf(v.class, code, "%s; %s", what, do)
+	if v.class == keep.ClassPermission {
+		f.Account, f.Generation = a.used.account, a.used.generation
+	}
 	if v.class == keep.ClassTransient {
 		f.RetryAfter = a.retryAfter()
 	}

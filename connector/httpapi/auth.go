@@ -33,6 +33,23 @@ type Authorization struct {
 	Credentials map[string]connector.Credential // by account
 }
 
+// used says what credential a request carried.
+type used struct {
+	account    string // whose; empty: of none, or of several
+	generation int64
+	renewed    bool // it was refused for a change, and there is another one now
+}
+
+// used returns whose credential an authorization is.
+func (a Authorization) used() used {
+	if len(a.Credentials) == 1 {
+		for name, c := range a.Credentials {
+			return used{account: name, generation: c.Generation}
+		}
+	}
+	return used{}
+}
+
 // A hider hides secrets that may change.
 type hider struct {
 	mu      sync.RWMutex
@@ -97,35 +114,37 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 }
 
 // exchange sends a request with the credentials that are good now. A read that is refused
-// for them is sent again once, if there are others then. It reports whether there are
-// others after a change was refused. An error may be a *keep.Failure: nothing was sent.
-func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Request) (resp *http.Response, renewed bool, err error) {
+// for them is sent again once, if there are others then. It returns what the last request
+// carried. An error may be a *keep.Failure: nothing was sent.
+func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Request) (resp *http.Response, u used, err error) {
 	a, err := s.authorize(ctx, req)
 	if err != nil {
-		return nil, false, err
+		return nil, u, err
 	}
+	u = a.used()
 	resp, err = roundTrip(ctx, t, req)
 	if err != nil || s.auth == nil || resp.StatusCode != http.StatusUnauthorized || !s.auth.Refused(ctx, a) {
-		return resp, false, err
+		return resp, u, err
 	}
 	if t == s.writes {
-		return resp, true, nil
+		u.renewed = true
+		return resp, u, nil
 	}
 	if err := resp.Body.Close(); err != nil {
-		return nil, false, err
+		return nil, u, err
 	}
 	if body, ok := req.Body.(once); ok {
 		if rewind, ok := body.r.(io.Seeker); ok {
 			if _, err := rewind.Seek(0, io.SeekStart); err != nil {
-				return nil, false, err
+				return nil, u, err
 			}
 		}
 	}
-	if _, err := s.authorize(ctx, req); err != nil {
-		return nil, false, err
+	if a, err = s.authorize(ctx, req); err != nil {
+		return nil, u, err
 	}
 	resp, err = roundTrip(ctx, t, req)
-	return resp, false, err
+	return resp, a.used(), err
 }
 
 // unanswered is the failure of a request that brought no answer.

@@ -196,11 +196,12 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 	if err != nil {
 		return answer{}, "", m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 	}
-	resp, _, err := m.service.exchange(ctx, m.service.reads, req)
+	resp, u, err := m.service.exchange(ctx, m.service.reads, req)
 	if err != nil {
 		return answer{}, "", m.unanswered(ctx, err, "reconcile: ")
 	}
 	a := read(resp)
+	a.used = u
 	seen := m.service.hide.Text(fmt.Sprintf("%s answered %d %s", m.lookup, a.status, http.StatusText(a.status)))
 	if !m.lookup.answers(a) {
 		return a, seen, m.refused(a, verdict{class: readClass(a.status)})

@@ -214,11 +214,12 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 
 // perform sends the request of a read and returns the answer with its JSON.
 func (r *reader) perform(ctx context.Context, req *http.Request) (answer, json.RawMessage, error) {
-	resp, _, err := r.service.exchange(ctx, r.service.reads, req)
+	resp, u, err := r.service.exchange(ctx, r.service.reads, req)
 	if err != nil {
 		return answer{}, nil, r.unanswered(ctx, err, "")
 	}
 	a := read(resp)
+	a.used = u
 	if slices.Contains(r.nullOn, a.status) {
 		return a, json.RawMessage("null"), nil
 	}
@@ -300,7 +301,7 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 // send performs req on a connection of its own. The error is transient if
 // nothing was sent, and else unknown.
 func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
-	resp, renewed, err := m.service.exchange(ctx, m.service.writes, req)
+	resp, u, err := m.service.exchange(ctx, m.service.writes, req)
 	if f := m.ownFailure(err); f != nil {
 		return answer{}, f
 	}
@@ -312,7 +313,7 @@ func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
 			m.service.hide.Text(why(ctx, err)), advice[keep.ClassUnknown])
 	}
 	a := read(resp)
-	a.renewed = renewed
+	a.used = u
 	return a, nil
 }
 

@@ -40,6 +40,11 @@ type Config struct {
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
+	// Settle makes questions and runs fit the accounts that there are, which are its argument:
+	// it is called when one has changed, when a call was refused for one, and every now and
+	// then. If nil, nobody is asked.
+	Settle func(ctx context.Context, all []keep.Account) error
+
 	// Trace is called between durable steps; tests die there. If nil, nothing is called.
 	Trace func(p Point)
 }
@@ -156,7 +161,7 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	a, err := m.row(ctx, keep.AccountConnected, name)
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
-		return connector.Credential{}, refusal(name, "there is no account "+name)
+		return connector.Credential{}, unusable(keep.Account{Name: name}, fmt.Sprintf("there is no account %s; connect it with: keep connect PACK --name %[1]s", name))
 	case err != nil:
 		return connector.Credential{}, keep.Failf(keep.ClassTransient, "account-unread", "the account %s could not be read: %v", name, err)
 	}
@@ -165,15 +170,17 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 			return connector.Credential{}, err
 		}
 	}
-	if a.Status != keep.AccountOK {
-		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s %s", name, standing(a)))
-	}
-	if !law.Usable(a, m.now()) {
-		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s ended at %s", name, a.ExpiresAt.Format(time.RFC3339)))
+	switch {
+	case a.Status == keep.AccountRevoked:
+		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s was revoked; connect it with: keep connect %s --name %[1]s", name, a.Pack))
+	case a.Status != keep.AccountOK:
+		return connector.Credential{}, m.refusal(ctx, a, "must be connected again: "+a.Error)
+	case !law.Usable(a, m.now()):
+		return connector.Credential{}, m.refusal(ctx, a, "ended at "+a.ExpiresAt.Format(time.RFC3339))
 	}
 	o, err := m.open(a)
 	if err != nil {
-		return connector.Credential{}, refusal(name, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
+		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
 	}
 	m.note(ctx, a)
 	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
@@ -181,21 +188,46 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	return c, nil
 }
 
-// standing says of an account that cannot be used why.
-func standing(a keep.Account) string {
-	if a.Status == keep.AccountRevoked {
-		return "was revoked"
+// refusal is the failure of a call under an account that a person is asked to connect again.
+// The question is on disk before the failure is returned: the run that fails asks none.
+func (m *Manager) refusal(ctx context.Context, a keep.Account, why string) error {
+	if m.cfg.Settle == nil || !law.NeedsPerson(a, m.now()) {
+		return unusable(a, fmt.Sprintf("the account %s %s; connect it with: keep connect %s --name %[1]s", a.Name, why, a.Pack))
 	}
-	return "must be connected again: " + a.Error
+	if err := m.Settle(context.WithoutCancel(ctx)); err != nil {
+		return keep.Failf(keep.ClassTransient, "account-not-asked", "the account %s %s, and the question about it was not recorded: %v", a.Name, why, err)
+	}
+	f := unusable(a, fmt.Sprintf("the account %s %s; connect it with: keep connect %s --name %[1]s", a.Name, why, a.Pack))
+	f.Code = keep.CodeReconnect
+	return f
 }
 
-// refusal is the failure of a call for which only a person can help.
-func refusal(name, why string) *keep.Failure {
-	return keep.Failf(keep.ClassPermission, CodeReconnect, "%s; connect it with: keep connect PACK --name %s", why, name)
+// unusable is the failure of a call under an account about which the run asks a person.
+func unusable(a keep.Account, why string) *keep.Failure {
+	f := keep.Failf(keep.ClassPermission, keep.CodeAccount, "%s", why)
+	f.Account, f.Generation = a.Name, a.Generation
+	return f
 }
 
-// CodeReconnect is the code of failures that end when an account is connected.
-const CodeReconnect = keep.CodeReconnect
+// Settle makes questions and runs fit the accounts that there are now.
+func (m *Manager) Settle(ctx context.Context) error {
+	if m.cfg.Settle == nil {
+		return nil
+	}
+	all, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return err
+	}
+	return m.cfg.Settle(ctx, all)
+}
+
+// settle is Settle after a change, which stands whatever becomes of it: it is done again
+// every now and then.
+func (m *Manager) settle(ctx context.Context) {
+	if err := m.Settle(context.WithoutCancel(ctx)); err != nil {
+		m.cfg.Logger.WarnContext(ctx, "questions and runs do not fit the accounts yet; it is tried again", "err", err)
+	}
+}
 
 // note writes that an account was used, once a minute at most: it is for people.
 func (m *Manager) note(ctx context.Context, a keep.Account) {
@@ -277,6 +309,7 @@ func (m *Manager) Connect(ctx context.Context, fresh keep.Account, c seal.Conten
 		a := law.Connect(old, fresh, m.now())
 		err = m.cfg.Store.PutAccounts(ctx, a)
 		if err == nil {
+			m.settle(ctx)
 			a.Rev++
 			return a, nil
 		}
@@ -299,6 +332,7 @@ func (m *Manager) change(ctx context.Context, name string, f func(keep.Account) 
 		}
 		err = m.cfg.Store.PutAccounts(ctx, next)
 		if err == nil {
+			m.settle(ctx)
 			next.Rev++
 			return next, nil
 		}
@@ -306,4 +340,18 @@ func (m *Manager) change(ctx context.Context, name string, f func(keep.Account) 
 			return a, err
 		}
 	}
+}
+
+// Restored is for accounts that came from a backup; see law/account.
+func (m *Manager) Restored(ctx context.Context) error {
+	all, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if _, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) { return law.Restored(a, m.now()) }); err != nil {
+			return fmt.Errorf("account %s: %w", a.Name, err)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,18 +89,25 @@ type world struct {
 	url     string
 	store   store.Accounts
 	ring    seal.Ring
+	settle  func() error // nil: works
 }
 
 func newWorld(t *testing.T) *world {
 	s := &service{lasts: 3600}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	return &world{t, s, srv.URL, memory.New(), seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
+	return &world{T: t, service: s, url: srv.URL, store: memory.New(), ring: seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
 }
 
 // host returns a manager of a host.
 func (w *world) host(name string) *account.Manager {
-	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Clients: func(keep.Account) (account.Client, error) {
+	settle := func(context.Context, []keep.Account) error {
+		if w.settle == nil {
+			return nil
+		}
+		return w.settle()
+	}
+	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Settle: settle, Clients: func(keep.Account) (account.Client, error) {
 		return &oauth.Client{TokenURL: w.url + "/token", RevokeURL: w.url + "/revoke", ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}, nil
 	}})
 }
@@ -349,5 +357,64 @@ func TestLostKey(t *testing.T) {
 	}
 	if _, err := m.Credential(t.Context(), "mail"); err == nil {
 		t.Error("opened with another key")
+	}
+}
+
+// A run that fails for an account asks nobody itself, so its failure waits until the
+// question about the account is on disk.
+func TestRefusalAsksFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.service.dead = true
+	m := w.host("h")
+	w.connect(m, time.Hour)
+	if a, err := m.Renew(t.Context(), "mail"); err != nil || a.Status != keep.AccountNeedsReconnect {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	w.settle = func() error { return errors.New("the disk is full") }
+	if f := failureOf(t, m); f.Class != keep.ClassTransient {
+		t.Errorf("without the question: %+v", f)
+	}
+	w.settle = nil
+	if f := failureOf(t, m); f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || f.Account != "mail" || f.Generation != 1 {
+		t.Errorf("with the question: %+v", f)
+	}
+	if _, err := m.Revoke(t.Context(), "mail"); err != nil {
+		t.Fatal(err)
+	}
+	if f := failureOf(t, m); f.Code != keep.CodeAccount || f.Generation != 2 {
+		t.Errorf("revoked, about which a run asks: %+v", f)
+	}
+}
+
+// failureOf returns why the account has no credential.
+func failureOf(t *testing.T, m *account.Manager) *keep.Failure {
+	t.Helper()
+	_, err := m.Credential(t.Context(), "mail")
+	f, ok := errors.AsType[*keep.Failure](err)
+	if !ok {
+		t.Fatalf("credential: %v", err)
+	}
+	return f
+}
+
+// Tokens that come from a backup are tried once, and then a person is asked.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	for name, usedUp := range map[string]bool{"used up since": true, "still good": false} {
+		w := newWorld(t)
+		w.service.dead = usedUp
+		m := w.host("h")
+		w.connect(m, time.Hour)
+		for range 2 { // given twice, it is no other thing
+			if err := m.Restored(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, _ := m.Credential(t.Context(), "mail")
+		a := w.account()
+		if usedUp != (a.Status == keep.AccountNeedsReconnect) || !usedUp && got.Value != "access-token-1" || len(w.requests()) != 1 {
+			t.Errorf("%s: the account is %s, the credential %q, after requests %q", name, a.Status, got.Value, w.requests())
+		}
 	}
 }

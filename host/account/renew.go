@@ -49,6 +49,9 @@ func (m *Manager) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		m.renewDue(ctx)
+		if err := m.Settle(ctx); err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "questions and runs do not fit the accounts", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -221,11 +224,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun time.Time) (next keep.Account, again bool, err error) {
 	o, err := m.open(a)
 	if err != nil {
-		return a, false, errors.Join(refusal(a.Name, fmt.Sprintf("the account %s %s", a.Name, keyProblem(err))), m.giveBack(ctx, a))
+		return a, false, errors.Join(unusable(a, fmt.Sprintf("the account %s %s", a.Name, keyProblem(err))), m.giveBack(ctx, a))
 	}
 	client, err := m.cfg.Clients(a)
 	if err != nil {
-		return a, false, errors.Join(refusal(a.Name, fmt.Sprintf("the account %s cannot be renewed: %v", a.Name, err)), m.giveBack(ctx, a))
+		return a, false, errors.Join(unusable(a, fmt.Sprintf("the account %s cannot be renewed: %v", a.Name, err)), m.giveBack(ctx, a))
 	}
 	generation := a.Generation
 	if a, err = law.Begin(a, m.cfg.Host, force, m.now()); err != nil {

@@ -381,6 +381,16 @@ var breaks = []Break{
 		`h.Backlog.Newest > h.State.IdleSeq`, `h.Backlog.Newest > 0`, "./law/schedule"},
 
 	// engine: what the law says is done.
+	{"account-asked-by-each-run", "explained", "engine/execution.go",
+		`&& !(v.Escalate == keep.AskPermission && lifecycle.AsksForAccount(f))`, ``, "./cmd/keep -run TestReconnect$"},
+	{"account-asked-after-the-run", "explained", "host/account/account.go",
+		"if err := m.Settle(context.WithoutCancel(ctx)); err != nil {\n\t\treturn keep.Failf(", "if err := m.Settle(context.WithoutCancel(ctx)); false {\n\t\treturn keep.Failf(", "./host/account -run TestRefusalAsksFirst"},
+	{"connected-and-still-waiting", "explained", "operator/accounts.go",
+		`!law.Continues(r.Error, accounts[r.Error.Account])`, `true`, "./operator -run TestSettle"},
+	{"run-continues-without-account", "bounded", "law/account/question.go",
+		`f.Generation != a.Generation`, `true`, "./law/account -run TestContinues"},
+	{"backup-is-believed", "once", "law/account/question.go",
+		`a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshLost`, `a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshDone`, "./host/account -run TestRestored"},
 	{"sent-before-recorded", "recorded-before-sent", "engine/call.go",
 		"if err := x.commit(ctx, more...); err != nil {\n\t\treturn &storeError{err}\n\t}\n\treturn nil", "_ = more\n\treturn nil", "./engine -run TestDeathAtEveryPoint"},
 	{"sent-before-recorded-in-the-world", "recorded-before-sent", "engine/call.go",

@@ -34,8 +34,15 @@ const (
 // Margin is how long before its end an access token is not used any more.
 const Margin = 10 * time.Second
 
-// DueAt returns when the tokens are to be renewed; zero: at no time by themselves.
+// DueAt returns when the tokens are to be renewed; zero: at no time by themselves. They are
+// due at once if a request for them was lost: whether they are still good shows when they
+// are used.
 func DueAt(a keep.Account) time.Time {
+	for _, r := range a.Refreshes {
+		if r.Generation == a.Generation && r.State == keep.RefreshLost && a.Renews && a.Status == keep.AccountOK {
+			return r.EndedAt
+		}
+	}
 	if !a.Renews || a.ExpiresAt.IsZero() || a.Status != keep.AccountOK {
 		return time.Time{}
 	}

@@ -20,6 +20,7 @@ const (
 	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
 	WaitsForApproval WaitKind = "approval"  // a person agrees to the call
 	WaitsForPerson   WaitKind = "person"    // a person answers another question
+	WaitsForAccount  WaitKind = "account"   // a person connects an account again
 	WaitsForScript   WaitKind = "script"    // a corrected script, or a person
 	WaitsForDebugger WaitKind = "internal"  // a person looks at a bug of Keep
 	WaitsForUnknown  WaitKind = "undefined" // a status that no rule explains
@@ -66,7 +67,9 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 	case keep.StatusApproval:
 		w.Kind = WaitsForApproval
 	case keep.StatusPerson:
-		w.Kind = WaitsForPerson
+		if w.Kind = WaitsForPerson; AsksForAccount(r.Error) {
+			w.Kind = WaitsForAccount
+		}
 	case keep.StatusLogic:
 		w.Kind = WaitsForScript
 	case keep.StatusInternal:
@@ -109,7 +112,7 @@ func (w Wait) IsZero() bool { return w.Kind == WaitsForNothing }
 // NeedsPerson reports whether only a person moves it.
 func (w Wait) NeedsPerson() bool {
 	switch w.Kind {
-	case WaitsForDecision, WaitsForApproval, WaitsForPerson, WaitsForScript, WaitsForDebugger:
+	case WaitsForDecision, WaitsForApproval, WaitsForPerson, WaitsForAccount, WaitsForScript, WaitsForDebugger:
 		return true
 	}
 	return false
@@ -128,6 +131,8 @@ func (w Wait) Moves() string {
 		return "an answer of the service"
 	case WaitsForScript:
 		return "a corrected script, or a person"
+	case WaitsForAccount:
+		return "a person who connects the account"
 	}
 	return "a person"
 }
@@ -182,6 +187,8 @@ func (w Wait) Parts() []Part {
 		return []Part{s("Waits since "), since, s(" for a person to approve the call"), {Text: "; see keep inbox", Command: true}, s(".")}
 	case WaitsForPerson:
 		return []Part{s("Waits since "), since, s(" for a person (" + w.Why + ")"), {Text: "; see keep inbox", Command: true}, s(".")}
+	case WaitsForAccount:
+		return []Part{s("Waits since "), since, s(" for an account, and continues by itself when it is connected (" + w.Why + ").")}
 	case WaitsForScript:
 		return []Part{s("Waits since "), since, s(" for a corrected script, or for a person to retry or skip: " + w.Why + ".")}
 	case WaitsForDebugger:

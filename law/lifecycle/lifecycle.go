@@ -139,6 +139,19 @@ func Classify(class keep.Class, m keep.Mutation, spent bool) Consequence {
 	}
 }
 
+// AsksForAccount reports whether a failure is about an account that a person is asked to
+// connect again. That question is one for all runs, so a run asks none of its own.
+func AsksForAccount(f *keep.Failure) bool {
+	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeReconnect && f.Account != ""
+}
+
+// Reconnected returns r as it continues because an account that it waited for is another
+// one than it was.
+func Reconnected(r keep.Run, now time.Time) keep.Run {
+	r.RetryAt, r.UpdatedAt = now, now
+	return r
+}
+
 // DoubtKind returns what a person is asked about a record that nobody else can move: what
 // became of the call, or for the right to ask that.
 func DoubtKind(m keep.Mutation) keep.EscalationKind {

@@ -146,7 +146,7 @@ func (c *checker) outcome(r keep.Run, record string) {
 func (c *checker) waiting(r keep.Run, record string) {
 	c.broken(r.Status != keep.StatusTransient || !r.RetryAt.IsZero(), "explained", record,
 		"it waits to be tried again, and no time is set")
-	if waits := r.Status == keep.StatusPerson || r.Status == keep.StatusApproval; waits && r.RetryAt.IsZero() {
+	if waits := r.Status == keep.StatusPerson || r.Status == keep.StatusApproval; waits && r.RetryAt.IsZero() && (r.Error == nil || r.Error.Code != keep.CodeReconnect) { // there the question is about the account
 		c.broken(c.asked(func(e keep.Escalation) bool { return e.Run == r.ID }), "explained", record,
 			"it waits for a person, and nothing is asked")
 	}

@@ -201,6 +201,7 @@ var checks = []check{
 		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
 		  FROM run r
 		 WHERE closed = 0 AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
+		   AND coalesce(json_extract(r.error, '$.code'), '') <> 'reconnect' -- the question is about the account
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
 
 	// Events. A logic failure releases the events of a run that stays open.

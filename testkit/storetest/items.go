@@ -93,6 +93,24 @@ var escalationPromises = []promise{
 		w.refuse("w", is(keep.ErrDecided), keep.CloseEscalation{ID: "esc_1"})
 		w.refuse("w", notFound("escalation", "esc_0"), keep.CloseEscalation{ID: "esc_0"})
 	}},
+	{"a question may be of no workflow, and nothing else is", func(w *world) {
+		w.commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}})
+		e := keep.Escalation{ID: "esc_2", Kind: keep.AskReconnect, Question: odd, Choices: []keep.Choice{}}
+		w.commit("", keep.OpenEscalation{Escalation: e})
+		w.refuse("", is(keep.ErrStale), keep.OpenEscalation{Escalation: e})
+		w.same("Escalation", get[keep.Escalation](w)(w.Escalation(w.ctx, e.ID)), e)
+		w.same("of all workflows", len(page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{Open: true}, keep.Page{}))), 2)
+		w.same("of one workflow", len(page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{Workflow: "w", Open: true}, keep.Page{}))), 1)
+		w.same("counted", get[map[keep.EscalationKind]int](w)(w.CountEscalations(w.ctx, keep.EscalationFilter{Open: true}))[keep.AskReconnect], 1)
+		w.same("Owed", len(get[[]keep.Owed](w)(w.Owed(w.ctx, "webhook", 10))), 2)
+		w.commit("", keep.PutNotice{Notice: keep.Notice{Escalation: e.ID, Sink: "webhook", Status: keep.NoticeDelivered, Attempts: 1, UpdatedAt: w.at}})
+		w.same("Owed after it was told", len(get[[]keep.Owed](w)(w.Owed(w.ctx, "webhook", 10))), 1)
+		w.refuse("w", notFound("escalation", "esc_2"), keep.CloseEscalation{ID: e.ID})
+		w.refuse("", invalid, keep.SetPaused{Paused: true})
+		w.refuse("", invalid, keep.Publish{Event: keep.Event{Topic: "t", MessageID: "m"}})
+		w.commit("", keep.CloseEscalation{ID: e.ID})
+		w.refuse("", is(keep.ErrDecided), keep.CloseEscalation{ID: e.ID})
+	}},
 	{"a question is asked once, and open", func(w *world) {
 		e := keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}
 		w.commit("w", keep.OpenEscalation{Escalation: e})

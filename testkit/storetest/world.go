@@ -59,8 +59,12 @@ func (w *world) commit(name keep.WorkflowName, changes ...keep.Change) {
 func (w *world) refuse(name keep.WorkflowName, want func(error) bool, changes ...keep.Change) {
 	w.Helper()
 	fine := keep.PutInput{Input: keep.Input{ID: "input_of_a_refused_commit", Workflow: name, ExternalID: "refused", CreatedAt: w.at}}
+	all := append([]keep.Change{fine}, changes...)
+	if name == "" { // only questions are of no workflow
+		all[0] = keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_of_a_refused_commit", Kind: keep.AskReconnect}}
+	}
 	before := Snapshot(w.TB, w.Store)
-	err := w.Commit(w.ctx, keep.Commit{Workflow: name, At: w.now(), Changes: append([]keep.Change{fine}, changes...)})
+	err := w.Commit(w.ctx, keep.Commit{Workflow: name, At: w.now(), Changes: all})
 	if err == nil || !want(err) {
 		w.Errorf("Commit = %v, want another refusal", err)
 	}

@@ -126,7 +126,7 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 	a := httpapi.Authorization{Header: map[string]string{}, Query: map[string]string{}, Credentials: map[string]connector.Credential{}}
 	for _, name := range l.names {
 		if l.v.accounts == nil {
-			return a, keep.Failf(keep.ClassPermission, keep.CodeReconnect, "the account %s is in the database, which is not open", name)
+			return a, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", name)
 		}
 		c, err := l.v.accounts.Credential(ctx, name)
 		if err != nil {

@@ -107,7 +107,7 @@ path = "/read"
 	mut := keep.Mutation{Key: "k", Token: "0123456789abcdef0123456789abcdef", Payload: json.RawMessage(`{"id":"x"}`), CreatedAt: time.Now(), Attempts: 1}
 
 	_, err = change.Mutate(t.Context(), mut)
-	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || len(s.got) != 0 {
+	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassPermission || f.Code != keep.CodeAccount || f.Account != "mine" || len(s.got) != 0 {
 		t.Errorf("without the account: %v, and the service got %q", err, s.got)
 	}
 	connect := func() {

@@ -42,6 +42,7 @@ type Config struct {
 	Proxy       proxy.Config          // as written; proxy.New checks it
 	Server      Server                // as written; its files are absolute
 	Ring        seal.Ring             // where the key of accounts is
+	Stored      string                // mark of the secrets of the database that it was read with; empty: it needed none
 	Clients     map[string]PackClient // the user's own OAuth clients, by pack
 	Warnings    []Problem             // odd, but not wrong
 	Secrets     []string              // files that secrets were looked for in, sorted

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -13,12 +14,16 @@ import (
 	"github.com/keep-run/keep/host/account/oauth"
 )
 
+// A Settle makes questions and runs fit the accounts that there are; see
+// operator.SettleAccounts.
+type Settle = func(ctx context.Context, all []keep.Account) error
+
 // NewAccounts returns the accounts of a database, with the OAuth clients that a
 // configuration names at each renewal.
-func (e Env) NewAccounts(cfg func() *config.Config, db database.DB) *account.Manager {
+func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settle) *account.Manager {
 	first := cfg()
 	return account.New(account.Config{
-		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log,
+		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log, Settle: settle,
 		Clients: func(a keep.Account) (account.Client, error) {
 			now := cfg()
 			pack, err := config.OnePack(now.Dir, a.Pack)

@@ -44,6 +44,9 @@ func (f *Follower) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	seen := f.Session.files
+	if seen.stored = f.Session.loaded.Stored; seen.stored == "" {
+		seen.stored = f.stored(ctx, "")
+	}
 	for {
 		asked := false
 		select {
@@ -54,11 +57,25 @@ func (f *Follower) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := fingerprintOf(f.Session.Project.Cfg)
-		if asked || now.secrets != seen.secrets || !f.SecretsOnly && now.file != seen.file {
+		now.stored = f.stored(ctx, seen.stored)
+		if asked || now.secrets != seen.secrets || now.stored != seen.stored || !f.SecretsOnly && now.file != seen.file {
 			f.take(ctx)
 		}
 		seen = now
 	}
+}
+
+// stored looks at the secrets of the database. It returns what was seen before if the
+// configuration needs none, or they cannot be read now.
+func (f *Follower) stored(ctx context.Context, before string) string {
+	if len(f.Session.config().Secrets) == 0 {
+		return before
+	}
+	all, err := f.Session.Accounts.Secrets(ctx)
+	if err != nil {
+		return before
+	}
+	return project.SecretsMark(all)
 }
 
 // take reads the configuration and takes it, or says why not.
@@ -150,11 +167,11 @@ func reasonOf(err error) string {
 }
 
 // A fingerprint differs when files do.
-type fingerprint struct{ file, secrets string }
+type fingerprint struct{ file, secrets, stored string }
 
 // fingerprintOf looks at the files of a configuration.
 func fingerprintOf(cfg *config.Config) fingerprint {
-	return fingerprint{look(cfg.File), look(cfg.Secrets...)}
+	return fingerprint{file: look(cfg.File), secrets: look(cfg.Secrets...)}
 }
 
 // look returns what the file system says of files. One that is not there counts too: it

@@ -118,7 +118,7 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 		return err
 	}
 	s.closers = append(s.closers, s.DB.Close)
-	s.Accounts = e.NewAccounts(s.config, s.DB)
+	s.Accounts = e.NewAccounts(s.config, s.DB, func(ctx context.Context, all []keep.Account) error { return s.Host.SettleAccounts(ctx, all) })
 	s.Project.Cfg.UseAccounts(s.Accounts)
 	if err := s.CheckNames(ctx, e, s.DB); err != nil {
 		return err

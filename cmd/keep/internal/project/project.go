@@ -60,8 +60,11 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 	}
 	cfg, err := config.Load(config.Options{File: file, Dir: dir})
 	if cfg != nil && len(cfg.Missing) > 0 {
-		if sealed := f.sealed(cfg); len(sealed) > 0 {
+		if sealed, mark := f.sealed(cfg); len(sealed) > 0 {
 			cfg, err = config.Load(config.Options{File: file, Dir: dir, Sealed: sealed})
+			if cfg != nil {
+				cfg.Stored = mark
+			}
 		}
 	}
 	if cfg != nil {
@@ -86,8 +89,8 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 
 // sealed returns the secrets of the database, if it can be read: they count where no other
 // place has one. Why it cannot be read, or a secret cannot be opened, is said by what needs
-// them.
-func (f *Flags) sealed(cfg *config.Config) map[string]string {
+// them. The mark is another one when they are.
+func (f *Flags) sealed(cfg *config.Config) (secrets map[string]string, mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	name := cfg.DB
@@ -96,13 +99,13 @@ func (f *Flags) sealed(cfg *config.Config) map[string]string {
 	}
 	db, err := database.OpenName(ctx, name, database.ToRead)
 	if err != nil {
-		return nil
+		return nil, ""
 	}
 	defer db.Close()
 	m := account.New(account.Config{Store: db, Ring: cfg.Ring})
 	all, err := m.Secrets(ctx)
 	if err != nil {
-		return nil
+		return nil, ""
 	}
 	out := map[string]string{}
 	for _, s := range all {
@@ -110,7 +113,16 @@ func (f *Flags) sealed(cfg *config.Config) map[string]string {
 			out[s.Name] = value
 		}
 	}
-	return out
+	return out, SecretsMark(all)
+}
+
+// SecretsMark returns a text that differs when the secrets of a database do.
+func SecretsMark(secrets []keep.Account) string {
+	var b strings.Builder
+	for _, s := range secrets {
+		fmt.Fprintf(&b, "%s %d %s\n", s.Name, s.Generation, s.ConnectedAt.Format(time.RFC3339Nano))
+	}
+	return b.String()
 }
 
 // OpenProject finds the configuration and the scripts of a file or a directory.

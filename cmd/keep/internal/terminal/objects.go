@@ -34,7 +34,11 @@ func ErrorText(f *api.Failure) string {
 // QuestionText returns a question with all that a person needs to decide it.
 func (i Ink) QuestionText(q api.Escalation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  %s, workflow %s, %s\n", i.Bold(CleanText(q.Question)), q.ID, q.Workflow, q.Kind)
+	of := "" // an account's has no workflow
+	if q.Workflow != "" {
+		of = "workflow " + string(q.Workflow) + ", "
+	}
+	fmt.Fprintf(&b, "%s\n  %s, %s%s\n", i.Bold(CleanText(q.Question)), q.ID, of, q.Kind)
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, "  %s %s\n", i.Dim(name+":"), strings.ReplaceAll(CleanText(value), "\n", "\n    "))

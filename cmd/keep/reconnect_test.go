@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// losing puts a way to the OAuth server before the diary's that loses answers while lose is
+// set: the server has done then what it was asked.
+func (d *diary) losing() (lose *atomic.Bool) {
+	d.Helper()
+	to, err := url.Parse(d.oauth.Issuer)
+	if err != nil {
+		d.Fatal(err)
+	}
+	lose = new(atomic.Bool)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !lose.Load() {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		proxy.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	}))
+	d.Cleanup(gateway.Close)
+	d.write("keep.toml", "[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"public\"\ntoken_url = \""+gateway.URL+"/token\"\n")
+	return lose
+}
+
+// allow connects the account as ann.
+func (d *diary) allow() {
+	d.Helper()
+	if out, status := d.connect(func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }); status != exit.Done {
+		d.Fatalf("connect: status %d: %s", status, out)
+	}
+}
+
+// list reads what a command lists.
+func list[T any](d *diary, args ...string) (all []T) {
+	d.Helper()
+	out, err := d.command(append(args, "--json")...).Output()
+	if err != nil || json.Unmarshal(out, &all) != nil {
+		d.Fatalf("keep %v: %s, %v", args, out, err)
+	}
+	return all
+}
+
+// tokens returns those that came to the service.
+func (d *diary) tokens() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.bearers)
+}
+
+// An account whose tokens are lost is one question, asked before a run needs it. Runs wait
+// without sending anything, and continue by themselves when it is connected again.
+func TestReconnect(t *testing.T) {
+	d := newDiary(t)
+	lose := d.losing()
+	for _, name := range []string{"one", "two"} {
+		d.write(name+".js", `export default Keep.workflow({ name: "`+name+`", topics: {},
+  producers: { read: { schedule: { cron: "0 0 1 1 *", timezone: "UTC" }, async handler(ctx) { ctx.log("read", (await ctx.diary.days({})).length); } } } });`)
+	}
+	d.allow()
+	said := serveIn(t, d.dir, "--listen", "127.0.0.1:0")
+	said.wait(t, "Serving 2 workflows")
+
+	// The answer is lost, and the server takes no token twice: nobody can help but a person.
+	lose.Store(true)
+	if out, status := d.keep("accounts", "renew", "diary"); status != exit.NeedsPerson {
+		t.Fatalf("renew: status %d: %s", status, out)
+	}
+	lose.Store(false)
+	questions := list[api.Escalation](d, "inbox")
+	if len(questions) != 1 || questions[0].Kind != keep.AskReconnect || len(questions[0].Actions) != 0 || questions[0].Workflow != "" {
+		t.Fatalf("before a run needs it: %+v", questions)
+	}
+	if out, _ := d.keep("status"); !bytes.Contains([]byte(out), []byte("keep connect diary --name diary")) {
+		t.Errorf("status says %s", out)
+	}
+	if out, status := d.keep("inbox", "show", string(questions[0].ID)); status != exit.Done {
+		t.Errorf("inbox show: %s", out)
+	}
+	before := d.tokens()
+	for _, name := range []string{"one", "two"} {
+		if out, status := d.keep("trigger", name); status != exit.Done {
+			t.Fatalf("trigger: %s", out)
+		}
+		said.wait(t, "run stopped")
+	}
+	if now := list[api.Escalation](d, "inbox"); len(now) != 1 || now[0].ID != questions[0].ID {
+		t.Errorf("with two runs that wait: %+v", now)
+	}
+	for _, r := range list[api.Run](d, "runs") {
+		if r.Status != keep.StatusPerson || r.Mutation != nil || r.Error == nil || *r.Error.Account != "diary" {
+			t.Errorf("a run is %+v", r)
+		}
+	}
+	if now := d.tokens(); !slices.Equal(now, before) {
+		t.Errorf("%d tokens were sent to the service without an account", len(now)-len(before))
+	}
+
+	d.allow()
+	for done := 0; done < 2; {
+		done = 0
+		for _, r := range list[api.Run](d, "runs") {
+			if r.Status == keep.StatusCommitted {
+				done++
+			}
+		}
+	}
+	if now := list[api.Escalation](d, "inbox"); len(now) != 0 {
+		t.Errorf("after it was connected: %+v", now)
+	}
+	if out, status := d.keep("db", "check"); status != exit.Done {
+		t.Errorf("check: %s", out)
+	}
+}
+
+// A secret of the database that changes counts at the next call of a running host.
+func TestStoredSecretChanges(t *testing.T) {
+	got := make(chan string, 100)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("Authorization")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"v": 1}`)
+	}))
+	t.Cleanup(service.Close)
+	d := &diary{T: t, dir: shortDir(t)}
+	d.write("keep.toml", string(bytes.ReplaceAll([]byte(reloadConfig), []byte("URL"), []byte(service.URL))))
+	d.write("reader.js", `export default Keep.workflow({ name: "reader", topics: {},
+  producers: { read: { schedule: { cron: "0 0 1 1 *", timezone: "UTC" }, async handler(ctx) { ctx.log("read", (await ctx.svc.read({})).v); } } } });`)
+	set := func(value string) {
+		t.Helper()
+		cmd := d.command("secrets", "set", "svc")
+		cmd.Stdin = bytes.NewReader([]byte(value))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	set("one")
+	said := serveIn(t, d.dir, "--listen", "127.0.0.1:0")
+	said.wait(t, "Serving 1 workflow")
+	for _, value := range []string{"one", "two", "three"} {
+		if value != "one" {
+			set(value)
+			said.wait(t, "configuration taken")
+		}
+		if out, status := d.keep("trigger", "reader"); status != exit.Done {
+			t.Fatalf("trigger: %s", out)
+		}
+		if sent := <-got; sent != "Bearer "+value {
+			t.Errorf("the service got %q, want %s", sent, value)
+		}
+	}
+}

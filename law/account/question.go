@@ -1,0 +1,74 @@
+package account
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// Notice is how long before the end of an account a person is asked, if only a person can
+// renew it.
+const Notice = 15 * time.Minute
+
+// NeedsPerson reports whether a person is to connect the account again, now or soon. Of one
+// that a person revoked it is false.
+func NeedsPerson(a keep.Account, now time.Time) bool {
+	return a.Kind == keep.AccountConnected && (a.Status == keep.AccountNeedsReconnect || a.Expiring(now, Notice))
+}
+
+// QuestionID returns the id of the one question about what an account holds now. The next
+// credential of it has another one, so that of hosts that ask at once one does, and that a
+// question whose id no account has is over.
+func QuestionID(a keep.Account) keep.EscalationID {
+	return keep.EscalationID(fmt.Sprintf("esc_reconnect_%s_%d_%d", a.Name, a.ConnectedAt.UnixMilli(), a.Generation))
+}
+
+// Question returns what a person is asked about an account that needs one.
+func Question(a keep.Account, now time.Time) keep.Escalation {
+	q := keep.Escalation{
+		ID: QuestionID(a), Kind: keep.AskReconnect, CreatedAt: now,
+		Question:  fmt.Sprintf("The account %s of %s must be connected again: keep connect %s --name %s", a.Name, a.Pack, a.Pack, a.Name),
+		Attempted: fmt.Sprintf("account %s of %s, connected by %s at %s", a.Name, a.Pack, a.ConnectedBy, a.ConnectedAt.UTC().Format(time.RFC3339)),
+		Why:       a.Error,
+	}
+	if a.Status == keep.AccountOK {
+		q.Question = fmt.Sprintf("The account %s of %s ends at %s, and only a person can renew it: keep connect %s --name %s",
+			a.Name, a.Pack, a.ExpiresAt.UTC().Format(time.RFC3339), a.Pack, a.Name)
+		q.Why = "the service gave nothing to renew it with"
+	}
+	q.Why += "; runs that need it wait, send nothing, and continue by themselves when it is connected"
+	return q
+}
+
+// Continues reports whether a run that failed for an account is to be tried again: what the
+// account holds is not what it was then. The account is the zero one if there is none.
+func Continues(f *keep.Failure, a keep.Account) bool {
+	return f != nil && f.Account != "" && f.Generation != a.Generation
+}
+
+// Restored returns an account as it comes out of a backup: what was done since is not
+// known, so its tokens may have been used up. That is as if the answer to one request for
+// them had been lost: they are tried once more at once, and then a person is asked. It
+// reports false if that is so already, or cannot be.
+func Restored(a keep.Account, now time.Time) (keep.Account, bool) {
+	if a.Kind != keep.AccountConnected || a.Status != keep.AccountOK || !a.Renews {
+		return a, false
+	}
+	a = Release(a.Clone())
+	for i := range a.Refreshes {
+		switch r := &a.Refreshes[i]; {
+		case r.Generation != a.Generation:
+		case r.State == keep.RefreshSent:
+			r.State, r.EndedAt = keep.RefreshLost, now
+			return a, true
+		case r.State == keep.RefreshLost || r.State == keep.RefreshRefused:
+			return a, false // the next request is the last one anyway
+		}
+	}
+	a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshLost, Host: "restored", SentAt: now, EndedAt: now})
+	if over := len(a.Refreshes) - keep.MaxRefreshes; over > 0 {
+		a.Refreshes = a.Refreshes[over:]
+	}
+	return a, true
+}

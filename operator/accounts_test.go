@@ -1,0 +1,108 @@
+package operator_test
+
+import (
+	"testing"
+
+	"github.com/keep-run/keep"
+	law "github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// An accountWorld is a store with runs that wait for accounts, and the hosts on it.
+type accountWorld struct {
+	*testing.T
+	*memory.Store
+}
+
+// waits puts a run that waits for a generation of an account.
+func (w *accountWorld) waits(name keep.WorkflowName, code, account string, generation int64) {
+	w.Helper()
+	f := keep.Failf(keep.ClassPermission, code, "no credential")
+	f.Account, f.Generation = account, generation
+	run := keep.Run{ID: "run_" + keep.RunID(name), Chain: "run_" + keep.RunID(name), Workflow: name, Handler: "p", Kind: keep.Producer, Phase: keep.Running,
+		Status: keep.StatusPerson, Error: f, CreatedAt: noon, UpdatedAt: noon}
+	changes := []keep.Change{keep.PutRun{Run: run}}
+	if code != keep.CodeReconnect {
+		changes = append(changes, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_" + keep.EscalationID(name), Kind: keep.AskPermission, Workflow: name, Run: run.ID}})
+	}
+	if err := w.Commit(w.Context(), keep.Commit{Workflow: name, At: noon, Changes: changes}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// settle has two hosts settle accounts, and returns the open questions about accounts and
+// the runs that continue.
+func (w *accountWorld) settle(accounts ...keep.Account) (questions []keep.Escalation, runs map[keep.WorkflowName]bool) {
+	w.Helper()
+	for range 2 {
+		if err := newOperator(w.T, w.Store).SettleAccounts(w.Context(), accounts); err != nil {
+			w.Fatal(err)
+		}
+	}
+	all, _, err := w.Escalations(w.Context(), keep.EscalationFilter{Open: true}, keep.Page{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, q := range all {
+		if q.Kind == keep.AskReconnect {
+			questions = append(questions, q)
+		}
+	}
+	open, _, err := w.Runs(w.Context(), keep.RunFilter{Open: true}, keep.Page{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	runs = map[keep.WorkflowName]bool{}
+	for _, r := range open {
+		if !r.RetryAt.IsZero() {
+			runs[r.Workflow] = true
+		}
+	}
+	for err := range w.Check(w.Context()) {
+		w.Error(err)
+	}
+	return questions, runs
+}
+
+func TestSettleAccounts(t *testing.T) {
+	w := &accountWorld{t, memory.New()}
+	w.waits("a", keep.CodeReconnect, "mail", 1)
+	w.waits("b", keep.CodeReconnect, "mail", 1)
+	w.waits("c", keep.CodeUnauthenticated, "shop", 4)
+	w.waits("d", keep.CodeAccount, "new", 0)
+	w.waits("e", keep.CodeForbidden, "", 0)
+	lost := law.NeedsReconnect(keep.Account{Kind: keep.AccountConnected, Name: "mail", Pack: "gmail", Generation: 1}, "used up")
+	shop := keep.Account{Kind: keep.AccountConnected, Name: "shop", Generation: 4, Status: keep.AccountOK}
+
+	// One question for both runs, which wait.
+	questions, runs := w.settle(lost, shop)
+	if len(questions) != 1 || questions[0].ID != law.QuestionID(lost) || len(runs) != 0 {
+		t.Errorf("asked %+v, and %v continue", questions, runs)
+	}
+	// What another host renewed, and what was connected: their runs continue, by themselves.
+	shop.Generation++
+	fresh := law.Connect(lost, keep.Account{Kind: keep.AccountConnected, Name: "mail", Pack: "gmail"}, noon)
+	questions, runs = w.settle(fresh, shop, keep.Account{Kind: keep.AccountConnected, Name: "new", Generation: 1, Status: keep.AccountOK})
+	if len(questions) != 0 || len(runs) != 4 || runs["e"] {
+		t.Errorf("asked %+v, and %v continue", questions, runs)
+	}
+	// The next loss is another question; it ends when the account is gone.
+	if questions, _ = w.settle(law.NeedsReconnect(fresh, "used up")); len(questions) != 1 {
+		t.Errorf("asked %+v", questions)
+	}
+	if questions, _ = w.settle(); len(questions) != 0 {
+		t.Errorf("about an account that is gone: %+v", questions)
+	}
+}
+
+// A person who revokes an account gives the runs that wait for it up: each then asks what
+// is to become of it.
+func TestSettleRevokedAccount(t *testing.T) {
+	w := &accountWorld{t, memory.New()}
+	w.waits("a", keep.CodeReconnect, "mail", 1)
+	lost := law.NeedsReconnect(keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 1}, "used up")
+	w.settle(lost)
+	if questions, runs := w.settle(law.Revoke(lost)); len(questions) != 0 || !runs["a"] {
+		t.Errorf("asked %+v, and %v continue", questions, runs)
+	}
+}
