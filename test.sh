@@ -174,16 +174,16 @@ fi
 # vetted everything before.
 flags=(-timeout 20m -ldflags=-w ${race:+"$race"})
 if [ "${CI:-}" = true ]; then flags+=(-vet=off); fi
-# SQLite translated to Go, the bundler and the WebAssembly compiler are no code of ours and share
-# no memory with it: watching each of their reads and writes for races would make opening a
-# database six times slower, and a third of all tests do that. What calls them is watched, and so
-# are the driver and everything that locks.
+# SQLite translated to Go is no code of ours and shares no memory with it: watching each of its
+# reads and writes for races would make opening a database six times slower, and a third of all
+# tests do that. What calls it is watched, and so are the driver and everything that locks. (A
+# package with generic code must be watched: the linker might take its copy of that for all.)
 if [ -n "$race" ]; then
 	flags+=(
 		'-gcflags=modernc.org/...=-d=checkptr=0'
 		'-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0'
-		'-gcflags=github.com/evanw/esbuild/...=-race=false -d=checkptr=0'
-		'-gcflags=github.com/tetratelabs/wazero/...=-race=false -d=checkptr=0'
+		'-gcflags=github.com/evanw/esbuild/...=-d=checkptr=0'
+		'-gcflags=github.com/tetratelabs/wazero/...=-d=checkptr=0'
 	)
 fi
 say "go test ${flags[*]} $*"

@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// MigrationLock is the lock under which the schema is changed.
+const MigrationLock = migrationLock
+
 // URL returns what the database was opened with.
 func (db *DB) URL() string { return db.url }
 

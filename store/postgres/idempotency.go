@@ -105,7 +105,7 @@ func (k *Keys) Migrate(ctx context.Context) error {
 		}
 		var exists, hosts bool
 		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL, EXISTS (SELECT 1 FROM pg_attribute
-			WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host')`).Scan(&exists, &hosts); err != nil {
+			WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host') `+asOfNow).Scan(&exists, &hosts); err != nil {
 			return err
 		}
 		for i, done := range []bool{exists, hosts} {

@@ -175,12 +175,17 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// asOfNow is the rest of a query that asks by name for a table that another process may have
+// made while this one waited for [migrationLock]. A connection that asked before remembers
+// that there was none; only reading a table makes it hear what has been committed since.
+const asOfNow = `FROM pg_class WHERE oid = 'pg_class'::regclass`
+
 // schemaVersion returns the number of the last migration, and 0 for a schema that
 // has nothing of ours. A table of somebody else by one of our names is refused.
 func schemaVersion(ctx context.Context, q querier) (int, error) {
 	var version *string
 	var meta, run bool
-	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL`).Scan(&meta, &run)
+	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL `+asOfNow).Scan(&meta, &run)
 	if err != nil {
 		return 0, err
 	}
@@ -259,7 +264,7 @@ func migrateOne(ctx context.Context, tx pgx.Tx, file string, number int) error {
 	}
 	var there bool
 	if number == idempotencyNumber {
-		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL`).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL `+asOfNow).Scan(&there); err != nil {
 			return err
 		}
 	}

@@ -122,6 +122,34 @@ func TestForeignAndNewer(t *testing.T) {
 	}
 }
 
+// A process that waits for another to make the schema sees what was made, though its
+// connection found nothing before.
+func TestOpenSeesWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	other := connect(t, url)
+	exec := func(sql string) {
+		if _, err := other.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`SELECT pg_advisory_lock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
+	got := make(chan error)
+	go func() { got <- postgres.New(url, postgres.Config{Conns: 1}).Open(t.Context()) }()
+	for waits := 0; waits == 0; { // until it waits
+		err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, postgres.MigrationLock).Scan(&waits)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE TABLE meta (id INTEGER)`)
+	exec(`SELECT pg_advisory_unlock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
+	if err := <-got; !errors.Is(err, keep.ErrForeignDatabase) {
+		t.Errorf("Open = %v, want %v", err, keep.ErrForeignDatabase)
+	}
+}
+
 // Many processes that start at once make one schema.
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
