@@ -23,6 +23,22 @@ func TestActions(t *testing.T) {
 	w := fullWorld(t)
 	c := w.as("ada", access.Operator)
 
+	t.Run("what sends again is never the default", func(t *testing.T) {
+		seen := map[string]bool{}
+		views := w.views()
+		views["key"] = w.unknownKey()
+		for name, path := range views {
+			for _, m := range regexp.MustCompile(`(?s)<button([^>]*value="(did-not-happen|reprocess|do-again|forget)"[^>]*)>(.*?)</small>`).FindAllStringSubmatch(c.get(path).body, -1) {
+				seen[m[2]] = true
+				if strings.Contains(m[1], "primary") || strings.Contains(m[1], "data-act") || !strings.Contains(strings.ToLower(m[3]), "asks you once more") && !strings.Contains(m[1], "disabled") {
+					t.Errorf("%s: %s is the default, or one key away, or final: %s", name, m[2], m[0])
+				}
+			}
+		}
+		if !seen["did-not-happen"] || !seen["reprocess"] {
+			t.Errorf("seen %v", seen)
+		}
+	})
 	t.Run("decide that it did not happen", func(t *testing.T) {
 		q := w.question("mails")
 		c.get("/inbox/"+string(q.ID)).want(t, 200, "Outcome unknown", "sent folder of the desk", "sends the call again", "a claim of the script")
@@ -287,11 +303,26 @@ func TestKeys(t *testing.T) {
 	c.get("/keys?q=nothing").want(t, 200, "No key matches")
 	c.get(refs[0]).want(t, 200, "Did this request happen?")
 	c.get(refs[2]).want(t, 200, "Forget", "&#34;id&#34;: 7")
-	c.post(refs[0], "action", "did-not-happen").want(t, 200, "The key is free")
+	free := func(ref, action string) {
+		t.Helper()
+		page := c.get(ref)
+		if b := regexp.MustCompile(`<button[^>]*value="` + action + `"[^>]*>`).FindString(page.body); b == "" || strings.Contains(b, "primary") || strings.Contains(b, "data-act") {
+			t.Errorf("%s: what lets a request be executed again is the default, or one key away: %s", ref, b)
+		}
+		second := c.post(ref, "action", action)
+		second.want(t, 200, "execute the request again?", "POST /orders", "order-&lt;", `button primary" href="`+ref+`">Back, change nothing`)
+		if c.get(ref).body != page.body {
+			t.Errorf("%s: one press changed the key", ref)
+		}
+		c.post(ref, formOf(t, second.body)...).want(t, 200, "The key is free")
+	}
+	free(refs[0], "did-not-happen")
+	c.get(refs[0]+"/confirm?action=did-not-happen").want(t, 409, "Already answered")
+	c.get(refs[0]+"/confirm?action=eat").want(t, 400)
 	c.post(refs[0], "action", "happened", "status", "200").want(t, 409, "Already answered")
 	c.post(refs[1], "action", "happened", "status", "20x").want(t, 400)
 	c.post(refs[1], "action", "happened", "status", "201", "body", `{"id":8}`).want(t, 200, "retries with this key get the answer", "&#34;id&#34;: 8", "person: ada")
-	c.post(refs[2], "action", "forget").want(t, 200, "The key is free")
+	free(refs[2], "forget")
 	c.post(refs[2], "action", "eat").want(t, 400)
 	c.get("/keys/key_00000000000000000000000000").want(t, 404)
 	c.get("/keys/nothing").want(t, 404)

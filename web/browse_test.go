@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
@@ -14,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/key"
 )
 
 // views are the pages that everybody sees, with what has to be on them.
@@ -58,6 +60,7 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	b := w.tab("ada")
 	views := w.views()
 	views["confirm"] = "/inbox/" + string(w.question("mails").ID) + "/confirm?action=did-not-happen"
+	views["confirm-key"], views["key"] = w.unknownKey()+"/confirm?action=did-not-happen", w.unknownKey()
 	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
 	for name, path := range views {
 		b.open(path)
@@ -72,6 +75,18 @@ func TestEveryViewIsAccessible(t *testing.T) {
 		b.fits(name)
 		b.size(1200, 900)
 	}
+}
+
+// unknownKey returns the page of a key whose outcome nobody knows.
+func (w *world) unknownKey() string {
+	w.Helper()
+	now := keepNow()
+	r := key.Record{ID: key.NewID("h", "caller", "order-7"), Version: key.Version, Key: "order-7", Method: "POST", Path: "/orders",
+		State: key.Unknown, Fence: 1, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(48 * time.Hour), DoubtAt: now}
+	if old, err := w.keys.Read(w.Context(), r.ID); err != nil || old.Rev == 0 {
+		w.must(w.keys.Write(w.Context(), r))
+	}
+	return "/keys/" + r.ID.String()
 }
 
 // fits reports a page that is wider than the window.

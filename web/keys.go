@@ -76,7 +76,33 @@ func (s *site) key(r *http.Request) (page, error) {
 	return page{Title: "Key", Section: "keys", Watch: []feed.Kind{feed.Key}, Data: d}, nil
 }
 
-// decideKey records what became of a request, or gives its key free.
+// confirmKeyData is a key that would be given free, with the request that could then be
+// executed again.
+type confirmKeyData struct {
+	idempotency.View
+	Action string
+}
+
+// confirmKey asks for the second press before a key is given free.
+func (s *site) confirmKey(r *http.Request) (page, error) {
+	v, err := s.findKey(r)
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: "Execute it again?", Section: "keys"}
+	action := r.URL.Query().Get("action")
+	switch {
+	case action == "did-not-happen" && v.State != key.Unknown:
+		return p, idempotency.ErrNotUnknown
+	case action != "did-not-happen" && action != "forget":
+		return p, refusef("a key can be given free with did-not-happen or forget, not %q", cut(40, action))
+	}
+	p.Data = confirmKeyData{View: v, Action: action}
+	return p, nil
+}
+
+// decideKey records what became of a request, or gives its key free, which needs a second
+// press: the next request with it is executed.
 func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 	v, err := s.findKey(r)
 	if err != nil {
@@ -87,7 +113,11 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 	}
 	who, _ := access.From(r.Context())
 	to = "/keys/" + url.PathEscape(v.Reference)
-	switch action := r.PostForm.Get("action"); action {
+	action := r.PostForm.Get("action")
+	if (action == "did-not-happen" || action == "forget") && r.PostForm.Get("confirm") == "" {
+		return to + "/confirm" + query("action", action), "", nil
+	}
+	switch action {
 	case "did-not-happen":
 		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{By: who.Name}, time.Now())
 		return to, "released", err

@@ -159,6 +159,7 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "GET /keys", "keys", s.keys)
 	s.show(mux, "GET /keys/{ref}", "key", s.key)
 	s.do(mux, "POST /keys/{ref}", s.decideKey)
+	s.showTo(mux, access.Operator, "GET /keys/{ref}/confirm", "confirm_key", s.confirmKey)
 
 	s.show(mux, "GET /settings", "settings", s.settings)
 	s.showTo(mux, access.Admin, "POST /settings/tokens", "token", s.issueToken)

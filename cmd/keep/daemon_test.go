@@ -80,7 +80,7 @@ func TestDaemonEndsWhileItWorks(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	defer close(release)
-	o := p.keep("keys", "forget", ref)
+	o := p.keep("keys", "forget", ref, "--yes")
 	if o.Status != exit.Failed || !strings.Contains(o.Talk, "whether it had done this is not known; look first") {
 		t.Errorf("forget: %+v", o)
 	}

@@ -229,13 +229,14 @@ func (a *app) resolveKeyCmd() *cobra.Command {
 	var res idempotency.Resolution
 	var contentType string
 	var headers []string
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "resolve REF happened|did-not-happen",
 		Short: "Say what became of a request whose outcome is unknown",
 		Long: `Resolve records what you found out about a request whose outcome is unknown.
-did-not-happen releases its key: the next request with it is executed. happened
-records the answer that retries get.`,
-		Example: `  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv did-not-happen
+did-not-happen releases its key: the next request with it is executed, which needs
+--yes. happened records the answer that retries get.`,
+		Example: `  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv did-not-happen --yes
   keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv happened --status 201 --body '{"id": 7}'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -252,11 +253,12 @@ records the answer that retries get.`,
 			if res.Header, err = headerOf(contentType, headers, res.Body); err != nil {
 				return err
 			}
-			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
+			return a.decideKey(cmd.Context(), args[0], yes || res.Happened, "resolve "+args[0]+" did-not-happen", func(keys keyring) (idempotency.View, error) {
 				return keys.Resolve(cmd.Context(), args[0], res, a.Now())
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm did-not-happen, which lets the request be executed again")
 	cmd.Flags().IntVar(&res.Status, "status", 200, "status `code` of the answer")
 	cmd.Flags().StringVar(&res.Body, "body", "", "body of the answer")
 	cmd.Flags().StringVar(&contentType, "content-type", "", "`type` of the body (default application/json if it is JSON)")
@@ -284,16 +286,21 @@ func headerOf(contentType string, lines []string, body string) (http.Header, err
 }
 
 func (a *app) forgetKeyCmd() *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use:   "forget REF",
 		Short: "Give a key free, with its answer: the next request with it is executed",
-		Args:  cobra.ExactArgs(1),
+		Long: `Forget gives a key free, with its answer: the next request with it is executed. It
+needs --yes: without it, forget shows which request that would be and changes nothing.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.decideKey(cmd.Context(), args[0], func(keys keyring) (idempotency.View, error) {
+			return a.decideKey(cmd.Context(), args[0], yes, "forget "+args[0], func(keys keyring) (idempotency.View, error) {
 				return keys.Forget(cmd.Context(), args[0], daemon.User(), a.Now())
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm: the request may be executed again")
+	return cmd
 }
 
 func (a *app) importKeysCmd() *cobra.Command {
@@ -340,10 +347,15 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 	return cmd
 }
 
-// decideKey records a decision about one key and shows what it is now.
-func (a *app) decideKey(ctx context.Context, ref string, decide func(keyring) (idempotency.View, error)) error {
+// decideKey records a decision about one key and shows what it is now. One that is not
+// confirmed changes nothing: it shows the request that could be executed again, and the
+// command that would confirm it.
+func (a *app) decideKey(ctx context.Context, ref string, confirmed bool, command string, decide func(keyring) (idempotency.View, error)) error {
 	if _, err := key.ParseID(ref); err != nil {
 		return exit.Misusef("%w", err)
+	}
+	if !confirmed {
+		return a.withKeys(ctx, database.ToRead, func(keys keyring) error { return a.askToFree(ctx, keys, ref, command) })
 	}
 	return a.withKeys(ctx, database.ToDecide, func(keys keyring) error {
 		v, err := decide(keys)
@@ -356,6 +368,27 @@ func (a *app) decideKey(ctx context.Context, ref string, decide func(keyring) (i
 		fmt.Fprintf(a.Err, "%s is %s.\n", v.Reference, v.State)
 		return nil
 	})
+}
+
+// askToFree shows which request could be executed again if its key were free. Nothing was
+// changed.
+func (a *app) askToFree(ctx context.Context, keys keyring, ref, command string) error {
+	v, err := keys.Show(ctx, ref)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Err, "The next request with this key would be executed, also if the first one was:")
+	var s terminal.Sheet
+	s.Add("  request", "%s %s", v.Method, terminal.Clean(v.Path))
+	s.Add("  key", "%s", terminal.Clean(v.Key))
+	s.Add("  caller", "%s", v.Caller)
+	s.Add("  state", "%s", v.State)
+	s.Add("  created", "%s", a.When(v.CreatedAt))
+	if err := s.Print(a.Err, a.Ink); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: keep keys %s --yes\n", command)
+	return exit.With(exit.Misused)
 }
 
 func (a *app) printKey(v idempotency.View) error {

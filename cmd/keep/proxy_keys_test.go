@@ -71,14 +71,18 @@ func TestKeysOfARunningProxy(t *testing.T) {
 				t.Errorf("%s: resolve: %d %s%s", name, status, out, said)
 			}
 			ask(201, "found")
-			if status, _, said := keys("resolve", ref, "did-not-happen"); status != 1 || !strings.Contains(said, "not unknown") {
+			if status, _, said := keys("resolve", ref, "did-not-happen", "--yes"); status != 1 || !strings.Contains(said, "not unknown") {
 				t.Errorf("%s: second resolve: %d %s", name, status, said)
 			}
 			if status, out, _ := keys("show", ref); status != 0 || !strings.Contains(out, "found") || !strings.Contains(out, "person: ") ||
 				!strings.Contains(out, "X-By: hand") || !strings.Contains(out, "Content-Type: text/x") {
 				t.Errorf("%s: show: %d %s", name, status, out)
 			}
-			if status, _, said := keys("forget", ref); status != 0 || !strings.Contains(said, "is released") {
+			if status, _, said := keys("forget", ref); status != exit.Misused || !strings.Contains(said, "POST /act") || !strings.Contains(said, "keep keys forget "+ref+" --yes") {
+				t.Errorf("%s: forget that nobody confirmed: %d %s", name, status, said)
+			}
+			ask(201, "found") // nothing was changed
+			if status, _, said := keys("forget", ref, "--yes"); status != 0 || !strings.Contains(said, "is released") {
 				t.Errorf("%s: forget: %d %s", name, status, said)
 			}
 			ask(502, "outcome-unknown") // it ran again

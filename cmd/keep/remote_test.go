@@ -365,7 +365,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("inputs", "unskip", input), is("inputs", "unskip", "none"), is("events", "unskip", "mail", "left", "c2"), is("items", "unskip", "remind", "a"), is("items", "unskip", "remind", "none"),
 		is("items", "reprocess", "remind", "a", "..", "--yes", "--note", "again"), is("items", "skip", "remind", "--status", "processing", "--yes"),
 		is("inbox", "do", odd, "retry"), is("keys", "resolve", unknown, "happened", "--status", "201", "--body", "{}"), is("keys", "show", unknown),
-		is("keys", "resolve", second, "did-not-happen"), is("keys", "resolve", done, "did-not-happen"), is("keys", "resolve", done, "perhaps"), is("keys", "forget", done), is("keys", "forget", "none"),
+		is("keys", "resolve", second, "did-not-happen"), is("keys", "resolve", second, "did-not-happen", "--yes"), is("keys", "resolve", done, "did-not-happen", "--yes"), is("keys", "resolve", done, "perhaps"), is("keys", "forget", done), is("keys", "forget", done, "--yes"), is("keys", "forget", "none"),
 		is("token", "add", "me", "--role", "author"), is("token", "add", "me", "--role", "god"), is("token", "revoke", token), is("token", "revoke", "none"),
 		is("deploy", "."), is("deploy", "next"), is("deploy", "next"), is("deploy", "bad"), is("deploy", "none.js"),
 		is("status"), is("runs"), is("mutations"), is("items"), is("inputs"), is("events"), is("inbox"), is("keys", "--key", "k1"), is("workflows"), is("mutations", "show", mutation),
