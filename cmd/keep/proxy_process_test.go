@@ -68,7 +68,13 @@ type proxyProcess struct {
 // further lines for its [proxy] table, and returns when it listens.
 func startProxy(t testing.TB, db, upstream, config string) *proxyProcess {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "keep.toml")
+	return startProxyIn(t, t.TempDir(), db, upstream, config)
+}
+
+// startProxyIn starts a keep proxy whose keep.toml is in dir, and which works elsewhere.
+func startProxyIn(t testing.TB, dir, db, upstream, config string) *proxyProcess {
+	t.Helper()
+	file := filepath.Join(dir, "keep.toml")
 	text := fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nlease = '%s'\nhost = 'service'\nadmin_token = 't'\n%s\n",
 		db, upstream, proxyLease, config)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
