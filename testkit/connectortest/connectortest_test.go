@@ -26,6 +26,7 @@ type fake struct {
 	effects map[string]int  // by payload
 	tokens  map[string]bool // that were seen
 	lose    bool            // the next answer
+	calls   int
 }
 
 const secret = "hunter2"
@@ -45,6 +46,10 @@ func (f *fake) Spec() connector.Spec {
 		s.Level = keep.LevelNone
 	case "result has another shape":
 		s.Result = json.RawMessage(`{"type":"string"}`)
+	case "another result for the same token":
+		s.Result = json.RawMessage(`{"type":"object"}`)
+	case "sets something else when asked again":
+		s.Result, s.Sets = json.RawMessage(`{"type":"object"}`), true
 	case "schema accepts anything":
 		s.Params = json.RawMessage(`{"type":"object","properties":{"id":{}}}`)
 	}
@@ -83,6 +88,10 @@ func (f *fake) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 		}
 		return connector.Receipt{}, keep.Failf(keep.ClassUnknown, "lost", "no answer")
 	}
+	if f.lie == "another result for the same token" || f.lie == "sets something else when asked again" {
+		f.calls++
+		return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":%d}`, f.calls))}, nil
+	}
 	return connector.Receipt{}, nil
 }
 
@@ -118,11 +127,15 @@ var lies = map[string]string{
 	"bad params are sent":           "bad_params",
 	"token is not honoured":         "same_token",
 	"doubt is failure":              "no_lie_after_a_lost_answer",
-	"secret in the message":         "no_lie_after_a_lost_answer",
-	"call is repeated":              "no_lie_after_a_lost_answer",
-	"lookup always finds":           "never_begun",
-	"lookup never finds":            "finds_a_change_that_happened",
-	"lookup never answers":          "finds_a_change_that_happened",
+
+	"another result for the same token":    "same_token",
+	"sets something else when asked again": "same_token",
+
+	"secret in the message": "no_lie_after_a_lost_answer",
+	"call is repeated":      "no_lie_after_a_lost_answer",
+	"lookup always finds":   "never_begun",
+	"lookup never finds":    "finds_a_change_that_happened",
+	"lookup never answers":  "finds_a_change_that_happened",
 }
 
 // TestFake runs the suite on the fake; alone it checks that an honest one passes.
