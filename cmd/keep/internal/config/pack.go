@@ -187,7 +187,28 @@ func (p *Pack) parse() []Problem {
 	for _, tool := range conn.Tools {
 		p.witnessed(b, tool.Spec())
 	}
+	b.scoped(p.Auth, p.Config.Tools, p.tools, "tools")
 	return b.problems
+}
+
+// scoped adds a problem for each tool that doesn't say which scopes it needs, on a service
+// whose credentials have scopes: an account would be connected without them, and the first
+// call would be refused.
+func (b *binder) scoped(auth PackAuth, tools map[string]httpapi.Tool, nodes map[string]*node, at string) {
+	has := auth.Style == "oauth2"
+	for _, t := range tools {
+		has = has || len(t.Scopes) > 0
+	}
+	if !has || len(auth.Scopes) > 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		if tools[name].Scopes == nil {
+			p := b.problem(nodes[name], dotted(at, name)+".scopes", "is missing: the credential of this service has scopes, and an account is connected with those that its tools name")
+			p.Fix = `write scopes = ["…"] with what the vendor's page of this request names, or scopes = [] if it needs none`
+			b.problems = append(b.problems, p)
+		}
+	}
 }
 
 // witnessed adds a problem if a 2xx of a mutate tool would be believed without a look at
@@ -269,6 +290,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	maps.Copy(cfg.Headers, c.Headers)
 	b.credential(n, at, p.Auth, c, &cfg)
 	accounts := v.live(&cfg, c.Account, p.Auth)
+	b.scoped(p.Auth, cfg.Tools, tools, at+".tools")
 	if len(b.problems) > before {
 		return Connection{}, false
 	}

@@ -82,6 +82,8 @@ func TestWrongPacks(t *testing.T) {
 		"an effect that is none":       {`effect = "list"`, `effect = "lisp"`, 9, "want list, get or mutate"},
 		"a path without a slash":       {"[tools.make]\neffect = \"mutate\"\npath = \"/things\"", "[tools.make]\neffect = \"mutate\"\npath = \"things\"", 13, "must start with /"},
 		"pages of a change":            {`token = {`, "pages = { style = \"cursor\", next = \"$.n\", param = \"c\" }\ntoken = {", 15, "is for list tools"},
+		"a scope that is missing":      {`style = "bearer"`, `style = "oauth2"`, 8, "scopes = []"},
+		"scopes of one tool alone":     {`identity = ["name"]`, "identity = [\"name\"]\nscopes = [\"things:write\"]", 8, "tools.list.scopes"},
 		"a start without gone":         {`token = {`, "start = { path = \"/drafts\", id = \"$.id\" }\ntoken = {", 15, "is missing: the request that tells"},
 		"gone without {start}":         {`token = {`, "start = { path = \"/drafts\", id = \"$.id\", gone = { path = \"/drafts\" } }\ntoken = {", 15, "must hold {start}"},
 		"gone_means without a witness": {`token = {`, "start = { path = \"/drafts\", id = \"$.id\", gone_means = \"applied\", gone = { path = \"/drafts/{start}\" } }\ntoken = {", 15, "a gateway has statuses too"},
@@ -98,7 +100,7 @@ func TestWrongPacks(t *testing.T) {
 			}
 			ps := problemsOf(t, strings.Replace(goodPack, c.old, c.new, 1))
 			for _, p := range ps {
-				if p.File == "packs/svc.toml" && p.Line == c.line && strings.Contains(p.Message+p.Fix, c.want) {
+				if p.File == "packs/svc.toml" && p.Line == c.line && strings.Contains(p.Path+" "+p.Message+p.Fix, c.want) {
 					return
 				}
 			}
