@@ -105,6 +105,13 @@ func (p proof) bench(tb testing.TB, pack, tool string) *connectortest.Bench {
 // start returns a bench and its twin. More is further keep.toml.
 func (p proof) start(tb testing.TB, pack, tool string, more ...string) (*connectortest.Bench, *twin.Twin) {
 	tb.Helper()
+	b, service, _ := p.stage(tb, pack, tool, more...)
+	return b, service
+}
+
+// stage returns a bench, its twin, and the proxy between them.
+func (p proof) stage(tb testing.TB, pack, tool string, more ...string) (*connectortest.Bench, *twin.Twin, *connectortest.Proxy) {
+	tb.Helper()
 	service, err := twin.Start(p.service())
 	if err != nil {
 		tb.Fatal(err)
@@ -125,9 +132,7 @@ func (p proof) start(tb testing.TB, pack, tool string, more ...string) (*connect
 		Secrets:  []string{service.Secret},
 		Troubles: connectortest.HTTPTroubles(proxy, service),
 		Settle:   service.Settle,
-
-		ResultDiffers: true, // of tools that set something: it is what the thing is by then
-	}, service
+	}, service, proxy
 }
 
 // openPack opens the one connection of a keep.toml.

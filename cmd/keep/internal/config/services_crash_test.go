@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +32,50 @@ type life struct {
 	tools  *engine.Tools
 	call   string
 	params json.RawMessage
-	dieAt  atomic.Value // engine.Point, once
-	died   chan struct{}
 	settle func() // makes the service do what is late
+
+	ahead atomic.Int64 // how much later it is for the hosts than here, in ns
+
+	mu     sync.Mutex     // protects the fields below
+	deaths []engine.Point // where hosts die, in their order
+	died   chan struct{}  // of the host that lives: it is closed when it died
+	dead   *atomic.Bool   // of the host that lives: it writes nothing any more
+}
+
+// dies reports whether the host dies at a point.
+func (l *life) dies(at engine.Point) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.died == nil || len(l.deaths) == 0 || l.deaths[0] != at {
+		return false
+	}
+	l.deaths = l.deaths[1:]
+	l.end()
+	return true
+}
+
+// kill ends the host that lives, in the middle of what it does.
+func (l *life) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end()
+}
+
+// end is the death of the host that lives, if one does. The caller holds mu.
+func (l *life) end() {
+	if l.died != nil {
+		l.dead.Store(true)
+		close(l.died)
+		l.died = nil
+	}
+}
+
+// born is a new host.
+func (l *life) born() (died chan struct{}, dead *atomic.Bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.died, l.dead = make(chan struct{}), new(atomic.Bool)
+	return l.died, l.dead
 }
 
 // errUnwound ends a handler whose host call failed.
@@ -57,18 +100,19 @@ func (l *life) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage, 
 }
 
 // engine returns a host that dies where it is told, once.
-func (l *life) engine() (*engine.Engine, policy.Policy) {
+func (l *life) engine(dead *atomic.Bool) (*engine.Engine, policy.Policy) {
 	p := policy.Default()
 	p.Retry.First, p.Retry.Max = time.Millisecond, 5*time.Millisecond
 	p.Reconcile.First, p.Reconcile.Max = time.Millisecond, 5*time.Millisecond
-	e, err := engine.New(l.store, l, l.tools, engine.Config{
+	e, err := engine.New(mortal{l.store, dead}, l, l.tools, engine.Config{
 		Policy: &p, Slow: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Clock: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 		Trace: func(_ keep.WorkflowName, at engine.Point) {
 			if at == engine.Answered {
-				l.settle() // late, and before the service is asked
+				l.settle()                      // late, and before the service is asked
+				l.ahead.Add(int64(lifeTimeout)) // nobody waits for the deadline of a call that is over
 			}
-			if l.dieAt.CompareAndSwap(at, engine.Point("")) {
-				close(l.died)
+			if l.dies(at) {
 				runtime.Goexit() // the actor is gone, as after a SIGKILL
 			}
 		},
@@ -81,29 +125,28 @@ func (l *life) engine() (*engine.Engine, policy.Policy) {
 
 // run runs a host until it is idle or dead, and reports whether it died.
 func (l *life) run() bool {
-	e, _ := l.engine()
+	died, isDead := l.born()
+	e, _ := l.engine(isDead)
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { e.Run(ctx) })
 	idle := make(chan error, 1)
 	wg.Go(func() { idle <- e.WaitIdle(ctx) })
-	dead := false
 	select {
 	case err := <-idle:
-		if err != nil {
+		if err != nil && !isDead.Load() {
 			l.t.Error(err)
 		}
-	case <-l.died:
-		dead, l.died = true, nil
+	case <-died:
 	}
 	cancel()
 	wg.Wait()
-	return dead
+	return isDead.Load()
 }
 
 // begin deploys the workflow and publishes its event.
 func (l *life) begin() {
-	e, p := l.engine()
+	e, p := l.engine(new(atomic.Bool))
 	o, err := operator.New(l.store, operator.Config{Policy: &p, Now: e.Now, Executor: e, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		l.t.Fatal(err)
@@ -124,6 +167,13 @@ func (l *life) begin() {
 	}
 }
 
+// A call has lifeTimeout, which a busy machine does not use up, and what is under way when
+// its connection is cut arrives within lifeSettle.
+const (
+	lifeTimeout = 3 * time.Second
+	lifeSettle  = 250 * time.Millisecond
+)
+
 // lifeFaults are what happens to the first call.
 var lifeFaults = map[string]connectortest.Fault{
 	"an answer":                     {},
@@ -142,48 +192,66 @@ func TestPacksOverCrashes(t *testing.T) {
 	for full := range proofs {
 		t.Run(full, func(t *testing.T) {
 			t.Parallel()
-			for fault, f := range lifeFaults {
-				for _, point := range append(engine.Points(), "") {
-					if point == engine.Bought {
-						continue // only a read that costs comes there
-					}
-					name := fmt.Sprintf("%s, death at %q", fault, point)
-					effects, questions, record := live(t, full, f, point)
-					switch {
-					case effects > 1, effects == 0 && questions == 0:
-						t.Errorf("%s: %d effects and %d questions", name, effects, questions)
-					case record.SentAs().Pack == nil:
-						t.Errorf("%s: the record does not say which pack", name)
-					}
+			faults := slices.Sorted(maps.Keys(lifeFaults))
+			points := append(engine.Points(), "")
+			atOnce(len(faults)*len(points), func(n int) {
+				fault, point := faults[n%len(faults)], points[n/len(faults)]
+				if point == engine.Bought {
+					return // only a read that costs comes there
 				}
-			}
+				name := fmt.Sprintf("%s, death at %q", fault, point)
+				effects, questions, record := live(t, full, lifeFaults[fault], point)
+				switch {
+				case effects > 1, effects == 0 && questions == 0:
+					t.Errorf("%s: %d effects and %d questions", name, effects, questions)
+				case record.SentAs().Pack == nil:
+					t.Errorf("%s: the record does not say which pack", name)
+				}
+			})
 		})
 	}
 }
 
-// live lives one life, and returns how often the service had the effect, how many questions
-// are open, and the record of the call.
+// live lives one life with one fault and one death, and returns how often the service had the
+// effect, how many questions are open, and the record of the call.
 func live(t *testing.T, full string, f connectortest.Fault, point engine.Point) (effects, questions int, record keep.Mutation) {
+	p := plan{faults: []connectortest.Fault{f}}
+	if point != "" {
+		p.deaths = []engine.Point{point}
+	}
+	out := liveThrough(t, full, p)
+	return out.effects, out.questions, out.record
+}
+
+// liveThrough lives one life.
+func liveThrough(t *testing.T, full string, p plan) ending {
 	pack, tool, _ := strings.Cut(full, ".")
-	b, service := proofs[full].start(t, pack, tool, fmt.Sprintf("[connections.svc.tools.%s]\nsettle_after = \"1ms\"\ntimeout = \"300ms\"\n", tool))
+	b, service, proxy := proofs[full].stage(t, pack, tool, fmt.Sprintf("[connections.svc.tools.%s]\nsettle_after = %q\ntimeout = %q\n", tool, lifeSettle, lifeTimeout))
+	defer service.Close()
+	defer proxy.Close()
 	tools, err := engine.NewTools([]connector.Connection{*b.Connection})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &life{t: t, store: memory.New(), tools: tools, call: "svc." + tool, params: b.Params(1), died: make(chan struct{}), settle: service.Settle}
-	l.dieAt.Store(point)
+	l := &life{t: t, store: memory.New(), tools: tools, call: "svc." + tool, params: b.Params(1), settle: service.Settle, deaths: p.deaths}
+	faults := p.faults
 	if specIn(b.Connection, tool).Level == keep.LevelClaim {
-		service.Script(connectortest.Fault{}, f) // what comes before the call is answered
-	} else {
-		service.Script(f)
+		faults = append([]connectortest.Fault{{}}, faults...) // what comes before the call is answered
 	}
+	service.Script(faults...)
 	l.begin()
+	for i := range p.cuts {
+		if p.kills[i] {
+			p.cuts[i].Then = l.kill
+		}
+	}
+	proxy.Next(p.cuts...)
 	for l.run() {
 	}
 	service.Settle()
 	list, _, err := l.store.Mutations(t.Context(), keep.MutationFilter{}, keep.Page{})
 	if err != nil || len(list) != 1 {
-		t.Fatalf("%s: %d records, %v", full, len(list), err)
+		t.Fatalf("%s: %d records, %v, after %s", full, len(list), err, p)
 	}
 	open, _, err := l.store.Escalations(t.Context(), keep.EscalationFilter{Open: true}, keep.Page{})
 	if err != nil {
@@ -192,7 +260,12 @@ func live(t *testing.T, full string, f connectortest.Fault, point engine.Point) 
 	if b.Connection.Close != nil {
 		b.Connection.Close()
 	}
-	return b.Effects(1), len(open), list[0]
+	moves, err := l.store.History(t.Context(), list[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubted := slices.ContainsFunc(moves, func(m keep.Move) bool { return m.To == keep.NeedsReconcile })
+	return ending{b.Effects(1), len(open), service.Requests(), list[0], doubted}
 }
 
 // specIn returns the spec of a tool.
