@@ -581,6 +581,15 @@ var breaks = []Break{
 				}
 			}
 			r.Out.Host`, "./idempotency/proxy -run TestUntouched/key_in_connection"},
+	{"one-press-frees-a-key", "once", "web/keys.go",
+		`(action == "did-not-happen" || action == "forget") && r.PostForm`, `false && r.PostForm`, "./web -run TestKeys$"},
+	{"pack-without-scopes", "explained", "cmd/keep/internal/config/pack.go",
+		`if tools[name].Scopes == nil {`, `if false {`, "./cmd/keep/internal/config -run TestWrongPacks"},
+	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
+		`if !bytes.Equal(before[name], now[name]) {`, `if false {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"proxy-timer-counts-the-client", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
+		`	u.call.timer.Stop()
+	n, err := u.ReadCloser.Read(p)`, `	n, err := u.ReadCloser.Read(p)`, "./idempotency/proxy -run TestUntouched/slow_upload"},
 	{"guard-lease-ends-early", "once", "law/key/law.go",
 		`f.Evidence == LeaseEnded && now.Before(r.LeaseUntil):`, `false:`, "./law/key"},
 	{"guard-retries-for-ever", "bounded", "law/key/law.go",
