@@ -1,10 +1,80 @@
 package api
 
 import (
+	"context"
+	"net/http"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 )
+
+// Accounts is what is known of accounts, and what people do with them.
+type Accounts interface {
+	// List returns the accounts, sorted by name.
+	List(ctx context.Context) ([]AccountDetail, error)
+
+	// Test makes a read that shows whether an account works. If a service does not accept
+	// it, or the pack names no read for it, the error is a *keep.Failure.
+	Test(ctx context.Context, name string) error
+
+	// Renew gets new tokens now. An account that needs a person then says so.
+	Renew(ctx context.Context, name string) error
+
+	// Revoke tells the service that an account ends, and forgets it here, also if the
+	// error says that the service could not be told.
+	Revoke(ctx context.Context, name string) error
+}
+
+// accounts registers what is about accounts. Secrets are in no answer.
+func (s *Server) accounts() {
+	list := func(ctx context.Context) ([]AccountDetail, error) {
+		if s.cfg.Accounts == nil {
+			return []AccountDetail{}, nil
+		}
+		return s.cfg.Accounts.List(ctx)
+	}
+	one := func(ctx context.Context, name string) (AccountDetail, error) {
+		all, err := list(ctx)
+		if err != nil {
+			return AccountDetail{}, err
+		}
+		for _, a := range all {
+			if a.Name == name {
+				return a, nil
+			}
+		}
+		return AccountDetail{}, &keep.NotFoundError{What: "account", ID: name}
+	}
+	get(s, "/accounts", "list-accounts", "Accounts of services: who connected them, and whether they work; sorted by name",
+		func(ctx context.Context, _ *struct{}) (Page[Account], error) {
+			all, err := list(ctx)
+			return paged(each(all, func(a AccountDetail) Account { return a.Account }), "", err)
+		})
+	type named struct {
+		Name string `path:"account"`
+	}
+	get(s, "/accounts/{account}", "get-account", "An account with its requests for new tokens",
+		func(ctx context.Context, in *named) (AccountDetail, error) { return one(ctx, in.Name) })
+	for _, do := range []struct {
+		verb, summary string
+		do            func(ctx context.Context, name string) error
+	}{
+		{"test", "Make a read that shows whether an account works", func(ctx context.Context, name string) error { return s.cfg.Accounts.Test(ctx, name) }},
+		{"renew", "Get new tokens now; the status of the answer says whether a person is needed", func(ctx context.Context, name string) error { return s.cfg.Accounts.Renew(ctx, name) }},
+		{"revoke", "Tell the service that an account ends, and forget it", func(ctx context.Context, name string) error { return s.cfg.Accounts.Revoke(ctx, name) }},
+	} {
+		as(s, access.Admin, http.MethodPost, "/accounts/{account}/"+do.verb, do.verb+"-account", do.summary, func(ctx context.Context, in *named) (AccountDetail, error) {
+			if _, err := one(ctx, in.Name); err != nil {
+				return AccountDetail{}, err
+			}
+			if err := do.do(ctx, in.Name); err != nil {
+				return AccountDetail{}, problemOf(http.StatusConflict, KindAccount, err.Error())
+			}
+			return one(ctx, in.Name)
+		})
+	}
+}
 
 // AccountExpiring is the status of an account that ends soon, and that only a person can
 // renew.

@@ -35,6 +35,7 @@ func (s *Server) actions() {
 	s.publishes()
 	s.deploys()
 	s.tokens()
+	s.accounts()
 }
 
 // post registers an action whose answer is what f returns.

@@ -54,6 +54,7 @@ const (
 	KindTooMany      Kind = "too-many"            // more than one request may change
 	KindConsumer     Kind = "consumer"            // only producers and jobs can be started
 	KindNotOffered   Kind = "not-offered"         // the question has no such action
+	KindAccount      Kind = "account"             // the account does not do what was asked of it
 	KindDecided      Kind = "decided"             // the question was already answered
 	KindConfirm      Kind = "confirmation-needed" // it may send something again, and was not confirmed
 	KindResult       Kind = "result-needed"       // the result of a call is missing, or has another shape

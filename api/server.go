@@ -96,6 +96,9 @@ type Config struct {
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]Hook, error)
 
+	// Accounts knows the accounts of services. If nil, there are none.
+	Accounts Accounts
+
 	// Settings returns what became of the configuration. If nil, nothing is said of it.
 	Settings func() *Settings
 

@@ -53,7 +53,7 @@ const maxPlaces = 200
 func (s *site) places(ctx context.Context) ([]link, error) {
 	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
 		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
-		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/hooks", "Hooks", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
+		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/accounts", "Accounts", "page"}, {"/hooks", "Hooks", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
 	names, err := s.names(ctx)
 	for _, n := range names[:min(len(names), maxPlaces)] {
 		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})

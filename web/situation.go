@@ -6,6 +6,7 @@ import (
 	"html/template"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/view"
 )
 
@@ -15,6 +16,14 @@ type standing struct{ *view.Run }
 
 // Why is the sentence about what the run waits for.
 func (s *standing) Why() template.HTML { return waitHTML(s.Wait) }
+
+// Account is the account that the run waits for; empty: it waits for none.
+func (s *standing) Account() string {
+	if s.Wait.Kind == lifecycle.WaitsForAccount {
+		return s.Error.Account
+	}
+	return ""
+}
 
 // OrderKey is the order key of the run's events; empty: it has none.
 func (s *standing) OrderKey() string {

@@ -37,6 +37,9 @@ type Config struct {
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]api.Hook, error)
 
+	// Accounts are the accounts of services. If nil, there are none.
+	Accounts api.Accounts
+
 	// Keys are the idempotency keys of HTTP requests. If nil, their page says
 	// that there are none.
 	Keys Keys
@@ -155,6 +158,10 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)
 
 	s.show(mux, "GET /hooks", "hooks", s.hooks)
+
+	s.show(mux, "GET /accounts", "accounts", s.accounts)
+	s.show(mux, "GET /accounts/{name}", "account", s.account)
+	s.doAs(mux, access.Admin, "POST /accounts/{name}/{verb}", s.doAccount)
 
 	s.show(mux, "GET /keys", "keys", s.keys)
 	s.show(mux, "GET /keys/{ref}", "key", s.key)

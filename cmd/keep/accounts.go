@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -278,30 +277,13 @@ place of the old one. If it is interrupted, nothing is lost: give it again.`,
 		one("renew", "Get new tokens now", a.renewAccount), revoke, rekey)
 }
 
-// usedBy returns the workflows with calls under each account.
-func usedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
-	used, err := db.UsedTools(ctx)
-	out := map[string][]keep.WorkflowName{}
-	for _, w := range slices.Sorted(maps.Keys(used)) {
-		for _, conn := range cfg.Connections {
-			calls := slices.ContainsFunc(used[w], func(t keep.ToolName) bool { return strings.HasPrefix(string(t), conn.Name+".") })
-			for _, name := range conn.Accounts {
-				if calls && !slices.Contains(out[name], w) {
-					out[name] = append(out[name], w)
-				}
-			}
-		}
-	}
-	return out, err
-}
-
 func (a *app) listAccounts(ctx context.Context) error {
 	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
 		all, err := m.Accounts(ctx)
 		if err != nil {
 			return err
 		}
-		used, err := usedBy(ctx, cfg, db)
+		used, err := daemon.UsedBy(ctx, cfg, db)
 		if err != nil {
 			return err
 		}
@@ -333,7 +315,7 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 		if i < 0 {
 			return &keep.NotFoundError{What: "account", ID: name}
 		}
-		used, err := usedBy(ctx, cfg, db)
+		used, err := daemon.UsedBy(ctx, cfg, db)
 		if err != nil {
 			return err
 		}
@@ -351,20 +333,13 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 
 func (a *app) testAccount(ctx context.Context, name string) error {
 	return a.withAccounts(ctx, database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
-		acc, err := m.Account(ctx, name)
-		if err != nil {
-			return err
-		}
-		pack, err := config.OnePack(cfg.Dir, acc.Pack)
-		if err != nil {
-			return err
-		}
-		if pack.Auth.Test == "" {
-			return exit.Misusef("nothing to test with: the pack %s names no tool for it", pack.Name)
-		}
-		err = cfg.TestCredential(ctx, pack, name, m)
+		err := daemon.TestAccount(ctx, cfg, m, name)
 		f, _ := errors.AsType[*keep.Failure](err)
 		switch {
+		case errors.Is(err, config.ErrNoTest):
+			return exit.Misusef("%w", err)
+		case errors.Is(err, keep.ErrNotFound):
+			return err
 		case err == nil:
 			fmt.Fprintf(a.Err, "Account %s works.\n", name)
 			return nil

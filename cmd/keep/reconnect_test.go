@@ -8,8 +8,10 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -166,5 +168,41 @@ func TestStoredSecretChanges(t *testing.T) {
 		if sent := <-got; sent != "Bearer "+value {
 			t.Errorf("the service got %q, want %s", sent, value)
 		}
+	}
+}
+
+// A running host shows accounts over HTTP to everybody who may look, and lets an admin test,
+// renew and revoke them. No token is in any answer.
+func TestServedAccounts(t *testing.T) {
+	d := newDiary(t)
+	d.write("one.js", `export default Keep.workflow({ name: "one", topics: {},
+  producers: { read: { schedule: { cron: "0 0 1 1 *", timezone: "UTC" }, async handler(ctx) { await ctx.diary.days({}); } } } });`)
+	d.allow()
+	s := &serving{t: t, bin: buildKeep(t), dir: d.dir, env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
+	s.start()
+	looks, rules := "Bearer "+s.keep("token", "add", "dash", "--role", "author"), "Bearer "+s.keep("token", "add", "root", "--role", "admin")
+	ask := func(method, path, token string, status int, want string) {
+		t.Helper()
+		res, text := s.ask(method, "/api/v1"+path, "", "Authorization", token)
+		if res.StatusCode != status || !strings.Contains(text, want) {
+			t.Errorf("%s %s: %d %s, want %d with %s", method, path, res.StatusCode, text, status, want)
+		}
+		for _, token := range d.tokens() {
+			if strings.Contains(text, token) {
+				t.Errorf("%s %s shows a token", method, path)
+			}
+		}
+	}
+	ask("GET", "/accounts", looks, 200, `"subject":"ann@example.com"`)
+	ask("POST", "/accounts/diary/renew", looks, 403, "admin")
+	ask("POST", "/accounts/diary/test", rules, 200, `"generation":1`)
+	ask("POST", "/accounts/diary/renew", rules, 200, `"generation":2`)
+	ask("POST", "/accounts/diary/test", rules, 200, `"last_used_at":"`)
+	ask("GET", "/accounts/diary", looks, 200, `"state":"done"`)
+	ask("GET", "/accounts/nobody", looks, 404, "nobody")
+	ask("POST", "/accounts/diary/revoke", rules, 200, `"status":"revoked"`)
+	ask("POST", "/accounts/diary/test", rules, 409, "was revoked")
+	if len(d.tokens()) != 2 {
+		t.Errorf("%d tokens came to the service, want one of each generation", len(d.tokens()))
 	}
 }

@@ -217,8 +217,9 @@ func (c *Config) Scopes(p Pack) []string {
 func (c *Config) TestCredential(ctx context.Context, p Pack, account string, accounts connector.Accounts) error {
 	v := &vault{accounts: accounts}
 	if len(c.Connections) > 0 {
-		v = c.Connections[0].v
-		v.accounts = accounts
+		if v = c.Connections[0].v; v.accounts == nil { // a running host has set it
+			v.accounts = accounts
+		}
 	}
 	cfg := p.Config
 	cfg.Headers = maps.Clone(cfg.Headers)

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/host/account"
@@ -52,4 +56,79 @@ func OAuthClient(cfg *config.Config, p config.Pack, scopes []string) (*oauth.Cli
 		ID: own.ClientID, Secret: own.ClientSecret, Auth: auth.ClientAuth, PKCE: auth.PKCE, Scopes: scopes, ScopeSeparator: auth.ScopeSeparator,
 		Params: maps.Clone(auth.Params), HTTP: &http.Client{Transport: account.NewTransport()},
 	}, nil
+}
+
+// UsedBy returns the workflows with calls under each account.
+func UsedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
+	used, err := db.UsedTools(ctx)
+	out := map[string][]keep.WorkflowName{}
+	for _, w := range slices.Sorted(maps.Keys(used)) {
+		for _, conn := range cfg.Connections {
+			calls := slices.ContainsFunc(used[w], func(t keep.ToolName) bool { return strings.HasPrefix(string(t), conn.Name+".") })
+			for _, name := range conn.Accounts {
+				if calls && !slices.Contains(out[name], w) {
+					out[name] = append(out[name], w)
+				}
+			}
+		}
+	}
+	return out, err
+}
+
+// TestAccount makes the read by which the pack of an account tells whether it works.
+func TestAccount(ctx context.Context, cfg *config.Config, m *account.Manager, name string) error {
+	a, err := m.Account(ctx, name)
+	if err != nil {
+		return err
+	}
+	pack, err := config.OnePack(cfg.Dir, a.Pack)
+	if err != nil {
+		return err
+	}
+	if pack.Auth.Test == "" {
+		return fmt.Errorf("the account %s: %w", name, config.ErrNoTest)
+	}
+	return cfg.TestCredential(ctx, pack, name, m)
+}
+
+// ServedAccounts are the accounts as a server shows them.
+type ServedAccounts struct {
+	Manager *account.Manager
+	DB      database.DB
+	Config  func() *config.Config
+	Now     func() time.Time
+}
+
+// List implements api.Accounts.
+func (s ServedAccounts) List(ctx context.Context) ([]api.AccountDetail, error) {
+	all, err := s.Manager.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := UsedBy(ctx, s.Config(), s.DB)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.AccountDetail{}
+	for _, a := range all {
+		out = append(out, api.AccountDetail{Account: api.AccountOf(a, used[a.Name], s.Now()), Refreshes: api.RefreshesOf(a)})
+	}
+	return out, nil
+}
+
+// Test implements api.Accounts.
+func (s ServedAccounts) Test(ctx context.Context, name string) error {
+	return TestAccount(ctx, s.Config(), s.Manager, name)
+}
+
+// Renew implements api.Accounts.
+func (s ServedAccounts) Renew(ctx context.Context, name string) error {
+	_, err := s.Manager.Renew(ctx, name)
+	return err
+}
+
+// Revoke implements api.Accounts.
+func (s ServedAccounts) Revoke(ctx context.Context, name string) error {
+	_, err := s.Manager.Revoke(ctx, name)
+	return err
 }

@@ -21,6 +21,7 @@ import (
 type Actors struct {
 	api.Actor
 	api.Deployer
+	api.Accounts // nil: there are none to be shown
 }
 
 // NewAPI returns the API of a database that no host of this process works on.
@@ -34,7 +35,7 @@ func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *fee
 	hooks func(context.Context) ([]api.Hook, error), settings func() *api.Settings) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
 	return api.New(api.Config{
-		Store: db, Actor: by.Actor, Deployer: by.Deployer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Settings: settings,
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Settings: settings, Accounts: by.Accounts,
 		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
 }

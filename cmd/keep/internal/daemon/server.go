@@ -180,7 +180,8 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 		return nil, err
 	}
 	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts}, s.store, v.Host.Changes(), s.hooks, v.Settings)
+	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts}, s.store, v.Host.Changes(), s.hooks, v.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts,
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Accounts: accounts, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,127 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+)
+
+// accountsData is the accounts of services.
+type accountsData struct{ Accounts []accountRow }
+
+// An accountRow is an account; times are zero where there is none.
+type accountRow struct {
+	api.AccountDetail
+	Expires, Connected, Refreshed, Used time.Time
+	Why                                 string // it needs a person; empty: it does not
+	Admin                               bool   // may test, renew and revoke it
+}
+
+// Bad reports whether the account does not work, or will not soon.
+func (a accountRow) Bad() bool {
+	return a.Status == keep.AccountNeedsReconnect || a.Status == api.AccountExpiring
+}
+
+// Revoked reports whether nothing is left of the account to work on.
+func (a accountRow) Revoked() bool { return a.Status == keep.AccountRevoked }
+
+// Word is the status in words.
+func (a accountRow) Word() string { return strings.ReplaceAll(string(a.Status), "_", " ") }
+
+// Command connects the account again.
+func (a accountRow) Command() string { return "keep connect " + a.Pack + " --name " + a.Name }
+
+// Link is the page of the account.
+func (a accountRow) Link() string { return "/accounts/" + url.PathEscape(a.Name) }
+
+// A requestRow is a request for new tokens.
+type requestRow struct {
+	api.Refresh
+	Sent time.Time
+}
+
+// Requests are those for new tokens, newest first.
+func (a accountRow) Requests() (list []requestRow) {
+	for _, r := range slices.Backward(a.Refreshes) {
+		list = append(list, requestRow{r, time.Time(r.SentAt)})
+	}
+	return list
+}
+
+// accountRows reads the accounts.
+func (s *site) accountRows(ctx context.Context) ([]accountRow, error) {
+	if s.cfg.Accounts == nil {
+		return nil, nil
+	}
+	all, err := s.cfg.Accounts.List(ctx)
+	who, _ := access.From(ctx)
+	var rows []accountRow
+	for _, a := range all {
+		row := accountRow{AccountDetail: a, Expires: timeOf(a.ExpiresAt), Connected: time.Time(a.ConnectedAt), Refreshed: timeOf(a.LastRefreshAt),
+			Used: timeOf(a.LastUsedAt), Admin: who.Role.Covers(access.Admin)}
+		if a.Error != nil {
+			row.Why = *a.Error
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
+}
+
+func (s *site) accounts(r *http.Request) (page, error) {
+	p := page{Title: "Accounts", Section: "connections", Watch: []feed.Kind{feed.Escalation}}
+	rows, err := s.accountRows(r.Context())
+	p.Data = accountsData{rows}
+	return p, err
+}
+
+func (s *site) account(r *http.Request) (page, error) {
+	name := r.PathValue("name")
+	p := page{Title: "Account " + name, Section: "connections", Watch: []feed.Kind{feed.Escalation}}
+	rows, err := s.accountRows(r.Context())
+	if err != nil {
+		return p, err
+	}
+	i := slices.IndexFunc(rows, func(a accountRow) bool { return a.Name == name })
+	if i < 0 {
+		return p, &keep.NotFoundError{What: "account", ID: name}
+	}
+	p.Data = rows[i]
+	return p, nil
+}
+
+// doAccount tests, renews or revokes an account.
+func (s *site) doAccount(r *http.Request) (to, did string, err error) {
+	p, err := s.account(r)
+	if err != nil {
+		return "", "", err
+	}
+	a := p.Data.(accountRow)
+	switch r.PathValue("verb") {
+	case "test":
+		did, err = "account-works", s.cfg.Accounts.Test(r.Context(), a.Name)
+	case "renew":
+		did, err = "account-renewed", s.cfg.Accounts.Renew(r.Context(), a.Name)
+	case "revoke":
+		did, err = "account-revoked", s.cfg.Accounts.Revoke(r.Context(), a.Name)
+	default:
+		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
+	}
+	if err != nil {
+		return "", "", refusef("%v", err)
+	}
+	if p, err = s.account(r); err != nil {
+		return "", "", err
+	}
+	if now := p.Data.(accountRow); did == "account-renewed" && now.Status == keep.AccountNeedsReconnect {
+		did = "" // the page says what it needs
+	}
+	return a.Link(), did, nil
+}
