@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
 )
 
@@ -21,7 +22,7 @@ import (
 // they have fifty each, and nothing is asked of the speed of the machine.
 func TestTakeOverOfAThousand(t *testing.T) {
 	t.Parallel()
-	f := newFailover(t)
+	f := newFailoverOn(t, pgtest.StartDurable(t, "autovacuum=off"), "") // its transactions would count
 	f.workflows = 100
 	if *failoverStrict {
 		f.workflows = 2000 // each has a thousand
