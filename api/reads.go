@@ -100,6 +100,7 @@ func (s *Server) reads() {
 	s.hooks()
 	s.idempotencyKeys()
 	s.why()
+	s.ids()
 	get(s, "/status", "status", "What needs a person, what fails, what is late", func(ctx context.Context, _ *struct{}) (Status, error) {
 		st, err := ReadStatus(ctx, s.cfg.Store, s.cfg.Clock())
 		if err == nil && s.cfg.Keys != nil {

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
-	"net/http"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store"
@@ -40,13 +38,10 @@ func ShowWhy(ctx context.Context, s store.Reader, id string) (Why, error) {
 
 func (s *Server) why() {
 	get(s, "/why", "why", "What a thing is, what it waits for and what came of it", func(ctx context.Context, in *struct {
-		ID string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"of a run, mutation, event, input, item or question, or WORKFLOW@VERSION"`
+		ID string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"of a run, mutation, event, input, item or question, or six or more characters that one which the host made begins or ends with, or WORKFLOW@VERSION"`
 	}) (Why, error) {
 		w, err := ShowWhy(ctx, s.cfg.Store, in.ID)
-		if several, ok := errors.AsType[*view.AmbiguousError](err); ok {
-			return Why{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, several.Error())
-		}
-		return w, err
+		return w, ambiguous(err)
 	})
 }
 

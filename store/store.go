@@ -181,6 +181,13 @@ type Rivals interface {
 	Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error)
 }
 
+// ShortIDs finds records by a part of their id.
+type ShortIDs interface {
+	// IDsWith returns up to limit ids of a noun that begin or end with part after their
+	// prefix, the newest first. Unlike other reads it looks at every id of the noun.
+	IDsWith(ctx context.Context, n keep.Noun, part string, limit int) ([]string, error)
+}
+
 // Items reads items of jobs.
 type Items interface {
 	// Item returns an item.
@@ -287,6 +294,7 @@ type Reader interface {
 	Mutations
 	Rivals
 	Items
+	ShortIDs
 	Escalations
 	Notices
 	Batches

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -66,12 +67,20 @@ func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 			return Story{}, err
 		}
 	}
+	if len(t.found) == 0 && len(id) >= MinPart {
+		if err := t.part(id); err != nil {
+			return Story{}, err
+		}
+	}
 	switch len(t.found) {
 	case 0:
 		return Story{}, &keep.NotFoundError{What: "run, mutation, event, input, item, question or version", ID: id}
 	case 1:
 		story, err := t.found[0].tell()
-		story.ID, story.Is = id, t.found[0].is
+		story.ID, story.Is = t.found[0].name, t.found[0].is
+		if t.found[0].is == IsEvent || t.found[0].is == IsItem {
+			story.ID = id
+		}
 		return story, err
 	}
 	e := &AmbiguousError{ID: id}
@@ -97,6 +106,30 @@ type candidate struct {
 
 func (t *teller) add(is Nature, name string, tell func() (Story, error)) {
 	t.found = append(t.found, candidate{is, name, tell})
+}
+
+// part looks for ids that begin or end with what is the id of nothing: those of one noun
+// if it has the prefix of that. A run and its call differ in nothing else.
+func (t *teller) part(part string) error {
+	try := map[keep.Noun]func(string) error{
+		keep.NounRun: t.run, keep.NounMutation: t.mutation, keep.NounInput: t.input, keep.NounQuestion: t.question,
+	}
+	nouns := keep.Nouns()
+	if i := slices.IndexFunc(nouns, func(n keep.Noun) bool { return strings.HasPrefix(part, n.Prefix()) }); i >= 0 {
+		nouns = nouns[i : i+1]
+	}
+	for _, n := range nouns {
+		ids, err := t.s.IDsWith(t.ctx, n, strings.TrimPrefix(part, n.Prefix()), maxCandidates)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := try[n](id); err != nil && !errors.Is(err, keep.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (t *teller) run(id string) error {

@@ -33,7 +33,11 @@ func (a *app) inboxCmd() *cobra.Command {
 	}
 	show := showCmd(a, "show ID", "Show one question with its evidence", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Answered, error) {
-			return c.Escalation(ctx, keep.EscalationID(args[0]))
+			id, err := fullID[keep.EscalationID](ctx, c, keep.NounQuestion, args[0])
+			if err != nil {
+				return api.Answered{}, err
+			}
+			return c.Escalation(ctx, id)
 		}, a.printQuestion)
 	show.ValidArgsFunction = a.byPosition(questionIDs)
 	return noun("inbox", list, show, a.decideCmd())
@@ -80,7 +84,7 @@ says how (result_from), or is null, if null fits and the script does not look at
 		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answer(cmd.Context(), keep.EscalationID(args[0]), api.DecisionRequest{
+			return a.answer(cmd.Context(), args[0], api.DecisionRequest{
 				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result)})
 		},
 	}
@@ -107,7 +111,7 @@ func questionActions(ctx context.Context, c *api.Client, args []string) ([]strin
 const maxNote = 4000
 
 // answer records a decision.
-func (a *app) answer(ctx context.Context, id keep.EscalationID, d api.DecisionRequest) error {
+func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) error {
 	switch {
 	case len(d.Note) > maxNote:
 		return exit.Misusef("--note has %d bytes, want at most %d", len(d.Note), maxNote)
@@ -115,6 +119,10 @@ func (a *app) answer(ctx context.Context, id keep.EscalationID, d api.DecisionRe
 		return exit.Misusef("--result is not JSON: a text needs quotes, as in --result '\"ok\"'")
 	}
 	return a.decide(ctx, func(c *api.Client) error {
+		id, err := fixedID[keep.EscalationID](ctx, c, keep.NounQuestion, name)
+		if err != nil {
+			return err
+		}
 		q, err := c.Decide(ctx, id, d)
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindConfirm {
 			return a.askConfirmation(ctx, c, id, d.Action)

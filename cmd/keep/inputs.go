@@ -27,8 +27,13 @@ func (a *app) inputsCmd() *cobra.Command {
 	}
 	show := showCmd(a, "show ID", "Show one input with its outputs", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Input, error) {
-			return c.Input(ctx, keep.InputID(args[0]))
+			id, err := fullID[keep.InputID](ctx, c, keep.NounInput, args[0])
+			if err != nil {
+				return api.Input{}, err
+			}
+			return c.Input(ctx, id)
 		}, a.printInput)
+	show.Long = "Show prints an input and what became of it.\n\n" + shortHelp
 	show.ValidArgsFunction = a.byPosition(inputIDs)
 	return noun("inputs", list, show, a.skipInputsCmd(), a.unskipInputsCmd())
 }

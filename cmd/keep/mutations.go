@@ -35,8 +35,13 @@ func (a *app) mutationsCmd() *cobra.Command {
 	}
 	show := showCmd(a, "show KEY", "Show one mutation with its history", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Mutation, error) {
-			return c.Mutation(ctx, keep.MutationKey(args[0]))
+			key, err := fullID[keep.MutationKey](ctx, c, keep.NounMutation, args[0])
+			if err != nil {
+				return api.Mutation{}, err
+			}
+			return c.Mutation(ctx, key)
 		}, a.printMutation)
+	show.Long = "Show prints a call of the ledger and its history.\n\n" + shortHelp
 	show.ValidArgsFunction = a.byPosition(mutationKeys)
 	return noun("mutations", list, show)
 }

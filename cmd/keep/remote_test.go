@@ -351,7 +351,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("inbox"), is("inbox", "list", "--workflow", "mail"), is("inbox", "show", question), is("inbox", "show", "none"),
 		is("keys"), is("keys", "list", "--status", "unknown"), is("keys", "--key", "k1"), is("keys", "--limit", "1"), is("keys", "show", done), is("keys", "show", unknown),
 		is("keys", "show", "key_36aagtdmsnzqbd7rejge7z5zdv"), is("keys", "show", "nonsense"),
-		is("why", "m/c1"), is("why", run), is("why", "a"), is("why", "mail@1.0"), is("why", "none"), is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
+		is("why", "m/c1"), is("why", run), is("why", run[len(run)-6:]), is("runs", "show", "last"), is("runs", "show", run[4:]), is("mutations", "show", mutation[4:]), is("why", "a"), is("why", "mail@1.0"), is("why", "none"), is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
 		is("token"), is("token", "list"))
 	// What changes something is done once as text, then as JSON or again.
 	each(both, is("items", "reprocess", "remind", "a"), is("items", "reprocess", "remind", "--all"), is("items", "skip", "odd", "odd", "a"), is("items", "skip", "odd", "odd"),

@@ -29,12 +29,21 @@ func (a *app) runsCmd() *cobra.Command {
 	}
 	show := showCmd(a, "show ID", "Show one run with its log", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Run, error) {
-			return c.Run(ctx, keep.RunID(args[0]))
+			id, err := fullID[keep.RunID](ctx, c, keep.NounRun, args[0])
+			if err != nil {
+				return api.Run{}, err
+			}
+			return c.Run(ctx, id)
 		}, a.printRun)
+	show.Long = "Show prints everything about a run.\n\n" + shortHelp
 	show.ValidArgsFunction = a.byPosition(runIDs)
 	logs := showCmd(a, "logs ID", "Show what the script of a run logged", 1,
 		func(ctx context.Context, c *api.Client, args []string) ([]api.LogLine, error) {
-			return c.Logs(ctx, keep.RunID(args[0]))
+			id, err := fullID[keep.RunID](ctx, c, keep.NounRun, args[0])
+			if err != nil {
+				return nil, err
+			}
+			return c.Logs(ctx, id)
 		},
 		func(_ context.Context, _ *api.Client, lines []api.LogLine) error {
 			for _, l := range lines {

@@ -330,7 +330,7 @@ func cmdMkbig(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // id PREFIX puts the first id with that prefix on stdout of the last command
-// into $ID.
+// into $ID, and its last seven characters into $PART.
 func cmdID(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: id PREFIX")
@@ -340,4 +340,5 @@ func cmdID(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no id that begins with %s_", args[0])
 	}
 	ts.Setenv("ID", id)
+	ts.Setenv("PART", id[max(0, len(id)-7):])
 }

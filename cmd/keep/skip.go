@@ -50,9 +50,9 @@ func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) erro
 	if len(args) > maxNamed {
 		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
 	}
-	ids := make([]keep.InputID, len(args))
-	for i, id := range args {
-		ids[i] = keep.InputID(id)
+	ids, err := fixedIDs[keep.InputID](ctx, c, keep.NounInput, args)
+	if err != nil {
+		return err
 	}
 	out, err := c.SkipInputs(ctx, ids)
 	if err != nil {

@@ -22,11 +22,11 @@ its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
 			if len(args) > maxNamed {
 				return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
 			}
-			ids := make([]keep.InputID, len(args))
-			for i, id := range args {
-				ids[i] = keep.InputID(id)
-			}
 			return a.decide(cmd.Context(), func(c *api.Client) error {
+				ids, err := fixedIDs[keep.InputID](cmd.Context(), c, keep.NounInput, args)
+				if err != nil {
+					return err
+				}
 				out, err := c.UnskipInputs(cmd.Context(), ids)
 				if err != nil {
 					return err

@@ -23,7 +23,9 @@ func (a *app) whyCmd() *cobra.Command {
 		func(_ context.Context, _ *api.Client, w api.Why) error { return a.printWhy(w) })
 	cmd.Long = `Why takes the id of a run, a call of the ledger, an input or a question, the message
 id of an event, the id of an item, or a version as WORKFLOW@VERSION, and tells what it
-is, what it waits for, what came of it, and what belongs to it.
+is, what it waits for, what came of it, and what belongs to it. Six or more characters
+that an id of the host begins or ends with stand for it; with its prefix, as in run_7k2m9q,
+for that of a run alone.
 
 Several topics may have an event of one message id, and several workflows an item of
 one id: then they are named, and the status is 2.`

@@ -48,6 +48,9 @@ func (p *planner) judge(t *testing.T) {
 		if strings.Contains(text, "@@") {
 			continue // a search finds its rows by an index of words, and sorts them
 		}
+		if strings.HasPrefix(text, "-- by a part of an id") {
+			continue // a person who typed a few characters may wait
+		}
 		for _, why := range plans[0].Plan.slow(false) {
 			t.Errorf("%s\n%s", why, text)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/keep-run/keep"
@@ -38,6 +39,20 @@ var countPromises = []promise{
 			}
 		}
 	}},
+	{"ids are found by how they begin or end", func(w *world) {
+		populate(w)
+		runs := page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{Limit: keep.MaxPage}))
+		mutations := page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{}, keep.Page{Limit: keep.MaxPage}))
+		inputs := page[keep.Input](w)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{Limit: keep.MaxPage}))
+		questions := page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{Limit: keep.MaxPage}))
+		byPart(w, keep.NounRun, runs, func(r keep.Run) string { return string(r.ID) })
+		byPart(w, keep.NounMutation, mutations, func(m keep.Mutation) string { return string(m.Key) })
+		byPart(w, keep.NounInput, inputs, func(in keep.Input) string { return string(in.ID) })
+		byPart(w, keep.NounQuestion, questions, func(q keep.Escalation) string { return string(q.ID) })
+		if _, err := w.IDsWith(w.ctx, "item", "a", 10); err == nil {
+			w.Errorf("items, whose ids scripts make, are searched")
+		}
+	}},
 	{"a bare page leaves out what may be large, and nothing else", func(w *world) {
 		populate(w)
 		w.deploy("w3")
@@ -55,6 +70,36 @@ var countPromises = []promise{
 		bare(w, "Items", w.Items, func(it keep.Item) keep.Item { return it })
 		bare(w, "Escalations", w.Escalations, func(q keep.Escalation) keep.Escalation { return q })
 	}},
+}
+
+// byPart looks for ids by every beginning and ending of one of them, and for what none has.
+func byPart[T any](w *world, n keep.Noun, rows []T, id func(T) string) {
+	w.Helper()
+	if len(rows) < 2 {
+		w.Fatalf("%d rows of noun %s: too few to tell", len(rows), n)
+	}
+	first := id(rows[0])[min(len(n.Prefix()), len(id(rows[0]))):]
+	parts := []string{n.Prefix(), "%", "none", "_" + first}
+	for i := range first {
+		parts = append(parts, first[:i+1], first[i:])
+	}
+	for _, part := range parts {
+		var want []string
+		for _, r := range rows {
+			rest := id(r)[min(len(n.Prefix()), len(id(r))):]
+			if strings.HasPrefix(rest, part) || strings.HasSuffix(rest, part) {
+				want = append(want, id(r))
+			}
+		}
+		slices.Sort(want)
+		slices.Reverse(want)
+		for _, limit := range []int{1, keep.MaxPage} {
+			got, err := w.IDsWith(w.ctx, n, part, limit)
+			if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
+				w.Errorf("IDsWith %s %q, %d at most = %q, %v, want %q", n, part, limit, got, err, want)
+			}
+		}
+	}
 }
 
 // counted compares a count with what the list of the same filter has.

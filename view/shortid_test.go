@@ -1,0 +1,58 @@
+package view_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/view"
+)
+
+func TestFullID(t *testing.T) {
+	s := memory.New()
+	at := time.UnixMilli(1)
+	for _, id := range []keep.InputID{"in_abcdef111111", "in_abcdef222222", "in_xy"} {
+		in := keep.Input{ID: id, Workflow: "w", Source: "s", Type: "t", ExternalID: string(id), Title: "x", Status: keep.InputPending, CreatedAt: at}
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: at, Changes: []keep.Change{keep.PutInput{Input: in}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for given, want := range map[string]string{
+		"in_abcdef111111": "in_abcdef111111",
+		"abcdef111111":    "in_abcdef111111",
+		"in_abcdef1":      "in_abcdef111111",
+		"111111":          "in_abcdef111111",
+		"in_222222":       "in_abcdef222222",
+		"in_xy":           "in_xy",
+		"last":            "in_xy",
+	} {
+		if got, err := view.FullID(t.Context(), s, keep.NounInput, given); got != want || err != nil {
+			t.Errorf("FullID %q = %q, %v, want %q", given, got, err, want)
+		}
+	}
+	for _, given := range []string{"", "xy", "bcdef1", "11111", "in_11111", "in_none"} {
+		if got, err := view.FullID(t.Context(), s, keep.NounInput, given); !errors.Is(err, keep.ErrNotFound) {
+			t.Errorf("FullID %q = %q, %v, want not found", given, got, err)
+		}
+	}
+	for _, n := range keep.Nouns()[:2] {
+		if got, err := view.FullID(t.Context(), s, n, "last"); !errors.Is(err, keep.ErrNotFound) {
+			t.Errorf("FullID of the last %s = %q, %v, want not found", n, got, err)
+		}
+	}
+	_, err := view.FullID(t.Context(), s, keep.NounInput, "abcdef")
+	var several *view.AmbiguousError
+	if !errors.As(err, &several) {
+		t.Fatalf("FullID of two = %v, want an AmbiguousError", err)
+	}
+	if diff := cmp.Diff([]string{"in_abcdef222222", "in_abcdef111111"}, several.Names); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	if _, err := view.Why(t.Context(), s, "abcdef"); !errors.As(err, &several) {
+		t.Errorf("Why of two = %v, want an AmbiguousError", err)
+	}
+}
