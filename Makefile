@@ -5,8 +5,9 @@ GO ?= go
 
 .DEFAULT_GOAL := help
 FAILOVER_FOR ?= 5m
+WORLDS_FOR ?= 10h
 
-.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture sabotage failover versions
+.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds sabotage failover versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +47,11 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep
 	KEEP_TORTURE_CYCLES=5000 $(GO) test -count=1 -timeout 0 -run TestClientsAndBackends ./idempotency/proxy
 	$(GO) test -count=1 -timeout 0 ./store/transfer -all
-	$(GO) test -count=1 -v -timeout 0 -run TestTorture ./internal/simtest -for 10m
+	$(MAKE) worlds WORLDS_FOR=10m
 	$(GO) test -count=1 -timeout 0 -run TestLookupsAgainstTheTruth ./connector/httpapi -truth 50000000
+
+worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
+	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver|TestPartition|TestRollingUpgrade' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict

@@ -183,9 +183,9 @@ func (a *actor) turn(ctx context.Context) error {
 	case schedule.NextAttempt:
 		return a.again(ctx, a.openRun(step.Run), now)
 	case schedule.Ask:
-		return a.ask(ctx, a.openRun(step.Run), now)
+		return a.ask(ctx, a.openRun(step.Run))
 	case schedule.AskItem:
-		return a.askDetached(ctx, step.Mutation, now)
+		return a.askDetached(ctx, step.Mutation)
 	case schedule.Detach:
 		return a.detach(ctx, a.openRun(step.Run), now)
 	case schedule.ReadMore:

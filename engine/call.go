@@ -181,7 +181,7 @@ func (x *execution) learn(f ledger.Fact) error {
 
 // askInline asks once, right after the call.
 func (x *execution) askInline(t *tool) error {
-	m, fact := x.e.whatBecame(x.within(x.a.hard), t, x.mut)
+	m, fact := x.e.whatBecame(x.within(x.a.hard), t, ledger.Fact{}, x.mut)
 	now := x.e.Now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
 	m, move, err := ledger.AfterInlineLookup(m, fact, next, now)

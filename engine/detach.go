@@ -76,7 +76,7 @@ func (a *actor) detach(ctx context.Context, o schedule.Open, now time.Time) erro
 }
 
 // askDetached asks what became of a call whose run is over.
-func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.Time) error {
+func (a *actor) askDetached(ctx context.Context, key keep.MutationKey) error {
 	m, err := a.e.store.Mutation(ctx, key)
 	if err != nil {
 		return err
@@ -85,14 +85,11 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey, now time.
 	if err != nil {
 		return err
 	}
-	t, fact := a.e.tools.asker(m)
-	if t != nil {
-		m, fact = a.e.whatBecame(ctx, t, m)
-		if ctx.Err() != nil {
-			return errStopping // the question was cut by the stop: it proves nothing
-		}
-		now = a.e.Now()
+	m, fact := a.e.find(ctx, m)
+	if ctx.Err() != nil {
+		return errStopping // the question was cut by the stop: it proves nothing
 	}
+	now := a.e.Now()
 	m, move, err := ledger.AfterLookup(m, fact, a.e.askLimit(m, fact, now), now)
 	if err != nil {
 		return err

@@ -125,10 +125,17 @@ func (a *actor) goWithout(t *tool, m keep.Mutation, done <-chan callAnswer) {
 	})
 }
 
-// whatBecame finds out what became of m, whose tool can be asked. It returns m as
-// it is to be judged, since the call may have been sent later than its deadline
-// says.
-func (e *Engine) whatBecame(ctx context.Context, t *tool, m keep.Mutation) (keep.Mutation, ledger.Fact) {
+// find finds out what became of m, by the tool that can be asked about it today.
+func (e *Engine) find(ctx context.Context, m keep.Mutation) (keep.Mutation, ledger.Fact) {
+	t, none := e.tools.asker(m)
+	return e.whatBecame(ctx, t, none, m)
+}
+
+// whatBecame finds out what became of m; none says what it means if t is nil, because nobody
+// can be asked. It returns m as it is to be judged, since the call may have been sent later
+// than its deadline says. A call that is out counts as out, and its own answer as one,
+// whether its tool can still be asked or not: the configuration may have changed meanwhile.
+func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation) (keep.Mutation, ledger.Fact) {
 	e.mu.Lock()
 	o, known := e.overdue[m.Key]
 	var late overdue
@@ -139,10 +146,12 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, m keep.Mutation) (keep
 	switch {
 	case known && late.at.IsZero():
 		m = e.markOut(m)
-		return m, e.lookUpWhileOut(ctx, t, m)
+		return m, e.lookUpWhileOut(ctx, t, none, m)
 	case known && late.fail == nil:
 		return m, ledger.Fact{Evidence: ledger.Happened, By: "call", Detail: "the call returned after its time",
 			Result: late.receipt.Result, Warning: late.receipt.Warning}
+	case t == nil:
+		return m, none
 	case known:
 		m = ledger.ExtendDeadline(m, late.at)
 	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
@@ -164,9 +173,9 @@ func (e *Engine) markOut(m keep.Mutation) keep.Mutation {
 
 // lookUpWhileOut asks about a call that may still be sent. At level A asking is
 // sending, and a second call must not go out beside the first.
-func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
-	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile"}
-	if t.spec.Level != keep.LevelKey {
+func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation) ledger.Fact {
+	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: none.Detail}
+	if t != nil && t.spec.Level != keep.LevelKey {
 		fact = e.lookUp(ctx, t, m)
 	}
 	if fact.Evidence != ledger.Happened {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -134,4 +135,45 @@ func TestDeathOfADeafConnector(t *testing.T) {
 			t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
 		}
 	})
+}
+
+// The configuration is edited while a call of a deaf connector is out, so that it cannot be
+// asked about any more. Nobody is asked to vouch for what may still be sent; when the call
+// has returned, its answer is believed, and without one a person is asked. Law once.
+func TestDeafConnectorWhoseToolMoves(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w, old, _, configure := newMovedWorld(t, keep.LevelKey, false)
+			w.deaf(6*time.Hour, func() error {
+				if lost {
+					old.perform(w.mutation().Token)
+					return errReset
+				}
+				return nil
+			})
+			w.deploy()
+			w.publish("in", "a")
+			time.AfterFunc(time.Hour, func() {
+				configure("new")
+				tools, err := engine.NewTools(w.connections())
+				if err != nil {
+					t.Error(err)
+				}
+				w.tools.Replace(tools, func() {})
+			})
+			time.AfterFunc(5*time.Hour, func() {
+				if m := w.mutation(); len(w.questions()) > 0 || m.State != keep.NeedsReconcile {
+					t.Errorf("the record is %s with questions %+v while the call is out", m.State, w.questions())
+				}
+			})
+			w.run()
+			m, qs := w.mutation(), w.questions()
+			switch {
+			case !lost && (m.State != keep.Applied || m.ResolvedBy != "call" || len(qs) != 0):
+				t.Errorf("the record is %s by %q with questions %+v, want applied by call", m.State, m.ResolvedBy, qs)
+			case lost && (m.State != keep.Indeterminate || len(qs) != 1):
+				t.Errorf("the record is %s with questions %+v, want one", m.State, qs)
+			}
+		})
+	}
 }

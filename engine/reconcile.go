@@ -97,19 +97,17 @@ func (e *Engine) knownEffects(ctx context.Context, t *tool, m keep.Mutation) ([]
 
 // ask asks what became of an open run's call, and lets the run continue, wait, or
 // come to a person.
-func (a *actor) ask(ctx context.Context, o schedule.Open, now time.Time) error {
+func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 	x, err := a.resume(ctx, o)
 	if err != nil {
 		return err
 	}
-	t, fact := a.e.tools.asker(x.mut)
-	if t != nil {
-		x.mut, fact = a.e.whatBecame(ctx, t, x.mut)
-		if ctx.Err() != nil {
-			return errStopping // the question was cut by the stop: it proves nothing
-		}
-		now = a.e.Now()
+	doubt, fact := a.e.find(ctx, x.mut)
+	if ctx.Err() != nil {
+		return errStopping // the question was cut by the stop: it proves nothing
 	}
+	now := a.e.Now()
+	x.mut = doubt
 	m, move, err := ledger.AfterLookup(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
 	if err != nil {
 		return err

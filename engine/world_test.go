@@ -28,6 +28,8 @@ import (
 // A world is a store, a service and one workflow, and the engines that come and
 // go over them.
 type world struct {
+	tools *engine.Tools // of the engine that was made last
+
 	tracer  trace.Tracer                  // nil: nobody traces
 	connect func() []connector.Connection // nil: the service
 	clock   func() time.Time              // nil: time.Now
@@ -221,6 +223,7 @@ func (w *world) engine() *host {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.tools = tools
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
 		Policy: &w.policy,
 		Tracer: w.tracer,

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -101,21 +102,28 @@ func (l *lookup) absentFrom(n int) bool {
 	return l.complete && (n == 0 || len(l.match)+len(l.contains) > 0 && !byToken)
 }
 
-// holds reports whether a field of record, at any depth, is want as a whole.
+// holds reports whether a field of record, at any depth, is want as a whole. The record is read
+// once: reading each level by itself would take a time that grows with the square of an answer.
 func holds(record json.RawMessage, want string, entry bool) bool {
-	if list, ok := elements(record); ok {
-		return slices.ContainsFunc(list, func(e json.RawMessage) bool { return holds(e, want, entry) })
-	}
-	if s, err := scalar("", record); err == nil {
-		return s == want
-	}
-	fields, err := jsonval.Fields(record)
-	if err != nil {
-		return false
-	}
-	for name, value := range fields {
-		if !isEcho(name, entry) && holds(value, want, entry) {
-			return true
+	v, err := jsonval.Decode(record)
+	return err == nil && valueHolds(v, want, entry)
+}
+
+func valueHolds(v any, want string, entry bool) bool {
+	switch v := v.(type) {
+	case string:
+		return v == want
+	case json.Number:
+		return v.String() == want
+	case bool:
+		return strconv.FormatBool(v) == want
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return valueHolds(e, want, entry) })
+	case map[string]any:
+		for name, value := range v {
+			if !isEcho(name, entry) && valueHolds(value, want, entry) {
+				return true
+			}
 		}
 	}
 	return false

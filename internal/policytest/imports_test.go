@@ -102,6 +102,7 @@ internal/mailtest       test
 internal/s3test         test
 internal/browsertest    test
 internal/oidctest       test
+internal/ceiling        test   internal/cputime
 internal/cputime        test
 internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime

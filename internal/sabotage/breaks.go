@@ -219,6 +219,11 @@ var breaks = []Break{
 		`if known, err = h.former(ctx, call, key); err != nil {`, `if err = nil; err != nil {`, "./internal/simtest -run TestSeeds$"},
 	{"call-that-was-sent-again-has-todays-key", "once", "engine/former.go",
 		`t.pinHash == m.PinHash && m.Attempts == 1:`, `t.pinHash == m.PinHash:`, "./engine -run TestACallThatWasSentAgain"},
+	{"moved-tool-asks-while-the-call-is-out", "once", "engine/overdue.go",
+		`	return e.whatBecame(ctx, t, none, m)`, `	if t == nil {
+		return m, none
+	}
+	return e.whatBecame(ctx, t, none, m)`, "./engine -run TestDeafConnectorWhoseToolMoves"},
 	{"missing-connection-asks-a-person", "bound-to-its-world", "engine/pin.go",
 		`none.Evidence, none.Detail = ledger.Unsure,`, `none.Evidence, none.Detail = ledger.CannotAsk,`, "./engine -run TestAConnectionThatIsMissing"},
 	{"doubted-key-is-given-up", "bound-to-its-world", "law/lifecycle/lifecycle.go",

@@ -18,11 +18,12 @@
 // decide well, badly, twice, or what was never offered. A process dies at any of
 // these points, and all its goroutines with it. What it wrote stays.
 //
-// In every third world of one host people edit keep.toml between any two steps: endpoint, header of
-// the key, level, identity and the name of the connection change under running hosts.
-// What was sent one way is unknown on another, so what
+// In every third world people edit the configuration between any two steps: endpoint, header of the
+// key, level, identity and the names of connection, tools and jobs change under running hosts, and the
+// hosts of a group differ for a while. What was sent one way is unknown on another, so what
 // is sent or asked about in a wrong way is an effect too many, or one that is not found.
-// There are no files in the world, and a workflow keeps its name.
+// The clock of a host is set back under it, and the file of its database is taken away, until
+// it has ended. A workflow keeps its name, which is a matter of the command.
 //
 // # Time and order
 //

@@ -65,7 +65,7 @@ func runDrill(t *testing.T, d drill) Result {
 	synctest.Test(t, func(*testing.T) {
 		w.bubble(0, func() {
 			p := w.newCommand("")
-			w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}))))
+			w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}, w.settings))))
 			for range 2 {
 				w.rates.life = 3 * time.Hour
 				w.live()

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -11,12 +13,15 @@ import (
 )
 
 // settings are what people edit in keep.toml while the world lives, between any two
-// steps. The zero value is what a world begins with.
+// steps. The zero value is what a world begins with. What concerns jobs is in the script,
+// and counts from the next deploy on.
 type settings struct {
 	way     int  // endpoint and header of the key: what was sent one way is unknown on another
 	swapped bool // the tools a and c have each other's level
 	wide    bool // more params are the identity of a call
 	renamed bool // the connection has its other name
+	retools bool // and its mutate tools have theirs
+	rejobs  bool // the jobs have theirs
 }
 
 // ways are the ways in which calls may be sent: a place, and a header for the key. A
@@ -24,14 +29,19 @@ type settings struct {
 const ways = 3
 
 // edits decides whether people edit keep.toml in this world. The draw is its own, so that
-// the other worlds are those of before, and so are those with orders.
-func (w *world) edits() bool { return !w.ordered && rand.New(rand.NewPCG(w.seed, 6)).IntN(3) == 0 }
+// the other worlds are those of before.
+func (w *world) edits() bool { return rand.New(rand.NewPCG(w.seed, 6)).IntN(3) == 0 }
 
-// edit changes one thing of the configuration, which the process takes at once.
+// edit changes one thing of the configuration, which the process takes at once; other
+// hosts of a group take it when they start again, and differ until then. Clock and file
+// are those of one host: a group has clocks that are wrong, and a database with a clock.
 func (p *process) edit() string {
 	w, s := p.w, &p.w.settings
-	what := ""
-	switch w.below(5) {
+	what, kinds := "", 9
+	if w.group != nil {
+		kinds = 7
+	}
+	switch w.below(kinds) {
 	case 0, 1:
 		s.way = (s.way + 1 + w.below(ways-1)) % ways
 		what = "another endpoint or header"
@@ -44,6 +54,16 @@ func (p *process) edit() string {
 	case 4:
 		s.renamed = !s.renamed
 		what = "another name"
+	case 5:
+		s.retools = !s.retools
+		what = "other names of tools"
+	case 6:
+		s.rejobs = !s.rejobs
+		what = "other names of jobs"
+	case 7:
+		return w.setBack()
+	case 8:
+		return w.replaceFile()
 	}
 	w.fault("keep.toml is edited: " + what)
 	if p.engine != nil {
@@ -62,6 +82,77 @@ func (s settings) connection() (name, was string) {
 	return "svc", "srv"
 }
 
+// otherName is what the other name of a tool ends with.
+const otherName = "2"
+
+// tool returns the names of a mutate tool: today's, and the other one.
+func (s settings) tool(name string) (today, was string) {
+	if s.retools {
+		return name + otherName, name
+	}
+	return name, name + otherName
+}
+
+// plainTool returns the first name of the tool that a record names.
+func plainTool(name keep.ToolName) string {
+	_, tool, _ := strings.Cut(string(name), ".")
+	return strings.TrimSuffix(tool, otherName)
+}
+
+// otherJob is the other name of the one job of a workflow.
+const otherJob = "chase"
+
+// job returns what the settings make of the declaration of a job.
+func (s settings) job(h keep.Handler) keep.Handler {
+	if s.rejobs {
+		h.Name, h.Items = otherJob, string(h.Name)
+	}
+	return h
+}
+
+// setBack sets the clock of the host back while it runs.
+func (w *world) setBack() string {
+	w.fault("the clock was set back under the host")
+	clear(w.resting)
+	w.setback.Add(int64(w.span(5 * time.Hour)))
+	return "set the clock back"
+}
+
+// hostTime is what the clock of the only host shows.
+func (w *world) hostTime() time.Time { return time.Now().Add(-time.Duration(w.setback.Load())) }
+
+// until returns how long it is until a time by the clock of the host.
+func (w *world) until(t time.Time) time.Duration {
+	return time.Until(t) + time.Duration(w.setback.Load())
+}
+
+// replaceFile takes away the file of the database under the host, as by removing it: what
+// is written from now on is in a file that nobody finds, and each commit says so. It is put
+// back when the host has ended.
+func (w *world) replaceFile() string {
+	w.fault("the file of the database was taken away")
+	w.fileGone = true
+	w.forget()
+	return "take keep.db away"
+}
+
+// commitNowhere is what becomes of a commit while the file is away. Some of what was written
+// is in the file that is put back.
+func (w *world) commitNowhere(c keep.Commit, commit func() error) error {
+	w.forget()
+	for _, change := range c.Changes {
+		if put, ok := change.(keep.PutMutation); ok {
+			w.nowhere[attemptOf(put.Mutation)] = true
+		}
+	}
+	if w.chance(0.5) {
+		if err := commit(); err != nil {
+			return err
+		}
+	}
+	return keep.ErrReplaced
+}
+
 // apply makes of a tool what the settings say.
 func (s settings) apply(spec connector.Spec) connector.Spec {
 	if s.swapped {
@@ -75,6 +166,7 @@ func (s settings) apply(spec connector.Spec) connector.Spec {
 	if s.wide {
 		spec.Identity = append(spec.Identity, "covers")
 	}
+	spec.Name, spec.Was = s.tool(spec.Name)
 	return spec
 }
 

@@ -44,7 +44,7 @@ func (w *world) gather() {
 		newest: make(map[keep.WorkflowName]int64),
 	}
 	w.policy.Lease.TTL = []time.Duration{5 * time.Second, 40 * time.Second}[w.below(2)]
-	w.edited = false    // a late request meets a service that does not know its key
+	w.result.Group = true
 	w.rates.stretch = 1 // the database's clock is not set back
 	w.rates.crash /= 4
 	w.rates.points = 6000 // of which polls are many

@@ -56,7 +56,7 @@ func (p *process) act(o *operator.Operator) {
 			b = w.newBug()
 		}
 		what = fmt.Sprintf("deploy %s %+v", f.name, b)
-		_, err = o.Deploy(person, f.deployment(b))
+		_, err = o.Deploy(person, f.deployment(b, w.settings))
 	case n < 14:
 		on := w.chance(0.3)
 		what = fmt.Sprintf("pause %s %t", f.name, on)
@@ -78,7 +78,7 @@ func (p *process) act(o *operator.Operator) {
 func (w *world) request(o *operator.Operator, f *flow) (string, error) {
 	h := f.sources[w.below(len(f.sources))].producer
 	if f.job != nil && w.chance(0.5) {
-		h = f.job.name
+		h = w.settings.job(keep.Handler{Name: f.job.name}).Name
 	}
 	return "run now " + string(h), o.Trigger(person, f.name, h)
 }
@@ -217,7 +217,7 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 		w.saw("action: " + string(a))
 		w.taken[q.ID] = a
 		w.result.Decisions++
-	case misfit || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) || errors.Is(err, errDisk) || errors.Is(err, keep.ErrNotFound):
+	case misfit || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) || errors.Is(err, errDisk) || errors.Is(err, keep.ErrNotFound) || w.fileGone && errors.Is(err, keep.ErrReplaced):
 		w.result.Refusals++
 	default:
 		w.broken("explained", "%s to %s ended with %v", a, q.Kind, err)

@@ -181,7 +181,7 @@ func (w *world) newSchedule() keep.Schedule {
 }
 
 // definition returns what the script declares in a version with that behaviour.
-func (f *flow) definition(b behaviour) keep.Definition {
+func (f *flow) definition(b behaviour, set settings) keep.Definition {
 	d := keep.Definition{Name: f.name, OnBlocked: f.onBlocked, Topics: []keep.TopicName{"side", "t0", "t1", "t2", "t3"}}
 	for _, s := range f.sources {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: s.producer, Kind: keep.Producer, Schedule: s.schedule})
@@ -194,18 +194,18 @@ func (f *flow) definition(b behaviour) keep.Definition {
 			HasMutate: c.tool != "", HasNext: c.out != "", Order: c.order})
 	}
 	if f.job != nil && (b.bug != "missing-handler" || b.every > 1) {
-		d.Handlers = append(d.Handlers, keep.Handler{Name: f.job.name, Kind: keep.Job, Schedule: f.job.schedule})
+		d.Handlers = append(d.Handlers, set.job(keep.Handler{Name: f.job.name, Kind: keep.Job, Schedule: f.job.schedule}))
 	}
 	return d
 }
 
 // deployment returns the next version of the workflow.
-func (f *flow) deployment(b behaviour) keep.Deployment {
+func (f *flow) deployment(b behaviour, set settings) keep.Deployment {
 	f.versions++
 	hash := fmt.Sprintf("%s-%d", f.name, f.versions)
 	f.behaviour[hash] = b
 	f.keyless = f.keyless || b.phase == "key"
-	return keep.Deployment{Workflow: f.name, Hash: hash, Entry: "w.js", Code: []byte(hash), Definition: f.definition(b)}
+	return keep.Deployment{Workflow: f.name, Hash: hash, Entry: "w.js", Code: []byte(hash), Definition: f.definition(b, set)}
 }
 
 // broken draws a behaviour that is wrong.

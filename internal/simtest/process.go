@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"runtime"
@@ -62,6 +63,8 @@ func (w *world) newHost(name string) *process {
 	}
 	if w.group != nil {
 		cfg.Leases, cfg.Clock = &lessor{w.group.shared, p}, w.newClock()
+	} else if w.edited {
+		cfg.Clock = w.hostTime
 	}
 	p.tools = p.ownTools()
 	e, err := engine.New(&store{Store: w.store, p: p}, scripts{p}, p.tools, cfg)
@@ -76,7 +79,7 @@ func (w *world) newHost(name string) *process {
 // newCommand returns a process that only decides, as a command beside a host.
 func (w *world) newCommand(name string) *process {
 	p := w.newProcess(name, false)
-	clock := lease.NewClock(time.Now)
+	clock := lease.NewClock(w.hostTime)
 	if w.group != nil {
 		clock = lease.NewClock(w.newClock())
 		for clock.Read(p.ctx, &lessor{w.group.shared, p}, "") != nil {
@@ -109,8 +112,13 @@ func (w *world) bootAs(name string) *process {
 	if w.group == nil {
 		clear(w.answered)
 	}
+	w.fileGone = false // whoever starts a host puts the file back first
 	p.wait.Go(func() {
-		if err := p.engine.Run(p.ctx); err != nil {
+		switch err := p.engine.Run(p.ctx); {
+		case errors.Is(err, keep.ErrReplaced) && w.fileGone:
+			w.saw("files: a host ended")
+			p.cancel()
+		case err != nil:
 			w.broken("explained", "Run ended with %v", err)
 		}
 	})

@@ -32,9 +32,9 @@ func (h *history) Write(line []byte) (int, error) {
 }
 
 // explain lives through a broken seed again, and adds its history.
-func (r Result) explain(t *testing.T) Result {
+func (c Config) explain(t *testing.T, r Result) Result {
 	var h history
-	if again := Run(t, r.Seed, &h); again.Digest != r.Digest {
+	if again := c.run(t, r.Seed, &h); again.Digest != r.Digest {
 		h.lines = append(h.lines, "the second time was another history: something here does not depend on the seed alone")
 	}
 	r.Script = h.lines
@@ -43,6 +43,9 @@ func (r Result) explain(t *testing.T) Result {
 
 // Replay says how to see the seed again.
 func (r Result) Replay() string {
+	if r.Group {
+		return fmt.Sprintf("go test ./internal/simtest -run TestGroup$ -seed %d -v", r.Seed)
+	}
 	return fmt.Sprintf("go test ./internal/simtest -run TestSeed -seed %d -v", r.Seed)
 }
 
@@ -57,7 +60,7 @@ func (r Result) describe(took time.Duration) string {
 		fmt.Fprintf(&b, "what went before:\n  %s\n", strings.Join(r.Script, "\n  "))
 	}
 	if len(r.Problems) > 0 {
-		fmt.Fprintf(&b, "replay it, with every step: %s\nor: go run ./internal/torture -trace -seed %d\n", r.Replay(), r.Seed)
+		fmt.Fprintf(&b, "replay it, with every step: %s\nor: go run ./internal/torture -trace -seed %d%s\n", r.Replay(), r.Seed, map[bool]string{true: " -group"}[r.Group])
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ func (c *call) doBefore(waiting []string, name string, args ...any) json.RawMess
 func (c *call) today(name string) string {
 	if tool, ok := strings.CutPrefix(name, "svc."); ok {
 		conn, _ := c.p.settings.connection()
+		if slices.Contains(mutators, tool) {
+			tool, _ = c.p.settings.tool(tool)
+		}
 		return conn + "." + tool
 	}
 	return name

@@ -91,10 +91,11 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 	} {
 		s.Unique = w.unique
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
+		plain := s.Name
 		s = set.apply(s)
 		m := mutator{tool{w, s, set.way}}
 		switch {
-		case upgrade == 2 && s.Name == "c":
+		case upgrade == 2 && plain == "c":
 		case s.Level == keep.LevelNone, s.Level == keep.LevelWitness && upgrade == 1:
 			conn.Tools = append(conn.Tools, m)
 		default:
@@ -134,13 +135,14 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 	defer end()
 	f := w.nextFault()
 	// In a group another host would have asked meanwhile: what is sent after that
-	// only a service can refuse that knows the key (docs/design/0005-leases.md).
-	late := w.group == nil || m.spec.Level == keep.LevelKey
+	// only a service can refuse that knows the key (docs/design/0005-leases.md); and it knows
+	// none, if the next call goes elsewhere.
+	late := w.group == nil || m.spec.Level == keep.LevelKey && !w.edited
 	switch {
 	case f.sleeps && late:
-		p.sleep(context.Background(), time.Until(r.CallDeadline)+w.span(5*time.Second), who)
+		p.sleep(context.Background(), w.until(r.CallDeadline)+w.span(5*time.Second), who)
 	case f.ignoresDeadline && late && m.spec.Level != keep.LevelNone:
-		p.sleep(context.Background(), time.Until(r.CallDeadline)+10*time.Second, who)
+		p.sleep(context.Background(), w.until(r.CallDeadline)+10*time.Second, who)
 		end() // the engine has abandoned it
 		p.sleep(context.Background(), r.SettleAfter+w.span(time.Minute), who)
 	}
@@ -165,7 +167,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, ctx.Err()
 	}
 	if f.hangs {
-		w.hang(ctx, p, who, max(0, time.Until(r.CallDeadline)))
+		w.hang(ctx, p, who, max(0, w.until(r.CallDeadline)))
 		return connector.Receipt{}, ctx.Err()
 	}
 	p.point("answer to " + who)
@@ -221,7 +223,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
 	e := effect{way: t.way, at: w.now(), covers: sent.Covers}
-	last := w.now() + max(time.Until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
+	last := w.now() + max(w.until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
 		if w.chance(0.3) {

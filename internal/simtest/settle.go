@@ -15,6 +15,7 @@ import (
 func (w *world) settle() {
 	w.calm = true
 	clear(w.resting)
+	w.fileGone = false
 	w.inspect()
 	time.Sleep(72 * time.Hour)
 	p := w.boot()
@@ -25,7 +26,7 @@ func (w *world) settle() {
 	}()
 	p.turn("people")
 	for _, f := range w.flows {
-		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}))))
+		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}, w.settings))))
 		w.must("resume", p.operator.SetPaused(person, f.name, false))
 	}
 	p.engine.Reload()
@@ -103,7 +104,7 @@ func (w *world) behind(f *flow) (late []keep.HandlerName) {
 	for _, it := range f.job.items {
 		got, err := w.store.Item(person, f.name, it.id)
 		if err != nil || got.Status != keep.ItemDone && got.Status != keep.ItemSkipped {
-			return append(late, f.job.name)
+			return append(late, w.settings.job(keep.Handler{Name: f.job.name}).Name)
 		}
 	}
 	return late

@@ -19,6 +19,7 @@ import (
 type Result struct {
 	Seed   uint64
 	Digest uint64 // hash of the trace
+	Group  bool   // several hosts at once
 
 	Points, Boots, Crashes, Faults, Stops  int
 	Commits, Calls, Lookups, Effects, Runs int

@@ -141,5 +141,7 @@ func everything() (names []string) {
 		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow", "fault: the host is stopped in a call",
 		"fault: keep.toml is edited: another endpoint or header", "fault: keep.toml is edited: another level",
 		"fault: keep.toml is edited: another identity", "fault: keep.toml is edited: another name",
+		"fault: keep.toml is edited: other names of tools", "fault: keep.toml is edited: other names of jobs",
+		"fault: the clock was set back under the host", "fault: the file of the database was taken away", "files: a host ended",
 		"fault: the clock was set back", "fault: an upgrade took away the lookups of level C", "fault: an upgrade took away the tool c")
 }

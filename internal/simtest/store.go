@@ -89,6 +89,22 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	if w.does(dropsCommit) {
 		return nil
 	}
+	if w.fileGone {
+		return w.commitNowhere(c, func() error { return s.commit(ctx, c) })
+	}
+	if err := s.commit(ctx, c); err != nil {
+		return err
+	}
+	s.p.mayDie("after " + who)
+	if fate == "unknown" {
+		return errDisk
+	}
+	return nil
+}
+
+// commit passes c on, and watches it.
+func (s *store) commit(ctx context.Context, c keep.Commit) error {
+	w := s.p.w
 	keepIt := w.keepSwept(c)
 	err := s.Store.Commit(ctx, w.tampered(c))
 	w.watchCommit(c, err)
@@ -99,10 +115,6 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	keepIt()
 	w.noteTreated(c)
 	w.result.Commits++
-	s.p.mayDie("after " + who)
-	if fate == "unknown" {
-		return errDisk
-	}
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -22,6 +21,9 @@ type flight struct {
 	workflow keep.WorkflowName
 }
 
+// attemptOf names one attempt at a call.
+func attemptOf(m keep.Mutation) string { return fmt.Sprint(m.Key, " attempt ", m.Attempts) }
+
 // watchCall looks at a call before it is sent.
 func (w *world) watchCall(p *process, m keep.Mutation) {
 	rec, err := w.store.Mutation(context.Background(), m.Key)
@@ -31,11 +33,14 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 	case rec.State != keep.InFlight || rec.Attempts != m.Attempts || rec.Token != m.Token || rec.PayloadHash != m.PayloadHash:
 		w.broken("recorded-before-sent", "%s is sent as attempt %d, and the ledger says %s, attempt %d", m.Key, m.Attempts, rec.State, rec.Attempts)
 	}
-	attempt := fmt.Sprint(m.Key, " attempt ", m.Attempts)
+	attempt := attemptOf(m)
 	if w.called[attempt] {
 		w.broken("once", "%s is sent twice", attempt)
 	}
 	w.called[attempt] = true
+	if w.nowhere[attempt] {
+		w.broken("recorded-before-sent", "%s is sent, and was recorded in a file that is gone", m.Key)
+	}
 	by := flight{p, m.Workflow}
 	for _, key := range w.flying[by] {
 		// One that was abandoned, of a connector that ignores its deadline, may have been found to have
@@ -51,7 +56,7 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
 	}
 	w.watchOrder(m)
-	if strings.HasSuffix(string(m.Tool), ".p") && !w.approved(m) {
+	if plainTool(m.Tool) == "p" && !w.approved(m) {
 		w.broken("once", "%s is sent, and nobody approved it", m.Key)
 	}
 }
@@ -200,7 +205,7 @@ func (w *world) watchMutation(put keep.PutMutation) {
 		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
 			continue
 		}
-		if now := time.Now(); move.At.Before(m.SettlesAt()) || now.Before(m.SettlesAt()) {
+		if now := w.hostTime(); move.At.Before(m.SettlesAt()) || now.Before(m.SettlesAt()) {
 			w.broken("doubt-is-not-failure", "%s is failed at %s (%s), its effect may appear until %s", m.Key, move.At, now, m.SettlesAt())
 		}
 		if w.truth.contradicts(m.Token) && w.lied[m.Token] == 0 && !w.vouchedWrong(m.Key) {

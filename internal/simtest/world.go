@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -29,8 +30,11 @@ type world struct {
 	truth   truth
 	tools   []*engine.Tools // as usual, and as two upgrades left them; see upgrades
 
-	edited   bool     // people edit keep.toml
-	settings settings // what it says now
+	edited   bool            // people edit keep.toml
+	settings settings        // what it says now
+	setback  atomic.Int64    // how far the clock of the host was set back while it ran
+	fileGone bool            // the file of the database is not where it was
+	nowhere  map[string]bool // attempts that were recorded while it was away
 
 	turns *turns // of this bubble; nil: between bubbles, and after the last
 	group *group // nil: one host at a time
@@ -86,7 +90,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
-		odd: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
+		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,21 @@ func TestTool(t *testing.T) {
 	_, second, _ := run("-seed", "3", "-trace")
 	if first == "" || first != second {
 		t.Error("seed 3 was two histories")
+	}
+	tally := filepath.Join(t.TempDir(), "worlds.jsonl")
+	run("-seed", "7", "-for", "1s", "-tally", tally)
+	one, err := readTally(tally)
+	out, messages, status := run("-for", "1s", "-tally", tally)
+	both, err2 := readTally(tally)
+	switch {
+	case err != nil || err2 != nil || len(one) != 1 || len(both) != 2:
+		t.Errorf("the tally is %v, %v and then %v, %v", one, err, both, err2)
+	case one[0].Seed != 7 || one[0].Worlds == 0 || one[0].Next < 7+uint64(one[0].Worlds):
+		t.Errorf("the first part is %+v", one[0])
+	case status != 0 || both[1].Seed != one[0].Next || !strings.Contains(messages, fmt.Sprintf("from seed %d on", one[0].Next)):
+		t.Errorf("status %d; after %+v comes %+v:\n%s", status, one[0], both[1], messages)
+	case !strings.Contains(out, fmt.Sprintf("all parts: %d worlds", one[0].Worlds+both[1].Worlds)):
+		t.Errorf("the sum is not in %s", out)
 	}
 	if _, messages, status := run("-for", "0s"); status != 2 || !strings.Contains(messages, "positive") {
 		t.Errorf("-for 0s: status %d, %s", status, messages)

@@ -1,0 +1,61 @@
+// Package ceiling is a resource oracle for tests: what a test does has to stay below so much
+// memory and so much of the processors (law: bounded). It is for what somebody hostile sends:
+// scripts, answers and requests.
+package ceiling
+
+import (
+	"bytes"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/internal/cputime"
+)
+
+// A Ceiling is what something may take.
+type Ceiling struct {
+	CPU    time.Duration // of all processors together
+	Memory uint64        // resident bytes of the process above what it had before
+}
+
+// Check calls f, and fails the test if it takes more. What else the process does meanwhile
+// counts, too: no test may be parallel to it, and the other side of a connection is in it.
+// Under the race detector, which takes a multiple, the ceilings are higher. A system that
+// does not say what is taken allows everything.
+func (c Ceiling) Check(t *testing.T, f func()) {
+	t.Helper()
+	debug.FreeOSMemory() // what earlier cases left is not this one's
+	resetPeak()
+	before, start := resident("VmRSS:"), cputime.Used()
+	f()
+	cpu, peak := cputime.Used()-start, resident("VmHWM:")
+	memory := peak - min(before, peak)
+	t.Logf("%v of processor time, %d KiB", cpu, memory>>10)
+	if most := c.CPU * slower; cpu > most {
+		t.Errorf("it took %v of processor time, want at most %v", cpu, most)
+	}
+	if most := c.Memory * slower; memory > most {
+		t.Errorf("it took %d KiB of memory, want at most %d", memory>>10, most>>10)
+	}
+}
+
+// resetPeak makes VmHWM begin anew. Where that is not possible it only grows, and then the
+// oracle is stricter than it says.
+func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// resident returns a number of /proc/self/status in bytes; 0: the system does not say.
+func resident(name string) uint64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(text, []byte(name))
+	fields := bytes.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kib, _ := strconv.ParseUint(string(fields[0]), 10, 64) // not a number: 0
+	return kib << 10
+}
