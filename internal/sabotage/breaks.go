@@ -243,7 +243,7 @@ var breaks = []Break{
 	{"any-record-is-ours", "witnessed", "connector/httpapi/evidence.go",
 		`if want == "" || !holds(record, want, entry) {`, `if want == "" {`, "./connector/httpapi -run TestWitnessed"},
 	{"echo-is-evidence", "witnessed", "connector/httpapi/evidence.go",
-		`if !isEcho(name, entry) && holds(value, want, entry) {`, `if _ = name; holds(value, want, entry) {`, "./connector/httpapi -run TestWitnessed"},
+		`if !isEcho(name, entry) && valueHolds(value, want, entry) {`, `if _ = name; valueHolds(value, want, entry) {`, "./connector/httpapi -run TestWitnessed"},
 	{"denial-is-evidence", "witnessed", "connector/httpapi/evidence.go",
 		`|| denies(fields) {`, `{`, "./connector/httpapi -run TestWitnessed"},
 	{"status-is-absence", "witnessed", "connector/httpapi/reconcile.go",
@@ -309,7 +309,7 @@ var breaks = []Break{
 	{"dead-deaf-connector-is-forgotten", "doubt-is-not-failure", "engine/overdue.go",
 		`m = ledger.ExtendDeadline(m, e.started)`, `_ = ledger.ExtendDeadline`, "./engine -run TestDeathOfADeafConnector"},
 	{"deaf-connector-is-sent-beside", "once", "engine/overdue.go",
-		`if t.spec.Level != keep.LevelKey {`, `if true {`, "./engine -run TestDeafConnector"},
+		`if t != nil && t.spec.Level != keep.LevelKey {`, `if t != nil {`, "./engine -run TestDeafConnector"},
 
 	// engine: what a call uses up.
 	{"new-attempt-has-another-draft", "once", "engine/pin.go",

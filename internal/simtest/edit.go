@@ -136,6 +136,12 @@ func (w *world) replaceFile() string {
 	return "take keep.db away"
 }
 
+// putFileBack ends that. What was recorded nowhere may be recorded again, as the same attempt.
+func (w *world) putFileBack() {
+	w.fileGone = false
+	clear(w.nowhere)
+}
+
 // commitNowhere is what becomes of a commit while the file is away. Some of what was written
 // is in the file that is put back.
 func (w *world) commitNowhere(c keep.Commit, commit func() error) error {

@@ -112,7 +112,7 @@ func (w *world) bootAs(name string) *process {
 	if w.group == nil {
 		clear(w.answered)
 	}
-	w.fileGone = false // whoever starts a host puts the file back first
+	w.putFileBack() // whoever starts a host does that first
 	p.wait.Go(func() {
 		switch err := p.engine.Run(p.ctx); {
 		case errors.Is(err, keep.ErrReplaced) && w.fileGone:

@@ -15,7 +15,7 @@ import (
 func (w *world) settle() {
 	w.calm = true
 	clear(w.resting)
-	w.fileGone = false
+	w.putFileBack()
 	w.inspect()
 	time.Sleep(72 * time.Hour)
 	p := w.boot()
