@@ -26,7 +26,7 @@ var commitPromises = []promise{
 	}},
 	{"a commit without changes is fine, one without a workflow or a time is not", func(w *world) {
 		w.commit("w")
-		w.refuse("", invalid)
+		w.refuse("", invalid, keep.SetPaused{Paused: true})
 		err := w.Commit(w.ctx, keep.Commit{Workflow: "w"})
 		w.fails("Commit", err, invalid)
 	}},
