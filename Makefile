@@ -7,7 +7,7 @@ GO ?= go
 FAILOVER_FOR ?= 5m
 WORLDS_FOR ?= 10h
 
-.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds sabotage failover versions
+.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds sabotage failover renewals versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl;
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver|TestPartition|TestRollingUpgrade' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict
+
+renewals: ## kill three hosts that renew one account on Postgres, until it was renewed 1,000 times (half an hour)
+	$(GO) test -count=1 -v -timeout 0 -run TestRenewKilled ./cmd/keep -renewals 1000
 
 sabotage: ## break each guarantee in turn, and check that a test notices
 	$(GO) run ./internal/sabotage

@@ -180,6 +180,7 @@ func (a *app) showPage(page, code string, only bool) error {
 		opener = "xdg-open"
 	}
 	cmd := exec.Command(opener, page)
+	cmd.Env = config.Harmless(os.Environ())
 	if err := cmd.Start(); err != nil {
 		return nil // the page was printed, and a person can open it
 	}

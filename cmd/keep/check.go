@@ -110,6 +110,7 @@ func (a *app) check(ctx context.Context, path string) error {
 	if !broken {
 		r.Problems = append(r.Problems, checkHooks(path, p, scripts)...)
 		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, conns)...)
+		r.Problems = append(r.Problems, checkAccounts(ctx, p.Cfg, r.Workflows)...)
 	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
@@ -160,6 +161,60 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 	}
 	return []terminal.Problem{{Severity: string(workflow.Warning), Code: "names-unchecked",
 		Message: "whether something was renamed that the database has work of is not checked: " + err.Error()}}
+}
+
+// checkAccounts warns of accounts that the tools of the workflows use and that cannot do
+// what these want. A service may have given a wider scope than was asked for, so that a
+// missing one is no error. A database that is not there, or cannot be read, says nothing.
+func checkAccounts(ctx context.Context, cfg *config.Config, workflows []workflowEffects) (found []terminal.Problem) {
+	var tools []keep.ToolName
+	for _, w := range workflows {
+		for _, t := range w.Tools {
+			tools = append(tools, t.Tool)
+		}
+	}
+	slices.Sort(tools)
+	needs := cfg.Needs(slices.Compact(tools))
+	if len(needs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	db, err := database.Open(ctx, cfg, database.ToRead)
+	if err != nil {
+		return nil
+	}
+	defer db.Close()
+	list, err := db.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return nil
+	}
+	warn := func(code, format string, args ...any) {
+		p := terminal.Problem{Severity: string(workflow.Warning), Code: code, File: cfg.File, Message: fmt.Sprintf(format, args...)}
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+	}
+	for _, n := range needs {
+		i := slices.IndexFunc(list, func(a keep.Account) bool { return a.Name == n.Account })
+		if i < 0 || list[i].Status != keep.AccountOK {
+			warn("account-not-connected", "the account %s is not connected in the database, and %s needs it; run: keep connect %s --name %s", n.Account, n.Tool, cmp.Or(packOf(list, i), n.Pack), n.Account)
+			continue
+		}
+		missing := slices.DeleteFunc(slices.Clone(n.Scopes), func(s string) bool { return slices.Contains(list[i].Scopes, s) })
+		if len(missing) > 0 && list[i].Style == "oauth2" {
+			warn("scope-missing", "the account %s was not given %s, which %s needs; run: keep connect %s --name %s", n.Account, strings.Join(missing, " "), n.Tool, list[i].Pack, n.Account)
+		}
+	}
+	return found
+}
+
+// packOf returns the pack of an account; empty if there is none.
+func packOf(list []keep.Account, i int) string {
+	if i < 0 {
+		return ""
+	}
+	return list[i].Pack
 }
 
 // printCheck prints the report and returns the error that ends the command.

@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,6 +32,8 @@ type diary struct {
 
 	mu      sync.Mutex
 	bearers []string // that came to the service, each once
+
+	talk string // what keep connect said last on stderr
 }
 
 func newDiary(t *testing.T) *diary {
@@ -46,7 +50,14 @@ func newDiary(t *testing.T) *diary {
 		io.WriteString(w, `[{"day": "monday"}]`)
 	}))
 	t.Cleanup(service.Close)
-	pack := fmt.Sprintf(`name = "diary"
+	d.write("packs/diary.toml", diaryPack(service.URL, d.oauth.Issuer, ""))
+	d.write("keep.toml", "[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"public\"\n")
+	return d
+}
+
+// diaryPack returns a pack of a service behind an OAuth server. Empty auth: a public client.
+func diaryPack(service, issuer, auth string) string {
+	return fmt.Sprintf(`name = "diary"
 version = "1"
 title = "Diary"
 docs = "https://diary.example/docs"
@@ -59,7 +70,7 @@ token_url = "%[2]s/token"
 device_url = "%[2]s/device/auth"
 revoke_url = "%[2]s/token/revocation"
 pkce = true
-client_auth = "none"
+client_auth = %[3]q
 scopes = ["openid", "offline_access"]
 params = { prompt = "consent" }
 test = "days"
@@ -72,10 +83,7 @@ scopes = ["mail.read"]
 params = { type = "object", properties = {} }
 result = { type = "array" }
 example = {}
-`, service.URL, d.oauth.Issuer)
-	d.write("packs/diary.toml", pack)
-	d.write("keep.toml", "[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"public\"\n")
-	return d
+`, service, issuer, cmp.Or(auth, "none"))
 }
 
 func (d *diary) write(name, text string) {
@@ -135,6 +143,7 @@ func (d *diary) connect(act func(cmd *exec.Cmd, page, code string), args ...stri
 		d.Fatal(err)
 	}
 	_ = cmd.Wait() // the status says it
+	d.talk = talk.String()
 	return string(rest), cmd.ProcessState.ExitCode()
 }
 
@@ -237,5 +246,28 @@ func TestConnectLeavesNothing(t *testing.T) {
 	}
 	if _, status := d.connect(func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }); status != exit.Done {
 		t.Errorf("after them: status %d", status)
+	}
+}
+
+// A person who decides nothing, as one who closed the tab, and a port that is taken, are
+// clear ends.
+func TestConnectEnds(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	if _, status := d.connect(func(*exec.Cmd, string, string) {}, "--timeout", "1s"); status != exit.Failed ||
+		!strings.Contains(d.talk, "nobody allowed it within 1s; try again: keep connect diary") {
+		t.Errorf("nobody decided: status %d: %s", status, d.talk)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	if out, status := d.keep("connect", "diary", "--no-browser", "--port", port); status != exit.Failed || !strings.Contains(out, "port "+port) {
+		t.Errorf("a port that is taken: status %d: %s", status, out)
+	}
+	if list := d.accounts(); len(list) != 0 {
+		t.Errorf("accounts are %+v", list)
 	}
 }

@@ -31,6 +31,8 @@ type serving struct {
 	link     string      // to log in; empty: none was printed
 	said     chan string // what it says once it serves; nobody needs to hear
 	hearing  sync.WaitGroup
+	more     []string         // arguments of keep serve
+	log      *strings.Builder // gets all that it says once it serves; nil: nothing does
 }
 
 // newServing makes a project with one workflow that never runs by itself.
@@ -69,7 +71,7 @@ func (d *serving) keep(args ...string) string {
 // start runs keep serve until the test ends, and waits until it serves.
 func (d *serving) start() {
 	d.t.Helper()
-	d.cmd = exec.CommandContext(context.WithoutCancel(d.t.Context()), d.bin, "serve", "--listen", "127.0.0.1:0")
+	d.cmd = exec.CommandContext(context.WithoutCancel(d.t.Context()), d.bin, append([]string{"serve", "--listen", "127.0.0.1:0"}, d.more...)...)
 	d.cmd.Dir, d.cmd.Env = d.dir, d.env
 	pipe, err := d.cmd.StderrPipe()
 	if err != nil {
@@ -103,6 +105,9 @@ func (d *serving) hear(lines *bufio.Scanner) {
 	d.hearing.Go(func() {
 		defer close(said)
 		for lines.Scan() {
+			if d.log != nil {
+				d.log.WriteString(lines.Text() + "\n")
+			}
 			select {
 			case said <- lines.Text():
 			default:

@@ -8,11 +8,13 @@ import (
 	"net/mail"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // maxResult bounds what a script gets from one call.
@@ -23,10 +25,13 @@ type account struct {
 	name       string
 	smtp, imap endpoint
 	ca         string
-	hide       *strings.Replacer
+	hide       redact.Redactor      // of the configuration
+	used       atomic.Pointer[used] // what the connected account held last; nil: it was not used yet
 	pinned     json.RawMessage
 
 	user, password, token string
+	connected             string // an account whose credential logs in; empty: none
+	accounts              connector.Accounts
 
 	from       *mail.Address
 	sent       string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // Kind is what configuration calls this connector.
@@ -37,6 +38,13 @@ type Config struct {
 	User     string `toml:"user"`
 	Password string `toml:"password"`
 	Token    string `toml:"token"`
+
+	// Account logs in instead of Password and Token: what it holds at that moment, with
+	// XOAUTH2 if that is an access token, and else with PLAIN. Without User it names the user.
+	Account string `toml:"account"`
+
+	// Accounts has the credential of Account.
+	Accounts connector.Accounts `toml:"-"`
 
 	// From is the sender: an address with or without a name.
 	From string `toml:"from"`
@@ -117,7 +125,8 @@ func loopback(host string) bool {
 func New(name string, cfg Config) (*connector.Connection, error) {
 	c := connector.NewChecker(name)
 	c.Kind(cfg.Connector, Kind)
-	a := &account{name: name, user: cfg.User, password: cfg.Password, token: cfg.Token, sent: cfg.Sent, copyToSelf: cfg.CopyToSelf, ca: cfg.CA}
+	a := &account{name: name, user: cfg.User, password: cfg.Password, token: cfg.Token, sent: cfg.Sent, copyToSelf: cfg.CopyToSelf, ca: cfg.CA,
+		connected: cfg.Account, accounts: cfg.Accounts, hide: redact.New(cfg.Password, cfg.Token)}
 	if cfg.SMTP == "" && cfg.IMAP == "" {
 		c.Addf("", "smtp, imap or both are required")
 	}
@@ -136,27 +145,31 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	a.hide = hiding(cfg)
 	a.timeout = time.Duration(cfg.Timeout)
 	if cfg.SettleAfter != nil {
 		settle := time.Duration(*cfg.SettleAfter)
 		a.settle = &settle
 	}
-	a.pinned, _ = json.Marshal(map[string]any{ // of strings and a bool
-		"smtp": cfg.SMTP, "imap": cfg.IMAP, "user": cfg.User, "from": cfg.From, "sent": cfg.Sent, "copy_to_self": cfg.CopyToSelf,
-	})
+	pinned := map[string]any{"smtp": cfg.SMTP, "imap": cfg.IMAP, "user": cfg.User, "from": cfg.From, "sent": cfg.Sent, "copy_to_self": cfg.CopyToSelf}
+	if cfg.Account != "" {
+		pinned["account"] = cfg.Account
+	}
+	a.pinned, _ = json.Marshal(pinned) // of strings and a bool
 	return &connector.Connection{Name: name, Connector: Kind, Tools: a.tools(), Close: a.close}, nil
 }
 
 // checkLogin adds the problems of the credentials.
 func checkLogin(c *connector.Checker, cfg Config) {
 	switch {
+	case cfg.Account != "" && cfg.Password+cfg.Token != "":
+		c.Addf("account", "stands beside password or token; one of them logs in")
+	case cfg.Account != "":
 	case cfg.Password != "" && cfg.Token != "":
 		c.Addf("token", "stands beside password; one of them logs in")
 	case cfg.User == "" && (cfg.Password != "" || cfg.Token != ""):
 		c.Addf("user", "is required with password or token")
 	case cfg.User != "" && cfg.Password == "" && cfg.Token == "":
-		c.Addf("password", `is required with user: password = "${secret:name}", or token for XOAUTH2`)
+		c.Addf("password", `is required with user: password = "${secret:name}", or account = "NAME" of keep connect, or token for XOAUTH2`)
 	case cfg.IMAP != "" && cfg.User == "":
 		c.Addf("user", "is required with imap")
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/emersion/go-imap/v2/imapclient"
-	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
 	"github.com/keep-run/keep"
@@ -58,39 +57,28 @@ func (a *account) tlsConfig(e endpoint) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// login returns how to log in; nil if there is no user.
-func (a *account) login() sasl.Client {
-	switch {
-	case a.user == "":
-		return nil
-	case a.token != "":
-		return &xoauth2{a.user, a.token}
-	default:
-		return sasl.NewPlainClient("", a.user, a.password)
+// submission opens a session with the SMTP server that is ready for MAIL. stop ends it.
+func (a *account) submission(ctx context.Context) (*smtp.Client, func(), error) {
+	for first := true; ; first = false {
+		l, err := a.login(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		c, stop, err := a.submissionAs(ctx, l)
+		if err == nil || !first || !a.anew(ctx, l, err) {
+			return c, stop, err
+		}
 	}
 }
 
-// xoauth2 is the SASL mechanism of Google and Microsoft, which is no standard.
-type xoauth2 struct{ user, token string }
-
-// Start returns the mechanism and its only message.
-func (x *xoauth2) Start() (string, []byte, error) {
-	return "XOAUTH2", []byte("user=" + x.user + "\x01auth=Bearer " + x.token + "\x01\x01"), nil
-}
-
-// Next answers the challenge that tells why the token was refused: the server says no
-// only after an empty answer.
-func (*xoauth2) Next([]byte) ([]byte, error) { return []byte{}, nil }
-
-// submission opens a session with the SMTP server that is ready for MAIL. stop ends it.
-func (a *account) submission(ctx context.Context) (*smtp.Client, func(), error) {
+func (a *account) submissionAs(ctx context.Context, l login) (*smtp.Client, func(), error) {
 	conn, cfg, err := a.dial(ontime.WithEnd(ctx), a.smtp)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to %s: %w", a.smtp.addr, err)
 	}
 	cancel := context.AfterFunc(ctx, func() { conn.Close() })
 	stop := func() { cancel(); conn.Close() }
-	c, err := a.greet(conn, cfg)
+	c, err := a.greet(conn, cfg, l)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -99,7 +87,7 @@ func (a *account) submission(ctx context.Context) (*smtp.Client, func(), error) 
 }
 
 // greet says hello, begins TLS and logs in.
-func (a *account) greet(conn net.Conn, cfg *tls.Config) (*smtp.Client, error) {
+func (a *account) greet(conn net.Conn, cfg *tls.Config, l login) (*smtp.Client, error) {
 	var c *smtp.Client
 	if a.smtp.tls == startTLS {
 		var err error
@@ -112,8 +100,8 @@ func (a *account) greet(conn net.Conn, cfg *tls.Config) (*smtp.Client, error) {
 	if err := c.Hello("localhost"); err != nil {
 		return nil, fmt.Errorf("greet %s: %w", a.smtp.addr, err)
 	}
-	if l := a.login(); l != nil {
-		if err := c.Auth(l); err != nil {
+	if l.client != nil {
+		if err := c.Auth(l.client); err != nil {
 			return nil, &loginError{a.smtp.addr, err}
 		}
 	}
@@ -147,6 +135,19 @@ func (b *box) end() { b.Close() } // the connection is of no more use, whatever 
 
 // openBox opens a session. It ends if ctx ends before it is logged in.
 func (a *account) openBox(ctx context.Context) (*box, error) {
+	for first := true; ; first = false {
+		l, err := a.login(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b, err := a.openBoxAs(ctx, l)
+		if err == nil || !first || !a.anew(ctx, l, err) {
+			return b, err
+		}
+	}
+}
+
+func (a *account) openBoxAs(ctx context.Context, l login) (*box, error) {
 	conn, cfg, err := a.dial(ctx, a.imap)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", a.imap.addr, err)
@@ -165,7 +166,7 @@ func (a *account) openBox(ctx context.Context) (*box, error) {
 		b.end()
 		return nil, fmt.Errorf("greet %s: %w", a.imap.addr, err)
 	}
-	if err := b.Authenticate(a.login()); err != nil {
+	if err := b.Authenticate(imapLogin{l.client}); err != nil {
 		b.end()
 		return nil, &loginError{a.imap.addr, err}
 	}

@@ -6,7 +6,7 @@
 //	smtp      = "smtps://smtp.example.com:465"   # or smtp://host:587, with STARTTLS
 //	imap      = "imaps://imap.example.com:993"   # or imap://host:143, with STARTTLS
 //	user      = "ann@example.com"
-//	password  = "${secret:mail}"                 # or token = "${secret:…}" for XOAUTH2
+//	password  = "${secret:mail}"                 # or account = "NAME" of keep connect
 //	from      = "Ann <ann@example.com>"
 //	sent      = "Sent"
 //

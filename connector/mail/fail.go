@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,30 +14,12 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// hiding returns what takes secrets out of a text, also as they are sent.
-func hiding(cfg Config) *strings.Replacer {
-	var pairs []string
-	for _, s := range []string{cfg.Password, cfg.Token} {
-		if s == "" {
-			continue
-		}
-		for _, sent := range []string{
-			s, base64.StdEncoding.EncodeToString([]byte(s)),
-			base64.StdEncoding.EncodeToString([]byte("\x00" + cfg.User + "\x00" + s)),
-			base64.StdEncoding.EncodeToString([]byte("user=" + cfg.User + "\x01auth=Bearer " + s + "\x01\x01")),
-		} {
-			pairs = append(pairs, sent, "[hidden]")
-		}
-	}
-	return strings.NewReplacer(pairs...)
-}
-
 // maxQuoted bounds what a message quotes of a server.
 const maxQuoted = 500
 
 // failf returns a failure of a tool, without secrets and control characters.
 func (a *account) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
-	text := a.hide.Replace(fmt.Sprintf(format, args...))
+	text := a.clean(fmt.Sprintf(format, args...))
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
@@ -50,6 +31,9 @@ func (a *account) failf(tool string, class keep.Class, code, format string, args
 	}
 	f := keep.Failf(class, code, "%s", text)
 	f.Tool = keep.ToolName(a.name + "." + tool)
+	if u := a.used.Load(); u != nil && class == keep.ClassPermission {
+		f.Account, f.Generation = a.connected, u.generation // with another generation it is tried again
+	}
 	return f
 }
 

@@ -59,7 +59,7 @@ func (m *Manager) Rekey(ctx context.Context, discard bool) (rows int, err error)
 			break
 		}
 	}
-	return rows, m.cfg.Ring.Replace()
+	return rows, m.cfg.Ring.Replace(m.now())
 }
 
 // reseal seals with a key, in one transaction, what is not sealed with it. It reports

@@ -24,8 +24,15 @@ mail_max_userip_connections = 500
 mailbox_list_index = no
 default_process_limit = 300
 default_client_limit = 2000
+auth_mechanisms = plain xoauth2
+passdb {
+  driver = oauth2
+  mechanisms = xoauth2
+  args = @DIR@/oauth2.conf
+}
 passdb {
   driver = static
+  mechanisms = plain
   args = password=@PASSWORD@
 }
 userdb {
@@ -61,6 +68,15 @@ service auth {
     mode = 0666
   }
 }
+`
+
+// oauth2Conf has Dovecot ask whose an access token is (RFC 7662).
+const oauth2Conf = `
+introspection_mode = post
+introspection_url = @ISSUER@/introspect
+username_attribute = email
+active_attribute = active
+active_value = true
 `
 
 const mainCF = `

@@ -6,8 +6,11 @@
 package mailtest
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/user"
@@ -40,8 +43,11 @@ type Server struct {
 	gid  int
 	cmds []*exec.Cmd
 
-	mu    sync.Mutex
-	users int
+	issuer *httptest.Server // says whose an access token is
+
+	mu     sync.Mutex
+	users  int
+	tokens map[string]string // users by the access tokens that are good
 }
 
 // ErrMissing is returned when the machine has no Dovecot or no Postfix.
@@ -96,7 +102,8 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, CA: filepath.Join(dir, "cert.pem")}
+	s := &Server{tokens: map[string]string{}, dir: dir, CA: filepath.Join(dir, "cert.pem")}
+	s.issuer = httptest.NewServer(http.HandlerFunc(s.introspect))
 	s.uid, _ = strconv.Atoi(nobody.Uid)
 	s.gid, _ = strconv.Atoi(nobody.Gid)
 	if err := s.start(dovecot); err != nil {
@@ -155,7 +162,7 @@ func (s *Server) choosePorts() error {
 // configure writes the configurations.
 func (s *Server) configure() error {
 	for name, text := range map[string]string{
-		"dovecot.conf": dovecotConf, "postfix/main.cf": mainCF, "postfix/master.cf": masterCF,
+		"dovecot.conf": dovecotConf, "oauth2.conf": oauth2Conf, "postfix/main.cf": mainCF, "postfix/master.cf": masterCF,
 		"postfix/boxes": boxes(), "postfix/bcc": bcc, "postfix/access": access,
 	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(s.fill(text)), 0o644); err != nil {
@@ -176,6 +183,23 @@ func (s *Server) configure() error {
 func (s *Server) fill(text string) string {
 	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
 	return strings.NewReplacer("@DIR@", s.dir, "@SMTP@", port(s.SMTP), "@SMTPS@", port(s.SMTPS), "@IMAP@", port(s.IMAP), "@IMAPS@", port(s.IMAPS),
-		"@UID@", strconv.Itoa(s.uid), "@GID@", strconv.Itoa(s.gid), "@PASSWORD@", Password, "@FILED@", regexp.QuoteMeta(Filed),
+		"@UID@", strconv.Itoa(s.uid), "@GID@", strconv.Itoa(s.gid), "@ISSUER@", s.issuer.URL, "@PASSWORD@", Password, "@FILED@", regexp.QuoteMeta(Filed),
 		"@DOMAINS@", Filed+", "+Unfiled).Replace(text)
+}
+
+// Allow makes an access token good for a user, who logs in with XOAUTH2, or for nobody if
+// user is empty.
+func (s *Server) Allow(token, user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[token] = user
+}
+
+// introspect says whose an access token is (RFC 7662).
+func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	user := s.tokens[r.PostFormValue("token")]
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"active": user != "", "email": user}) // Dovecot refuses what it cannot read
 }

@@ -75,6 +75,7 @@ func (s *Server) Stop() {
 		timer.Stop()
 		killGroup(cmd) // what the master left behind
 	}
+	s.issuer.Close()
 	os.RemoveAll(s.dir)
 }
 

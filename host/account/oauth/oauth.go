@@ -30,6 +30,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // How a client proves who it is at the token endpoint (RFC 6749 §2.3.1).
@@ -190,6 +192,12 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
 		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t), Subject: subject(t),
 	}
+	// People see these, and a server may say anything there.
+	secrets = append(secrets, out.Access, out.Refresh)
+	out.Subject = c.clean(out.Subject, secrets...)
+	for i, scope := range out.Scopes {
+		out.Scopes[i] = c.clean(scope, secrets...)
+	}
 	if out.Lifetime == 0 && !t.Expiry.IsZero() {
 		out.Lifetime = time.Until(t.Expiry).Round(time.Second)
 	}
@@ -244,14 +252,9 @@ func (c *Client) failure(err error, secrets ...string) error {
 	}
 }
 
-// clean returns a server's words without what they must not hold.
+// clean returns a server's words without what they must not hold, in any encoding.
 func (c *Client) clean(s string, secrets ...string) string {
-	for _, secret := range append(secrets, c.Secret) {
-		if secret != "" {
-			s = strings.ReplaceAll(s, secret, "[secret]")
-		}
-	}
-	return clip(s)
+	return clip(redact.New(append(secrets, c.Secret)...).Text(s))
 }
 
 // clip returns at most 300 bytes of s, in one line of printable characters.

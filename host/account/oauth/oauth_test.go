@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/internal/oidctest"
@@ -75,25 +73,6 @@ func TestLoopback(t *testing.T) {
 				t.Errorf("scopes %v of %q, want %v of ann", got.Scopes, got.Subject, want)
 			}
 		})
-	}
-}
-
-// A person's own browser, which sends what browsers send.
-func TestBrowser(t *testing.T) {
-	s := oidctest.Start(t, oidctest.Options{Rotate: true})
-	tab := browsertest.Tab(t)
-	got, err := client(s, "public").Loopback(t.Context(), oauth.LoopbackOptions{Open: func(page string) error {
-		return errors.Join(
-			chromedp.Do(tab, chromedp.Navigate(page)),
-			chromedp.Do(tab, chromedp.SendKeys(chromedp.CSS("input[name=login]"), "ann")),
-			chromedp.Do(tab, chromedp.SendKeys(chromedp.CSS("input[name=password]"), "any")),
-			chromedp.Do(tab, chromedp.Click(chromedp.CSS("button[type=submit]"))),
-			chromedp.Do(tab, chromedp.WaitVisible(chromedp.CSS("input[name=prompt][value=consent] ~ button, button[autofocus]"))),
-			chromedp.Do(tab, chromedp.Click(chromedp.CSS("button[type=submit]"))),
-		)
-	}})
-	if err != nil || got.Refresh == "" || got.Subject != "ann@example.com" {
-		t.Fatalf("tokens are %+v, %v", got, err)
 	}
 }
 

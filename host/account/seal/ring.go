@@ -1,15 +1,19 @@
 package seal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // ErrNoKey is returned when there is no key yet.
@@ -120,30 +124,41 @@ func (r Ring) Next() (Key, error) {
 	return k, writeKey(r.next(), k)
 }
 
-// Replace puts the key of Next in the place of the old one, which is gone then.
-func (r Ring) Replace() error {
+// Replace puts the key of Next in the place of the old one, which is gone then, also where
+// a process that was killed left a copy of it.
+func (r Ring) Replace(now time.Time) error {
 	if err := os.Rename(r.next(), r.Path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(r.Path))
+	return errors.Join(syncDir(filepath.Dir(r.Path)), tidy(filepath.Dir(r.Path), now))
 }
 
-// readKey reads a key's file, which nobody else may read and which is no link.
+// readKey reads a key's file, which nobody else may read and which is no link. What is
+// judged is the file that is read: another one may have its name by then.
 func readKey(path string) (Key, error) {
 	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Key{}, err
-	case info.Mode()&fs.ModeSymlink != 0:
-		return Key{}, &PermissionError{path, "is a symbolic link, want a file of its own"}
-	case !info.Mode().IsRegular():
-		return Key{}, &PermissionError{path, "is not a file"}
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return Key{}, &PermissionError{path, fmt.Sprintf("can be read by others (mode %04o)", info.Mode().Perm())}
-	case info.Size() > 64<<10:
-		return Key{}, fmt.Errorf("%s has %d bytes, which is no key", path, info.Size())
 	}
-	text, err := os.ReadFile(path)
+	if why := openTo(info); why != "" {
+		return Key{}, &PermissionError{path, why}
+	}
+	f, err := regular.Open(path)
+	if err != nil {
+		return Key{}, err
+	}
+	defer f.Close()
+	opened, err := f.Stat()
+	if err != nil {
+		return Key{}, err
+	}
+	if why := openTo(opened); why != "" || !os.SameFile(info, opened) {
+		return Key{}, &PermissionError{path, cmp.Or(why, "was replaced while it was read")}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	if err == nil && len(text) > maxKey {
+		err = fmt.Errorf("%s has more than %d bytes, which is no key", path, maxKey)
+	}
 	if err != nil {
 		return Key{}, err
 	}
@@ -154,13 +169,47 @@ func readKey(path string) (Key, error) {
 	return k, nil
 }
 
+// maxKey bounds a key's file, in bytes.
+const maxKey = 64 << 10
+
+// openTo says why others could read or replace a key; empty: they cannot.
+func openTo(info fs.FileInfo) string {
+	switch mode := info.Mode(); {
+	case mode&fs.ModeSymlink != 0:
+		return "is a symbolic link, want a file of its own"
+	case !mode.IsRegular():
+		return "is not a file"
+	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
+		return fmt.Sprintf("can be read by others (mode %04o)", mode.Perm())
+	}
+	return ""
+}
+
+// unfinished are the names of files that are about to be a key.
+const unfinished = ".keep.key-*"
+
+// tidy removes what killed processes left of writing a key. What is young may be about to
+// be used.
+func tidy(dir string, now time.Time) error {
+	left, err := filepath.Glob(filepath.Join(dir, unfinished))
+	for _, name := range left {
+		if info, statErr := os.Lstat(name); statErr == nil && now.Sub(info.ModTime()) > time.Minute {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}
+	return err
+}
+
 // writeKey writes a key to a file that is not there yet. It is whole or not there.
 func writeKey(path string, k Key) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".keep.key-*") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString("# Opens the accounts and secrets of Keep. Keep it safe, and apart from the database.\n" + k.Text() + "\n")
+	err = f.Chmod(0o600) // a umask may have taken that from its owner too
+	if err == nil {
+		_, err = f.WriteString("# Opens the accounts and secrets of Keep. Keep it safe, and apart from the database.\n" + k.Text() + "\n")
+	}
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Link(f.Name(), path) // unlike a rename it replaces nothing

@@ -125,10 +125,7 @@ func (v *vault) live(cfg *httpapi.Config, account string, pack PackAuth) []strin
 func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error) {
 	a := httpapi.Authorization{Header: map[string]string{}, Query: map[string]string{}, Credentials: map[string]connector.Credential{}}
 	for _, name := range l.names {
-		if l.v.accounts == nil {
-			return a, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", name)
-		}
-		c, err := l.v.accounts.Credential(ctx, name)
+		c, err := liveAccounts{l.v}.Credential(ctx, name)
 		if err != nil {
 			return a, err
 		}
@@ -158,6 +155,23 @@ func (l *liveAuth) Refused(ctx context.Context, a httpapi.Authorization) bool {
 		renewed = l.v.accounts.Refused(ctx, name, a.Credentials[name]) || renewed
 	}
 	return renewed
+}
+
+// liveAccounts are the accounts of a database that is opened after the configuration is
+// read.
+type liveAccounts struct{ v *vault }
+
+// Credential implements connector.Accounts.
+func (l liveAccounts) Credential(ctx context.Context, account string) (connector.Credential, error) {
+	if l.v.accounts == nil {
+		return connector.Credential{}, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", account)
+	}
+	return l.v.accounts.Credential(ctx, account)
+}
+
+// Refused implements connector.Accounts.
+func (l liveAccounts) Refused(ctx context.Context, account string, c connector.Credential) bool {
+	return l.v.accounts != nil && l.v.accounts.Refused(ctx, account, c)
 }
 
 // put puts a credential where the pack says it goes.
@@ -205,11 +219,42 @@ func (c *Config) Scopes(p Pack) []string {
 	scopes := slices.Concat(p.Auth.Scopes, c.Clients[p.Name].Scopes)
 	for _, conn := range c.Connections {
 		if conn.Connector == p.Name {
-			scopes = append(scopes, conn.scopes...)
+			for _, of := range conn.scopes {
+				scopes = append(scopes, of...)
+			}
 		}
 	}
 	slices.Sort(scopes)
 	return slices.Compact(scopes)
+}
+
+// A Need is what a tool wants of an account.
+type Need struct {
+	Tool    keep.ToolName
+	Pack    string // of the tool; "PACK" if its connection has none
+	Account string
+	Scopes  []string
+}
+
+// Needs returns what tools want of the accounts of their connections. Tools without an
+// account are left out.
+func (c *Config) Needs(tools []keep.ToolName) (needs []Need) {
+	for _, full := range tools {
+		name, tool, _ := strings.Cut(string(full), ".")
+		for _, conn := range c.Connections {
+			if conn.Name != name {
+				continue
+			}
+			pack := conn.Connector
+			if _, general := kinds[pack]; general {
+				pack = "PACK"
+			}
+			for _, account := range conn.Accounts {
+				needs = append(needs, Need{Tool: full, Pack: pack, Account: account, Scopes: conn.scopes[tool]})
+			}
+		}
+	}
+	return needs
 }
 
 // TestCredential makes the read by which the pack tells whether a credential works: on a

@@ -28,7 +28,7 @@ type Connection struct {
 	New       bool     // it is no connection of before by another name
 	Accounts  []string // that it uses
 
-	scopes []string // of its tools
+	scopes map[string][]string // by tool
 
 	open func() (*connector.Connection, error)
 	at   *node
@@ -205,8 +205,13 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 		k.secrets(settings.Interface(), v.secrets(), references(n))
 	}
 	var accounts []string
-	if c, ok := settings.Interface().(*httpapi.Config); ok {
+	switch c := settings.Interface().(type) {
+	case *httpapi.Config:
 		accounts = v.live(c, "", PackAuth{})
+	case *mail.Config:
+		if c.Account != "" {
+			c.Accounts, accounts = liveAccounts{v}, []string{c.Account}
+		}
 	}
 	return Connection{
 		Name: name, Connector: text, Accounts: accounts, at: n, b: b, v: v,

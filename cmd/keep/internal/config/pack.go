@@ -315,10 +315,10 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 }
 
 // scopesOf returns the scopes of all tools.
-func scopesOf(cfg httpapi.Config) []string {
-	var out []string
-	for _, t := range cfg.Tools {
-		out = append(out, t.Scopes...)
+func scopesOf(cfg httpapi.Config) map[string][]string {
+	out := map[string][]string{}
+	for name, t := range cfg.Tools {
+		out[name] = t.Scopes
 	}
 	return out
 }

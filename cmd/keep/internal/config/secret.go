@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -180,14 +182,15 @@ func (v *vault) secrets() []string {
 }
 
 // readSecret reads a secret's file. If private is set, others must not be able
-// to read it; a credentials directory is guarded by who made it.
+// to read it, nor to put another one in its place; a credentials directory is guarded by
+// who made it. Of a link the file that it leads to is judged.
 func readSecret(file string, private bool) (string, error) {
 	f, err := regular.Open(file)
 	if err != nil {
 		return "", err
 	}
+	defer f.Close()
 	info, err := f.Stat()
-	f.Close()
 	switch {
 	case err != nil:
 		return "", err
@@ -196,10 +199,17 @@ func readSecret(file string, private bool) (string, error) {
 	case info.Size() > maxSecret:
 		return "", fmt.Errorf("%s has %d bytes; a secret has at most %d", file, info.Size(), maxSecret)
 	}
-	data, err := regular.Read(file, maxSecret)
+	if dir := filepath.Dir(file); private && runtime.GOOS != "windows" {
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o002 != 0 {
+			return "", fmt.Errorf("everybody may put files into %s (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), strconv.Quote(dir))
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	switch {
 	case err != nil:
 		return "", err
+	case len(data) > maxSecret:
+		return "", fmt.Errorf("%s has more than %d bytes, which is no secret", file, maxSecret)
 	case !utf8.Valid(data):
 		return "", fmt.Errorf("%s is not text in UTF-8", file)
 	}
@@ -247,4 +257,13 @@ func (b *binder) plainSecrets(n *node, path string) {
 		p.Fix = `write "${secret:name}" and put the value into .secrets/name`
 		b.warnings = append(b.warnings, p)
 	}
+}
+
+// Harmless returns the variables that a program may get which is not ours and only shows
+// something: none of Keep, where keys and secrets are, and none that is called a secret.
+func Harmless(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return strings.HasPrefix(name, Prefix) || name == "CREDENTIALS_DIRECTORY" || guarded.MatchString(name)
+	})
 }
