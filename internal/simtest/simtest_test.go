@@ -122,7 +122,9 @@ func everything() (names []string) {
 		names = append(names, "run: "+string(s))
 	}
 	for _, k := range keep.EscalationKinds() {
-		names = append(names, "question: "+string(k))
+		if k != keep.AskReconnect { // no world has accounts
+			names = append(names, "question: "+string(k))
+		}
 	}
 	for _, a := range keep.Actions() {
 		names = append(names, "action: "+string(a))
