@@ -168,6 +168,9 @@ compatible() (
 if [ $# -eq 0 ]; then
 	say 'go test ./... in idempotency/compattest'
 	compatible
+	# What hostile input takes is measured without the race detector.
+	say 'go test -run TestHostile|TestGreedy'
+	go test -run 'TestHostile|TestGreedy' ./api ./connector/httpapi ./idempotency/proxy ./script/sandbox
 	set -- ./...
 fi
 # Test binaries need no debugging information; linking it would take minutes in all. CI has

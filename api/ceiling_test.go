@@ -50,6 +50,7 @@ var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 // Law bounded: whatever somebody with every right sends to any door of the API, it takes
 // little of memory and processor, and ends with an answer.
 func TestHostileRequests(t *testing.T) {
+	ceiling.Need(t)
 	w := newWorld(t, nil)
 	var doc struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal([]byte(w.ask("ann owner", "GET", api.Prefix+"/openapi.json", "").Body), &doc); err != nil {

@@ -280,7 +280,7 @@ func TestLiveKeys(t *testing.T) {
 	events := d.stream("/api/v1/events", token...)
 	events.until(": keep")
 	form := append(token, "Content-Type", "application/x-www-form-urlencoded")
-	if res, text := d.ask("POST", ref, "action=forget", form...); res.StatusCode != 303 {
+	if res, text := d.ask("POST", ref, "action=forget&confirm=1", form...); res.StatusCode != 303 {
 		t.Fatalf("forget: %d %s", res.StatusCode, text)
 	}
 	events.until(`"kinds":["key"]`)

@@ -98,6 +98,7 @@ func raw(write func(io.Writer) error) http.HandlerFunc {
 // Law bounded: whatever a service answers to a read, a call or a lookup, it takes little of
 // memory and processor, and no longer than the call has.
 func TestHostileAnswers(t *testing.T) {
+	ceiling.Need(t)
 	cases := make(map[string]http.HandlerFunc)
 	for name, body := range hostileBodies() {
 		cases[name] = func(w http.ResponseWriter, _ *http.Request) {

@@ -99,6 +99,7 @@ func hostileRequests() map[string]func(io.Writer) {
 // Law bounded: whatever a client sends to the proxy, it takes little of memory and processor,
 // and other clients are answered.
 func TestHostileRequests(t *testing.T) {
+	ceiling.Need(t)
 	back := upstream(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	jwks := upstream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"keys":[]}`) })
 	clients, admin, _ := front(t, back.URL, func(c *proxy.Config) { c.Routes = routes(jwks.URL) })

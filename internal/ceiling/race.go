@@ -2,5 +2,4 @@
 
 package ceiling
 
-// slower is how much more the race detector takes.
-const slower = 10
+const race = true

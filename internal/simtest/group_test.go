@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var groupSeeds = flag.Uint64("group-seeds", 25, "how many seeds TestGroups simulates")
+var groupSeeds = flag.Uint64("group-seeds", fewGroupSeeds, "how many seeds TestGroups simulates")
 
 // TestGroup replays one seed with several hosts: -run TestGroup$ -seed N -v.
 func TestGroup(t *testing.T) {

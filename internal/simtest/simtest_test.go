@@ -70,7 +70,7 @@ func TestTorture(t *testing.T) {
 }
 
 var (
-	count   = flag.Uint64("seeds", 80, "how many seeds TestSeeds simulates")
+	count   = flag.Uint64("seeds", fewSeeds, "how many seeds TestSeeds simulates")
 	crashes = flag.Int("crashes", 0, "how many crashes must have happened in them")
 )
 

@@ -19,7 +19,7 @@ import (
 var storesSeeds = []uint64{1, 2, 3, 16, 13, 4, 5, 6, 7}
 
 // A step costs a server a round trip, so it has few seeds.
-var serverSeeds = flag.Int("server-seeds", 4, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
+var serverSeeds = flag.Int("server-seeds", fewServerSeeds, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 

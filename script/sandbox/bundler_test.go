@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
@@ -68,6 +69,7 @@ func greedy() []struct{ name, file, code string } {
 // A script that would overflow the bundler's stack, or take it more memory or time
 // than a limit, is refused with its file; this process stays small and lives.
 func TestGreedySource(t *testing.T) {
+	ceiling.Need(t)
 	const limit = 3 * time.Second
 	defer sandbox.SetBundlerTime(limit)()
 	const allowed = limit + 3*time.Second // on a busy machine
@@ -103,7 +105,8 @@ func TestGreedySource(t *testing.T) {
 // A script whose bundle would be gigabytes, of the white space before each line, is
 // refused by the memory that it takes.
 func TestGreedyMemory(t *testing.T) {
-	defer sandbox.SetBundlerTime(time.Minute)() // on a busy machine
+	ceiling.Need(t)
+	defer sandbox.SetBundlerTime(10 * time.Minute)() // memory is to be what refuses it, on a busy machine too
 	_, err := sandbox.BuildSource("w.js", []byte(nest("{", strings.Repeat("a;", 1<<18), "}", 1900)))
 	if e, ok := errors.AsType[*sandbox.BuildError](err); !ok || !strings.Contains(e.Error(), "512 MiB of memory") {
 		t.Errorf("error %v, want that it takes too much memory", err)

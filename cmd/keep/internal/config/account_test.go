@@ -71,9 +71,11 @@ style = "oauth2"
 [tools.read]
 effect = "get"
 path = "/read"
+scopes = []
 [tools.make]
 effect = "mutate"
 path = "/make"
+scopes = []
 identity = ["id"]
 verify_by_hand = "look"
 result = { type = "object", required = ["id"] }
