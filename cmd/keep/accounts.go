@@ -275,7 +275,8 @@ place of the old one. If it is interrupted, nothing is lost: give it again.`,
 	rekey.Flags().BoolVar(&discard, "discard", false, "delete what no key opens, because its key is lost")
 	return noun("accounts", list, one("show", "Show an account with its requests for new tokens", a.showAccount),
 		one("test", "Make a read that shows whether an account works", a.testAccount),
-		one("renew", "Get new tokens now", a.renewAccount), revoke, rekey)
+		one("renew", "Get new tokens now", a.renewAccount), revoke, rekey,
+		a.exportAccountCmd(), a.importAccountCmd(), a.recipientCmd())
 }
 
 func (a *app) listAccounts(ctx context.Context) error {

@@ -132,7 +132,7 @@ func TestCanaryOfAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, apiKey, password, stored := canaryOf("client", 0), canaryOf("apikey", 0), canaryOf("password", 0), canaryOf("stored", 0)
+	client, apiKey, password, stored, words := canaryOf("client", 0), canaryOf("apikey", 0), canaryOf("password", 0), canaryOf("stored", 0), canaryOf("passphrase", 0)
 	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), more: []string{"-vv"}, log: new(strings.Builder)}
 	d.env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_KEY="+key.Text(), "KEEP_SECRET_CLIENT="+client, "MY_SECRET="+stored,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "BROWSER="+filepath.Join(d.dir, "child.sh"))
@@ -144,13 +144,14 @@ func TestCanaryOfAccounts(t *testing.T) {
 		{apiKey, "connect keyed --json"}, {"ann:" + password, "connect worded"}, {stored, "secrets set stored"}, {"", "secrets --json"},
 		{"", "accounts --json"}, {"", "accounts test diary -vv"}, {"", "accounts show diary"}, {"", "accounts test keyed -vv"}, {"", "accounts renew diary -vv"},
 		{"", "check . --json"}, {"", "run . --json -vv"}, {"", "accounts show diary --json"},
+		{words, "accounts export keyed --out keyed.age -vv"}, {words, "accounts export worded"}, {words, "accounts import keyed.age --replace --json"},
 		{"", "runs --json --all"}, {"", "events --json --all"}, {"", "inputs --json --all"}, {"", "mutations --json --all"}, {"", "inbox --json --all"}, {"", "items --json --all"},
 		{"", "db backup " + filepath.Join(t.TempDir(), "b.db")}, {"", "db backup copy.db"}, {"", "status --json"},
 	} {
 		said.WriteString(d.pipe(c.stdin, strings.Fields(c.command)...))
 	}
 	d.start()
-	secrets := []string{key.Text(), client, apiKey, password, stored}
+	secrets := []string{key.Text(), client, apiKey, password, stored, words}
 	server.mu.Lock()
 	for s := range issued {
 		secrets = append(secrets, s)

@@ -47,6 +47,7 @@ var aside = map[string]string{
 	"version":  "opens nothing",
 	"accounts": "needs the key beside keep.toml", "accounts list": "needs the key beside keep.toml", "accounts show": "needs the key beside keep.toml",
 	"accounts test": "asks a service", "accounts renew": "asks a service", "accounts revoke": "asks a service", "accounts rekey": "changes the key beside keep.toml",
+	"accounts export": "needs the key beside keep.toml", "accounts import": "needs the key beside keep.toml", "accounts recipient": "needs the key beside keep.toml",
 	"connect": "asks a service", "secrets": "needs the key beside keep.toml", "secrets list": "needs the key beside keep.toml",
 	"secrets set": "needs the key beside keep.toml", "secrets rm": "needs the key beside keep.toml", "prove": "asks a service",
 }

@@ -98,10 +98,10 @@ func TestScripts(t *testing.T) {
 }
 
 // What a host does is the same on Postgres, so are the scripts: each on a schema
-// of its own, but for those that are about files.
+// of its own, but for those that are about files or have two databases.
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
-	aboutFiles := []string{"database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
+	aboutFiles := []string{"accounts_export", "database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
 	testscript.Run(t, scripts(t, func(e *testscript.Env) {
 		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 	}, scriptFiles(t, func(name string) bool { return !slices.Contains(aboutFiles, name) })...))

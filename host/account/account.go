@@ -247,23 +247,28 @@ func (m *Manager) note(ctx context.Context, a keep.Account) {
 	}
 }
 
-// seal seals a content with the key, which is made at first need: where nothing is sealed
-// yet.
-func (m *Manager) seal(ctx context.Context, kind keep.AccountKind, name string, c seal.Content) ([]byte, error) {
+// key returns the key that seals. It is made at first need: where nothing is sealed yet.
+func (m *Manager) key(ctx context.Context) (seal.Key, error) {
 	keys, err := m.cfg.Ring.Keys()
 	if errors.Is(err, seal.ErrNoKey) {
 		if err := m.nothingSealed(ctx); err != nil {
-			return nil, err
+			return seal.Key{}, err
 		}
-		var k seal.Key
-		if k, err = m.cfg.Ring.Make(); err == nil {
-			keys = []seal.Key{k}
-		}
+		return m.cfg.Ring.Make()
 	}
+	if err != nil {
+		return seal.Key{}, err
+	}
+	return keys[0], nil
+}
+
+// seal seals a content with the key.
+func (m *Manager) seal(ctx context.Context, kind keep.AccountKind, name string, c seal.Content) ([]byte, error) {
+	k, err := m.key(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return keys[0].Seal(kind, name, c)
+	return k.Seal(kind, name, c)
 }
 
 // nothingSealed returns an error if there are rows that a key which is gone has sealed.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"filippo.io/age"
@@ -127,14 +126,4 @@ func Encrypt(plain []byte, to ...age.Recipient) ([]byte, error) {
 // Decrypt returns what was encrypted for the key; ErrOtherKey if it was for another one.
 func (k Key) Decrypt(sealed []byte) ([]byte, error) { return k.decrypt(sealed) }
 
-func (k Key) decrypt(sealed []byte) ([]byte, error) {
-	r, err := age.Decrypt(bytes.NewReader(sealed), k.identity)
-	if err != nil {
-		return nil, ErrOtherKey
-	}
-	plain, err := io.ReadAll(r)
-	if err != nil {
-		return nil, ErrOtherKey
-	}
-	return plain, nil
-}
+func (k Key) decrypt(sealed []byte) ([]byte, error) { return open(sealed, k.identity) }
