@@ -23,8 +23,7 @@ const (
 	sweepRest = 5 * time.Millisecond
 )
 
-// sweep forgets what is over and old until ctx is done. It may be stopped at any
-// moment; what is left is old the next time, too.
+// sweep calls Sweep again and again until ctx is done.
 func (h *Host) sweep(ctx context.Context) {
 	tick := time.NewTimer(firstSweep)
 	defer tick.Stop()
@@ -34,15 +33,19 @@ func (h *Host) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if r := h.retention(); anyRetention(r) {
-			h.sweepOnce(ctx, r)
-		}
+		h.Sweep(ctx)
 		tick.Reset(sweepEvery)
 	}
 }
 
-// sweepOnce forgets what is old now, and gives the space back.
-func (h *Host) sweepOnce(ctx context.Context, r policy.Retention) {
+// Sweep deletes what is over and older than the retention of the host says, and gives the
+// space back. Run does it once an hour; a host that does not live that long calls it while
+// Run works, and may end ctx at any moment: what is left is old the next time, too.
+func (h *Host) Sweep(ctx context.Context) {
+	r := h.retention()
+	if !anyRetention(r) {
+		return
+	}
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	done, err := h.Operator.Sweep(ctx, r, false, func(operator.Swept) {

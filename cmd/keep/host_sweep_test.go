@@ -71,6 +71,7 @@ func TestHostSweeps(t *testing.T) {
 	for name, args := range map[string][]string{
 		"serve": {"serve", "--listen", "off"},
 		"dev":   {"dev", ".", "--listen", "off", "--poll"},
+		"run":   {"run", "."}, // it is idle long before the first hourly sweep
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

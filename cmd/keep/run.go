@@ -34,7 +34,7 @@ func (a *app) runCmd() *cobra.Command {
 		Long: `Run deploys the workflows of a file or a directory and runs them until nothing
 is active, nothing is due and nothing waits to be tried again. Other workflows
 in the database stay at rest. A workflow that another host has is waited for; who
-has it is said after a second.
+has it is said after a second. When it is idle it deletes what [retention] says.
 
 It ends with 0 when all is done, with 4 when a person must decide something (see
 keep inbox), and with 1 when --timeout comes first. Calls that are out then are
@@ -239,6 +239,10 @@ func (a *app) openSession(ctx context.Context, p *project.Project, committed fun
 	return s, s.Open(ctx, env, committed)
 }
 
+// sweepAtMost is how long keep run deletes what is over and old when it is idle. The next
+// one continues.
+const sweepAtMost = 10 * time.Second
+
 // untilIdle runs the host until it is idle, and stops it. What people were not
 // told by then is tried once more; the rest is told after the next start. It
 // reports whether it came to be idle before ctx ended.
@@ -256,6 +260,11 @@ func untilIdle(ctx context.Context, s *daemon.Session, watch *progress, f *daemo
 	stopWatch := watch.start()
 	idleErr := s.Host.WaitIdle(idleCtx)
 	stopWatch()
+	if idleErr == nil { // a command that cron starts ends before the hourly sweep would begin
+		sweepCtx, enough := context.WithTimeout(idleCtx, sweepAtMost)
+		s.Host.Sweep(sweepCtx)
+		enough()
+	}
 	stop()
 	wg.Wait()
 	if runErr != nil {

@@ -536,6 +536,8 @@ var breaks = []Break{
 		`len(changed) > 0 {`, `false {`, "./cmd/keep -run TestReload"},
 	{"daemon-never-sweeps", "bounded", "cmd/keep/internal/daemon/host.go",
 		`Retention: s.Project.Cfg.Retention,`, ``, "./cmd/keep -run TestHostSweeps"},
+	{"run-never-sweeps", "bounded", "cmd/keep/run.go",
+		`s.Host.Sweep(sweepCtx)`, `_ = s.Host.Sweep`, "./cmd/keep -run TestHostSweeps/run"},
 	{"unique-read-before-the-commit", "once", "engine/execution.go",
 		`if x.unlike != nil {`, `if false {`, "./engine -run TestUniqueInTheCommit"},
 	{"unique-law-ignores-rivals", "once", "law/commit/unlike.go",
