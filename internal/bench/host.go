@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -269,24 +270,40 @@ func (b *bench) consume(ctx context.Context, runs int, syncs float64, out io.Wri
 		return err
 	}
 	fmt.Fprintf(out, "consumer runs, %d workflow(s), 1 KB payload, synchronous=FULL, instant tool\n", len(b.workflows))
-	fmt.Fprintf(out, "  %10s %10s %8s %12s %10s %10s %10s %10s\n", "runs", "runs/s", "of floor", "commits/run", "CPU/run", "p50", "p99", "RSS")
+	fmt.Fprintf(out, "  %10s %10s %8s %12s %10s %10s %10s %10s %10s\n", "runs", "runs/s", "of floor", "commits/run", "CPU/run", "allocs/run", "p50", "p99", "RSS")
 	for range 4 {
 		if err := b.seed(ctx, "in", per); err != nil {
 			return err
 		}
 		b.counted.commits.Store(0)
+		before := allocations()
 		wall, cpu, err := b.drain(ctx)
 		if err != nil {
 			return err
 		}
 		n := per * len(b.workflows)
 		p50, p99 := b.percentiles()
-		fmt.Fprintf(out, "  %10d %10.0f %7.2fx %12.3f %10s %10s %10s %10s\n", b.seeded*len(b.workflows),
-			float64(n)/wall.Seconds(), float64(n)/wall.Seconds()/syncs, float64(b.counted.commits.Load())/float64(n),
-			(cpu / time.Duration(n)).Round(time.Microsecond), p50, p99, rss())
+		fmt.Fprintf(out, "  %10d %10.0f %7.2fx %12.3f %10s %10d %10s %10s %10s\n", b.seeded*len(b.workflows),
+			float64(n)/wall.Seconds(), ofFloor(float64(n)/wall.Seconds(), syncs), float64(b.counted.commits.Load())/float64(n),
+			(cpu / time.Duration(n)).Round(time.Microsecond), (allocations()-before)/uint64(n), p50, p99, rss())
 	}
 	fmt.Fprintln(out)
 	return nil
+}
+
+// ofFloor returns the part of the floor that a rate is; 0: there is no floor.
+func ofFloor(rate, floor float64) float64 {
+	if floor == 0 {
+		return 0
+	}
+	return rate / floor
+}
+
+// allocations returns how many objects this process has allocated.
+func allocations() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
 }
 
 func (b *bench) percentiles() (p50, p99 time.Duration) {

@@ -4,6 +4,7 @@
 //
 //	go run ./internal/bench            (a few minutes)
 //	go run ./internal/bench -quick     (a smoke test of the program itself)
+//	go run ./internal/bench -runs      (only consumer runs: to compare two versions, in turns)
 //	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
 //	go run ./internal/bench -hosts     (only two hosts on a Postgres of its own, beside one on SQLite)
 //
@@ -32,6 +33,7 @@ func main() {
 	defer stop()
 	var o options
 	flag.BoolFunc("items", "measure only keep items", func(string) error { o.only = partItems; return nil })
+	flag.BoolFunc("runs", "measure only consumer runs", func(string) error { o.only = partRuns; return nil })
 	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { o.only = partDoubt; return nil })
 	flag.BoolFunc("hosts", "measure only two hosts on Postgres, beside one on SQLite", func(string) error { o.only = partHosts; return nil })
 	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
@@ -95,6 +97,7 @@ type part string
 
 const (
 	partItems part = "items"
+	partRuns  part = "runs"
 	partDoubt part = "doubt"
 	partHosts part = "hosts"
 )
@@ -117,6 +120,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer stopProfile()
 	switch o.only {
+	case partRuns:
+		s.single, s.many = s.single/2, s.many/4
+		return runs(ctx, dir, s, 0, out)
 	case partItems:
 		return items(ctx, filepath.Join(dir, "items"), s.items, out)
 	case partDoubt:
@@ -143,22 +149,8 @@ func everything(ctx context.Context, dir string, s size, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "floor: 4 KiB append + fdatasync, one after another   %8.0f /s\n\n", syncs)
 
-	for _, c := range []struct{ workflows, runs int }{{1, s.single}, {64, s.many}} {
-		b, err := openBench(ctx, filepath.Join(dir, fmt.Sprint("w", c.workflows)), c.workflows)
-		if err != nil {
-			return err
-		}
-		if err := b.consume(ctx, c.runs, syncs, out); err != nil {
-			return err
-		}
-		if c.workflows > 1 {
-			if err := b.grow(ctx, s.events, out); err != nil {
-				return err
-			}
-		}
-		if err := b.close(); err != nil {
-			return err
-		}
+	if err := runs(ctx, dir, s, syncs, out); err != nil {
+		return err
 	}
 	if err := produce(ctx, filepath.Join(dir, "producer"), out); err != nil {
 		return err
@@ -178,6 +170,29 @@ func everything(ctx context.Context, dir string, s size, out io.Writer) error {
 		return err
 	}
 	return items(ctx, filepath.Join(dir, "items"), s.items, out)
+}
+
+// runs measures consumer runs of one workflow and of 64, and, beside a floor, once more
+// when many events are stored.
+func runs(ctx context.Context, dir string, s size, syncs float64, out io.Writer) error {
+	for _, c := range []struct{ workflows, runs int }{{1, s.single}, {64, s.many}} {
+		b, err := openBench(ctx, filepath.Join(dir, fmt.Sprint("w", c.workflows)), c.workflows)
+		if err != nil {
+			return err
+		}
+		if err := b.consume(ctx, c.runs, syncs, out); err != nil {
+			return err
+		}
+		if c.workflows > 1 && syncs > 0 {
+			if err := b.grow(ctx, s.events, out); err != nil {
+				return err
+			}
+		}
+		if err := b.close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // doubt measures what the ledger costs and what it is for.
