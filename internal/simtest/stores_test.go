@@ -1,10 +1,12 @@
 package simtest
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -13,10 +15,17 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// storesSeeds are the worlds of TestStoresMakeNoDifference: in the fourth an input is skipped,
-// and in the fifth people edit everything and set the clock back. The fifth is too late for
-// Postgres: the newest row, which a sweep leaves, is another one there after that.
-var storesSeeds = []uint64{1, 2, 3, 16, 13, 4, 5, 6, 7}
+// storesSeeds are the first worlds of TestStoresMakeNoDifference: in the third an input is
+// skipped, and in the fourth people edit everything and set the clock back.
+var storesSeeds = []uint64{1, 2, 16, 13, 3, 4, 5, 6, 7}
+
+// nthSeed returns the seed of a world of TestStoresMakeNoDifference.
+func nthSeed(n int) uint64 {
+	if n < len(storesSeeds) {
+		return storesSeeds[n]
+	}
+	return uint64(n) + 100
+}
 
 // A step costs a server a round trip, so it has few seeds.
 var serverSeeds = flag.Int("server-seeds", fewServerSeeds, "how many seeds TestStoresMakeNoDifference lives through on Postgres")
@@ -53,25 +62,40 @@ func onPostgres(t *testing.T) Opener {
 // as failed, crashes, and all else that a seed decides. No law is broken, and
 // the engine does the same things in the same order as in memory, since a store
 // makes no difference.
+//
+// On Postgres there is one difference, and no other. A sweep leaves the newest row of the
+// database, so that ids and cursors are not used again. Rows of several workflows are
+// numbered there by the times of their commits, so that no two workflows share a counter
+// (the first migration says so). When the clock was set back, the newest row is that of
+// the latest time, and not the one that was committed last: a sweep leaves another chain
+// than in memory. From there on the worlds differ, so the first difference is looked at.
 func TestStoresMakeNoDifference(t *testing.T) {
 	t.Parallel()
 	for _, store := range []struct {
-		name  string
-		open  func(*testing.T) Opener
-		seeds int
+		name   string
+		open   func(*testing.T) Opener
+		seeds  int
+		byTime bool // rows of several workflows are in the order of the times of their commits
 	}{
-		{"sqlite", onSQLite, storeSeeds},
-		{"postgres", onPostgres, *serverSeeds},
+		{"sqlite", onSQLite, storeSeeds, false},
+		{"postgres", onPostgres, *serverSeeds, true},
 	} {
 		t.Run(store.name, func(t *testing.T) {
 			var sum Result
-			for _, seed := range storesSeeds[:store.seeds] {
-				want, got := Run(t, seed, nil), RunOn(t, store.open(t), seed, nil)
+			for n := range store.seeds {
+				seed := nthSeed(n)
+				var inMemory, onStore bytes.Buffer
+				want, got := Run(t, seed, &inMemory), RunOn(t, store.open(t), seed, &onStore)
 				for _, problem := range got.Problems {
 					t.Errorf("seed %d: broken law %s", seed, problem)
 				}
-				if got.Digest != want.Digest {
-					t.Errorf("seed %d: %s; in memory: %s", seed, got, want)
+				before, ours, theirs := firstDifference(inMemory.String(), onStore.String())
+				switch explained := store.byTime && want.Seen[setBack]+want.Seen[setBack+" under the host"] > 0 && isSweep(ours) && isSweep(theirs); {
+				case got.Digest == want.Digest:
+				case explained:
+					t.Logf("seed %d: a sweep after the clock was set back: %q in memory, %q here", seed, ours, theirs)
+				default:
+					t.Errorf("seed %d: %s; in memory: %s; after %q came %q in memory, and %q here", seed, got, want, before, ours, theirs)
 				}
 				sum.Add(got)
 			}
@@ -87,6 +111,24 @@ func TestStoresMakeNoDifference(t *testing.T) {
 		})
 	}
 }
+
+// setBack is how a world counts that the clock of its host was set back.
+const setBack = "fault: the clock was set back"
+
+// firstDifference returns the first lines that two traces do not share, and the one before.
+func firstDifference(a, b string) (before, inA, inB string) {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return before, as[i], bs[i]
+		}
+		before = as[i]
+	}
+	return before, "", ""
+}
+
+// isSweep reports whether a line of a trace is what a sweep did.
+func isSweep(line string) bool { return strings.Contains(line, "sweep ") }
 
 // changes returns what a sample must have seen committed: all that an engine
 // asks of a store, but the reset of a checkpoint, which people seldom do.
