@@ -81,7 +81,7 @@ type Spec struct {
 	NeedsControl bool
 
 	// KeyLasts is how long a level A service remembers a key. A call sent
-	// again after that is a new one, so Reconcile refuses to. Zero: without end.
+	// again after that is a new one, so Reconcile refuses to; see KeyLives. Zero: without end.
 	KeyLasts time.Duration
 
 	// Sets says that the call names what is to be, so that the same one again changes
@@ -99,6 +99,14 @@ type Spec struct {
 
 	// VerifyByHand tells a person where to look when nobody can know.
 	VerifyByHand string
+}
+
+// KeyLives reports whether a service still knows the key of m for as long as a question that
+// ends with ctx may take. Connectors do not read the time: m.CreatedAt, as Reconcile gets it,
+// and the deadline of ctx are by the same clock. A question without a deadline is not Keep's.
+func (s Spec) KeyLives(ctx context.Context, m keep.Mutation) bool {
+	until, ok := ctx.Deadline()
+	return !ok || s.KeyLasts == 0 || m.CreatedAt.IsZero() || until.Before(m.CreatedAt.Add(s.KeyLasts))
 }
 
 // A Tool is a Reader or a Mutator.

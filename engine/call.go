@@ -173,9 +173,6 @@ func (x *execution) learn(f ledger.Fact) error {
 		return err
 	}
 	x.mut, x.moves = m, append(x.moves, move)
-	if !ledger.Unsettled(m.State) {
-		x.e.ages.forget(m.Key)
-	}
 	return nil
 }
 

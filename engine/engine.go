@@ -474,6 +474,7 @@ func (e *Engine) commit(ctx context.Context, w keep.WorkflowName, epoch int64, n
 	err := e.store.Commit(ctx, c)
 	if err == nil {
 		commitlog.Write(ctx, e.log, c)
+		e.ages.forget(changes)
 	}
 	return err
 }

@@ -45,11 +45,16 @@ func (a *keyAges) meet(m keep.Mutation, now time.Time) {
 	a.met[m.Key] = keyMet{time.Now(), age}
 }
 
-// forget ends the counting: the outcome is known.
-func (a *keyAges) forget(key keep.MutationKey) {
+// forget ends the counting for calls whose outcome is on record now. Before, the next host
+// or this one may have to ask again.
+func (a *keyAges) forget(made []keep.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.met, key)
+	for _, c := range made {
+		if put, ok := c.(keep.PutMutation); ok && !lifecycle.Unknown(put.Mutation.State) {
+			delete(a.met, put.Mutation.Key)
+		}
+	}
 }
 
 // elapsed returns what the host counted; negative: it did not.
@@ -69,6 +74,12 @@ func (e *Engine) meetKey(m keep.Mutation) {
 	if m.Level == keep.LevelKey && lifecycle.Unknown(m.State) {
 		e.ages.meet(m, e.Now())
 	}
+}
+
+// keyAge returns how old the key of m is at most.
+func (e *Engine) keyAge(m keep.Mutation) time.Duration {
+	age, _ := ledger.KeyAge(m, e.Now(), e.ages.elapsed(m.Key))
+	return age
 }
 
 // aged returns m for a tool that sends again under its key: CreatedAt is as long ago, by

@@ -157,7 +157,28 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
 		m = ledger.ExtendDeadline(m, e.started)
 	}
-	return m, e.lookUp(ctx, t, m)
+	m = e.lastSent(t, m)
+	fact := e.lookUp(ctx, t, m)
+	if t.spec.Level == keep.LevelKey && fact.Evidence == ledger.Unsure {
+		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now
+	}
+	return m, fact
+}
+
+// lastSent returns m, which was sent under a key, as the record of a call that may have been
+// sent again until it is only looked for: what was sent last settles last. A process that is
+// gone may not have recorded when it did.
+func (e *Engine) lastSent(t *tool, m keep.Mutation) keep.Mutation {
+	switch {
+	case m.Level != keep.LevelKey:
+	case t.spec.Level != keep.LevelKey: // it was configured in another way
+		if m.UpdatedAt.Before(e.started) {
+			m = ledger.ExtendDeadline(m, e.started)
+		}
+	case t.spec.KeyLasts > 0 && e.keyAge(m)+e.policy.Reconcile.Inline >= t.spec.KeyLasts:
+		m = ledger.ExtendDeadline(m, m.CreatedAt.Add(t.spec.KeyLasts))
+	}
+	return m
 }
 
 // markOut returns m with codeOut if its call is overdue in this process. The commit that

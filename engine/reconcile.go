@@ -25,9 +25,6 @@ func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fa
 		ans = e.witness(ctx, t, m, ans)
 	}
 	f := factOf(ans)
-	if f.Evidence == ledger.Happened {
-		e.ages.forget(m.Key)
-	}
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
 	return f
 }

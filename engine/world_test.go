@@ -437,6 +437,7 @@ type service struct {
 
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
 	onTarget      func()
+	keyLasts      time.Duration
 	result        json.RawMessage // of mutate calls
 	read          json.RawMessage // of reads
 	schema        json.RawMessage // of the result of create
@@ -451,7 +452,7 @@ func newService() *service {
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Approve: s.approve, Unique: s.unique, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, Result: s.schema}}
+		Approve: s.approve, Unique: s.unique, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, KeyLasts: s.keyLasts, Result: s.schema}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}

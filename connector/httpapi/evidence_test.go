@@ -345,6 +345,14 @@ token = { header = "Idempotency-Key" }
 deduplicates = true
 deduplicates_for = "1h"
 on_resend = { happened = [409] }
+
+[tools.listed]
+effect = "mutate"
+path = "/x"
+identity = ["id"]
+token = { header = "Idempotency-Key" }
+deduplicates = true
+reconcile = { path = "/none", items = "$.data", complete = true, match = { "metadata.keep_id" = "{id}" } }
 `
 
 // TestResend holds level A to the law: a refusal settles the request that was refused,
@@ -356,7 +364,11 @@ func TestResend(t *testing.T) {
 	conn := openTools(t, resends, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			lookups++
-			(&reply{status: 200, body: `{"id":1,"made":"earlier"}`}).ServeHTTP(w, r)
+			body := `{"id":1,"made":"earlier"}`
+			if r.URL.Path == "/none" {
+				body = `{"data":[]}`
+			}
+			(&reply{status: 200, body: body}).ServeHTTP(w, r)
 			return
 		}
 		requests++
@@ -377,6 +389,8 @@ func TestResend(t *testing.T) {
 		{"blocked", []int{409, 404, 422}, "", connector.Happened},
 		{"silent", []int{409}, "", connector.Happened},
 		{"silent", []int{404, 422}, "", ""},
+		{"listed", []int{404, 422}, "", connector.Absent},
+		{"listed", []int{500, 502, 503, 504}, "", connector.Retry}, // this one may have its effect yet
 	} {
 		for _, answer.status = range c.codes {
 			answer.body = c.body

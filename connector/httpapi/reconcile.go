@@ -90,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connecto
 	switch {
 	case r.start != nil:
 		return r.lookForStart(ctx, mut)
-	case r.spec.Level == keep.LevelKey && r.keyLives(ctx, mut):
+	case r.spec.Level == keep.LevelKey && r.spec.KeyLives(ctx, mut):
 		return r.resend(ctx, mut)
 	case r.lookup != nil:
 		return r.look(ctx, mut)
@@ -107,14 +107,6 @@ func (r *reconciler) Control(ctx context.Context, known keep.Mutation) (bool, er
 	}
 	a, err := r.look(ctx, known)
 	return a.Verdict == connector.Happened, err
-}
-
-// keyLives reports whether the service still knows the token for as long as
-// this question may take. The end of ctx stands in for the time, which
-// connectors don't read.
-func (r *reconciler) keyLives(ctx context.Context, mut keep.Mutation) bool {
-	until, ok := ctx.Deadline()
-	return !ok || r.spec.KeyLasts == 0 || mut.CreatedAt.IsZero() || until.Before(mut.CreatedAt.Add(r.spec.KeyLasts))
 }
 
 // resend sends the same request again. The service answers for the first one, or does
@@ -139,6 +131,9 @@ func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.A
 		return connector.Answer{Verdict: connector.Happened, Receipt: r.receipt(a), Detail: seen}, nil
 	case r.lookup != nil:
 		found, err := r.look(ctx, mut)
+		if v.class == keep.ClassUnknown && found.Verdict != connector.Happened {
+			found.Verdict = connector.Retry // this request may have its effect yet
+		}
 		found.Detail = seen + "; " + found.Detail
 		return found, err
 	case a.ok():

@@ -25,6 +25,9 @@
 // The clock of a host is set back under it, and the file of its database is taken away, until
 // it has ended. A workflow keeps its name, which is a matter of the command.
 //
+// In every third world services of level A forget keys after a time, so a call must not be
+// sent again after it, whatever the clocks say.
+//
 // # Time and order
 //
 // Time is that of a testing/synctest bubble, so a week of backoff costs nothing.

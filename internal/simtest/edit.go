@@ -199,13 +199,21 @@ func (a asker) Rebind(pin json.RawMessage) (connector.Tool, error) {
 	}
 	old := a
 	old.way, old.spec.Level = was.Way, was.Level
+	if old.found() { // it is only looked for
+		old.spec.Level = keep.LevelWitness
+	}
 	return old, nil
 }
 
 // watchWay looks whether a call is asked about where it was sent.
 func (w *world) watchWay(t tool, m keep.Mutation) {
 	var was sent
-	if how := m.SentAs().How; json.Unmarshal(how, &was) != nil || was.Way != t.way || was.Level != t.spec.Level {
+	how := m.SentAs().How
+	err := json.Unmarshal(how, &was)
+	if was.Level == keep.LevelKey && t.spec.Level == keep.LevelWitness && w.keyFound {
+		was.Level = keep.LevelWitness // it is only looked for
+	}
+	if err != nil || was.Way != t.way || was.Level != t.spec.Level {
 		w.broken("bound-to-its-world", "%s was sent as %s, and is asked about at way %d, level %s", m.Key, how, t.way, t.spec.Level)
 	}
 }

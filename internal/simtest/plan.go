@@ -88,6 +88,7 @@ func (w *world) plan() {
 	w.unique = rand.New(rand.NewPCG(w.seed, 4)).IntN(3) == 0 // its own draw: see orders
 	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
+	w.forgetKeys()
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools), settings{}))
 	}

@@ -27,6 +27,8 @@ type process struct {
 	tools    *engine.Tools      // of the engine
 	settings settings           // as the process took them
 
+	met map[keep.MutationKey]time.Duration // how far its clock was behind when it met a call in doubt
+
 	ctx    context.Context // of Run: ends with a stop or with death
 	cancel context.CancelFunc
 	gone   chan struct{} // closed at death
@@ -48,7 +50,7 @@ func processOf(ctx context.Context) *process { return ctx.Value(aProcess{}).(*pr
 
 // newProcess returns a process that does nothing yet.
 func (w *world) newProcess(name string, mortal bool) *process {
-	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{})}
+	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{}), met: make(map[keep.MutationKey]time.Duration)}
 	p.ctx, p.cancel = context.WithCancel(context.WithValue(context.Background(), aProcess{}, p))
 	return p
 }

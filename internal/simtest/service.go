@@ -22,6 +22,7 @@ type truth struct {
 // An effect is one change that happened, or is on its way.
 type effect struct {
 	way     int           // by which it came; see settings
+	setback time.Duration // how far the clock of the host had been set back when it was sent
 	at      time.Duration // when it happens, by the clock of the services
 	visible time.Duration // when the search can see it
 	covers  []string      // what it was for
@@ -94,6 +95,12 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 		plain := s.Name
 		s = set.apply(s)
 		m := mutator{tool{w, s, set.way}}
+		if s.Level == keep.LevelKey {
+			if s.KeyLasts = w.keyLasts; w.keyFound {
+				s.SettleAfter = witnessSettles
+			}
+			m.spec = s
+		}
 		switch {
 		case upgrade == 2 && plain == "c":
 		case s.Level == keep.LevelNone, s.Level == keep.LevelWitness && upgrade == 1:
@@ -222,7 +229,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 	if err := json.Unmarshal(r.Payload, &sent); err != nil {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
-	e := effect{way: t.way, at: w.now(), covers: sent.Covers}
+	e := effect{way: t.way, at: w.now(), covers: sent.Covers, setback: w.clockLag()}
 	last := w.now() + max(w.until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
@@ -231,11 +238,11 @@ func (t tool) perform(r keep.Mutation, late bool) {
 		}
 	}
 	e.visible = e.at
-	if room := last - e.at; level == keep.LevelWitness && room > time.Second && w.lags() {
+	if room := last - e.at; (level == keep.LevelWitness || t.found()) && room > time.Second && w.lags() {
 		e.visible += w.span(room)
 	}
 	known := w.truth.effects[r.Token]
-	same := slices.IndexFunc(known, func(k effect) bool { return k.way == t.way })
+	same := slices.IndexFunc(known, func(k effect) bool { return k.way == t.way && !w.forgot(k) })
 	if level == keep.LevelKey && same >= 0 && !w.does(forgetsKeys) {
 		known[same].at, known[same].visible = min(known[same].at, e.at), min(known[same].visible, e.visible)
 		return
@@ -291,7 +298,9 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		}
 	}
 	happened := connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: json.RawMessage(`{"id":7}`)}}
-	if a.spec.Level == keep.LevelKey { // sent again with the same key
+	switch {
+	case a.spec.Level == keep.LevelKey && a.spec.KeyLives(ctx, r): // sent again with the same key
+		w.watchResend(p, a.tool, r)
 		a.perform(r, false)
 		p.point("answer to " + who)
 		if w.maybe(w.rates.ask / 2) {
@@ -299,6 +308,11 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 			return connector.Answer{}, errReset
 		}
 		return happened, nil
+	case a.spec.Level == keep.LevelKey:
+		w.saw("key: outlived")
+		if !a.found() {
+			return connector.Answer{}, keep.Failf(keep.ClassPrecondition, "key-forgotten", "only a person can look")
+		}
 	}
 	for _, e := range w.truth.effects[r.Token] {
 		if e.visible > w.now() || e.way != a.way {

@@ -218,7 +218,9 @@ func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutati
 	if err := s.read(ctx, "mutation", string(key)); err != nil {
 		return keep.Mutation{}, err
 	}
-	return s.Store.Mutation(ctx, key)
+	m, err := s.Store.Mutation(ctx, key)
+	s.p.meets(ctx, m)
+	return m, err
 }
 
 // Mutations implements store.Mutations.
@@ -226,7 +228,11 @@ func (s *store) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Pag
 	if err := s.read(ctx, "mutations", string(f.Workflow), string(f.State)); err != nil {
 		return nil, "", err
 	}
-	return s.Store.Mutations(ctx, f, p)
+	ms, next, err := s.Store.Mutations(ctx, f, p)
+	for _, m := range ms {
+		s.p.meets(ctx, m)
+	}
+	return ms, next, err
 }
 
 // Item implements store.Runs.

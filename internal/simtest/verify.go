@@ -31,7 +31,7 @@ func (w *world) verify() {
 	a.unsweep()
 	w.result.Runs = len(a.runs)
 	for _, m := range a.mutations {
-		a.allowed[m.Token] = w.wrongAnswers(m.Key) + w.lied[m.Token]
+		a.allowed[m.Token] = w.wrongAnswers(m.Key) + w.lied[m.Token] + w.forgotten[m.Token]
 	}
 	a.tokens()
 	a.units()
@@ -54,7 +54,7 @@ func (a audit) tokens() {
 		known[m.Token] = true
 		n, excused := len(a.w.truth.effects[m.Token]), a.allowed[m.Token]
 		a.w.result.Effects += n
-		if m.Level == keep.LevelKey {
+		if m.Level == keep.LevelKey && a.w.keyLasts == 0 {
 			excused = 0
 		}
 		if n > 1+excused {

@@ -38,6 +38,7 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 		w.broken("once", "%s is sent twice", attempt)
 	}
 	w.called[attempt] = true
+	p.met[m.Key] = w.clockLag()
 	if w.nowhere[attempt] {
 		w.broken("recorded-before-sent", "%s is sent, and was recorded in a file that is gone", m.Key)
 	}

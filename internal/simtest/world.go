@@ -36,6 +36,9 @@ type world struct {
 	fileGone bool            // the file of the database is not where it was
 	nowhere  map[string]bool // attempts that were recorded while it was away
 
+	keyLasts time.Duration // how long services of level A remember a key; 0: forever
+	keyFound bool          // what they did can be searched for when the key is forgotten
+
 	turns *turns // of this bubble; nil: between bubbles, and after the last
 	group *group // nil: one host at a time
 	calm  bool   // the chaos is over
@@ -56,6 +59,7 @@ type world struct {
 	odd        map[string]bool                   // by token: the last answer had the wrong shape
 	answered   map[keep.MutationKey]bool         // calls whose answer reached a host that was well
 	lied       map[string]int                    // by token: lookups that hid an effect
+	forgotten  map[string]int                    // by token: effects under a key that the service had forgotten, as no clock told
 	treated    map[string]bool                   // chains and items whose call a person treats as done by another
 	overtook   map[keep.RunID]bool               // chains that had their events before a skip of others was undone
 	swept      archive
@@ -90,7 +94,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
-		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int),
+		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
 		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}
