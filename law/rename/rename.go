@@ -91,6 +91,7 @@ type Stored struct {
 	Topics   []keep.TopicName
 	Handlers []keep.Handler     // of it
 	Worked   bool               // it has calls or items
+	Did      []keep.ToolName    // tools of its calls that may have happened
 	Jobs     []keep.HandlerName // that ever ran, by the names of their items; none if there are no items
 	Ran      []keep.HandlerName // handlers that ever ran
 }
@@ -99,6 +100,10 @@ type Stored struct {
 type Written struct {
 	keep.Definition
 	Entry string
+
+	// Calls are the tools that it may call and that change something, by all their names. A
+	// tool that no configuration has any more may be any tool of its kind.
+	Calls []keep.ToolName
 }
 
 // Tools returns what may have been renamed in a configuration, of which records use some.
@@ -177,8 +182,9 @@ func Workflows(stored []Stored, written []Written, exists func(entry string) boo
 	return sorted(out)
 }
 
-// Alike reports whether a workflow looks like one that is stored: it has one of its
-// handlers, and its file; or that file is gone, and it declares the same.
+// Alike reports whether a workflow looks like one that is stored: it has its file, and one
+// of its handlers, or calls a tool that it called, so that it may do the same again; or that
+// file is gone, and it declares the same.
 func Alike(s Stored, w Written, exists func(entry string) bool) bool {
 	same := func(old keep.Handler) bool {
 		return slices.ContainsFunc(w.Handlers, func(h keep.Handler) bool {
@@ -186,7 +192,7 @@ func Alike(s Stored, w Written, exists func(entry string) bool) bool {
 		})
 	}
 	if s.Entry == w.Entry {
-		return slices.ContainsFunc(s.Handlers, same)
+		return slices.ContainsFunc(s.Handlers, same) || slices.ContainsFunc(s.Did, func(t keep.ToolName) bool { return slices.Contains(w.Calls, t) })
 	}
 	return !exists(s.Entry) && len(s.Handlers) == len(w.Handlers) && slices.Equal(s.Topics, w.Topics) &&
 		!slices.ContainsFunc(s.Handlers, func(h keep.Handler) bool { return !same(h) })

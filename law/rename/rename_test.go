@@ -48,9 +48,13 @@ func TestWorkflows(t *testing.T) {
 		return keep.Handler{Name: keep.HandlerName(name), Kind: keep.Job, Items: of}
 	}
 	stored := []rename.Stored{{Name: "invoices", Entry: "a.js", Handlers: []keep.Handler{job("remind", "remind")}, Worked: true,
-		Jobs: []keep.HandlerName{"remind"}, Ran: []keep.HandlerName{"remind"}}}
+		Did: []keep.ToolName{"mail.send"}, Jobs: []keep.HandlerName{"remind"}, Ran: []keep.HandlerName{"remind"}}}
 	written := func(name, was string, isNew bool, entry string, handlers ...keep.Handler) []rename.Written {
 		return []rename.Written{{Definition: keep.Definition{Name: keep.WorkflowName(name), Was: keep.WorkflowName(was), New: isNew, Handlers: handlers}, Entry: entry}}
+	}
+	calls := func(ws []rename.Written, tool keep.ToolName) []rename.Written {
+		ws[0].Calls = []keep.ToolName{tool}
+		return ws
 	}
 	fresh := job("chase", "chase")
 	fresh.New = true
@@ -64,7 +68,10 @@ func TestWorkflows(t *testing.T) {
 		{"renamed in its file", written("bills", "", false, "a.js", job("remind", "remind")), true, "workflow invoices bills"},
 		{"renamed, and its file", written("bills", "", false, "b.js", job("remind", "remind")), false, "workflow invoices bills"},
 		{"another one beside it", written("bills", "", false, "b.js", job("remind", "remind")), true, ""},
-		{"quite another one", written("bills", "", false, "a.js", job("pay", "pay")), true, ""},
+		{"quite another one", calls(written("bills", "", false, "a.js", job("pay", "pay")), "bank.pay"), true, ""},
+		{"renamed with its only job", calls(written("bills", "", false, "a.js", job("pay", "pay")), "mail.send"), true, "workflow invoices bills"},
+		{"another one that calls the same tool, in its own file", calls(written("bills", "", false, "b.js", job("pay", "pay")), "mail.send"), true, ""},
+		{"new, and calls the same tool", calls(written("bills", "", true, "a.js", job("pay", "pay")), "mail.send"), true, ""},
 		{"new", written("bills", "", true, "a.js", job("remind", "remind")), true, ""},
 		{"was", written("bills", "invoices", false, "a.js", job("remind", "remind")), true, ""},
 		{"job", written("invoices", "", false, "a.js", job("chase", "chase")), true, "job remind chase"},

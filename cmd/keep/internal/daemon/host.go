@@ -157,14 +157,7 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 // be by another name what the database has work of, or asks about it.
 func (s *Session) CheckNames(ctx context.Context, e Env, db database.DB) error {
 	before := slices.Clone(s.Scripts)
-	if err := project.Continue(ctx, db, s.Scripts); err != nil {
-		return err
-	}
-	err := project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
-	if doubt, ok := errors.AsType[*project.RenameError](err); ok && e.AskRenames != nil && e.AskRenames(doubt, s.Scripts, s.conns) {
-		err = project.Continue(ctx, db, s.Scripts)
-	}
-	if err != nil {
+	if err := s.settleNames(ctx, e, db); err != nil {
 		return err
 	}
 	for i, sc := range s.Scripts {
@@ -178,6 +171,24 @@ func (s *Session) CheckNames(ctx context.Context, e Env, db database.DB) error {
 		}
 	}
 	return nil
+}
+
+// maxRenameRounds bounds how often a person is asked about names: who says which workflow one
+// was may be asked about its jobs then.
+const maxRenameRounds = 3
+
+// settleNames continues what was renamed, and asks until nothing is in doubt.
+func (s *Session) settleNames(ctx context.Context, e Env, db database.DB) error {
+	for round := 0; ; round++ {
+		if err := project.Continue(ctx, db, s.Scripts); err != nil {
+			return err
+		}
+		err := project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
+		doubt, ok := errors.AsType[*project.RenameError](err)
+		if !ok || e.AskRenames == nil || round == maxRenameRounds || !e.AskRenames(doubt, s.Scripts, s.conns) {
+			return err
+		}
+	}
 }
 
 // DeployAgain is Deploy for a script that changed while the session runs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,8 +86,8 @@ func Renamed(ctx context.Context, db store.Reader, root string, scripts []Script
 	if err != nil {
 		return err
 	}
-	r := renames{db: db, used: used, scripts: scripts}
-	doubts, err := r.tools(ctx, conns)
+	r := renames{db: db, used: used, scripts: scripts, conns: conns}
+	doubts, err := r.tools(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,11 +113,12 @@ type renames struct {
 	db      store.Reader
 	used    map[keep.WorkflowName][]keep.ToolName
 	scripts []Script
+	conns   []connector.Connection
 }
 
 // tools returns the doubts about tools and connections.
-func (r renames) tools(ctx context.Context, conns []connector.Connection) ([]rename.Doubt, error) {
-	configured, err := r.configured(conns)
+func (r renames) tools(ctx context.Context) ([]rename.Doubt, error) {
+	configured, err := r.configured()
 	if err != nil {
 		return nil, err
 	}
@@ -165,20 +167,31 @@ func (r renames) did(ctx context.Context, w keep.WorkflowName, tool keep.ToolNam
 	return false, err
 }
 
+// calls returns the tools that a script may call, by the names of today.
+func (r renames) calls(s Script) (map[keep.ToolName]bool, error) {
+	effects, err := workflow.Effects(s.Declaration, s.Sources, r.conns)
+	if err != nil {
+		return nil, fmt.Errorf("effects of %s: %w", s.File, err)
+	}
+	called := make(map[keep.ToolName]bool)
+	for _, t := range effects.Tools {
+		called[t.Tool] = true
+	}
+	return called, nil
+}
+
 // configured describes the tools of connections.
-func (r renames) configured(conns []connector.Connection) ([]rename.ToolOf, error) {
+func (r renames) configured() ([]rename.ToolOf, error) {
 	called := make(map[keep.ToolName]bool)
 	for _, s := range r.scripts {
-		effects, err := workflow.Effects(s.Declaration, s.Sources, conns)
+		calls, err := r.calls(s)
 		if err != nil {
-			return nil, fmt.Errorf("effects of %s: %w", s.File, err)
+			return nil, err
 		}
-		for _, t := range effects.Tools {
-			called[t.Tool] = true
-		}
+		maps.Copy(called, calls)
 	}
 	var out []rename.ToolOf
-	for _, c := range conns {
+	for _, c := range r.conns {
 		for _, t := range c.Tools {
 			spec := t.Spec()
 			name := keep.ToolName(c.Name + "." + spec.Name)
@@ -203,23 +216,31 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(entry)))
 		return err == nil
 	}
-	var written []rename.Written
-	for _, s := range r.scripts {
-		written = append(written, rename.Written{Definition: s.Definition, Entry: s.Bundle.Entry})
+	known := func(name keep.WorkflowName) bool {
+		return slices.ContainsFunc(current, func(d keep.Deployment) bool { return d.Workflow == name })
+	}
+	written := make([]rename.Written, len(r.scripts))
+	for i, s := range r.scripts {
+		written[i] = rename.Written{Definition: s.Definition, Entry: s.Bundle.Entry}
 	}
 	stored := make([]rename.Stored, 0, len(current))
 	for _, d := range current {
 		s := rename.Stored{Name: d.Workflow, Entry: d.Entry, Topics: d.Definition.Topics, Handlers: d.Definition.Handlers}
-		for _, w := range written {
+		for i, w := range written {
 			switch {
 			case w.Name == d.Workflow || w.Was == d.Workflow:
 				if s.Jobs, s.Ran, err = r.jobs(ctx, d, w); err != nil {
 					return nil, err
 				}
-			case !s.Worked && rename.Alike(s, w, exists):
-				if s.Worked, err = r.worked(ctx, d.Workflow); err != nil {
+			case !known(w.Name) && (w.Entry == d.Entry || !exists(d.Entry)):
+				if s.Did, s.Worked, err = r.worked(ctx, d.Workflow); err != nil {
 					return nil, err
 				}
+				calls, err := r.mayRepeat(ctx, r.scripts[i], s.Did)
+				if err != nil {
+					return nil, err
+				}
+				written[i].Calls = append(written[i].Calls, calls...)
 			}
 		}
 		stored = append(stored, s)
@@ -227,14 +248,55 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 	return rename.Workflows(stored, written, exists), nil
 }
 
-// worked reports whether a workflow has calls or items.
-func (r renames) worked(ctx context.Context, w keep.WorkflowName) (bool, error) {
+// worked returns the tools of the calls of a workflow that may have happened, and reports
+// whether it has such calls or items.
+func (r renames) worked(ctx context.Context, w keep.WorkflowName) (tools []keep.ToolName, worked bool, err error) {
 	for _, tool := range r.used[w] {
-		if did, err := r.did(ctx, w, tool); did || err != nil {
-			return did, err
+		did, err := r.did(ctx, w, tool)
+		if err != nil {
+			return nil, false, err
+		}
+		if did {
+			tools = append(tools, tool)
 		}
 	}
-	return r.hasItems(ctx, w)
+	if len(tools) > 0 {
+		return tools, true, nil
+	}
+	worked, err = r.hasItems(ctx, w)
+	return nil, worked, err
+}
+
+// mayRepeat returns the tools that a script may call and that change something, by all
+// their names, and those of did that are configured no more and are of the kind of one of
+// them.
+func (r renames) mayRepeat(ctx context.Context, s Script, did []keep.ToolName) ([]keep.ToolName, error) {
+	calls, err := r.calls(s)
+	if err != nil {
+		return nil, err
+	}
+	var out []keep.ToolName
+	there, kinds := make(map[keep.ToolName]bool), make(map[string]bool)
+	for _, c := range r.conns {
+		for _, t := range c.Tools {
+			spec := t.Spec()
+			name := keep.ToolName(c.Name + "." + spec.Name)
+			names := append(connector.FormerNames(c, spec), name)
+			for _, n := range names {
+				there[n] = true
+			}
+			if calls[name] && spec.Effect == connector.Mutate {
+				out, kinds[c.Connector] = append(out, names...), true
+			}
+		}
+	}
+	last, err := r.db.LastApplied(ctx, did)
+	for _, tool := range did {
+		if kind := last[tool].Connector; !there[tool] && (kinds[kind] || kind == "" && len(kinds) > 0) {
+			out = append(out, tool)
+		}
+	}
+	return out, err
 }
 
 func (r renames) hasItems(ctx context.Context, w keep.WorkflowName) (bool, error) {
