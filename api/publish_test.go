@@ -60,6 +60,11 @@ func TestPublish(t *testing.T) {
 		"not JSON":  {"ann operator", topicEvents, `{`, 400},
 		"another":   {"ann operator", topicEvents, `{"payload": 1, "created_by": "run_1"}`, 422},
 		"wrong way": {"ann operator", topicEvents, ``, 400},
+		"half id":   {"ann operator", topicEvents, `{"message_id": "half\ud83d", "payload": 1}`, 400},
+		"low half":  {"ann operator", topicEvents, `{"message_id": "half\ude00", "payload": 1}`, 400},
+		"half text": {"ann operator", topicEvents, `{"message_id": "half1", "payload": {"id": "\ud83d"}}`, 400},
+		"not UTF-8": {"ann operator", topicEvents, "{\"message_id\": \"half\xff\", \"payload\": 1}", 400},
+		"whole":     {"ann operator", topicEvents, `{"message_id": "whole \ud83d\ude00 \\ud83d", "payload": 1}`, 201},
 	} {
 		if got := w.ask(c.as, "POST", c.path, c.body); got.Status != c.status {
 			t.Errorf("%s: %d %s, want %d", name, got.Status, got.Body, c.status)

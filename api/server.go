@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
 )
@@ -222,6 +224,15 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
 }
 
+// wellFormed is JSON without text that Unicode cannot hold: two ids that differ in it would
+// be one.
+var wellFormed = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
+	if err := canonical.WellFormed(data); err != nil {
+		return fmt.Errorf("a text of the body %w", err)
+	}
+	return huma.DefaultJSONFormat.Unmarshal(data, v)
+}}
+
 // description returns what the OpenAPI document says of the whole.
 func description(version string) huma.Config {
 	return huma.Config{
@@ -240,7 +251,7 @@ func description(version string) huma.Config {
 			},
 			Security: []map[string][]string{{"token": {}}},
 		},
-		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats:                      map[string]huma.Format{"application/json": wellFormed, "json": wellFormed},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	}

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -185,10 +186,47 @@ func Text(raw []byte) (string, error) {
 	if plainString(raw) {
 		return s, nil
 	}
-	if _, err := JSON(raw); err != nil {
-		return "", fmt.Errorf("%.60q is cut within a character (half of a surrogate pair): cut text with Array.from(text), or use text.toWellFormed()", s)
+	if err := WellFormed(raw); err != nil {
+		return "", fmt.Errorf("%.60q %w", s, err)
 	}
 	return s, nil
+}
+
+// WellFormed returns an error if JSON has a text that Unicode cannot hold: half of a
+// surrogate pair, or bytes that are not UTF-8.
+func WellFormed(text []byte) error {
+	if !utf8.Valid(text) {
+		return errors.New("is not valid UTF-8")
+	}
+	for len(text) > 0 {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i+2 > len(text) {
+			return nil
+		}
+		r, size := escaped(text[i:])
+		if text = text[i+size:]; !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, size := escaped(text)
+		if utf16.DecodeRune(r, low) == unicode.ReplacementChar {
+			return errors.New("is cut within a character (half of a surrogate pair): cut text with Array.from(text), or use text.toWellFormed()")
+		}
+		text = text[size:]
+	}
+	return nil
+}
+
+// escaped reads an escape of JSON at the beginning of text: what it stands for, if it is a
+// code unit of UTF-16, and its length.
+func escaped(text []byte) (unit rune, size int) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, min(2, len(text))
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return 0, 2
+	}
+	return rune(n), 6
 }
 
 // Without returns an exact canonical value less the field at path, in canonical form.

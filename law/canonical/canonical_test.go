@@ -109,3 +109,16 @@ func TestObject(t *testing.T) {
 		}
 	}
 }
+
+// Text that Unicode cannot hold is found wherever it is.
+func TestWellFormed(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"a"`: true, `{"a":["\ud83d\ude00"]}`: true, `"\\ud83d"`: true, `"\\\\ud83d"`: true, `"\n\"\u00e9"`: true, `12`: true, `"\`: true,
+		`"\ud83d"`: false, `"\ude00"`: false, `"\ude00\ud83d"`: false, `"\ud83dx"`: false, `"\ud83d\\ude00"`: false, `{"\uD83D":1}`: false,
+		`"\ud83d\ud83d\ude00"`: false, "\"\xff\"": false, "\"\xed\xa0\xbd\"": false,
+	} {
+		if err := canonical.WellFormed([]byte(text)); (err == nil) != want {
+			t.Errorf("%s: %v, want fine: %t", text, err, want)
+		}
+	}
+}
