@@ -49,6 +49,9 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 	$(GO) test -count=1 -timeout 0 ./store/transfer -all
 	$(MAKE) worlds WORLDS_FOR=10m
 	$(GO) test -count=1 -timeout 0 -run TestLookupsAgainstTheTruth ./connector/httpapi -truth 50000000
+	$(GO) test -count=1 -timeout 0 -run 'TestFileDrill|TestNamedFiles' ./cmd/keep -drill
+	$(GO) test -count=1 -timeout 0 -run 'TestCanary$$' ./cmd/keep -canaries 50
+	$(GO) test -count=1 -timeout 0 -run TestHappenedIsKept ./law/key -rapid.checks=1000000
 
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl

@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"html"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -17,6 +19,8 @@ import (
 	"strings"
 	"testing"
 )
+
+var canaries = flag.Int("canaries", 1, "how many secrets TestCanary tries, all but the first at random")
 
 // canary is a secret with characters that every encoding writes in its own way.
 const canary = `Kanari/en+7&vogel=Z9<q>"w'x`
@@ -60,14 +64,17 @@ func encodings(s string) map[string]string {
 
 // An echo is a service that returns the credential of each request in its answers, in
 // every encoding.
-type echo struct{ t *testing.T }
+type echo struct {
+	t      *testing.T
+	canary string
+}
 
 func (e echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secret := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if secret != canary || !strings.Contains(r.URL.Path, canary) {
+	if secret != e.canary || !strings.Contains(r.URL.Path, e.canary) {
 		e.t.Errorf("the service got %q at %q, want the secret in both", secret, r.URL.Path)
 	}
-	_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+canary), "/")
+	_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+e.canary), "/")
 	switch {
 	case strings.HasPrefix(name, "feed"):
 		rows := []map[string]string{}
@@ -107,14 +114,17 @@ reconcile = { inline = "1s", first = "1ms", max = "1ms", attempts = 2 }
 [connections.svc]
 connector = "http"
 base_url  = "%s/${secret:canary}"
-headers   = { Authorization = "Bearer ${secret:canary}" }
+headers   = { Authorization = "Bearer ${secret:canary}", X-Also = "also ${secret:canary}" }
 [connections.svc.tools.feed]
 effect = "list"
 path   = "/feed"
+description = "reads the feed with ${secret:canary}"
 [connections.svc.tools.take]
 effect   = "mutate"
 path     = "/take/{id}"
 identity = ["id"]
+fixed    = { by = "keep", key = "${secret:canary}", deep = { list = ["${secret:canary}"] } }
+verify_by_hand = "log in with ${secret:canary}"
 [connections.svc.tools.refuse]
 effect   = "mutate"
 path     = "/refuse/{id}"
@@ -145,7 +155,28 @@ const canaryScript = `export default Keep.workflow({ name: "%[1]s", topics: { t:
 // every encoding, and looks for it in everything that Keep writes, prints or serves.
 func TestCanary(t *testing.T) {
 	t.Parallel()
-	service := httptest.NewServer(echo{t})
+	for n := range *canaries {
+		secret := canary
+		if n > 0 {
+			secret = hatch()
+		}
+		t.Run(fmt.Sprint(n), func(t *testing.T) { letCanaryOut(t, secret) })
+	}
+}
+
+// hatch makes another canary: any characters that may stand in a path.
+func hatch() string {
+	const sharp = "ABCXYZabcxyz0189+&=<>\"'~!@$^*()_-,;:|`[]"
+	b := []byte("Aa")
+	for range 14 + rand.IntN(26) {
+		b = append(b, sharp[rand.IntN(len(sharp))])
+	}
+	return string(b) + "/z"
+}
+
+// letCanaryOut lets one secret through everything.
+func letCanaryOut(t *testing.T, canary string) {
+	service := httptest.NewServer(echo{t, canary})
 	defer service.Close()
 	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
 	write := func(name, text string) {

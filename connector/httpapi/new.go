@@ -164,7 +164,7 @@ func (b *builder) build(name string) connector.Tool {
 		New:         b.cfg.New,
 		Effect:      b.cfg.Effect,
 		Cost:        b.cfg.Cost,
-		Description: b.cfg.Description,
+		Description: b.service.hide.Text(b.cfg.Description),
 		Timeout:     b.duration("timeout", time.Duration(b.cfg.Timeout), maxTimeout),
 	}
 	if b.cfg.Cost && b.cfg.Effect != connector.Get {
@@ -290,7 +290,7 @@ func (b *builder) mutator(t *tool) connector.Tool {
 		b.addf("approve", "is %q, want \"always\" or nothing", cfg.Approve)
 	}
 	t.spec.Identity, t.spec.Unique = slices.Clone(cfg.Identity), cfg.Unique
-	t.spec.VerifyByHand, t.spec.ResultFrom = cfg.VerifyByHand, cfg.ResultFrom
+	t.spec.VerifyByHand, t.spec.ResultFrom = b.service.hide.Text(cfg.VerifyByHand), cfg.ResultFrom
 	if cfg.Reconcile != nil {
 		t.lookup = b.lookup(t, *cfg.Reconcile)
 		b.lookupParams(t)
