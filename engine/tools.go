@@ -105,10 +105,11 @@ type tool struct {
 // reported at once.
 func NewTools(conns []connector.Connection) (*Tools, error) {
 	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool)}
+	compile := oneSchema()
 	var errs []error
 	for _, c := range conns {
 		for _, impl := range c.Tools {
-			t, err := newTool(c, impl)
+			t, err := newTool(c, impl, compile)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -141,7 +142,8 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 	return tools, errors.Join(errs...)
 }
 
-func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
+// newTool checks one tool. It gets its schemas from compile.
+func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawMessage) (*jsonschema.Schema, error)) (*tool, error) {
 	spec := impl.Spec()
 	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl, isNew: c.New || spec.New}
 	if was, said := c.ToolWas[spec.Name]; said && was == "" {
@@ -151,10 +153,10 @@ func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
 		t.spec.Timeout = defaultTimeout
 	}
 	var err error
-	if t.params, err = compileSchema(spec.Params); err != nil {
+	if t.params, err = compile(spec.Params); err != nil {
 		return nil, fmt.Errorf("tool %s: params schema: %w", t.name, err)
 	}
-	if t.result, err = compileSchema(spec.Result); err != nil {
+	if t.result, err = compile(spec.Result); err != nil {
 		return nil, fmt.Errorf("tool %s: result schema: %w", t.name, err)
 	}
 	_, reads := impl.(connector.Reader)
@@ -173,6 +175,20 @@ func newTool(c connector.Connection, impl connector.Tool) (*tool, error) {
 		return t, t.setPin(c.Pack)
 	}
 	return t, nil
+}
+
+// oneSchema returns compileSchema, made to compile what many tools share once.
+func oneSchema() func(json.RawMessage) (*jsonschema.Schema, error) {
+	known := make(map[string]*jsonschema.Schema)
+	return func(raw json.RawMessage) (s *jsonschema.Schema, err error) {
+		s, ok := known[string(raw)]
+		if !ok {
+			if s, err = compileSchema(raw); err == nil {
+				known[string(raw)] = s
+			}
+		}
+		return s, err
+	}
 }
 
 func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,8 @@ func work(t *testing.T, first uint64, workers int, more func(n uint64) bool, out
 }
 
 func (c Config) work(t *testing.T, workers int, more func(n uint64) bool) Report {
+	// Worlds are small, and all garbage when they end.
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	start := time.Now()
 	s := &seeds{c: c, more: more, began: start}
 	t.Run("seeds", func(t *testing.T) {

@@ -30,8 +30,9 @@ func (w *world) verify() {
 	w.must("read mutations", err)
 	a.unsweep()
 	w.result.Runs = len(a.runs)
+	wrong := w.wrongAnswers()
 	for _, m := range a.mutations {
-		a.allowed[m.Token] = w.wrongAnswers(m.Key) + w.lied[m.Token] + w.forgotten[m.Token]
+		a.allowed[m.Token] = wrong[m.Key] + w.lied[m.Token] + w.forgotten[m.Token]
 	}
 	a.tokens()
 	a.units()

@@ -220,11 +220,11 @@ func (w *world) watchMutation(put keep.PutMutation) {
 
 // vouchedWrong reports whether a person said that a mutation had not happened
 // although it had, or was about to.
-func (w *world) vouchedWrong(key keep.MutationKey) bool { return w.wrongAnswers(key) > 0 }
+func (w *world) vouchedWrong(key keep.MutationKey) bool { return w.wrongAnswers()[key] > 0 }
 
 // wrongAnswers counts those answers.
-func (w *world) wrongAnswers(key keep.MutationKey) int {
-	n := 0
+func (w *world) wrongAnswers() map[keep.MutationKey]int {
+	n := make(map[keep.MutationKey]int)
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{}, keep.Page{Limit: keep.MaxPage})
 	if err != nil {
 		w.broken("nothing-lost", "read questions: %v", err)
@@ -233,8 +233,8 @@ func (w *world) wrongAnswers(key keep.MutationKey) int {
 		qs = append(qs, q)
 	}
 	for _, q := range qs {
-		if q.Mutation == key && q.Decision != nil && q.Decision.Action == keep.DidNotHappen && w.vouched[q.ID] {
-			n++
+		if q.Decision != nil && q.Decision.Action == keep.DidNotHappen && w.vouched[q.ID] {
+			n[q.Mutation]++
 		}
 	}
 	return n

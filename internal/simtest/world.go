@@ -1,8 +1,8 @@
 package simtest
 
 import (
+	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -96,7 +96,8 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
-		rng: rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
+		digest: 14695981039346656037,
+		rng:    rand.New(rand.NewPCG(seed, 1)), ids: rand.New(rand.NewPCG(seed, 2)),
 	}
 	w.result.Seed = seed
 	w.plan()
@@ -146,12 +147,18 @@ func (w *world) note(what string) {
 	if w.turns != nil {
 		now = time.Since(epoch)
 	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%x %d %s", w.digest, now, what)
-	w.digest = h.Sum64()
+	w.digest = mix(mix(w.digest, binary.LittleEndian.AppendUint64(nil, uint64(now))), what)
 	if w.trace != nil {
 		fmt.Fprintf(w.trace, "%6d %14s %s\n", w.steps, now.Round(time.Microsecond), what)
 	}
+}
+
+// mix adds text to a digest, as FNV-1a does.
+func mix[T string | []byte](digest uint64, text T) uint64 {
+	for i := range len(text) {
+		digest = (digest ^ uint64(text[i])) * 1099511628211
+	}
+	return digest
 }
 
 // fault counts a misfortune, and traces it.
