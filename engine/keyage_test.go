@@ -92,7 +92,9 @@ func TestAMovedKeySettlesLate(t *testing.T) {
 			w.deploy()
 			w.publish("in", "a")
 			move := func() {
+				old.mu.Lock()
 				old.onAsk = func(int) (connector.Verdict, error) { return connector.Absent, nil }
+				old.mu.Unlock()
 				configure("new")
 			}
 			if restarts {
