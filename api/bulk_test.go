@@ -168,7 +168,11 @@ func TestSkipAll(t *testing.T) {
 		t.Errorf("skip = %d %s, want the way to skip all", a.Status, a.Body)
 	}
 	body := `{"cursor": "` + *preview.Cursor + `"}`
-	if got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, body)); got != (api.SkippedAll{Total: 1200, Skipped: 1200}) {
+	got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, body))
+	for got.Cursor != nil { // a slow machine answers before all are skipped
+		got = decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, `{"cursor": "`+*got.Cursor+`"}`))
+	}
+	if got != (api.SkippedAll{Total: 1200, Skipped: 1200}) {
 		t.Errorf("skip all = %+v", got)
 	}
 	if got := decode[api.SkippedAll](t, w.ask("bob operator", "POST", path, body)); got != (api.SkippedAll{Total: 1200}) {

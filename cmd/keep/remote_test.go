@@ -182,17 +182,44 @@ export default Keep.workflow({
 `,
 }
 
-// newPlaces makes a project, lets it come to questions, and returns two copies of
-// it: one with a daemon whose host is at rest, so that nothing moves by itself.
-func newPlaces(t *testing.T) (without, with *place) {
+// A questioned is the project that all places are copies of: it came to questions.
+type questioned struct {
+	dir string
+	crm *service
+	now time.Time
+}
+
+// sharedProject is made by the first test that needs it; nil: not yet. No two of them are
+// parallel.
+var sharedProject *questioned
+
+// questionedProject makes a project and lets it come to questions, once for all tests.
+func questionedProject(t *testing.T) *questioned {
 	t.Helper()
-	crm := startService()
-	t.Cleanup(crm.Close)
+	q := sharedProject
+	if q == nil {
+		dir, err := os.MkdirTemp("", "keep-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = append(shared, dir)
+		q = &questioned{dir: filepath.Join(dir, "p"), crm: startService(), now: time.Now()}
+	}
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
-	t.Setenv("CRM_URL", crm.URL)
+	t.Setenv("CRM_URL", q.crm.URL)
 	t.Setenv("KEEP_SECRET_CRM", "hunter2")
 	t.Setenv("KEEP_SECRET_HOOK", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	first := &place{t: t, dir: filepath.Join(shortDir(t), "p"), now: time.Now()}
+	if sharedProject == nil {
+		q.question(t)
+		sharedProject = q
+	}
+	return q
+}
+
+// question makes the files of the project, and runs it.
+func (q *questioned) question(t *testing.T) {
+	t.Helper()
+	first := &place{t: t, dir: q.dir, now: q.now}
 	toml, err := os.ReadFile("testdata/crm/keep.toml")
 	if err != nil {
 		t.Fatal(err)
@@ -211,15 +238,22 @@ retry = { first = "1ms", max = "1ms", attempts = 0 }
 			t.Fatal(err)
 		}
 	}
-	crm.fill(2)
+	q.crm.fill(2)
 	first.must(exit.NeedsPerson, "run", ".") // odd
-	crm.set("mute")
-	crm.fill(4)
+	q.crm.set("mute")
+	q.crm.fill(4)
 	first.must(0, "trigger", "mail")
 	first.must(exit.NeedsPerson, "run", ".")
 	first.must(0, "keys", "import", "keys.jsonl", "--ttl", "876000h")
 	first.must(0, "token", "add", "bot", "--role", "viewer")
 	first.must(0, "pause", "quiet")
+}
+
+// newPlaces returns two copies of a project that came to questions: one with a daemon
+// whose host is at rest, so that nothing moves by itself.
+func newPlaces(t *testing.T) (without, with *place) {
+	t.Helper()
+	first := questionedProject(t)
 	for _, p := range []**place{&without, &with} {
 		*p = &place{t: t, dir: filepath.Join(shortDir(t), "p"), now: first.now.Add(time.Hour).Truncate(time.Millisecond)}
 		if err := os.CopyFS((*p).dir, os.DirFS(first.dir)); err != nil {

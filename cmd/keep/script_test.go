@@ -38,7 +38,7 @@ type suite struct{ *testing.M }
 // Run runs the tests and removes what they shared.
 func (s suite) Run() int {
 	status := pgtest.Main(s.M)
-	for _, dir := range []string{sharedCache, sharedBin} {
+	for _, dir := range append(shared, sharedCache, sharedBin) {
 		if dir != "" {
 			os.RemoveAll(dir)
 		}
@@ -47,7 +47,8 @@ func (s suite) Run() int {
 }
 
 var (
-	sharedCache string // made by makeCache; empty: not yet
+	shared      []string // directories that tests share
+	sharedCache string   // made by makeCache; empty: not yet
 	makeCache   sync.Once
 	sharedBin   string // made by makeBin; empty: not yet
 	makeBin     sync.Once
