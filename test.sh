@@ -168,9 +168,11 @@ compatible() (
 if [ $# -eq 0 ]; then
 	say 'go test ./... in idempotency/compattest'
 	compatible
-	# What hostile input takes is measured without the race detector.
-	say 'go test -run TestHostile|TestGreedy'
-	go test -run 'TestHostile|TestGreedy' ./api ./connector/httpapi ./idempotency/proxy ./script/sandbox
+	# What hostile input takes is measured without the race detector, and what has thousands of
+	# cases goes through all of them without it.
+	whole='TestHostile|TestGreedy|TestPacksOverCrashes'
+	say "go test -run $whole"
+	go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox
 	set -- ./...
 fi
 # Test binaries need no debugging information; linking it would take minutes in all. CI has

@@ -45,7 +45,7 @@ func (c Ceiling) Check(t *testing.T, f func()) {
 // Need skips a test whose program says nothing of what it would take: that of the race detector.
 func Need(t *testing.T) {
 	t.Helper()
-	if race {
+	if Race {
 		t.Skip("the race detector takes several times as much")
 	}
 }

@@ -2,4 +2,6 @@
 
 package ceiling
 
-const race = true
+// Race reports whether the race detector watches this program. What it watches takes several
+// times as much.
+const Race = true
