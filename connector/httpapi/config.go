@@ -287,6 +287,9 @@ type Reconcile struct {
 
 	// AbsentIf recognises the service's own "not found".
 	AbsentIf *Condition `toml:"absent_if"`
+
+	// EmptyIf recognises an answer of the service that lacks Items because the list is empty.
+	EmptyIf *Condition `toml:"empty_if" json:",omitempty"`
 }
 
 // Pages says how a list comes in pages.

@@ -117,12 +117,24 @@ path = "/payments"
 identity = ["id"]
 reconcile = { path = "/payments/{id}", absent_if = { path = "$.error.type", equals = "not_found" } }
 
+[tools.sheet]
+effect = "mutate"
+path = "/rows"
+identity = ["id"]
+token = { metadata = "keep_id" }
+reconcile = { path = "/rows", items = "$.data", complete = true, match = { "metadata.keep_id" = "{token}" }, empty_if = { path = "$.count" } }
+
 [tools.header]
 effect = "mutate"
 path = "/payments"
 identity = ["id"]
 reconcile = { path = "/payments/{id}", absent_if = { status = [404, 410], header = "X-Request-Id" } }
 `
+
+// utf16 encodes a text of ASCII.
+func utf16(s string) string {
+	return "\xff\xfe" + strings.Join(strings.Split(s, ""), "\x00") + "\x00"
+}
 
 // TestWitnessed holds lookups to the law: only a record of the service that holds our
 // mark, or what was sent, shows an effect, and only the service's own words show that
@@ -180,6 +192,12 @@ func TestWitnessed(t *testing.T) {
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"}}]}`, connector.Absent},
 		{"complete", 200, `{"data":null}`, connector.Retry},
 		{"complete", 404, ``, connector.Unwitnessed},
+		{"sheet", 200, `{"count":0}`, connector.Absent},
+		{"sheet", 200, `{"count":1,"data":[{"metadata":{"keep_id":"tok-1"}}]}`, connector.Happened},
+		{"sheet", 200, `{"count":1,"data":null}`, connector.Retry},
+		{"sheet", 200, `{"count":null}`, connector.Retry},
+		{"sheet", 200, `{}`, connector.Retry},
+		{"sheet", 404, `{"count":0}`, connector.Unwitnessed},
 		{"filtered", 200, `[]`, connector.Absent},
 		{"filtered", 200, `[{"id":17,"ref":"tok-1"}]`, connector.Happened},
 		{"filtered", 200, `[{"id":17,"request":"tok-1"}]`, connector.Happened},
@@ -194,9 +212,19 @@ func TestWitnessed(t *testing.T) {
 		{"known", 404, ``, connector.Retry},
 		{"known", 500, `{"error":{"type":"not_found"}}`, connector.Retry},
 		{"header", 404, ``, connector.Retry},
+		// another alphabet than that of JSON, a redirect, and more than is read
+		{"byToken", 200, utf16(`{"ref":"tok-1"}`), connector.Retry},
+		{"complete", 200, utf16(`{"data":[]}`), connector.Retry},
+		{"byToken", 200, "{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}", connector.Happened},
+		{"complete", 200, "{\"data\":[],\"name\":\"Andr\xe9\"}", connector.Absent},
+		{"byToken", 302, `{"ref":"tok-1"}`, connector.Retry},
+		{"complete", 302, `{"data":[]}`, connector.Retry},
+		{"known", 307, `{"error":{"type":"not_found"}}`, connector.Retry},
+		{"complete", 200, `{"data":[` + strings.Repeat(`{"id":1},`, 200_000) + `{"id":1}]}`, connector.Retry},
+		{"filtered", 200, `[` + strings.Repeat(` `, 2<<20) + `]`, connector.Retry},
 	} {
 		if got := ask(t, lookups, c.tool, reply{status: c.status, body: c.body}); got.Verdict != c.want {
-			t.Errorf("%s answered %d %s: %q%s, want %q", c.tool, c.status, c.body, got.Verdict, got.Detail, c.want)
+			t.Errorf("%s answered %d %.100q: %q%s, want %q", c.tool, c.status, c.body, got.Verdict, got.Detail, c.want)
 		}
 	}
 	for _, status := range []int{404, 410} {
@@ -298,6 +326,10 @@ func TestAnswerToTheCall(t *testing.T) {
 		{"says", reply{200, "", `{"ok":"true"}`, nil}, keep.ClassUnknown},
 		{"says", reply{200, "", `{}`, nil}, keep.ClassUnknown},
 		{"says", reply{200, "", ``, nil}, keep.ClassUnknown},
+		{"says", reply{200, "application/json; charset=utf-16", utf16(`{"ok":true}`), nil}, keep.ClassUnknown},
+		{"says", reply{200, "application/json; charset=iso-8859-1", "{\"ok\":true,\"name\":\"Andr\xe9\"}", nil}, "none"},
+		{"says", reply{302, "", `{"ok":true}`, nil}, keep.ClassUnknown},
+		{"says", reply{200, "", `{"ok":true,"more":"` + strings.Repeat("x", 2<<20) + `"}`, nil}, keep.ClassUnknown},
 		{"says", reply{402, "", `{}`, nil}, keep.ClassLogic},
 		{"says", reply{404, "", `{}`, nil}, keep.ClassUnknown},
 		{"says", reply{403, "", `{}`, nil}, keep.ClassPermission},
@@ -305,7 +337,7 @@ func TestAnswerToTheCall(t *testing.T) {
 	} {
 		conn := openTools(t, calls, c.ServeHTTP)
 		if _, err := mutate(t, conn, c.tool, `{"id":1}`); class(err) != c.want {
-			t.Errorf("%s answered %d %s %s: %v, want %s", c.tool, c.status, c.kind, c.body, err, c.want)
+			t.Errorf("%s answered %d %s %.100q: %v, want %s", c.tool, c.status, c.kind, c.body, err, c.want)
 		}
 	}
 	for body, want := range map[string]keep.Class{
@@ -452,6 +484,8 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 		`reconcile = { path = "/x", contains = { body = "{id}" } }`:        "tools.x.reconcile.contains: must contain {token}",
 		`reconcile = { path = "/x/{id}", absent_if = { status = [404] } }`: "tools.x.reconcile.absent_if: needs path or header",
 		`reconcile = { path = "/x/{id}", absent_if = {} }`:                 "tools.x.reconcile.absent_if: needs path or header",
+		`reconcile = { path = "/x/{id}", empty_if = { path = "$.n" } }`:    "tools.x.reconcile.empty_if: is for a list at items",
+		`reconcile = { path = "/x/{id}", empty_if = { status = [200] } }`:  "tools.x.reconcile.empty_if: needs path or header",
 		`reconcile = { path = "/x/{id}", absent_if = { path = "error" } }`: "tools.x.reconcile.absent_if.path: is \"error\", want",
 		`token = { metadata = "keep_id" }` + "\ndeduplicates = true":       "tools.x.token: is required with deduplicates",
 		`token = { format = "sha1", header = "K" }`:                        "tools.x.token.format: is \"sha1\"",

@@ -51,6 +51,7 @@ func (b *builder) lookup(t *tool, cfg Reconcile) *lookup {
 		c := b.condition("reconcile.absent_if", *cfg.AbsentIf)
 		l.absentIf = &c
 	}
+	b.emptyIf(l, cfg)
 	if cfg.Fixed != nil {
 		if l.fixed, err = parseFixed(cfg.Fixed); err != nil {
 			b.addf("reconcile.fixed", "%v", err)
@@ -61,6 +62,21 @@ func (b *builder) lookup(t *tool, cfg Reconcile) *lookup {
 	}
 	b.finds(t, l)
 	return l
+}
+
+// emptyIf reads how a service says that a list is empty by leaving it out.
+func (b *builder) emptyIf(l *lookup, cfg Reconcile) {
+	if cfg.EmptyIf == nil {
+		return
+	}
+	if cfg.EmptyIf.Path == "" && cfg.EmptyIf.Header == "" {
+		b.addf("reconcile.empty_if", "needs path or header: an answer of somebody else lacks the list, too")
+	}
+	if cfg.Items == "" || cfg.Pages != nil {
+		b.addf("reconcile.empty_if", "is for a list at items that comes at once")
+	}
+	c := b.condition("reconcile.empty_if", *cfg.EmptyIf)
+	l.emptyIf = &c
 }
 
 // lookupStatuses fills in and checks the statuses of a lookup.

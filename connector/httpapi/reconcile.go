@@ -31,6 +31,7 @@ type lookup struct {
 	items    jsonPath // to the list in the answer; nil: the answer is the list or the record
 	complete bool
 	absentIf *condition
+	emptyIf  *condition // of an answer without items: the list is empty; nil: it shows nothing
 	fixed    fixedValue // the body of a POST
 	pages    *pager     // of the list; nil: it comes at once
 	token    tokenPlace // how the tool writes its token
@@ -291,6 +292,11 @@ func (l *lookup) isAbsent(a answer) bool {
 	return l.absentIf != nil && l.absentIf.matches(a, func(status int) bool { return slices.Contains(l.failed, status) })
 }
 
+// isEmpty reports whether a is the service's own way to show an empty list.
+func (l *lookup) isEmpty(a answer) bool {
+	return l.emptyIf != nil && l.emptyIf.matches(a, func(status int) bool { return slices.Contains(l.applied, status) })
+}
+
 // judge says what an answer to the lookup shows (law: witnessed). Detail begins with
 // what follows the status.
 func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
@@ -312,16 +318,18 @@ func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
 	if err != nil || result == nil {
 		return retry(", but with nothing in it that can be read")
 	}
-	return l.judgeRecords(result, mut)
+	return l.judgeRecords(a, result, mut)
 }
 
-// judgeRecords looks for the effect in an answer that is JSON.
-func (l *lookup) judgeRecords(result json.RawMessage, mut keep.Mutation) connector.Answer {
+// judgeRecords looks for the effect in an answer whose JSON is result.
+func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutation) connector.Answer {
 	found := result
 	if l.items != nil {
 		var ok bool
-		if found, ok = l.items.find(result); !ok {
+		if found, ok = l.items.find(result); !ok && !l.isEmpty(a) {
 			return retry(", but it has no " + l.items.String())
+		} else if !ok {
+			found = json.RawMessage("[]")
 		}
 	}
 	records, listed := elements(found)

@@ -26,7 +26,7 @@ func (s *Sheets) Change(r *http.Request, body []byte) (string, func() Reply) {
 	}
 	path, _ := strings.CutPrefix(r.URL.Path, "/v4/spreadsheets/")
 	if id, ok := strings.CutSuffix(path, ":getByDataFilter"); ok {
-		return "", func() Reply { return s.filter(id, body) }
+		return "", func() Reply { return s.filter(id, r.URL.Query().Get("fields"), body) }
 	}
 	if id, at, ok := strings.Cut(path, "/values/"); ok {
 		return s.update(id, at, r.URL.Query().Get("valueInputOption"), body)
@@ -59,8 +59,8 @@ func (s *Sheets) Change(r *http.Request, body []byte) (string, func() Reply) {
 	}
 }
 
-// filter returns the notes of a range, by columns.
-func (s *Sheets) filter(id string, body []byte) Reply {
+// filter returns the notes of a range, by columns, and how large the sheet is if fields wants it.
+func (s *Sheets) filter(id, fields string, body []byte) Reply {
 	var p struct {
 		IncludeGridData bool
 		DataFilters     []struct {
@@ -87,7 +87,11 @@ func (s *Sheets) filter(id string, body []byte) Reply {
 	if len(out) > 0 {
 		data["rowData"] = out
 	}
-	return Reply{Status: http.StatusOK, Body: map[string]any{"sheets": []any{map[string]any{"data": []any{data}}}}}
+	sheet := map[string]any{"data": []any{data}}
+	if strings.Contains(fields, "gridProperties(rowCount)") {
+		sheet["properties"] = map[string]any{"gridProperties": map[string]any{"rowCount": max(1000, len(out))}}
+	}
+	return Reply{Status: http.StatusOK, Body: map[string]any{"sheets": []any{sheet}}}
 }
 
 // update writes a range.
