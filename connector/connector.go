@@ -258,6 +258,13 @@ type Connection struct {
 	// Pack is the file that the tools are from; nil: there is none.
 	Pack *keep.Pack
 
+	// Watch waits until a list tool may find something new, calls changed each time, and
+	// returns when ctx ends. It may return earlier with an error, and is called again some
+	// time later, unless that is errors.ErrUnsupported: the service tells nothing by itself.
+	// The host calls it for producers that read the connection at an interval: they are run
+	// at once, and at their interval as well, so nothing depends on it. Nil: there is none.
+	Watch func(ctx context.Context, changed func()) error
+
 	// Close releases what the connection holds. Nil: nothing to release.
 	Close func() error
 }

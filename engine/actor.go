@@ -33,11 +33,12 @@ type actor struct {
 	wakeup chan struct{}
 
 	// Guarded by Engine.mu.
-	isIdle bool // it waits, and nothing becomes due soon
-	stale  bool // the cache below must be read again
-	pokes  int  // how often it became so
-	isBusy bool // it executes a run that the store may not show yet
-	yields bool // it ends after the step that it is at
+	isIdle bool                      // it waits, and nothing becomes due soon
+	stale  bool                      // the cache below must be read again
+	pokes  int                       // how often it became so
+	isBusy bool                      // it executes a run that the store may not show yet
+	yields bool                      // it ends after the step that it is at
+	news   map[keep.HandlerName]bool // see watch.go
 
 	// The cache; only the actor's goroutine touches it.
 	loaded   bool
@@ -66,6 +67,7 @@ func newActor(e *Engine, l keep.Lease) *actor {
 		e: e, name: l.Workflow, lease: l, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)),
 		cancel: func(error) {},
 		wakeup: make(chan struct{}, 1),
+		news:   make(map[keep.HandlerName]bool),
 		ran:    make(map[keep.HandlerName]bool),
 		ahead:  make(map[keep.HandlerName]ahead),
 		scans:  make(map[keep.HandlerName]*scan),
@@ -260,6 +262,10 @@ func (a *actor) load(ctx context.Context) error {
 		if a.current, err = a.version(ctx, a.workflow.Version); err != nil {
 			return err
 		}
+		a.e.tools.unfollow(a.name, func(name keep.HandlerName) bool {
+			h, ok := a.current.Definition.Handler(name)
+			return ok && polls(h)
+		})
 	}
 	states, err := a.e.store.Handlers(ctx, a.name)
 	if err != nil {
@@ -359,6 +365,8 @@ func (a *actor) snapshot(ctx context.Context) (schedule.Snapshot, error) {
 		sh := schedule.Handler{Handler: h, State: a.states[h.Name], Fresh: !a.ran[h.Name]}
 		var err error
 		switch {
+		case polls(h) && a.hasNews(h.Name):
+			sh.State.NextAt = time.Time{} // now
 		case h.Kind != keep.Consumer:
 		case h.Order == keep.OrderAll:
 			sh.Backlog, err = a.backlog(ctx, h)

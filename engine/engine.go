@@ -144,6 +144,10 @@ type Engine struct {
 	overdue   map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
 	abandoned int                           // reads whose results are discarded
 	started   time.Time                     // when Run began
+
+	// spawn begins a goroutine that Run waits for, whose context ends with Run or earlier;
+	// nil: nothing runs.
+	spawn func(func(context.Context)) context.CancelFunc
 }
 
 // New returns an engine. It starts nothing.
@@ -253,6 +257,13 @@ func (e *Engine) Sync(ctx context.Context) error {
 func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.CancelCauseFunc) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	e.mu.Lock()
+	e.spawn = func(f func(context.Context)) context.CancelFunc {
+		own, cancel := context.WithCancel(ctx)
+		wg.Go(func() { defer cancel(); f(own) })
+		return cancel
+	}
+	e.mu.Unlock()
 	for {
 		fresh, err := e.newActors(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -319,6 +330,7 @@ func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 // ended notes that an actor has ended with err: nothing works on its workflow now.
 func (e *Engine) ended(a *actor, err error, stops bool) {
 	a.leases.Ended(a.lease, err, stops)
+	e.tools.unfollow(a.name, func(keep.HandlerName) bool { return false })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.actors, a.name)

@@ -64,6 +64,7 @@ func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
 // any state that is on record.
 func (x *execution) perform(ctx context.Context, start lifecycle.Start) error {
 	x.a.ran[x.run.Handler] = true
+	x.a.takesNews(x.run.Handler)
 	ctx, end := x.span(ctx)
 	defer end()
 	switch x.run.Kind {

@@ -167,6 +167,7 @@ func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.
 	if f != nil {
 		return nil, f
 	}
+	h.watchFor(t)
 	return result, nil
 }
 

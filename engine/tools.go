@@ -34,6 +34,8 @@ type toolSet struct {
 	byWas  map[keep.ToolName]*tool // by names that they had before
 	names  []string                // sorted
 
+	watches []*watch
+
 	rebounds sync.Map // hash of a pin to the tool as it was then
 
 	mu    sync.Mutex // protects all below
@@ -69,6 +71,9 @@ func (ts *Tools) Replace(other *Tools, ended func()) {
 	old.mu.Lock()
 	old.ended = ended
 	old.mu.Unlock()
+	for _, w := range old.watches {
+		w.end()
+	}
 	leave()
 }
 
@@ -87,6 +92,7 @@ func (ts *Tools) known(name keep.ToolName) *tool {
 // A tool is a connector's tool with what the host adds.
 type tool struct {
 	set       *toolSet
+	watch     *watch // of its connection; nil: there is none
 	name      keep.ToolName
 	connector string
 	spec      connector.Spec
@@ -108,6 +114,10 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 	compile := oneSchema()
 	var errs []error
 	for _, c := range conns {
+		w := newWatch(c)
+		if w != nil {
+			ts.watches = append(ts.watches, w)
+		}
 		for _, impl := range c.Tools {
 			t, err := newTool(c, impl, compile)
 			if err != nil {
@@ -117,7 +127,7 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 			if _, ok := ts.byName[t.name]; ok {
 				errs = append(errs, fmt.Errorf("tool %s is there twice", t.name))
 			}
-			t.set = ts
+			t.set, t.watch = ts, w
 			ts.byName[t.name] = t
 			ts.names = append(ts.names, string(t.name))
 			for _, was := range connector.FormerNames(c, t.spec) {

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -108,4 +109,32 @@ func TestMailInvoicesKilled(t *testing.T) {
 	}
 	runOnce(t, dir)
 	checkMailInvoices(t, s, dir, user, n)
+}
+
+// TestMailInvoicesAtOnce serves the example, whose producer looks into the mailbox each five
+// minutes. A mail that comes after its first look is found at once: the server tells of it.
+func TestMailInvoicesAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, user, s := mailInvoices(t)
+	cmd := command(t, dir, nil, "serve", ".", "--listen", "127.0.0.1:0")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		checkBackstop(t, out.String())
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for n := 1; n <= 3; n++ { // the first one may be there before the first look
+		plantInvoices(t, s, user, n, n+1)
+		for began := time.Now(); s.Count(t, user, "Archive", "Invoice: NW-") < n; <-tick.C {
+			if time.Since(began) > 2*time.Minute {
+				t.Fatalf("invoice %d was not found within two minutes:\n%s", n, out.String())
+			}
+		}
+	}
 }

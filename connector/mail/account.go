@@ -40,6 +40,9 @@ type account struct {
 	timeout    time.Duration
 
 	reads pool
+
+	watched string                   // folder whose new mails the server announces
+	seen    atomic.Pointer[position] // how far it went when it was searched last; nil: it was not
 }
 
 // tools returns the tools that the servers allow.

@@ -60,6 +60,10 @@ type Config struct {
 	// that is not found.
 	SettleAfter *connector.Duration `toml:"settle_after"`
 
+	// Idle is the folder whose new mails begin runs of the producers that search this mailbox
+	// at an interval. Empty: INBOX. "none": they wait for their next tick.
+	Idle string `toml:"idle"`
+
 	// Timeout ends a call. Zero: connector.DefaultTimeout.
 	Timeout connector.Duration `toml:"timeout"`
 }
@@ -139,6 +143,9 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	if cfg.IMAP != "" {
 		a.imap = parseEndpoint(c, "imap", cfg.IMAP, cfg.TLS)
 	}
+	if a.watched = cmp.Or(cfg.Idle, "INBOX"); checkFolder(a.watched) != nil {
+		c.Addf("idle", `must be the name of a folder, or "none"`)
+	}
 	checkLogin(c, cfg)
 	a.checkSender(c, cfg)
 	checkTimes(c, cfg)
@@ -155,7 +162,11 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 		pinned["account"] = cfg.Account
 	}
 	a.pinned, _ = json.Marshal(pinned) // of strings and a bool
-	return &connector.Connection{Name: name, Connector: Kind, Tools: a.tools(), Close: a.close}, nil
+	conn := &connector.Connection{Name: name, Connector: Kind, Tools: a.tools(), Close: a.close}
+	if cfg.IMAP != "" && a.watched != noWatch {
+		conn.Watch = a.watch
+	}
+	return conn, nil
 }
 
 // checkLogin adds the problems of the credentials.

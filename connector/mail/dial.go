@@ -134,20 +134,23 @@ func (b *box) during(ctx context.Context) func() {
 func (b *box) end() { b.Close() } // the connection is of no more use, whatever the error
 
 // openBox opens a session. It ends if ctx ends before it is logged in.
-func (a *account) openBox(ctx context.Context) (*box, error) {
+func (a *account) openBox(ctx context.Context) (*box, error) { return a.openBoxWith(ctx, nil) }
+
+// openBoxWith opens a session whose news go to a handler; nil: nobody wants them.
+func (a *account) openBoxWith(ctx context.Context, news *imapclient.UnilateralDataHandler) (*box, error) {
 	for first := true; ; first = false {
 		l, err := a.login(ctx)
 		if err != nil {
 			return nil, err
 		}
-		b, err := a.openBoxAs(ctx, l)
+		b, err := a.openBoxAs(ctx, l, news)
 		if err == nil || !first || !a.anew(ctx, l, err) {
 			return b, err
 		}
 	}
 }
 
-func (a *account) openBoxAs(ctx context.Context, l login) (*box, error) {
+func (a *account) openBoxAs(ctx context.Context, l login, news *imapclient.UnilateralDataHandler) (*box, error) {
 	conn, cfg, err := a.dial(ctx, a.imap)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", a.imap.addr, err)
@@ -155,12 +158,12 @@ func (a *account) openBoxAs(ctx context.Context, l login) (*box, error) {
 	b := &box{conn: conn}
 	defer b.during(ctx)()
 	if a.imap.tls == startTLS {
-		if b.Client, err = imapclient.NewStartTLS(conn, &imapclient.Options{TLSConfig: cfg}); err != nil {
+		if b.Client, err = imapclient.NewStartTLS(conn, &imapclient.Options{TLSConfig: cfg, UnilateralDataHandler: news}); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("STARTTLS at %s: %w", a.imap.addr, err)
 		}
 	} else {
-		b.Client = imapclient.New(conn, nil)
+		b.Client = imapclient.New(conn, &imapclient.Options{UnilateralDataHandler: news})
 	}
 	if err := b.WaitGreeting(); err != nil {
 		b.end()

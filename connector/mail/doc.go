@@ -45,7 +45,7 @@
 // The id of a mail is FOLDER;UIDVALIDITY;UID. When a server has numbered a folder anew,
 // ids from before are gone (precondition): they never name another mail.
 //
-// There is one connection to the mailbox for reads, which is kept for some seconds, and
-// one for each change and each question. There is no IDLE: a producer asks when it is
-// its time.
+// There is one connection to the mailbox for reads, which is kept for some seconds, one
+// for each change and each question, and one that waits for new mails (IDLE), as long as
+// a producer that searches the mailbox at an interval wants to know of them.
 package mail

@@ -227,6 +227,7 @@ func (a *account) search(ctx context.Context, params json.RawMessage) (any, erro
 		if err != nil {
 			return err
 		}
+		a.saw(p.Folder, data)
 		if p.Cursor != nil && data.UIDValidity != validity {
 			return keep.Failf(keep.ClassPrecondition, "uidvalidity",
 				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; search without one", p.Folder, validity, data.UIDValidity)
