@@ -18,11 +18,17 @@ import (
 func (x *execution) produce(ctx context.Context) error {
 	host := x.host(policy.InProducer)
 	host.kv = make(map[string]json.RawMessage)
-	if _, err := x.call(ctx, "", nil, host, x.e.slow(200*time.Millisecond), x.announce(ctx)); err != nil {
+	out, err := x.call(ctx, "", nil, host, x.e.slow(200*time.Millisecond), x.announce(ctx))
+	if err != nil {
 		return x.fail(ctx, err)
 	}
 	if f := x.checkKV(ctx, host); f != nil {
 		return x.fail(ctx, f)
+	}
+	unfinished := hasMore(out)
+	if unfinished && len(host.kv) == 0 {
+		return x.fail(ctx, keep.Failf(keep.ClassLogic, "more-without-checkpoint",
+			"%s says that there is more, but stores nothing with ctx.kv.set: it would read the same again, and again at once", x.run.Handler))
 	}
 	x.trace(BeforeCommit)
 	if err := x.transition(keep.Committed); err != nil {
@@ -41,6 +47,9 @@ func (x *execution) produce(ctx context.Context) error {
 		more = append(more, keep.SetKV{Producer: x.run.Handler, Key: key, Value: host.kv[key]})
 	}
 	state := x.state(now)
+	if unfinished {
+		state.NextAt = now // after consumers that have events, and others that are due
+	}
 	more = append(more, keep.PutHandler{State: state, Served: x.served()})
 	if err := x.commit(ctx, more...); err != nil {
 		return err
@@ -48,6 +57,16 @@ func (x *execution) produce(ctx context.Context) error {
 	x.remember(&state)
 	x.trace(AfterCommit)
 	return nil
+}
+
+// hasMore reports whether a producer says that it has not read all that there is: it returned
+// {more: true}. Its next run begins at once, so that a long list is read in parts, each with a
+// commit of its own (law: bounded). Whatever else it returns means nothing.
+func hasMore(result json.RawMessage) bool {
+	var r struct {
+		More json.RawMessage `json:"more"`
+	}
+	return len(result) > 0 && result[0] == '{' && json.Unmarshal(result, &r) == nil && string(r.More) == "true"
 }
 
 // checkKV refuses a checkpoint that would grow over its limit.

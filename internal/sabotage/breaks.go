@@ -250,6 +250,18 @@ var breaks = []Break{
 		`return connector.Answer{Verdict: connector.Unwitnessed}`, `return connector.Answer{Verdict: connector.Absent}`, "./connector/httpapi -run TestWitnessed"},
 	{"other-records-are-absence", "witnessed", "connector/httpapi/reconcile.go",
 		`case listed && l.absentFrom(len(records)):`, `case listed:`, "./connector/httpapi -run TestWitnessed"},
+	{"more-is-read-at-the-next-tick", "bounded", "engine/producer.go",
+		`state.NextAt = now // after`, `_ = now // after`, "./engine -run TestProducerHasMore$"},
+	{"more-without-end", "bounded", "engine/producer.go",
+		`if unfinished && len(host.kv) == 0 {`, `if unfinished && host.kv == nil {`, "./engine -run TestMoreWithoutCheckpoint"},
+	{"news-are-not-told", "bounded", "engine/watch.go",
+		`a.news[r.handler] = true`, `a.news[r.handler] = false`, "./engine -run TestWatch$"},
+	{"watch-outlives-its-connection", "bounded", "engine/tools.go",
+		`		w.end()
+`, `		_ = w
+`, "./engine -run TestWatchEnds"},
+	{"no-list-is-an-empty-list", "witnessed", "connector/httpapi/reconcile.go",
+		`!ok && !l.isEmpty(a) {`, `!ok && l.emptyIf == nil {`, "./connector/httpapi -run TestWitnessed"},
 	{"refused-resend-settles", "witnessed", "connector/httpapi/reconcile.go",
 		"case v.class == \"\":\n\t\treturn connector.Answer{Verdict: connector.Happened", "case v.class != keep.ClassUnknown:\n\t\treturn connector.Answer{Verdict: connector.Happened", "./connector/httpapi -run TestResend"},
 	{"lookup-by-a-token-that-is-not-sent", "witnessed", "connector/httpapi/lookup.go",

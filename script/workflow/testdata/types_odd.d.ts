@@ -115,6 +115,7 @@ declare namespace Keep {
   /** When to run: an interval such as "30s", "5m", "1h", "1d", or five cron fields in a time zone. */
   type Schedule = { interval: string } | { cron: string; timezone?: string };
 
+  /** It may return { more: true } when it read a part of a list and stored with ctx.kv.set how far it got: it is run again at once. */
   type ProducerHandler = (ctx: ProducerCtx) => unknown;
   type JobHandler = (ctx: JobCtx) => unknown;
 
