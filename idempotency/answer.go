@@ -33,10 +33,10 @@ const (
 	withheld              // nowhere: it could not be recorded
 )
 
-// An answer is the ResponseWriter of a guarded handler. It holds everything back
+// A response is the ResponseWriter of a guarded handler. It holds everything back
 // until it is recorded.
-type answer struct {
-	c      *call
+type response struct {
+	c      *exchange
 	w      http.ResponseWriter
 	outer  http.Header // what was set outside the guard; nil if nothing
 	header http.Header // the handler's
@@ -46,8 +46,8 @@ type answer struct {
 	mode   mode
 }
 
-func newAnswer(c *call) *answer {
-	a := &answer{c: c, w: c.w, header: make(http.Header)}
+func newAnswer(c *exchange) *response {
+	a := &response{c: c, w: c.w, header: make(http.Header)}
 	if h := c.w.Header(); len(h) > 0 {
 		a.outer, a.header = h.Clone(), h.Clone()
 	}
@@ -55,14 +55,14 @@ func newAnswer(c *call) *answer {
 }
 
 // Header returns the handler's headers.
-func (a *answer) Header() http.Header { return a.header }
+func (a *response) Header() http.Header { return a.header }
 
 // Unwrap gives http.ResponseController the writer below, for deadlines.
-func (a *answer) Unwrap() http.ResponseWriter { return a.w }
+func (a *response) Unwrap() http.ResponseWriter { return a.w }
 
 // WriteHeader takes the status. Informational answers are passed on at once:
 // they are not the answer.
-func (a *answer) WriteHeader(status int) {
+func (a *response) WriteHeader(status int) {
 	switch {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status)) // as net/http does
@@ -82,7 +82,7 @@ func (a *answer) WriteHeader(status int) {
 }
 
 // Write takes a part of the body.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -105,7 +105,7 @@ func (a *answer) Write(p []byte) (int, error) {
 }
 
 // grow makes room for n more bytes in memory, or reports that there is none.
-func (a *answer) grow(n int) bool {
+func (a *response) grow(n int) bool {
 	need := len(a.buf) + n
 	if need <= cap(a.buf) {
 		return true
@@ -119,7 +119,7 @@ func (a *answer) grow(n int) bool {
 }
 
 // FlushError flushes a stream. Other answers are held back until they are whole.
-func (a *answer) FlushError() error {
+func (a *response) FlushError() error {
 	if a.status == 0 && a.mode == buffering {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -130,11 +130,11 @@ func (a *answer) FlushError() error {
 }
 
 // Flush is FlushError for those who do not ask.
-func (a *answer) Flush() { _ = a.FlushError() }
+func (a *response) Flush() { _ = a.FlushError() }
 
 // Hijack gives the connection to the handler. What goes over it is not an answer
 // that could be kept, so the request is recorded as done without a body.
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (a *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if a.mode != buffering || a.status != 0 {
 		return nil, nil, http.ErrNotSupported
 	}
@@ -152,7 +152,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // stream records the answer without its body and passes on what there is of it.
-func (a *answer) stream() {
+func (a *response) stream() {
 	if err := a.c.settleStream(a.status); err != nil {
 		a.mode, a.buf = withheld, nil
 		a.putHeaders(a.outer)
@@ -173,7 +173,7 @@ func (a *answer) stream() {
 }
 
 // end is called when the handler returned.
-func (a *answer) end() {
+func (a *response) end() {
 	if a.status == 0 && a.mode == buffering {
 		a.WriteHeader(http.StatusOK)
 	}
@@ -185,7 +185,7 @@ func (a *answer) end() {
 }
 
 // show sends a recorded answer.
-func (a *answer) show() {
+func (a *response) show() {
 	if v := a.header.Get(ExpiresHeader); v != "" {
 		a.sent.Set(ExpiresHeader, v)
 	}
@@ -195,20 +195,20 @@ func (a *answer) show() {
 }
 
 // discard drops what the handler wrote.
-func (a *answer) discard() {
+func (a *response) discard() {
 	a.buf, a.mode = nil, withheld
 	a.putHeaders(a.outer)
 }
 
 // putHeaders makes h the headers of the real answer.
-func (a *answer) putHeaders(h http.Header) {
+func (a *response) putHeaders(h http.Header) {
 	clear(a.w.Header())
 	maps.Copy(a.w.Header(), h)
 }
 
 // kept returns the fields that a record keeps: the handler's own, without those
 // that belong to a connection or to a person.
-func (a *answer) kept() []key.Field {
+func (a *response) kept() []key.Field {
 	fields := fieldsOf(a.sent, a.outer)
 	connection := a.sent["Connection"]
 	return slices.DeleteFunc(append(fields, a.trailers()...), func(f key.Field) bool {
@@ -218,7 +218,7 @@ func (a *answer) kept() []key.Field {
 
 // trailers returns the fields that the handler set for after the body: those that
 // it announced, and those with the prefix.
-func (a *answer) trailers() []key.Field {
+func (a *response) trailers() []key.Field {
 	var fields []key.Field
 	for _, line := range a.sent["Trailer"] {
 		for name := range strings.SplitSeq(line, ",") {

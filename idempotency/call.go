@@ -11,8 +11,8 @@ import (
 	"github.com/keep-run/keep/law/key"
 )
 
-// A call is one guarded request on its way.
-type call struct {
+// An exchange is one guarded request on its way.
+type exchange struct {
 	g        *Guard
 	rt       *route
 	w        http.ResponseWriter
@@ -42,7 +42,7 @@ const maxRounds = 1000
 
 // serve takes the key if it is free, or else looks at its record and does what the
 // law says, until that is done.
-func (c *call) serve() {
+func (c *exchange) serve() {
 	rec, over := c.first()
 	for range maxRounds {
 		if over || c.follow(rec) {
@@ -59,7 +59,7 @@ func (c *call) serve() {
 
 // first returns the record of the key. If there is none and the store can tell so by
 // taking the key, it executes the request as well, and the call is over.
-func (c *call) first() (rec key.Record, over bool) {
+func (c *exchange) first() (rec key.Record, over bool) {
 	err := context.Cause(c.r.Context()) // a client that left already needs nothing
 	if taker, ok := c.g.store.(Taker); ok && err == nil {
 		return c.begin(key.Record{}, key.Begun, taker.Take)
@@ -77,7 +77,7 @@ func (c *call) first() (rec key.Record, over bool) {
 // live one that this caller made under its former name, else a live one of the same
 // request of another caller. The last two are looked for when the store refused to
 // take a key that seemed free.
-func (c *call) find(ctx context.Context) (key.Record, error) {
+func (c *exchange) find(ctx context.Context) (key.Record, error) {
 	rec, err := c.read(ctx)
 	now := time.Now()
 	if err != nil || !c.refused || !key.Free(rec, now) {
@@ -106,7 +106,7 @@ func (c *call) find(ctx context.Context) (key.Record, error) {
 
 // follow does what the law says about rec. It reports whether the call is over; if
 // not, the record is to be looked at again.
-func (c *call) follow(rec key.Record) (over bool) {
+func (c *exchange) follow(rec key.Record) (over bool) {
 	now := time.Now()
 	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
@@ -138,7 +138,7 @@ func (c *call) follow(rec key.Record) (over bool) {
 // doubtful deals with a record whose outcome is unknown: asks the probe, or runs
 // once more if the route allows it. It reports whether the call is over; if not,
 // the record is to be looked at again.
-func (c *call) doubtful(rec key.Record) (over bool) {
+func (c *exchange) doubtful(rec key.Record) (over bool) {
 	if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts && c.rt.Probe == nil {
 		return c.takeOver(rec, key.NewAttempt)
 	}
@@ -158,7 +158,7 @@ func (c *call) doubtful(rec key.Record) (over bool) {
 
 // takeOver takes a key that has a record and executes the request. It reports false
 // if another caller was first.
-func (c *call) takeOver(rec key.Record, how key.Evidence) bool {
+func (c *exchange) takeOver(rec key.Record, how key.Evidence) bool {
 	_, over := c.begin(rec, how, func(ctx context.Context, next key.Record) (key.Record, error) {
 		return key.Record{}, c.g.store.Write(ctx, next)
 	})
@@ -167,7 +167,7 @@ func (c *call) takeOver(rec key.Record, how key.Evidence) bool {
 
 // begin takes the key and executes the request. If another caller was first, the call
 // is not over; then it may return what is there.
-func (c *call) begin(rec key.Record, how key.Evidence, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
+func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
 	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
 	if err != nil {
 		return rec, false // the time moved on between two looks
@@ -198,7 +198,7 @@ func (c *call) begin(rec key.Record, how key.Evidence, take func(context.Context
 }
 
 // learn records what was found out about rec by others than its owner.
-func (c *call) learn(rec key.Record, e key.Fact) error {
+func (c *exchange) learn(rec key.Record, e key.Fact) error {
 	next, err := key.Apply(rec, e, time.Now())
 	if err != nil {
 		return err
@@ -215,21 +215,21 @@ func (c *call) learn(rec key.Record, e key.Fact) error {
 }
 
 // read and write are the store's, timed.
-func (c *call) read(ctx context.Context) (key.Record, error) {
+func (c *exchange) read(ctx context.Context) (key.Record, error) {
 	defer c.timed(time.Now())
 	return c.g.store.Read(ctx, c.claim.ID)
 }
 
-func (c *call) write(ctx context.Context, r key.Record) error {
+func (c *exchange) write(ctx context.Context, r key.Record) error {
 	defer c.timed(time.Now())
 	return c.g.store.Write(ctx, r)
 }
 
-func (c *call) timed(since time.Time) { c.store += time.Since(since) }
+func (c *exchange) timed(since time.Time) { c.store += time.Since(since) }
 
 // storeDown deals with a request that could not be recorded: executes it without
 // a record if the route prefers that, else refuses it.
-func (c *call) storeDown(err error) {
+func (c *exchange) storeDown(err error) {
 	if !c.rt.FailOpen || c.r.Context().Err() != nil {
 		c.unavailable(err)
 		return
@@ -241,7 +241,7 @@ func (c *call) storeDown(err error) {
 }
 
 // unavailable refuses a request that the store could not help with.
-func (c *call) unavailable(err error) {
+func (c *exchange) unavailable(err error) {
 	if c.r.Context().Err() == nil { // else the client left, which is no news
 		c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency store: not available",
 			"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
@@ -251,14 +251,14 @@ func (c *call) unavailable(err error) {
 }
 
 // refuse answers with a problem.
-func (c *call) refuse(p Problem) {
+func (c *exchange) refuse(p Problem) {
 	c.observe(OutcomeRefused, p.Kind, p.Status)
 	c.rt.origins.allow(c.r.Header.Get("Origin"), c.w.Header())
 	p.ServeHTTP(c.w, c.r)
 }
 
 // observe tells the observer, once.
-func (c *call) observe(o Outcome, k Kind, status int) {
+func (c *exchange) observe(o Outcome, k Kind, status int) {
 	if c.g.cfg.Observe == nil || c.seen {
 		return
 	}
@@ -267,7 +267,7 @@ func (c *call) observe(o Outcome, k Kind, status int) {
 		Elapsed: time.Since(c.started), Store: c.store})
 }
 
-func (c *call) inProgress() Problem {
+func (c *exchange) inProgress() Problem {
 	return Problem{Kind: KindInProgress, Status: http.StatusConflict, RetryAfter: time.Second, Reference: c.claim.ID.String(),
 		Detail: "Request is being processed. Ask again with the same key and the same request."}
 }

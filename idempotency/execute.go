@@ -15,7 +15,7 @@ import (
 
 // execute runs the handler as the owner of the key, records what came of it, and
 // then shows it. What is true if the process dies here is in the design page.
-func (c *call) execute() {
+func (c *exchange) execute() {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.r.Context()))
 	defer cancel(nil)
 	stop := c.keepLease(cancel)
@@ -64,7 +64,7 @@ func Doubt(ctx context.Context, status int) {
 // shown, and kept only if it is complete JSON. Outside a guarded request it does
 // nothing.
 func EndsWithConnection(ctx context.Context) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*exchange); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.endless = true
@@ -73,7 +73,7 @@ func EndsWithConnection(ctx context.Context) {
 
 // mayBeCut reports whether an answer may be the beginning of a longer one. A number
 // may be half of one, so JSON is complete if it has an end of its own.
-func (c *call) mayBeCut(a *answer) bool {
+func (c *exchange) mayBeCut(a *response) bool {
 	c.mu.Lock()
 	endless := c.endless
 	c.mu.Unlock()
@@ -84,26 +84,26 @@ func (c *call) mayBeCut(a *answer) bool {
 // Guarded reports whether ctx is of a handler that is executed as the owner of a
 // key. Release and Doubt only have an effect there.
 func Guarded(ctx context.Context) bool {
-	_, ok := ctx.Value(callKey{}).(*call)
+	_, ok := ctx.Value(callKey{}).(*exchange)
 	return ok
 }
 
 func declare(ctx context.Context, d declaration) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*exchange); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.declared = d
 	}
 }
 
-func (c *call) declaration() declaration {
+func (c *exchange) declaration() declaration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.declared
 }
 
 // finish records the outcome of a handler that returned, and shows its answer.
-func (c *call) finish(a *answer) {
+func (c *exchange) finish(a *response) {
 	a.end()
 	if a.mode != buffering {
 		c.observeShown(a)
@@ -122,7 +122,7 @@ func (c *call) finish(a *answer) {
 // meaning returns what an answer says about the request, and the status of the
 // problem that replaces it if that is doubt. What the handler itself declared
 // counts more than a status.
-func (c *call) meaning(status int) (key.Evidence, int) {
+func (c *exchange) meaning(status int) (key.Evidence, int) {
 	if said := c.declaration(); said.evidence != "" {
 		return said.evidence, said.status
 	}
@@ -134,7 +134,7 @@ func (c *call) meaning(status int) (key.Evidence, int) {
 }
 
 // keepAnswer records a whole answer, then shows it.
-func (c *call) keepAnswer(a *answer) {
+func (c *exchange) keepAnswer(a *response) {
 	f := key.Fact{Evidence: key.Answered, By: "owner",
 		Answer: key.Answer{Status: a.status, Header: key.EncodeFields(a.kept()), Body: a.buf}}
 	if c.mayBeCut(a) {
@@ -151,7 +151,7 @@ func (c *call) keepAnswer(a *answer) {
 }
 
 // letGo frees the key, then shows the answer.
-func (c *call) letGo(a *answer) {
+func (c *exchange) letGo(a *response) {
 	err := c.settle(key.Fact{Evidence: key.Nothing, By: "owner"})
 	if errors.Is(err, key.ErrFenced) {
 		c.withhold(err)
@@ -167,7 +167,7 @@ func (c *call) letGo(a *answer) {
 }
 
 // giveUp records a doubt, then says so instead of what the handler wrote.
-func (c *call) giveUp(a *answer, status int) {
+func (c *exchange) giveUp(a *response, status int) {
 	err := c.settle(key.Fact{Evidence: key.Unsure, By: "owner"})
 	a.discard()
 	if errors.Is(err, key.ErrFenced) {
@@ -185,7 +185,7 @@ func (c *call) giveUp(a *answer, status int) {
 // aborted records the outcome of a handler that panicked with p, or ended its
 // goroutine. It reports whether the request is answered: a handler that declared
 // a doubt before it gave up has an answer, any other panic is passed on.
-func (c *call) aborted(a *answer, p any) (answered bool) {
+func (c *exchange) aborted(a *response, p any) (answered bool) {
 	said := c.declaration()
 	if a.mode != buffering {
 		c.observeShown(a)
@@ -209,7 +209,7 @@ func (c *call) aborted(a *answer, p any) (answered bool) {
 // settle records how the request ended. It returns nil when that is durable, an
 // error that is key.ErrFenced when another owner has the key, errUndone when the
 // handler's transaction was lost, and any other when the store does not take it.
-func (c *call) settle(e key.Fact) error {
+func (c *exchange) settle(e key.Fact) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
 		&keep.TimeoutError{Op: "complete idempotency key", After: c.g.cfg.StoreTimeout})
 	defer cancel()
@@ -230,7 +230,7 @@ func (c *call) settle(e key.Fact) error {
 }
 
 // settlePlain writes the record until it is stored or refused.
-func (c *call) settlePlain(ctx context.Context, e key.Fact) error {
+func (c *exchange) settlePlain(ctx context.Context, e key.Fact) error {
 	rec := c.current()
 	e.Fence = rec.Fence
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
@@ -264,13 +264,13 @@ func same(now, next key.Record) bool {
 	return now.Fence == next.Fence && now.Rev == next.Rev+1 && now.State == next.State
 }
 
-func (c *call) current() key.Record {
+func (c *exchange) current() key.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rec
 }
 
-func (c *call) setCurrent(r key.Record) {
+func (c *exchange) setCurrent(r key.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rec = r
@@ -288,7 +288,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 
 // withhold answers an owner whose answer is not recorded: what it would show
 // could not be replayed.
-func (c *call) withhold(err error) {
+func (c *exchange) withhold(err error) {
 	if errors.Is(err, errUndone) {
 		c.unavailable(err)
 		return
@@ -319,14 +319,14 @@ func (c *call) withhold(err error) {
 	}
 }
 
-func (c *call) logUnsettled(err error) {
+func (c *exchange) logUnsettled(err error) {
 	c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency key: outcome not recorded",
 		"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
 }
 
 // keepLease renews the lease until the function that it returns is called, which
 // waits for a renewal under way. The timer costs nothing until it fires.
-func (c *call) keepLease(cancel context.CancelCauseFunc) (stop func()) {
+func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 	var renewing sync.WaitGroup
 	every := c.g.cfg.Lease / 3
 	var timer *time.Timer
@@ -360,7 +360,7 @@ func (c *call) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 //
 // It does not hold c.mu while it writes: the handler's transaction may hold the
 // store, and only settle ends that.
-func (c *call) renew(cancel context.CancelCauseFunc) bool {
+func (c *exchange) renew(cancel context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	rec, settled := c.rec, c.settled
 	c.mu.Unlock()

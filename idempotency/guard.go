@@ -82,7 +82,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		next.ServeHTTP(w, r)
 		return
 	}
-	c := &call{g: g, rt: rt, w: w, r: r, next: next, started: time.Now()}
+	c := &exchange{g: g, rt: rt, w: w, r: r, next: next, started: time.Now()}
 	defer c.letGoOfMemory()
 	if rt.Key.Field != "" {
 		if problem := c.readBody(); problem != nil {
@@ -103,7 +103,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 // named continues with a request whose key is known.
-func (c *call) named(name string) {
+func (c *exchange) named(name string) {
 	caller, err := c.rt.Caller(c.r)
 	if err != nil {
 		c.refuse(problemOfCaller(c.w, err))
@@ -192,7 +192,7 @@ func newFence() key.Fence {
 
 // readBody takes the whole body, or says why not. Nothing is recorded before it
 // is here: half an upload holds nothing.
-func (c *call) readBody() *Problem {
+func (c *exchange) readBody() *Problem {
 	c.bodyRead = true
 	limit := c.rt.BodyLimit
 	if c.r.ContentLength > limit {
@@ -218,7 +218,7 @@ func (c *call) readBody() *Problem {
 
 // checkBody returns what is wrong with a body that was read into buf, and keeps it
 // if nothing is.
-func (c *call) checkBody(err error, buf *bytes.Buffer) *Problem {
+func (c *exchange) checkBody(err error, buf *bytes.Buffer) *Problem {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
@@ -248,7 +248,7 @@ func tooLarge(limit int64) *Problem {
 }
 
 // request returns the request as the handler gets it.
-func (c *call) request(ctx context.Context) *http.Request {
+func (c *exchange) request(ctx context.Context) *http.Request {
 	r := c.r.WithContext(ctx)
 	if !c.bodyRead {
 		return r

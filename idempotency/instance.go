@@ -40,7 +40,7 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 		return
 	}
 	if rec.State == key.Unknown && rt.Probe != nil {
-		c := &call{g: g, rt: rt, w: w, r: r, started: time.Now(), claim: key.Claim{ID: rec.ID}}
+		c := &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), claim: key.Claim{ID: rec.ID}}
 		if c.probe(rec) == found {
 			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
 				rec = now

@@ -20,7 +20,7 @@ type budget struct {
 
 // hold takes n bytes of the guard's budget, or reports that they are not there. They
 // are given back at the end of the call.
-func (c *call) hold(n int64) bool {
+func (c *exchange) hold(n int64) bool {
 	m := &c.g.memory
 	if m.used.Add(n) > m.limit {
 		m.used.Add(-n)
@@ -30,7 +30,7 @@ func (c *call) hold(n int64) bool {
 	return true
 }
 
-func (c *call) letGoOfMemory() { c.g.memory.used.Add(-c.held) }
+func (c *exchange) letGoOfMemory() { c.g.memory.used.Add(-c.held) }
 
 // busy is the refusal of a request that does not fit into memory.
 func busy() *Problem {

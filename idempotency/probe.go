@@ -96,7 +96,7 @@ const (
 )
 
 // probe asks the route's probe and records what it found.
-func (c *call) probe(rec key.Record) probed {
+func (c *exchange) probe(rec key.Record) probed {
 	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
 	defer cancel()
 	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Host: rec.Host, Caller: rec.Caller,

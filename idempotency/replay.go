@@ -12,7 +12,7 @@ import (
 var errWithheld = errors.New("idempotency: the answer could not be recorded and is withheld")
 
 // replay sends a kept answer.
-func (c *call) replay(rec key.Record) {
+func (c *exchange) replay(rec key.Record) {
 	fields, err := key.DecodeFields(rec.Answer.Header)
 	if err != nil {
 		c.unavailable(err)
@@ -27,7 +27,7 @@ func (c *call) replay(rec key.Record) {
 
 // settleStream records that the answer's first byte is about to be shown and
 // that the rest is not kept.
-func (c *call) settleStream(status int) error {
+func (c *exchange) settleStream(status int) error {
 	e := key.Fact{Evidence: key.Streamed, By: "owner", Answer: key.Answer{Status: status}}
 	if status != http.StatusSwitchingProtocols {
 		if evidence, _ := c.meaning(status); evidence != key.Answered {
@@ -38,7 +38,7 @@ func (c *call) settleStream(status int) error {
 }
 
 // observeShown tells what became of an answer that was passed through.
-func (c *call) observeShown(a *answer) {
+func (c *exchange) observeShown(a *response) {
 	if a.mode == hijacked {
 		c.observe(OutcomeStreamed, "", http.StatusSwitchingProtocols)
 		return

@@ -34,7 +34,7 @@ var errUndone = errors.New("idempotency: the handler's transaction was undone")
 // write, so do the slow things before.
 func Tx[T any](ctx context.Context) (T, error) {
 	var none T
-	c, ok := ctx.Value(callKey{}).(*call)
+	c, ok := ctx.Value(callKey{}).(*exchange)
 	if !ok {
 		return none, ErrNotGuarded
 	}
@@ -62,7 +62,7 @@ func Tx[T any](ctx context.Context) (T, error) {
 }
 
 // settleTx records the outcome in the handler's transaction and commits both.
-func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
+func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 	rec := c.current()
 	e.Fence = rec.Fence
 	next, err := rec, error(nil)
@@ -98,7 +98,7 @@ func (c *call) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 	return errors.Join(err, c.settlePlain(ctx, lost))
 }
 
-func (c *call) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Fact) (key.Record, error) {
+func (c *exchange) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Fact) (key.Record, error) {
 	next, err := key.Apply(rec, e, time.Now())
 	if err != nil {
 		return next, err

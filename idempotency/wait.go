@@ -46,7 +46,7 @@ func (w *waiting) wake(id key.ID) {
 
 // wait waits until the record may have moved, and reports whether the caller has
 // time left to look again.
-func (c *call) wait(now time.Time) bool {
+func (c *exchange) wait(now time.Time) bool {
 	left := c.rt.Wait - now.Sub(c.started)
 	if left <= 0 {
 		return false

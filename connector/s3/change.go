@@ -82,7 +82,7 @@ const (
 
 // look asks for an object without its content. A 404 counts only if the service names
 // the key: HEAD has no body, so a GET asks why.
-func (s *service) look(ctx context.Context, key string) (state, *answer, error) {
+func (s *service) look(ctx context.Context, key string) (state, *response, error) {
 	a, err := s.send(ctx, request{method: http.MethodHead, key: key})
 	if err != nil {
 		return unclear, nil, err
@@ -104,7 +104,7 @@ func (s *service) look(ctx context.Context, key string) (state, *answer, error) 
 }
 
 // etag returns the version without quotes.
-func (a *answer) etag() string { return strings.Trim(a.header.Get("ETag"), `"`) }
+func (a *response) etag() string { return strings.Trim(a.header.Get("ETag"), `"`) }
 
 // A putter is the tool put.
 type putter struct{ change }
@@ -192,7 +192,7 @@ func (t *putter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 }
 
 // put is the result of put.
-func put(key string, a *answer) json.RawMessage {
+func put(key string, a *response) json.RawMessage {
 	raw, _ := jsonval.Encode(map[string]string{"key": key, "etag": a.etag()}) // of strings
 	return raw
 }

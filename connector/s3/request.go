@@ -56,8 +56,8 @@ type request struct {
 	change bool
 }
 
-// An answer is what came, with at most limit bytes of its body.
-type answer struct {
+// A response is what came, with at most limit bytes of its body.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -70,7 +70,7 @@ var errNotSent = errors.New("nothing was sent")
 
 // send makes one request, once, and follows no redirect. An error is errNotSent if no
 // connection was made; after that anything may have reached the service.
-func (s *service) send(ctx context.Context, r request) (*answer, error) {
+func (s *service) send(ctx context.Context, r request) (*response, error) {
 	req, err := s.sign(ctx, r)
 	if err != nil {
 		return nil, errors.Join(errNotSent, err)
@@ -89,7 +89,7 @@ func (s *service) send(ctx context.Context, r request) (*answer, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header}
+	a := &response{status: resp.StatusCode, header: resp.Header}
 	limit := r.limit
 	if a.status >= 300 {
 		limit = maxError
@@ -145,7 +145,7 @@ func escape(path string) string {
 }
 
 // parseError reads the code of an error that S3 wrote.
-func (a *answer) parseError() {
+func (a *response) parseError() {
 	if a.status < 300 {
 		return
 	}
@@ -160,7 +160,7 @@ func (a *answer) parseError() {
 }
 
 // say describes an answer for a person.
-func (a *answer) say() string {
+func (a *response) say() string {
 	if a.code != "" {
 		return fmt.Sprintf("%d %s: %s", a.status, a.code, a.text)
 	}
@@ -196,7 +196,7 @@ func (s *service) lost(ctx context.Context, tool string, change bool, err error)
 }
 
 // refused is the failure of an answer that is no success.
-func (s *service) refused(tool string, change bool, a *answer) *keep.Failure {
+func (s *service) refused(tool string, change bool, a *response) *keep.Failure {
 	class, code := classify(a)
 	if class == keep.ClassUnknown && !change {
 		class = keep.ClassTransient
@@ -212,7 +212,7 @@ func (s *service) refused(tool string, change bool, a *answer) *keep.Failure {
 }
 
 // classify says what an answer means. What S3 refuses by a code of its own was not done.
-func classify(a *answer) (keep.Class, string) {
+func classify(a *response) (keep.Class, string) {
 	code := fmt.Sprintf("http-%d", a.status)
 	if a.code != "" {
 		code = a.code

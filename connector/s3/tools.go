@@ -262,7 +262,7 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 }
 
 // size returns the size of the whole object.
-func (a *answer) size() int64 {
+func (a *response) size() int64 {
 	text := a.header.Get("Content-Length")
 	if _, total, ok := strings.Cut(a.header.Get("Content-Range"), "/"); ok {
 		text = total
@@ -278,7 +278,7 @@ func (a *answer) size() int64 {
 const metaPrefix = "X-Amz-Meta-"
 
 // metadata returns an object's own metadata, by lower-case name.
-func (a *answer) metadata() map[string]string {
+func (a *response) metadata() map[string]string {
 	out := map[string]string{}
 	for name := range a.header {
 		if rest, ok := strings.CutPrefix(name, metaPrefix); ok {

@@ -96,9 +96,9 @@ func (w *keyWorker) tell(ctx context.Context, k Key, t *telling) {
 		t.done = true
 	case t.attempts > w.retry.Attempts:
 		t.done = true
-		w.log.ErrorContext(ctx, "gave up telling of an unknown key; see keep keys", "key", k.ID, "attempts", t.attempts, "err", cut(err.Error(), maxError))
+		w.log.ErrorContext(ctx, "gave up telling of an unknown key; see keep keys", "key", k.ID, "attempts", t.attempts, "err", truncate(err.Error(), maxError))
 	default:
 		t.next = w.now().Add(max(w.retry.Delay(t.attempts-1, retryAfter(err), 0.5), retryAfter(err)))
-		w.log.WarnContext(ctx, "an unknown key was not told", "key", k.ID, "attempt", t.attempts, "err", cut(err.Error(), maxError))
+		w.log.WarnContext(ctx, "an unknown key was not told", "key", k.ID, "attempt", t.attempts, "err", truncate(err.Error(), maxError))
 	}
 }

@@ -281,13 +281,13 @@ func (w *worker) tell(ctx context.Context, o keep.Owed) error {
 		n.Error = ""
 		return w.end(ctx, o, n, keep.NoticeDelivered)
 	}
-	n.Error = cut(failure.Error(), maxError)
+	n.Error = truncate(failure.Error(), maxError)
 	if n.Attempts > w.retry.Attempts {
 		return w.end(ctx, o, n, keep.NoticeGivenUp)
 	}
 	n.UpdatedAt = w.now().UTC()
 	n.NextAt = n.UpdatedAt.Add(w.pause(n.Attempts-1, retryAfter(failure)))
-	w.log.WarnContext(ctx, "a question was not delivered", facts(o.Escalation, "attempt", n.Attempts,
+	w.log.WarnContext(ctx, "a question was not delivered", logAttrs(o.Escalation, "attempt", n.Attempts,
 		"next", n.NextAt.Format(time.RFC3339), "err", n.Error)...)
 	_, err := w.put(ctx, o, n)
 	return err
@@ -323,14 +323,14 @@ func (w *worker) end(ctx context.Context, o keep.Owed, n keep.Notice, status kee
 	n.Status, n.NextAt, n.UpdatedAt = status, time.Time{}, w.now().UTC()
 	if status == keep.NoticeGivenUp {
 		w.log.ErrorContext(ctx, "gave up telling of a question; see keep inbox",
-			facts(o.Escalation, "attempts", n.Attempts, "err", n.Error)...)
+			logAttrs(o.Escalation, "attempts", n.Attempts, "err", n.Error)...)
 	}
 	_, err := w.put(ctx, o, n)
 	return err
 }
 
-// facts are the attributes of every line that is about a question; more follow them.
-func facts(q keep.Escalation, more ...any) []any {
+// logAttrs are the attributes of every line that is about a question; more follow them.
+func logAttrs(q keep.Escalation, more ...any) []any {
 	list := []any{"question", string(q.ID), "workflow", string(q.Workflow)}
 	if q.Run != "" {
 		list = append(list, "run", string(q.Run))
@@ -369,8 +369,8 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// cut returns at most n bytes of s.
-func cut(s string, n int) string {
+// truncate returns at most n bytes of s.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -147,7 +147,7 @@ func (p *probe) doubtful() error {
 
 // settled sends q again for as long as the first request is said to be in
 // progress, which may be for the lease of an owner that died.
-func (p *probe) settled(q request) (a answer, err error) {
+func (p *probe) settled(q request) (a response, err error) {
 	err = p.soon("it is stuck", func() bool {
 		if a, err = p.send(q); err != nil {
 			return true

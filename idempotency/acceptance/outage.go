@@ -64,7 +64,7 @@ func outage() []testCase {
 // outageDuring takes the store away while the server executes a request.
 func (p *probe) outageDuring() error {
 	q := request{do: []string{"X-Do-Wait", "300ms"}}
-	var a answer
+	var a response
 	var failed error
 	var first sync.WaitGroup
 	first.Go(func() { a, failed = p.send(q) })

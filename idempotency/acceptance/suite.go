@@ -175,22 +175,22 @@ type request struct {
 	do      []string          // pairs of X-Do-… names and values
 }
 
-// An answer is what came back.
-type answer struct {
+// A response is what came back.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-func (a answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
+func (a response) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
 
 // String is the answer as a failed case shows it.
-func (a answer) String() string {
+func (a response) String() string {
 	return fmt.Sprintf("%d %s", a.status, strconv.Quote(string(a.body[:min(len(a.body), 120)])))
 }
 
 // send sends a request of the case.
-func (p *probe) send(q request) (answer, error) {
+func (p *probe) send(q request) (response, error) {
 	body := strings.ReplaceAll(p.t.Body, "{n}", p.key)
 	if q.body != nil {
 		body = *q.body
@@ -201,7 +201,7 @@ func (p *probe) send(q request) (answer, error) {
 	}
 	r, err := http.NewRequestWithContext(p.ctx, cmp.Or(q.method, p.t.Method), p.t.URL+q.path, reader)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r.GetBody = nil
 	for name, value := range p.t.Headers {
@@ -224,11 +224,11 @@ func (p *probe) send(q request) (answer, error) {
 	}
 	resp, err := p.t.Client.Do(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, b}, err
+	return response{resp.StatusCode, resp.Header, b}, err
 }
 
 // name puts the key on the request.
@@ -316,6 +316,6 @@ func (p *probe) refused(q request, runs int, statuses ...int) error {
 
 // callerChanged reports whether the answer refuses the same request of another caller,
 // who may be the same one with a renewed credential.
-func (a answer) callerChanged() bool {
+func (a response) callerChanged() bool {
 	return a.status == http.StatusConflict && strings.Contains(string(a.body), "caller-changed")
 }

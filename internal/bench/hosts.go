@@ -35,7 +35,7 @@ func hosts(ctx context.Context, dir string, s size, profile string, out io.Write
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	places := []*place{
+	places := []*site{
 		{name: "Postgres", members: 2, server: server, url: server.URL("runs"), dir: filepath.Join(dir, "postgres")},
 		{name: "SQLite", members: 1, dir: filepath.Join(dir, "sqlite")},
 	}
@@ -96,8 +96,8 @@ func describe(ctx context.Context, url string) (text string, err error) {
 	return text, err
 }
 
-// A place is a database and the hosts that work on it.
-type place struct {
+// A site is a database and the hosts that work on it.
+type site struct {
 	name    string
 	members int
 	server  *pgtest.Server // nil: SQLite
@@ -149,7 +149,7 @@ func (m measure) print(out io.Writer, name string) {
 // turn seeds runs while no host is there, starts the hosts, lets them work, and
 // stops them. Reading the workflows at the start is not in what it measures, but
 // for the transactions, which Postgres counts late.
-func (p *place) turn(ctx context.Context, runs int, profile string) (m measure, err error) {
+func (p *site) turn(ctx context.Context, runs int, profile string) (m measure, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	per := max(1, runs/hostWorkflows)
@@ -215,7 +215,7 @@ func (p *place) turn(ctx context.Context, runs int, profile string) (m measure, 
 }
 
 // cpu returns the processor time of the server.
-func (p *place) cpu() time.Duration {
+func (p *site) cpu() time.Duration {
 	if p.server == nil {
 		return 0
 	}
@@ -223,7 +223,7 @@ func (p *place) cpu() time.Duration {
 }
 
 // seed pauses all workflows, which it makes the first time, and publishes events.
-func (p *place) seed(ctx context.Context, per int) (err error) {
+func (p *site) seed(ctx context.Context, per int) (err error) {
 	if p.bench == nil {
 		p.bench, err = openBenchOn(ctx, p.url, p.dir, hostWorkflows)
 	} else {
@@ -244,7 +244,7 @@ func (p *place) seed(ctx context.Context, per int) (err error) {
 }
 
 // ready waits until the hosts have shared the workflows out and loaded them.
-func (p *place) ready(ctx context.Context, c crew, workflows int) error {
+func (p *site) ready(ctx context.Context, c crew, workflows int) error {
 	if p.server != nil {
 		if err := shared(ctx, p.url, len(c), workflows); err != nil {
 			return err

@@ -45,7 +45,7 @@ func Words(text string) []string {
 		return r == unicode.ReplacementChar || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 	})
 	for i, w := range words {
-		words[i] = cut(w)
+		words[i] = truncate(w)
 	}
 	return words
 }
@@ -68,8 +68,8 @@ func fold(text string) string {
 	}, norm.NFD.String(text))
 }
 
-// cut shortens a word to MaxWord bytes, at a character.
-func cut(word string) string {
+// truncate shortens a word to MaxWord bytes, at a character.
+func truncate(word string) string {
 	if len(word) <= MaxWord {
 		return word
 	}

@@ -285,7 +285,7 @@ func (f *file) findBinding(name string) bool {
 }
 
 // unread warns about each topic that no consumer subscribes to.
-func (r *reader) unread(at place, root value) {
+func (r *reader) unread(at location, root value) {
 	topics, ok := root.get("topics")
 	if !ok {
 		return

@@ -23,7 +23,7 @@ func (c code) position(i int) Position {
 
 // code returns the text of the function v at p: from the author's file if it can
 // be found there, else what the engine kept of it.
-func (fs *files) code(p place, v value) code {
+func (fs *files) code(p location, v value) code {
 	for _, a := range slices.Backward(p.anchors) {
 		f := fs.open(a.at.File)
 		if a.by == "" || f == nil {

@@ -38,7 +38,7 @@ func Effects(decl json.RawMessage, src Source, conns []connector.Connection) (Re
 		}
 	}
 	r.report = Report{Workflow: def.Name, OnBlocked: def.OnBlocked.String(), Handlers: []HandlerReport{}, Tools: []ToolReport{}, Findings: []Finding{}}
-	at := place{}.of(root)
+	at := location{}.of(root)
 	for _, h := range def.Handlers {
 		r.handler(at, root, h)
 	}
@@ -73,7 +73,7 @@ var phases = []struct {
 }{{"prepare", policy.InPrepare}, {"mutate", policy.InMutate}, {"next", policy.InNext}}
 
 // handler reads one handler.
-func (r *reader) handler(at place, root value, h keep.Handler) {
+func (r *reader) handler(at location, root value, h keep.Handler) {
 	r.h, r.uses = h, []Use{}
 	section, _ := root.get(sections[h.Kind])
 	v, _ := section.get(string(h.Name))
@@ -112,7 +112,7 @@ func placeOf(k keep.Kind) policy.Place {
 }
 
 // function reads the function v of the handler at hand.
-func (r *reader) function(at place, v value, where policy.Place) {
+func (r *reader) function(at location, v value, where policy.Place) {
 	c := r.files.code(at, v)
 	if c.from >= c.to {
 		return

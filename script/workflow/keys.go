@@ -24,7 +24,7 @@ var elsewhere = map[string]string{
 }
 
 // keys reports each key of v that is not known.
-func (c *checker) keys(at place, v value, known []string) {
+func (c *checker) keys(at location, v value, known []string) {
 	for _, m := range v.members {
 		if slices.Contains(known, m.key) || m.value.undefined() {
 			continue

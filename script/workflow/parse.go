@@ -50,7 +50,7 @@ type checker struct {
 
 // problem reports what is wrong at a place. fix says what to write; it may be
 // empty.
-func (c *checker) problem(at place, fix, format string, args ...any) {
+func (c *checker) problem(at location, fix, format string, args ...any) {
 	if len(c.problems) == maxProblems {
 		return
 	}
@@ -60,7 +60,7 @@ func (c *checker) problem(at place, fix, format string, args ...any) {
 }
 
 // wrong reports a value of the wrong kind.
-func (c *checker) wrong(at place, want string, got value, fix string) {
+func (c *checker) wrong(at location, want string, got value, fix string) {
 	c.problem(at, fix, "must be %s, not %s", want, got)
 }
 
@@ -78,7 +78,7 @@ const workflowShape = "export default Keep.workflow({name, topics, producers, co
 // workflow checks the whole object. It continues after a problem wherever what
 // follows still makes sense: an author wants to know everything at once.
 func (c *checker) workflow(root value) {
-	at := place{}.of(root)
+	at := location{}.of(root)
 	switch {
 	case root.kind != kObject:
 		c.wrong(at, "an object given to Keep.workflow", root, "write "+workflowShape)
@@ -127,7 +127,7 @@ func (c *checker) reported(sections ...string) bool {
 }
 
 // name checks the name of the workflow.
-func (c *checker) name(at place, root value) {
+func (c *checker) name(at location, root value) {
 	const fix = `write name: "my-workflow"`
 	v, ok := root.get("name")
 	switch at := at.key("name"); {
@@ -144,7 +144,7 @@ func (c *checker) name(at place, root value) {
 }
 
 // formerName reads what is said of a name that was changed.
-func (c *checker) formerName(at place, v value) (was string, isNew bool) {
+func (c *checker) formerName(at location, v value) (was string, isNew bool) {
 	old, hasOld := v.get("was")
 	if hasOld && (old.kind != kString || old.text == "") {
 		c.wrong(at.key("was"), "the name that it had before", old, "")
@@ -162,7 +162,7 @@ func (c *checker) formerName(at place, v value) (was string, isNew bool) {
 // topics checks the declared topics. It comes before the handlers, wherever the
 // script has it, since they refer to it; a topic with a bad name counts as
 // declared, so that it is reported once and not at each use.
-func (c *checker) topics(at place, root value) {
+func (c *checker) topics(at location, root value) {
 	const fix = `write topics: { "email.received": {} }`
 	c.def.Topics = []keep.TopicName{}
 	v, ok := root.get("topics")
@@ -205,10 +205,10 @@ func onlyJobs(root value) bool {
 }
 
 // A handlerChecker checks one handler and returns it.
-type handlerChecker func(at place, v value, h keep.Handler) keep.Handler
+type handlerChecker func(at location, v value, h keep.Handler) keep.Handler
 
 // section checks the handlers of one kind.
-func (c *checker) section(at place, m member, check handlerChecker) {
+func (c *checker) section(at location, m member, check handlerChecker) {
 	if m.value.undefined() {
 		return
 	}
@@ -237,7 +237,7 @@ func (c *checker) section(at place, m member, check handlerChecker) {
 }
 
 // producer checks a producer: a function, or an object around one.
-func (c *checker) producer(at place, v value, h keep.Handler) keep.Handler {
+func (c *checker) producer(at location, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Producer
 	const fix = "write async name(ctx) { … }, or name: { schedule, publishes, async handler(ctx) { … } }"
 	if !c.handlerObject(at, v, producerKeys, fix) {
@@ -249,7 +249,7 @@ func (c *checker) producer(at place, v value, h keep.Handler) keep.Handler {
 }
 
 // job checks a job: as a producer, but it publishes nothing.
-func (c *checker) job(at place, v value, h keep.Handler) keep.Handler {
+func (c *checker) job(at location, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Job
 	const fix = "write async name(ctx) { … }, or name: { schedule, async handler(ctx) { … } }"
 	h.Items = string(h.Name)
@@ -269,7 +269,7 @@ func (c *checker) job(at place, v value, h keep.Handler) keep.Handler {
 
 // handlerObject checks a producer or job, and reports whether it is written as
 // an object. A bare function has nothing more to check.
-func (c *checker) handlerObject(at place, v value, keys []string, fix string) bool {
+func (c *checker) handlerObject(at location, v value, keys []string, fix string) bool {
 	switch {
 	case v.kind == kFunction:
 		return false
@@ -284,7 +284,7 @@ func (c *checker) handlerObject(at place, v value, keys []string, fix string) bo
 
 // consumer checks a consumer. Keep.consumer is not required: it only makes the
 // places of problems more exact.
-func (c *checker) consumer(at place, v value, h keep.Handler) keep.Handler {
+func (c *checker) consumer(at location, v value, h keep.Handler) keep.Handler {
 	h.Kind = keep.Consumer
 	if v.kind != kObject || v.keep != "" && v.keep != "consumer" {
 		c.wrong(at, "what Keep.consumer returns", v, "write name: Keep.consumer({ subscribe, prepare, mutate, next })")
@@ -307,7 +307,7 @@ func (c *checker) consumer(at place, v value, h keep.Handler) keep.Handler {
 
 // order reads which events wait for an unfinished run of a consumer, and checks that it
 // has a key function exactly if the order is by key.
-func (c *checker) order(at place, v value) keep.Order {
+func (c *checker) order(at location, v value) keep.Order {
 	const fix = `write order: "key", key: (event) => event.payload.customer`
 	order := keep.Order(c.choice(at, v, "order", "all", "key", "none"))
 	if order == "all" {
@@ -324,14 +324,14 @@ func (c *checker) order(at place, v value) keep.Order {
 }
 
 // onBlocked reads what the workflow does while one of its runs waits.
-func (c *checker) onBlocked(at place, root value) {
+func (c *checker) onBlocked(at location, root value) {
 	if b := keep.OnBlocked(c.choice(at, root, "on_blocked", "stop", "poll")); b != "stop" {
 		c.def.OnBlocked = b
 	}
 }
 
 // choice reads an optional member that is one of some words; empty if it is none of them.
-func (c *checker) choice(at place, v value, key string, words ...string) string {
+func (c *checker) choice(at location, v value, key string, words ...string) string {
 	s, ok := v.get(key)
 	if !ok {
 		return ""
@@ -346,7 +346,7 @@ func (c *checker) choice(at place, v value, key string, words ...string) string 
 }
 
 // function checks a member that is a function, and reports whether it is one.
-func (c *checker) function(at place, v value, key string, required bool, fix string) bool {
+func (c *checker) function(at location, v value, key string, required bool, fix string) bool {
 	f, ok := v.get(key)
 	switch {
 	case !ok && required:
@@ -363,7 +363,7 @@ func (c *checker) function(at place, v value, key string, required bool, fix str
 
 // subscribe returns the topics of a consumer and takes them for it: a topic has
 // one consumer, or nobody could say when an event is done with.
-func (c *checker) subscribe(at place, v value, h keep.HandlerName) []keep.TopicName {
+func (c *checker) subscribe(at location, v value, h keep.HandlerName) []keep.TopicName {
 	const fix = `write subscribe: ["topic"]`
 	list, ok := v.get("subscribe")
 	if !ok {
@@ -393,7 +393,7 @@ func (c *checker) subscribe(at place, v value, h keep.HandlerName) []keep.TopicN
 
 // publishes returns the topics that a handler says it publishes to: nil if it
 // does not say.
-func (c *checker) publishes(at place, v value) []keep.TopicName {
+func (c *checker) publishes(at location, v value) []keep.TopicName {
 	list, ok := v.get("publishes")
 	if !ok {
 		return nil
@@ -403,7 +403,7 @@ func (c *checker) publishes(at place, v value) []keep.TopicName {
 
 // topicList reads a list of declared topics. A bad item leaves an empty name,
 // so that the others keep their index.
-func (c *checker) topicList(at place, list value, fix string) []keep.TopicName {
+func (c *checker) topicList(at location, list value, fix string) []keep.TopicName {
 	if list.kind != kArray {
 		c.wrong(at, "an array of topics", list, fix)
 		return nil

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A place is a value's way from the root of the declaration. A step into an
+// A location is a value's way from the root of the declaration. A step into an
 // array is written as "[n]".
-type place struct {
+type location struct {
 	path []string
 
 	// anchors are the calls of Keep's functions around it, outermost first,
@@ -26,25 +26,25 @@ type anchor struct {
 }
 
 // key returns the place of a member.
-func (p place) key(k string) place {
-	return place{append(slices.Clone(p.path), k), p.anchors}
+func (p location) key(k string) location {
+	return location{append(slices.Clone(p.path), k), p.anchors}
 }
 
 // item returns the place of the nth item.
-func (p place) item(n int) place { return p.key("[" + strconv.Itoa(n) + "]") }
+func (p location) item(n int) location { return p.key("[" + strconv.Itoa(n) + "]") }
 
 // of returns p with what v tells about its position.
-func (p place) of(v value) place {
+func (p location) of(v value) location {
 	if v.at.IsZero() {
 		return p
 	}
-	return place{p.path, append(slices.Clone(p.anchors), anchor{len(p.path), v.keep, v.at})}
+	return location{p.path, append(slices.Clone(p.anchors), anchor{len(p.path), v.keep, v.at})}
 }
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
 
 // String writes the path as a script would.
-func (p place) String() string {
+func (p location) String() string {
 	var b strings.Builder
 	for _, step := range p.path {
 		switch {
@@ -63,7 +63,7 @@ func (p place) String() string {
 
 // find returns the position of p in the author's text: of its key, or of the
 // nearest thing around it that can be found.
-func (fs *files) find(p place) Position {
+func (fs *files) find(p location) Position {
 	var known Position // of the function that p is
 	for _, a := range slices.Backward(p.anchors) {
 		if a.by == "" {

@@ -38,7 +38,7 @@ func ParseInterval(s string) (time.Duration, error) {
 }
 
 // schedule reads the schedule of a producer or job; zero if there is none.
-func (c *checker) schedule(at place, handler value) keep.Schedule {
+func (c *checker) schedule(at location, handler value) keep.Schedule {
 	const fix = `write schedule: { interval: "5m" }, or { cron: "0 9 * * 1-5", timezone: "Europe/Berlin" }`
 	v, ok := handler.get("schedule")
 	if !ok {
@@ -70,7 +70,7 @@ func (c *checker) schedule(at place, handler value) keep.Schedule {
 }
 
 // blamed returns the place of the part of s that schedule.Parse complains about.
-func (c *checker) blamed(at place, s keep.Schedule) place {
+func (c *checker) blamed(at location, s keep.Schedule) location {
 	_, withoutZone := schedule.Parse(keep.Schedule{Interval: s.Interval, Cron: s.Cron}, time.Minute)
 	switch {
 	case s.Interval != 0 && s.Cron != "":
@@ -86,7 +86,7 @@ func (c *checker) blamed(at place, s keep.Schedule) place {
 
 // interval reads the interval of a schedule. A number is refused: nobody can see
 // whether 30 means seconds or milliseconds.
-func (c *checker) interval(at place, v value) time.Duration {
+func (c *checker) interval(at location, v value) time.Duration {
 	const fix = `write interval: "30s", "5m", "1h" or "1d"`
 	i, ok := v.get("interval")
 	switch at := at.key("interval"); {
@@ -105,7 +105,7 @@ func (c *checker) interval(at place, v value) time.Duration {
 }
 
 // text reads an optional member that must be a string with something in it.
-func (c *checker) text(at place, v value, key, fix string) string {
+func (c *checker) text(at location, v value, key, fix string) string {
 	s, ok := v.get(key)
 	switch at := at.key(key); {
 	case !ok:

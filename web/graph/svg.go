@@ -79,14 +79,14 @@ func (n Node) write(b *strings.Builder, at point) {
 		html.EscapeString(n.Kind), html.EscapeString(n.State), at.along, at.across,
 		html.EscapeString(n.Label), html.EscapeString(n.Sub),
 		-nodeWidth/2, -nodeHeight/2, nodeWidth, nodeHeight, radius,
-		html.EscapeString(cut(n.Label, maxLabel)), html.EscapeString(cut(n.Sub, maxLabel+6)))
+		html.EscapeString(truncate(n.Label, maxLabel)), html.EscapeString(truncate(n.Sub, maxLabel+6)))
 	if n.Link != "" {
 		b.WriteString(`</a>`)
 	}
 }
 
-// cut returns s in at most n characters.
-func cut(s string, n int) string {
+// truncate returns s in at most n characters.
+func truncate(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
 	}

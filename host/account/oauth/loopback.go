@@ -56,15 +56,15 @@ func (c *Client) Begin(redirect string) Attempt {
 	return a
 }
 
-// Mine reports whether an answer belongs to the attempt.
-func (a Attempt) Mine(answer url.Values) bool {
+// Matches reports whether an answer belongs to the attempt.
+func (a Attempt) Matches(answer url.Values) bool {
 	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(a.State)) == 1
 }
 
 // Finish gets the tokens that an answer allows, which must belong to the attempt. Its
 // code can be used once, so whoever calls does so once.
 func (c *Client) Finish(ctx context.Context, a Attempt, answer url.Values) (Tokens, error) {
-	if !a.Mine(answer) {
+	if !a.Matches(answer) {
 		return Tokens{}, errors.New("the answer belongs to another attempt")
 	}
 	if code := answer.Get("error"); code != "" {
@@ -159,7 +159,7 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := r.URL.Query()
-	if !cb.attempt.Mine(answer) {
+	if !cb.attempt.Matches(answer) {
 		show(w, http.StatusBadRequest, "This answer belongs to another attempt", "Nothing was changed. Open the page that the terminal shows, and allow it there.")
 		return
 	}
