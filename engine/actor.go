@@ -414,6 +414,9 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 		return err
 	}
 	next, closed := lifecycle.NextAttempt(prev, m, keep.RunID(a.e.newID("run", now)), v.Version, now)
+	if _, known := successorIn(v.Definition, next); !known {
+		next.Handler = h.Name // of this version, which alone would not know the name before
+	}
 	x := a.execution(v, h, next)
 	x.closes = &closed
 	x.mut = m
@@ -440,8 +443,8 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 // versionFor returns the version that carries on with the work of r: the current
 // one if it still declares the handler, else the one that began it.
 func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handler, error) {
-	if h, ok := a.successor(r); ok {
-		return a.current, h, nil
+	if h, ok, err := a.successor(ctx, r); ok || err != nil {
+		return a.current, h, err
 	}
 	v, err := a.version(ctx, r.Version)
 	if err != nil {

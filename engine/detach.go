@@ -100,7 +100,7 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey) error {
 		x := a.execution(a.current, keep.Handler{Name: run.Handler, Kind: run.Kind}, run)
 		x.mut, x.run.Mutation, x.run.Title = m, m.Key, m.Title
 		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, lifecycle.DoubtKind(m), x.callFailure(), now, []keep.Move{move})})
-	case !lifecycle.Unknown(m.State) && a.declares(run):
+	case !lifecycle.Unknown(m.State):
 		due, err := a.dueAgain(ctx, run, m, now)
 		if err != nil {
 			return err
@@ -118,6 +118,10 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey) error {
 // of m is known now. A call that has to be made again, and was made as often as
 // the policy retries one, waits for the schedule.
 func (a *actor) dueAgain(ctx context.Context, run keep.Run, m keep.Mutation, now time.Time) ([]keep.Change, error) {
+	h, declared, err := a.successor(ctx, run)
+	if !declared || err != nil {
+		return nil, err
+	}
 	if m.State == keep.Failed && m.ResolvedBy == "reconcile" && a.e.policy.Retry.Exhausted(m.Attempts-1) {
 		return nil, nil
 	}
@@ -125,7 +129,7 @@ func (a *actor) dueAgain(ctx context.Context, run keep.Run, m keep.Mutation, now
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := schedule.BringForward(states, run.Handler, now); ok {
+	if s, ok := schedule.BringForward(states, h.Name, now); ok {
 		return []keep.Change{keep.PutHandler{State: s}}, nil
 	}
 	return nil, nil

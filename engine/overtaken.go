@@ -38,10 +38,15 @@ func (a *actor) overtaken(ctx context.Context) error {
 		changes = append(changes, keep.PutHandler{State: state})
 	}
 	for _, o := range a.open {
-		if r := o.Run; r.RetryAt.IsZero() && r.Version != a.current.Version && a.declares(r) {
-			if next, yes := lifecycle.Deployed(r, now); yes {
-				changes = append(changes, keep.PutRun{Run: next})
-			}
+		r := o.Run
+		next, yes := lifecycle.Deployed(r, now)
+		if !yes || !r.RetryAt.IsZero() || r.Version == a.current.Version {
+			continue
+		}
+		if declared, err := a.declares(ctx, r); err != nil {
+			return err
+		} else if declared {
+			changes = append(changes, keep.PutRun{Run: next})
 		}
 	}
 	if len(changes) > 0 {
@@ -80,24 +85,45 @@ func (a *actor) staleState(ctx context.Context, h keep.Handler) (versionState, b
 }
 
 // declares reports whether the current version can carry on with the work of r.
-func (a *actor) declares(r keep.Run) bool {
-	_, ok := a.successor(r)
-	return ok
+func (a *actor) declares(ctx context.Context, r keep.Run) (bool, error) {
+	_, ok, err := a.successor(ctx, r)
+	return ok, err
 }
 
 // successor returns the handler of the current version that carries on with the work of r:
-// that of the same name, or the job that had its name before.
-func (a *actor) successor(r keep.Run) (keep.Handler, bool) {
-	return successorIn(a.current.Definition, r)
+// that of the same name, or the job that keeps the same items. A job may have been renamed
+// more than once since, or back.
+func (a *actor) successor(ctx context.Context, r keep.Run) (keep.Handler, bool, error) {
+	h, ok := successorIn(a.current.Definition, r)
+	if ok || r.Kind != keep.Job || r.Version == a.current.Version {
+		return h, ok, nil
+	}
+	d, err := a.e.store.Deployment(ctx, a.name, r.Version)
+	if err != nil {
+		return h, false, err
+	}
+	if was, known := d.Definition.Handler(r.Handler); known {
+		h, ok = jobOf(a.current.Definition, was.ItemsOf())
+	}
+	return h, ok, nil
 }
 
-// successorIn returns the handler of a version that carries on with the work of r.
+// successorIn returns the handler of a version that carries on with the work of r, as far as
+// the name of its handler tells.
 func successorIn(def keep.Definition, r keep.Run) (keep.Handler, bool) {
 	if h, ok := def.Handler(r.Handler); ok {
 		return h, h.Kind == r.Kind
 	}
+	if r.Kind != keep.Job {
+		return keep.Handler{}, false
+	}
+	return jobOf(def, string(r.Handler))
+}
+
+// jobOf returns the job of a version that keeps its items under a name.
+func jobOf(def keep.Definition, items string) (keep.Handler, bool) {
 	for _, h := range def.Handlers {
-		if h.Kind == keep.Job && r.Kind == keep.Job && h.Items == string(r.Handler) {
+		if h.Kind == keep.Job && h.ItemsOf() == items {
 			return h, true
 		}
 	}

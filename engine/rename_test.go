@@ -248,3 +248,46 @@ func TestACallThatWasSentAgainUnderAnotherConfiguration(t *testing.T) {
 		w.check()
 	})
 }
+
+// A job that is renamed again, or back, continues the run of its former name by the script of
+// today. One that failed in the script of then would fail in it forever.
+func TestAFailedRunOfAJobThatIsRenamedAgain(t *testing.T) {
+	for _, name := range []keep.HandlerName{"remind", "pursue"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJobWorld(t, "a")
+			right := w.script["jobs.remind"]
+			rename := func(name keep.HandlerName, f func(c *call) any) {
+				w.def.Handlers = []keep.Handler{{Name: name, Kind: keep.Job, Schedule: keep.Schedule{Interval: time.Hour}}}
+				if name != "remind" {
+					w.def.Handlers[0].Items = "remind"
+				}
+				w.script = script{"jobs." + string(name): f}
+				w.deploy()
+			}
+			rename("chase", func(c *call) any {
+				c.withItem("a", func(c *call, _ bool) { c.do("kv.set", "a", 1) }) // not allowed in a job
+				return nil
+			})
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusLogic {
+				t.Fatalf("the run is %s, want failed:logic", r.Status)
+			}
+			tries := 0
+			rename(name, func(c *call) any {
+				if tries++; tries == 1 { // it is continued more than once
+					c.do("item.begin", "a", "a")
+					c.do("item.fail", map[string]string{"name": "Error", "message": "again"})
+				}
+				return right(c)
+			})
+			w.run()
+			if err := w.decide(keep.Retry); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusCommitted || w.items()["a"] != keep.ItemDone || w.service.total() != 1 {
+				t.Errorf("after the rename to %s the run of %s is %s (%v), its item %q, with %d effects", name, r.Handler, r.Status, r.Error, w.items()["a"], w.service.total())
+			}
+		})
+	}
+}

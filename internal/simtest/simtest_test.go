@@ -51,6 +51,14 @@ func TestSeedWithAnOverdueCall(t *testing.T) {
 	}
 }
 
+// TestSeedWithAJobRenamedBack is a world in which a job is renamed and then has its first name
+// again, while a run of the other name has failed.
+func TestSeedWithAJobRenamedBack(t *testing.T) {
+	for _, problem := range Run(t, 1795396373557891464, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.
