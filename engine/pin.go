@@ -133,3 +133,13 @@ func (ts *Tools) howItDiffers(m keep.Mutation) string {
 	was.Claim = ""
 	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
 }
+
+// carriedToken reports whether the call of m had the host's key in it, as its tool was when
+// it was sent. Of a place that is not configured any more nothing is known.
+func (ts *Tools) carriedToken(m keep.Mutation) bool {
+	t := ts.known(m.Tool)
+	if t != nil && t.moved(m) {
+		t, _ = ts.asker(m)
+	}
+	return t != nil && t.impl.Spec().CarriesToken
+}

@@ -37,7 +37,7 @@ func (r rebinding) Rebind(pin json.RawMessage) (connector.Tool, error) {
 		return nil, errors.New("no such place")
 	}
 	a := asker{mutator{tool{s: s, spec: r.spec}}}
-	a.spec.Level = keep.LevelWitness
+	a.spec.Level, a.spec.CarriesToken = keep.LevelWitness, s.carries
 	return a, nil
 }
 

@@ -32,19 +32,20 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 	}
 	x.ask(&q, kind)
 	if q.AboutDoubt() {
-		q.Why += x.asked(ctx, moves)
+		// What a question states comes from what happened; what cannot be read now it
+		// does not state.
+		if before, err := x.e.store.History(ctx, x.mut.Key); err == nil {
+			moves = append(before, moves...)
+			q.Why += asked(moves)
+		}
+		q.VerifyByHand = x.verifyByHand(moves)
 	}
 	return q
 }
 
-// asked says how often the service was asked about the call; nothing if that cannot be
-// read now. What a question states comes from what happened.
-func (x *execution) asked(ctx context.Context, moves []keep.Move) string {
-	before, err := x.e.store.History(ctx, x.mut.Key)
-	if err != nil {
-		return ""
-	}
-	switch n := ledger.Lookups(before) + ledger.Lookups(moves); n {
+// asked says how often the service was asked about a call.
+func asked(moves []keep.Move) string {
+	switch n := ledger.Lookups(moves); n {
 	case 0:
 		return "; the service was not asked what became of it"
 	case 1:
@@ -63,7 +64,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			q.Question = fmt.Sprintf("%s was refused. %s, then retry %s.", x.what(), remedy(x.run.Error), handler)
 			break
 		}
-		q.Question = fmt.Sprintf("Did %s on %s happen? Keep cannot tell, and sends nothing until you decide.", x.mut.Tool, x.mut.Target)
+		q.Question = fmt.Sprintf("Did %s on %s happen? Keep cannot tell, and does not send it again until you decide.", x.mut.Tool, x.mut.Target)
 		if kind == keep.AskPermission {
 			q.Question = fmt.Sprintf("Sending %s on %s again was refused, and whether the first call happened is not known. %s, then check again: its key is kept.",
 				x.mut.Tool, x.mut.Target, remedy(x.mut.Error))
@@ -72,10 +73,8 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 		if diff := x.e.tools.howItDiffers(x.mut); diff != "" {
 			q.Why += "\n" + diff
 		}
-		q.VerifyByHand = x.verifyByHand()
 		if q.CanVerify {
-			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again",
-				Effect: "asks the service again what happened; sends nothing"})
+			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: x.checkEffect()})
 		}
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen",
@@ -133,6 +132,15 @@ func (x *execution) canBeAsked() bool {
 	return t != nil || fact.Evidence == ledger.Unsure
 }
 
+// checkEffect says what asking again does: to a service that is asked by the same call under
+// the same key, that call is sent.
+func (x *execution) checkEffect() string {
+	if t, _ := x.e.tools.asker(x.mut); t != nil && t.spec.Level == keep.LevelKey {
+		return "sends the same call with the same key, by which the service knows it: one that happened does not happen again"
+	}
+	return "asks the service again what happened; sends nothing"
+}
+
 // what names the thing that failed.
 func (x *execution) what() string {
 	if x.run.Error != nil && x.run.Error.Tool != "" {
@@ -141,16 +149,21 @@ func (x *execution) what() string {
 	return string(x.run.Handler)
 }
 
-func (x *execution) verifyByHand() string {
+// verifyByHand says where a person finds out what became of a call with that history.
+func (x *execution) verifyByHand(moves []keep.Move) string {
 	t := x.e.tools.known(x.mut.Tool)
 	if t != nil && t.spec.VerifyByHand != "" {
 		return t.spec.VerifyByHand
 	}
-	text := fmt.Sprintf("Look in the service behind %s for %s", x.mut.Tool, x.mut.Target)
-	if t != nil && t.spec.CarriesToken {
-		text += "; the call carried the key " + x.mut.Token
+	sent, carried := "It was sent", "the call carried the key "
+	if !ledger.Sent(moves) { // the host died, perhaps before it sent anything
+		sent, carried = "If it was sent, then", "the call would carry the key "
 	}
-	return fmt.Sprintf("%s. It was sent at %s or later.", text, x.mut.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
+	text := fmt.Sprintf("Look in the service behind %s for %s", x.mut.Tool, x.mut.Target)
+	if x.e.tools.carriedToken(x.mut) {
+		text += "; " + carried + x.mut.Token
+	}
+	return fmt.Sprintf("%s. %s at %s or later.", text, sent, x.mut.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 func (x *execution) retryEffect() string {

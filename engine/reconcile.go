@@ -223,6 +223,9 @@ func (a *actor) handlerOf(r keep.Run) keep.Handler {
 	return keep.Handler{Name: r.Handler, Kind: r.Kind}
 }
 
+// diedWithCall is all that is known of a call that a host recorded and did not settle.
+const diedWithCall = "the host died after it recorded the call, and may have sent it"
+
 // recoverDoubt returns the changes that handOver commits.
 func (a *actor) recoverDoubt(ctx context.Context, crashed keep.Run, doubt keep.Mutation, now time.Time) ([]keep.Change, error) {
 	next, closed := lifecycle.NextAttempt(crashed, doubt, keep.RunID(a.e.newID("run", now)), crashed.Version, now)
@@ -233,7 +236,7 @@ func (a *actor) recoverDoubt(ctx context.Context, crashed keep.Run, doubt keep.M
 	var moves []keep.Move
 	var escalate bool
 	if m.State == keep.InFlight {
-		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: "the host died while the call was out"}
+		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: diedWithCall}
 		if !m.CanReconcile {
 			fact.Evidence = ledger.CannotAsk
 		}
@@ -248,7 +251,7 @@ func (a *actor) recoverDoubt(ctx context.Context, crashed keep.Run, doubt keep.M
 	if escalate {
 		x := a.execution(a.current, a.handlerOf(next), next)
 		x.mut = m
-		f := keep.Failf(keep.ClassUnknown, "crash", "the host died while the call was out")
+		f := keep.Failf(keep.ClassUnknown, "crash", diedWithCall)
 		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, keep.AskUnknownOutcome, f, now, moves)})
 	}
 	return changes, nil

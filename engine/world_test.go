@@ -421,6 +421,7 @@ type service struct {
 	level   keep.Level
 	approve bool
 	unique  bool
+	carries bool                                         // the calls have the host's key in them
 	effects map[string]int                               // by token
 	calls   int                                          // mutate calls that arrived
 	asked   int                                          // lookups
@@ -452,7 +453,8 @@ func newService() *service {
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Approve: s.approve, Unique: s.unique, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second, KeyLasts: s.keyLasts, Result: s.schema}}
+		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
+		KeyLasts: s.keyLasts, Result: s.schema}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}

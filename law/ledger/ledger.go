@@ -325,6 +325,21 @@ func Lookups(moves []keep.Move) int {
 	return n
 }
 
+// Sent reports whether the last attempt of a call is known to have left: it came back, with
+// whatever answer, or without one. Of one that the host died in nobody knows.
+func Sent(moves []keep.Move) bool {
+	sent := false
+	for _, m := range moves {
+		switch {
+		case Evidence(m.Evidence) == NewAttempt:
+			sent = false
+		case m.By == "call" && Evidence(m.Evidence) != Absent:
+			sent = true
+		}
+	}
+	return sent
+}
+
 func joinDetail(a, b string) string {
 	if b == "" {
 		return a
