@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/keep-run/keep/api"
@@ -52,8 +54,29 @@ func serveIn(t *testing.T, dir string, args ...string) *listener {
 	return said
 }
 
-// A running host takes a change of keep.toml or of a secret, whole or not at all, and
-// says what it did.
+// serveProcessIn runs keep serve on the project in a directory, as a process of its own,
+// until the test ends.
+func serveProcessIn(t *testing.T, dir string, args ...string) (*listener, *os.Process) {
+	t.Helper()
+	said := newListener()
+	cmd := exec.Command(buildKeep(t), append([]string{"serve", dir}, args...)...)
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+	})
+	return said, cmd.Process
+}
+
+// A running host takes a change of keep.toml or of a secret, whole or not at all, when the
+// files change and at SIGHUP, and says what it did.
 func TestReload(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
 	requests := make(chan string, 100)
@@ -81,7 +104,13 @@ func TestReload(t *testing.T) {
 	write("keep.toml", settings)
 	write("reader.js", reloadScript)
 	write(".secrets/svc", "one")
-	said := serveIn(t, dir, "--listen", "127.0.0.1:0")
+	said, process := serveProcessIn(t, dir, "--listen", "127.0.0.1:0")
+	hangup := func() {
+		t.Helper()
+		if err := process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
 	said.wait(t, "Serving 1 workflow")
 	t.Chdir(dir)
 	wants := func(want string) {
@@ -119,6 +148,8 @@ func TestReload(t *testing.T) {
 		return s.Config.Refused.Reason
 	}
 	wants("/v1 Bearer one")
+	hangup()
+	said.wait(t, "configuration taken")
 	write(".secrets/svc", "two")
 	said.wait(t, "configuration taken")
 	wants("/v1 Bearer two")
@@ -130,7 +161,10 @@ func TestReload(t *testing.T) {
 		t.Errorf("refused: %s", why)
 	}
 
-	write("keep.toml", strings.Replace(settings, `effect = "get"`, `effect = "gte"`, 1))
+	// Of a change with a mistake nothing is taken: neither the new path nor the new secret.
+	write("keep.toml", strings.NewReplacer(`effect = "get"`, `effect = "gte"`, "/v1", "/v3", "secret:svc", "secret:new").Replace(settings))
+	said.wait(t, "configuration refused")
+	hangup()
 	said.wait(t, "configuration refused")
 	if why := refused(); !strings.Contains(why, "keep.toml:6:") {
 		t.Errorf("status says %q, want the line", why)

@@ -267,12 +267,12 @@ func (d *serveProcess) kill() {
 }
 
 // serve start [args…] runs keep serve as a process of its own until serve stop,
-// which checks that it ended well, or serve kill.
+// which checks that it ended well, or serve kill. serve says TEXT waits until it says so.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	d := ts.Value("daemon").(*serveProcess)
 	switch {
 	case neg || len(args) == 0:
-		ts.Fatalf("usage: serve start [args…] | serve stop | serve kill")
+		ts.Fatalf("usage: serve start [args…] | serve says TEXT | serve stop | serve kill")
 	case args[0] == "start":
 		bin, err := lookPath(ts.Getenv("PATH"), "keep")
 		ts.Check(err)
@@ -286,6 +286,12 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 			cmd.Env = append(cmd.Env, "KEEP_DB="+db)
 		}
 		ts.Check(d.start(cmd, "Serving "))
+	case args[0] == "says" && len(args) == 2:
+		for !strings.Contains(d.rest.String(), args[1]) {
+			line, err := d.stderr.ReadString('\n')
+			ts.Check(err)
+			d.rest.WriteString(line)
+		}
 	case args[0] == "stop":
 		said, err := d.stop()
 		ts.Logf("%s", said)

@@ -78,13 +78,13 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err := srv.Announce(ctx, func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
 		return errors.Join(err, srv.Close())
 	}
-	a.sayServing(all, cfg.DB)
 	var hangups <-chan os.Signal
-	if a.hangups != nil {
+	if a.hangups != nil { // before it says that it serves: a signal would end it
 		var stop func()
 		hangups, stop = a.hangups()
 		defer stop()
 	}
+	a.sayServing(all, cfg.DB)
 	follower := &daemon.Follower{Env: a.env(), Session: s, Server: srv, Reload: hangups, Load: func() (*config.Config, error) { return a.reloaded(paths) }}
 	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {
 		return err

@@ -52,16 +52,16 @@ func (a *app) printStatus(s api.Status) error {
 			fmt.Fprintln(a.Out, "  "+causeText(c))
 		}
 	}
-	for _, n := range s.NotTold {
-		fmt.Fprintf(a.Out, "  %s was given up after %s to tell of %s: %s\n", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))
-	}
+	first(a, s.NotTold, "keep status --json", func(n api.NotTold) string {
+		return fmt.Sprintf("%s was given up after %s to tell of %s: %s", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))
+	})
 	a.heading("Failing", len(s.Failing)+len(s.InDoubt))
-	for _, r := range s.Failing {
-		fmt.Fprintf(a.Out, "  %s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
-	}
-	for _, d := range s.InDoubt {
-		fmt.Fprintf(a.Out, "  %s: item %s: %s\n", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
-	}
+	first(a, s.Failing, "keep runs --open", func(r api.Run) string {
+		return fmt.Sprintf("%s: run %s of %s: %s", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
+	})
+	first(a, s.InDoubt, "keep mutations --status indeterminate", func(d api.Doubt) string {
+		return fmt.Sprintf("%s: item %s: %s", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
+	})
 	for i, m := range s.Unlike {
 		if i == 0 {
 			a.heading("Hosts that differ", len(s.Unlike))
@@ -69,9 +69,9 @@ func (a *app) printStatus(s api.Status) error {
 		fmt.Fprintf(a.Out, "  %s; give all hosts the same keep.toml (keep hosts)\n", terminal.Clean(m.Why))
 	}
 	a.heading("Late", len(s.Late))
-	for _, l := range s.Late {
-		fmt.Fprintf(a.Out, "  %s: %s was due %s; is a host running (keep serve)?\n", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
-	}
+	first(a, s.Late, "keep status --json", func(l api.Late) string {
+		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
+	})
 	pending := make(map[keep.WorkflowName]int)
 	for _, t := range s.Topics {
 		pending[t.Workflow] += t.Pending + t.Reserved
@@ -82,6 +82,21 @@ func (a *app) printStatus(s api.Status) error {
 	}
 	fmt.Fprintln(a.Out)
 	return t.Print(a.Out, a.OutInk)
+}
+
+// maxStatus is how many things of one sort keep status shows: what stops fifty workflows
+// or items has one cause, and is read once.
+const maxStatus = 5
+
+// first prints the first of what a part of the status has, and how to see the others.
+func first[T any](a *app, all []T, more string, line func(T) string) {
+	for i, v := range all {
+		if i == maxStatus {
+			fmt.Fprintf(a.Out, "  and %d more: %s\n", len(all)-i, more)
+			return
+		}
+		fmt.Fprintln(a.Out, "  "+line(v))
+	}
 }
 
 // causeText returns what questions are about on one line, and how to see one of them.
