@@ -38,6 +38,7 @@ type desk struct {
 	orders  []order
 	letters []order
 	lose    map[string]bool // answers to calls of these paths are lost
+	refuse  map[string]bool // calls of these paths are refused
 	blind   bool            // lookups are not answered
 	effects map[string]int  // by path
 	tokens  []string        // of archive calls
@@ -45,7 +46,7 @@ type desk struct {
 
 func newDesk(tb testing.TB) *desk {
 	tb.Helper()
-	d := &desk{mails: []mail{}, orders: []order{}, letters: []order{}, lose: make(map[string]bool), effects: make(map[string]int)}
+	d := &desk{mails: []mail{}, orders: []order{}, letters: []order{}, lose: make(map[string]bool), refuse: make(map[string]bool), effects: make(map[string]int)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /mails", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, func() any { return d.mails }) })
 	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, _ *http.Request) { d.answer(w, func() any { return d.orders }) })
@@ -72,6 +73,11 @@ func (d *desk) answer(w http.ResponseWriter, f func() any) {
 // effect happens, and its answer may be lost: then the connection ends.
 func (d *desk) effect(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
+	if d.refuse[r.URL.Path] {
+		d.mu.Unlock()
+		http.Error(w, "the box of that person is full", http.StatusUnprocessableEntity)
+		return
+	}
 	d.effects[r.URL.Path]++
 	d.tokens = append(d.tokens, r.Header.Get("X-Token"))
 	lost := d.lose[r.URL.Path]

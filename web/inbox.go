@@ -113,6 +113,11 @@ func (c card) NeedsResult() bool {
 // Lookups is how often the service was asked about the call.
 func (c card) Lookups() int { return ledger.Lookups(c.Moves) }
 
+// PerhapsUnsent reports whether the call in doubt may never have left.
+func (c card) PerhapsUnsent() bool {
+	return c.AboutDoubt() && len(c.Moves) > 0 && !ledger.Sent(c.Moves)
+}
+
 // Kind in words, for templates.
 func (c card) Word() string { return kindWord(c.Kind) }
 
