@@ -77,6 +77,11 @@ const (
 	CodeAccount = "account"
 )
 
+// Named reports whether a word is that of f: its class, or its code.
+func (f *Failure) Named(word string) bool {
+	return f != nil && (string(f.Class) == word || f.Code == word)
+}
+
 // Failf returns a failure with a formatted message.
 func Failf(class Class, code, format string, args ...any) *Failure {
 	return &Failure{Class: class, Code: code, Message: fmt.Sprintf(format, args...)}

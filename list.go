@@ -1,5 +1,7 @@
 package keep
 
+import "time"
+
 // MaxPage is the most that one page of a list holds (law: bounded).
 const MaxPage = 10_000
 
@@ -26,6 +28,27 @@ func (p Page) Size() int {
 	return min(p.Limit, MaxPage)
 }
 
+// A Period selects what was made in it. Times are compared to the millisecond, as stores keep
+// them. A record that a clock made more than [MaxDisorder] away from its neighbours may not be
+// found by it.
+type Period struct {
+	Since time.Time // made then or later; zero: at any time
+	Until time.Time // made before; zero: at any time
+}
+
+// MaxDisorder is how much later than what was recorded after it a record may have been made:
+// by the clock of a host that was ahead, or since its phase took long.
+const MaxDisorder = time.Hour
+
+// IsZero reports whether p selects everything.
+func (p Period) IsZero() bool { return p.Since.IsZero() && p.Until.IsZero() }
+
+// Has reports whether what was made then is in p.
+func (p Period) Has(made time.Time) bool {
+	ms := made.UnixMilli()
+	return (p.Since.IsZero() || ms >= p.Since.UnixMilli()) && (p.Until.IsZero() || ms < p.Until.UnixMilli())
+}
+
 // A RunFilter selects runs. Zero fields select everything.
 type RunFilter struct {
 	Workflow WorkflowName
@@ -33,6 +56,8 @@ type RunFilter struct {
 	Status   RunStatus
 	Chain    RunID
 	Open     bool   // only those that are not closed
+	Made     Period // by when they began
+	Error    string // class or code of what stopped them, of those that are neither active nor committed
 	Text     string // words that all begin a word of the record; see package law/search
 }
 
@@ -44,6 +69,8 @@ type MutationFilter struct {
 	Run      RunID
 	Item     string // needs Workflow
 	Input    InputID
+	Made     Period // by when they were recorded first
+	Error    string // class or code of the last thing that went wrong, of those that are not applied
 	Text     string // as in RunFilter
 }
 
@@ -53,6 +80,7 @@ type EventFilter struct {
 	Topic    TopicName
 	Status   EventStatus
 	Input    InputID
+	Made     Period // by when they were published
 	Text     string // as in RunFilter
 }
 
@@ -60,6 +88,7 @@ type EventFilter struct {
 type InputFilter struct {
 	Workflow WorkflowName
 	Status   InputStatus
+	Made     Period // by when they came
 	Text     string // as in RunFilter
 }
 
@@ -74,8 +103,21 @@ type EscalationFilter struct {
 type ItemFilter struct {
 	Workflow WorkflowName
 	Status   ItemStatus
+	Made     Period // by when they were met first
 	Text     string // as in RunFilter
 }
+
+// Bounded reports whether what the filter selects is counted up to search.MaxCount only.
+func (f RunFilter) Bounded() bool { return f.Text != "" || f.Error != "" || !f.Made.IsZero() }
+
+// Bounded is as of a RunFilter.
+func (f MutationFilter) Bounded() bool { return f.Text != "" || f.Error != "" || !f.Made.IsZero() }
+
+// Bounded is as of a RunFilter.
+func (f InputFilter) Bounded() bool { return f.Text != "" || !f.Made.IsZero() }
+
+// Bounded is as of a RunFilter.
+func (f ItemFilter) Bounded() bool { return f.Text != "" || !f.Made.IsZero() }
 
 // A TopicCount says how many events of a topic are in which state.
 type TopicCount struct {

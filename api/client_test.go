@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // as makes each request somebody's.
@@ -139,5 +141,32 @@ func TestClientOfSomethingElse(t *testing.T) {
 	s.Close()
 	if _, err := (&api.Client{URL: s.URL}).Run(t.Context(), "r"); err == nil || errors.As(err, &p) {
 		t.Errorf("nobody answers: %v, want an error of the network", err)
+	}
+}
+
+// A client is told that something changed of the kinds that it asks for, until the stream ends.
+func TestClientChanges(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	changes, err := w.client("ann viewer").Changes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.changes.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Item}})
+	w.changes.Publish(feed.Change{Workflow: "w", Kinds: []feed.Kind{feed.Event, feed.Run}})
+	told := 0
+	changes.Each(func() {
+		switch told++; told {
+		case 1:
+			w.changes.Reset()
+		case 2:
+			leave()
+		}
+	}, feed.Run)
+	if told != 2 {
+		t.Errorf("told of %d changes, want 2", told)
+	}
+	if _, err := w.client("").Changes(t.Context()); err == nil {
+		t.Error("a stream for nobody")
 	}
 }

@@ -50,6 +50,7 @@ const (
 	KindUnauthorized Kind = "unauthorized"        // the request has no valid credential
 	KindForbidden    Kind = "forbidden"           // the role is too low
 	KindBadCursor    Kind = "bad-cursor"          // the list did not make the cursor
+	KindBadTime      Kind = "bad-time"            // the time of a filter cannot be read
 	KindAmbiguous    Kind = "ambiguous"           // it does not say which one
 	KindTooMany      Kind = "too-many"            // more than one request may change
 	KindConsumer     Kind = "consumer"            // only producers and jobs can be started

@@ -67,7 +67,7 @@ func ShowMutation(ctx context.Context, s store.Mutations, key keep.MutationKey) 
 }
 
 // ListMutations returns a page of mutations.
-func ListMutations(ctx context.Context, s store.Mutations, f keep.MutationFilter, p keep.Page) ([]Mutation, string, error) {
+func ListMutations(ctx context.Context, s store.Reader, f keep.MutationFilter, p keep.Page) ([]Mutation, string, error) {
 	ms, next, err := s.Mutations(ctx, f, p)
 	return each(ms, MutationOf), next, err
 }

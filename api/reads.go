@@ -3,12 +3,14 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
 
@@ -21,7 +23,7 @@ type Page[T any] struct {
 // Counted says how many rows a filter selects.
 type Counted struct {
 	Total int            `json:"total"`
-	More  bool           `json:"more,omitempty" doc:"there are more: what a text finds is counted up to 10,000"`
+	More  bool           `json:"more,omitempty" doc:"there are more: what a text, an error or a period selects is counted up to 10,000"`
 	By    map[string]int `json:"by" doc:"how many are in each status, state or kind; those that none has are left out"`
 }
 
@@ -47,7 +49,9 @@ type (
 		Handler  keep.HandlerName  `query:"handler"`
 		Status   keep.RunStatus    `query:"status"`
 		Open     bool              `query:"open" doc:"only those that are not over"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title, or of messages that it works on"`
+		Error    string            `query:"error" maxLength:"100" doc:"class or code of what stopped them; none that is active or committed"`
+		Made
+		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title, or of messages that it works on"`
 	}
 	MutationQuery struct {
 		Workflow keep.WorkflowName  `query:"workflow"`
@@ -56,17 +60,21 @@ type (
 		Run      keep.RunID         `query:"run"`
 		Item     string             `query:"item" doc:"id of an item; needs workflow"`
 		Input    keep.InputID       `query:"input"`
-		Text     string             `query:"q" maxLength:"200" doc:"beginnings of words of the title, target, key, or of values of the identity"`
+		Error    string             `query:"error" maxLength:"100" doc:"class or code of the last thing that went wrong; none that is applied"`
+		Made
+		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title, target, key, or of values of the identity"`
 	}
 	InputQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
 		Status   keep.InputStatus  `query:"status"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title or external id"`
+		Made
+		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title or external id"`
 	}
 	ItemQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
 		Status   keep.ItemStatus   `query:"status"`
-		Text     string            `query:"q" maxLength:"200" doc:"beginnings of words of the title or id"`
+		Made
+		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title or id"`
 	}
 	EscalationQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
@@ -75,13 +83,62 @@ type (
 	}
 )
 
-func (f RunQuery) filter() keep.RunFilter {
-	return keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Status: f.Status, Open: f.Open, Text: f.Text}
+// Made is the period of a filter, as queries have it.
+type Made struct {
+	Since string `query:"since" maxLength:"40" doc:"made then or later: a time of RFC 3339, or 2026-11-20 or 2026-11-20T09:30 in UTC, or how long ago: 90m, 2h, 7d"`
+	Until string `query:"until" maxLength:"40" doc:"made before that time, which is written as since"`
 }
 
-func (f MutationQuery) filter() keep.MutationFilter { return keep.MutationFilter(f) }
-func (f InputQuery) filter() keep.InputFilter       { return keep.InputFilter(f) }
-func (f ItemQuery) filter() keep.ItemFilter         { return keep.ItemFilter(f) }
+// in returns the period.
+func (m Made) in(now time.Time) (keep.Period, error) {
+	p, err := view.ParsePeriod(m.Since, m.Until, now)
+	if err != nil {
+		return p, problemOf(http.StatusUnprocessableEntity, KindBadTime, err.Error())
+	}
+	return p, nil
+}
+
+func (f RunQuery) filter(now time.Time) (keep.RunFilter, error) {
+	made, err := f.in(now)
+	return keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Status: f.Status, Open: f.Open, Made: made, Error: f.Error, Text: f.Text}, err
+}
+
+func (f MutationQuery) filter(now time.Time) (keep.MutationFilter, error) {
+	made, err := f.in(now)
+	return keep.MutationFilter{Workflow: f.Workflow, State: f.State, Tool: f.Tool, Run: f.Run, Item: f.Item, Input: f.Input,
+		Made: made, Error: f.Error, Text: f.Text}, err
+}
+
+func (f InputQuery) filter(now time.Time) (keep.InputFilter, error) {
+	made, err := f.in(now)
+	return keep.InputFilter{Workflow: f.Workflow, Status: f.Status, Made: made, Text: f.Text}, err
+}
+
+func (f ItemQuery) filter(now time.Time) (keep.ItemFilter, error) {
+	made, err := f.in(now)
+	return keep.ItemFilter{Workflow: f.Workflow, Status: f.Status, Made: made, Text: f.Text}, err
+}
+
+// pageOf returns the page of a list that a query asks for.
+func pageOf[F, T any](ctx context.Context, s *Server, filter func(time.Time) (F, error), p Paging,
+	read func(context.Context, store.Reader, F, keep.Page) ([]T, string, error)) (Page[T], error) {
+	f, err := filter(s.cfg.Clock())
+	if err != nil {
+		return Page[T]{}, err
+	}
+	return paged(read(ctx, s.cfg.Store, f, p.page()))
+}
+
+// countOf counts what a query asks for.
+func countOf[F interface{ Bounded() bool }, S ~string](ctx context.Context, s *Server, filter func(time.Time) (F, error),
+	count func(context.Context, F) (map[S]int, error)) (Counted, error) {
+	f, err := filter(s.cfg.Clock())
+	if err != nil {
+		return Counted{}, err
+	}
+	by, err := count(ctx, f)
+	return counted(f.Bounded(), by, err)
+}
 
 func (f EscalationQuery) filter() keep.EscalationFilter {
 	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All}
@@ -140,8 +197,8 @@ func paged[T any](items []T, next string, err error) (Page[T], error) {
 }
 
 // counted makes the object of counts.
-func counted[S ~string](text string, by map[S]int, err error) (Counted, error) {
-	found := view.FoundOf(text, by)
+func counted[S ~string](bounded bool, by map[S]int, err error) (Counted, error) {
+	found := view.FoundOf(bounded, by)
 	c := Counted{By: make(map[string]int, len(by)), Total: found.Total, More: found.More}
 	for state, n := range by {
 		c.By[string(state)] = n
@@ -154,11 +211,10 @@ func (s *Server) readRuns() {
 		RunQuery
 		Paging
 	}) (Page[Run], error) {
-		return paged(ListRuns(ctx, s.cfg.Store, in.filter(), in.page()))
+		return pageOf(ctx, s, in.filter, in.Paging, ListRuns)
 	})
 	get(s, "/runs/counts", "count-runs", "How many runs there are, by status", func(ctx context.Context, in *RunQuery) (Counted, error) {
-		by, err := s.cfg.Store.CountRuns(ctx, in.filter())
-		return counted(in.Text, by, err)
+		return countOf(ctx, s, in.filter, s.cfg.Store.CountRuns)
 	})
 	get(s, "/runs/{run}", "show-run", "One run", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
@@ -181,11 +237,10 @@ func (s *Server) readLedger() {
 		MutationQuery
 		Paging
 	}) (Page[Mutation], error) {
-		return paged(ListMutations(ctx, s.cfg.Store, in.filter(), in.page()))
+		return pageOf(ctx, s, in.filter, in.Paging, ListMutations)
 	})
 	get(s, "/mutations/counts", "count-mutations", "How many records there are, by state", func(ctx context.Context, in *MutationQuery) (Counted, error) {
-		by, err := s.cfg.Store.CountMutations(ctx, in.filter())
-		return counted(in.Text, by, err)
+		return countOf(ctx, s, in.filter, s.cfg.Store.CountMutations)
 	})
 	get(s, "/mutations/{mutation}", "show-mutation", "One record, with its history", func(ctx context.Context, in *struct {
 		Key keep.MutationKey `path:"mutation"`
@@ -199,11 +254,10 @@ func (s *Server) readInputs() {
 		InputQuery
 		Paging
 	}) (Page[Input], error) {
-		return paged(ListInputs(ctx, s.cfg.Store, in.filter(), in.page()))
+		return pageOf(ctx, s, in.filter, in.Paging, ListInputs)
 	})
 	get(s, "/inputs/counts", "count-inputs", "How many inputs there are, by status", func(ctx context.Context, in *InputQuery) (Counted, error) {
-		by, err := s.cfg.Store.CountInputs(ctx, in.filter())
-		return counted(in.Text, by, err)
+		return countOf(ctx, s, in.filter, s.cfg.Store.CountInputs)
 	})
 	get(s, "/inputs/{input}", "show-input", "One input", func(ctx context.Context, in *struct {
 		ID keep.InputID `path:"input"`
@@ -217,11 +271,10 @@ func (s *Server) readItems() {
 		ItemQuery
 		Paging
 	}) (Page[Item], error) {
-		return paged(ListItems(ctx, s.cfg.Store, in.filter(), in.page()))
+		return pageOf(ctx, s, in.filter, in.Paging, ListItems)
 	})
 	get(s, "/items/counts", "count-items", "How many items there are, by status", func(ctx context.Context, in *ItemQuery) (Counted, error) {
-		by, err := s.cfg.Store.CountItems(ctx, in.filter())
-		return counted(in.Text, by, err)
+		return countOf(ctx, s, in.filter, s.cfg.Store.CountItems)
 	})
 	get(s, "/workflows/{workflow}/items/{item}", "show-item", "One item", func(ctx context.Context, in *struct {
 		Workflow keep.WorkflowName `path:"workflow"`
@@ -241,7 +294,7 @@ func (s *Server) readEscalations() {
 	})
 	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
 		by, err := s.cfg.Store.CountEscalations(ctx, in.filter())
-		return counted("", by, err)
+		return counted(false, by, err)
 	})
 	get(s, "/escalations/{escalation}", "show-escalation", "One question, with its evidence", func(ctx context.Context, in *struct {
 		ID keep.EscalationID `path:"escalation"`

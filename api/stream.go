@@ -17,6 +17,9 @@ import (
 	"github.com/keep-run/keep/host/feed"
 )
 
+// ChangesPath is where the stream of changes is, below Prefix.
+const ChangesPath = "/events"
+
 // A Changed is one message of /events.
 type Changed struct {
 	Workflow *keep.WorkflowName `json:"workflow" doc:"null: of no workflow in particular"`
@@ -25,7 +28,7 @@ type Changed struct {
 
 // streams registers /events.
 func (s *Server) streams() {
-	op := s.operation(http.MethodGet, "/events", "follow", "Follow what changes, as server-sent events", access.Viewer)
+	op := s.operation(http.MethodGet, ChangesPath, "follow", "Follow what changes, as server-sent events", access.Viewer)
 	op.Description += " Each message names what changed, for you to read it again: event change, or reset if anything may " +
 		"have changed. With Last-Event-ID nothing is missed in between. A comment comes when nothing else does."
 	op.Parameters = []*huma.Param{{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: huma.TypeString}}}

@@ -12,7 +12,8 @@ type EventQuery struct {
 	Topic  keep.TopicName   `query:"topic"`
 	Status keep.EventStatus `query:"status"`
 	Input  keep.InputID     `query:"input" doc:"caused by it"`
-	Text   string           `query:"q" maxLength:"200" doc:"beginnings of words of the message id"`
+	Made
+	Text string `query:"q" maxLength:"200" doc:"beginnings of words of the message id"`
 }
 
 // A TopicShown is a topic with what a consumer would be given next.
@@ -101,6 +102,10 @@ func (s *Server) topic(ctx context.Context, w keep.WorkflowName, name keep.Topic
 }
 
 func (s *Server) events(ctx context.Context, w keep.WorkflowName, q EventQuery, p Paging) (Page[Event], error) {
-	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input, Text: q.Text}, p.page())
+	made, err := q.in(s.cfg.Clock())
+	if err != nil {
+		return Page[Event]{}, err
+	}
+	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input, Made: made, Text: q.Text}, p.page())
 	return paged(each(events, EventOf), next, err)
 }

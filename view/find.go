@@ -25,14 +25,14 @@ type Found[S ~string] struct {
 	More  bool // there are more: each number is a lower bound
 }
 
-// FoundOf returns what counts of a filter with a text, which may be empty, say. Stores
-// count what a text finds up to search.MaxCount, and everything else exactly.
-func FoundOf[S ~string](text string, by map[S]int) Found[S] {
+// FoundOf returns what counts of a filter say. Stores count what a bounded one selects up to
+// search.MaxCount, and everything else exactly.
+func FoundOf[S ~string](bounded bool, by map[S]int) Found[S] {
 	f := Found[S]{By: by}
 	for _, n := range by {
 		f.Total += n
 	}
-	if text != "" && f.Total > search.MaxCount {
+	if bounded && f.Total > search.MaxCount {
 		f.Total, f.More = search.MaxCount, true
 	}
 	return f

@@ -11,19 +11,19 @@ import (
 
 func TestFoundOf(t *testing.T) {
 	for name, c := range map[string]struct {
-		text  string
+		bound bool
 		by    map[keep.InputStatus]int
 		total int
 		more  bool
 	}{
-		"nothing":             {"ada", nil, 0, false},
-		"exact":               {"ada", map[keep.InputStatus]int{keep.InputDone: 7, keep.InputPending: 2}, 9, false},
-		"exactly the limit":   {"ada", map[keep.InputStatus]int{keep.InputDone: search.MaxCount - 1, keep.InputPending: 1}, search.MaxCount, false},
-		"beyond the limit":    {"ada", map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount, true},
-		"all without a text":  {"", map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount + 1, false},
-		"each below, sum not": {"ada", map[keep.InputStatus]int{keep.InputDone: 6000, keep.InputSkipped: 4001}, search.MaxCount, true},
+		"nothing":             {true, nil, 0, false},
+		"exact":               {true, map[keep.InputStatus]int{keep.InputDone: 7, keep.InputPending: 2}, 9, false},
+		"exactly the limit":   {true, map[keep.InputStatus]int{keep.InputDone: search.MaxCount - 1, keep.InputPending: 1}, search.MaxCount, false},
+		"beyond the limit":    {true, map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount, true},
+		"all without a text":  {false, map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount + 1, false},
+		"each below, sum not": {true, map[keep.InputStatus]int{keep.InputDone: 6000, keep.InputSkipped: 4001}, search.MaxCount, true},
 	} {
-		if got := view.FoundOf(c.text, c.by); got.Total != c.total || got.More != c.more {
+		if got := view.FoundOf(c.bound, c.by); got.Total != c.total || got.More != c.more {
 			t.Errorf("%s: %d, more %t; want %d, %t", name, got.Total, got.More, c.total, c.more)
 		}
 	}

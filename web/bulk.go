@@ -27,6 +27,9 @@ func (s *site) bulkPreview(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	if !f.Made.IsZero() { // a plan knows none, and would skip more than is shown
+		return page{}, refusef("inputs of a period are not skipped together: leave since and until out")
+	}
 	f.Status, f.After = keep.InputPending, ""
 	p := page{Title: "Skip all that match", Section: "inputs"}
 	d := bulkData{Filter: f}

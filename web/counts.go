@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"time"
 
@@ -17,6 +18,19 @@ func sum[S comparable](counts map[S]int) int {
 		n += c
 	}
 	return n
+}
+
+// A period is that of a filter, as a form has it.
+type period struct{ Since, Until string }
+
+// periodOf reads the period of a filter.
+func periodOf(q url.Values) (period, keep.Period, error) {
+	p := period{q.Get("since"), q.Get("until")}
+	made, err := view.ParsePeriod(p.Since, p.Until, time.Now())
+	if err != nil {
+		return p, made, refusef("%s", err)
+	}
+	return p, made, nil
 }
 
 // checkFilter refuses a filter of a list that no store could answer.
@@ -39,7 +53,7 @@ func (s *site) inputCounts(ctx context.Context, f inputQuery) (out []inputCount,
 	if err != nil {
 		return nil, false, err
 	}
-	found := view.FoundOf(f.Text, by)
+	found := view.FoundOf(f.Bounded(), by)
 	out = []inputCount{{"", found.Total, "/inputs" + f.Query("")}}
 	for _, st := range keep.InputStatuses() {
 		out = append(out, inputCount{st, by[st], "/inputs" + f.Query(st)})

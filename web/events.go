@@ -11,6 +11,7 @@ import (
 
 // eventsData is the list of events.
 type eventsData struct {
+	period
 	Filter    keep.EventFilter
 	Workflows []keep.WorkflowName
 	Counts    []keep.TopicCount // of the workflow; nil: all workflows are listed
@@ -21,13 +22,17 @@ type eventsData struct {
 
 func (s *site) events(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status"))}
+	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status")), Text: q.Get("q")}
 	p := page{Title: "Events", Section: "workflows", Of: f.Workflow, Watch: []feed.Kind{feed.Event}}
-	if err := checkFilter("", f.Status, keep.EventStatuses()); err != nil {
+	if err := checkFilter(f.Text, f.Status, keep.EventStatuses()); err != nil {
 		return p, err
 	}
-	d := eventsData{Filter: f}
+	var d eventsData
 	var err error
+	if d.period, f.Made, err = periodOf(q); err != nil {
+		return p, err
+	}
+	d.Filter = f
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
@@ -45,7 +50,8 @@ func (s *site) events(r *http.Request) (page, error) {
 	if d.Rows, next, err = s.cfg.Store.Events(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
 		return p, err
 	}
-	d.Pager = pagerOf("/events", q.Get("after"), next, "workflow", string(f.Workflow), "topic", string(f.Topic), "status", string(f.Status))
+	d.Pager = pagerOf("/events", q.Get("after"), next, "workflow", string(f.Workflow), "topic", string(f.Topic), "status", string(f.Status), "q", f.Text,
+		"since", d.Since, "until", d.Until)
 	p.Data = d
 	return p, nil
 }

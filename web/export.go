@@ -19,7 +19,7 @@ const exportPage = 500
 
 // exportCSV writes the records that a filter matches, newest first.
 func (s *site) exportCSV(w http.ResponseWriter, r *http.Request) error {
-	f, err := parseMutationFilter(r.URL.Query())
+	f, _, err := parseMutationFilter(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func inert(s string) string {
 // exportJSON writes the records that a filter matches, newest first, as an array of
 // the objects of the API.
 func (s *site) exportJSON(w http.ResponseWriter, r *http.Request) error {
-	f, err := parseMutationFilter(r.URL.Query())
+	f, _, err := parseMutationFilter(r.URL.Query())
 	if err != nil {
 		return err
 	}

@@ -124,6 +124,7 @@ type inputCount struct {
 // An inputQuery is the filter of the list, as its URL says it.
 type inputQuery struct {
 	keep.InputFilter
+	period
 	After string
 }
 
@@ -131,12 +132,16 @@ func parseInputQuery(q url.Values) (inputQuery, error) {
 	f := inputQuery{After: q.Get("after")}
 	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
 	f.Text = q.Get("q")
+	var err error
+	if f.period, f.Made, err = periodOf(q); err != nil {
+		return f, err
+	}
 	return f, checkFilter(f.Text, f.Status, keep.InputStatuses())
 }
 
 // Query writes the filter with another status, from the first page on.
 func (f inputQuery) Query(status keep.InputStatus) string {
-	return query("q", f.Text, "workflow", string(f.Workflow), "status", string(status))
+	return query("q", f.Text, "workflow", string(f.Workflow), "status", string(status), "since", f.Since, "until", f.Until)
 }
 
 // query writes pairs of names and values, without those that are empty.
@@ -198,13 +203,18 @@ func (s *site) inputs(r *http.Request) (page, error) {
 	if d.Rows, err = s.inputRows(ctx, ins, st); err != nil {
 		return p, err
 	}
-	d.Pager = pagerOf("/inputs", f.After, next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status))
+	d.Pager = pagerOf("/inputs", f.After, next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status),
+		"since", f.Since, "until", f.Until)
 	p.Data = d
 	return p, nil
 }
 
-// pending returns how many of the inputs that match are pending; -1: not counted.
+// pending returns how many of the inputs that match are pending and may be skipped at once;
+// -1: not counted. Those of a period are not skipped together.
 func (d inputsData) pending() int {
+	if !d.Filter.Made.IsZero() {
+		return 0
+	}
 	if d.Filter.Status != "" && d.Filter.Status != keep.InputPending {
 		return 0
 	}

@@ -14,6 +14,7 @@ import (
 
 // itemsData is the list of items.
 type itemsData struct {
+	period
 	Filter    keep.ItemFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.ItemStatus
@@ -29,21 +30,27 @@ func (s *site) items(r *http.Request) (page, error) {
 	if err := checkFilter(f.Text, f.Status, keep.ItemStatuses()); err != nil {
 		return p, err
 	}
-	d := itemsData{Filter: f, Statuses: keep.ItemStatuses()}
+	d := itemsData{Statuses: keep.ItemStatuses()}
 	var err error
+	if d.period, f.Made, err = periodOf(q); err != nil {
+		return p, err
+	}
+	d.Filter = f
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	by, err := s.cfg.Store.CountItems(ctx, keep.ItemFilter{Workflow: f.Workflow, Text: f.Text})
+	every := f
+	every.Status = ""
+	by, err := s.cfg.Store.CountItems(ctx, every)
 	if err != nil {
 		return p, err
 	}
-	d.Found = view.FoundOf(f.Text, by)
+	d.Found = view.FoundOf(every.Bounded(), by)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Items(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after")}); err != nil {
 		return p, err
 	}
-	d.Pager = pagerOf("/items", q.Get("after"), next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status))
+	d.Pager = pagerOf("/items", q.Get("after"), next, "q", f.Text, "workflow", string(f.Workflow), "status", string(f.Status), "since", d.Since, "until", d.Until)
 	p.Data = d
 	return p, nil
 }

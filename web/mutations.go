@@ -15,6 +15,7 @@ import (
 
 // mutationsData is the ledger.
 type mutationsData struct {
+	period
 	Filter    keep.MutationFilter
 	Workflows []keep.WorkflowName
 	States    []keep.MutationState
@@ -24,21 +25,26 @@ type mutationsData struct {
 	Export    string // the filter, for the links of downloads
 }
 
-func parseMutationFilter(q url.Values) (keep.MutationFilter, error) {
+func parseMutationFilter(q url.Values) (keep.MutationFilter, period, error) {
 	f := keep.MutationFilter{Workflow: keep.WorkflowName(q.Get("workflow")), State: keep.MutationState(q.Get("state")),
-		Tool: keep.ToolName(q.Get("tool")), Text: q.Get("q")}
-	return f, checkFilter(f.Text, f.State, keep.MutationStates())
+		Tool: keep.ToolName(q.Get("tool")), Error: q.Get("error"), Text: q.Get("q")}
+	p, made, err := periodOf(q)
+	if err != nil {
+		return f, p, err
+	}
+	f.Made = made
+	return f, p, checkFilter(f.Text, f.State, keep.MutationStates())
 }
 
 func (s *site) mutations(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	p := page{Title: "Mutations", Section: "mutations", Watch: []feed.Kind{feed.Mutation}}
-	f, err := parseMutationFilter(q)
+	f, made, err := parseMutationFilter(q)
 	if err != nil {
 		return p, err
 	}
 	p.Of = f.Workflow
-	d := mutationsData{Filter: f, States: keep.MutationStates()}
+	d := mutationsData{period: made, Filter: f, States: keep.MutationStates()}
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
@@ -48,12 +54,13 @@ func (s *site) mutations(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	d.Found = view.FoundOf(f.Text, by)
+	d.Found = view.FoundOf(f.Bounded(), by)
 	var next string
 	if d.Rows, next, err = s.cfg.Store.Mutations(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true}); err != nil {
 		return p, err
 	}
-	pairs := []string{"q", f.Text, "workflow", string(f.Workflow), "state", string(f.State), "tool", string(f.Tool)}
+	pairs := []string{"q", f.Text, "workflow", string(f.Workflow), "state", string(f.State), "tool", string(f.Tool),
+		"error", f.Error, "since", d.Since, "until", d.Until}
 	d.Pager = pagerOf("/mutations", q.Get("after"), next, pairs...)
 	d.Export = query(pairs...)
 	p.Data = d

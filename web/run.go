@@ -16,6 +16,7 @@ import (
 
 // runsData is the list of runs.
 type runsData struct {
+	period
 	Filter    keep.RunFilter
 	Workflows []keep.WorkflowName
 	Statuses  []keep.RunStatus
@@ -36,28 +37,34 @@ func (d runsData) Link(open bool) string {
 	if open {
 		only = "1"
 	}
-	return "/runs" + query("workflow", string(f.Workflow), "status", string(f.Status), "handler", string(f.Handler), "open", only, "q", f.Text)
+	return "/runs" + query("workflow", string(f.Workflow), "status", string(f.Status), "handler", string(f.Handler), "open", only, "q", f.Text, "error", f.Error, "since", d.Since, "until", d.Until)
 }
 
 func (s *site) runs(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.RunFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Status: keep.RunStatus(q.Get("status")),
-		Handler: keep.HandlerName(q.Get("handler")), Open: q.Get("open") != "", Text: q.Get("q")}
+		Handler: keep.HandlerName(q.Get("handler")), Open: q.Get("open") != "", Error: q.Get("error"), Text: q.Get("q")}
 	p := page{Title: "Runs", Section: "runs", Of: f.Workflow, Watch: []feed.Kind{feed.Run, feed.Escalation}}
 	if err := checkFilter(f.Text, f.Status, keep.RunStatuses()); err != nil {
 		return p, err
 	}
-	d := runsData{Filter: f, Statuses: keep.RunStatuses()}
+	d := runsData{Statuses: keep.RunStatuses()}
 	var err error
+	if d.period, f.Made, err = periodOf(q); err != nil {
+		return p, err
+	}
+	d.Filter = f
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
 	if !f.Open {
-		by, err := s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: f.Workflow, Handler: f.Handler, Text: f.Text})
+		every := f
+		every.Status = ""
+		by, err := s.cfg.Store.CountRuns(ctx, every)
 		if err != nil {
 			return p, err
 		}
-		d.Found = view.FoundOf(f.Text, by)
+		d.Found = view.FoundOf(every.Bounded(), by)
 	}
 	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true})
 	if err != nil {
@@ -67,7 +74,7 @@ func (s *site) runs(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Pager = pagerOf("/runs", q.Get("after"), next, "workflow", string(f.Workflow), "status", string(f.Status),
-		"handler", string(f.Handler), "open", q.Get("open"), "q", f.Text)
+		"handler", string(f.Handler), "open", q.Get("open"), "q", f.Text, "error", f.Error, "since", d.Since, "until", d.Until)
 	p.Data = d
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // eventsCmd lists the messages of all topics, and shows one with its payload.
@@ -21,8 +22,12 @@ func (a *app) eventsCmd() *cobra.Command {
 				cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`")
 			},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Event], error) {
-				return c.Events(ctx, keep.WorkflowName(f.workflow), api.EventQuery{Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status)}, p)
+				return c.Events(ctx, keep.WorkflowName(f.workflow), api.EventQuery{Topic: keep.TopicName(topic), Status: keep.EventStatus(f.status), Made: f.made(), Text: f.text}, p)
 			},
+			words: "message ids",
+			key: func(e api.Event) string {
+				return string(e.Workflow) + " " + string(e.Topic) + " " + string(e.MessageID)
+			}, kinds: []feed.Kind{feed.Event},
 			row: func(e api.Event) []string {
 				return []string{string(e.Workflow), string(e.Topic), string(e.MessageID), string(e.Status),
 					terminal.OrDash(e.ReservedBy), a.At(e.CreatedAt)}

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // inboxCmd lists, shows and decides questions. Only open ones are listed; show
@@ -29,6 +30,7 @@ func (a *app) inboxCmd() *cobra.Command {
 				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.At(q.CreatedAt),
 					actionNames(q.Actions), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}
 			},
+			key: func(q api.Escalation) string { return string(q.ID) }, kinds: []feed.Kind{feed.Escalation},
 		})
 	}
 	show := showCmd(a, "show ID", "Show one question with its evidence", 1,

@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // inputsCmd is the main view for people: what came in, and what became of it.
@@ -17,8 +18,10 @@ func (a *app) inputsCmd() *cobra.Command {
 			header:   []string{"INPUT", "WORKFLOW", "STATUS", "OUTPUTS", "CREATED", "TITLE"},
 			statuses: words(keep.InputStatuses()),
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Input], error) {
-				return c.Inputs(ctx, api.InputQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.InputStatus(f.status)}, p)
+				return c.Inputs(ctx, api.InputQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.InputStatus(f.status), Made: f.made(), Text: f.text}, p)
 			},
+			words: "titles and external ids",
+			key:   func(in api.Input) string { return string(in.ID) }, kinds: []feed.Kind{feed.Input, feed.Event, feed.Mutation},
 			row: func(in api.Input) []string {
 				return []string{string(in.ID), string(in.Workflow), string(in.Status), terminal.Number(len(in.Outputs)),
 					a.At(in.CreatedAt), terminal.CutTo(terminal.Clean(in.Title), terminal.MaxTitle)}

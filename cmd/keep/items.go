@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 func (a *app) itemsCmd() *cobra.Command {
@@ -20,8 +21,10 @@ func (a *app) itemsCmd() *cobra.Command {
 			header:   []string{"WORKFLOW", "ITEM", "STATUS", "ATTEMPT", "MUTATIONS", "UPDATED", "TITLE"},
 			statuses: words(keep.ItemStatuses()),
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Item], error) {
-				return c.Items(ctx, api.ItemQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status)}, p)
+				return c.Items(ctx, api.ItemQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.ItemStatus(f.status), Made: f.made(), Text: f.text}, p)
 			},
+			words: "titles and ids",
+			key:   func(it api.Item) string { return string(it.Workflow) + " " + it.ID }, kinds: []feed.Kind{feed.Item, feed.Mutation},
 			row: func(it api.Item) []string {
 				return []string{string(it.Workflow), it.ID, string(it.Status), terminal.Number(it.Attempt), terminal.Number(len(it.Mutations)),
 					a.At(it.UpdatedAt), terminal.CutTo(terminal.Clean(it.Title), terminal.MaxTitle)}

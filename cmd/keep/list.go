@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // listFlags are the flags that all lists have.
@@ -22,7 +23,14 @@ type listFlags struct {
 	all      bool
 	workflow string
 	status   string
+	follow   bool
+
+	// Of lists of what is made in time.
+	since, until, text string
 }
+
+// made returns the period of the flags.
+func (f listFlags) made() api.Made { return api.Made{Since: f.since, Until: f.until} }
 
 // A listing is how one kind of thing is listed.
 type listing[T any] struct {
@@ -35,6 +43,14 @@ type listing[T any] struct {
 
 	// flags adds more flags. Nil: there are none.
 	flags func(cmd *cobra.Command)
+
+	// key names a row, and kinds are the changes by which rows are made or change, so that
+	// the list can be followed. Nil: it cannot.
+	key   func(T) string
+	kinds []feed.Kind
+
+	// words says what --text finds; rows then have a time, too. Empty: there are no such flags.
+	words string
 }
 
 // words returns a closed set as flags and completion need it.
@@ -56,6 +72,9 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 				return err
 			}
 			return a.look(cmd.Context(), func(c *api.Client) error {
+				if f.follow {
+					return follow(cmd.Context(), a, *f, l, c)
+				}
 				return printList(cmd.Context(), a, *f, l, c)
 			})
 		},
@@ -70,6 +89,14 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 		fs.StringVar(&f.status, "status", "", "only those in this `status`: "+strings.Join(l.statuses, ", "))
 		a.completeFlag(cmd, "status", fixed(l.statuses))
 	}
+	if l.words != "" {
+		fs.StringVar(&f.since, "since", "", "only what was made at that `time` or later: 2026-11-20, 2026-11-20T09:30 (UTC), or how long ago: 90m, 2h, 7d")
+		fs.StringVar(&f.until, "until", "", "only what was made before that `time`")
+		fs.StringVar(&f.text, "text", "", "only those with `words` that begin so, in "+l.words)
+	}
+	if l.key != nil {
+		fs.BoolVar(&f.follow, "follow", false, "print what is there, oldest first, then what is made or changes among the newest --limit, until it is interrupted; with --json one object a line")
+	}
 	if l.flags != nil {
 		l.flags(cmd)
 	}
@@ -79,6 +106,8 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 // check refuses what no list could answer.
 func (f *listFlags) check(statuses []string) error {
 	switch {
+	case f.follow && (f.all || f.cursor != ""):
+		return exit.Misusef("--follow begins with the newest --limit, without --all and --cursor")
 	case f.limit < 1 || f.limit > keep.MaxPage:
 		return exit.Misusef("--limit is %d, want 1 to %d; --all lists everything", f.limit, keep.MaxPage)
 	case f.status != "" && !slices.Contains(statuses, f.status):

@@ -8,25 +8,30 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // mutationsCmd is the ledger as people see it.
 func (a *app) mutationsCmd() *cobra.Command {
 	list := func() *cobra.Command {
-		var tool, input string
+		var tool, input, failure string
 		return listCmd(a, "", "Mutations: the ledger of every change outside", listing[api.Mutation]{
 			header:   []string{"MUTATION", "WORKFLOW", "TOOL", "TARGET", "STATE", "LEVEL", "CALLS", "UPDATED", "TITLE"},
 			statuses: words(keep.MutationStates()),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&tool, "tool", "", "only of the tool of this `name`, such as crm.create")
+				cmd.Flags().StringVar(&failure, "error", "", "only those that are not applied after an error of this `class` or code, such as permission or http-422")
 				cmd.Flags().StringVar(&input, "input", "", "only those that came of the input of this `id`")
 			},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Mutation], error) {
 				return c.Mutations(ctx, api.MutationQuery{
 					Workflow: keep.WorkflowName(f.workflow), State: keep.MutationState(f.status),
 					Tool: keep.ToolName(tool), Input: keep.InputID(input),
+					Error: failure, Made: f.made(), Text: f.text,
 				}, p)
 			},
+			words: "titles, targets, keys and identities",
+			key:   func(m api.Mutation) string { return string(m.Key) }, kinds: []feed.Kind{feed.Mutation},
 			row: func(m api.Mutation) []string {
 				return []string{string(m.Key), string(m.Workflow), string(m.Tool), terminal.CutTo(terminal.Clean(m.Target), terminal.MaxTitle),
 					string(m.State), string(m.Level), terminal.Number(m.Attempts), a.At(m.UpdatedAt), terminal.CutTo(terminal.OrDash(m.Title), terminal.MaxTitle)}

@@ -9,22 +9,28 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host/feed"
 )
 
 // runsCmd lists runs, shows one, and prints what the script of one logged.
 func (a *app) runsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var open bool
+		var handler, failure string
 		return listCmd(a, "", "Runs: what was executed, how far it came, what it waits for", listing[api.Run]{
 			header:   []string{"RUN", "WORKFLOW", "HANDLER", "PHASE", "STATUS", "UPDATED", "TITLE", "WAITS FOR"},
 			statuses: words(keep.RunStatuses()),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&open, "open", false, "only those that are not finished")
+				cmd.Flags().StringVar(&handler, "handler", "", "only of the handler of this `name`")
+				cmd.Flags().StringVar(&failure, "error", "", "only those that an error stopped of this `class` or code, such as logic or http-503")
 			},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Run], error) {
-				return c.Runs(ctx, api.RunQuery{Workflow: keep.WorkflowName(f.workflow), Status: keep.RunStatus(f.status), Open: open}, p)
+				return c.Runs(ctx, api.RunQuery{Workflow: keep.WorkflowName(f.workflow), Handler: keep.HandlerName(handler), Status: keep.RunStatus(f.status), Open: open,
+					Error: failure, Made: f.made(), Text: f.text}, p)
 			},
-			row: a.runRow,
+			row: a.runRow, words: "titles and ids of messages",
+			key: func(r api.Run) string { return string(r.ID) }, kinds: []feed.Kind{feed.Run},
 		})
 	}
 	show := showCmd(a, "show ID", "Show one run with its log", 1,

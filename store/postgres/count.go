@@ -37,8 +37,12 @@ func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (
 		err = row.Scan(into(&v.state), &v.n)
 		return v, err
 	}
+	c, err := within(ctx, db, l, f, everything)
+	if err != nil {
+		return nil, fmt.Errorf("count: %w", err)
+	}
 	q := new(query)
-	sql, seen := l.counted(q, f)
+	sql, seen := l.counted(q, f, c)
 	list, err := look(ctx, db, q, scan, sql, 0)
 	if err != nil {
 		return nil, fmt.Errorf("count: %w", err)
@@ -62,20 +66,25 @@ func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (
 
 // counted is the statement of count. seen reports whether it counts the rows that the filter
 // selects; else it counts those in the unusual states, and all rows as those in no state.
-func (l lister[F, S]) counted(q *query, f F) (sql string, seen bool) {
+func (l lister[F, S]) counted(q *query, f F, c cut) (sql string, seen bool) {
 	filter, only := l.Filter(f), l.Only(f)
 	words := search.Terms(filter.Text)
-	few := filter.Few || l.Usual == ""
+	few := filter.Few || l.Usual == "" || filter.Counted()
+	if filter.Counted() {
+		c.limit = search.MaxCount + 1
+	}
 	state, columns := l.Table+"."+l.State, l.Table+"."+l.State+", "+l.Table+".n, "+l.Table+".workflow"
 	switch {
 	case len(words) > 0 && (few || only != "" && only != l.Usual): // go through these rows
-		sql = l.sql(q, f, everything, columns+", "+l.Table+".words")
+		c.limit = everything.limit
+		sql = l.sql(q, f, c, columns+", "+l.Table+".words")
 		sql = `SELECT ` + l.State + ` FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery LIMIT ` + q.arg(search.MaxCount+1)
 	case len(words) > 0: // by the index, in its own order
 		q.terms, q.any = searchTerms{rare: words}, true
-		sql = l.sql(q, f, cut{first: true, limit: search.MaxCount + 1}, state)
+		c.limit = search.MaxCount + 1
+		sql = l.sql(q, f, c, state)
 	case few:
-		sql = l.sql(q, f, everything, columns)
+		sql = l.sql(q, f, c, columns)
 	default:
 		sql = l.unusualSQL(q, f)
 		all := query{args: q.args}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,12 +71,17 @@ type cut struct {
 	n        int64
 	workflow keep.WorkflowName
 	limit    int
+
+	from, before int64 // numbers from one up to another; both 0: there is no limit
 }
 
 // after limits q to what comes after the cut, for a table.
 func (q *query) after(table string, c cut) {
 	if !c.first {
 		q.where = append(q.where, "("+table+".n, "+table+".workflow) < ("+q.arg(c.n)+", "+q.arg(c.workflow)+")")
+	}
+	if c.before != 0 {
+		q.where = append(q.where, table+".n >= "+q.arg(c.from), table+".n < "+q.arg(c.before))
 	}
 }
 
@@ -95,8 +102,58 @@ func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
 	if filter.Open {
 		q.where = append(q.where, l.Open)
 	}
+	if only := l.Only(f); filter.Error != "" && only != "" && !slices.Contains(l.Stopped, only) {
+		q.where = append(q.where, "FALSE") // no row in that state was stopped by anything
+	} else if filter.Error != "" {
+		// The class is the first field of the JSON and the code the second. As JSON the text
+		// could not be read if a message has an escaped NUL in it.
+		word, of := q.arg(filter.Error), "split_part("+l.Table+".error, '\"', "
+		q.where = append(q.where, word+" IN ("+of+"4), "+of+"8))")
+		if only == "" { // else it is one of them
+			q.where = append(q.where, l.Table+"."+l.State+" IN ("+stored.List(l.Stopped...)+")")
+		}
+	}
+	q.made(l.Table, filter)
 	q.has(l.Table)
 	q.after(l.Table, c)
+}
+
+// made limits q to the rows of a table that were made in the period of a filter. One without
+// an end has the same statement as one with both.
+func (q *query) made(table string, f stored.Filter) {
+	if f.Since != 0 || f.Until != 0 {
+		q.where = append(q.where, table+".created_at >= "+q.arg(f.Since), table+".created_at < "+q.arg(cmp.Or(f.Until, math.MaxInt64)))
+	}
+}
+
+// within limits a cut to the rows that were made in the period of a filter, or little before
+// or after: filter looks at the time of each.
+func within[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F, c cut) (cut, error) {
+	filter := l.Filter(f)
+	first := func(made int64) (int64, error) {
+		list, err := collect(ctx, db, pgx.RowTo[int64], stored.FirstMade(l.Table, "n", "$1"), made)
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("%d places of a time", len(list))
+		}
+		if err != nil {
+			return 0, err
+		}
+		return list[0], nil
+	}
+	if filter.Since == 0 && filter.Until == 0 {
+		return c, nil
+	}
+	c.before = math.MaxInt64
+	var err error
+	if filter.Since != 0 {
+		if c.from, err = first(filter.Since - stored.Disorder); err != nil {
+			return c, err
+		}
+	}
+	if filter.Until != 0 {
+		c.before, err = first(filter.Until + stored.Disorder)
+	}
+	return c, err
 }
 
 // A lister is how Postgres finds the rows of a list.
@@ -120,6 +177,9 @@ type output[T any] struct {
 func list[T, F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F, p keep.Page, out output[T]) (list []T, next string, err error) {
 	c, err := parseCursor(l.Kind, p)
 	if err != nil {
+		return nil, "", fmt.Errorf("list: %w", err)
+	}
+	if c, err = within(ctx, db, l, f, c); err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
 	columns := out.columns
@@ -188,6 +248,15 @@ func perName(table, column, columns string, q *query, w string, rest string, c c
 		 WHERE name.name IS NOT NULL ORDER BY ` + table + `.n DESC LIMIT ` + limit
 }
 
+// perState lists rows in any of some states of a noun, which are rare ones: the newest of each,
+// merged. only is the condition of the index on the state.
+func perState[S ~string](table, state, only string, states []S, columns string, q *query, c cut) string {
+	limit := q.arg(c.limit)
+	order := ` ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
+	return `SELECT ` + columns + ` FROM unnest(ARRAY[` + stored.List(states...) + `]) AS one (state), LATERAL (
+			SELECT * FROM ` + table + q.conditions(table+"."+state+" = one.state", only) + order + `) ` + table + order
+}
+
 // perWorkflow lists rows that have a status, which may be a rare one: the newest of
 // each workflow, merged.
 func perWorkflow(table, columns string, q *query, c cut) string {
@@ -219,6 +288,8 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 			SELECT ` + columns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
 			UNION ALL
 			SELECT ` + columns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
+	case f.Error != "" && f.Status == "" && !f.Open && !q.search:
+		return perState("run", "status", "run.status NOT IN ('active', 'committed')", stored.SelectRuns.Stopped, columns, q, c)
 	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
 		q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
 	case f.Status == keep.StatusActive && !f.Open: // open, by law
@@ -249,6 +320,8 @@ func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string
 	}
 	filter(q, stored.SelectMutations, f, c)
 	switch {
+	case f.Error != "" && f.State == "" && f.Input == "" && f.Run == "" && !q.search:
+		return perState("mutation", "state", "mutation.state <> 'applied'", stored.SelectMutations.Stopped, columns, q, c)
 	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
 	case f.Item != "":
 		q.where = append(q.where, "mutation.item <> ''")
@@ -293,6 +366,7 @@ func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string 
 	if f.Status != "" { // a constant, so that the index of that status is found
 		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'")
 	}
+	q.made("event", stored.SelectEvents.Filter(f))
 	q.after("event", c)
 	topics.args = q.args
 	and(&topics, "topic.workflow", f.Workflow)

@@ -15,7 +15,7 @@ import (
 var everything = cut{before: math.MaxInt64, limit: math.MaxInt64}
 
 // CountRuns counts the runs that a filter selects, by their status. Like all counts, one of
-// a text stops at search.MaxCount.
+// a text, an error or a period stops at search.MaxCount.
 func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
 	return count(ctx, db, runLists, f)
 }
@@ -44,21 +44,30 @@ func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (ma
 func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (map[S]int, error) {
 	counts := make(map[S]int)
 	err := db.snapshot(ctx, func(v *view) error {
+		c, err := l.within(ctx, v, f, everything)
+		if err != nil {
+			return err
+		}
+		filter := l.Filter(f)
+		if filter.Counted() {
+			c.limit = search.MaxCount + 1
+		}
 		switch text := l.search(f); {
 		case text != nil:
 			limits := db.limits
 			limits.candidates = math.MaxInt
-			numbers, _, err := text.find(ctx, v, cut{before: everything.before, limit: search.MaxCount + 1}, limits)
+			c.limit = search.MaxCount + 1
+			numbers, _, err := text.find(ctx, v, c, limits)
 			if err != nil {
 				return err
 			}
-			return l.countRows(ctx, v, numbers[:min(len(numbers), search.MaxCount+1)], counts)
-		case l.Filter(f).Few:
-			streams, err := l.streams(ctx, v, f, everything)
+			return l.countRows(ctx, v, numbers[:min(len(numbers), c.limit)], counts)
+		case filter.Few || filter.Counted():
+			streams, err := l.streams(ctx, v, f, c)
 			if err != nil {
 				return err
 			}
-			numbers, err := newest(ctx, v, streams, everything)
+			numbers, err := newest(ctx, v, streams, c)
 			if err != nil {
 				return err
 			}

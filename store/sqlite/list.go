@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +29,37 @@ func list[T, N, F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f
 		columns = n.Bare("", "NULL")
 	}
 	return page(ctx, db, p, listing[T]{
-		kind: l.Kind,
-		rows: `SELECT ` + columns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN ` + l.Table + ` ON ` + numberOf(l.Table) + ` = value`,
-		scan: scan,
-		from: func(ctx context.Context, v *view, c cut) ([]stream, error) { return l.streams(ctx, v, f, c) },
-		text: l.search(f),
+		kind:   l.Kind,
+		rows:   `SELECT ` + columns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN ` + l.Table + ` ON ` + numberOf(l.Table) + ` = value`,
+		scan:   scan,
+		from:   func(ctx context.Context, v *view, c cut) ([]stream, error) { return l.streams(ctx, v, f, c) },
+		text:   l.search(f),
+		within: func(ctx context.Context, v *view, c cut) (cut, error) { return l.within(ctx, v, f, c) },
 	})
+}
+
+// within limits a cut to the rows that were made in the period of a filter, or little before
+// or after: restOf looks at the time of each.
+func (l lister[F, S]) within(ctx context.Context, v *view, f F, c cut) (cut, error) {
+	filter := l.Filter(f)
+	first := func(made int64) (int64, error) {
+		return one(ctx, v, "row", "", scanNumber, stored.FirstMade(l.Table, numberOf(l.Table), "?1"), made)
+	}
+	if filter.Since != 0 {
+		n, err := first(filter.Since - stored.Disorder)
+		if err != nil {
+			return c, err
+		}
+		c.from = n
+	}
+	if filter.Until != 0 {
+		n, err := first(filter.Until + stored.Disorder)
+		if err != nil {
+			return c, err
+		}
+		c.before = min(c.before, n)
+	}
+	return c, nil
 }
 
 // search returns how to find rows by words, or nil.
@@ -53,19 +77,29 @@ func (l lister[F, S]) search(f F) *textSearch {
 	}
 }
 
-// restOf returns the conditions of the fields of a filter, for rows that a stream found by
-// one of them. They and the cut are the first arguments of a statement.
+// restOf returns the conditions of a filter and a cut, for rows that a stream found by one
+// of them. Their arguments are the first of a statement: see filterArgs.
 func restOf[F any, S ~string](l stored.Selection[F, S]) string {
 	var b strings.Builder
-	for i, column := range l.Columns {
-		fmt.Fprintf(&b, "\n\t\t   AND (?%[1]d = '' OR %[2]s.%[3]s = ?%[1]d)", i+1, l.Table, column)
-	}
-	n := len(l.Columns) + 1
-	if l.Open != "" {
-		fmt.Fprintf(&b, " AND (?%d = 0 OR %s)", n, l.Open)
+	n := 0
+	and := func(condition string) { // ?1 in it is the next argument
 		n++
+		b.WriteString("\n\t\t   AND " + strings.ReplaceAll(condition, "?1", "?"+strconv.Itoa(n)))
 	}
-	fmt.Fprintf(&b, " AND %s.%s < ?%d", l.Table, numberOf(l.Table), n)
+	for _, column := range l.Columns {
+		and("(?1 = '' OR " + l.Table + "." + column + " = ?1)")
+	}
+	if l.Open != "" {
+		and("(?1 = 0 OR " + l.Open + ")")
+	}
+	if l.Stopped != nil {
+		of := l.Table + ".error, '$."
+		and("(?1 = '' OR " + l.Table + "." + l.State + " IN (" + stored.List(l.Stopped...) + ") AND ?1 IN (json_extract(" + of + "class'), json_extract(" + of + "code')))")
+	}
+	and("(?1 = 0 OR " + l.Table + ".created_at >= ?1)")
+	and("(?1 = 0 OR " + l.Table + ".created_at < ?1)")
+	and(l.Table + "." + numberOf(l.Table) + " >= ?1")
+	and(l.Table + "." + numberOf(l.Table) + " < ?1")
 	return b.String()
 }
 
@@ -78,11 +112,41 @@ func filterArgs[F any, S ~string](l stored.Selection[F, S], f F, c cut, more ...
 	if l.Open != "" {
 		args = append(args, filter.Open)
 	}
-	return append(append(args, c.before, c.limit), more...)
+	if l.Stopped != nil {
+		args = append(args, filter.Error)
+	}
+	args = append(args, filter.Since, filter.Until, c.from, c.before, c.limit)
+	return append(args, more...)
+}
+
+// namesOf names the arguments of statements: the columns of a selection, :limit, and :a, :b
+// and :c for those that are more.
+func namesOf[F any, S ~string](l stored.Selection[F, S]) *strings.Replacer {
+	var pairs []string
+	for i, column := range l.Columns {
+		pairs = append(pairs, ":"+column, "?"+strconv.Itoa(i+1))
+	}
+	limit := len(filterArgs(l, *new(F), everything))
+	for i, name := range []string{":limit", ":a", ":b", ":c"} {
+		pairs = append(pairs, name, "?"+strconv.Itoa(limit+i))
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// stoppedStreams are those of an error: of each state that a filter allows and in which rows
+// have one, by of the filter with that state.
+func stoppedStreams[F any, S ~string](l stored.Selection[F, S], f F, by func(S) stream) (list []stream) {
+	for _, s := range l.Stopped {
+		if only := l.Only(f); only == "" || only == s {
+			list = append(list, by(s))
+		}
+	}
+	return list
 }
 
 var (
 	runRest  = restOf(stored.SelectRuns)
+	runNames = namesOf(stored.SelectRuns)
 	runLists = lister[keep.RunFilter, keep.RunStatus]{stored.SelectRuns, runStreams, &searchedRuns, func(s keep.RunStatus) string {
 		if s == keep.StatusActive { // of each lane one is, by law
 			return "run_open WHERE closed = 0 AND status = ?3"
@@ -99,35 +163,42 @@ func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 // runStreams finds runs by what is most selective: a chain, the few that are open or
 // ended badly, then a workflow.
 func runStreams(_ context.Context, _ *view, f keep.RunFilter, c cut) ([]stream, error) {
-	newest := runRest + ` ORDER BY n DESC LIMIT ?6`
+	newest := runRest + ` ORDER BY n DESC LIMIT :limit`
 	by := func(text string) stream {
-		return stream{text: text, args: filterArgs(stored.SelectRuns, f, c, f.Chain)}
+		return stream{text: runNames.Replace(text), args: filterArgs(stored.SelectRuns, f, c, f.Chain)}
+	}
+	stopped := func(s keep.RunStatus) stream {
+		f.Status = s
+		return by(`
+			SELECT n FROM run INDEXED BY run_by_status
+			 WHERE status = :status AND status NOT IN ('active', 'committed') AND :a = ''` + newest)
 	}
 	switch {
 	case f.Chain != "": // as many as it has attempts
 		return []stream{
-			by(`SELECT n FROM run WHERE id = ?7 AND chain = ?7 AND ?6 > 0` + runRest),
-			by(`SELECT n FROM run INDEXED BY run_by_chain WHERE chain = ?7 AND chain <> id AND ?6 > 0` + runRest),
+			by(`SELECT n FROM run WHERE id = :a AND chain = :a AND :limit > 0` + runRest),
+			by(`SELECT n FROM run INDEXED BY run_by_chain WHERE chain = :a AND chain <> id AND :limit > 0` + runRest),
 		}, nil
 	case f.Open, f.Status == keep.StatusActive: // at most one of each workflow
-		return []stream{by(`SELECT n FROM run INDEXED BY run_open WHERE closed = 0 AND ?6 > 0 AND ?7 = ''` + runRest)}, nil
+		return []stream{by(`SELECT n FROM run INDEXED BY run_open WHERE closed = 0 AND :limit > 0 AND :a = ''` + runRest)}, nil
+	case f.Error != "":
+		return stoppedStreams(stored.SelectRuns, f, stopped), nil
 	case f.Status != "" && f.Status != keep.StatusCommitted:
-		return []stream{by(`
-			SELECT n FROM run INDEXED BY run_by_status
-			 WHERE status = ?3 AND status NOT IN ('active', 'committed') AND ?7 = ''` + newest)}, nil
+		return []stream{stopped(f.Status)}, nil
 	case f.Workflow == "":
-		return []stream{by(`SELECT n FROM run NOT INDEXED WHERE n > 0 AND ?7 = ''` + newest)}, nil
+		return []stream{by(`SELECT n FROM run NOT INDEXED WHERE :a = ''` + newest)}, nil
 	}
 	s := by(`
-		WITH RECURSIVE bucket (b) AS (SELECT ?8 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?9)
+		WITH RECURSIVE bucket (b) AS (SELECT :b UNION ALL SELECT b + 1 FROM bucket WHERE b < :c)
 		SELECT n FROM bucket CROSS JOIN run INDEXED BY run_by_handler
-		 WHERE n >> 9 = b AND workflow = ?1 AND ?6 > 0 AND ?7 = ''` + runRest)
+		 WHERE n >> 9 = b AND workflow = :workflow AND :limit > 0 AND :a = ''` + runRest)
 	s.last = `SELECT ifnull(max(n), 0) FROM run`
 	return []stream{s}, nil
 }
 
 var (
 	mutationRest  = restOf(stored.SelectMutations)
+	mutationNames = namesOf(stored.SelectMutations)
 	mutationLists = lister[keep.MutationFilter, keep.MutationState]{stored.SelectMutations, mutationStreams, &searchedMutations, func(s keep.MutationState) string {
 		if s == keep.InFlight { // few: each one is a call that is out
 			return "mutation_by_state WHERE state = ?3 AND state <> 'applied'"
@@ -144,38 +215,44 @@ func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page)
 // mutationStreams finds records by what is most selective: an input, a run, an item, a
 // state that is not the usual one, then a workflow.
 func mutationStreams(_ context.Context, _ *view, f keep.MutationFilter, c cut) ([]stream, error) {
-	newest := mutationRest + ` ORDER BY n DESC LIMIT ?7`
+	newest := mutationRest + ` ORDER BY n DESC LIMIT :limit`
 	by := func(text string) stream {
-		return stream{text: text, args: filterArgs(stored.SelectMutations, f, c, f.Input)}
+		return stream{text: mutationNames.Replace(text), args: filterArgs(stored.SelectMutations, f, c, f.Input)}
+	}
+	stopped := func(s keep.MutationState) stream {
+		f.State = s
+		return by(`
+			SELECT n FROM mutation INDEXED BY mutation_by_state
+			 WHERE state = :state AND state <> 'applied' AND :a = ''` + newest)
 	}
 	switch {
 	case f.Input != "": // as many as its events were tried
 		var streams []stream
-		for _, t := range triedFor("?8") {
+		for _, t := range triedFor(":a") {
 			for _, from := range t.runs() {
 				streams = append(streams, by(`SELECT mutation.n FROM `+from+`
 				  CROSS JOIN mutation INDEXED BY mutation_by_run ON mutation.run = run.id
-				 WHERE `+t.where+` AND ?7 > 0`+mutationRest))
+				 WHERE `+t.where+` AND :limit > 0`+mutationRest))
 			}
 		}
 		return streams, nil
 	case f.Run != "":
-		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_run WHERE run = ?4 AND ?8 = ''` + newest)}, nil
+		return []stream{by(`SELECT n FROM mutation INDEXED BY mutation_by_run WHERE run = :run AND :a = ''` + newest)}, nil
 	case f.Item != "" && f.Workflow != "":
 		return []stream{by(`
 			SELECT n FROM mutation INDEXED BY mutation_by_item
-			 WHERE workflow = ?1 AND item = ?5 AND item <> '' AND ?8 = ''` + newest)}, nil
+			 WHERE workflow = :workflow AND item = :item AND item <> '' AND :a = ''` + newest)}, nil
+	case f.Error != "":
+		return stoppedStreams(stored.SelectMutations, f, stopped), nil
 	case f.State != "" && f.State != keep.Applied:
-		return []stream{by(`
-			SELECT n FROM mutation INDEXED BY mutation_by_state
-			 WHERE state = ?2 AND state <> 'applied' AND ?8 = ''` + newest)}, nil
+		return []stream{stopped(f.State)}, nil
 	case f.Workflow == "":
-		return []stream{by(`SELECT n FROM mutation NOT INDEXED WHERE n > 0 AND ?8 = ''` + newest)}, nil
+		return []stream{by(`SELECT n FROM mutation NOT INDEXED WHERE :a = ''` + newest)}, nil
 	}
 	s := by(`
-		WITH RECURSIVE bucket (b) AS (SELECT ?9 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?10)
+		WITH RECURSIVE bucket (b) AS (SELECT :b UNION ALL SELECT b + 1 FROM bucket WHERE b < :c)
 		SELECT n FROM bucket CROSS JOIN mutation INDEXED BY mutation_by_tool
-		 WHERE n >> 9 = b AND workflow = ?1 AND ?7 > 0 AND ?8 = ''` + mutationRest)
+		 WHERE n >> 9 = b AND workflow = :workflow AND :limit > 0 AND :a = ''` + mutationRest)
 	s.last = `SELECT ifnull(max(n), 0) FROM mutation`
 	return []stream{s}, nil
 }
@@ -203,6 +280,7 @@ func (db *DB) Outputs(ctx context.Context, id keep.InputID) (keys []keep.Mutatio
 
 var (
 	eventRest  = restOf(stored.SelectEvents)
+	eventNames = namesOf(stored.SelectEvents)
 	eventLists = lister[keep.EventFilter, keep.EventStatus]{stored.SelectEvents, eventStreams, &searchedEvents, nil}
 )
 
@@ -214,37 +292,39 @@ func (db *DB) Events(ctx context.Context, f keep.EventFilter, p keep.Page) ([]ke
 // eventStreams finds events by their input, by a status that is not the usual
 // one, or by their workflow.
 func eventStreams(ctx context.Context, v *view, f keep.EventFilter, c cut) ([]stream, error) {
-	args := filterArgs(stored.SelectEvents, f, c)
+	by := func(text string, more ...any) stream {
+		return stream{text: eventNames.Replace(text), args: filterArgs(stored.SelectEvents, f, c, more...)}
+	}
 	switch {
 	case f.Input != "":
-		return []stream{{text: `
+		return []stream{by(`
 			SELECT seq FROM event_cause CROSS JOIN event ON seq = event
-			 WHERE input = ?6 AND event < ?4` + eventRest + ` ORDER BY event DESC LIMIT ?5`, args: append(args, f.Input)}}, nil
+			 WHERE input = :a`+eventRest+` ORDER BY event DESC LIMIT :limit`, f.Input)}, nil
 	case f.Status == keep.EventPending || f.Status == keep.EventSkipped:
-		return topicStreams(ctx, v, f, args)
+		return topicStreams(ctx, v, f, by)
 	case f.Workflow == "":
-		return []stream{{text: `SELECT seq FROM event NOT INDEXED WHERE seq > 0` + eventRest + ` ORDER BY seq DESC LIMIT ?5`, args: args}}, nil
+		return []stream{by(`SELECT seq FROM event NOT INDEXED WHERE TRUE` + eventRest + ` ORDER BY seq DESC LIMIT :limit`)}, nil
 	}
-	return []stream{{text: `
-		WITH RECURSIVE bucket (b) AS (SELECT ?6 UNION ALL SELECT b + 1 FROM bucket WHERE b < ?7)
+	s := by(`
+		WITH RECURSIVE bucket (b) AS (SELECT :a UNION ALL SELECT b + 1 FROM bucket WHERE b < :b)
 		SELECT seq FROM bucket CROSS JOIN event INDEXED BY event_by_topic
-		 WHERE seq >> 9 = b AND workflow = ?1 AND ?5 > 0` + eventRest,
-		args: args,
-		last: `SELECT ifnull(max(seq), 0) FROM event`}}, nil
+		 WHERE seq >> 9 = b AND workflow = :workflow AND :limit > 0` + eventRest)
+	s.last = `SELECT ifnull(max(seq), 0) FROM event`
+	return []stream{s}, nil
 }
 
 // topicStreams finds pending and skipped events, topic by topic. Reserved events
 // are few: one run of each workflow holds them.
-func topicStreams(ctx context.Context, v *view, f keep.EventFilter, args []any) ([]stream, error) {
-	const (
+func topicStreams(ctx context.Context, v *view, f keep.EventFilter, by func(text string, more ...any) stream) ([]stream, error) {
+	var (
 		free = `SELECT seq FROM event INDEXED BY event_pending
-			 WHERE workflow = ?6 AND topic = ?7 AND reserved_by = '' AND status = 'pending' AND status = ?3 AND seq < ?4
-			 ORDER BY seq DESC LIMIT ?5`
+			 WHERE workflow = :a AND topic = :b AND reserved_by = '' AND status = 'pending'` + eventRest + `
+			 ORDER BY seq DESC LIMIT :limit`
 		reserved = `SELECT seq FROM event INDEXED BY event_pending
-			 WHERE workflow = ?6 AND topic = ?7 AND reserved_by > '' AND status = 'pending' AND status = ?3 AND seq < ?4 AND ?5 > 0`
+			 WHERE workflow = :a AND topic = :b AND reserved_by > '' AND status = 'pending' AND :limit > 0` + eventRest
 		skipped = `SELECT seq FROM event INDEXED BY event_skipped
-			 WHERE workflow = ?6 AND topic = ?7 AND status = 'skipped' AND status = ?3 AND seq < ?4
-			 ORDER BY seq DESC LIMIT ?5`
+			 WHERE workflow = :a AND topic = :b AND status = 'skipped'` + eventRest + `
+			 ORDER BY seq DESC LIMIT :limit`
 	)
 	topics, err := rows(ctx, v, func(row scanner) (t [2]string, err error) {
 		err = row.Scan(&t[0], &t[1])
@@ -252,11 +332,10 @@ func topicStreams(ctx context.Context, v *view, f keep.EventFilter, args []any) 
 	}, `SELECT workflow, name FROM topic WHERE (?1 = '' OR workflow = ?1) AND (?2 = '' OR name = ?2)`, f.Workflow, f.Topic)
 	var list []stream
 	for _, t := range topics {
-		args := append(slices.Clone(args), t[0], t[1])
 		if f.Status == keep.EventSkipped {
-			list = append(list, stream{text: skipped, args: args})
+			list = append(list, by(skipped, t[0], t[1]))
 		} else {
-			list = append(list, stream{text: free, args: args}, stream{text: reserved, args: args})
+			list = append(list, by(free, t[0], t[1]), by(reserved, t[0], t[1]))
 		}
 	}
 	return list, err
@@ -294,19 +373,21 @@ func workflowsOf(ctx context.Context, v *view, table string, only keep.WorkflowN
 
 // byStatus finds rows by workflow and status.
 func byStatus[F any, S ~string](l stored.Selection[F, S]) func(context.Context, *view, F, cut) ([]stream, error) {
+	names, rest := namesOf(l), restOf(l)
+	all := names.Replace(`SELECT n FROM ` + l.Table + ` NOT INDEXED WHERE TRUE` + rest + ` ORDER BY n DESC LIMIT :limit`)
+	one := names.Replace(`
+		SELECT n FROM ` + l.Table + ` INDEXED BY ` + l.Table + `_by_status
+		 WHERE workflow = :a AND status = :b` + rest + ` ORDER BY n DESC LIMIT :limit`)
 	return func(ctx context.Context, v *view, f F, c cut) (list []stream, err error) {
 		only := l.Only(f)
 		if l.Workflow(f) == "" && only == "" {
-			return []stream{{text: `SELECT n FROM ` + l.Table + ` WHERE n < ? ORDER BY n DESC LIMIT ?`, args: []any{c.before, c.limit}}}, nil
+			return []stream{{text: all, args: filterArgs(l, f, c)}}, nil
 		}
-		names, err := workflowsOf(ctx, v, l.Table, l.Workflow(f))
-		for _, name := range names {
+		workflows, err := workflowsOf(ctx, v, l.Table, l.Workflow(f))
+		for _, name := range workflows {
 			for _, s := range l.States {
 				if only == "" || s == only {
-					list = append(list, stream{text: `
-					SELECT n FROM ` + l.Table + ` INDEXED BY ` + l.Table + `_by_status
-					 WHERE workflow = ? AND status = ? AND n < ? ORDER BY n DESC LIMIT ?`,
-						args: []any{name, string(s), c.before, c.limit}})
+					list = append(list, stream{text: one, args: filterArgs(l, f, c, name, string(s))})
 				}
 			}
 		}
@@ -316,6 +397,7 @@ func byStatus[F any, S ~string](l stored.Selection[F, S]) func(context.Context, 
 
 var (
 	escalationRest  = restOf(stored.SelectEscalations)
+	escalationNames = namesOf(stored.SelectEscalations)
 	escalationLists = lister[keep.EscalationFilter, keep.EscalationKind]{stored.SelectEscalations, escalationStreams, nil,
 		func(keep.EscalationKind) string { return "escalation_by_kind WHERE kind = ?3" }}
 )
@@ -331,16 +413,16 @@ func escalationStreams(_ context.Context, _ *view, f keep.EscalationFilter, c cu
 	var by string
 	switch {
 	case f.Run != "":
-		by = `INDEXED BY escalation_by_run WHERE run = ?2`
+		by = `INDEXED BY escalation_by_run WHERE run = :run`
 	case f.Open: // few: each one stops something
 		by = `INDEXED BY escalation_open WHERE closed_at = 0`
 	case f.Workflow != "":
-		by = `INDEXED BY escalation_by_workflow WHERE workflow = ?1`
+		by = `INDEXED BY escalation_by_workflow WHERE workflow = :workflow`
 	default:
-		by = `NOT INDEXED WHERE n > 0`
+		by = `NOT INDEXED WHERE TRUE`
 	}
 	return []stream{{
-		text: `SELECT n FROM escalation ` + by + escalationRest + ` ORDER BY n DESC LIMIT ?5`,
+		text: escalationNames.Replace(`SELECT n FROM escalation ` + by + escalationRest + ` ORDER BY n DESC LIMIT :limit`),
 		args: filterArgs(stored.SelectEscalations, f, c),
 	}}, nil
 }

@@ -39,6 +39,8 @@ type listing[T any] struct {
 	scan func(scanner) (T, error)                            // reads one of them
 	from func(context.Context, *view, cut) ([]stream, error) // where the numbers come from
 	text *textSearch                                         // if the filter has a Text
+
+	within func(context.Context, *view, cut) (cut, error) // limits a cut to what the filter can select
 }
 
 // numberOf returns the column that numbers the rows of a table.
@@ -49,11 +51,11 @@ func numberOf(table string) string {
 	return "n"
 }
 
-// A cut is the part of a list that is wanted: numbers below before, and limit of
+// A cut is the part of a list that is wanted: numbers from one up to another, and limit of
 // them.
 type cut struct {
-	before int64
-	limit  int
+	from, before int64
+	limit        int
 }
 
 // page reads one page: it merges the streams, newest first, then reads the rows.
@@ -67,6 +69,10 @@ func page[T any](ctx context.Context, db *DB, p keep.Page, l listing[T]) (list [
 		return nil, "", err
 	}
 	err = db.snapshot(ctx, func(v *view) error {
+		c, err := l.within(ctx, v, c)
+		if err != nil {
+			return err
+		}
 		numbers, stopped, err := l.numbers(ctx, v, c)
 		if err != nil {
 			return err
@@ -138,8 +144,9 @@ func descend(ctx context.Context, v *view, s stream, c cut) (found []int64, err 
 		return nil, err
 	}
 	high := min(newest, c.before-1) / bucketSize
-	for span := int64(1); high >= 0 && len(found) < c.limit; span = min(2*span, maxBuckets) {
-		low := max(high-span+1, 0)
+	end := max(c.from, 0) / bucketSize
+	for span := int64(1); high >= end && len(found) < c.limit; span = min(2*span, maxBuckets) {
+		low := max(high-span+1, end)
 		numbers, err := rows(ctx, v, scanNumber, s.text, append(slices.Clone(s.args), low, high)...)
 		if err != nil {
 			return nil, err

@@ -61,7 +61,7 @@ func (s *textSearch) find(ctx context.Context, v *view, c cut, limits searchLimi
 	rest := c
 	walked := 0
 	for chunk := min(walkChunk, limits.walk); ; chunk = min(2*chunk, 4096) {
-		part := cut{before: rest.before, limit: chunk}
+		part := cut{from: c.from, before: rest.before, limit: chunk}
 		numbers, err := s.listed(ctx, v, part)
 		if err != nil {
 			return nil, 0, err
@@ -128,8 +128,8 @@ func (s *textSearch) indexed(ctx context.Context, v *view, c cut, candidates int
 	before, seen := c.before, 0
 	for chunk := min(max(candidateChunk, c.limit), candidates, maxCandidates); len(found) < c.limit; chunk = min(8*chunk, maxCandidates) {
 		numbers, err := rows(ctx, v, scanNumber, `
-			SELECT rowid FROM `+s.noun.table+`_search WHERE `+s.noun.table+`_search MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?`,
-			s.match(), before, chunk)
+			SELECT rowid FROM `+s.noun.table+`_search WHERE `+s.noun.table+`_search MATCH ? AND rowid < ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?`,
+			s.match(), before, c.from, chunk)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -279,6 +279,7 @@ var searchPromises = []promise{
 			}
 		}
 	}},
+	{"a period and an error select what was made in it and stopped by it, with any other filter", periods},
 	{"what is searched survives a restart", func(w *world) {
 		s, ok := w.Store.(Reopener)
 		if !ok {

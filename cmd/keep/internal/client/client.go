@@ -88,11 +88,18 @@ func (w *client) find(ctx context.Context) error {
 // carries the same Idempotency-Key: what it asks for is done once.
 func (w *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
+	stream := r.Method == http.MethodGet && r.URL.Path == api.Prefix+api.ChangesPath
+	if w.daemon == nil && stream {
+		return nil, errNoDaemon // nobody says what changes
+	}
 	if w.daemon == nil {
 		return w.direct.RoundTrip(r)
 	}
 	sent := r.Clone(ctx)
 	sent.Header.Set(access.ByHeader, daemon.User())
+	if stream {
+		return w.daemon.http.RoundTrip(sent)
+	}
 	if r.Method == http.MethodPost {
 		sent.Header.Set("Idempotency-Key", rand.Text())
 	}
