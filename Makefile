@@ -2,12 +2,14 @@
 # .ci/run, which calls the scripts that these targets call.
 
 GO ?= go
+SHELL = bash
 
 .DEFAULT_GOAL := help
 FAILOVER_FOR ?= 5m
 WORLDS_FOR ?= 10h
+TOOL ?=
 
-.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds losses sabotage failover renewals versions
+.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds losses canary sabotage failover renewals versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +58,12 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl
 
-losses: ## live 1,000 lives of each tool of a pack, with losses, cuts and kills (10 minutes of a processor)
-	$(GO) test -count=1 -v -timeout 0 -parallel 8 -run TestLosses ./cmd/keep/internal/config -losses 1000
+losses: ## live 1,000 lives of each tool of a pack (or of TOOL), with losses, cuts and kills, and write docs/SERVICES.md (five minutes of a processor)
+	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestLosses/$(TOOL)' ./cmd/keep/internal/config -losses 1000 -lives 25 -record
+	$(GO) test -count=1 -run TestServicesDocument ./cmd/keep/internal/config -update
+
+canary: ## run every test, and look for the secrets of tests in all that they and their programs say
+	set -o pipefail; $(GO) test -json -count=1 -timeout 60m ./... | $(GO) run ./internal/canary
 
 failover: ## kill, freeze and cut off real hosts on a real Postgres, for five minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'TestFailover|TestTakeOver|TestPartition|TestRollingUpgrade' ./cmd/keep -failover $(FAILOVER_FOR) -failover-strict

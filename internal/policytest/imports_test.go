@@ -107,6 +107,7 @@ internal/cputime        test
 internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime
 internal/sabotage       main
+internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
 cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...

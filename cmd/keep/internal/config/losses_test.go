@@ -18,14 +18,21 @@ import (
 	"github.com/keep-run/keep/testkit/connectortest"
 )
 
-var lossesWanted = flag.Int("losses", 10, "lives of a call that TestLosses lives with each tool")
+var (
+	lossesWanted = flag.Int("losses", 10, "lives of a call that TestLosses lives with each tool")
+	recordLosses = flag.Bool("record", false, "write what they came to")
+	livesAtOnce  = flag.Int("lives", 6, "how many lives of a tool are lived at once")
+)
 
 // A tally is what the lives of one tool came to.
 type tally struct {
 	mu       sync.Mutex // protects the fields below
-	once     int        // the effect is there, and nobody was asked
-	asked    int        // a person was asked one question
-	requests []int      // of lives with a doubt: after the first one, until it was over
+	lives    int
+	once     int   // the effect is there, and nobody was asked
+	asked    int   // a person was asked one question
+	twice    int   // the effect is there more than once
+	silent   int   // there is no effect, and nobody was asked
+	requests []int // of lives with a doubt: after the first one, until it was over
 }
 
 // TestLosses lives a call of each mutate tool with answers that are lost, connections that
@@ -33,14 +40,19 @@ type tally struct {
 // the call, its lookups and its repetitions: the service has the effect once, or one
 // question is open. Laws: once, witnessed, explained.
 func TestLosses(t *testing.T) {
+	var mu sync.Mutex // protects the file
+	hashes := toolHashes(t)
 	for full := range proofs {
 		t.Run(full, func(t *testing.T) {
 			t.Parallel()
 			sum := &tally{}
 			atOnce(*lossesWanted, func(n int) { sum.live(t, full, n) })
-			if slices.Sort(sum.requests); len(sum.requests) > 0 {
-				t.Logf("%d once, %d asked; after a doubt %d requests in the median of %d, %d at most", sum.once, sum.asked,
-					sum.requests[len(sum.requests)/2], len(sum.requests), sum.requests[len(sum.requests)-1])
+			r := sum.record(hashes[full])
+			t.Logf("%+v", r)
+			if *recordLosses {
+				mu.Lock()
+				defer mu.Unlock()
+				writeLosses(t, full, r)
 			}
 		})
 	}
@@ -61,7 +73,7 @@ func atOnce(n int, do func(int)) {
 	var next atomic.Int64
 	next.Store(1)
 	var wg sync.WaitGroup
-	for range 6 {
+	for range *livesAtOnce {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				do(i)
@@ -79,8 +91,14 @@ func (y *tally) live(t *testing.T, full string, n int) {
 	out := liveThrough(t, full, p)
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.lives++
 	switch {
 	case out.effects > 1, out.questions > 1, out.effects == 0 && out.questions == 0:
+		if out.effects > 1 {
+			y.twice++
+		} else if out.effects == 0 {
+			y.silent++
+		}
 		t.Errorf("life %d of %s: %d effects and %d questions, %s; it had %s", n, full, out.effects, out.questions, out.record.State, p)
 		return
 	case out.questions == 1:

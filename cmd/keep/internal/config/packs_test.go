@@ -102,15 +102,8 @@ func (p proof) bench(tb testing.TB, pack, tool string) *connectortest.Bench {
 	return b
 }
 
-// start returns a bench and its twin. More is further keep.toml.
-func (p proof) start(tb testing.TB, pack, tool string, more ...string) (*connectortest.Bench, *twin.Twin) {
-	tb.Helper()
-	b, service, _ := p.stage(tb, pack, tool, more...)
-	return b, service
-}
-
-// stage returns a bench, its twin, and the proxy between them.
-func (p proof) stage(tb testing.TB, pack, tool string, more ...string) (*connectortest.Bench, *twin.Twin, *connectortest.Proxy) {
+// start returns a bench and its twin.
+func (p proof) start(tb testing.TB, pack, tool string) (*connectortest.Bench, *twin.Twin) {
 	tb.Helper()
 	service, err := twin.Start(p.service())
 	if err != nil {
@@ -124,7 +117,7 @@ func (p proof) stage(tb testing.TB, pack, tool string, more ...string) (*connect
 	tb.Cleanup(proxy.Close)
 	return &connectortest.Bench{
 		Connection: openPack(tb, fmt.Sprintf("[connections.svc]\nconnector = %q\nbase_url = \"http://%s%s\"\nsecret = \"${secret:svc}\"\n",
-			pack, proxy.Addr(), p.path)+strings.Join(more, ""), service.Secret),
+			pack, proxy.Addr(), p.path), service.Secret),
 		Tool:     tool,
 		Params:   func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(p.params, n)) },
 		Effects:  func(n int) int { return service.Effects(fmt.Sprintf(p.effect, n)) },
@@ -132,7 +125,7 @@ func (p proof) stage(tb testing.TB, pack, tool string, more ...string) (*connect
 		Secrets:  []string{service.Secret},
 		Troubles: connectortest.HTTPTroubles(proxy, service),
 		Settle:   service.Settle,
-	}, service, proxy
+	}, service
 }
 
 // openPack opens the one connection of a keep.toml.

@@ -20,6 +20,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/internal/ceiling"
+	"github.com/keep-run/keep/internal/twin"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
@@ -168,12 +169,72 @@ func (l *life) begin() {
 	}
 }
 
-// A call has lifeTimeout, which a busy machine does not use up, and what is under way when
-// its connection is cut arrives within lifeSettle.
+// A call has lifeTimeout, which a busy machine does not use up: nobody waits for it, and three of
+// them are less than what clocks may differ in a lookup since a time. What is under way when its
+// connection is cut arrives within lifeSettle.
 const (
-	lifeTimeout = 3 * time.Second
+	lifeTimeout = 19 * time.Second
 	lifeSettle  = 250 * time.Millisecond
 )
+
+// A stage is where lives of one tool are lived, one after another: a connection through a
+// proxy, whose service each life has anew.
+type stage struct {
+	conn   *connector.Connection
+	tools  *engine.Tools
+	proxy  *connectortest.Proxy
+	params json.RawMessage
+}
+
+// stages are those that nobody lives on, by the name of their test.
+var stages struct {
+	sync.Mutex
+	free map[string][]*stage
+}
+
+// takeStage returns a stage for a life, with a new service.
+func takeStage(t *testing.T, full string) (*stage, *twin.Twin) {
+	service, err := twin.Start(proofs[full].service())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages.Lock()
+	if free := stages.free[t.Name()]; len(free) > 0 {
+		s := free[len(free)-1]
+		stages.free[t.Name()] = free[:len(free)-1]
+		stages.Unlock()
+		s.proxy.Aim(service.Addr())
+		return s, service
+	}
+	stages.Unlock()
+	pack, tool, _ := strings.Cut(full, ".")
+	proxy, err := connectortest.NewProxy(service.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	p := proofs[full]
+	conn := openPack(t, fmt.Sprintf("[connections.svc]\nconnector = %q\nbase_url = \"http://%s%s\"\nsecret = \"${secret:svc}\"\n[connections.svc.tools.%s]\nsettle_after = %q\ntimeout = %q\n",
+		pack, proxy.Addr(), p.path, tool, lifeSettle, lifeTimeout), service.Secret)
+	tools, err := engine.NewTools([]connector.Connection{*conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{conn, tools, proxy, json.RawMessage(fmt.Sprintf(p.params, 1))}, service
+}
+
+// giveStage leaves a stage to the next life, without a connection to the service of this one.
+func giveStage(t *testing.T, s *stage, service *twin.Twin) {
+	s.proxy.Next()
+	_ = s.conn.Close() // idle connections
+	service.Close()
+	stages.Lock()
+	defer stages.Unlock()
+	if stages.free == nil {
+		stages.free = map[string][]*stage{}
+	}
+	stages.free[t.Name()] = append(stages.free[t.Name()], s)
+}
 
 // lifeFaults are what happens to the first call.
 var lifeFaults = map[string]connectortest.Fault{
@@ -229,17 +290,12 @@ func live(t *testing.T, full string, f connectortest.Fault, point engine.Point) 
 
 // liveThrough lives one life.
 func liveThrough(t *testing.T, full string, p plan) ending {
-	pack, tool, _ := strings.Cut(full, ".")
-	b, service, proxy := proofs[full].stage(t, pack, tool, fmt.Sprintf("[connections.svc.tools.%s]\nsettle_after = %q\ntimeout = %q\n", tool, lifeSettle, lifeTimeout))
-	defer service.Close()
-	defer proxy.Close()
-	tools, err := engine.NewTools([]connector.Connection{*b.Connection})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &life{t: t, store: memory.New(), tools: tools, call: "svc." + tool, params: b.Params(1), settle: service.Settle, deaths: p.deaths}
+	_, tool, _ := strings.Cut(full, ".")
+	s, service := takeStage(t, full)
+	defer giveStage(t, s, service)
+	l := &life{t: t, store: memory.New(), tools: s.tools, call: "svc." + tool, params: s.params, settle: service.Settle, deaths: p.deaths}
 	faults := p.faults
-	if specIn(b.Connection, tool).Level == keep.LevelClaim {
+	if specIn(s.conn, tool).Level == keep.LevelClaim {
 		faults = append([]connectortest.Fault{{}}, faults...) // what comes before the call is answered
 	}
 	service.Script(faults...)
@@ -249,27 +305,31 @@ func liveThrough(t *testing.T, full string, p plan) ending {
 			p.cuts[i].Then = l.kill
 		}
 	}
-	proxy.Next(p.cuts...)
+	s.proxy.Next(p.cuts...)
 	for l.run() {
+		service.Settle()
+		l.ahead.Add(int64(lifeTimeout)) // with its host the call is over
 	}
 	service.Settle()
 	list, _, err := l.store.Mutations(t.Context(), keep.MutationFilter{}, keep.Page{})
-	if err != nil || len(list) != 1 {
+	if err != nil || len(list) > 1 {
 		t.Fatalf("%s: %d records, %v, after %s", full, len(list), err, p)
 	}
 	open, _, err := l.store.Escalations(t.Context(), keep.EscalationFilter{Open: true}, keep.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Connection.Close != nil {
-		b.Connection.Close()
+	end := ending{effects: service.Effects(fmt.Sprintf(proofs[full].effect, 1)), questions: len(open), requests: service.Requests()}
+	if len(list) == 0 { // what comes before the call never worked, and nothing was sent
+		return end
 	}
 	moves, err := l.store.History(t.Context(), list[0].Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	doubted := slices.ContainsFunc(moves, func(m keep.Move) bool { return m.To == keep.NeedsReconcile })
-	return ending{b.Effects(1), len(open), service.Requests(), list[0], doubted}
+	end.record = list[0]
+	end.doubted = slices.ContainsFunc(moves, func(m keep.Move) bool { return m.To == keep.NeedsReconcile })
+	return end
 }
 
 // specIn returns the spec of a tool.

@@ -28,7 +28,7 @@ func TestServicesDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := []string{}
+	lines, losses, hashes := []string{}, readLosses(t), toolHashes(t)
 	for _, p := range all {
 		for name, tool := range p.Config.Tools {
 			if tool.Effect != connector.Mutate {
@@ -37,8 +37,11 @@ func TestServicesDocument(t *testing.T) {
 			spec := specOf(t, p, name)
 			full := p.Name + "." + name
 			happened, absent := certain(t, full, false), certain(t, full, true)
-			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %s |", full, spec.Level, spec.SettleAfter,
-				tool.SettleSource, happened, absent, spec.VerifyByHand))
+			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %s | %s |", full, spec.Level, spec.SettleAfter,
+				tool.SettleSource, happened, absent, losses[full], spec.VerifyByHand))
+			if why := losses[full].problem(hashes[full]); why != "" {
+				t.Errorf("%s has no losses on record: %s; try it with: make losses TOOL=%s", full, why, full)
+			}
 		}
 	}
 	slices.Sort(lines)
@@ -60,10 +63,20 @@ of its service, which follows the vendor's documentation, loses the answer of a 
 until it is certain what became of it. [PACKS.md](PACKS.md) says what levels and packs are.
 
 "Settles" is how long after the deadline of a call its effect may still appear, as far as Keep believes; until
-then an absence counts for nothing. The last column is for a person whom Keep asks.
+then an absence counts for nothing.
 
-| tool | level | settles | where that is from | requests if it happened | requests if it did not | what a person verifies |
-| --- | --- | --- | --- | --- | --- | --- |
+"Losses" are lives of a call, over as many hosts as die in it, each with one or more of: an answer that is lost,
+reset, cut or another's, an effect that is skipped or late, a refusal, a connection that is cut at any byte, a host
+that is killed at that moment or at any step. "Twice" and "silent" are those after which the service had the effect more
+than once, or not at all and nobody was asked. "Asked" ended in one question to a person: the outcome could not be known
+from the service, or nothing was sent and the attempts of the policy were used up. "Until certain" are the requests from the first doubt of a life to its end, in the median and at
+most: repetitions of the call, lookups, and what they had to be repeated for. The target losses of the Makefile tries them, and CI
+tries some of them each time and refuses this page if a tool is another than the one that was tried.
+
+The last column is for a person whom Keep asks.
+
+| tool | level | settles | where that is from | requests if it happened | requests if it did not | losses | twice | silent | asked | until certain | what a person verifies |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
 // specOf returns the spec of a tool of a pack.
