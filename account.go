@@ -87,7 +87,7 @@ type Account struct {
 	ConnectedBy   string
 	ConnectedAt   time.Time
 	LastRefreshAt time.Time
-	LastUsedAt    time.Time
+	LastUsedAt    time.Time // when the service accepted it last, to a minute
 
 	Sealed    []byte    // nil: it was revoked
 	Refreshes []Refresh // newest last, up to MaxRefreshes

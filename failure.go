@@ -54,6 +54,10 @@ type Failure struct {
 	Account    string `json:"account,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
 
+	// Secrets marks the secrets of the configuration with which a connection was refused;
+	// empty: there are none. Another mark ends the wait of a run. It is not made of them.
+	Secrets string `json:"secrets,omitempty"`
+
 	// RetryAfter is the least wait that the service asked for; zero: none.
 	RetryAfter time.Duration `json:"-"`
 }

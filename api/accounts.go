@@ -96,7 +96,7 @@ type Account struct {
 	ConnectedBy   string              `json:"connected_by"`
 	ConnectedAt   Time                `json:"connected_at"`
 	LastRefreshAt *Time               `json:"last_refresh_at"`
-	LastUsedAt    *Time               `json:"last_used_at"`
+	LastUsedAt    *Time               `json:"last_used_at" doc:"when the service accepted it last, to a minute"`
 	Workflows     []keep.WorkflowName `json:"workflows" doc:"those with calls under it"`
 	Error         *string             `json:"error" doc:"why it needs a person"`
 }

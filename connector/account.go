@@ -11,6 +11,9 @@ type Accounts interface {
 	// Refused says that the service did not accept a credential (401). It reports whether
 	// there is another one now.
 	Refused(ctx context.Context, account string, c Credential) bool
+
+	// Accepted says that the service accepted a credential, for people to see.
+	Accepted(ctx context.Context, account string)
 }
 
 // A Credential is what an account holds at one moment.

@@ -255,6 +255,10 @@ type Connection struct {
 
 	Tools []Tool // names are unique
 
+	// Secrets marks the secrets of the configuration that the connection uses: it is another
+	// text when one of them was replaced. It is not made of them. Empty: there are none.
+	Secrets string
+
 	// Pack is the file that the tools are from; nil: there is none.
 	Pack *keep.Pack
 

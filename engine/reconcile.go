@@ -129,10 +129,10 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 }
 
 // askLimit bounds the lookups about m after the one that brought f. While the call
-// is out they do not count, and come as seldom as they ever do.
+// is out, or its account is lost, they do not count, and come as seldom as they ever do.
 func (e *Engine) askLimit(m keep.Mutation, f ledger.Fact, now time.Time) ledger.Limit {
 	p, n := e.policy.Reconcile, m.ReconcileAttempts
-	if f.Out {
+	if f.Out || ledger.AsksForAccount(f.Failure) {
 		n = p.Attempts
 	}
 	return ledger.Limit{Attempts: p.Attempts, Next: now.Add(p.Delay(n, 0, e.jitter()))}

@@ -97,6 +97,7 @@ type tool struct {
 	connector string
 	spec      connector.Spec
 	impl      connector.Tool
+	secrets   string             // mark of those of its connection
 	isNew     bool               // the configuration says that it is no other one by a new name
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
@@ -155,7 +156,7 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 // newTool checks one tool. It gets its schemas from compile.
 func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawMessage) (*jsonschema.Schema, error)) (*tool, error) {
 	spec := impl.Spec()
-	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl, isNew: c.New || spec.New}
+	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl, secrets: c.Secrets, isNew: c.New || spec.New}
 	if was, said := c.ToolWas[spec.Name]; said && was == "" {
 		t.isNew = true
 	}
@@ -391,7 +392,24 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 		f.Class = keep.ClassTransient
 	}
 	f.Tool, f.At = t.name, c.At
-	return nil, &f
+	return nil, t.marked(f)
+}
+
+// marked returns f with the mark of the secrets that were refused, if it is about them.
+func (t *tool) marked(f keep.Failure) *keep.Failure {
+	if f.Class == keep.ClassPermission && f.Account == "" {
+		f.Secrets = t.secrets
+	}
+	return &f
+}
+
+// Secrets returns the mark of the secrets that a tool's connection has now.
+func (ts *Tools) Secrets(name keep.ToolName) (mark string, known bool) {
+	t := ts.get(name)
+	if t == nil {
+		return "", false
+	}
+	return t.secrets, true
 }
 
 // target names what a call with these params changes. A connector that panics
@@ -429,7 +447,7 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 		f = *known
 	}
 	f.Tool, f.At = t.name, at
-	return &f
+	return t.marked(f)
 }
 
 // mutate performs the call that m records, once, and gives it up after rest. The
@@ -455,7 +473,7 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 		f.Code, f.Message = "timeout", cause.Error()
 	}
 	f.Tool, f.At = t.name, at
-	return connector.Receipt{}, &f
+	return connector.Receipt{}, t.marked(f)
 }
 
 // reconcile asks the service what became of m. Errors, timeouts and answers that
@@ -475,9 +493,10 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 		return connector.Answer{Verdict: connector.Retry, Detail: context.Cause(ctx).Error()}
 	case err != nil:
 		ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
-		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && t.spec.Level == keep.LevelKey {
+		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && (t.spec.Level == keep.LevelKey || f.Account != "") {
 			refused := *f
-			refused.Tool, ans.Refused = t.name, &refused
+			refused.Tool = t.name
+			ans.Refused = t.marked(refused)
 		}
 		return ans
 	case ans.Verdict == connector.Happened:

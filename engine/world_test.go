@@ -39,6 +39,7 @@ type world struct {
 	service *service
 	script  script
 	def     keep.Definition
+	secrets string // mark of those of the connection
 	version int
 	policy  policy.Policy
 
@@ -214,7 +215,9 @@ func (w *world) connections() []connector.Connection {
 	if w.connect != nil {
 		return w.connect()
 	}
-	return []connector.Connection{w.service.connection()}
+	c := w.service.connection()
+	c.Secrets = w.secrets
+	return []connector.Connection{c}
 }
 
 func (w *world) engine() *host {
@@ -254,7 +257,7 @@ type host struct {
 
 func (w *world) hostOf(s operator.Store, e *engine.Engine) *host {
 	w.t.Helper()
-	o, err := operator.New(s, operator.Config{Policy: &w.policy, Now: e.Now, Executor: e,
+	o, err := operator.New(s, operator.Config{Policy: &w.policy, Now: e.Now, Executor: e, Secrets: w.tools.Secrets,
 		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil)))})
 	if err != nil {
 		w.t.Fatal(err)

@@ -184,7 +184,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		err = h.Engine.Sync(ctx)
 	}
 	if err == nil {
-		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Logger: cfg.Logger})
+		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Secrets: tools.Secrets, Logger: cfg.Logger})
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.closeRuntime())

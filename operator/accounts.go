@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	law "github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
@@ -28,7 +29,7 @@ func (o *Operator) SettleAccounts(ctx context.Context, accounts []keep.Account) 
 			return err
 		}
 	}
-	return errors.Join(o.closeReconnected(ctx, known), o.continueRuns(ctx, byName))
+	return errors.Join(o.closeReconnected(ctx, known), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
 }
 
 // askReconnect asks about an account, if that was not done before.
@@ -74,8 +75,8 @@ func (o *Operator) closeReconnected(ctx context.Context, known map[keep.Escalati
 	}
 }
 
-// continueRuns plans the next attempt of each run that waits for an account which is
-// another one now.
+// continueRuns plans the next attempt of each run that waits for an account, or for secrets
+// of the configuration, which are others now.
 func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Account) error {
 	filter := keep.RunFilter{Status: keep.StatusPerson, Open: true}
 	for p := (keep.Page{Limit: 500, Bare: true}); ; {
@@ -84,7 +85,7 @@ func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Ac
 			return err
 		}
 		for _, r := range list {
-			if !r.RetryAt.IsZero() || r.Error == nil || !law.Continues(r.Error, accounts[r.Error.Account]) {
+			if !r.RetryAt.IsZero() || r.Error == nil || !law.Continues(r.Error, accounts[r.Error.Account]) && !o.replaced(r.Workflow, r.Error) {
 				continue
 			}
 			if err := o.continueRun(ctx, r.ID); err != nil {
@@ -97,6 +98,17 @@ func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Ac
 	}
 }
 
+// replaced reports whether secrets that were refused are others now. The host that has the
+// workflow knows: another one may have other files.
+func (o *Operator) replaced(w keep.WorkflowName, f *keep.Failure) bool {
+	if f.Secrets == "" || o.cfg.Secrets == nil {
+		return false
+	}
+	_, ours := o.cfg.Executor.Epoch(w)
+	mark, known := o.cfg.Secrets(f.Tool)
+	return ours && known && law.Replaced(f, mark)
+}
+
 // continueRun plans the next attempt of a run. That somebody else did is no error.
 func (o *Operator) continueRun(ctx context.Context, id keep.RunID) error {
 	r, err := o.store.Run(ctx, id) // whole: it is written
@@ -106,6 +118,68 @@ func (o *Operator) continueRun(ctx context.Context, id keep.RunID) error {
 	now := o.now()
 	err = o.decided(ctx, r.Workflow, now, keep.PutRun{Run: lifecycle.Reconnected(r, now)})
 	if errors.Is(err, keep.ErrStale) {
+		return nil
+	}
+	return err
+}
+
+// continueLookups has the services asked at once about those calls in doubt about which they
+// could not be asked, or refused to be, under an account which is another one now.
+func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep.Account) error {
+	for _, state := range lifecycle.Doubts() {
+		for p := (keep.Page{Limit: 500}); ; {
+			list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: state}, p)
+			if err != nil {
+				return err
+			}
+			for _, m := range list {
+				if !ledger.Refused(m.Error) || !law.Continues(m.Error, accounts[m.Error.Account]) && !o.replaced(m.Workflow, m.Error) {
+					continue
+				}
+				if err := o.continueLookup(ctx, m.Key); err != nil {
+					return fmt.Errorf("ask about %s: %w", m.Key, err)
+				}
+			}
+			if p.After = next; next == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// continueLookup plans a lookup for now. That somebody else did is no error.
+func (o *Operator) continueLookup(ctx context.Context, key keep.MutationKey) error {
+	now := o.now()
+	m, err := o.store.Mutation(ctx, key) // whole: it is written
+	if err != nil || !ledger.Refused(m.Error) {
+		return err
+	}
+	var changes []keep.Change
+	switch {
+	case m.State == keep.NeedsReconcile && m.NextReconcileAt.After(now):
+		m.NextReconcileAt, m.UpdatedAt = now, now
+		changes = append(changes, keep.PutMutation{Mutation: m})
+	case m.State == keep.Indeterminate && m.CanReconcile:
+		after, move, err := ledger.Apply(m, ledger.Fact{Evidence: ledger.CheckAgain, By: "account", Detail: "the credential is another one now"}, now)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, keep.PutMutation{Mutation: after, Moves: []keep.Move{move}})
+		asked, _, err := o.store.Escalations(ctx, keep.EscalationFilter{Workflow: m.Workflow, Run: m.Run, Open: true}, keep.Page{})
+		if err != nil {
+			return err
+		}
+		for _, q := range asked {
+			if q.Mutation == m.Key && q.AboutDoubt() {
+				changes = append(changes, keep.CloseEscalation{ID: q.ID})
+			}
+		}
+	default:
+		return nil
+	}
+	err = o.decided(ctx, m.Workflow, now, changes...)
+	if errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided) {
 		return nil
 	}
 	return err

@@ -1,10 +1,12 @@
 package operator_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/keep-run/keep"
 	law "github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -106,3 +108,43 @@ func TestSettleRevokedAccount(t *testing.T) {
 		t.Errorf("asked %+v, and %v continue", questions, runs)
 	}
 }
+
+// A run that was refused with secrets of the configuration continues when they are others,
+// where the host has them that has the workflow.
+func TestSettleSecrets(t *testing.T) {
+	for _, c := range []struct {
+		mark string
+		ours bool
+		want bool
+	}{{"first", true, false}, {"second", true, true}, {"second", false, false}} {
+		w := &accountWorld{t, memory.New()}
+		w.waits("a", keep.CodeUnauthenticated, "", 0)
+		runs, _, err := w.Runs(w.Context(), keep.RunFilter{Open: true}, keep.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runs[0]
+		r.Error.Secrets, r.Error.Tool = "first", "crm.list"
+		if err := w.Commit(w.Context(), keep.Commit{Workflow: "a", At: noon, Changes: []keep.Change{keep.PutRun{Run: r}}}); err != nil {
+			t.Fatal(err)
+		}
+		o, err := operator.New(w.Store, operator.Config{Logger: slog.New(slog.DiscardHandler), Executor: executor(c.ours),
+			Secrets: func(keep.ToolName) (string, bool) { return c.mark, true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.SettleAccounts(w.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if r, err = w.Store.Run(w.Context(), r.ID); err != nil || r.RetryAt.IsZero() == c.want {
+			t.Errorf("%+v: the run is tried again at %s, %v", c, r.RetryAt, err)
+		}
+	}
+}
+
+// An executor has all workflows, or none.
+type executor bool
+
+func (executor) Wake(keep.WorkflowName)                  {}
+func (executor) Executing(keep.WorkflowName) bool        { return false }
+func (e executor) Epoch(keep.WorkflowName) (int64, bool) { return 0, bool(e) }

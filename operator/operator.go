@@ -37,6 +37,10 @@ type Config struct {
 	// call brought is taken if it is JSON.
 	Results Results
 
+	// Secrets returns the mark of the secrets that the connection of a tool has here now; see
+	// connector.Connection. If nil, no run is tried again because one was replaced.
+	Secrets func(tool keep.ToolName) (mark string, known bool)
+
 	// Logger receives what a person should know. If nil, slog.Default().
 	Logger *slog.Logger
 }

@@ -15,7 +15,10 @@ import (
 )
 
 // accountsData is the accounts of services.
-type accountsData struct{ Accounts []accountRow }
+type accountsData struct {
+	Accounts []accountRow
+	Connects bool // the reader may connect one here
+}
 
 // An accountRow is an account; times are zero where there is none.
 type accountRow struct {
@@ -23,6 +26,7 @@ type accountRow struct {
 	Expires, Connected, Refreshed, Used time.Time
 	Why                                 string // it needs a person; empty: it does not
 	Admin                               bool   // may test, renew and revoke it
+	Connects                            bool   // may connect it again here
 }
 
 // Bad reports whether the account does not work, or will not soon.
@@ -38,6 +42,11 @@ func (a accountRow) Word() string { return strings.ReplaceAll(string(a.Status), 
 
 // Command connects the account again.
 func (a accountRow) Command() string { return "keep connect " + a.Pack + " --name " + a.Name }
+
+// Again is the page on which the account is connected again.
+func (a accountRow) Again() string {
+	return "/connect/" + url.PathEscape(a.Pack) + "?name=" + url.QueryEscape(a.Name)
+}
 
 // Link is the page of the account.
 func (a accountRow) Link() string { return "/accounts/" + url.PathEscape(a.Name) }
@@ -67,6 +76,7 @@ func (s *site) accountRows(ctx context.Context) ([]accountRow, error) {
 	for _, a := range all {
 		row := accountRow{AccountDetail: a, Expires: timeOf(a.ExpiresAt), Connected: time.Time(a.ConnectedAt), Refreshed: timeOf(a.LastRefreshAt),
 			Used: timeOf(a.LastUsedAt), Admin: who.Role.Covers(access.Admin)}
+		row.Connects = row.Admin && s.connects()
 		if a.Error != nil {
 			row.Why = *a.Error
 		}
@@ -78,7 +88,8 @@ func (s *site) accountRows(ctx context.Context) ([]accountRow, error) {
 func (s *site) accounts(r *http.Request) (page, error) {
 	p := page{Title: "Accounts", Section: "connections", Watch: []feed.Kind{feed.Escalation}}
 	rows, err := s.accountRows(r.Context())
-	p.Data = accountsData{rows}
+	who, _ := access.From(r.Context())
+	p.Data = accountsData{rows, s.connects() && who.Role.Covers(access.Admin)}
 	return p, err
 }
 

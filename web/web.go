@@ -40,6 +40,13 @@ type Config struct {
 	// Accounts are the accounts of services. If nil, there are none.
 	Accounts api.Accounts
 
+	// Connector connects accounts. If nil, nobody can connect one on the pages.
+	Connector Connector
+
+	// URL is where browsers find the pages, such as https://keep.example.com. If empty, it
+	// is seen by how they come.
+	URL string
+
 	// Keys are the idempotency keys of HTTP requests. If nil, their page says
 	// that there are none.
 	Keys Keys
@@ -162,6 +169,16 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "GET /accounts", "accounts", s.accounts)
 	s.show(mux, "GET /accounts/{name}", "account", s.account)
 	s.doAs(mux, access.Admin, "POST /accounts/{name}/{verb}", s.doAccount)
+
+	s.showTo(mux, access.Admin, "GET /connect", "connect", s.connectList)
+	s.showTo(mux, access.Admin, "GET /connect/{pack}", "connect_form", s.connectForm)
+	mux.HandleFunc("POST /connect/{pack}", s.allow(access.Admin, func(w http.ResponseWriter, r *http.Request) {
+		limitBody(w, r)
+		if err := s.connect(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}))
+	s.doAs(mux, access.Admin, "GET /callback", s.finish)
 
 	s.show(mux, "GET /keys", "keys", s.keys)
 	s.show(mux, "GET /keys/{ref}", "key", s.key)

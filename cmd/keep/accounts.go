@@ -93,8 +93,8 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 			return exit.Misusef("the pack %s signs with a key: store it with keep secrets set NAME, and write secret = \"${secret:NAME}\"", name)
 		case f.token || pack.Auth.Style != "oauth2":
 			content.Value, err = a.readSecret(ctx, fmt.Sprintf("Credential of %s (%s): ", pack.Title, pack.Auth.Style), stdin)
-			if err == nil && pack.Auth.Style == "basic" && !strings.Contains(content.Value, ":") {
-				err = exit.Misusef("the pack %s wants user:password", name)
+			if bad := daemon.CheckCredential(pack, content.Value); err == nil && bad != nil {
+				err = exit.Misusef("%w", bad)
 			}
 		default:
 			fresh, content, err = a.authorize(ctx, cfg, pack, fresh, f)
@@ -145,11 +145,8 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 	case err != nil:
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", pack.Name, err)
 	}
-	fresh.ExpiresAt, fresh.Lifetime, fresh.Subject = tokens.Expires, tokens.Lifetime, tokens.Subject
-	fresh.Renews = tokens.Refresh != "" || f.machine
-	if fresh.Scopes = tokens.Scopes; tokens.Scopes == nil {
-		fresh.Scopes = scopes
-	}
+	fresh = daemon.Granted(fresh, tokens, scopes)
+	fresh.Renews = fresh.Renews || f.machine
 	return fresh, account.ContentOf(tokens), nil
 }
 
@@ -290,7 +287,7 @@ func (a *app) listAccounts(ctx context.Context) error {
 			return err
 		}
 		lines := []api.Account{}
-		t := terminal.Table{Header: []string{"ACCOUNT", "PACK", "STATUS", "OF", "CONNECTED BY", "EXPIRES", "USED"}}
+		t := terminal.Table{Header: []string{"ACCOUNT", "PACK", "STATUS", "OF", "CONNECTED BY", "EXPIRES", "LAST SUCCESS"}}
 		for _, acc := range all {
 			v := api.AccountOf(acc, used[acc.Name], a.Now())
 			lines = append(lines, v)

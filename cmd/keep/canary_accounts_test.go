@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -166,6 +167,9 @@ func TestCanaryOfAccounts(t *testing.T) {
 	d.pages(look)
 	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", d.cmd.Process.Pid)); err == nil {
 		look.in("the arguments of keep serve", args)
+	}
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", d.cmd.Process.Pid)); err == nil && !regexp.MustCompile(`Max core file size +1 +1 `).Match(text) {
+		t.Errorf("the memory of keep serve may be written to a file:\n%s", text)
 	}
 	d.kill()
 	said.WriteString(d.pipe("", "accounts", "revoke", "diary", "--yes", "-vv"))

@@ -17,6 +17,7 @@ func main() {
 	sandbox.BundlerMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	withoutCores()
 	garbage.Pace()
 	a := newApp(os.Stdout, os.Stderr)
 	a.hangups = hangups

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,6 +83,13 @@ func TestReconnect(t *testing.T) {
   producers: { read: { schedule: { cron: "0 0 1 1 *", timezone: "UTC" }, async handler(ctx) { ctx.log("read", (await ctx.diary.days({})).length); } } } });`)
 	}
 	d.allow()
+	told := startHook(t)
+	toml, err := os.ReadFile(filepath.Join(d.dir, "keep.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.write(".secrets/webhook", "whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	d.write("keep.toml", fmt.Sprintf("%s[notify]\nwebhook = { url = %q, secret = \"${secret:webhook}\" }\n", toml, told.URL))
 	said := serveIn(t, d.dir, "--listen", "127.0.0.1:0")
 	said.wait(t, "Serving 2 workflows")
 
@@ -93,6 +103,12 @@ func TestReconnect(t *testing.T) {
 	if len(questions) != 1 || questions[0].Kind != keep.AskReconnect || len(questions[0].Actions) != 0 || questions[0].Workflow != "" {
 		t.Fatalf("before a run needs it: %+v", questions)
 	}
+	<-told.heard
+	told.mu.Lock()
+	if len(told.bodies) != 1 || !strings.Contains(told.bodies[0], `"reconnect"`) || !strings.Contains(told.bodies[0], "keep connect diary --name diary") {
+		t.Errorf("[notify] was told %q", told.bodies)
+	}
+	told.mu.Unlock()
 	if out, _ := d.keep("status"); !bytes.Contains([]byte(out), []byte("keep connect diary --name diary")) {
 		t.Errorf("status says %s", out)
 	}
@@ -206,5 +222,66 @@ func TestServedAccounts(t *testing.T) {
 	ask("POST", "/accounts/diary/test", rules, 409, "was revoked")
 	if len(d.tokens()) != 2 {
 		t.Errorf("%d tokens came to the service, want one of each generation", len(d.tokens()))
+	}
+}
+
+// Runs that a service refused under a secret of the database, a key and a password continue
+// by themselves when another one is set or connected.
+func TestCredentialsContinueRuns(t *testing.T) {
+	var good atomic.Bool // the second credentials are the right ones
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		if sent := strings.Join([]string{r.Header.Get("X-Api-Key"), password, r.Header.Get("X-Secret")}, ""); sent != "second" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		good.Store(true)
+		answer(w, http.StatusOK, []string{})
+	}))
+	t.Cleanup(service.Close)
+	d := &diary{T: t, dir: shortDir(t)}
+	pack := "name = %q\nversion = \"1\"\ntitle = \"T\"\ndocs = \"https://example.com\"\nbase_url = %q\n[auth]\n%s\n[tools.days]\neffect = \"list\"\n" +
+		"description = \"D.\"\npath = \"/days\"\nparams = { type = \"object\", properties = {} }\nresult = { type = \"array\" }\nexample = {}\n"
+	d.write("packs/keyed.toml", fmt.Sprintf(pack, "keyed", service.URL, "style = \"header\"\nheader = \"X-Api-Key\""))
+	d.write("packs/worded.toml", fmt.Sprintf(pack, "worded", service.URL, `style = "basic"`))
+	d.write("keep.toml", fmt.Sprintf("[connections.keyed]\nconnector = \"keyed\"\naccount = \"keyed\"\n[connections.worded]\nconnector = \"worded\"\naccount = \"worded\"\n"+
+		"[connections.plain]\nconnector = \"http\"\nbase_url = %q\nheaders = { X-Secret = \"${secret:plain}\" }\n[connections.plain.tools.days]\neffect = \"list\"\npath = \"/days\"\n", service.URL))
+	give := map[string][]string{"keyed": {"connect", "keyed"}, "worded": {"connect", "worded"}, "plain": {"secrets", "set", "plain"}}
+	set := func(name, value string) {
+		t.Helper()
+		if name == "worded" {
+			value = "ann:" + value
+		}
+		cmd := d.command(give[name]...)
+		cmd.Stdin = strings.NewReader(value)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	for name := range give {
+		set(name, "first")
+		d.write(name+".js", `export default Keep.workflow({ name: "`+name+`", topics: {},
+  producers: { read: { schedule: { cron: "0 0 1 1 *", timezone: "UTC" }, async handler(ctx) { await ctx.`+name+`.days({}); } } } });`)
+	}
+	said := serveIn(t, d.dir, "--listen", "127.0.0.1:0")
+	said.wait(t, "Serving 3 workflows")
+	for name := range give {
+		if out, status := d.keep("trigger", name); status != exit.Done {
+			t.Fatalf("trigger: %s", out)
+		}
+		said.wait(t, "run stopped")
+		if q := list[api.Escalation](d, "inbox"); len(q) != 1 || q[0].Kind != keep.AskPermission || good.Load() {
+			t.Fatalf("%s was refused: %+v", name, q)
+		}
+		set(name, "second")
+		for done := false; !done; {
+			for _, r := range list[api.Run](d, "runs") {
+				done = done || string(r.Workflow) == name && r.Status == keep.StatusCommitted
+			}
+		}
+		if q := list[api.Escalation](d, "inbox"); len(q) != 0 {
+			t.Errorf("%s continued, and the inbox has %+v", name, q)
+		}
+		good.Store(false)
 	}
 }

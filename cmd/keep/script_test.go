@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/script/sandbox"
 )
@@ -38,6 +39,7 @@ type suite struct{ *testing.M }
 // Run runs the tests and removes what they shared.
 func (s suite) Run() int {
 	status := pgtest.Main(s.M)
+	browsertest.Stop()
 	for _, dir := range append(shared, sharedCache, sharedBin) {
 		if dir != "" {
 			os.RemoveAll(dir)

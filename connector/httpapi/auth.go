@@ -23,6 +23,9 @@ type Auth interface {
 	// Refused says that the service answered 401 to a request. It reports whether there
 	// are other credentials now.
 	Refused(ctx context.Context, a Authorization) bool
+
+	// Accepted says that the service did what a request asked for.
+	Accepted(ctx context.Context, a Authorization)
 }
 
 // An Authorization is what one request carries.
@@ -122,7 +125,7 @@ func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Req
 		return nil, u, err
 	}
 	u = a.used()
-	resp, err = roundTrip(ctx, t, req)
+	resp, err = s.roundTrip(ctx, t, req, a)
 	if err != nil || s.auth == nil || resp.StatusCode != http.StatusUnauthorized || !s.auth.Refused(ctx, a) {
 		return resp, u, err
 	}
@@ -143,8 +146,18 @@ func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Req
 	if a, err = s.authorize(ctx, req); err != nil {
 		return nil, u, err
 	}
-	resp, err = roundTrip(ctx, t, req)
+	resp, err = s.roundTrip(ctx, t, req, a)
 	return resp, a.used(), err
+}
+
+// roundTrip sends a request, and says of one that succeeded that its credentials were
+// accepted.
+func (s *service) roundTrip(ctx context.Context, t *http.Transport, req *http.Request, a Authorization) (*http.Response, error) {
+	resp, err := roundTrip(ctx, t, req)
+	if err == nil && s.auth != nil && resp.StatusCode < http.StatusMultipleChoices {
+		s.auth.Accepted(context.WithoutCancel(ctx), a)
+	}
+	return resp, err
 }
 
 // unanswered is the failure of a request that brought no answer.

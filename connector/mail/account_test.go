@@ -27,6 +27,8 @@ func (h *holdings) Credential(_ context.Context, account string) (connector.Cred
 	return h.list[h.now], nil
 }
 
+func (h *holdings) Accepted(context.Context, string) {}
+
 func (h *holdings) Refused(_ context.Context, _ string, c connector.Credential) bool {
 	if c.Generation != int64(h.now) || h.now+1 == len(h.list) {
 		return false

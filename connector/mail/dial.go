@@ -66,6 +66,7 @@ func (a *account) submission(ctx context.Context) (*smtp.Client, func(), error) 
 		}
 		c, stop, err := a.submissionAs(ctx, l)
 		if err == nil || !first || !a.anew(ctx, l, err) {
+			a.accepted(ctx, err)
 			return c, stop, err
 		}
 	}
@@ -145,6 +146,7 @@ func (a *account) openBoxWith(ctx context.Context, news *imapclient.UnilateralDa
 		}
 		b, err := a.openBoxAs(ctx, l, news)
 		if err == nil || !first || !a.anew(ctx, l, err) {
+			a.accepted(ctx, err)
 			return b, err
 		}
 	}

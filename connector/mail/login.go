@@ -72,6 +72,13 @@ func (a *account) anew(ctx context.Context, l login, err error) bool {
 	return class == keep.ClassPermission && code == keep.CodeUnauthenticated && a.accounts.Refused(ctx, a.connected, l.credential)
 }
 
+// accepted says that the server let the account in, if err is nil.
+func (a *account) accepted(ctx context.Context, err error) {
+	if err == nil && a.connected != "" && a.accounts != nil {
+		a.accounts.Accepted(context.WithoutCancel(ctx), a.connected)
+	}
+}
+
 // clean returns a text without secrets.
 func (a *account) clean(text string) string {
 	if u := a.used.Load(); u != nil {

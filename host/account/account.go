@@ -182,7 +182,6 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	if err != nil {
 		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
 	}
-	m.note(ctx, a)
 	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
 	c.Secrets = append(o.content.Secrets(), o.old...)
 	return c, nil
@@ -229,21 +228,24 @@ func (m *Manager) settle(ctx context.Context) {
 	}
 }
 
-// note writes that an account was used, once a minute at most: it is for people.
-func (m *Manager) note(ctx context.Context, a keep.Account) {
+// SettleNow is Settle after something else than an account changed, which stands.
+func (m *Manager) SettleNow(ctx context.Context) { m.settle(ctx) }
+
+// Accepted writes that a service accepted an account, once a minute at most: it is for
+// people.
+func (m *Manager) Accepted(ctx context.Context, name string) {
 	now := m.now()
 	m.mu.Lock()
-	last := m.used[a.Name]
-	due := now.Sub(last) >= time.Minute
+	due := now.Sub(m.used[name]) >= time.Minute
 	if due {
-		m.used[a.Name] = now
+		m.used[name] = now
 	}
 	m.mu.Unlock()
 	if !due {
 		return
 	}
-	if err := m.cfg.Store.UseAccount(ctx, a.Kind, a.Name, now); err != nil && ctx.Err() == nil {
-		m.cfg.Logger.WarnContext(ctx, "the time at which an account was used was not written", "account", a.Name, "err", err)
+	if err := m.cfg.Store.UseAccount(ctx, keep.AccountConnected, name, now); err != nil && ctx.Err() == nil {
+		m.cfg.Logger.WarnContext(ctx, "the time at which an account was used was not written", "account", name, "err", err)
 	}
 }
 

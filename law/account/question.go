@@ -47,6 +47,12 @@ func Continues(f *keep.Failure, a keep.Account) bool {
 	return f != nil && f.Account != "" && f.Generation != a.Generation
 }
 
+// Replaced reports whether a run that failed because of secrets of the configuration is to
+// be tried again: those that the tool has now are others. mark is theirs.
+func Replaced(f *keep.Failure, mark string) bool {
+	return f != nil && f.Secrets != "" && f.Secrets != mark
+}
+
 // Restored returns an account as it comes out of a backup: what was done since is not
 // known, so its tokens may have been used up. That is as if the answer to one request for
 // them had been lost: they are tried once more at once, and then a person is asked. It

@@ -213,6 +213,12 @@ func KeyAge(m keep.Mutation, now time.Time, elapsed time.Duration) (age time.Dur
 // repeated request that was refused: that says nothing about the first one.
 func Refused(f *keep.Failure) bool { return f != nil && f.Class == keep.ClassPermission }
 
+// AsksForAccount reports whether a failure is about an account that a person is asked to
+// connect again, which is one question for all that wait for it. Nothing was sent then.
+func AsksForAccount(f *keep.Failure) bool {
+	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeReconnect && f.Account != ""
+}
+
 // Unsettled reports whether a record in that state is in doubt.
 func Unsettled(s keep.MutationState) bool { return s == keep.NeedsReconcile || s == keep.Indeterminate }
 
@@ -242,7 +248,8 @@ type Limit struct {
 // AfterLookup returns m after the service was asked what happened and answered
 // Happened, Absent or Unsure. An absence that comes too early counts as unsure,
 // uses up no attempt, and plans the next lookup for the time when it can be
-// believed. Neither does a lookup while the call is out.
+// believed. Neither does a lookup while the call is out, nor one that was not made because
+// its account must be connected again: whoever connects it has the next one made.
 //
 // Only a record in doubt is asked about: one in flight is moved on by what its
 // own call learned first.
@@ -250,17 +257,25 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 	if m.State != keep.NeedsReconcile {
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "it is not in doubt"}
 	}
+	said := m.Error
+	if f.Failure == nil && f.Evidence != Happened && Refused(said) { // that is over
+		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
+		f.Failure = said
+	}
 	early, next := tooEarly(m, f.Evidence, now), m.SettlesAt()
 	switch {
 	case f.Out && f.Evidence != Happened:
-		early, next, f.Evidence = true, limit.Next, Unsure
+		early, next, f.Evidence, f.Failure = true, limit.Next, Unsure, nil
 		f.Detail = joinDetail("the call has not returned and may still be sent", f.Detail)
+	case f.Evidence == Unsure && AsksForAccount(f.Failure):
+		early, next = true, limit.Next
+		f.Detail = joinDetail("the service was not asked", f.Detail)
 	case early:
 		f.Evidence = Unsure
 		f.Detail = joinDetail("nothing found, but the effect may still appear until "+
 			m.SettlesAt().UTC().Format(time.RFC3339Nano), f.Detail)
 	case f.Evidence == Absent && f.Unwitnessed:
-		f.Evidence, f.Failure = CannotAsk, unwitnessed(m.Error)
+		f.Evidence, f.Failure = CannotAsk, unwitnessed(said)
 	}
 	if f.Evidence != Unsure || early {
 		m, move, err := Apply(m, f, now)
@@ -270,11 +285,8 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 		return m, move, err
 	}
 	count := m.ReconcileAttempts + 1
-	switch {
-	case Refused(f.Failure):
+	if Refused(f.Failure) {
 		f.Evidence = AttemptsExhausted // it is refused until a person acts
-	case f.Failure == nil && Refused(m.Error): // that is over
-		f.Failure = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
 	}
 	if f.Evidence != AttemptsExhausted && count >= limit.Attempts {
 		f.Evidence = AttemptsExhausted

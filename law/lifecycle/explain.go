@@ -100,6 +100,9 @@ func doubt(m keep.Mutation, since time.Time) Wait {
 	}
 	if m.State == keep.Indeterminate {
 		w.Kind, w.Until = WaitsForDecision, time.Time{}
+	} else if AsksForAccount(m.Error) {
+		w.Kind, w.Until = WaitsForAccount, time.Time{}
+		w.Why = "it is not known whether " + w.Call + " happened, and " + sentence(m.Error)
 	} else if !w.Until.IsZero() {
 		w.N = m.ReconcileAttempts + 1
 	}
@@ -211,7 +214,12 @@ func (w Wait) after() string {
 // reason is why r stopped, without the full stop of a message.
 func reason(r keep.Run) string {
 	if r.Error != nil {
-		return strings.TrimRight(strings.Join(strings.Fields(r.Error.Error()), " "), ".")
+		return sentence(r.Error)
 	}
 	return string(r.Status)
+}
+
+// sentence is a failure on one line, without the full stop of its message.
+func sentence(f *keep.Failure) string {
+	return strings.TrimRight(strings.Join(strings.Fields(f.Error()), " "), ".")
 }

@@ -141,9 +141,7 @@ func Classify(class keep.Class, m keep.Mutation, spent bool) Consequence {
 
 // AsksForAccount reports whether a failure is about an account that a person is asked to
 // connect again. That question is one for all runs, so a run asks none of its own.
-func AsksForAccount(f *keep.Failure) bool {
-	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeReconnect && f.Account != ""
-}
+func AsksForAccount(f *keep.Failure) bool { return ledger.AsksForAccount(f) }
 
 // Reconnected returns r as it continues because an account that it waited for is another
 // one than it was.

@@ -157,6 +157,13 @@ func (l *liveAuth) Refused(ctx context.Context, a httpapi.Authorization) bool {
 	return renewed
 }
 
+// Accepted says so of each account.
+func (l *liveAuth) Accepted(ctx context.Context, _ httpapi.Authorization) {
+	for _, name := range l.names {
+		liveAccounts{l.v}.Accepted(ctx, name)
+	}
+}
+
 // liveAccounts are the accounts of a database that is opened after the configuration is
 // read.
 type liveAccounts struct{ v *vault }
@@ -172,6 +179,13 @@ func (l liveAccounts) Credential(ctx context.Context, account string) (connector
 // Refused implements connector.Accounts.
 func (l liveAccounts) Refused(ctx context.Context, account string, c connector.Credential) bool {
 	return l.v.accounts != nil && l.v.accounts.Refused(ctx, account, c)
+}
+
+// Accepted implements connector.Accounts.
+func (l liveAccounts) Accepted(ctx context.Context, account string) {
+	if l.v.accounts != nil {
+		l.v.accounts.Accepted(ctx, account)
+	}
 }
 
 // put puts a credential where the pack says it goes.

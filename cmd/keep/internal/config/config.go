@@ -61,7 +61,7 @@ type Options struct {
 
 	// Sealed holds the secrets of the database, by name. They count where no other place
 	// has one.
-	Sealed map[string]string
+	Sealed map[string]Sealed
 
 	// Environ holds the variables as os.Environ has them. If nil, os.Environ().
 	Environ []string
@@ -132,7 +132,7 @@ func Load(o Options) (*Config, error) {
 		return cfg, &Error{Problems: []Problem{*syntax}}
 	}
 	env := newEnvironment(o.Environ)
-	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), sealed: o.Sealed}
+	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), marks: make(map[string]string), sealed: o.Sealed}
 	overlayAll(env, root)
 	b.expand(v, root, "")
 	t := defaults()

@@ -29,6 +29,7 @@ type Connection struct {
 	Accounts  []string // that it uses
 
 	scopes map[string][]string // by tool
+	mark   string              // of the secrets that it uses; see connector.Connection
 
 	open func() (*connector.Connection, error)
 	at   *node
@@ -214,7 +215,7 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 		}
 	}
 	return Connection{
-		Name: name, Connector: text, Accounts: accounts, at: n, b: b, v: v,
+		Name: name, Connector: text, Accounts: accounts, at: n, b: b, v: v, mark: v.markOf(n),
 		open: func() (*connector.Connection, error) { return k.open(name, settings.Interface()) },
 	}, true
 }
@@ -277,7 +278,7 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 			problems = append(problems, conn.problems(err)...)
 			continue
 		}
-		opened.Was, opened.New = conn.Was, conn.New
+		opened.Was, opened.New, opened.Secrets = conn.Was, conn.New, conn.mark
 		out = append(out, *opened)
 	}
 	return out, problems

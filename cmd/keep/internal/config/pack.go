@@ -302,7 +302,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	table["tools"] = &node{at: n.at, value: tools}
 	tree.value = table
 	return Connection{
-		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), at: &tree, b: b, v: v,
+		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), at: &tree, b: b, v: v, mark: v.markOf(n),
 		open: func() (*connector.Connection, error) {
 			conn, err := httpapi.New(name, cfg)
 			if err == nil {

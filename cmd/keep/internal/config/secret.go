@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"maps"
@@ -36,9 +37,22 @@ type vault struct {
 	found map[string]string // value by reference, such as ${secret:crm}
 	files []string          // that were looked at
 
-	sealed   map[string]string  // secrets of the database, by name
+	sealed   map[string]Sealed  // secrets of the database, by name
+	marks    map[string]string  // of the secrets that were found, by reference
 	accounts connector.Accounts // nil: the database is not open
 }
+
+// A Sealed is a secret of the database.
+type Sealed struct {
+	Value string
+	Mark  string // another one when the secret is replaced
+}
+
+// String says nothing: a secret that is printed by mistake shows nothing.
+func (Sealed) String() string { return "[sealed]" }
+
+// GoString says nothing.
+func (Sealed) GoString() string { return "[sealed]" }
 
 // expand replaces the references in all strings of n. What is missing becomes a
 // problem, and the reference stays.
@@ -129,7 +143,7 @@ func (v *vault) resolve(ref string) (string, error) {
 			err = &MissingError{ref, []string{"the environment variable " + name}}
 		}
 	case kind == "secret" && secretName.MatchString(name) && !strings.Contains(name, ".."):
-		s, err = v.secret(ref, name)
+		s, v.marks[ref], err = v.secret(ref, name)
 	case kind == "account":
 		return "", &referenceError{cut(ref, 60) + " can stand in a header of a connection only; elsewhere write account = \"NAME\""}
 	default:
@@ -141,31 +155,70 @@ func (v *vault) resolve(ref string) (string, error) {
 	return s, err
 }
 
-// secret looks in the places of the package comment.
-func (v *vault) secret(ref, name string) (string, error) {
+// secret looks in the places of the package comment. It returns the mark of what it found,
+// too, which says where it is and of when, and nothing about it.
+func (v *vault) secret(ref, name string) (value, mark string, err error) {
 	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
 	if s := v.env.vars[variable]; s != "" {
-		return s, nil
+		return s, variable, nil
 	}
 	credentials := "$CREDENTIALS_DIRECTORY/" + name
 	if dir := v.env.vars["CREDENTIALS_DIRECTORY"]; dir != "" {
 		v.files = append(v.files, filepath.Join(dir, name))
-		s, err := readSecret(filepath.Join(dir, name), false)
+		s, mark, err := readSecret(filepath.Join(dir, name), false)
 		if !errors.Is(err, fs.ErrNotExist) {
-			return s, err
+			return s, mark, err
 		}
 	}
 	file := filepath.Join(v.dir, ".secrets", name)
 	v.files = append(v.files, file)
-	s, err := readSecret(file, true)
+	value, mark, err = readSecret(file, true)
 	if sealed, ok := v.sealed[name]; ok && errors.Is(err, fs.ErrNotExist) {
-		return sealed, nil
+		return sealed.Value, sealed.Mark, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &MissingError{ref, []string{
+		return "", "", &MissingError{ref, []string{
 			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)", "the database: keep secrets set " + name}}
 	}
-	return s, err
+	return value, mark, err
+}
+
+// markOf returns the mark of all secrets that a table of the file names, for
+// connector.Connection.
+func (v *vault) markOf(n *node) string {
+	var refs []string
+	n.each(func(c *node) { refs = append(refs, reference.FindAllString(c.raw, -1)...) })
+	slices.Sort(refs)
+	h := fnv.New64a()
+	known := false
+	for _, ref := range slices.Compact(refs) {
+		if mark := v.marks[ref]; mark != "" {
+			known = true
+			fmt.Fprintf(h, "%s %s\n", ref, mark)
+		}
+	}
+	if !known {
+		return ""
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// each calls f for n and all below it.
+func (n *node) each(f func(*node)) {
+	if n == nil {
+		return
+	}
+	f(n)
+	switch value := n.value.(type) {
+	case map[string]*node:
+		for _, c := range value {
+			c.each(f)
+		}
+	case []*node:
+		for _, c := range value {
+			c.each(f)
+		}
+	}
 }
 
 // secrets returns the values of all secrets that the file names, sorted by reference. A
@@ -183,42 +236,43 @@ func (v *vault) secrets() []string {
 
 // readSecret reads a secret's file. If private is set, others must not be able
 // to read it, nor to put another one in its place; a credentials directory is guarded by
-// who made it. Of a link the file that it leads to is judged.
-func readSecret(file string, private bool) (string, error) {
+// who made it. Of a link the file that it leads to is judged. It returns the mark of the
+// file, too.
+func readSecret(file string, private bool) (value, mark string, err error) {
 	f, err := regular.Open(file)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case private && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("%s can be read by others (mode %04o); run: chmod 600 %s", file, info.Mode().Perm(), strconv.Quote(file))
+		return "", "", fmt.Errorf("%s can be read by others (mode %04o); run: chmod 600 %s", file, info.Mode().Perm(), strconv.Quote(file))
 	case info.Size() > maxSecret:
-		return "", fmt.Errorf("%s has %d bytes; a secret has at most %d", file, info.Size(), maxSecret)
+		return "", "", fmt.Errorf("%s has %d bytes; a secret has at most %d", file, info.Size(), maxSecret)
 	}
 	if dir := filepath.Dir(file); private && runtime.GOOS != "windows" {
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o002 != 0 {
-			return "", fmt.Errorf("everybody may put files into %s (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), strconv.Quote(dir))
+			return "", "", fmt.Errorf("everybody may put files into %s (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), strconv.Quote(dir))
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	switch {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case len(data) > maxSecret:
-		return "", fmt.Errorf("%s has more than %d bytes, which is no secret", file, maxSecret)
+		return "", "", fmt.Errorf("%s has more than %d bytes, which is no secret", file, maxSecret)
 	case !utf8.Valid(data):
-		return "", fmt.Errorf("%s is not text in UTF-8", file)
+		return "", "", fmt.Errorf("%s is not text in UTF-8", file)
 	}
 	s := strings.TrimSuffix(string(data), "\n")
 	s = strings.TrimSuffix(s, "\r")
 	if s == "" {
-		return "", fmt.Errorf("%s is empty", file)
+		return "", "", fmt.Errorf("%s is empty", file)
 	}
-	return s, nil
+	return s, fmt.Sprintf("%s %d %d", file, info.Size(), info.ModTime().UnixNano()), nil
 }
 
 // hide replaces the values of secrets in a message by their references.

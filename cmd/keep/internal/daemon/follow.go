@@ -127,6 +127,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	if f.Server != nil {
 		_, err = f.Server.offer(s)
 	}
+	s.Accounts.SettleNow(ctx)
 	return err
 }
 

@@ -59,6 +59,7 @@ type Server struct {
 	api      *api.Server
 	now      handler // what is offered now
 	receiver *hook.Receiver
+	connects *Connecting
 	metrics  http.Handler // of the host
 	http     *http.Server
 	Socket   *http.Server
@@ -91,6 +92,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *Observer) (_ *Ser
 	srv.store = credentials{s.DB, func(context.Context) { s.Host.Announce(credentialChange) }}
 	srv.metrics = srv.metricsOf(s, seen)
 	srv.receiver = hook.NewReceiver(hook.ReceiverConfig{Publisher: s.Host, Store: s.DB, Clock: e.now, Logger: e.Log})
+	srv.connects = &Connecting{Accounts: s.Accounts, Config: s.config, Now: e.now}
 	if srv.api, err = srv.offer(s); err != nil {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts,
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Accounts: accounts, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Accounts: accounts, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err

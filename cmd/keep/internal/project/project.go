@@ -90,7 +90,7 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 // sealed returns the secrets of the database, if it can be read: they count where no other
 // place has one. Why it cannot be read, or a secret cannot be opened, is said by what needs
 // them. The mark is another one when they are.
-func (f *Flags) sealed(cfg *config.Config) (secrets map[string]string, mark string) {
+func (f *Flags) sealed(cfg *config.Config) (secrets map[string]config.Sealed, mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	name := cfg.DB
@@ -107,10 +107,10 @@ func (f *Flags) sealed(cfg *config.Config) (secrets map[string]string, mark stri
 	if err != nil {
 		return nil, ""
 	}
-	out := map[string]string{}
+	out := map[string]config.Sealed{}
 	for _, s := range all {
 		if value, err := m.Secret(ctx, s.Name); err == nil {
-			out[s.Name] = value
+			out[s.Name] = config.Sealed{Value: value, Mark: SecretsMark([]keep.Account{s})}
 		}
 	}
 	return out, SecretsMark(all)

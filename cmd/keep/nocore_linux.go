@@ -1,0 +1,4 @@
+package main
+
+// coreLimit is less than any file of a process's memory has.
+const coreLimit = 1

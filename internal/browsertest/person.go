@@ -1,0 +1,98 @@
+package browsertest
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// A Person is somebody at a tab of Chromium.
+type Person struct {
+	testing.TB
+	Context context.Context // of the tab
+}
+
+// Sit returns a person at a new tab.
+func Sit(tb testing.TB) Person {
+	tb.Helper()
+	return Person{tb, Tab(tb)}
+}
+
+// Open opens a page.
+func (b Person) Open(page string) {
+	b.Helper()
+	if err := chromedp.Do(b.Context, chromedp.Navigate(page)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Script returns what JavaScript in the page comes to.
+func (b Person) Script(code string) string {
+	b.Helper()
+	v, err := chromedp.Run(b.Context, chromedp.Evaluate[string](code, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.Fatalf("%s: %v", code, err)
+	}
+	return v
+}
+
+// Click waits for an element and clicks it.
+func (b Person) Click(selector string) {
+	b.Helper()
+	if err := chromedp.Do(b.Context, chromedp.Click(chromedp.CSS(selector))); err != nil {
+		b.Fatalf("click %s: %v", selector, err)
+	}
+}
+
+// Write puts a text into a field.
+func (b Person) Write(selector, text string) {
+	b.Helper()
+	b.Script(`document.querySelector(` + strconv.Quote(selector) + `).value = ` + strconv.Quote(text))
+}
+
+// Sees opens a page that says something.
+func (b Person) Sees(page, text string) {
+	b.Helper()
+	b.Open(page)
+	b.Shows(text)
+}
+
+// Shows waits until the page says something.
+func (b Person) Shows(text string) {
+	b.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		// While a page is loaded there may be nothing to ask.
+		got, err := chromedp.Run(b.Context, chromedp.Evaluate[string](`document.body.innerText`))
+		if err == nil && strings.Contains(got, text) {
+			return
+		}
+		if time.Now().After(end) {
+			b.Fatalf("the page says %q, %v; want %q", got, err, text)
+		}
+	}
+}
+
+// Allow logs in at the server of package oidctest, whose page is open, and allows what is
+// asked for. It returns the address to which that leads, which says something.
+func (b Person) Allow(who, says string) *url.URL {
+	b.Helper()
+	b.Shows("Sign-in")
+	b.Write("[name=login]", who)
+	b.Write("[name=password]", "any")
+	b.Click("button[type=submit]")
+	b.Shows("Continue")
+	b.Click("button[type=submit]")
+	b.Shows(says)
+	u, err := url.Parse(b.Script(`location.href`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return u
+}

@@ -1,0 +1,169 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+)
+
+// A Connector connects accounts of services for admins at a browser.
+type Connector interface {
+	// Offers returns the packs of which an account can be connected here, sorted by name.
+	Offers(ctx context.Context) ([]Offer, error)
+
+	// Begin begins to connect an account of a service with OAuth. It returns the page of
+	// the service on which the person allows it, and the scopes that are asked for. The
+	// service sends the browser back to the address redirect, with the answer.
+	Begin(ctx context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error)
+
+	// Finish stores the account that an answer of a service allows. The answer belongs to
+	// what the same login began, and is used once; else the error is an
+	// *UnconnectedError. It returns the name of the account.
+	Finish(ctx context.Context, by access.Identity, answer url.Values) (name string, err error)
+
+	// Put stores an account of a service without OAuth, whose credential is value.
+	Put(ctx context.Context, by access.Identity, pack, name, value string) error
+}
+
+// An Offer is a pack of which an account can be connected.
+type Offer struct {
+	Pack, Title string
+	OAuth       bool   // a page of the service asks; else a credential is typed
+	Style       string // how a credential is sent
+	Docs        string // of the service
+	Missing     string // what keep.toml lacks for it; empty: nothing
+}
+
+// An UnconnectedError says why nothing was connected. Its text holds no secret.
+type UnconnectedError struct {
+	What string // in one line
+	Why  string
+}
+
+// Error says what and why.
+func (e *UnconnectedError) Error() string { return e.What + ": " + e.Why }
+
+// connectData is what the pages about connecting show.
+type connectData struct {
+	Offers []Offer // empty: of one pack
+
+	Offer    Offer
+	Name     string
+	Replaces bool   // there is an account of that name
+	Redirect string // that the service must allow for the client
+
+	Page   string // of the service; empty: not begun
+	Host   string // of Page
+	Scopes []string
+}
+
+// connects reports whether accounts can be connected here.
+func (s *site) connects() bool { return s.cfg.Connector != nil }
+
+// offer returns an offer by the name of its pack.
+func (s *site) offer(ctx context.Context, pack string) (Offer, error) {
+	if !s.connects() {
+		return Offer{}, &keep.NotFoundError{What: "pack", ID: pack}
+	}
+	all, err := s.cfg.Connector.Offers(ctx)
+	i := slices.IndexFunc(all, func(o Offer) bool { return o.Pack == pack })
+	if err == nil && i < 0 {
+		err = &keep.NotFoundError{What: "pack", ID: pack}
+	}
+	if err != nil {
+		return Offer{}, err
+	}
+	return all[i], nil
+}
+
+// connectList shows of which services an account can be connected.
+func (s *site) connectList(r *http.Request) (page, error) {
+	p := page{Title: "Connect an account", Section: "connections"}
+	var d connectData
+	var err error
+	if s.connects() {
+		d.Offers, err = s.cfg.Connector.Offers(r.Context())
+	}
+	p.Data = d
+	return p, err
+}
+
+// connectForm asks for what is needed to connect an account of a pack.
+func (s *site) connectForm(r *http.Request) (page, error) {
+	o, err := s.offer(r.Context(), r.PathValue("pack"))
+	if err != nil {
+		return page{}, err
+	}
+	d := connectData{Offer: o, Name: r.URL.Query().Get("name"), Redirect: s.callback(r)}
+	if d.Name == "" {
+		d.Name = o.Pack
+	}
+	if d.Replaces, err = s.hasAccount(r.Context(), d.Name); err != nil {
+		return page{}, err
+	}
+	return page{Title: "Connect " + o.Title, Section: "connections", Data: d}, nil
+}
+
+// hasAccount reports whether there is an account of a name.
+func (s *site) hasAccount(ctx context.Context, name string) (bool, error) {
+	rows, err := s.accountRows(ctx)
+	return slices.ContainsFunc(rows, func(a accountRow) bool { return a.Name == name && !a.Revoked() }), err
+}
+
+// connect stores a typed credential, or shows the way to the page of the service. That is
+// a link and no redirect: the pages' own policy lets no form lead to another site.
+func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.offer(r.Context(), r.PathValue("pack"))
+	if err != nil {
+		return err
+	}
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	by, _ := access.From(r.Context())
+	name := strings.TrimSpace(r.PostForm.Get("name"))
+	if !o.OAuth {
+		if err := s.cfg.Connector.Put(r.Context(), by, o.Pack, name, r.PostForm.Get("credential")); err != nil {
+			return err
+		}
+		http.Redirect(w, r, "/accounts/"+url.PathEscape(name)+"?did=account-connected", http.StatusSeeOther)
+		return nil
+	}
+	d := connectData{Offer: o, Name: name, Redirect: s.callback(r)}
+	if d.Page, d.Scopes, err = s.cfg.Connector.Begin(r.Context(), by, o.Pack, name, d.Redirect); err != nil {
+		return err
+	}
+	if u, err := url.Parse(d.Page); err == nil {
+		d.Host = u.Host
+	}
+	s.render(w, r, "connecting", page{Title: "Connect " + o.Title, Section: "connections", Data: d}, "")
+	return nil
+}
+
+// finish takes the answer with which a service sends the browser back.
+func (s *site) finish(r *http.Request) (to, did string, err error) {
+	if !s.connects() {
+		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
+	}
+	by, _ := access.From(r.Context())
+	name, err := s.cfg.Connector.Finish(r.Context(), by, r.URL.Query())
+	return "/accounts/" + url.PathEscape(name), "account-connected", err
+}
+
+// callback returns the address at which answers of services arrive: at the name by which
+// this browser came, since its login is known there only.
+func (s *site) callback(r *http.Request) string {
+	base := url.URL{Scheme: "http", Host: r.Host, Path: "/callback"}
+	if r.TLS != nil {
+		base.Scheme = "https"
+	}
+	if own, err := url.Parse(s.cfg.URL); err == nil && own.Host == r.Host {
+		base.Scheme = own.Scheme
+	}
+	return base.String()
+}
