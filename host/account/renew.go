@@ -260,7 +260,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 		tokens.Refresh = o.content.Refresh
 	}
 	next, err = m.done(recording, a, generation, tokens)
-	return next, false, err
+	return next, err == nil && next.Generation == generation, err
 }
 
 // done records new tokens. They are nowhere else, so it is tried for a while.
@@ -273,6 +273,9 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 			next, err = m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
 				return law.Done(a, m.cfg.Host, generation, fresh, m.now())
 			})
+			if err == nil && next.Generation == generation {
+				return next, nil // another host has begun a request since, and its answer counts
+			}
 			if err == nil {
 				m.cfg.Logger.InfoContext(ctx, "account renewed", "account", a.Name, "generation", next.Generation)
 				return next, nil

@@ -677,6 +677,8 @@ var breaks = []Break{
 		`err = f.Chmod(0o600)`, `err = f.Chmod(0o640)`, "./cmd/keep -run TestKeyModes"},
 	{"rekey-leaves-old-keys", "no-ambient-power", "host/account/seal/ring.go",
 		`err = errors.Join(err, os.Remove(name))`, `_ = name`, "./cmd/keep -run TestRekeyKilled"},
+	{"late-answer-over-a-newer-request", "nothing-lost", "law/account/account.go",
+		`|| a.Status == keep.AccountRevoked || !Awaited(a, host, generation) {`, `|| a.Status == keep.AccountRevoked {`, "./host/account -run TestAccountWorlds"},
 	{"refresh-of-an-older-generation", "once", "law/account/account.go",
-		`if a.Generation != generation || a.Status == keep.AccountRevoked {`, `if a.Status == keep.AccountRevoked {`, "./law/account"},
+		`if a.Generation != generation || a.Status == keep.AccountRevoked ||`, `if a.Status == keep.AccountRevoked ||`, "./law/account"},
 }

@@ -11,7 +11,8 @@
 //   - After two requests without new tokens a person is asked. There is no third.
 //   - A request that provably never left does not count.
 //   - Whoever has an answer records it if the account still has the generation that was
-//     spent; an answer for an older generation is discarded.
+//     spent and nobody has begun another request since: the service may have ended the
+//     tokens of the first answer with the second. Any other answer is discarded.
 package account
 
 import (
@@ -155,7 +156,7 @@ type Tokens struct {
 // Done records the answer to the request of a host for a generation, and gives the lease
 // back. It reports false if the account has moved on: then the answer is discarded.
 func Done(a keep.Account, host string, generation int64, t Tokens, now time.Time) (keep.Account, bool) {
-	if a.Generation != generation || a.Status == keep.AccountRevoked {
+	if a.Generation != generation || a.Status == keep.AccountRevoked || !Awaited(a, host, generation) {
 		return a, false
 	}
 	a = end(a, host, generation, keep.RefreshDone, now)
@@ -175,7 +176,7 @@ func Done(a keep.Account, host string, generation int64, t Tokens, now time.Time
 // lease back. The state is lost, refused or unsent. If that leaves a person as the only
 // one who can help, the account says so.
 func Failed(a keep.Account, host string, generation int64, state keep.RefreshState, why string, now time.Time) (keep.Account, bool) {
-	if a.Generation != generation || a.Status != keep.AccountOK {
+	if a.Generation != generation || a.Status != keep.AccountOK || !Awaited(a, host, generation) {
 		return a, false
 	}
 	a = end(a, host, generation, state, now)
@@ -183,6 +184,14 @@ func Failed(a keep.Account, host string, generation int64, state keep.RefreshSta
 		a = NeedsReconnect(a, why)
 	}
 	return a, true
+}
+
+// Awaited reports whether the answer to the request of a host for a generation counts: it is
+// recorded as sent, and nobody has begun another one since.
+func Awaited(a keep.Account, host string, generation int64) bool {
+	return slices.ContainsFunc(a.Refreshes, func(r keep.Refresh) bool {
+		return r.State == keep.RefreshSent && r.Host == host && r.Generation == generation
+	})
 }
 
 // NeedsReconnect records that only a person can help, and why.

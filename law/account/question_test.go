@@ -33,6 +33,7 @@ func TestNeedsPerson(t *testing.T) {
 func TestQuestionID(t *testing.T) {
 	a := hour()
 	seen := map[keep.EscalationID]bool{QuestionID(a): true}
+	a.Refreshes = []keep.Refresh{{Generation: a.Generation, State: keep.RefreshSent, Host: "h"}}
 	next, _ := Done(a, "h", a.Generation, Tokens{Sealed: []byte{2}}, t0)
 	first := Connect(keep.Account{}, a, t0.Add(time.Hour)) // after it was deleted
 	for _, b := range []keep.Account{next, Connect(a, a, t0), Revoke(a), first} {
