@@ -678,7 +678,7 @@ var breaks = []Break{
 	{"rekey-leaves-old-keys", "no-ambient-power", "host/account/seal/ring.go",
 		`err = errors.Join(err, os.Remove(name))`, `_ = name`, "./cmd/keep -run TestRekeyKilled"},
 	{"late-answer-over-a-newer-request", "nothing-lost", "law/account/account.go",
-		`|| a.Status == keep.AccountRevoked || !Awaited(a, host, generation) {`, `|| a.Status == keep.AccountRevoked {`, "./host/account -run TestAccountWorlds"},
+		`|| a.Status == keep.AccountRevoked || !Awaited(a, host, generation) {`, `|| a.Status == keep.AccountRevoked {`, "./law/account -run TestLateAnswer"},
 	{"refresh-of-an-older-generation", "once", "law/account/account.go",
 		`if a.Generation != generation || a.Status == keep.AccountRevoked ||`, `if a.Status == keep.AccountRevoked ||`, "./law/account"},
 }

@@ -175,3 +175,25 @@ func TestNoGenerationIsSpentThrice(t *testing.T) {
 		}
 	})
 }
+
+// A host that was frozen with its answer, or with its failure, records neither once another
+// host has begun a request for the same tokens: that one's answer is the newer one.
+func TestLateAnswer(t *testing.T) {
+	a, err := Begin(hour(), "h", true, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.LeaseHost = "next" // the lease of the first one has ended
+	if a, err = Begin(a, "next", true, t0.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, counts := Done(a, "h", a.Generation, Tokens{Sealed: []byte{1}}, t0); counts {
+		t.Error("the answer of the first one is recorded")
+	}
+	if _, counts := Failed(a, "h", a.Generation, keep.RefreshLost, "frozen", t0); counts {
+		t.Error("the failure of the first one is recorded")
+	}
+	if next, counts := Done(a, "next", a.Generation, Tokens{Sealed: []byte{2}}, t0); !counts || next.Generation != a.Generation+1 {
+		t.Errorf("the answer of the second one is not recorded: %+v", next)
+	}
+}
