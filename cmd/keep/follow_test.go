@@ -17,6 +17,7 @@ import (
 // A list that is followed prints what is there and then what comes, one object a line, beside
 // a host and without one, and ends well when it is interrupted.
 func TestFollow(t *testing.T) {
+	bin := buildKeep(t) // before the cache of go build is another one
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
 	dir := shortDir(t)
 	for _, args := range [][]string{{"init", dir}, {"run", dir}} {
@@ -24,7 +25,6 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("keep %v: status %d", args, status)
 		}
 	}
-	bin := buildKeep(t)
 	t.Chdir(dir)
 	look := func(name string, served bool) {
 		out := newListener()

@@ -78,6 +78,7 @@ func serveProcessIn(t *testing.T, dir string, args ...string) (*listener, *os.Pr
 // A running host takes a change of keep.toml or of a secret, whole or not at all, when the
 // files change and at SIGHUP, and says what it did.
 func TestReload(t *testing.T) {
+	buildKeep(t) // before the cache of go build is another one
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
 	requests := make(chan string, 100)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
