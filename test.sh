@@ -165,14 +165,15 @@ compatible() (
 	go test -timeout 15m -mod=mod -modfile="$copy/go.mod" ./...
 )
 
+failed=0 # what fails does not keep the rest from running
 if [ $# -eq 0 ]; then
 	say 'go test ./... in idempotency/compattest'
-	compatible
+	compatible || failed=1
 	# What hostile input takes is measured without the race detector, and what has thousands of
 	# cases goes through all of them without it.
 	whole='TestHostile|TestGreedy|TestPacksOverCrashes'
 	say "go test -run $whole"
-	go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox
+	go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox || failed=1
 	set -- ./...
 fi
 # Test binaries need no debugging information; linking it would take minutes in all. CI has
@@ -192,4 +193,5 @@ if [ -n "$race" ]; then
 	)
 fi
 say "go test ${flags[*]} $*"
-exec go test "${flags[@]}" "$@"
+go test "${flags[@]}" "$@" || failed=1
+exit "$failed"

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/keep-run/keep"
@@ -75,14 +74,21 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 
 // treated returns the *treatedError of a decision that names the record key.
 func (x *execution) treated(ctx context.Context, key keep.MutationKey) error {
-	m, err := x.e.store.Mutation(ctx, key)
-	switch {
-	case isNotFound(err):
-		return keep.Failf(keep.ClassPrecondition, "record-gone", "a person treats this call as done by %s, and that record was deleted since", key)
-	case err != nil:
+	m, err := x.a.treatedRecord(ctx, key)
+	if err != nil {
 		return &storeError{err}
 	}
 	return &treatedError{m.Result}
+}
+
+// treatedRecord returns the record that a person treats a call as done by. One that was
+// swept since has no result any more; the decision holds all the same.
+func (a *actor) treatedRecord(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
+	m, err := a.e.store.Mutation(ctx, key)
+	if isNotFound(err) {
+		return keep.Mutation{}, nil
+	}
+	return m, err
 }
 
 // askAlreadyDone pauses the run at a call until a person has decided. Nothing was sent,
@@ -136,10 +142,7 @@ func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, e
 		if q.Decision.Action != keep.TreatAsDone {
 			continue
 		}
-		m, err := a.e.store.Mutation(ctx, q.Mutation)
-		if errors.Is(err, keep.ErrNotFound) {
-			return (&treatedError{}).outcome(), nil
-		}
+		m, err := a.treatedRecord(ctx, q.Mutation)
 		return (&treatedError{m.Result}).outcome(), err
 	}
 	return keep.Mutation{}, nil

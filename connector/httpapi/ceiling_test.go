@@ -116,7 +116,7 @@ func TestHostileAnswers(t *testing.T) {
 	for name, h := range cases {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			conn := open(t, h)
-			ceiling.Ceiling{CPU: 2 * time.Second, Memory: 96 << 20}.Check(t, func() {
+			ceiling.Ceiling{CPU: 6 * time.Second, Memory: 96 << 20}.Check(t, func() {
 				for _, try := range hostileTries(conn) {
 					inTime(t, try)
 				}
