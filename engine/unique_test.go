@@ -110,6 +110,32 @@ func TestTreatedAsDoneSurvivesACrash(t *testing.T) {
 	})
 }
 
+// The record of the earlier call is swept after a person treated the call as done, and before
+// the run continues: the decision holds, and the result is gone with the record.
+func TestTreatedAsDoneOutlivesTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := uniqueWorld(t)
+		first := w.mutation()
+		w.publish("in", "b")
+		w.run()
+		if err := w.decide(keep.TreatAsDone); err != nil {
+			t.Fatal(err)
+		}
+		m := first // the newest record is not swept
+		m.Rev, m.Key, m.Workflow, m.Run, m.Identity = 0, "mut_other", "other", "run_other", json.RawMessage(`{"id":"other"}`)
+		w.other(m)
+		later := time.Now().Add(time.Hour)
+		sweep := keep.Commit{Workflow: first.Workflow, At: later, Changes: []keep.Change{keep.Sweep{Chain: first.Run, Before: later}}}
+		if err := w.store.Commit(t.Context(), sweep); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if ev, q := w.event("in", "b"), w.questions(); ev.Status != keep.EventConsumed || len(q) != 0 || w.service.calls != 1 {
+			t.Errorf("the event is %s, questions %+v after %d calls; want consumed, none after 1", ev.Status, q, w.service.calls)
+		}
+	})
+}
+
 // An earlier call that is in doubt asks, too, and cannot stand for another one.
 func TestUniqueBesideADoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
