@@ -93,7 +93,7 @@ func full() []transfer.Record {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	version := keep.Version{Major: 2, Minor: 3}
 	seen := keep.EventRef{Topic: "topic", MessageID: "m"}
-	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, RetryAfter: 7}
+	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", RetryAfter: 7}
 	return []transfer.Record{
 		keep.Workflow{Name: w, Version: version, Paused: true, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Deployment{Workflow: w, Version: version, Hash: "hash", Entry: "w.js", Code: []byte("code"), Map: []byte("map"), CreatedAt: at,
