@@ -93,7 +93,7 @@ func (l *hostLock) sign() {
 func (l *hostLock) Close() error {
 	var err error
 	if l.file != nil {
-		err = l.file.Close()
+		err = errors.Join(unlockFile(l.file), l.file.Close())
 		l.file = nil
 	}
 	return errors.Join(err, l.beside.Close())

@@ -25,6 +25,16 @@ func lockFile(f *os.File) error {
 	return oneName(f)
 }
 
+// unlockFile gives the lock of f up. Closing f is not enough: a child that was forked and has
+// not begun its program yet holds f open, too.
+func unlockFile(f *os.File) error {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: lockAt, Len: 1})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // there was no lock: see lockFile
+	}
+	return err
+}
+
 // fileLocked reports whether a host has the database open, by whatever name.
 func fileLocked(f *os.File) bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: lockAt, Len: 1}

@@ -8,6 +8,9 @@ import "os"
 // disturb SQLite's.
 func lockFile(f *os.File) error { return oneName(f) }
 
+// unlockFile does nothing: closing f gives up what lockFile took.
+func unlockFile(*os.File) error { return nil }
+
 // fileLocked reports whether a host has the database open by another name, as far as this
 // system tells.
 func fileLocked(*os.File) bool { return false }
