@@ -89,21 +89,78 @@ func TestCopyAndDie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &death{left: at}
+	d := &death{left: at, end: die}
 	if _, err := mover.Copy(ctx, mortal{placeAt(from), d}, mortal{placeAt(to), d}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // A death counts steps and comes at one.
-type death struct{ left int }
+type death struct {
+	left int
+	end  func()
+}
 
 func (d *death) step() {
 	if d.left--; d.left == 0 {
-		if self, err := os.FindProcess(os.Getpid()); err == nil {
-			_ = self.Kill()
-		}
-		select {}
+		d.end()
+	}
+}
+
+// die kills this process.
+func die() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Kill()
+	}
+	select {}
+}
+
+// TestInterrupt interrupts copies at each step, as SIGINT and SIGTERM do. The copy ends
+// there and says so, at most one database can be worked on, and a copy that begins again
+// moves all.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	for name, places := range map[string]func(testing.TB) (from, to place){
+		"file to schema": func(tb testing.TB) (place, place) { return file(tb), schema(tb) },
+		"schema to file": func(tb testing.TB) (place, place) { return schema(tb), file(tb) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := places(t)
+			fill(t, from)
+			want := digest(t, from)
+			ended := 0
+			for step := 1; ; step += 7 {
+				ctx, stop := context.WithCancel(t.Context())
+				d := &death{left: step, end: stop}
+				_, err := mover.Copy(ctx, mortal{from, d}, mortal{to, d})
+				stop()
+				if d.left > 0 { // the copy was over before
+					break
+				}
+				if err != nil {
+					ended++
+					if !errors.Is(err, context.Canceled) {
+						t.Fatalf("copy that was interrupted at step %d: %v", step, err)
+					}
+				}
+				atMostOne(t, from, to, step)
+				done, err := mover.Copy(t.Context(), from, to)
+				if err != nil {
+					t.Fatalf("copy after an interrupt at step %d: %v", step, err)
+				}
+				if done.Digest != want || digest(t, to) != want {
+					t.Fatalf("copy after an interrupt at step %d: digest %s, want %s", step, done.Digest, want)
+				}
+				if err := mover.Undo(t.Context(), from, to); err != nil {
+					t.Fatalf("undo: %v", err)
+				}
+				atMostOne(t, from, to, step)
+			}
+			if ended < 5 {
+				t.Errorf("%d interrupts ended a copy, want one at nearly each step", ended)
+			}
+		})
 	}
 }
 
