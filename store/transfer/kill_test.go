@@ -130,7 +130,7 @@ func TestInterrupt(t *testing.T) {
 			fill(t, from)
 			want := digest(t, from)
 			ended := 0
-			for step := 1; ; step += 7 {
+			for step := 1; ; step += 5 {
 				ctx, stop := context.WithCancel(t.Context())
 				d := &death{left: step, end: stop}
 				_, err := mover.Copy(ctx, mortal{from, d}, mortal{to, d})
@@ -157,8 +157,8 @@ func TestInterrupt(t *testing.T) {
 				}
 				atMostOne(t, from, to, step)
 			}
-			if ended < 5 {
-				t.Errorf("%d interrupts ended a copy, want one at nearly each step", ended)
+			if ended < 3 {
+				t.Errorf("%d interrupts ended a copy, want at least 3", ended)
 			}
 		})
 	}
