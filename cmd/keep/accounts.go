@@ -188,13 +188,11 @@ func (a *app) showPage(page, code string, only bool) error {
 func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (string, error) {
 	var text string
 	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprint(a.Err, prompt)
-		line, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(a.Err)
+		line, err := a.readTyped(ctx, prompt, f)
 		if err != nil {
 			return "", err
 		}
-		text = string(line)
+		text = line
 	} else {
 		line, err := bufio.NewReader(io.LimitReader(stdin, 64<<10)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -206,6 +204,44 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 		return "", exit.Misusef("nothing was given; it is read from the terminal, or is one line of standard input")
 	}
 	return text, ctx.Err()
+}
+
+// readTyped reads a line from a terminal, which shows nothing of it from before the prompt
+// on; empty if Ctrl-C or Ctrl-D ended it. However it ends, also by a signal that ends ctx,
+// the terminal is as before.
+func (a *app) readTyped(ctx context.Context, prompt string, from *os.File) (string, error) {
+	fd := int(from.Fd())
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = term.Restore(fd, before) }()
+	type typed struct {
+		line string
+		err  error
+	}
+	got := make(chan typed, 1)
+	go func() {
+		line, err := term.NewTerminal(onTerminal{from, a.Err}, "").ReadPassword(prompt)
+		got <- typed{line, err}
+	}()
+	select {
+	case t := <-got:
+		if errors.Is(t.err, io.EOF) {
+			fmt.Fprint(a.Err, "\r\n")
+			return "", nil
+		}
+		return t.line, t.err
+	case <-ctx.Done(): // what still reads ends with the process
+		fmt.Fprint(a.Err, "\r\n")
+		return "", ctx.Err()
+	}
+}
+
+// onTerminal reads what is typed, and writes where messages go.
+type onTerminal struct {
+	io.Reader
+	io.Writer
 }
 
 // withAccounts opens the database with its accounts.

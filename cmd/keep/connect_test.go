@@ -222,6 +222,60 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// --scopes asks for more than the tools need; the account has what was granted.
+func TestConnectScopes(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	out, status := d.connect(func(_ *exec.Cmd, page, _ string) {
+		u, err := url.Parse(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := u.Query().Get("scope"); asked != "mail.read mail.send offline_access openid" {
+			t.Errorf("the service is asked for %q", asked)
+		}
+		d.oauth.Allow(d, page, "ann")
+	}, "--scopes", "mail.send,mail.read")
+	if status != exit.Done {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	if list := d.accounts(); len(list) != 1 || strings.Join(list[0].Scopes, " ") != "mail.read mail.send offline_access openid" {
+		t.Errorf("accounts are %+v", list)
+	}
+}
+
+// An OAuth client of its own account is connected without a person, used, and renewed; a wrong
+// secret is a clear end. Neither shows the secret.
+func TestConnectAsTheClientItself(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	pack, err := os.ReadFile(filepath.Join(d.dir, "packs", "diary.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.write("packs/diary.toml", strings.NewReplacer(`client_auth = "none"`, `client_auth = "basic"`, `["openid", "offline_access"]`, `[]`).Replace(string(pack)))
+	d.write("keep.toml", "[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"machine\"\nclient_secret = \"${secret:client}\"\n")
+	d.write(".secrets/client", "a-wrong-secret")
+	out, status := d.keep("connect", "diary", "--client-credentials")
+	if status != exit.Failed || !strings.Contains(out, "invalid_client") || strings.Contains(out, "a-wrong-secret") {
+		t.Errorf("with a wrong secret: status %d: %s", status, out)
+	}
+	d.write(".secrets/client", oidctest.Secret)
+	for _, args := range [][]string{{"connect", "diary", "--client-credentials"}, {"accounts", "test", "diary"}, {"accounts", "renew", "diary"}, {"accounts", "test", "diary"}} {
+		out, status := d.keep(args...)
+		if status != exit.Done || strings.Contains(out, oidctest.Secret) {
+			t.Errorf("keep %s: status %d: %s", strings.Join(args, " "), status, out)
+		}
+	}
+	list := d.accounts()
+	if len(list) != 1 || list[0].Generation != 2 || strings.Join(list[0].Scopes, " ") != "mail.read" {
+		t.Errorf("accounts are %+v", list)
+	}
+	if got := d.tokens(); len(got) != 2 {
+		t.Errorf("%d tokens came to the service, want one of each generation", len(got))
+	}
+}
+
 // A person who says no, and a command that is killed while it waits, leave nothing.
 func TestConnectLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -667,6 +667,8 @@ var breaks = []Break{
 		`|| a.LeaseHost != host {`, `{`, "./law/account"},
 	{"refresh-by-two-hosts", "one-at-a-time", "store/postgres/account.go",
 		"AND (lease_host = '' OR", "AND (true OR", "./cmd/keep -run TestRenewKilled"},
+	{"typed-secret-shows", "no-ambient-power", "cmd/keep/accounts.go",
+		`before, err := term.MakeRaw(fd)`, `before, err := term.GetState(fd)`, "./cmd/keep -run TestTypedWithoutEcho"},
 	{"browser-gets-the-key", "no-ambient-power", "cmd/keep/accounts.go",
 		`cmd.Env = config.Harmless(os.Environ())`, `_ = config.Harmless`, "./cmd/keep -run TestCanaryOfAccounts"},
 	{"token-endpoint-tells-secrets", "no-ambient-power", "host/account/oauth/oauth.go",
