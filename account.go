@@ -49,6 +49,7 @@ const (
 	RefreshLost    RefreshState = "lost"    // its answer was lost: it may have used the old token up
 	RefreshRefused RefreshState = "refused" // the service said no
 	RefreshUnsent  RefreshState = "unsent"  // no byte of it left this host
+	RefreshMoved   RefreshState = "moved"   // no request: from then on another place renews these tokens
 )
 
 // A Refresh is one request for new tokens: a change outside whose answer may be lost. It

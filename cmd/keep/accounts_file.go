@@ -70,17 +70,33 @@ func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, std
 				return exit.Misusef("the passphrase has %d characters; want %d or more, since anybody who has the file can try", len(passphrase), minPassphrase)
 			}
 		}
-		err := m.Export(ctx, name, f.move, func(plain []byte) error {
-			text, err := seal.Wrap(plain, passphrase, f.recipients...)
-			switch {
-			case err != nil:
+		to := account.Sink{
+			Wrap: func(plain []byte) ([]byte, error) {
+				text, err := seal.Wrap(plain, passphrase, f.recipients...)
+				if err != nil {
+					return nil, exit.Misusef("%w", err)
+				}
+				return text, nil
+			},
+			Store: func(text []byte) error { _, err := a.Out.Write(text); return err },
+		}
+		if f.out != "" {
+			// The file is there before the account moves: what keeps it from being made must not
+			// leave an account that is used nowhere.
+			file, err := os.OpenFile(f.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
 				return exit.Misusef("%w", err)
-			case f.out == "":
-				_, err = a.Out.Write(text)
-				return err
 			}
-			return writeNew(f.out, text)
-		})
+			defer func() {
+				info, err := file.Stat()
+				file.Close()
+				if err == nil && info.Size() == 0 {
+					_ = os.Remove(f.out)
+				}
+			}()
+			to.Store = func(text []byte) error { return writeSynced(file, text) }
+		}
+		err := m.Export(ctx, name, f.move, to)
 		if errors.Is(err, account.ErrWouldShare) {
 			return exit.Misusef("%w: move it with: keep accounts export %s --move --out FILE", err, name)
 		}
@@ -97,24 +113,20 @@ func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, std
 // minPassphrase is the least length of a passphrase, in bytes.
 const minPassphrase = 12
 
-// writeNew makes a file that only its owner can read, and returns when it is on disk.
-func writeNew(name string, text []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return exit.Misusef("%w", err)
-	}
-	_, err = io.Copy(f, bytes.NewReader(text))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+// writeSynced writes a new file, and returns when it is on disk. After an error it is empty.
+func writeSynced(f *os.File, text []byte) error {
+	_, err := io.Copy(f, bytes.NewReader(text))
+	if err = errors.Join(err, f.Sync()); err == nil {
 		var dir *os.File
-		if dir, err = os.Open(filepath.Dir(name)); err == nil {
+		if dir, err = os.Open(filepath.Dir(f.Name())); err == nil {
 			_ = dir.Sync() // not every system has it
 			err = dir.Close()
 		}
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(name))
+		err = errors.Join(err, f.Truncate(0))
 	}
-	return nil
+	return err
 }
 
 func (a *app) importAccountCmd() *cobra.Command {

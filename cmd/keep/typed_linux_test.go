@@ -123,7 +123,7 @@ func TestTypedWithoutEcho(t *testing.T) {
 		again.sees(c.asks)
 		again.types(c.typed + "\x03")
 		if status := again.ends(); status == exit.Done || strings.Contains(again.shown.String(), "canary") {
-			t.Errorf("%s, and Ctrl-C: status %d: %q", c.command, status, again.shown.String())
+			t.Fatalf("%s, and Ctrl-C: status %d: %q", c.command, status, again.shown.String())
 		}
 		p := on(strings.Fields(c.command)...)
 		p.sees(c.asks)
@@ -132,7 +132,7 @@ func TestTypedWithoutEcho(t *testing.T) {
 			p.sees(c.says)
 		}
 		if status := p.ends(); status != exit.Done || strings.Contains(p.shown.String(), "canary") {
-			t.Errorf("%s: status %d: %q", c.command, status, p.shown.String())
+			t.Fatalf("%s: status %d: %q", c.command, status, p.shown.String())
 		}
 	}
 	if out := s.must("keep accounts --json"); strings.Count(out, `"generation": 1`) != 2 || strings.Count(out, `"generation": 2`) != 1 {

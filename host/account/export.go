@@ -33,51 +33,72 @@ const exportVersion = 1
 // databases that renew the same tokens end the account.
 var ErrWouldShare = errors.New("its tokens are renewed, and a service may end an account whose tokens two places renew")
 
-// Export gives write an account with what it holds, which is a secret. With move it is
-// forgotten here once write has stored it; without, an account whose tokens are renewed is
-// refused with ErrWouldShare.
-func (m *Manager) Export(ctx context.Context, name string, move bool, write func(plain []byte) error) error {
-	a, err := m.row(ctx, keep.AccountConnected, name)
-	switch {
-	case err != nil:
-		return err
-	case a.Status != keep.AccountOK:
-		return fmt.Errorf("the account %s is %s and cannot be exported", name, a.Status)
-	case a.Renews && !move:
-		return fmt.Errorf("the account %s: %w", name, ErrWouldShare)
-	}
-	if move {
-		// Nobody may renew it from here on: what is written would be spent.
-		host := "export-" + m.cfg.Host
-		var got bool
-		if a, got, err = m.cfg.Store.LeaseAccount(ctx, keep.AccountConnected, name, host, m.now(), 10*m.cfg.TTL); err != nil {
+// A Sink is where an exported account goes.
+type Sink struct {
+	Wrap  func(plain []byte) ([]byte, error) // encrypts it; may be called again
+	Store func(text []byte) error            // returns when it is on disk
+}
+
+// Export gives an account with what it holds to a sink. With move it is used here until it is
+// recorded that it moves, then stored, and then forgotten here; without, an account whose
+// tokens are renewed is refused with ErrWouldShare. A move that was interrupted is completed
+// by another one.
+func (m *Manager) Export(ctx context.Context, name string, move bool, to Sink) error {
+	for {
+		a, err := m.row(ctx, keep.AccountConnected, name)
+		switch {
+		case err != nil:
+			return err
+		case a.Status != keep.AccountOK && !law.Moved(a):
+			return fmt.Errorf("the account %s is %s and cannot be exported", name, a.Status)
+		case (a.Renews || law.Moved(a)) && !move:
+			return fmt.Errorf("the account %s: %w", name, ErrWouldShare)
+		}
+		o, err := m.open(a)
+		if err != nil {
+			return fmt.Errorf("the account %s %s", name, keyProblem(err))
+		}
+		plain, err := json.Marshal(exported{exportVersion, a.Name, a.Pack, a.Style, a.Subject, a.Scopes, a.Renews, a.ExpiresAt, a.Lifetime, o.content})
+		if err != nil {
 			return err
 		}
-		if !got {
-			return fmt.Errorf("the account %s is being renewed by %s; try again in a minute", name, a.LeaseHost)
+		text, err := to.Wrap(plain)
+		if err != nil {
+			return err
 		}
-		for _, r := range a.Refreshes {
-			if r.Generation == a.Generation && (r.State == keep.RefreshSent || r.State == keep.RefreshLost) {
-				return errors.Join(fmt.Errorf("the answer to a request for new tokens of the account %s was lost; renew it first: keep accounts renew %s", name, name), m.giveBack(ctx, a))
-			}
+		if !move {
+			return to.Store(text)
 		}
-	}
-	o, err := m.open(a)
-	if err == nil {
-		var plain []byte
-		plain, err = json.Marshal(exported{exportVersion, a.Name, a.Pack, a.Style, a.Subject, a.Scopes, a.Renews, a.ExpiresAt, a.Lifetime, o.content})
-		if err == nil {
-			err = write(plain)
+		if err = m.move(ctx, a, text, to.Store); !errors.Is(err, keep.ErrStale) {
+			return err
 		}
 	}
-	switch {
-	case !move:
+}
+
+// move records that an account moves, stores the text that it moves as, and forgets it here.
+// It returns keep.ErrStale if the account is another one than the text holds.
+func (m *Manager) move(ctx context.Context, a keep.Account, text []byte, store func([]byte) error) error {
+	moved, ok := law.Move(a, m.cfg.Host, m.now())
+	if !ok {
+		return fmt.Errorf("a request for new tokens of the account %s has no answer yet; renew it first: keep accounts renew %[1]s", a.Name)
+	}
+	if err := m.cfg.Store.PutAccounts(ctx, moved); err != nil {
 		return err
-	case err != nil:
-		return errors.Join(err, m.giveBack(ctx, a))
 	}
-	if err := m.cfg.Store.PutAccounts(ctx, law.Revoke(a)); err != nil {
-		return fmt.Errorf("the account %s is written and not forgotten here, so import it nowhere and try again: %w", name, err)
+	moved.Rev++
+	m.at(MoveRecorded)
+	ctx = context.WithoutCancel(ctx) // what is begun is completed
+	if err := store(text); err != nil {
+		return fmt.Errorf("the account %s was not written, and is not used here any more; give the command again with a file that can be written: %w", a.Name, err)
+	}
+	m.at(MoveStored)
+	err := m.cfg.Store.PutAccounts(ctx, law.Revoke(moved))
+	m.settle(ctx)
+	if errors.Is(err, keep.ErrStale) {
+		return fmt.Errorf("the account %s is written as it was, and is another one here: it was changed meanwhile", a.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("the account %s is written, and not used here any more; forget it here with keep accounts revoke %[1]s --yes, which does not tell the service: %w", a.Name, err)
 	}
 	return nil
 }

@@ -334,6 +334,7 @@ func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error)
 	switch {
 	case a.Status == keep.AccountRevoked:
 		return a, nil
+	case law.Moved(a): // another place may use the tokens
 	case err != nil:
 		told = err
 	case o.content.Access != "" && m.cfg.Clients != nil:

@@ -112,6 +112,8 @@ const (
 	Resealed      Point = "resealed"
 	Recorded      Point = "refresh recorded" // and not sent
 	Answered      Point = "refresh answered" // and the answer not recorded
+	MoveRecorded  Point = "move recorded"    // and nothing stored
+	MoveStored    Point = "move stored"      // and not forgotten here
 )
 
 // at calls Trace.

@@ -24,6 +24,7 @@ var goroutines = map[string]string{
 	"engine/execution.go":       "call waits for it",
 	"script/sandbox/bundler.go": "a build that takes too long is abandoned, and the watch ends with its process",
 	"store/sqlite/writer.go":    "Close waits for the one writer",
+	"cmd/keep/accounts.go":      "what reads a terminal cannot be interrupted, and ends with the process",
 }
 
 // mayReadClock reports whether files of that kind may. Commands are edges; the

@@ -200,6 +200,35 @@ func NeedsReconnect(a keep.Account, why string) keep.Account {
 	return a
 }
 
+// Move records that the tokens of an account are to be renewed elsewhere: from then on they
+// are neither used nor renewed here. It is put on disk before another place can have them,
+// so that a process that dies in between leaves them to one place at most. It reports false
+// while a request for new tokens has no answer.
+func Move(a keep.Account, host string, now time.Time) (keep.Account, bool) {
+	for _, r := range a.Refreshes {
+		if r.Generation == a.Generation && (r.State == keep.RefreshSent || r.State == keep.RefreshLost) {
+			return a, false
+		}
+	}
+	if a.Status != keep.AccountOK || Moved(a) {
+		return a, Moved(a)
+	}
+	a = Release(a.Clone())
+	a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshMoved, Host: host, SentAt: now, EndedAt: now})
+	if over := len(a.Refreshes) - keep.MaxRefreshes; over > 0 {
+		a.Refreshes = a.Refreshes[over:]
+	}
+	return NeedsReconnect(a, fmt.Sprintf("its move to a file was interrupted, and it is not used here any more: complete it with keep accounts export %s --move --out FILE, "+
+		"bring it back with keep accounts import FILE, or forget it here with keep accounts revoke %[1]s --yes, which does not tell the service", a.Name)), true
+}
+
+// Moved reports whether another place may have the tokens of an account.
+func Moved(a keep.Account) bool {
+	return a.Status == keep.AccountNeedsReconnect && slices.ContainsFunc(a.Refreshes, func(r keep.Refresh) bool {
+		return r.Generation == a.Generation && r.State == keep.RefreshMoved
+	})
+}
+
 // end ends the newest request of a host for a generation.
 func end(a keep.Account, host string, generation int64, state keep.RefreshState, now time.Time) keep.Account {
 	a = a.Clone()

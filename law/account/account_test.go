@@ -197,3 +197,52 @@ func TestLateAnswer(t *testing.T) {
 		t.Errorf("the answer of the second one is not recorded: %+v", next)
 	}
 }
+
+// What may be renewed elsewhere is neither used nor renewed here, whatever happens then, and
+// nothing moves while the answer to a request is open.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	a := keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 3, Renews: true, Status: keep.AccountOK, ExpiresAt: now, Lifetime: time.Hour, Sealed: []byte{1}}
+	for _, state := range []keep.RefreshState{keep.RefreshSent, keep.RefreshLost} {
+		b := a.Clone()
+		b.Refreshes = []keep.Refresh{{Generation: 3, State: state, Host: "h"}}
+		if _, ok := Move(b, "h", now); ok {
+			t.Errorf("it moves while a request is %s", state)
+		}
+		b.Refreshes[0].Generation = 2
+		if _, ok := Move(b, "h", now); !ok {
+			t.Errorf("it does not move after a request of another generation was %s", state)
+		}
+	}
+	for range keep.MaxRefreshes + 1 {
+		a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: 2, State: keep.RefreshDone})
+	}
+	a.LeaseHost = "h"
+	moved, ok := Move(a, "h", now)
+	if !ok || !Moved(moved) || Moved(a) || !NeedsPerson(moved, now) || len(moved.Refreshes) != keep.MaxRefreshes || moved.LeaseHost != "" {
+		t.Fatalf("moved is %+v, %v", moved, ok)
+	}
+	if again, ok := Move(moved, "h", now); !ok || len(again.Refreshes) != len(moved.Refreshes) {
+		t.Errorf("moved again is %+v, %v", again, ok)
+	}
+	moved.LeaseHost = "h"
+	for _, force := range []bool{true, false} {
+		if step, _ := Next(moved, force, now.Add(time.Hour)); step != Rest {
+			t.Errorf("the next step is %s", step)
+		}
+		if _, err := Begin(moved, "h", force, now.Add(time.Hour)); err == nil {
+			t.Error("a request for new tokens begins")
+		}
+	}
+	if b, ok := Restored(moved, now); ok || Usable(moved, now.Add(-time.Hour)) || !DueAt(moved).IsZero() {
+		t.Errorf("it can be used: %+v", b)
+	}
+	if back := Connect(moved, keep.Account{Name: "mail"}, now); Moved(back) || back.Status != keep.AccountOK {
+		t.Errorf("brought back it is %+v", back)
+	}
+	needs := NeedsReconnect(a, "lost")
+	if _, ok := Move(needs, "h", now); ok {
+		t.Error("what must be connected again moves")
+	}
+}
