@@ -225,8 +225,8 @@ type PutItem struct{ Item Item }
 // skipped, failed) and, in an item, when the item is done or skipped or at a later
 // attempt; a question of an item waits for that, too. The events are
 // those that the chain finished and those that it gave back. No input that caused one of
-// them is pending. No run of another chain retries one of these, and no handler
-// names one as its last. The newest run, mutation and question of a database stay: the first
+// them is pending. No run of another chain retries one of these, no open one stands at one
+// of the mutations, and no handler names one as its last. The newest run, mutation and question of a database stay: the first
 // of the lists, which after a clock was set back need not be what was committed last.
 //
 // A commit with a Sweep has nothing else.

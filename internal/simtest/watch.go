@@ -76,7 +76,7 @@ func (w *world) lane(key keep.MutationKey) keep.Lane {
 // watchOrder looks whether a call of a consumer with order "key" goes before an older
 // event of its key. An event whose key the script could not compute holds up nobody, nor
 // does one that its run has with a key that another version computed, nor one whose skip
-// was undone when the chain had its events already.
+// was undone when the later event had begun: another attempt keeps its event.
 func (w *world) watchOrder(m keep.Mutation) {
 	ctx := context.Background()
 	if !w.ordered {
@@ -90,7 +90,7 @@ func (w *world) watchOrder(m keep.Mutation) {
 		w.saw("order: called beside an unfinished run")
 	}
 	key, ok := r.Lane.Key()
-	if !ok || key != orderKey(string(r.Trigger.MessageID)) || w.overtook[r.Chain] {
+	if !ok || key != orderKey(string(r.Trigger.MessageID)) || w.hadBegun(r) {
 		return
 	}
 	oldest := int64(math.MaxInt64)
@@ -118,6 +118,20 @@ func (w *world) watchOrder(m keep.Mutation) {
 			}
 		}
 	}
+}
+
+// hadBegun reports whether a run, or one that it is another attempt of, had begun with its
+// event before a skip of others was undone.
+func (w *world) hadBegun(r keep.Run) bool {
+	for !w.overtook[r.Chain] {
+		if r.RetryOf == "" {
+			return false
+		}
+		before, err := w.store.Run(context.Background(), r.RetryOf)
+		w.must("read the attempt before", err)
+		r = before
+	}
+	return true
 }
 
 // approved reports whether a person agreed to this very call.

@@ -94,7 +94,8 @@ func (s *Store) over(c chain, before time.Time) bool {
 		}
 	}
 	for _, r := range s.runs {
-		if ids[r.v.RetryOf] && r.v.Chain != c.id {
+		stands := !r.v.Closed && slices.ContainsFunc(c.mutations, func(m row[keep.Mutation]) bool { return m.v.Key == r.v.Mutation })
+		if ids[r.v.RetryOf] && r.v.Chain != c.id || stands {
 			return false
 		}
 	}

@@ -33,7 +33,8 @@ func isOver(before string) string {
 	     LEFT JOIN item i ON i.workflow = x.workflow AND i.id = x.item
 	     WHERE x.state NOT IN (`+stored.Known()+`) OR x.updated_at >= {before} OR (x.n, x.workflow) = `+newestRow("mutation")+`
 	        OR x.item <> '' AND (i.attempt > x.attempt OR i.status IN ('done', 'skipped')) IS NOT TRUE
-	        OR EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = x.key AND e.mutation <> '' AND e.closed_at = 0))
+	        OR EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = x.key AND e.mutation <> '' AND e.closed_at = 0)
+	        OR EXISTS (SELECT 1 FROM run o WHERE o.workflow = x.workflow AND NOT o.closed AND o.mutation = x.key))
 	AND NOT EXISTS (SELECT 1 FROM `+members+` JOIN escalation x ON x.run = member.id
 	     LEFT JOIN item i ON i.workflow = x.workflow AND i.id = x.item
 	     WHERE x.closed_at = 0 OR x.closed_at >= {before} OR (x.n, x.workflow) = `+newestRow("escalation")+`

@@ -26,7 +26,8 @@ var over = `
 	     LEFT JOIN item i ON i.workflow = x.workflow AND i.id = x.item
 	     WHERE x.state NOT IN (` + stored.Known() + `) OR x.updated_at >= ?1 OR x.n >= (SELECT max(n) FROM mutation)
 	        OR x.item <> '' AND ` + itemOver + ` IS NOT 1
-	        OR EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = x.key AND e.mutation <> '' AND e.closed_at = 0))
+	        OR EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = x.key AND e.mutation <> '' AND e.closed_at = 0)
+	        OR EXISTS (SELECT 1 FROM run o INDEXED BY run_open WHERE o.workflow = x.workflow AND o.closed = 0 AND o.mutation = x.key))
 	AND NOT EXISTS (SELECT 1 FROM ` + members + ` CROSS JOIN escalation x ON x.run = member.id
 	     LEFT JOIN item i ON i.workflow = x.workflow AND i.id = x.item
 	     WHERE x.closed_at = 0 OR x.closed_at >= ?1 OR x.n >= (SELECT max(n) FROM escalation)

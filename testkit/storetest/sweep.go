@@ -79,6 +79,7 @@ var sweepPromises = []promise{
 			"retried":  retriedByAnother,
 			"item":     ofUnfinishedItem,
 			"asked of": ofAskedItem,
+			"stood at": stoodAt,
 		} {
 			chain := unfinished(w, keep.WorkflowName(name))
 			latest(w)
@@ -234,6 +235,18 @@ func over(w *world, name keep.WorkflowName, more ...keep.Change) keep.Run {
 func withQuestion(w *world, name keep.WorkflowName) keep.RunID {
 	r := over(w, name)
 	w.commit(name, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskLogic, Workflow: name, Run: r.ID}})
+	return r.Chain
+}
+
+// stoodAt is a job run that is over, with an applied call at which a later run stopped, since
+// its script wanted another one: a person has answered, and the run has not continued yet.
+func stoodAt(w *world, name keep.WorkflowName) keep.RunID {
+	r, m := itemCall(w, name, keep.ItemSkipped)
+	m.State, m.ResolvedBy = keep.Applied, "call"
+	w.commit(name, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})
+	later := jobRun(w, name)
+	later.Mutation, later.Status, later.RetryAt = m.Key, keep.StatusTransient, w.at
+	w.commit(name, keep.PutRun{Run: later})
 	return r.Chain
 }
 
