@@ -76,6 +76,8 @@ install_oauth() {
 	mkdir -p "$oauth" && npm install --no-audit --no-fund --loglevel=error --prefix "$oauth" "$oidc" >&2
 }
 
+have_keychain() { [ "$(uname)" != Linux ] || { command -v gnome-keyring-daemon && command -v dbus-run-session; } >/dev/null; }
+
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
 
 have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
@@ -118,6 +120,7 @@ have_postgres || missing+=(postgresql)
 have_pgbouncer || missing+=(pgbouncer)
 have_mail || missing+=(dovecot-imapd postfix)
 have_ip || missing+=(iproute2)
+have_keychain || missing+=(gnome-keyring dbus-daemon)
 have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
 have_tsc || install_tsc </dev/null || true
@@ -147,6 +150,9 @@ if ! have_mail; then
 fi
 if ! have_ip; then
 	lacking 'there is no ip (iproute2)' 'hosts are not parted in network namespaces'
+fi
+if ! have_keychain; then
+	lacking 'there is no gnome-keyring, or no dbus-run-session' 'the keychain of the system is not tested'
 fi
 if ! have_chromium; then
 	lacking 'there is no Chromium' 'the pages are not looked at with a browser'

@@ -20,11 +20,12 @@ var (
 // and what waits for it. Elsewhere a function that waits starts it, with
 // sync.WaitGroup.Go or errgroup.
 var goroutines = map[string]string{
-	"cmd/keep/stdin.go":         "the process ends first, or this ends the process",
-	"engine/execution.go":       "call waits for it",
-	"script/sandbox/bundler.go": "a build that takes too long is abandoned, and the watch ends with its process",
-	"store/sqlite/writer.go":    "Close waits for the one writer",
-	"cmd/keep/accounts.go":      "what reads a terminal cannot be interrupted, and ends with the process",
+	"cmd/keep/stdin.go":                      "the process ends first, or this ends the process",
+	"engine/execution.go":                    "call waits for it",
+	"script/sandbox/bundler.go":              "a build that takes too long is abandoned, and the watch ends with its process",
+	"store/sqlite/writer.go":                 "Close waits for the one writer",
+	"cmd/keep/internal/keychain/keychain.go": "what asks a keychain cannot be interrupted: its answer is abandoned",
+	"cmd/keep/accounts.go":                   "what reads a terminal cannot be interrupted, and ends with the process",
 }
 
 // mayReadClock reports whether files of that kind may. Commands are edges; the

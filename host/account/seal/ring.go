@@ -30,20 +30,70 @@ func (e *PermissionError) Error() string {
 	return fmt.Sprintf("the key %s %s; run: chmod 600 %s", e.Path, e.Why, strconv.Quote(e.Path))
 }
 
-// A Ring finds the key: in the text of a variable, or in a file, which is read at each
-// use. While the key is replaced there is a second file, and both keys open.
+// A Ring finds the key: in the text of a variable, in a keychain, or in a file, which are
+// read at each use. While the key is replaced there is a second file or entry, and both keys
+// open.
 type Ring struct {
-	Text string // of KEEP_KEY; empty: the file is used
-	Path string // of keep.key
+	Text     string   // of KEEP_KEY; empty: the keychain or the file is used
+	Path     string   // of keep.key
+	Keychain Keychain // nil: the file is used
 }
 
-// next is the file of a key that is about to replace the one at path.
-func (r Ring) next() string { return r.Path + ".new" }
+// A Keychain keeps texts, each of which is whole or not there.
+type Keychain interface {
+	// Where says to people where the key is.
+	Where() string
+
+	// Get returns an entry; the error is fs.ErrNotExist if there is none.
+	Get(entry string) (string, error)
+
+	// Create makes an entry; the error is fs.ErrExist if there is one.
+	Create(entry, text string) error
+
+	// Move puts the text of an entry into another one, in the place of what is there, and
+	// deletes the first.
+	Move(from, to string) error
+}
+
+// A slot is where a key is: what its file is called, or its entry, after the name of both.
+type slot string
+
+const (
+	current slot = ""
+	next    slot = ".new" // about to replace the current one
+)
+
+// read returns the key of a slot; the error is fs.ErrNotExist if there is none.
+func (r Ring) read(s slot) (Key, error) {
+	if r.Keychain == nil {
+		return readKey(r.Path + string(s))
+	}
+	text, err := r.Keychain.Get(string(s))
+	if err != nil {
+		return Key{}, err
+	}
+	k, err := ParseKey(text)
+	if err != nil {
+		return k, fmt.Errorf("%s: %w", r.Keychain.Where(), err)
+	}
+	return k, nil
+}
+
+// create puts a key into a slot; the error is fs.ErrExist if there is one.
+func (r Ring) create(s slot, k Key) error {
+	if r.Keychain == nil {
+		return writeKey(r.Path+string(s), k)
+	}
+	return r.Keychain.Create(string(s), k.Text())
+}
 
 // Where says to people where the key is.
 func (r Ring) Where() string {
 	if r.Text != "" {
 		return "KEEP_KEY"
+	}
+	if r.Keychain != nil {
+		return r.Keychain.Where()
 	}
 	return r.Path
 }
@@ -59,8 +109,8 @@ func (r Ring) Keys() ([]Key, error) {
 		return []Key{k}, nil
 	}
 	var keys []Key
-	for _, path := range []string{r.next(), r.Path} { // a rename in between: the new one is read twice
-		k, err := readKey(path)
+	for _, s := range []slot{next, current} { // a rename in between: the new one is read twice
+		k, err := r.read(s)
 		switch {
 		case err == nil:
 			keys = append(keys, k)
@@ -69,9 +119,9 @@ func (r Ring) Keys() ([]Key, error) {
 		}
 	}
 	if len(keys) == 0 {
-		k, err := readKey(r.Path)
+		k, err := r.read(current)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %w", r.Path, ErrNoKey)
+			return nil, fmt.Errorf("%s: %w", r.Where(), ErrNoKey)
 		}
 		return []Key{k}, err
 	}
@@ -86,10 +136,10 @@ func (r Ring) Make() (Key, error) {
 	}
 	k, err := NewKey()
 	if err == nil {
-		err = writeKey(r.Path, k)
+		err = r.create(current, k)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return readKey(r.Path)
+		return r.read(current)
 	}
 	return k, err
 }
@@ -114,20 +164,23 @@ func (r Ring) Next() (Key, error) {
 	if r.Text != "" {
 		return Key{}, errors.New("the key is in KEEP_KEY, which Keep cannot change: put it into " + r.Path + " (mode 0600) and unset KEEP_KEY first")
 	}
-	k, err := readKey(r.next())
+	k, err := r.read(next)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
 	if k, err = NewKey(); err != nil {
 		return k, err
 	}
-	return k, writeKey(r.next(), k)
+	return k, r.create(next, k)
 }
 
 // Replace puts the key of Next in the place of the old one, which is gone then, also where
 // a process that was killed left a copy of it.
 func (r Ring) Replace(now time.Time) error {
-	if err := os.Rename(r.next(), r.Path); err != nil {
+	if r.Keychain != nil {
+		return r.Keychain.Move(string(next), string(current))
+	}
+	if err := os.Rename(r.Path+string(next), r.Path); err != nil {
 		return err
 	}
 	return errors.Join(syncDir(filepath.Dir(r.Path)), tidy(filepath.Dir(r.Path), now))

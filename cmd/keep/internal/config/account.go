@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/keychain"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host/account/seal"
@@ -25,7 +26,8 @@ const (
 )
 
 type accountsTable struct {
-	Key string `toml:"key"` // file of the key; empty: keep.key
+	Key      string `toml:"key"`      // file of the key; empty: keep.key
+	Keychain string `toml:"keychain"` // name of the key in the keychain of the system; empty: it is in a file
 }
 
 // A PackClient is the user's own OAuth client of a pack, and what it says instead of the
@@ -48,7 +50,11 @@ func (t accountsTable) ring(cfg *Config, env *environment) seal.Ring {
 	if name == "" {
 		name = keyName
 	}
-	return seal.Ring{Text: env.vars[KeyVariable], Path: filepath.Clean(cfg.abs(name))}
+	r := seal.Ring{Text: env.vars[KeyVariable], Path: filepath.Clean(cfg.abs(name))}
+	if t.Keychain != "" {
+		r.Keychain = keychain.Keychain{Name: t.Keychain}
+	}
+	return r
 }
 
 var accountReference = regexp.MustCompile(`\$\{account:([^}]*)\}`)

@@ -157,6 +157,13 @@ func (b *binder) check(t *tables, root *node) {
 	if err := t.Retention.retention().Validate(); err != nil {
 		b.addf(root.table()["retention"], "retention", "%s", strings.TrimPrefix(err.Error(), "retention: "))
 	}
+	switch n, at := find("accounts", "keychain"); {
+	case t.Accounts.Keychain == "":
+	case !AccountName(t.Accounts.Keychain):
+		b.addf(n, at, "%q is no name: use letters, digits, dots, dashes and underscores", t.Accounts.Keychain)
+	case t.Accounts.Key != "":
+		b.addf(n, at, "the key is in a file or in the keychain, and accounts.key names a file")
+	}
 	if t.Policy.Shutdown < 0 {
 		n, at := find("policy", "shutdown")
 		b.addf(n, at, "must not be negative")
