@@ -560,6 +560,17 @@ func (b *trial) trouble(tr Trouble) {
 	tr.Arm()
 	_, err := b.mutate(1, d)
 	c := class(err)
+	for tr.Stalls && c == keep.ClassTransient && c != tr.Want && d < callTimeout {
+		// On a slow machine the time may be over before anything is sent, which is no
+		// trouble of the service. A connector that only says so says it again.
+		d *= 4
+		if tr.End != nil {
+			tr.End()
+		}
+		tr.Arm()
+		_, err = b.mutate(1, d)
+		c = class(err)
+	}
 	if tr.Want != "" && c != tr.Want {
 		b.t.Errorf("class %q (%v), want %q", c, err, tr.Want)
 	}
