@@ -19,12 +19,13 @@ const (
 	AskItem           EscalationKind = "item_attention"    // an item cannot continue
 	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
 	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
+	AskConnection     EscalationKind = "connection"        // a service does not answer, and runs wait for it
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection}
 }
 
 // An Action is something that a person can decide.
@@ -81,6 +82,7 @@ type Escalation struct {
 	Run          RunID        // empty: about an account
 	Mutation     MutationKey  // empty: not about a mutation
 	Item         string       // empty: not about an item
+	Connection   string       // empty: not about a connection
 	Title        string       // the script's claim
 	Question     string
 	Attempted    string // tool, target and params as the host saw them

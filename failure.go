@@ -53,6 +53,9 @@ type Failure struct {
 	// failure has nothing to do with an account. Another generation ends the wait of a run.
 	Account    string `json:"account,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
+	// Outage means that calls of the connection fail in a row: it is tried again, and not
+	// only what failed.
+	Outage bool `json:"outage,omitempty"`
 
 	// Secrets marks the secrets of the configuration with which a connection was refused;
 	// empty: there are none. Another mark ends the wait of a run. It is not made of them.
@@ -61,6 +64,10 @@ type Failure struct {
 	// RetryAfter is the least wait that the service asked for; zero: none.
 	RetryAfter time.Duration `json:"-"`
 }
+
+// CodeLimit means that no call was made, or that one waits: the limits of its connection
+// do not allow it now.
+const CodeLimit = "limit"
 
 // Codes of failures of class permission.
 const (

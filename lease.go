@@ -69,6 +69,8 @@ type LeaseStatus struct {
 	// Mixed: hosts that are there say different things of their connections.
 	Mixed bool
 
+	Gates int64 // how often gates were written so far
+
 	News uint64 // how often hosts told one another of changes so far
 }
 

@@ -4,11 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 // A ToolName is a connection and a tool, such as "crm.create".
 type ToolName string
+
+// Connection returns the name of the connection; empty if there is none.
+func (t ToolName) Connection() string {
+	connection, _, _ := strings.Cut(string(t), ".")
+	return connection
+}
 
 // A MutationState is how much the host knows about one effect outside. Values
 // are stored; do not rename them. The moves are in package ledger.

@@ -248,7 +248,10 @@ type Escalation struct {
 	Run          *keep.RunID         `json:"run"`
 	Mutation     *keep.MutationKey   `json:"mutation"`
 	Item         *string             `json:"item"`
-	Title        *string             `json:"title"` // the script's claim
+	Connection   *string             `json:"connection"` // of a question that all who wait for it share
+	Runs         []keep.RunID        `json:"runs"`       // that wait for the connection; null: it is about none
+	Count        *int                `json:"count"`      // of them
+	Title        *string             `json:"title"`      // the script's claim
 	Question     string              `json:"question"`
 	Attempted    string              `json:"attempted"`    // lists have at most 64 KiB of it
 	PayloadHash  *string             `json:"payload_hash"` // approvals: of the call that is asked about
@@ -262,7 +265,7 @@ type Escalation struct {
 // EscalationOf returns the object of e.
 func EscalationOf(e keep.Escalation) Escalation {
 	return Escalation{
-		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item),
+		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item), Connection: orNull(e.Connection),
 		Title: orNull(e.Title), Question: e.Question, Attempted: e.Attempted, PayloadHash: orNull(e.PayloadHash), Why: e.Why, CanVerify: e.CanVerify,
 		VerifyByHand: orNull(e.VerifyByHand), Actions: each(e.Choices, ChoiceOf), CreatedAt: Time(e.CreatedAt),
 	}

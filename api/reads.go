@@ -290,7 +290,11 @@ func (s *Server) readEscalations() {
 		Paging
 	}) (Page[Escalation], error) {
 		qs, next, err := s.cfg.Store.Escalations(ctx, in.filter(), in.page())
-		return paged(each(qs, listed), next, err)
+		if err != nil {
+			return Page[Escalation]{}, err
+		}
+		all, err := withRuns(ctx, s.cfg.Store, each(qs, listed))
+		return paged(all, next, err)
 	})
 	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
 		by, err := s.cfg.Store.CountEscalations(ctx, in.filter())
@@ -300,7 +304,13 @@ func (s *Server) readEscalations() {
 		ID keep.EscalationID `path:"escalation"`
 	}) (Answered, error) {
 		q, err := s.cfg.Store.Escalation(ctx, in.ID)
-		return AnsweredOf(q), err
+		if err != nil {
+			return Answered{}, err
+		}
+		out := AnsweredOf(q)
+		one, err := withRuns(ctx, s.cfg.Store, []Escalation{out.Escalation})
+		out.Escalation = one[0]
+		return out, err
 	})
 	get(s, "/escalations/{escalation}/notices", "list-notices", "Who was notified of a question, and who was not", func(ctx context.Context, in *struct {
 		ID keep.EscalationID `path:"escalation"`

@@ -6,7 +6,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
-	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
 
@@ -22,6 +21,8 @@ type Status struct {
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
 	Topics    []Topic      `json:"topics"`
 	Unlike    []Mismatch   `json:"unlike" doc:"connections that are not the same on all hosts"`
+
+	Connections []Connection `json:"connections" doc:"those that have limits, or were shut once"`
 
 	// KeysUnknown counts up to idempotency.MaxUnknown.
 	KeysUnknown *int `json:"keys_unknown" doc:"idempotency keys whose outcome nobody knows; null: the store keeps none"`
@@ -83,11 +84,17 @@ func ReadStatus(ctx context.Context, s view.Store, now time.Time) (Status, error
 
 // StatusOf returns the object of o.
 func StatusOf(o *view.Overview) Status {
+	waiting := make(map[string][]keep.RunID)
+	for _, c := range o.Connections {
+		waiting[c.Name] = c.Waiting
+	}
 	return Status{
-		Unlike:    []Mismatch{},
+		Unlike:      []Mismatch{},
+		Connections: each(o.Connections, connectionOf),
+
 		Workflows: each(o.Workflows, workflowOf),
 		Causes:    each(o.Causes(), func(c view.Cause) Cause { return Cause(c) }),
-		NeedsYou:  each(o.Questions, listed),
+		NeedsYou:  waitedFor(each(o.Questions, listed), waiting),
 		NotTold: each(o.GivenUp, func(n keep.Notice) NotTold {
 			return NotTold{n.Escalation, n.Sink, n.Attempts, n.Error}
 		}),
@@ -114,7 +121,7 @@ func workflowOf(w view.Workflow) Workflow {
 }
 
 // OpenQuestions returns all open questions of a workflow, or of all, newest first.
-func OpenQuestions(ctx context.Context, s store.Escalations, w keep.WorkflowName) ([]Escalation, error) {
+func OpenQuestions(ctx context.Context, s questions, w keep.WorkflowName) ([]Escalation, error) {
 	var out []Escalation
 	page := keep.Page{Limit: 1000}
 	for {
@@ -122,7 +129,11 @@ func OpenQuestions(ctx context.Context, s store.Escalations, w keep.WorkflowName
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, each(qs, listed)...)
+		more, err := withRuns(ctx, s, each(qs, listed))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
 		if page.After = next; next == "" {
 			return out, nil
 		}

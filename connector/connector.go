@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/limit"
 )
 
 // An Effect says what a tool may do to the service.
@@ -258,6 +259,10 @@ type Connection struct {
 	// Secrets marks the secrets of the configuration that the connection uses: it is another
 	// text when one of them was replaced. It is not made of them. Empty: there are none.
 	Secrets string
+
+	// Limits say how often and how many at once its tools may be called, by all of its
+	// users together.
+	Limits limit.Rule
 
 	// Pack is the file that the tools are from; nil: there is none.
 	Pack *keep.Pack

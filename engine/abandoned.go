@@ -21,17 +21,22 @@ type readAnswer struct {
 }
 
 // readWithin performs a read as tool.read does. It returns without the connector when
-// that ignores the end of its context: // it still brings. The actor of its workflow, and with it Run, ends after it. The
+// that ignores the end of its context: its result is discarded. The actor of its workflow, and with it Run, ends after it. The
 // error is errGone.
-func (a *actor) readWithin(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure, error) {
+func (a *actor) readWithin(ctx context.Context, t *tool, p *pass, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure, error) {
 	done := make(chan readAnswer, 1)
 	a.calls.Go(func() {
 		ans := readAnswer{gone: true}
 		defer func() { done <- ans }()
-		ans.result, ans.fail = t.read(ctx, c, params)
+		ans.result, ans.fail = t.read(p.within(ctx), c, params)
 		ans.gone = false
 	})
 	ans, ok := await(ctx, done, t.spec.Timeout)
+	for stood := time.Duration(0); !ok && p.stood() > stood; { // its time did not run meanwhile
+		before := stood
+		stood = p.stood()
+		ans, ok = await(ctx, done, stood-before)
+	}
 	if !ok && a.abandon(t, done) {
 		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
 			"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}, nil

@@ -309,7 +309,7 @@ func (a *actor) loadOpen(ctx context.Context) error {
 	}
 	var open []schedule.Open
 	for _, run := range runs {
-		o := schedule.Open{Run: run}
+		o := schedule.Open{Run: a.e.dueByLimits(run)}
 		if run.Mutation != "" {
 			if o.Doubt, err = a.e.store.Mutation(ctx, run.Mutation); err != nil {
 				return err
@@ -409,6 +409,16 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 	if start == lifecycle.FromDoubt {
 		return a.handOver(ctx, prev, m, now)
 	}
+	probe, may, err := a.mayTry(ctx, prev)
+	if err != nil || !may {
+		return err
+	}
+	if probe != nil {
+		defer probe.done(ctx, nil, true) // unless it was used
+	}
+	if err := a.withdrawLeft(ctx, prev); err != nil {
+		return err
+	}
 	v, h, err := a.versionFor(ctx, prev)
 	if err != nil {
 		return err
@@ -418,7 +428,7 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 		next.Handler = h.Name // of this version, which alone would not know the name before
 	}
 	x := a.execution(v, h, next)
-	x.closes = &closed
+	x.closes, x.probe = &closed, probe
 	x.mut = m
 	x.reserved = len(next.Reservations) > 0
 	if next.Mutation == "" && m.Key != "" {
@@ -465,7 +475,7 @@ func (a *actor) openQuestions(ctx context.Context, run keep.Run) ([]keep.Escalat
 	}
 	ids := make([]keep.EscalationID, 0, len(es))
 	for _, q := range es {
-		if !lifecycle.Detached(q, run) {
+		if !lifecycle.Detached(q, run) && q.Kind != keep.AskConnection { // that one is not about the run alone
 			ids = append(ids, q.ID)
 		}
 	}

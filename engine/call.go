@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -17,6 +19,7 @@ type takenCall struct {
 	subkey   string
 	target   string
 	at       string
+	pause    func() (resume func()) // of the phase; nil: it is over
 }
 
 // ledgerCall returns what the ledger records of the call, outside of items.
@@ -49,6 +52,7 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) error {
 	x.trace(BeforeCall)
 	x.callAt = call.at
+	defer x.giveBack(ctx) // unless it was used
 	c, now, err := x.admit(ctx, call, c, before)
 	if err != nil {
 		return err
@@ -85,18 +89,12 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if err := x.checkApproval(ctx, call, c, before); err != nil {
 		return c, time.Time{}, err
 	}
-	if f := t.start(ctx, x.callAt); ctx.Err() != nil {
-		return c, time.Time{}, errStopping
-	} else if f != nil {
-		return c, time.Time{}, f
+	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
+		return c, time.Time{}, err
 	}
-	pin, f := t.claim(ctx, c, before, x.e.Now(), x.callAt)
-	if ctx.Err() != nil {
-		return c, time.Time{}, errStopping
-	} else if f != nil {
-		return c, time.Time{}, f
+	if c.Pin, err = x.ready(x.pass.within(ctx), t, c, before); err != nil {
+		return c, time.Time{}, err
 	}
-	c.Pin = pin
 	limit := t.spec.Timeout
 	if leases := x.a.leases; leases != nil {
 		var err error
@@ -107,6 +105,39 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	now := x.e.Now()
 	c.Deadline, x.unlike = now.Add(limit), unlike
 	return c, now, nil
+}
+
+// ready lets the tool get what it needs before the call, and returns its pin. The call's own
+// request may begin at once then: a wait for a limit is over before the call is recorded.
+func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
+	n := x.newNotice(t)
+	x.pass.notice = n
+	f := t.start(ctx, x.callAt)
+	var pin json.RawMessage
+	if f == nil && ctx.Err() == nil {
+		pin, f = t.claim(ctx, c, before, x.e.Now(), x.callAt)
+	}
+	ended := x.pass.whyEnded()
+	switch {
+	case ctx.Err() != nil:
+		return nil, errStopping
+	case ended != nil:
+		return nil, ended
+	case f != nil:
+		x.pass.done(ctx, f, false)
+		return nil, f
+	}
+	if err := x.pass.renew(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, errStopping
+		}
+		return nil, cmp.Or(x.pass.whyEnded(), err)
+	}
+	x.pass.notice = nil // the record says that the call is out
+	if err := n.over(ctx); err != nil {
+		return nil, &storeError{err}
+	}
+	return pin, nil
 }
 
 // record makes the call durable, in flight. From here on only evidence ends the doubt.
@@ -143,7 +174,8 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 		x.e.ages.meet(x.mut, x.e.Now())
 	}
 	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
-	receipt, f, err := x.a.callOut(ctx, t, x.mut, limit, x.callAt)
+	receipt, f, err := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
+	x.pass.done(ctx, f, err != nil || x.a.hard.Err() != nil)
 	end(f)
 	if err != nil {
 		return ledger.Fact{}, err
@@ -178,7 +210,13 @@ func (x *execution) learn(f ledger.Fact) error {
 
 // askInline asks once, right after the call.
 func (x *execution) askInline(t *tool) error {
-	m, fact := x.e.whatBecame(x.within(x.a.hard), t, ledger.Fact{}, x.mut)
+	m, fact, until, err := x.a.lookUp(x.within(x.a.hard), t, x.mut, true)
+	if err != nil {
+		return err
+	}
+	if !until.IsZero() {
+		m, fact = x.mut, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "its connection is at its limits or down; the service is asked later"}
+	}
 	now := x.e.Now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))
 	m, move, err := ledger.AfterInlineLookup(m, fact, next, now)

@@ -85,9 +85,17 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey) error {
 	if err != nil {
 		return err
 	}
-	m, fact := a.e.find(ctx, m)
-	if ctx.Err() != nil {
-		return errStopping // the question was cut by the stop: it proves nothing
+	m, fact, until, err := a.find(ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case !until.IsZero():
+		for i := range a.detached {
+			if a.detached[i].Key == key {
+				a.detached[i].NextReconcileAt = until
+			}
+		}
+		return nil
 	}
 	now := a.e.Now()
 	m, move, err := ledger.AfterLookup(m, fact, a.e.askLimit(m, fact, now), now)

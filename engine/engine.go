@@ -105,6 +105,7 @@ type Point string
 
 const (
 	Bought         Point = "bought"          // a read that costs was answered, nothing is written
+	AtGate         Point = "at-gate"         // the connection is limited or shut, and a place is asked for
 	BeforeCall     Point = "before-call"     // the call is known, nothing is written
 	Recorded       Point = "recorded"        // commit 1 returned
 	Answered       Point = "answered"        // the call returned, nothing is written
@@ -115,7 +116,7 @@ const (
 
 // Points returns every point, in the order in which a run passes them.
 func Points() []Point {
-	return []Point{Bought, BeforeCall, Recorded, Answered, OutcomeWritten, BeforeCommit, AfterCommit}
+	return []Point{Bought, BeforeCall, AtGate, Recorded, Answered, OutcomeWritten, BeforeCommit, AfterCommit}
 }
 
 // An Engine works on the workflows of one store. Create one with New and drive
@@ -133,6 +134,9 @@ type Engine struct {
 	changed          chan struct{} // a workflow may have appeared
 	starting, asking slots         // see slots.go
 	ages             keyAges       // of keys in doubt
+
+	gatesMu sync.Mutex       // protects gates
+	gates   map[string]*gate // by connection
 
 	mu     sync.Mutex // protects the fields below, and some of each actor
 	actors map[keep.WorkflowName]*actor
@@ -182,6 +186,7 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 		changed: make(chan struct{}, 1),
 		actors:  make(map[keep.WorkflowName]*actor),
 		overdue: make(map[keep.MutationKey]*overdue),
+		gates:   make(map[string]*gate),
 
 		starting: make(slots, maxStarting), asking: make(slots, maxAsking),
 	}
@@ -213,12 +218,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.cfg.Leases != nil {
 		e.leases = lease.New(lease.Config{
 			Store: e.cfg.Leases, Host: e.cfg.Host, Only: e.cfg.Only, Rules: e.policy.Lease,
-			Clock: e.clock, Logger: e.log, Presence: e.cfg.Presence, Changed: e.lookAgain,
+			Clock: e.clock, Logger: e.log, Presence: e.cfg.Presence, Changed: e.lookAgain, Gates: e.reloadLimits,
 		})
 	}
 	leases := e.leases
 	e.relist()
 	e.mu.Unlock()
+	if err := e.loadGates(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(e.policy.Shutdown, func() { giveUp(errStopping) })
 	})

@@ -41,13 +41,18 @@ type execution struct {
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 
-	paid bool         // the chain has answers that it paid for, as far as this run saw
-	asks chan request // of host calls to the goroutine that owns the execution
+	paid     bool          // the chain has answers that it paid for, as far as this run saw
+	asks     chan request  // of host calls to the goroutine that owns the execution
+	callOver chan struct{} // is closed when that goroutine does not wait for the phase any more
 
 	logs     []keep.LogLine // not yet stored
 	logged   logged         // by this run, stored or not
 	phaseLog *runLog        // of the phase under way, for its goroutine alone
 	extra    []keep.Change  // not yet stored, besides all that
+
+	pass     *pass // of the call under way
+	probe    *pass // with which the run began: it finds out whether a service answers
+	inScript bool  // a phase runs in a goroutine of its own
 
 	spanCtx trace.SpanContext // of the run; zero: nobody traces
 }
@@ -162,6 +167,8 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	now := x.e.Now()
 	log := runLog{x: x, logged: x.logged}
 	x.phaseLog = &log
+	x.inScript, x.callOver = true, make(chan struct{})
+	defer close(x.callOver)
 	go func() { // ends before call returns
 		ans := answer{err: errGone}
 		defer func() { done <- ans }()
@@ -187,6 +194,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 			}
 		}
 	}
+	x.inScript = false
 	end(ans.err)
 	x.logs, x.logged = append(x.logs, log.lines...), log.logged
 	if slowErr != nil {
@@ -270,9 +278,20 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	f := asFailure(err)
 	now := x.e.Now()
 	retry := x.e.policy.Retry
-	verdict := lifecycle.Classify(f.Class, x.mut, retry.Exhausted(x.run.Retries))
-	retryAt := now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter()))
-	return x.stop(ctx, f, verdict, retryAt)
+	v, err := x.routeLimit(ctx, consequence{
+		Consequence: lifecycle.Classify(f.Class, x.mut, retry.Exhausted(x.run.Retries)), why: f,
+		retryAt: now.Add(retry.Delay(x.run.Retries, f.RetryAfter, x.e.jitter())),
+	})
+	if err != nil {
+		return err
+	}
+	if v.question == nil {
+		return x.stop(ctx, v.why, v.Consequence, v.retryAt)
+	}
+	if err := x.stop(ctx, v.why, v.Consequence, v.retryAt, keep.OpenEscalation{Escalation: *v.question}); err != nil {
+		return err
+	}
+	return x.e.gate(f.Tool).asked(ctx, v.question.ID)
 }
 
 // stop records that the run stopped because of f, as the verdict says.

@@ -132,7 +132,7 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	case t.spec.Effect != connector.Mutate:
 		return h.read(ctx, t, c, params)
 	}
-	call := &takenCall{tool: t, at: c.At}
+	call := &takenCall{tool: t, at: c.At, pause: c.Pause}
 	var err error
 	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {
 		f := c.logicf("bad-params", "%v", err)
@@ -156,16 +156,29 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	return nil, errTaken
 }
 
-// read performs a list or get call.
+// read performs a list or get call when the limits of its connection allow it.
 func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, error) {
 	ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
-	result, f, err := h.x.a.readWithin(ctx, t, c, params)
+	p, err := h.x.enter(ctx, t, c.At, c.Pause)
+	if err != nil {
+		end(nil)
+		return nil, err
+	}
+	p.notice = h.x.newNotice(t)
+	result, f, err := h.x.a.readWithin(ctx, t, p, c, params)
+	p.done(ctx, f, err != nil || ctx.Err() != nil)
 	end(f)
+	if err == nil {
+		err = p.whyEnded()
+	}
 	if err != nil {
 		return nil, err
 	}
 	if f != nil {
 		return nil, f
+	}
+	if err := p.notice.over(ctx); err != nil {
+		return nil, &storeError{err}
 	}
 	h.watchFor(t)
 	return result, nil

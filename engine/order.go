@@ -438,6 +438,7 @@ func (a *actor) strict() []schedule.Open {
 	open := slices.Clone(a.open)
 	for i, o := range open {
 		h, ok := a.current.Definition.Handler(o.Run.Handler)
+		open[i].Asked = a.e.waitsForPerson(o.Run, o.Doubt)
 		open[i].Strict = ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
 	}
 	return open

@@ -125,24 +125,68 @@ func (a *actor) goWithout(t *tool, m keep.Mutation, done <-chan callAnswer) {
 	})
 }
 
-// find finds out what became of m, by the tool that can be asked about it today.
-func (e *Engine) find(ctx context.Context, m keep.Mutation) (keep.Mutation, ledger.Fact) {
-	t, none := e.tools.asker(m)
-	return e.whatBecame(ctx, t, none, m)
+// find finds out what became of m, by the tool that can be asked about it today. If the limits
+// of its connection do not allow that now, until says when to try again.
+func (a *actor) find(ctx context.Context, m keep.Mutation) (judged keep.Mutation, fact ledger.Fact, until time.Time, err error) {
+	if t, none := a.e.tools.asker(m); t != nil {
+		judged, fact, until, err = a.lookUp(ctx, t, m, false)
+	} else {
+		judged, fact = a.e.whatBecame(ctx, nil, none, m, a.e.overdueCall(m.Key))
+	}
+	if err == nil && ctx.Err() != nil {
+		err = errStopping // the lookup was cut by the stop: it proves nothing
+	}
+	return judged, fact, until, err
+}
+
+// lookUp finds out what became of m by a tool that can be asked. With now it does not wait for
+// its turn. A lookup that asks the service nothing takes no turn.
+func (a *actor) lookUp(ctx context.Context, t *tool, m keep.Mutation, now bool) (judged keep.Mutation, fact ledger.Fact, until time.Time, err error) {
+	late := a.e.overdueCall(m.Key)
+	if !late.needsLookup(t) {
+		judged, fact = a.e.whatBecame(ctx, t, ledger.Fact{}, m, late)
+		return judged, fact, time.Time{}, nil
+	}
+	p, until, err := a.mayAsk(ctx, t, now)
+	if p == nil {
+		return m, ledger.Fact{}, until, err
+	}
+	judged, fact = a.e.whatBecame(p.within(ctx), t, ledger.Fact{}, m, late)
+	p.done(ctx, nil, ctx.Err() != nil)
+	return judged, fact, time.Time{}, nil
+}
+
+// overdueCall returns what this process knows of a call of its own that ignored its end; nil:
+// it made none.
+func (e *Engine) overdueCall(key keep.MutationKey) *overdue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	o, known := e.overdue[key]
+	if !known {
+		return nil
+	}
+	late := *o
+	return &late
+}
+
+// needsLookup reports whether the service is to be asked: it is not when the call brought its
+// answer, nor while it is out if asking is sending.
+func (o *overdue) needsLookup(t *tool) bool {
+	switch {
+	case o == nil:
+		return true
+	case o.at.IsZero():
+		return t.spec.Level != keep.LevelKey
+	}
+	return o.fail != nil
 }
 
 // whatBecame finds out what became of m; none says what it means if t is nil, because nobody
 // can be asked. It returns m as it is to be judged, since the call may have been sent later
 // than its deadline says. A call that is out counts as out, and its own answer as one,
 // whether its tool can still be asked or not: the configuration may have changed meanwhile.
-func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation) (keep.Mutation, ledger.Fact) {
-	e.mu.Lock()
-	o, known := e.overdue[m.Key]
-	var late overdue
-	if known {
-		late = *o
-	}
-	e.mu.Unlock()
+func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation, late *overdue) (keep.Mutation, ledger.Fact) {
+	known := late != nil
 	switch {
 	case known && late.at.IsZero():
 		m = e.markOut(m)

@@ -82,8 +82,20 @@ type request struct {
 }
 
 // onActor lets the goroutine that owns the execution do something during a phase, and waits.
-func (x *execution) onActor(do func() error) error {
+func (x *execution) onActor(do func() error) error { return askActor(x.asks, x.callOver, do) }
+
+// askActor is onActor for the phase that had these channels.
+func askActor(asks chan<- request, over <-chan struct{}, do func() error) error {
 	q := request{do, make(chan error, 1)}
-	x.asks <- q
-	return <-q.done
+	select {
+	case asks <- q:
+	case <-over:
+		return errGone
+	}
+	select {
+	case err := <-q.done:
+		return err
+	case <-over:
+		return errGone
+	}
 }

@@ -44,7 +44,7 @@ func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, n
 		m.Token = before.Token
 	}
 	defer t.set.enter()()
-	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "preparing " + string(t.name), After: t.spec.Timeout})
+	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "preparing " + string(t.name), After: t.spec.Timeout})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

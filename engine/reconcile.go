@@ -99,9 +99,13 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 	if err != nil {
 		return err
 	}
-	doubt, fact := a.e.find(ctx, x.mut)
-	if ctx.Err() != nil {
-		return errStopping // the question was cut by the stop: it proves nothing
+	doubt, fact, until, err := a.find(ctx, x.mut)
+	switch {
+	case err != nil:
+		return err
+	case !until.IsZero():
+		a.askLater(o.Run.ID, until)
+		return nil
 	}
 	now := a.e.Now()
 	x.mut = doubt
@@ -126,6 +130,16 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 		return err
 	}
 	return x.next(ctx)
+}
+
+// askLater plans the lookup about the call of an open run, in memory: the record says when
+// it was due, and the limits of its connection when it may be made.
+func (a *actor) askLater(id keep.RunID, until time.Time) {
+	for i := range a.open {
+		if a.open[i].Run.ID == id {
+			a.open[i].Doubt.NextReconcileAt = until
+		}
+	}
 }
 
 // askLimit bounds the lookups about m after the one that brought f. While the call

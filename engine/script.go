@@ -52,6 +52,10 @@ type HostCall struct {
 	At      string            // file:line:column in the script
 	Scope   int               // 0: the handler's own ctx; else the item scope that made it
 	Waiting []string          // names of the calls issued behind this one
+
+	// Pause stops the clock of the phase until the function that it returns is called.
+	// Nil: the phase has none.
+	Pause func() (resume func())
 }
 
 // arg returns the i-th argument, nil if there is none.

@@ -56,7 +56,7 @@ func (e *Engine) control(ctx context.Context, t *tool, known keep.Mutation) bool
 	}
 	defer e.asking.give()
 	limit := e.policy.Reconcile.Inline
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
+	ctx, cancel := withTime(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
 	defer cancel()
 	return t.control(ctx, known)
 }

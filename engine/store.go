@@ -17,4 +17,5 @@ type Store interface {
 	store.Rivals
 	store.Items
 	store.Escalations
+	store.Gates
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -33,6 +34,7 @@ type toolSet struct {
 	byName map[keep.ToolName]*tool
 	byWas  map[keep.ToolName]*tool // by names that they had before
 	names  []string                // sorted
+	limits map[string]limit.Rule   // of each connection
 
 	watches []*watch
 
@@ -89,6 +91,12 @@ func (ts *Tools) known(name keep.ToolName) *tool {
 	return set.byWas[name]
 }
 
+// limits returns the limits of a connection, and false if it is not configured.
+func (ts *Tools) limits(connection string) (r limit.Rule, configured bool) {
+	r, configured = ts.now.Load().limits[connection]
+	return r, configured
+}
+
 // A tool is a connector's tool with what the host adds.
 type tool struct {
 	set       *toolSet
@@ -97,7 +105,8 @@ type tool struct {
 	connector string
 	spec      connector.Spec
 	impl      connector.Tool
-	secrets   string             // mark of those of its connection
+	secrets   string // mark of those of its connection
+	limits    limit.Rule
 	isNew     bool               // the configuration says that it is no other one by a new name
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
@@ -111,10 +120,14 @@ type tool struct {
 // NewTools checks and collects the tools of connections. All errors are
 // reported at once.
 func NewTools(conns []connector.Connection) (*Tools, error) {
-	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool)}
+	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool), limits: make(map[string]limit.Rule)}
 	compile := oneSchema()
 	var errs []error
 	for _, c := range conns {
+		if err := c.Limits.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("connection %s: %w", c.Name, err))
+		}
+		ts.limits[c.Name] = c.Limits
 		w := newWatch(c)
 		if w != nil {
 			ts.watches = append(ts.watches, w)
@@ -156,7 +169,8 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 // newTool checks one tool. It gets its schemas from compile.
 func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawMessage) (*jsonschema.Schema, error)) (*tool, error) {
 	spec := impl.Spec()
-	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, spec: spec, impl: impl, secrets: c.Secrets, isNew: c.New || spec.New}
+	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, limits: c.Limits, spec: spec, impl: impl,
+		secrets: c.Secrets, isNew: c.New || spec.New}
 	if was, said := c.ToolWas[spec.Name]; said && was == "" {
 		t.isNew = true
 	}
@@ -364,7 +378,7 @@ func schemaReasons(err error) string {
 // a failed read is never unknown: it changed nothing.
 func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (result json.RawMessage, fail *keep.Failure) {
 	defer t.set.enter()()
-	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
+	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -431,7 +445,7 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "starting " + string(t.name), After: t.spec.Timeout})
+	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "starting " + string(t.name), After: t.spec.Timeout})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -480,7 +494,7 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 // make no sense all mean: ask again.
 func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Duration) (ans connector.Answer) {
 	defer t.set.enter()()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
+	ctx, cancel := withTime(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -490,9 +504,11 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)
 	switch {
 	case err != nil && context.Cause(ctx) != nil:
+		noteLookup(ctx, t, context.Cause(ctx))
 		return connector.Answer{Verdict: connector.Retry, Detail: context.Cause(ctx).Error()}
 	case err != nil:
 		ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
+		noteLookup(ctx, t, err)
 		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && (t.spec.Level == keep.LevelKey || f.Account != "") {
 			refused := *f
 			refused.Tool = t.name

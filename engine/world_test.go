@@ -141,6 +141,7 @@ func (w *world) Call(ctx context.Context, c engine.ScriptCall) (out json.RawMess
 // that creates one thing per event, and publishes to "out".
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, store: memory.New(), service: newService(), policy: policy.Default()}
+	w.policy.Outage.After = 0 // limit_test.go is about outages; the others tell run from run
 	w.def = keep.Definition{Name: "w", Topics: []keep.TopicName{"in", "out"}, Handlers: []keep.Handler{
 		{Name: "act", Kind: keep.Consumer, Subscribe: []keep.TopicName{"in"}, HasMutate: true, HasNext: true},
 	}}

@@ -243,6 +243,7 @@ func (h *Host) watch(ctx context.Context, w store.Watcher) {
 			continue
 		}
 		if first || n != last {
+			h.ReloadLimits(ctx)
 			h.Reload()
 		}
 		last = n

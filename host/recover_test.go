@@ -27,6 +27,7 @@ func act(name, tool string) string {
 func (w *world) quick() *world {
 	w.policy.Retry.First, w.policy.Reconcile.First = 5*time.Millisecond, 5*time.Millisecond
 	w.service.settle, w.service.timeout = 10*time.Millisecond, 100*time.Millisecond
+	w.policy.Outage.After = 0 // calls so short time out on a busy machine; the engine's tests are about outages
 	return w
 }
 
@@ -59,6 +60,7 @@ func TestDeathAtEveryPoint(t *testing.T) {
 		}
 		t.Run(string(p), func(t *testing.T) {
 			w := newFileWorld(t).quick()
+			w.gated = p == engine.AtGate // nobody else comes there
 			for _, tool := range tools {
 				source := act(tool, tool)
 				if p == engine.OutcomeWritten && tool != "blind" { // only a slow next comes there

@@ -156,7 +156,7 @@ type calls struct{ host engine.ScriptHost }
 // Call implements sandbox.Host.
 func (h calls) Call(ctx context.Context, c sandbox.HostCall) (json.RawMessage, error) {
 	out, err := h.host.HostCall(ctx, engine.HostCall{
-		Name: c.Name, Args: c.Args, At: c.At.String(), Scope: c.Scope, Waiting: c.Waiting,
+		Name: c.Name, Args: c.Args, At: c.At.String(), Scope: c.Scope, Waiting: c.Waiting, Pause: c.Pause,
 	})
 	// A read that the end of the phase cut off has not failed: the phase has.
 	f, ok := errors.AsType[*keep.Failure](err)

@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
@@ -111,6 +112,8 @@ func isRequest(c keep.Commit) bool {
 
 // A world is a database, a service outside, and the hosts that come and go.
 type world struct {
+	gated bool // the connection has limits
+
 	t       testing.TB
 	path    string // of the SQLite file; empty: mem
 	mem     *memory.Store
@@ -164,7 +167,7 @@ func (w *world) open() *host.Host {
 		store = w.database()
 	}
 	h, err := host.Open(w.t.Context(), store, host.Config{
-		Connections: []connector.Connection{w.service.connection()},
+		Connections: []connector.Connection{w.connection()},
 		Policy:      &w.policy,
 		Sandbox:     sandbox.Config{Limits: w.limits, CacheDir: cacheDir},
 		Logger:      slog.New(slog.NewTextHandler(w.t.Output(), nil)),
@@ -175,6 +178,15 @@ func (w *world) open() *host.Host {
 	}
 	w.host = h
 	return h
+}
+
+// connection returns that of the service.
+func (w *world) connection() connector.Connection {
+	c := w.service.connection()
+	if w.gated {
+		c.Limits = limit.Rule{Rates: []limit.Rate{{N: 100, Per: time.Second}}, Concurrency: 2}
+	}
+	return c
 }
 
 // trace kills the actor that comes to dieAt, as a SIGKILL does. An actor is gone

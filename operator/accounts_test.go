@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
@@ -148,3 +149,4 @@ type executor bool
 func (executor) Wake(keep.WorkflowName)                  {}
 func (executor) Executing(keep.WorkflowName) bool        { return false }
 func (e executor) Epoch(keep.WorkflowName) (int64, bool) { return 0, bool(e) }
+func (executor) ReloadLimits(context.Context)            {}

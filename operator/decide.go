@@ -58,6 +58,8 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 		return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
 	case !q.Allows(d.Action):
 		return &ActionError{id, d.Action, "it is not among the choices"}
+	case q.Kind == keep.AskConnection:
+		return o.tryNow(ctx, q, d)
 	}
 	run, err := o.store.Run(ctx, q.Run)
 	if err != nil {

@@ -70,6 +70,9 @@ type Executor interface {
 	// Epoch returns the epoch under which this host commits to a workflow, and
 	// false if another host has the workflow.
 	Epoch(w keep.WorkflowName) (epoch int64, ours bool)
+
+	// ReloadLimits reads again what is stored of the limits of connections.
+	ReloadLimits(ctx context.Context)
 }
 
 // An Operator records decisions in one store. It is safe for concurrent use.
@@ -131,5 +134,6 @@ type nobody struct{}
 func (nobody) Wake(keep.WorkflowName)                {}
 func (nobody) Executing(keep.WorkflowName) bool      { return false }
 func (nobody) Epoch(keep.WorkflowName) (int64, bool) { return 0, true }
+func (nobody) ReloadLimits(context.Context)          {}
 
 func isNotFound(err error) bool { return errors.Is(err, keep.ErrNotFound) }

@@ -171,7 +171,9 @@ func (o *Operator) closeQuestions(ctx context.Context, r keep.Run) ([]keep.Chang
 	}
 	var cs []keep.Change
 	for _, q := range qs {
-		cs = append(cs, keep.CloseEscalation{ID: q.ID})
+		if q.Kind != keep.AskConnection { // other runs wait for its answer, too
+			cs = append(cs, keep.CloseEscalation{ID: q.ID})
+		}
 	}
 	return cs, nil
 }

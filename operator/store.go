@@ -14,4 +14,5 @@ type Store interface {
 	store.Items
 	store.Escalations
 	store.Sweeper
+	store.Gates
 }

@@ -18,6 +18,7 @@ type Store interface {
 	Access
 	Hooks
 	Accounts
+	Gates
 	Identity
 	Checker
 }
@@ -299,6 +300,7 @@ type Reader interface {
 	Notices
 	Batches
 	Usage
+	Limits
 }
 
 // A Sweeper finds what is over and old, for keep.Sweep.
@@ -367,6 +369,25 @@ type Accounts interface {
 
 	// DropAccount deletes an account. One that is gone is a *keep.NotFoundError.
 	DropAccount(ctx context.Context, kind keep.AccountKind, name string) error
+}
+
+// Gates keeps what the users of connections share about limits. It is written beside
+// commits: a call that was let in and is never recorded was let in all the same.
+type Gates interface {
+	Limits
+
+	// PutGate writes a gate if its stored Rev is still that of g, else it is
+	// keep.ErrStale. The stored Rev is then g.Rev + 1.
+	PutGate(ctx context.Context, g keep.Gate) error
+}
+
+// Limits reads what the users of connections share about limits.
+type Limits interface {
+	// Gate returns the gate of a connection; its Rev is 0 if there is none.
+	Gate(ctx context.Context, connection string) (keep.Gate, error)
+
+	// Gates returns all gates, sorted by connection.
+	Gates(ctx context.Context) ([]keep.Gate, error)
 }
 
 // An Identity names a database.

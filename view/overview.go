@@ -18,6 +18,8 @@ type Overview struct {
 	GivenUp   []keep.Notice     // of open questions; at most MaxQuestions
 	Doubts    []keep.Mutation   // calls in doubt that no open run waits for; at most MaxQuestions of a state
 	Topics    []keep.TopicCount // by workflow and topic
+
+	Connections []Connection // that are limited or were shut, by name
 }
 
 // A Workflow is a workflow in an overview.
@@ -75,6 +77,15 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 		return nil, err
 	}
 	if o.Doubts, err = doubts(ctx, s, o.Situation); err != nil {
+		return nil, err
+	}
+	var open []keep.Run
+	for _, runs := range o.Runs {
+		for _, r := range runs {
+			open = append(open, r.Run)
+		}
+	}
+	if o.Connections, err = readConnections(ctx, s, open); err != nil {
 		return nil, err
 	}
 	return o, o.join(ctx, s, all, now)

@@ -21,6 +21,7 @@ type Store interface {
 	store.Escalations
 	store.Notices
 	store.Batches
+	store.Limits
 }
 
 // MaxQuestions bounds the open questions of a view. Each of them blocks something,
@@ -38,7 +39,9 @@ type Run struct {
 }
 
 // Fails reports whether the run has stopped: it has an error, or is not executed.
-func (r *Run) Fails() bool { return r.Error != nil || r.Status != keep.StatusActive }
+func (r *Run) Fails() bool {
+	return r.Status != keep.StatusActive || r.Error != nil && !lifecycle.Limited(r.Run)
+}
 
 // A Situation is what is under way.
 type Situation struct {

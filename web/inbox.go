@@ -51,6 +51,8 @@ func kindWord(k keep.EscalationKind) string {
 		return "Already done"
 	case keep.AskReconnect:
 		return "Connect again"
+	case keep.AskConnection:
+		return "Service down"
 	}
 	return word(k)
 }

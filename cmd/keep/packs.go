@@ -206,6 +206,12 @@ func (a *app) showPack(name string) error {
 		return err
 	}
 	d := packDetail{packSummary: summary(p), Docs: p.Docs, BaseURL: p.BaseURL, Auth: packAuth{p.Auth.Style, append([]string{}, p.Auth.Scopes...)}}
+	if rates := p.Limits.Text(); rates != "" {
+		d.Rate = &rates
+	}
+	if p.Limits.Concurrency > 0 {
+		d.Concurrency = &p.Limits.Concurrency
+	}
 	for _, t := range conn.Tools {
 		d.Tools = append(d.Tools, toolOf(t.Spec(), p.Config.Tools[t.Spec().Name]))
 		d.Auth.Scopes = append(d.Auth.Scopes, p.Config.Tools[t.Spec().Name].Scopes...)

@@ -72,6 +72,17 @@ func (a *app) printStatus(s api.Status) error {
 	first(a, s.Late, "keep status --json", func(l api.Late) string {
 		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
 	})
+	if len(s.Connections) > 0 {
+		fmt.Fprintln(a.Out)
+		t := terminal.Table{Header: []string{"CONNECTION", "STATE", "SINCE", "NEXT CALL", "WAITING", "WHY"}}
+		for _, c := range s.Connections {
+			t.Add(c.Name, string(c.State), a.atOrDash(c.Since), a.atOrDash(c.NextProbeAt), terminal.Number(c.Waiting),
+				terminal.CutTo(terminal.OrDash(c.Why), terminal.MaxTitle))
+		}
+		if err := t.Print(a.Out, a.OutInk); err != nil {
+			return err
+		}
+	}
 	pending := make(map[keep.WorkflowName]int)
 	for _, t := range s.Topics {
 		pending[t.Workflow] += t.Pending + t.Reserved
@@ -125,4 +136,12 @@ func (a *app) heading(name string, n int) {
 		return
 	}
 	fmt.Fprintf(a.Out, "%s\n", a.OutInk.Bold(fmt.Sprintf("%s: %d", name, n)))
+}
+
+// atOrDash returns a time as people read it, or a dash for none.
+func (a *app) atOrDash(v *api.Time) string {
+	if v == nil {
+		return "-"
+	}
+	return a.At(*v)
 }

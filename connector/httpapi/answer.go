@@ -297,7 +297,7 @@ func (t *tool) refused(a answer, v verdict) *keep.Failure {
 	if v.class == keep.ClassPermission {
 		f.Account, f.Generation = a.used.account, a.used.generation
 	}
-	if v.class == keep.ClassTransient {
+	if v.class == keep.ClassTransient || v.class == keep.ClassUnknown && a.status == http.StatusServiceUnavailable {
 		f.RetryAfter = a.retryAfter()
 	}
 	return f

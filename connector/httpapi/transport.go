@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
@@ -59,6 +60,9 @@ var errNotSent = errors.New("nothing was sent")
 // follows redirects or keeps cookies. On a connection of its own nothing is sent after
 // the end of ctx.
 func roundTrip(ctx context.Context, t *http.Transport, req *http.Request) (*http.Response, error) {
+	if err := connector.Admit(ctx); err != nil {
+		return nil, errors.Join(errNotSent, err)
+	}
 	begun := false
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }}
 	ctx = httptrace.WithClientTrace(ctx, trace)

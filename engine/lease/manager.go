@@ -45,6 +45,10 @@ type Config struct {
 	// are waited for.
 	Presence Presence
 
+	// Gates is called when another gate may be stored, and again by the next poll if it
+	// fails. It may take as long as a read.
+	Gates func(context.Context) error
+
 	// Changed is called when Held may return something else. It must not block.
 	Changed func()
 }
@@ -86,6 +90,7 @@ type Manager struct {
 	heartbeatAt time.Time            // when the last heartbeat was sent
 	failing     bool                 // the last poll failed, and that was logged
 	strangers   map[keep.HostID]bool // have ended, and are of another database
+	gates       int64                // see keep.LeaseStatus
 
 	mu             sync.Mutex // protects the fields below
 	held           map[keep.WorkflowName]keep.Lease
@@ -243,6 +248,9 @@ func (m *Manager) turn(ctx context.Context) error {
 		m.standing.Waiting = 0
 	}
 	m.apply(status)
+	if status.Gates != m.gates && m.cfg.Gates != nil && m.cfg.Gates(ctx) == nil {
+		m.gates = status.Gates
+	}
 	if err := m.reconcile(ctx, status); err != nil {
 		return err
 	}

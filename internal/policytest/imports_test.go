@@ -33,6 +33,7 @@ law/search              pure   .
 law/rename              pure   .
 law/commit              pure   .
 law/account             pure   .
+law/limit               pure   . law/policy
 
 store                   timed  .
 store/memory            timed  . law/key law/search
@@ -41,7 +42,7 @@ store/sqlite            timed  . law/commit law/key law/search store/transfer st
 store/postgres          timed  . law/commit law/key law/search store/transfer store/internal/...
 store/transfer          timed  . law/key
 
-connector               timed  . law/ledger
+connector               timed  . law/ledger law/limit
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
@@ -72,7 +73,7 @@ host/notify             clock  . law/policy store
 host/account            clock  . law/account store connector host/account/...
 host/account/seal       timed  . internal/regular
 
-view                    timed  . law/lifecycle law/search store
+view                    timed  . law/lifecycle law/limit law/search store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
 api/access              clock  . store
 api/hook                clock  . law/canonical store operator idempotency
@@ -112,7 +113,7 @@ internal/canary         dev    internal/twin internal/mailtest internal/redact
 cmd/keep                main   *
 cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
+cmd/keep/internal/config timed . connector connector/... law/limit law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
 cmd/keep/internal/keychain clock
 cmd/keep/internal/metrics clock . law/... store
 cmd/keep/internal/otlp  clock

@@ -45,6 +45,35 @@ var breaks = []Break{
 		`cs = append(cs, x.forgetPaid()...)`, `_ = x.forgetPaid`, "./engine -run TestPaidOnce"},
 	{"sweep-leaves-what-was-paid", "bounded", "store/memory/sweep.go",
 		`t.resetKV(keep.PaidAnswers(c.Chain))`, `error(nil)`, "./store/memory -run TestStore/what_is_over"},
+	// limits: a connection is used as its limits allow, by all together.
+	{"rate-lets-a-burst-in", "bounded", "law/limit/limit.go",
+		`if from := at.Add(-time.Duration(r.burst()-1) * every); from.After(now) {`, `if from := at.Add(-time.Duration(r.burst()) * every); from.After(now) {`, "./law/limit -run TestRate"},
+	{"place-is-kept-by-the-dead", "bounded", "law/limit/limit.go",
+		`return o.Host == host || !o.Until.After(now) }`, `return o.Host == host }`, "./law/limit -run TestConcurrency"},
+	{"outage-costs-every-run", "bounded", "law/limit/limit.go",
+		`case s.Probe != nil && s.Probe.Until.After(now):`, `case false:`, "./law/limit -run TestOneProbe"},
+	{"lost-host-shuts-others-out", "bounded", "law/limit/limit.go",
+		`|| s.Host != "" && c.Host == s.Host)`, `|| false)`, "./law/limit -run TestAnotherHostProbes"},
+	{"late-answer-opens", "bounded", "law/limit/limit.go",
+		`case !o.Failed && (o.Probe || s.Shut == nil):`, `case !o.Failed:`, "./law/limit -run TestShut"},
+	{"wait-uses-up-a-retry", "bounded", "law/lifecycle/lifecycle.go",
+		`case Interrupted(r), r.Status == keep.StatusCrashed, Limited(r):`, `case Interrupted(r), r.Status == keep.StatusCrashed:`, "./engine -run TestRetryAfterSlowsAll"},
+	{"probe-uses-up-a-retry", "bounded", "law/lifecycle/lifecycle.go",
+		`f.RetryAfter > 0 || f.Outage)`, `f.RetryAfter > 0)`, "./engine -run TestOutageCosts"},
+	{"wait-counts-as-a-crash", "explained", "law/lifecycle/lifecycle.go",
+		`if Limited(r) { // it did nothing`, `if false { // it did nothing`, "./engine -run TestDeathWhileWaiting"},
+	{"wait-is-not-told", "explained", "law/lifecycle/explain.go",
+		`if Limited(r) {`, `if false {`, "./engine -run TestWaitForALimit"},
+	{"outage-asks-twice", "bounded", "engine/limit.go",
+		`if q.Kind == keep.AskConnection && q.Connection == g.name {`, `if false {`, "./engine -run TestQuestionIsAskedOnce"},
+	{"limit-is-that-of-before", "bounded", "engine/gate.go",
+		`if r, configured := g.e.tools.limits(g.name); configured {`, `if r, configured := g.e.tools.limits(g.name); configured && false {`, "./engine -run TestALimitChangesMeanwhile"},
+	{"renamed-stays-down", "bounded", "engine/limit.go",
+		`case configured:
+		return nil`, `case configured || true:
+		return nil`, "./engine -run TestAConnectionIsRenamed"},
+	{"pages-do-not-count", "bounded", "connector/httpapi/transport.go",
+		`if err := connector.Admit(ctx); err != nil {`, `if err := connector.Admit(ctx); err != nil && false {`, "./connector/httpapi -run TestEachRequestIsLetIn"},
 
 	// retention: nothing goes that is not over, and nothing that keeps from doing it twice.
 	{"sweep-takes-a-doubt", "doubt-is-not-failure", "store/memory/sweep.go",
@@ -230,10 +259,7 @@ var breaks = []Break{
 	{"call-that-was-sent-again-has-todays-key", "once", "engine/former.go",
 		`t.pinHash == m.PinHash && m.Attempts == 1:`, `t.pinHash == m.PinHash:`, "./engine -run TestACallThatWasSentAgain"},
 	{"moved-tool-asks-while-the-call-is-out", "once", "engine/overdue.go",
-		`	return e.whatBecame(ctx, t, none, m)`, `	if t == nil {
-		return m, none
-	}
-	return e.whatBecame(ctx, t, none, m)`, "./engine -run TestDeafConnectorWhoseToolMoves"},
+		`		judged, fact = a.e.whatBecame(ctx, nil, none, m, a.e.overdueCall(m.Key))`, `		judged, fact = m, none`, "./engine -run TestDeafConnectorWhoseToolMoves"},
 	{"missing-connection-asks-a-person", "bound-to-its-world", "engine/pin.go",
 		`none.Evidence, none.Detail = ledger.Unsure,`, `none.Evidence, none.Detail = ledger.CannotAsk,`, "./engine -run TestAConnectionThatIsMissing"},
 	{"doubted-key-is-given-up", "bound-to-its-world", "law/lifecycle/lifecycle.go",
@@ -476,7 +502,7 @@ var breaks = []Break{
 	{"failed-lookup-is-absence", "doubt-is-not-failure", "engine/tools.go",
 		`ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}`, `ans = connector.Answer{Verdict: connector.Absent, Detail: err.Error()}`, "./internal/simtest -run TestSeeds"},
 	{"hanging-lookup-is-not-cut", "bounded", "engine/tools.go",
-		`context.WithTimeoutCause(ctx, limit,`, `context.WithTimeoutCause(ctx, 1000*limit,`, "./internal/simtest -run TestOutcomes|TestSeeds"},
+		`withTime(ctx, limit,`, `withTime(ctx, 1000*limit,`, "./internal/simtest -run TestOutcomes|TestSeeds"},
 	{"call-outlives-its-deadline", "doubt-is-not-failure", "engine/tools.go",
 		`context.WithTimeoutCause(ctx, rest,`, `context.WithTimeoutCause(ctx, rest+time.Hour,`, "./engine -run TestToolTimeouts"},
 	{"odd-result-unnoticed", "once", "engine/tools.go",

@@ -129,7 +129,7 @@ func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (stri
 		for _, r := range open {
 			w.overtook[r.Chain] = true
 		}
-		if len(ev.CausedBy) > 0 && w.chance(0.3) {
+		if len(ev.CausedBy) > 0 && w.chance(0.5) {
 			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0])
 			return "unskip input " + string(ev.CausedBy[0]), w.undone("input", err)
 		}

@@ -89,6 +89,7 @@ func (w *world) plan() {
 	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	w.forgetKeys()
+	w.limit()
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools), settings{}))
 	}

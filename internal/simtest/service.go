@@ -81,7 +81,7 @@ var faults = []fault{
 // wants approval, and reads. See upgrades.
 func (w *world) connections(upgrade int, set settings) []connector.Connection {
 	result := json.RawMessage(`{"type":"object","properties":{"id":{"type":"number"}}}`)
-	conn := connector.Connection{Connector: "sim"}
+	conn := connector.Connection{Connector: "sim", Limits: w.limits}
 	conn.Name, conn.Was = set.connection()
 	for _, s := range []connector.Spec{
 		{Name: "a", Level: keep.LevelKey},
@@ -211,6 +211,8 @@ func (w *world) hang(ctx context.Context, p *process, who string, limit time.Dur
 // nextFault returns what happens to the next call.
 func (w *world) nextFault() fault {
 	switch {
+	case w.isDown():
+		return faults[0]
 	case w.maybe(w.rates.call):
 		f := faults[w.below(len(faults))]
 		w.fault(f.name)
@@ -280,6 +282,10 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	}
 	w.watchLookup(r)
 	w.watchWay(a.tool, r)
+	w.watchLimits(p, r.Workflow, who)
+	if w.isDown() {
+		return connector.Answer{}, errReset
+	}
 	if w.maybe(w.rates.ask) {
 		switch w.below(5) {
 		case 0:
@@ -337,6 +343,9 @@ type reader struct{ tool }
 func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	w, p, who := r.w, processOf(ctx), fmt.Sprintf("read %s %s", r.spec.Name, params)
 	p.point(who)
+	if w.isDown() {
+		return nil, errReset
+	}
 	if w.maybe(w.rates.call / 4) {
 		w.fault("a read fails")
 		switch w.below(4) {

@@ -56,6 +56,7 @@ func (w *world) watchCall(p *process, m keep.Mutation) {
 	if until := w.resting[m.Workflow]; time.Now().Before(until) && !w.ordered { // another lane may call
 		w.broken("bounded", "%s calls %s, and the service asked for rest until %s", m.Workflow, m.Tool, until)
 	}
+	w.watchLimits(p, m.Workflow, string(m.Key))
 	w.watchOrder(m)
 	if plainTool(m.Tool) == "p" && !w.approved(m) {
 		w.broken("once", "%s is sent, and nobody approved it", m.Key)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -29,6 +30,10 @@ type world struct {
 	unique  bool // an identity is applied once
 	truth   truth
 	tools   []*engine.Tools // as usual, and as two upgrades left them; see upgrades
+
+	limits limit.Rule    // of the connection, in some worlds
+	downs  float64       // the chance of an outage, for each call
+	down   time.Duration // until when the service does not answer, by its clock
 
 	edited   bool            // people edit keep.toml
 	settings settings        // what it says now

@@ -15,6 +15,7 @@ const (
 	WaitsForNothing  WaitKind = ""          // it is closed
 	WaitsForHost     WaitKind = "host"      // it is being executed
 	WaitsForRetry    WaitKind = "retry"     // the time of the next attempt
+	WaitsForLimit    WaitKind = "limit"     // the limits of a connection allow the call
 	WaitsForRecovery WaitKind = "recovery"  // a host takes up what another one left
 	WaitsForLookup   WaitKind = "lookup"    // the service says whether the call happened
 	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
@@ -48,6 +49,9 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 		return doubt(m, r.UpdatedAt)
 	}
 	w := Wait{Since: r.UpdatedAt, Until: r.RetryAt, Why: reason(r), phase: r.Phase, status: r.Status}
+	if Limited(r) {
+		return limited(w, r)
+	}
 	if !r.RetryAt.IsZero() {
 		w.Kind = WaitsForRetry
 		switch r.Status {
@@ -76,6 +80,22 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 		w.Kind = WaitsForDebugger
 	default:
 		w.Kind = WaitsForUnknown
+	}
+	return w
+}
+
+// limited returns what r waits for, which the limits of a connection hold up.
+func limited(w Wait, r keep.Run) Wait {
+	w.Kind, w.Why = WaitsForLimit, strings.TrimRight(strings.Join(strings.Fields(r.Error.Message), " "), ".")
+	switch name := r.Error.Tool.Connection(); {
+	case r.Error.Code == keep.CodeLimit:
+	case r.Error.Outage:
+		w.Why = name + ", which does not answer: " + w.Why
+	default:
+		w.Why = name + ", which named a time before which it wants no calls: " + w.Why
+	}
+	if w.Until.IsZero() {
+		w.Until = r.UpdatedAt.Add(r.Error.RetryAfter)
 	}
 	return w
 }
@@ -128,6 +148,8 @@ func (w Wait) Moves() string {
 		return ""
 	case WaitsForHost:
 		return "the host"
+	case WaitsForLimit:
+		return "the limits of the connection"
 	case WaitsForRetry, WaitsForRecovery:
 		return "the host, at that time"
 	case WaitsForLookup:
@@ -175,6 +197,8 @@ func (w Wait) Parts() []Part {
 			return []Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again at "), until, s(".")}
 		}
 		return []Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again at "), until, s(".")}
+	case WaitsForLimit:
+		return []Part{s("Waits since "), since, s(" for " + w.Why + "; next at "), until, s(".")}
 	case WaitsForRetry:
 		return append([]Part{s("Waits since "), since, s(" and is tried again at "), until}, s(w.after()))
 	case WaitsForLookup:

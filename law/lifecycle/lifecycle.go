@@ -220,7 +220,7 @@ func NextAttempt(r keep.Run, m keep.Mutation, id keep.RunID, v keep.Version, now
 	next.Status, next.Error, next.RetryAt = keep.StatusActive, nil, time.Time{}
 	next.Rev, next.CreatedAt, next.UpdatedAt = 0, now, now
 	switch {
-	case Interrupted(r), r.Status == keep.StatusCrashed: // uses up no retry
+	case Interrupted(r), r.Status == keep.StatusCrashed, Limited(r): // uses up no retry
 	case r.Status == keep.StatusTransient:
 		next.Retries++
 	case r.Status == keep.StatusInternal:
@@ -257,6 +257,9 @@ const MaxCrashes = 10
 // Crash returns r as it stands after its host died while it was active, and
 // whether that happened too often. The caller plans the recovery.
 func Crash(r keep.Run, now time.Time) (keep.Run, bool) {
+	if Limited(r) { // it did nothing
+		return Interrupt(r, "the host died while the run waited for "+r.Error.Message, now), false
+	}
 	r.Crashes++
 	r.UpdatedAt = now
 	if r.Crashes >= MaxCrashes {
@@ -293,6 +296,17 @@ func Interrupt(r keep.Run, why string, now time.Time) keep.Run {
 // Interrupted reports whether r was left in an orderly way, and did not fail.
 func Interrupted(r keep.Run) bool {
 	return r.Status == keep.StatusTransient && r.Error != nil && r.Error.Code == interrupted
+}
+
+// ByLimit reports whether f is no fault of what was tried: the connection may not be used
+// now, the service named a time, or it does not answer.
+func ByLimit(f *keep.Failure) bool {
+	return f != nil && f.Class == keep.ClassTransient && (f.Code == keep.CodeLimit || f.RetryAfter > 0 || f.Outage)
+}
+
+// Limited reports whether r waits for the limits of a connection.
+func Limited(r keep.Run) bool {
+	return ByLimit(r.Error) && (r.Status == keep.StatusTransient || r.Status == keep.StatusActive)
 }
 
 // Deployed returns r as a new version of its workflow finds it, and whether the

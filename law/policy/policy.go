@@ -13,6 +13,7 @@ import (
 type Policy struct {
 	Retry           Backoff
 	Reconcile       Reconcile
+	Outage          Outage
 	Wake            Window
 	DefaultInterval time.Duration // between the runs of a bare producer or job
 	OnItemBlocked   OnItemBlocked
@@ -32,6 +33,11 @@ type Backoff struct {
 type Reconcile struct {
 	Inline time.Duration // bound of the lookup right after the call, and of each later one
 	Backoff
+}
+
+// An Outage says when a service counts as down.
+type Outage struct {
+	After int // calls of a connection that fail in a row; 0: it never does
 }
 
 // A Window clamps what a script asks for.
@@ -70,6 +76,7 @@ func Default() Policy {
 			Inline:  30 * time.Second,
 			Backoff: Backoff{First: 10 * time.Second, Max: 10 * time.Minute, Attempts: 10},
 		},
+		Outage:          Outage{After: 3},
 		Wake:            Window{Min: 30 * time.Second, Max: 24 * time.Hour},
 		DefaultInterval: 5 * time.Minute,
 		OnItemBlocked:   Stop,
@@ -103,6 +110,8 @@ func (p Policy) Validate() error {
 		return fmt.Errorf("policy.reconcile: attempts must be positive: %d", p.Reconcile.Attempts)
 	case p.Wake.Min <= 0 || p.Wake.Max < p.Wake.Min:
 		return fmt.Errorf("policy.wake: want 0 < min <= max: min %s, max %s", p.Wake.Min, p.Wake.Max)
+	case p.Outage.After < 0:
+		return fmt.Errorf("policy.outage: after must not be negative: %d", p.Outage.After)
 	case p.DefaultInterval <= 0:
 		return fmt.Errorf("policy.default_interval must be positive: %s", p.DefaultInterval)
 	case p.OnItemBlocked != Stop && p.OnItemBlocked != Continue:

@@ -65,6 +65,10 @@ type Open struct {
 	// Strict: the current version declares the handler with another order than that
 	// of the lane, by which the workflow waits for the run.
 	Strict bool
+
+	// Asked: it waits for a connection that does not answer, and a person was asked about
+	// that. It continues by itself when the connection answers.
+	Asked bool
 }
 
 // MaxOpen is how many runs of a workflow may be unfinished before its ordered consumers
@@ -271,7 +275,7 @@ func attend(o Open, paused bool, now time.Time) Step {
 	switch {
 	case r.Status == keep.StatusReconciliation && m.State == keep.NeedsReconcile:
 		if m.NextReconcileAt.After(now) {
-			return Step{Do: Backoff, At: m.NextReconcileAt}
+			return Step{Do: o.backoff(), At: m.NextReconcileAt}
 		}
 		return Step{Do: Ask}
 	case r.RetryAt.IsZero():
@@ -279,10 +283,18 @@ func attend(o Open, paused bool, now time.Time) Step {
 	case paused && !completes(r, m):
 		return Step{Do: IsPaused}
 	case r.RetryAt.After(now):
-		return Step{Do: Backoff, At: r.RetryAt}
+		return Step{Do: o.backoff(), At: r.RetryAt}
 	default:
 		return Step{Do: NextAttempt}
 	}
+}
+
+// backoff returns how the run waits for its time.
+func (o Open) backoff() Do {
+	if o.Asked {
+		return NeedsHelp
+	}
+	return Backoff
 }
 
 // completes reports whether the attempt after r makes no new call: it asks about

@@ -39,6 +39,7 @@ type phase struct {
 
 	// ctx is the caller's context. A phase is a call: it ends with it.
 	ctx      context.Context
+	wall     *wall           // ends hostCtx
 	hostCtx  context.Context // ctx with the wall limit; made at the first host call
 	cancel   context.CancelFunc
 	deadline time.Time // the wall limit
@@ -375,11 +376,13 @@ func (p *phase) serve(q request) error {
 		}
 	}
 	if p.hostCtx == nil {
-		p.hostCtx, p.cancel = context.WithDeadlineCause(p.ctx, p.deadline,
-			&LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
+		p.wall = newWall(p.ctx, p.deadline, &LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
+		p.hostCtx, p.cancel = p.wall.ctx, p.wall.stop
 	}
+	c.Pause = p.wall.pause
 	p.leave()
 	answer, err := p.host.Call(p.hostCtx, c)
+	p.deadline = p.deadline.Add(p.wall.stood())
 	if err != nil {
 		return &HostError{Call: q.name, At: c.At, Err: err}
 	}
@@ -436,9 +439,9 @@ func (p *phase) renewTime() {
 	p.used, p.deadline = 0, p.entered.Add(p.limits.Wall)
 	// A context with a timer for each of many short items costs more than they
 	// do: a call may be cut off a tenth of the limit early instead.
-	if until, _ := p.hostCtx.Deadline(); p.deadline.Sub(until) > p.limits.Wall/10 {
+	if p.deadline.Sub(p.wall.end()) > p.limits.Wall/10 {
 		p.cancel()
-		p.hostCtx, p.cancel = nil, nil
+		p.hostCtx, p.cancel, p.wall = nil, nil, nil
 	}
 }
 

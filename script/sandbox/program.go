@@ -93,6 +93,10 @@ type HostCall struct {
 	// Waiting names the calls that the script has issued and that wait behind
 	// this one.
 	Waiting []string
+
+	// Pause stops the clock of the wall limit until resume is called: the call waits for
+	// what is no fault of the script.
+	Pause func() (resume func())
 }
 
 // Load evaluates a script's top level once and keeps the state it leaves. The

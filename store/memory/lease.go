@@ -93,6 +93,9 @@ func (s *Shared) Poll(ctx context.Context, id keep.HostID) (keep.LeaseStatus, er
 func (s *Shared) status(id keep.HostID, now time.Time) keep.LeaseStatus {
 	me := s.hosts[id]
 	p := keep.LeaseStatus{Now: now, Until: me.Until, Draining: me.Draining, News: s.news}
+	for _, g := range s.gates {
+		p.Gates += int64(g.Rev)
+	}
 	var one map[string]string // what the hosts say of their connections
 	for _, h := range s.hosts {
 		if h.Until.After(now) && !h.Partial && !h.Draining {

@@ -46,6 +46,7 @@ type Store struct {
 	credentials map[string]row[keep.Credential]
 	hooks       map[string]keep.HookCount
 	accounts    map[accountKey]keep.Account
+	gates       map[string]keep.Gate
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 	news        uint64                    // how often hosts sent news
@@ -123,6 +124,7 @@ func New() *Store {
 		credentials: make(map[string]row[keep.Credential]),
 		hooks:       make(map[string]keep.HookCount),
 		accounts:    make(map[accountKey]keep.Account),
+		gates:       make(map[string]keep.Gate),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}

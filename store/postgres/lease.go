@@ -100,7 +100,7 @@ const leaseStatus = `
 		  FROM host, moment)
 	SELECT ` + oldestOf + `, now, coalesce(me.until, 0), coalesce(me.draining, FALSE), coalesce(me.held, 0),
 	       total - there, gone, total - apart, hosts, mixed, ARRAY(SELECT workflow FROM told ORDER BY workflow),
-	       coalesce((SELECT value::bigint FROM meta WHERE name = 'news'), 0)
+	       coalesce((SELECT value::bigint FROM meta WHERE name = 'news'), 0), coalesce((SELECT sum(rev) FROM gate), 0)::bigint
 	  FROM moment, fleet LEFT JOIN host me ON me.id = $1`
 
 // scanStatus reads leaseStatus. Its error is keep.ErrNewerDatabase if this program must not
@@ -109,7 +109,7 @@ func (db *DB) scanStatus(row pgx.CollectableRow) (p keep.LeaseStatus, err error)
 	var now, until int64
 	var oldest int
 	var touched []string
-	err = row.Scan(&oldest, &now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &p.Mixed, &touched, &p.News)
+	err = row.Scan(&oldest, &now, &until, &p.Draining, &p.Held, &p.Free, &p.Gone, &p.Total, &p.Hosts, &p.Mixed, &touched, &p.News, &p.Gates)
 	p.Now, p.Until = moment(now), moment(until)
 	for _, name := range touched {
 		p.Touched = append(p.Touched, keep.WorkflowName(plain(name)))

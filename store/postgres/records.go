@@ -59,6 +59,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 	export(`SELECT `+credentialColumns+` FROM credential ORDER BY n`, scanCredential),
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
+	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -148,6 +149,9 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 			b.Queue(countHook, values(hookArgs(r))...)
 		case keep.Account:
 			b.Queue(insertAccount, values(accountArgs(r))...)
+		case keep.Gate:
+			r.Rev--
+			b.Queue(putGate, values(gateArgs(r))...)
 		default:
 			if err := s.put(t, r, of[i]); err != nil {
 				return err

@@ -23,6 +23,7 @@ var whole = map[string]string{
 	"credential":      "tokens and sessions of people",
 	"hook":            "one row a hook, written once a second at most",
 	"account":         "one row an account, written when its tokens are renewed",
+	"gate":            "one row a limited connection, which all of its users share",
 }
 
 // loose are the unique indexes without the workflow: they find a row by an id that is

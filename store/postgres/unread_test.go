@@ -18,6 +18,8 @@ func TestUnreadTopicsOfAnOlderSchema(t *testing.T) {
 	exec(t, url, `ALTER TABLE topic DROP COLUMN unread`) // and what later migrations made
 	exec(t, url, `DROP TABLE hook`)
 	exec(t, url, `DROP TABLE account`)
+	exec(t, url, `DROP TABLE gate`)
+	exec(t, url, `ALTER TABLE escalation DROP COLUMN connection`)
 	exec(t, url, `ALTER TABLE run DROP COLUMN lane`)
 	exec(t, url, `CREATE UNIQUE INDEX run_open ON run (workflow) WHERE NOT closed`)
 	exec(t, url, `DROP INDEX mutation_by_identity`)

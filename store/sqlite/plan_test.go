@@ -58,8 +58,8 @@ func (p *planner) judge(t *testing.T) {
 }
 
 // small are the tables that have as many rows as there are workflows, topics,
-// handlers, hooks, accounts or versions, and those that a statement makes.
-var small = []string{"workflow", "topic", "handler", "deployment", "json_each", "hook", "account", "next", "bucket", "member", "CONSTANT"}
+// handlers, hooks, accounts, gates or versions, and those that a statement makes.
+var small = []string{"workflow", "topic", "handler", "deployment", "json_each", "hook", "account", "gate", "next", "bucket", "member", "CONSTANT"}
 
 var scan = regexp.MustCompile(`^SCAN (\w+)`)
 

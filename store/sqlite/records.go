@@ -54,6 +54,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 	export(`SELECT `+credentialColumns+` FROM credential ORDER BY n`, scanCredential),
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
+	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -173,6 +174,9 @@ func (s sink) add(r transfer.Record) (err error) {
 		return countHook(s.conn, r)
 	case keep.Account:
 		return insertAccount(s.conn, r)
+	case keep.Gate:
+		r.Rev--
+		return putGate(s.conn, r)
 	}
 	return errors.New("a record of an unknown kind")
 }

@@ -93,7 +93,7 @@ func full() []transfer.Record {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	version := keep.Version{Major: 2, Minor: 3}
 	seen := keep.EventRef{Topic: "topic", MessageID: "m"}
-	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", RetryAfter: 7}
+	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", RetryAfter: 7}
 	return []transfer.Record{
 		keep.Workflow{Name: w, Version: version, Paused: true, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Deployment{Workflow: w, Version: version, Hash: "hash", Entry: "w.js", Code: []byte("code"), Map: []byte("map"), CreatedAt: at,
@@ -121,7 +121,7 @@ func full() []transfer.Record {
 			Warning: "warning", Error: failure, Attempts: 2, ReconcileAttempts: 3, NextReconcileAt: at, CallDeadline: at.Add(1 * time.Second),
 			SettleAfter: 5 * time.Second, CanReconcile: true, ResolvedBy: "call", Rev: 6, CreatedAt: at, UpdatedAt: at.Add(2 * time.Second)},
 		transfer.Move{Mutation: "mut_1", Move: keep.Move{At: at, By: "call", From: keep.InFlight, To: keep.Applied, Evidence: "evidence", Detail: "detail"}},
-		keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: w, Run: run, Mutation: "mut_1", Item: "item", Title: "title", Question: "question",
+		keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: w, Run: run, Mutation: "mut_1", Item: "item", Connection: "crm", Title: "title", Question: "question",
 			Attempted: "attempted", Why: "why", CanVerify: true, VerifyByHand: "by hand", Choices: []keep.Choice{{Action: keep.Skip, Label: "label", Effect: "effect", Result: "optional"}},
 			PayloadHash: "hash", CreatedAt: at, ClosedAt: at.Add(1 * time.Second),
 			Decision: &keep.Decision{Action: keep.Skip, By: "ada", From: "cli", Note: "note", At: at.Add(2 * time.Second)}},
@@ -138,6 +138,7 @@ func full() []transfer.Record {
 			LastRefreshAt: at.Add(2 * time.Second), LastUsedAt: at.Add(3 * time.Second), Sealed: []byte("sealed"),
 			Refreshes: []keep.Refresh{{Generation: 1, State: keep.RefreshDone, Host: "h", SentAt: at, EndedAt: at.Add(1 * time.Second)}},
 			LeaseHost: "h", LeaseUntil: at.Add(4 * time.Second), Rev: 3},
+		keep.Gate{Connection: "crm", State: json.RawMessage(`{"failures": 1}`), Rev: 3},
 	}
 }
 

@@ -88,6 +88,7 @@ var Kinds = []Kind{
 	kind[keep.Credential]("credential", false),
 	kind[keep.HookCount]("hook", true),
 	kind[keep.Account]("account", true),
+	kind[keep.Gate]("gate", true),
 }
 
 func kind[T any](name string, named bool) Kind { return Kind{name, reflect.TypeFor[T](), named} }

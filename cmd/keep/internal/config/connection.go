@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep/connector/packs"
 	"github.com/keep-run/keep/connector/s3"
 	"github.com/keep-run/keep/connector/sqldb"
+	"github.com/keep-run/keep/law/limit"
 )
 
 // A Connection is one configured account.
@@ -30,6 +31,9 @@ type Connection struct {
 
 	scopes map[string][]string // by tool
 	mark   string              // of the secrets that it uses; see connector.Connection
+
+	// Limits say how often it may be used, by all of its users together.
+	Limits limit.Rule
 
 	open func() (*connector.Connection, error)
 	at   *node
@@ -135,8 +139,12 @@ func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 			continue
 		}
 		was, isNew := b.formerName(n, at)
+		limits := b.limits(n, at)
 		if c, ok := b.connection(name, at, n, v); ok {
-			c.Was, c.New = was, isNew
+			c.Was, c.New, c.Limits = was, isNew, limits.over(c.Limits)
+			if err := c.Limits.Validate(); err != nil && limits.fits() {
+				b.addf(n, at, "%v", err)
+			}
 			out = append(out, c)
 		}
 	}
@@ -278,7 +286,7 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 			problems = append(problems, conn.problems(err)...)
 			continue
 		}
-		opened.Was, opened.New, opened.Secrets = conn.Was, conn.New, conn.mark
+		opened.Was, opened.New, opened.Secrets, opened.Limits = conn.Was, conn.New, conn.mark, conn.Limits
 		out = append(out, *opened)
 	}
 	return out, problems

@@ -151,7 +151,7 @@ func misfortune(r *rand.Rand) (p plan) {
 		cut.Reset = r.IntN(3) == 0
 		p.cuts, p.kills = append(p.cuts, cut), append(p.kills, kill)
 	}
-	points := slices.DeleteFunc(engine.Points(), func(p engine.Point) bool { return p == engine.Bought })
+	points := slices.DeleteFunc(engine.Points(), func(p engine.Point) bool { return p == engine.Bought || p == engine.AtGate })
 	for range r.IntN(3) {
 		p.deaths = append(p.deaths, points[r.IntN(len(points))])
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/connector/packs"
 	"github.com/keep-run/keep/internal/regular"
+	"github.com/keep-run/keep/law/limit"
 )
 
 // packDir is where a project keeps its own packs, beside keep.toml.
@@ -41,6 +42,7 @@ type Pack struct {
 	File    string // as people write it
 	Auth    PackAuth
 	Config  httpapi.Config // its tools, without a credential
+	Limits  limit.Rule
 	Text    []byte
 
 	tools map[string]*node
@@ -157,6 +159,7 @@ func (p *Pack) parse() []Problem {
 	b := &binder{file: p.File}
 	root.inFile(p.File)
 	var t packTable
+	p.Limits = b.limits(root, "").over(limit.Rule{})
 	b.bind(reflect.ValueOf(&t).Elem(), root, "")
 	if t.Name != p.Name {
 		b.addf(root.table()["name"], "name", "is %q, and the file is %s", t.Name, p.File)
@@ -302,7 +305,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	table["tools"] = &node{at: n.at, value: tools}
 	tree.value = table
 	return Connection{
-		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), at: &tree, b: b, v: v, mark: v.markOf(n),
+		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), Limits: p.Limits, at: &tree, b: b, v: v, mark: v.markOf(n),
 		open: func() (*connector.Connection, error) {
 			conn, err := httpapi.New(name, cfg)
 			if err == nil {

@@ -43,6 +43,11 @@ type (
 		OnItemBlocked   string         `toml:"on_item_blocked"`
 		Shutdown        time.Duration  `toml:"shutdown"`
 		Lease           leaseTable     `toml:"lease"`
+		Outage          outageTable    `toml:"outage"`
+	}
+
+	outageTable struct {
+		After int `toml:"after"`
 	}
 
 	leaseTable struct {
@@ -93,6 +98,7 @@ func defaults() tables {
 			OnItemBlocked:   string(p.OnItemBlocked),
 			Shutdown:        p.Shutdown,
 			Lease:           leaseTable{p.Lease.TTL},
+			Outage:          outageTable{p.Outage.After},
 		},
 	}
 }
@@ -108,6 +114,7 @@ func (t policyTable) policy() policy.Policy {
 	p.OnItemBlocked = policy.OnItemBlocked(t.OnItemBlocked)
 	p.Shutdown = t.Shutdown
 	p.Lease = policy.Lease{TTL: t.Lease.TTL}
+	p.Outage = policy.Outage{After: t.Outage.After}
 	return p
 }
 

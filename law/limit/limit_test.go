@@ -1,0 +1,278 @@
+package limit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep/law/limit"
+	"github.com/keep-run/keep/law/policy"
+)
+
+var (
+	start   = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	backoff = policy.Backoff{First: 10 * time.Second, Max: time.Minute, Attempts: 2}
+)
+
+func TestParseRates(t *testing.T) {
+	for text, want := range map[string]string{
+		"60/min": "60/min", " 2/s,100/h ": "2/s, 100/h", "1/s": "1/s",
+		"": "", "60": "", "0/s": "", "-1/s": "", "60/day": "", "60/min,": "", "1.5/s": "", "2000000/s": "",
+	} {
+		rates, err := limit.ParseRates(text)
+		if got := (limit.Rule{Rates: rates}).Text(); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// In no window are more requests let in than the rate and the burst allow, whoever asks and
+// how often; and a user who asks at the time that he was told is let in.
+func TestRate(t *testing.T) {
+	for _, c := range []struct {
+		rates string
+		burst int
+		most  map[time.Duration]int // in a window
+	}{
+		{"60/min", 0, map[time.Duration]int{time.Minute: 60, time.Second: 1}},
+		{"60/min", 10, map[time.Duration]int{time.Minute: 69, time.Second: 10}},
+		{"10/s, 60/min", 0, map[time.Duration]int{time.Minute: 60}},
+		{"3/s, 60/min", 5, map[time.Duration]int{time.Minute: 64, time.Second: 5}},
+	} {
+		rates, _ := limit.ParseRates(c.rates)
+		rule := limit.Rule{Rates: rates, Burst: c.burst}
+		var s limit.State
+		var begun []time.Time
+		for now, until := start, start.Add(5*time.Minute); now.Before(until); {
+			next, ans := limit.Take(s, rule, limit.Claim{Host: fmt.Sprint(len(begun) % 2)}, now)
+			if ans.Granted {
+				begun, s = append(begun, now), restored(t, next)
+				continue
+			}
+			if !ans.Wait.Until.After(now) || ans.Wait.Kind != limit.ByRate {
+				t.Fatalf("%s: waits at %s until %s", c.rates, now, ans.Wait.Until)
+			}
+			now = ans.Wait.Until
+		}
+		for window, most := range c.most {
+			seen := 0
+			for i, at := range begun {
+				n := 0
+				for _, other := range begun[i:] {
+					if other.Before(at.Add(window)) {
+						n++
+					}
+				}
+				seen = max(seen, n)
+			}
+			if seen != most {
+				t.Errorf("%s, burst %d: %d requests in %s, want %d", c.rates, c.burst, seen, window, most)
+			}
+		}
+	}
+}
+
+// restored returns s as a store gives it back.
+func restored(t *testing.T, s limit.State) (out limit.State) {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil || !out.Equal(s) {
+		t.Fatalf("%s is read as %+v, %v", text, out, err)
+	}
+	return out
+}
+
+// A clock that is set back, and a rule that changes, cost at most one full bucket of waiting.
+func TestRateAfterTheClockWasSetBack(t *testing.T) {
+	rule := limit.Rule{Rates: []limit.Rate{{N: 60, Per: time.Hour}}}
+	s, _ := limit.Take(limit.State{}, rule, limit.Claim{}, start)
+	_, ans := limit.Take(s, rule, limit.Claim{}, start.Add(-24*time.Hour))
+	if d := ans.Wait.Until.Sub(start.Add(-24 * time.Hour)); ans.Granted || d > time.Minute {
+		t.Errorf("waits %s, want a minute at most", d)
+	}
+	if s, ans = limit.Take(s, limit.Rule{Rates: []limit.Rate{{N: 1, Per: time.Second}}}, limit.Claim{}, start); !ans.Granted || len(s.Full) != 1 {
+		t.Errorf("another rate: %+v, buckets %v; want it granted, and one bucket", ans, s.Full)
+	}
+}
+
+// Places are shared by hosts. One that died gives its places back when its calls must be
+// over, and no sooner.
+func TestConcurrency(t *testing.T) {
+	rule := limit.Rule{Concurrency: 3}
+	take := func(s limit.State, host string, held int, at time.Duration) (limit.State, limit.Answer) {
+		now := start.Add(at)
+		s, ans := limit.Take(s, rule, limit.Claim{Host: host, Held: held, Until: now.Add(30 * time.Second), Last: now}, now)
+		return restored(t, s), ans
+	}
+	s, _ := take(limit.State{}, "a", 0, 0)
+	s, _ = take(s, "b", 0, 5*time.Second)
+	s, _ = take(s, "a", 1, 10*time.Second)
+	if _, ans := take(s, "b", 1, 11*time.Second); ans.Granted || ans.Wait.Kind != limit.ByConcurrency {
+		t.Fatalf("a fourth call: %+v", ans)
+	}
+	if _, ans := take(limit.Leave(s, "b", 0, start, start.Add(12*time.Second)), "b", 0, 12*time.Second); !ans.Granted {
+		t.Errorf("after one is over: %+v", ans)
+	}
+	if _, ans := take(s, "b", 1, 39*time.Second); ans.Granted {
+		t.Error("a host that may still be at its calls lost their places")
+	}
+	if _, ans := take(s, "b", 1, 41*time.Second); !ans.Granted {
+		t.Errorf("the calls of a host that is gone: %+v", ans)
+	}
+}
+
+// A story: what happens to a connection, and what it is then.
+func TestShut(t *testing.T) {
+	failed := limit.Outcome{Who: "w", Failed: true, Why: "refused"}
+	named := limit.Outcome{Who: "w", Failed: true, RetryAfter: time.Minute, Why: "429"}
+	probe := func(o limit.Outcome) limit.Outcome { o.Probe = true; return o }
+	type step struct {
+		after   time.Duration
+		outcome limit.Outcome
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  string
+		waits time.Duration // after the last step; 0: it is open
+	}{
+		{"two failures are no outage", []step{{0, failed}, {0, failed}}, "", 0},
+		{"three are", []step{{0, failed}, {0, failed}, {0, failed}}, "down 3", 40 * time.Second},
+		{"in a row", []step{{0, failed}, {0, failed}, {0, limit.Outcome{}}, {0, failed}}, "", 0},
+		{"what began before says nothing", []step{{0, failed}, {0, failed}, {0, failed}, {time.Second, failed}, {0, limit.Outcome{}}}, "down 3", 39 * time.Second},
+		{"a probe that fails", []step{{0, failed}, {0, failed}, {0, failed}, {40 * time.Second, probe(failed)}}, "down 4", time.Minute},
+		{"a probe that is answered", []step{{0, failed}, {0, failed}, {0, failed}, {40 * time.Second, probe(limit.Outcome{})}}, "", 0},
+		{"a probe that was not sent", []step{{0, named}, {time.Minute, limit.Outcome{Probe: true, Unsent: true}}}, "slow 0", 0},
+		{"a named time", []step{{0, named}}, "slow 0", time.Minute},
+		{"the later one counts", []step{{0, named}, {30 * time.Second, named}, {0, limit.Outcome{Failed: true, RetryAfter: time.Second}}}, "slow 0", time.Minute},
+		{"no longer than a day", []step{{0, limit.Outcome{Failed: true, RetryAfter: 1000 * time.Hour}}}, "slow 0", limit.MaxShut},
+		{"a probe that fails after a named time", []step{{0, named}, {time.Minute, probe(failed)}}, "down 1", 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s limit.State
+			now := start
+			for _, st := range c.steps {
+				now = now.Add(st.after)
+				s = restored(t, limit.Report(s, st.outcome, backoff, 3, 0, now))
+			}
+			got := ""
+			if s.Shut != nil {
+				got = fmt.Sprint(s.Shut.Kind, " ", s.Shut.Tries)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Fatal(diff)
+			}
+			_, ans := limit.Take(s, limit.Rule{}, limit.Claim{Host: "h", Who: "v", Until: now.Add(time.Second)}, now)
+			if c.waits == 0 && !ans.Granted || c.waits > 0 && (ans.Granted || !ans.Wait.Until.Equal(now.Add(c.waits)) || !ans.Wait.IsShut()) {
+				t.Errorf("a claim: %+v, want a wait of %s", ans, c.waits)
+			}
+		})
+	}
+}
+
+// Where no failures count as an outage, a time that the service named is all that shuts a connection.
+func TestNoOutage(t *testing.T) {
+	s := limit.Report(limit.State{}, limit.Outcome{Failed: true, RetryAfter: time.Minute}, backoff, 0, 0, start)
+	s = limit.Report(s, limit.Outcome{Probe: true, Failed: true}, backoff, 0, 0, start.Add(time.Minute))
+	for range 10 {
+		s = limit.Report(s, limit.Outcome{Failed: true}, backoff, 0, 0, start.Add(time.Minute))
+	}
+	if !s.Equal(limit.State{}) {
+		t.Errorf("it is %+v, want it open", s)
+	}
+}
+
+// One call is the probe; the others wait until it is over, whatever became of its host.
+func TestOneProbe(t *testing.T) {
+	s := limit.Report(limit.State{}, limit.Outcome{Who: "w", Failed: true, RetryAfter: time.Minute}, backoff, 3, 0, start)
+	now := start.Add(time.Minute)
+	claim := func(who string, at time.Time) (limit.State, limit.Answer) {
+		return limit.Take(s, limit.Rule{}, limit.Claim{Host: who, Who: who, Until: at.Add(30 * time.Second)}, at)
+	}
+	next, ans := claim("v", now)
+	if !ans.Granted || !ans.Probe {
+		t.Fatalf("the first: %+v, want a probe", ans)
+	}
+	s = next
+	if _, ans := claim("u", now.Add(29*time.Second)); ans.Granted {
+		t.Error("a second probe beside the first")
+	}
+	if _, ans := claim("u", now.Add(30*time.Second)); !ans.Probe {
+		t.Errorf("after its time: %+v, want a probe", ans)
+	}
+	// The one whose probe failed leaves the next one to others.
+	s = limit.Report(s, limit.Outcome{Who: "v", Probe: true, Failed: true}, backoff, 3, 0, now)
+	now = now.Add(10 * time.Second)
+	if _, ans := claim("v", now); ans.Granted {
+		t.Error("the same one probes again at once")
+	}
+	if _, ans := claim("u", now); !ans.Probe {
+		t.Errorf("another one: %+v, want a probe", ans)
+	}
+	if _, ans := claim("v", now.Add(time.Second)); !ans.Probe {
+		t.Errorf("the same one a second later: %+v, want a probe", ans)
+	}
+}
+
+// A host that has lost its way to the service leaves the probe to another one.
+func TestAnotherHostProbes(t *testing.T) {
+	var s limit.State
+	for i := range 3 {
+		s = restored(t, limit.Report(s, limit.Outcome{Host: "a", Who: fmt.Sprint("w", i), Failed: true}, backoff, 3, 0, start))
+	}
+	claim := func(host, who string, at time.Time) limit.Answer {
+		_, ans := limit.Take(s, limit.Rule{}, limit.Claim{Host: host, Who: who, Until: at.Add(30 * time.Second)}, at)
+		return ans
+	}
+	due := claim("a", "w9", start).Wait.Until
+	if ans := claim("a", "w9", due); ans.Granted || !ans.Wait.Until.Equal(due.Add(time.Second)) {
+		t.Errorf("the same host: %+v, want it to wait a second for others", ans)
+	}
+	if ans := claim("b", "v", due); !ans.Probe {
+		t.Errorf("another host: %+v, want a probe", ans)
+	}
+	if ans := claim("a", "w9", due.Add(time.Second)); !ans.Probe {
+		t.Errorf("the same host, and nobody came: %+v, want a probe", ans)
+	}
+}
+
+// A person is asked once for an outage, and again after a wish to try now came to nothing.
+func TestAsks(t *testing.T) {
+	var s limit.State
+	now := start
+	fail := func(probe bool) {
+		now = now.Add(time.Minute)
+		s = limit.Report(s, limit.Outcome{Who: "w", Failed: true, Probe: probe}, backoff, 2, 0, now)
+	}
+	fail(false)
+	fail(false)
+	if s.Asks(backoff) {
+		t.Error("asks after two tries, of which the policy repeats two")
+	}
+	fail(true)
+	if !s.Asks(backoff) {
+		t.Error("does not ask after three tries")
+	}
+	if s = limit.Asked(s, "esc_1"); s.Asks(backoff) {
+		t.Error("asks twice")
+	}
+	s = limit.TryNow(s, now)
+	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "w"}, now); !ans.Probe {
+		t.Errorf("a person wants it tried: %+v, want a probe", ans)
+	}
+	for range backoff.Attempts + 1 {
+		if s.Asks(backoff) {
+			t.Error("asks again too soon")
+		}
+		fail(true)
+	}
+	if !s.Asks(backoff) {
+		t.Error("does not ask again")
+	}
+}
