@@ -34,6 +34,9 @@ func (a accountRow) Bad() bool {
 	return a.Status == keep.AccountNeedsReconnect || a.Status == api.AccountExpiring
 }
 
+// Lost reports whether the account is not used until a person connects it again.
+func (a accountRow) Lost() bool { return a.Status == keep.AccountNeedsReconnect }
+
 // Revoked reports whether nothing is left of the account to work on.
 func (a accountRow) Revoked() bool { return a.Status == keep.AccountRevoked }
 

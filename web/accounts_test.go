@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +75,10 @@ func TestAccounts(t *testing.T) {
 	c.get("/accounts/nobody").want(t, 404, "nobody")
 	c.post("/accounts/work-mail/revoke").want(t, 403, "admin")
 	root := w.as("root", access.Admin)
+	lost := root.get("/accounts/crm")
+	if lost.want(t, 200, "Calls under it stop before anything is sent", "keep connect hubspot --name crm"); strings.Contains(lost.body, "/renew") {
+		t.Error("an account that only a person can help is offered to be renewed")
+	}
 	root.post("/accounts/work-mail/sell").want(t, 404, "sell")
 	root.post("/accounts/crm/test").want(t, 400, "&lt;b&gt;401")
 	root.post("/accounts/work-mail/test").want(t, 200, "The service accepts the account.")

@@ -36,7 +36,7 @@ type Offer struct {
 	OAuth       bool   // a page of the service asks; else a credential is typed
 	Style       string // how a credential is sent
 	Docs        string // of the service
-	Missing     string // what keep.toml lacks for it; empty: nothing
+	Missing     string // what keep.toml lacks for it, as an error says it; empty: nothing
 }
 
 // An UnconnectedError says why nothing was connected. Its text holds no secret.

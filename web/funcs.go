@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
@@ -51,19 +53,20 @@ func funcs(s *static) template.FuncMap {
 		"at":    func(t time.Time) template.HTML { return timeHTML(t, "") },
 		"ago":   func(t time.Time) template.HTML { return timeHTML(t, "ago") },
 		// Names and ids are strings of their own types.
-		"prose":  func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
-		"cut":    func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
-		"num":    number,
-		"plural": plural,
-		"bytes":  byteCount,
-		"human":  human,
-		"tone":   tone,
-		"word":   word,
-		"level":  levelMeaning,
-		"list":   func(s ...string) []string { return s },
-		"asks":   kindWord,
-		"form":   func(c card, from string) map[string]any { return map[string]any{"Card": c, "From": from} },
-		"add":    func(a, b int) int { return a + b },
+		"sentence": sentence,
+		"prose":    func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
+		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
+		"num":      number,
+		"plural":   plural,
+		"bytes":    byteCount,
+		"human":    human,
+		"tone":     tone,
+		"word":     word,
+		"level":    levelMeaning,
+		"list":     func(s ...string) []string { return s },
+		"asks":     kindWord,
+		"form":     func(c card, from string) map[string]any { return map[string]any{"Card": c, "From": from} },
+		"add":      func(a, b int) int { return a + b },
 	}
 }
 
@@ -232,4 +235,13 @@ func payloadOf(name string, raw json.RawMessage, link string) payload {
 	}
 	p.Text = b.String()
 	return p
+}
+
+// sentence returns a text of an error as a sentence.
+func sentence(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + s[size:] + "."
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 )
 
@@ -68,6 +69,9 @@ type button struct {
 
 // listShows is how much a list shows of what a question is about, in bytes.
 const listShows = 2000
+
+// Account is the account that a person is asked to connect again; empty: another question.
+func (c card) Account() string { return account.Asked(c.ID) }
 
 // Hidden reports whether a list hides part of what is to be approved.
 func (c card) Hidden() bool {

@@ -235,7 +235,7 @@ func statusOf(err error) (int, errorText) {
 		return http.StatusBadRequest, errorText{What: "The request is not valid", Why: err.Error() + ".", Next: "Go back and try again."}
 	}
 	if u, ok := errors.AsType[*UnconnectedError](err); ok {
-		return http.StatusBadRequest, errorText{What: u.What, Why: u.Why + ".", Next: "Nothing was connected. Begin again with the list of services.", Link: "/connect"}
+		return http.StatusBadRequest, errorText{What: u.What, Why: sentence(u.Why), Next: "Nothing was connected. Begin again with the list of services.", Link: "/connect"}
 	}
 	if b, ok := errors.AsType[*answeredError](err); ok {
 		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}

@@ -2,6 +2,7 @@ package account
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -17,11 +18,26 @@ func NeedsPerson(a keep.Account, now time.Time) bool {
 	return a.Kind == keep.AccountConnected && (a.Status == keep.AccountNeedsReconnect || a.Expiring(now, Notice))
 }
 
+// questionPrefix begins the ids of questions about accounts.
+const questionPrefix = "esc_reconnect_"
+
 // QuestionID returns the id of the one question about what an account holds now. The next
 // credential of it has another one, so that of hosts that ask at once one does, and that a
 // question whose id no account has is over.
 func QuestionID(a keep.Account) keep.EscalationID {
-	return keep.EscalationID(fmt.Sprintf("esc_reconnect_%s_%d_%d", a.Name, a.ConnectedAt.UnixMilli(), a.Generation))
+	return keep.EscalationID(fmt.Sprintf("%s%s_%d_%d", questionPrefix, a.Name, a.ConnectedAt.UnixMilli(), a.Generation))
+}
+
+// Asked returns the account that a question is about by its id; empty: it is about no account.
+func Asked(id keep.EscalationID) string {
+	rest, ok := strings.CutPrefix(string(id), questionPrefix)
+	if !ok {
+		return ""
+	}
+	for range 2 { // the time and the generation; a name may have underscores, too
+		rest = rest[:max(strings.LastIndexByte(rest, '_'), 0)]
+	}
+	return rest
 }
 
 // Question returns what a person is asked about an account that needs one.

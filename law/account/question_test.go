@@ -49,6 +49,20 @@ func TestQuestionID(t *testing.T) {
 	}
 }
 
+// The id of a question names its account, whatever that is called.
+func TestAsked(t *testing.T) {
+	for _, name := range []string{"mail", "work-mail", "a_b_1_2", "_", "esc_reconnect_x"} {
+		if got := Asked(QuestionID(keep.Account{Name: name, Generation: 7, ConnectedAt: time.Unix(1, 0)})); got != name {
+			t.Errorf("the question about %s is about %q", name, got)
+		}
+	}
+	for _, id := range []keep.EscalationID{"", "esc_36aagtdmsnzqbd7rejge7z5zdv", "esc_reconnect_", "esc_reconnect_1"} {
+		if got := Asked(id); got != "" {
+			t.Errorf("%s is about %q", id, got)
+		}
+	}
+}
+
 func TestContinues(t *testing.T) {
 	f := &keep.Failure{Account: "mail", Generation: 3}
 	for name, c := range map[string]struct {

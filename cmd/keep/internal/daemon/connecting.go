@@ -73,7 +73,7 @@ func (c *Connecting) Offers(ctx context.Context) ([]web.Offer, error) {
 		o := web.Offer{Pack: pack.Name, Title: cmp.Or(pack.Title, pack.Name), OAuth: pack.Auth.Style == "oauth2", Style: pack.Auth.Style, Docs: pack.Docs}
 		if o.OAuth {
 			if _, err := OAuthClient(cfg, pack, nil); err != nil {
-				o.Missing = err.Error() + "."
+				o.Missing = err.Error()
 			}
 		}
 		out = append(out, o)
