@@ -260,13 +260,9 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		return orNull(r.Result), nil
 	}
 	x.callAt = c.At
-	known, err := h.knownMutation(ctx, key)
-	if isNotFound(err) {
-		if known, err = h.former(ctx, call, key); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, &storeError{err}
+	known, err := h.recordOf(ctx, call, key)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case known.Key == "": // the first call
@@ -287,6 +283,24 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	}
 	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
 	return h.callInItem(ctx, call, lc, known)
+}
+
+// recordOf returns the record of a call: that of its key, if it may have happened, or one that
+// was made for it under another configuration, or else the one that failed. Zero: there is
+// none.
+func (h *scriptHost) recordOf(ctx context.Context, call *takenCall, key keep.MutationKey) (keep.Mutation, error) {
+	known, err := h.knownMutation(ctx, key)
+	switch {
+	case err != nil && !isNotFound(err):
+		return keep.Mutation{}, &storeError{err}
+	case err == nil && known.State != keep.Failed:
+		return known, nil
+	}
+	other, failed := h.former(ctx, call, key)
+	if other.Key != "" || failed != nil {
+		return other, failed
+	}
+	return known, nil
 }
 
 // itemUnchanged returns errItemChanged if a person skipped the item since its handler

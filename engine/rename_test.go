@@ -291,3 +291,48 @@ func TestAFailedRunOfAJobThatIsRenamedAgain(t *testing.T) {
 		})
 	}
 }
+
+// Law: once. A call that was refused under one name, and was made under another since, is not
+// made again when the first name is back: its record there says that it failed.
+func TestACallThatFailedUnderThisNameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t)
+		name, was := "create", ""
+		w.script["jobs.remind"] = func(c *call) any {
+			c.withItem("a", func(c *call, done bool) {
+				for _, id := range []string{"x", "y"} {
+					if !done {
+						c.do("svc."+name, map[string]any{"id": id, "text": "hello"})
+					}
+				}
+			})
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) {
+			if n == 1 || n == 3 { // x, and later y, is refused
+				return false, keep.Failf(keep.ClassPermission, keep.CodeForbidden, "no")
+			}
+			return true, nil
+		}
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			create := c.Tools[0].(asker)
+			create.spec.Name, create.spec.Was = name, was
+			c.Tools[0] = create
+			return []connector.Connection{c}
+		}
+		w.deploy()
+		w.run()
+		for _, rename := range [][2]string{{"add", "create"}, {"create", "add"}} {
+			name, was = rename[0], rename[1]
+			if err := w.decide(keep.Retry); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+		}
+		if qs := w.questions(); w.service.calls != 4 || w.service.total() != 2 || len(qs) != 0 {
+			t.Errorf("%d calls, %d effects, questions %+v; want 4, 2 and none", w.service.calls, w.service.total(), qs)
+		}
+		w.check()
+	})
+}

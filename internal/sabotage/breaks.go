@@ -84,6 +84,8 @@ var breaks = []Break{
 		`if q.v.ClosedAt.IsZero() || !q.v.ClosedAt.Before(before)`, `if !q.v.ClosedAt.Before(before)`, "./store/memory -run TestStore/what_is_not_over"},
 	{"sweep-takes-what-a-run-stands-at", "nothing-lost", "store/memory/sweep.go",
 		`&& r.v.Chain != c.id || stands {`, `&& r.v.Chain != c.id || stands && false {`, "./store/memory -run TestStore"},
+	{"item-believes-a-failed-record-of-its-key", "once", "engine/job.go",
+		`case err == nil && known.State != keep.Failed:`, `case err == nil:`, "./engine -run TestACallThatFailedUnderThisNameBefore"},
 	{"sweep-takes-what-is-young", "nothing-lost", "store/memory/sweep.go",
 		`if !r.v.Closed || !r.v.UpdatedAt.Before(before)`, `if !r.v.Closed`, "./store/memory -run TestStore/what_is_not_over"},
 	{"sweep-takes-half-of-an-input", "nothing-lost", "store/memory/sweep.go",
