@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,8 +137,16 @@ func TestCanaryOfAccounts(t *testing.T) {
 	client, apiKey, password, stored, words := canaryOf("client", 0), canaryOf("apikey", 0), canaryOf("password", 0), canaryOf("stored", 0), canaryOf("passphrase", 0)
 	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), more: []string{"-vv"}, log: new(strings.Builder)}
 	d.env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_KEY="+key.Text(), "KEEP_SECRET_CLIENT="+client, "MY_SECRET="+stored,
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "BROWSER="+filepath.Join(d.dir, "child.sh"))
+		"GOTRACEBACK=crash", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "BROWSER="+filepath.Join(d.dir, "child.sh"))
 	d.canaryProject(service.URL, server.URL)
+	var cores syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &cores); err != nil {
+		t.Fatal(err)
+	}
+	cores.Cur = cores.Max // as on a machine that keeps the memory of what crashed
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &cores); err != nil {
+		t.Fatal(err)
+	}
 
 	var said strings.Builder
 	said.WriteString(d.connectInBrowser())
@@ -171,7 +180,10 @@ func TestCanaryOfAccounts(t *testing.T) {
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", d.cmd.Process.Pid)); err == nil && !regexp.MustCompile(`Max core file size +1 +1 `).Match(text) {
 		t.Errorf("the memory of keep serve may be written to a file:\n%s", text)
 	}
-	d.kill()
+	d.crash()
+	if !strings.Contains(d.log.String(), "SIGABRT") {
+		t.Error("keep serve did not crash, so nothing was shown of what that leaves")
+	}
 	said.WriteString(d.pipe("", "accounts", "revoke", "diary", "--yes", "-vv"))
 	said.WriteString(d.pipe("", "accounts", "--json"))
 	look.in("what commands say", []byte(said.String()))
@@ -229,6 +241,15 @@ func (d *serving) canaryProject(service, oauth string) {
 			d.t.Fatal(err)
 		}
 	}
+}
+
+// crash ends the process with a signal by which the system writes its memory to a file of the
+// directory that it is in, if it may.
+func (d *serving) crash() {
+	_ = d.cmd.Process.Signal(syscall.SIGABRT) // it may have ended
+	d.hearing.Wait()
+	_ = d.cmd.Wait()
+	d.cmd = nil
 }
 
 // connectInBrowser runs keep connect with the browser that $BROWSER names, and does what a

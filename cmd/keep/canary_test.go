@@ -237,7 +237,7 @@ func (d *serving) pages(look seeker) {
 		d.t.Fatalf("log in: %v, %v", res, err)
 	}
 	seen, queue := map[string]bool{}, []string{d.base + "/"}
-	for _, list := range []string{"runs", "events", "inputs", "mutations", "escalations", "items", "topics", "workflows", "status"} {
+	for _, list := range []string{"runs", "events", "inputs", "mutations", "escalations", "items", "topics", "workflows", "accounts", "hooks", "status"} {
 		queue = append(queue, d.base+"/api/v1/"+list)
 	}
 	queue = append(queue, d.base+"/metrics")

@@ -699,6 +699,8 @@ var breaks = []Break{
 		"AND (lease_host = '' OR", "AND (true OR", "./cmd/keep -run TestRenewKilled"},
 	{"typed-secret-shows", "no-ambient-power", "cmd/keep/accounts.go",
 		`before, err := term.MakeRaw(fd)`, `before, err := term.GetState(fd)`, "./cmd/keep -run TestTypedWithoutEcho"},
+	{"memory-in-a-file", "no-ambient-power", "cmd/keep/main.go",
+		"\twithoutCores()", "\t_ = withoutCores", "./cmd/keep -run TestCanaryOfAccounts"},
 	{"moved-account-is-used", "one-at-a-time", "host/account/export.go",
 		"	if err := m.cfg.Store.PutAccounts(ctx, moved); err != nil {\n\t\treturn err\n\t}\n\tmoved.Rev++", "", "./host/account -run TestMove"},
 	{"moved-account-is-revoked", "nothing-lost", "host/account/renew.go",
