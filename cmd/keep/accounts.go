@@ -358,7 +358,7 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 		if a.JSON {
 			return a.PrintJSON(detail)
 		}
-		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows: %v\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), detail.Workflows)
+		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows with changes under it: %v\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), detail.Workflows)
 		for _, r := range detail.Refreshes {
 			fmt.Fprintf(a.Out, "refresh of generation %d by %s at %s: %s\n", r.Generation, terminal.Clean(r.Host), a.At(r.SentAt), r.State)
 		}

@@ -58,7 +58,7 @@ func OAuthClient(cfg *config.Config, p config.Pack, scopes []string) (*oauth.Cli
 	}, nil
 }
 
-// UsedBy returns the workflows with calls under each account.
+// UsedBy returns the workflows with mutations under each account. Reads are not recorded.
 func UsedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
 	used, err := db.UsedTools(ctx)
 	out := map[string][]keep.WorkflowName{}
