@@ -23,16 +23,16 @@ func connectionOf(c view.Connection) Connection {
 	return Connection{c.Name, c.State, timeOf(c.Since), timeOf(c.NextProbe), orNull(c.Why), len(c.Waiting)}
 }
 
-// questions are what questions are made of: because one about a connection counts the runs that
-// wait for it, both interfaces of the store are needed.
+// questions are what questions are made of: all these interfaces of the store, because one about a
+// connection counts the runs that wait for it.
 type questions interface {
 	store.Escalations
-	store.Runs
+	view.LimitedRuns
 }
 
 // withRuns adds to questions about connections the runs that wait for them. It reads
 // nothing if there is no such question.
-func withRuns(ctx context.Context, s store.Runs, qs []Escalation) ([]Escalation, error) {
+func withRuns(ctx context.Context, s view.LimitedRuns, qs []Escalation) ([]Escalation, error) {
 	if !slices.ContainsFunc(qs, func(q Escalation) bool { return q.Connection != nil }) {
 		return qs, nil
 	}

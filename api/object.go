@@ -43,8 +43,10 @@ type Reservation struct {
 }
 
 // RunOf returns the object of r. m is its mutation; the zero value means none.
-func RunOf(r keep.Run, m keep.Mutation) Run {
-	wait := lifecycle.WaitOf(r, m)
+func RunOf(r keep.Run, m keep.Mutation) Run { return runOf(r, m, lifecycle.WaitOf(r, m)) }
+
+// runOf is RunOf for a run of which it is known what it waits for.
+func runOf(r keep.Run, m keep.Mutation, wait lifecycle.Wait) Run {
 	out := Run{
 		ID: r.ID, Workflow: r.Workflow, Version: r.Version.String(), Handler: r.Handler, Kind: r.Kind,
 		Phase: r.Phase, Status: r.Status, RetryOf: orNull(r.RetryOf), Reservations: []Reservation{},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // ShowRun returns one run.
@@ -31,9 +32,9 @@ func ListRuns(ctx context.Context, s store.Reader, f keep.RunFilter, p keep.Page
 	return out, next, err
 }
 
-// withCalls looks up the mutations of unfinished runs, since what these wait for
-// depends on them.
-func withCalls(ctx context.Context, s store.Batches, runs []keep.Run) ([]Run, error) {
+// withCalls looks up the mutations of unfinished runs and the limits of their connections,
+// since what they wait for depends on them.
+func withCalls(ctx context.Context, s store.Reader, runs []keep.Run) ([]Run, error) {
 	var keys []keep.MutationKey
 	for _, r := range runs {
 		if !r.Closed && r.Mutation != "" {
@@ -50,7 +51,10 @@ func withCalls(ctx context.Context, s store.Batches, runs []keep.Run) ([]Run, er
 			calls[m.Key] = m
 		}
 	}
-	return each(runs, func(r keep.Run) Run { return RunOf(r, calls[r.Mutation]) }), nil
+	limits, err := view.ReadLimits(ctx, s, runs...)
+	return each(runs, func(r keep.Run) Run {
+		return runOf(r, calls[r.Mutation], limits.WaitOf(r, calls[r.Mutation]))
+	}), err
 }
 
 // ShowMutation returns one mutation with its history.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/view"
 )
 
@@ -17,6 +16,7 @@ type Status struct {
 	NeedsYou  []Escalation `json:"needs_you" doc:"open questions"`
 	NotTold   []NotTold    `json:"not_told" doc:"of them, and of whom [notify] gave up"`
 	Failing   []Run        `json:"failing" doc:"unfinished runs with an error, or in doubt"`
+	Limited   []Run        `json:"limited" doc:"runs that are executed and wait for the limits of a connection"`
 	InDoubt   []Doubt      `json:"in_doubt" doc:"calls with an unknown outcome that no open run waits for"`
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
 	Topics    []Topic      `json:"topics"`
@@ -98,9 +98,10 @@ func StatusOf(o *view.Overview) Status {
 		NotTold: each(o.GivenUp, func(n keep.Notice) NotTold {
 			return NotTold{n.Escalation, n.Sink, n.Attempts, n.Error}
 		}),
-		Failing: each(o.Failing(), func(r *view.Run) Run { return RunOf(r.Run, r.Call) }),
+		Failing: each(o.Failing(), func(r *view.Run) Run { return runOf(r.Run, r.Call, r.Wait) }),
+		Limited: each(o.Limited(), func(r *view.Run) Run { return runOf(r.Run, r.Call, r.Wait) }),
 		InDoubt: each(o.Doubts, func(m keep.Mutation) Doubt {
-			return Doubt{m.Workflow, m.Item, m.Key, lifecycle.WaitOfDoubt(m).String()}
+			return Doubt{m.Workflow, m.Item, m.Key, o.Limits.WaitOfDoubt(m).String()}
 		}),
 		Late: each(o.Late(), func(l view.Late) Late {
 			what := string(l.Handler)

@@ -572,11 +572,7 @@ func (p *pass) done(ctx context.Context, f *keep.Failure, unsent bool) {
 func (g *gate) shut() (limit.Wait, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.state.Shut
-	if s == nil {
-		return limit.Wait{}, false
-	}
-	return limit.Wait{Kind: s.Kind, Since: s.Since, Until: s.Until, Why: s.Why}, true
+	return g.state.NextCall()
 }
 
 // park makes the actor look again when the connection opens.

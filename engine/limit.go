@@ -267,7 +267,7 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 	now := x.e.Now()
 	return &keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskConnection, Connection: g.name,
-		Workflow: x.a.name, Run: x.run.ID, Title: g.name + " does not answer", CreatedAt: now,
+		Workflow: x.a.name, Run: x.run.ID, CreatedAt: now,
 		Question:  fmt.Sprintf("The service of the connection %s does not answer. Keep tries one call from time to time, and continues by itself when it answers. Try now?", g.name),
 		Attempted: fmt.Sprintf("calls of %s, since %s", g.name, w.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
 		Why:       w.Why,

@@ -20,6 +20,7 @@ type Overview struct {
 	Topics    []keep.TopicCount // by workflow and topic
 
 	Connections []Connection // that are limited or were shut, by name
+	Limits      Limits
 }
 
 // A Workflow is a workflow in an overview.
@@ -85,9 +86,10 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 			open = append(open, r.Run)
 		}
 	}
-	if o.Connections, err = readConnections(ctx, s, open); err != nil {
+	if o.Limits, err = readLimits(ctx, s); err != nil {
 		return nil, err
 	}
+	o.Connections = connectionsOf(o.Limits, open)
 	return o, o.join(ctx, s, all, now)
 }
 
@@ -176,6 +178,20 @@ func (o *Overview) Failing() []*Run {
 	for _, w := range o.Workflows {
 		for _, r := range w.Open {
 			if r.Fails() {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// Limited returns the runs that are executed and wait for the limits of a connection, by
+// workflow. Those that stopped for that are among the failing ones.
+func (o *Overview) Limited() []*Run {
+	var out []*Run
+	for _, w := range o.Workflows {
+		for _, r := range w.Open {
+			if r.Status == keep.StatusActive && r.Wait.Kind == lifecycle.WaitsForLimit {
 				out = append(out, r)
 			}
 		}

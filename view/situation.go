@@ -130,6 +130,10 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 	if err != nil {
 		return nil, err
 	}
+	limits, err := ReadLimits(ctx, s, open...)
+	if err != nil {
+		return nil, err
+	}
 	asked := make(map[keep.RunID]*keep.Escalation, len(questions))
 	for i, q := range questions {
 		asked[q.Run] = &questions[i]
@@ -137,7 +141,7 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 	out := make([]*Run, 0, len(open))
 	for _, r := range open {
 		v := &Run{Run: r, Call: calls[r.Mutation], Attempt: max(attempts[r.Chain], 1), Question: asked[r.ID],
-			Wait: lifecycle.WaitOf(r, calls[r.Mutation])}
+			Wait: limits.WaitOf(r, calls[r.Mutation])}
 		if r.Error == nil {
 			v.Before = failures[r.RetryOf]
 		}

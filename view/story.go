@@ -58,8 +58,9 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 		}
 	}
 	if !r.Closed {
-		out.Wait = lifecycle.WaitOf(r, own).String()
-		return out, nil
+		limits, err := ReadLimits(t.ctx, t.s, r)
+		out.Wait = limits.WaitOf(r, own).String()
+		return out, err
 	}
 	later, _, err := t.s.Runs(t.ctx, keep.RunFilter{Workflow: r.Workflow, Chain: r.Chain}, keep.Page{Limit: 1, Bare: true})
 	if err == nil && len(later) > 0 && later[0].ID != r.ID {
@@ -67,6 +68,19 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 		out.Runs = append(out.Runs, later[0].ID)
 	}
 	return out, err
+}
+
+// waitOfCall says for what a call of r waits; empty: for nothing.
+func (t *teller) waitOfCall(r keep.Run, m keep.Mutation) (string, error) {
+	isOpen := !r.Closed && r.Mutation == m.Key
+	if !isOpen && !lifecycle.Unknown(m.State) {
+		return "", nil
+	}
+	limits, err := readLimits(t.ctx, t.s)
+	if isOpen {
+		return limits.WaitOf(r, m).String(), err
+	}
+	return limits.WaitOfDoubt(m).String(), err
 }
 
 // ofMutation tells of a call: how often it was made and asked about, and who knows how it
@@ -84,10 +98,8 @@ func (t *teller) ofMutation(m keep.Mutation) (Story, error) {
 	if err != nil {
 		return out, ignoreMissing(err) // it was swept
 	}
-	if !r.Closed && r.Mutation == m.Key {
-		out.Wait = lifecycle.WaitOf(r, m).String()
-	} else if lifecycle.Unknown(m.State) {
-		out.Wait = lifecycle.WaitOfDoubt(m).String()
+	if out.Wait, err = t.waitOfCall(r, m); err != nil {
+		return out, err
 	}
 	out.Inputs, err = t.s.Causes(t.ctx, r.Chain)
 	if err != nil {

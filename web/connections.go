@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"html/template"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/view"
 )
 
 // connectionsData is the configured accounts.
@@ -21,7 +25,18 @@ type connectionsData struct {
 type connectionRow struct {
 	Name, Connector string
 	Tools           []toolRow
-	Testable        bool // has a read that needs no params
+	Testable        bool             // has a read that needs no params
+	Limits          string           // in words; empty: none
+	Use             *view.Connection // nil: it was never limited or shut
+}
+
+// IsShut reports whether nobody uses the connection now.
+func (c connectionRow) IsShut() bool { return c.Use != nil && c.Use.State != view.Up }
+
+// Shut says why nobody uses the connection now.
+func (c connectionRow) Shut() template.HTML {
+	w := lifecycle.Wait{Kind: lifecycle.WaitsForLimit, Since: c.Use.Since, Until: c.Use.NextProbe, Why: c.Use.Sentence()}
+	return waitHTML(w)
 }
 
 // A toolRow is a tool, and when it last did something.
@@ -48,8 +63,15 @@ func (s *site) connections(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
+	used, err := view.ReadConnections(r.Context(), s.cfg.Store)
+	if err != nil {
+		return p, err
+	}
 	for _, c := range s.cfg.Connections {
-		row := connectionRow{Name: c.Name, Connector: c.Connector}
+		row := connectionRow{Name: c.Name, Connector: c.Connector, Limits: c.Limits.String()}
+		if i := slices.IndexFunc(used, func(u view.Connection) bool { return u.Name == c.Name }); i >= 0 {
+			row.Use = &used[i]
+		}
 		for _, t := range c.Tools {
 			tool := toolRowOf(c, t, last)
 			row.Testable = row.Testable || tool.Harmless

@@ -8,7 +8,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/host/feed"
-	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/view"
 )
 
@@ -68,7 +67,7 @@ func (s *site) home(r *http.Request) (page, error) {
 		}
 	}
 	for _, m := range o.Doubts {
-		d.Doubts = append(d.Doubts, doubtRow{m, waitHTML(lifecycle.WaitOfDoubt(m))})
+		d.Doubts = append(d.Doubts, doubtRow{m, waitHTML(o.Limits.WaitOfDoubt(m))})
 	}
 	if d.Totals, err = s.totals(ctx); err != nil {
 		return p, err

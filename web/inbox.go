@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/view"
 )
 
 // A card is a question with its evidence.
@@ -27,6 +28,7 @@ type card struct {
 	Reason   string         // Why without the edits
 	Payload  *payload       // what was or would be sent; nil: nothing
 	Note     string         // id of the field for a note
+	Waiting  []keep.RunID   // for the connection that it is about
 }
 
 // kindWord is what a question is about, in a word or two.
@@ -178,14 +180,35 @@ func (s *site) cards(ctx context.Context, qs []keep.Escalation) ([]card, error) 
 		cards[i].Mutation = calls[q.Mutation] // nil: it was to be made, and was not
 		cards[i].Moves = moves[q.Mutation]
 	}
-	return cards, nil
+	return cards, s.addWaiting(ctx, cards)
 }
+
+// addWaiting adds to questions about connections the runs that wait for these. It reads
+// nothing if there are none.
+func (s *site) addWaiting(ctx context.Context, cards []card) error {
+	if !slices.ContainsFunc(cards, func(c card) bool { return c.Connection != "" }) {
+		return nil
+	}
+	waiting, err := view.WaitingFor(ctx, s.cfg.Store)
+	for i := range cards {
+		cards[i].Waiting = waiting[cards[i].Connection]
+	}
+	return err
+}
+
+// Named are those of the runs that wait for a connection that a page names.
+func (c card) Named() []keep.RunID { return c.Waiting[:min(len(c.Waiting), listRuns)] }
+
+// listRuns bounds the runs that a question names.
+const listRuns = 20
 
 // card reads what a question is about.
 func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 	c := cardOf(q)
 	if q.Mutation == "" {
-		return c, nil
+		one := []card{c}
+		err := s.addWaiting(ctx, one)
+		return one[0], err
 	}
 	m, err := s.cfg.Store.Mutation(ctx, q.Mutation)
 	if errors.Is(err, keep.ErrNotFound) {

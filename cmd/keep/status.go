@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // statusCmd answers the question of every morning on one page.
@@ -55,10 +56,9 @@ func (a *app) printStatus(s api.Status) error {
 	first(a, s.NotTold, "keep status --json", func(n api.NotTold) string {
 		return fmt.Sprintf("%s was given up after %s to tell of %s: %s", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))
 	})
-	a.heading("Failing", len(s.Failing)+len(s.InDoubt))
-	first(a, s.Failing, "keep runs --open", func(r api.Run) string {
-		return fmt.Sprintf("%s: run %s of %s: %s", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
-	})
+	failing, held := byLimit(s)
+	a.heading("Failing", len(failing)+len(s.InDoubt))
+	first(a, failing, "keep runs --open", waitText)
 	first(a, s.InDoubt, "keep mutations --status indeterminate", func(d api.Doubt) string {
 		return fmt.Sprintf("%s: item %s: %s", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
 	})
@@ -72,6 +72,10 @@ func (a *app) printStatus(s api.Status) error {
 	first(a, s.Late, "keep status --json", func(l api.Late) string {
 		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
 	})
+	if len(held) > 0 {
+		a.heading("Waiting for a connection", len(held))
+		first(a, held, "keep runs --open", waitText)
+	}
 	if len(s.Connections) > 0 {
 		fmt.Fprintln(a.Out)
 		t := terminal.Table{Header: []string{"CONNECTION", "STATE", "SINCE", "NEXT CALL", "WAITING", "WHY"}}
@@ -136,6 +140,23 @@ func (a *app) heading(name string, n int) {
 		return
 	}
 	fmt.Fprintf(a.Out, "%s\n", a.OutInk.Bold(fmt.Sprintf("%s: %d", name, n)))
+}
+
+// byLimit returns the runs that fail, and those that only wait for a connection.
+func byLimit(s api.Status) (failing, held []api.Run) {
+	for _, r := range s.Failing {
+		if r.Wait != nil && r.Wait.Kind == lifecycle.WaitsForLimit {
+			held = append(held, r)
+		} else {
+			failing = append(failing, r)
+		}
+	}
+	return failing, append(held, s.Limited...)
+}
+
+// waitText says for what a run waits.
+func waitText(r api.Run) string {
+	return fmt.Sprintf("%s: run %s of %s: %s", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 }
 
 // atOrDash returns a time as people read it, or a dash for none.

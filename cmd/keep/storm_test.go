@@ -193,6 +193,7 @@ func TestOutage(t *testing.T) {
 	set(true)
 	f.crm.more(2)
 	f.until("one question for all", time.Minute, func() string { return f.outage(6) })
+	f.sayWhoWaits()
 	took := time.Since(began)
 	n := set(false)
 	// Each workflow may have had a call on its way when the others learned of the outage.
@@ -249,4 +250,50 @@ func (f *failover) outage(waiting int) string {
 		return fmt.Sprintf("%+v", s)
 	}
 	return ""
+}
+
+// sayWhoWaits compares what each command says of the runs that wait for the connection: since
+// when, until when, and why.
+func (f *failover) sayWhoWaits() {
+	f.Helper()
+	say := func(args ...string) string {
+		out, err := f.hosts[0].command(args...).CombinedOutput()
+		if err != nil {
+			f.Fatalf("keep %v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	var runs []struct {
+		ID   string
+		Wait struct {
+			Kind         string
+			Since, Until *time.Time
+			Why          string
+		}
+	}
+	if err := json.Unmarshal([]byte(say("runs", "--open", "--json")), &runs); err != nil {
+		f.Fatal(err)
+	}
+	n := 0
+	for _, r := range runs {
+		w := r.Wait
+		if w.Kind != "limit" {
+			continue // it is the probe
+		}
+		if n++; w.Since == nil || w.Until == nil || !strings.HasPrefix(w.Why, "crm, which does not answer") {
+			f.Errorf("run %s waits: %+v", r.ID, w)
+		}
+	}
+	if n < failoverWorkflows-1 {
+		f.Errorf("%d runs say that they wait for the connection, want at least %d: %+v", n, failoverWorkflows-1, runs)
+	}
+	for _, args := range [][]string{{"status"}, {"why", runs[0].ID}, {"runs", "show", runs[0].ID}} {
+		f.until(fmt.Sprintf("keep %v says for what the run waits", args), time.Minute, func() string { // which may be the probe now
+			text := say(args...)
+			if strings.Contains(text, "crm, which does not answer") {
+				return ""
+			}
+			return text
+		})
+	}
 }

@@ -32,7 +32,7 @@ type Wait struct {
 	Kind  WaitKind
 	Since time.Time
 	Until time.Time // when the host acts by itself; zero: no time is planned
-	Why   string    // why the run stopped; empty: it is executed, or its call is in doubt
+	Why   string    // why the run stopped, or for what its lookup waits; empty: nothing stops it
 	Call  string    // the call in doubt: "crm.create on email=ada"
 	N     int       // number of the planned attempt or lookup, from 1
 
@@ -96,6 +96,20 @@ func limited(w Wait, r keep.Run) Wait {
 	}
 	if w.Until.IsZero() {
 		w.Until = r.UpdatedAt.Add(r.Error.RetryAfter)
+	}
+	return w
+}
+
+// Held returns w as the limits of a connection hold it up until then: for the limits, and what
+// was planned sooner is done at that time. Another wait is as it was.
+func (w Wait) Held(why string, until time.Time) Wait {
+	switch w.Kind {
+	case WaitsForRetry, WaitsForLimit:
+		w.Kind, w.Why, w.Until = WaitsForLimit, why, until
+	case WaitsForLookup:
+		if w.Why = why; until.After(w.Until) {
+			w.Until = until
+		}
 	}
 	return w
 }
@@ -206,7 +220,7 @@ func (w Wait) Parts() []Part {
 			return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked next.")}
 		}
 		return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked again at "), until,
-			s(fmt.Sprintf(" (lookup %d).", w.N))}
+			s(fmt.Sprintf(" (lookup %d)%s.", w.N, w.held()))}
 	case WaitsForDecision:
 		return []Part{s("Nobody can tell whether " + w.Call + " happened; waits since "), since, s(" for a person to decide"),
 			{Text: " in keep inbox", Command: true}, s(".")}
@@ -222,6 +236,14 @@ func (w Wait) Parts() []Part {
 		return []Part{s("Stopped since "), since, s(" by an internal failure (" + w.Why + "); a person must look at it.")}
 	}
 	return []Part{s("Is " + string(w.status) + " since "), since, s(".")}
+}
+
+// held says for what a lookup waits that is due or would be sooner.
+func (w Wait) held() string {
+	if w.Why == "" {
+		return ""
+	}
+	return "; it waits for " + w.Why
 }
 
 // after ends the sentence about a planned attempt: which one, and after what.

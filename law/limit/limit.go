@@ -334,6 +334,15 @@ func (s State) MayBeAsked() bool {
 	return s.Shut != nil && (s.Shut.Kind == ByDown || s.Shut.Tries > 0 || s.Shut.Asked != "")
 }
 
+// NextCall returns since when, until when and why nobody uses the connection, and false if
+// it is used. The call that tries it is then, or it is out.
+func (s State) NextCall() (Wait, bool) {
+	if s.Shut == nil {
+		return Wait{}, false
+	}
+	return Wait{Kind: s.Shut.Kind, Since: s.Shut.Since, Until: s.Shut.Until, Why: s.Shut.Why}, true
+}
+
 // Asked returns s when a person was asked about it.
 func Asked(s State, id keep.EscalationID) State {
 	if s.Shut == nil {

@@ -88,6 +88,21 @@ func (r Rule) Validate() error {
 
 func (r Rule) burst() int { return max(r.Burst, 1) }
 
+// String says the rule for people: "60/min, 4 at once"; empty: it limits nothing.
+func (r Rule) String() string {
+	var parts []string
+	if text := r.Text(); text != "" {
+		parts = append(parts, text)
+	}
+	if r.Burst > 1 {
+		parts = append(parts, fmt.Sprintf("bursts of %d", r.Burst))
+	}
+	if r.Concurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once", r.Concurrency))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Text writes the rates as configuration does; empty: there are none.
 func (r Rule) Text() string {
 	var rates []string
