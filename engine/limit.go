@@ -276,8 +276,8 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 	}, nil
 }
 
-// questions returns the open questions about the connection. There is one at most, unless
-// two hosts asked at once.
+// questions returns the open questions about the connection. There is one at most, but while
+// two hosts ask at once.
 func (g *gate) questions(ctx context.Context) (about []keep.Escalation, err error) {
 	page := keep.Page{Limit: keep.MaxPage}
 	for {
@@ -296,14 +296,14 @@ func (g *gate) questions(ctx context.Context) (about []keep.Escalation, err erro
 	}
 }
 
-// asked notes that a person was asked about the connection. If the service answered
-// meanwhile, nobody needs to answer.
+// asked notes that a person was asked about the connection. If the service answered meanwhile,
+// nobody needs to answer; and if another host asked at the same time, its question is enough.
 func (g *gate) asked(ctx context.Context, id keep.EscalationID) error {
 	err := g.change(ctx, func(s limit.State, _ time.Time) limit.State { return limit.Asked(s, id) })
-	if _, shut := g.shut(); err != nil || shut {
+	if err != nil {
 		return err
 	}
-	return g.withdraw(ctx, g.e.Now())
+	return g.withdrawLeft(ctx, id)
 }
 
 // withdraw closes the questions about a connection that answers again.
@@ -313,12 +313,20 @@ func (g *gate) withdraw(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, q := range open {
-		err := g.e.commit(ctx, q.Workflow, 0, now, keep.CloseEscalation{ID: q.ID})
-		if err != nil && !errors.Is(err, keep.ErrDecided) && !isNotFound(err) {
+		if err := g.close(ctx, q, now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// close closes a question about the connection that nobody needs to answer.
+func (g *gate) close(ctx context.Context, q keep.Escalation, now time.Time) error {
+	err := g.e.commit(ctx, q.Workflow, 0, now, keep.CloseEscalation{ID: q.ID})
+	if errors.Is(err, keep.ErrDecided) || isNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // withdrawLeft closes the question that a run asked about its connection, if that answers: the
@@ -336,22 +344,31 @@ func (a *actor) withdrawLeft(ctx context.Context, r keep.Run) error {
 		if q.Kind != keep.AskConnection {
 			continue
 		}
-		if err := a.e.gateOf(q.Connection).withdrawLeft(ctx); err != nil {
+		if err := a.e.gateOf(q.Connection).withdrawLeft(ctx, q.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withdrawLeft closes the questions about the connection unless its service is down.
-func (g *gate) withdrawLeft(ctx context.Context) error {
-	_, shut := g.shut()
+// withdrawLeft closes the questions about the connection unless its service is down, and then the
+// one with that id if another one is asked.
+func (g *gate) withdrawLeft(ctx context.Context, id keep.EscalationID) error {
+	g.mu.Lock()
+	shut := g.state.Shut
+	g.mu.Unlock()
 	_, configured := g.e.tools.limits(g.name)
 	switch {
-	case !shut:
+	case shut == nil:
 		return g.withdraw(ctx, g.e.Now())
-	case configured:
+	case !configured:
+		return g.change(ctx, func(limit.State, time.Time) limit.State { return limit.State{} })
+	case shut.Asked == "" || shut.Asked == id:
 		return nil
 	}
-	return g.change(ctx, func(limit.State, time.Time) limit.State { return limit.State{} })
+	q, err := g.e.store.Escalation(ctx, id)
+	if err != nil {
+		return err
+	}
+	return g.close(ctx, q, g.e.Now())
 }

@@ -361,6 +361,39 @@ func TestQuestionIsAskedOnce(t *testing.T) {
 	})
 }
 
+// Two hosts ask at the same time, and the one whose question does not count dies before it closes
+// that: its run does when it is tried again.
+func TestTheSecondQuestionCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(limit.Rule{})
+		w.sent(func(int) (bool, error) {
+			return false, keep.Failf(keep.ClassTransient, "refused", "connection refused")
+		})
+		w.crowd(4, 1)
+		w.run()
+		first := w.questions()[0]
+		second := first
+		second.ID = "esc_second"
+		open, _, err := w.store.Runs(t.Context(), keep.RunFilter{Open: true}, keep.Page{})
+		for _, r := range open {
+			if r.Workflow != first.Workflow {
+				second.Workflow, second.Run = r.Workflow, r.ID
+			}
+		}
+		if err == nil {
+			err = w.store.Commit(t.Context(), keep.Commit{Workflow: second.Workflow, At: time.Now(), Changes: []keep.Change{keep.OpenEscalation{Escalation: second}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.runUntil(2 * time.Hour)
+		if q := w.questions(); len(q) != 1 || q[0].ID != first.ID {
+			t.Errorf("questions %+v, want the first one", q)
+		}
+	})
+}
+
 // A call that fails by its own fault does not keep a connection shut for the others.
 func TestABadCallShutsNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -343,9 +343,10 @@ func (s State) NextCall() (Wait, bool) {
 	return Wait{Kind: s.Shut.Kind, Since: s.Shut.Since, Until: s.Shut.Until, Why: s.Shut.Why}, true
 }
 
-// Asked returns s when a person was asked about it.
+// Asked returns s when a person was asked about it. If two asked at once, the first question
+// counts.
 func Asked(s State, id keep.EscalationID) State {
-	if s.Shut == nil {
+	if s.Shut == nil || s.Shut.Asked != "" {
 		return s
 	}
 	shut := *s.Shut

@@ -262,6 +262,9 @@ func TestAsks(t *testing.T) {
 	if s = limit.Asked(s, "esc_1"); s.Asks(backoff) {
 		t.Error("asks twice")
 	}
+	if s = limit.Asked(s, "esc_2"); s.Shut.Asked != "esc_1" {
+		t.Errorf("the question is %s, want the first one", s.Shut.Asked)
+	}
 	s = limit.TryNow(s, now)
 	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "w"}, now); !ans.Probe {
 		t.Errorf("a person wants it tried: %+v, want a probe", ans)
