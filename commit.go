@@ -185,6 +185,28 @@ type LookAgain struct{ Handler HandlerName }
 // first version all do.
 type Deploy struct{ Deployment Deployment }
 
+// PutGrant gives the workflow a grant, in the place of the one before: Grant.N must be
+// one more than that of the one that holds, else ErrStale. A workflow that does not exist
+// is a *NotFoundError.
+type PutGrant struct{ Grant Grant }
+
+// UnderGrant is for a call that was decided under grant N of the workflow: the commit is
+// ErrStale if another one holds. So no call is recorded under a grant that was taken away.
+type UnderGrant struct{ N int }
+
+// PutProposal stores a version that waits for a person. Proposal.Over must be the current
+// version of the workflow, no other proposal of it may wait, and Proposal.Version must be
+// later than that of every version and proposal, else ErrStale.
+type PutProposal struct{ Proposal Proposal }
+
+// EndProposal ends the wait of the newest proposal of the workflow, which must be Version and
+// wait, else ErrStale. State says how. While one waits, Deploy is ErrStale; after it was
+// approved, its version may be deployed, else only a later one.
+type EndProposal struct {
+	Version Version
+	State   ProposalState
+}
+
 // SetPaused pauses or resumes the workflow.
 type SetPaused struct{ Paused bool }
 
@@ -266,6 +288,10 @@ func (RequestRun) change()      {}
 func (LookAgain) change()       {}
 func (Deploy) change()          {}
 func (Sweep) change()           {}
+func (PutGrant) change()        {}
+func (UnderGrant) change()      {}
+func (PutProposal) change()     {}
+func (EndProposal) change()     {}
 func (SetPaused) change()       {}
 func (AppendLogs) change()      {}
 func (OpenEscalation) change()  {}

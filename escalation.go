@@ -20,12 +20,13 @@ const (
 	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
 	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
 	AskConnection     EscalationKind = "connection"        // a service does not answer, and runs wait for it
+	AskGrant          EscalationKind = "grant"             // a version calls more than is granted; no run's
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection, AskGrant}
 }
 
 // An Action is something that a person can decide.
@@ -79,7 +80,7 @@ type Escalation struct {
 	ID           EscalationID
 	Kind         EscalationKind
 	Workflow     WorkflowName // empty: about an account, which several may use
-	Run          RunID        // empty: about an account
+	Run          RunID        // empty: about an account, or a version
 	Mutation     MutationKey  // empty: not about a mutation
 	Item         string       // empty: not about an item
 	Connection   string       // empty: not about a connection

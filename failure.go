@@ -78,6 +78,9 @@ const (
 	// this call with it.
 	CodeForbidden = "forbidden"
 
+	// CodeNotGranted means that the grant of the workflow does not allow the call.
+	CodeNotGranted = "not-granted"
+
 	// CodeReconnect means that a person must connect the account of the connection again,
 	// and is asked to, once for all runs that wait for it.
 	CodeReconnect = "reconnect"

@@ -181,6 +181,7 @@ type Workflow struct {
 	Name      WorkflowName
 	Version   Version
 	Paused    bool
+	Granted   int // Grant.N of the grant that holds; 0: none was ever given
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

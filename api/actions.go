@@ -36,6 +36,7 @@ func (s *Server) actions() {
 	s.deploys()
 	s.tokens()
 	s.accounts()
+	s.grants()
 }
 
 // post registers an action whose answer is what f returns.
@@ -86,6 +87,9 @@ func (s *Server) decide(ctx context.Context, in *struct {
 			}
 		}
 	}
+	if err := s.mayAnswer(ctx, in.ID); err != nil {
+		return Answered{}, err
+	}
 	d := decision(ctx, in.Body.Action, in.Body.Note)
 	if d.Result = in.Body.Result; d.Result != nil && d.Action != keep.Happened {
 		return Answered{}, problemOf(http.StatusUnprocessableEntity, KindResult, fmt.Sprintf("%s takes no result; only happened does", d.Action))
@@ -104,6 +108,18 @@ func (s *Server) decide(ctx context.Context, in *struct {
 		return Answered{}, notDecided(err, q, in.Body.Action)
 	}
 	return AnsweredOf(q), nil
+}
+
+// mayAnswer refuses an answer by which a caller would give what its role may not give.
+func (s *Server) mayAnswer(ctx context.Context, id keep.EscalationID) error {
+	who, _ := access.From(ctx)
+	if who.Role.Covers(access.Admin) {
+		return nil
+	}
+	if q, err := s.cfg.Store.Escalation(ctx, id); err != nil || q.Kind != keep.AskGrant {
+		return err
+	}
+	return problemOf(http.StatusForbidden, KindForbidden, who.Name+" has the role "+string(who.Role)+"; to answer a question of kind grant needs admin")
 }
 
 // notDecided says why an action was refused; q is the question as it is now. Who is

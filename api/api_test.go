@@ -104,7 +104,7 @@ func TestGolden(t *testing.T) {
 		"topic":          api.TopicOf(keep.TopicCount{Workflow: "invoices", Topic: "t", Pending: 1, Reserved: 2, Consumed: 3, Skipped: 4}, []keep.HandlerName{"addRow"}),
 		"workflow":       api.WorkflowOf(wf, fullDeployment, fullStates, []keep.Run{fullRun}),
 		"workflow_empty": api.WorkflowOf(keep.Workflow{CreatedAt: noon, UpdatedAt: noon}, keep.Deployment{}, nil, nil),
-		"version":        api.VersionOf(fullDeployment),
+		"version":        api.VersionsOf(fullDeployment.Version, []keep.Deployment{fullDeployment}, nil)[0],
 		"log_line":       api.LogLineOf(keep.LogLine{Run: "run_1", At: noon, Level: "warn", Text: "hm", Where: "a.js:1:2"}),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, v) })

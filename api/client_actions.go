@@ -65,12 +65,28 @@ func (c *Client) Publish(ctx context.Context, w keep.WorkflowName, t keep.TopicN
 
 // Deploy makes a script current. replaced is the version that it replaces; empty:
 // there is none yet. If there is another one by now, the error is keep.ErrStale.
-func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, replaced string) (Workflow, error) {
+func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, replaced string) (Deployed, error) {
 	header := http.Header{"If-None-Match": {"*"}}
 	if replaced != "" {
 		header = http.Header{"If-Match": {etag(replaced)}}
 	}
-	return ask[Workflow](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w)}, body: s, header: header})
+	return ask[Deployed](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w)}, body: s, header: header})
+}
+
+// Deployed is the workflow after a deploy, or what of it is known while a version waits.
+type Deployed struct {
+	Workflow           // of one that is new and waits: its name
+	Waiting  *Proposed `json:"waiting"` // null: the script is current
+}
+
+// GiveGrant makes g what a workflow may do.
+func (c *Client) GiveGrant(ctx context.Context, w keep.WorkflowName, g NewGrant) (GrantDetail, error) {
+	return ask[GrantDetail](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w), "grant"}, body: g})
+}
+
+// TakeGrant takes from a workflow all that it may do.
+func (c *Client) TakeGrant(ctx context.Context, w keep.WorkflowName) (GrantDetail, error) {
+	return ask[GrantDetail](ctx, c, call{method: http.MethodDelete, path: []string{"workflows", string(w), "grant"}})
 }
 
 // Drain makes a host release its workflows and take none, or ends that.

@@ -174,3 +174,14 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	p, err := read[Page[Token]](ctx, c, nil, "tokens")
 	return p.Items, err
 }
+
+// Grants returns what each workflow may do, by workflow.
+func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
+	p, err := read[Page[Grant]](ctx, c, nil, "grants")
+	return p.Items, err
+}
+
+// Grant returns what a workflow may do, with what it might before.
+func (c *Client) Grant(ctx context.Context, w keep.WorkflowName) (GrantDetail, error) {
+	return read[GrantDetail](ctx, c, nil, "workflows", string(w), "grant")
+}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
 )
 
 // maxScript is the longest request with a script that is taken, in bytes.
@@ -19,6 +22,7 @@ type Script struct {
 	File    string            `json:"file" minLength:"1" maxLength:"255" doc:"name that errors use; .ts is TypeScript"`
 	Source  string            `json:"source" minLength:"1"`
 	Imports map[string]string `json:"imports,omitempty" maxProperties:"1000" doc:"text of the files that it imports, by their paths beside it"`
+	Give    bool              `json:"give,omitempty" doc:"give the workflow what the script calls and its grant lacks; for the role admin"`
 }
 
 // A deploy is a new script for a workflow.
@@ -33,55 +37,106 @@ type deploy struct {
 func (s *Server) deploys() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}", "deploy", "Make a script the current version", access.Author)
 	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none."
+	op.Description += " A script that calls more than its workflow was granted is stored and does not run: 202, and the question of kind grant that a person answers."
+	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
 	op.MaxBodyBytes = maxScript
 	op.Errors = append(op.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusUnprocessableEntity)
-	huma.Register(s.api, op, func(ctx context.Context, in *deploy) (*tagged, error) {
-		w, err := s.deploy(ctx, in)
-		if err != nil {
+	huma.Register(s.api, op, func(ctx context.Context, in *deploy) (*deployAnswer, error) {
+		w, waits, err := s.deploy(ctx, in)
+		switch {
+		case err != nil:
 			return nil, s.problem(ctx, err)
+		case waits != nil && waits.Version == nil:
+			return &deployAnswer{Status: http.StatusAccepted, Body: *waits}, nil
+		case waits != nil:
+			return &deployAnswer{Status: http.StatusAccepted, ETag: etag(*waits.Version), Body: *waits}, nil
 		}
-		return &tagged{ETag: etag(w.Version), Body: w}, nil
+		return &deployAnswer{Status: http.StatusOK, ETag: etag(w.Version), Body: w}, nil
 	})
+}
+
+// A deployAnswer is the workflow, or what waits for a person.
+type deployAnswer struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   any
+}
+
+// Waiting is the answer to a deploy that a person must agree to.
+type Waiting struct {
+	Name    keep.WorkflowName `json:"name"`
+	Version *string           `json:"version" doc:"that is current; null: the workflow is new"`
+	Waiting Proposed          `json:"waiting"`
+}
+
+// Proposed is a version that waits for a person.
+type Proposed struct {
+	Version  string            `json:"version"`
+	Question keep.EscalationID `json:"question" doc:"of kind grant; to answer it needs the role admin"`
+}
+
+// waitingOf returns the answer to a deploy whose version waits.
+func waitingOf(w keep.WorkflowName, d operator.Deployed) *Waiting {
+	out := &Waiting{Name: w, Waiting: Proposed{Version: d.Waiting.Version.String(), Question: d.Waiting.Question}}
+	if !d.Version.IsZero() {
+		out.Version = orNull(d.Version.String())
+	}
+	return out
+}
+
+// answers returns what an operation answers with, by status.
+func (s *Server) answers(bodies map[int]any) map[string]*huma.Response {
+	out := make(map[string]*huma.Response)
+	for status, body := range bodies {
+		schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(body), true, "")
+		out[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+	}
+	return out
 }
 
 // deploy compares the version that the author saw before the script is read, and has
 // the store compare it once more in the commit that replaces it.
-func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, error) {
+func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, *Waiting, error) {
 	if s.cfg.Deployer == nil {
-		return Workflow{}, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
+		return Workflow{}, nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
 	}
 	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 	isNew := errors.Is(err, keep.ErrNotFound)
 	switch {
 	case err != nil && !isNew:
-		return Workflow{}, err
+		return Workflow{}, nil, err
 	case in.IfMatch == "" && in.IfNoneMatch == "":
-		return Workflow{}, problemOf(http.StatusPreconditionRequired, KindNoVersion,
+		return Workflow{}, nil, problemOf(http.StatusPreconditionRequired, KindNoVersion,
 			"say what is replaced: If-Match with its ETag, or If-None-Match: * for a new workflow")
 	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
-		return Workflow{}, problemOf(http.StatusBadRequest, KindBadVersion, "If-None-Match takes only *")
+		return Workflow{}, nil, problemOf(http.StatusBadRequest, KindBadVersion, "If-None-Match takes only *")
 	case in.IfNoneMatch == "*" && !isNew:
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "the workflow is there, in version "+w.Version)
+		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "the workflow is there, in version "+w.Version)
 	case in.IfMatch != "" && isNew:
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "there is no such workflow yet")
+		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "there is no such workflow yet")
 	case in.IfMatch != "" && in.IfMatch != "*" && in.IfMatch != etag(w.Version):
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is "+w.Version+", not "+in.IfMatch)
+		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is "+w.Version+", not "+in.IfMatch)
 	}
 	var over *keep.Version
 	if in.IfMatch != "*" {
 		over = new(keep.Version)
 		if !isNew {
 			if *over, err = keep.ParseVersion(w.Version); err != nil {
-				return Workflow{}, err
+				return Workflow{}, nil, err
 			}
 		}
 	}
-	_, err = s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body, over)
+	who, _ := access.From(ctx)
+	done, err := s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body, over, giver(ctx), in.Body.Give && who.Role == access.Admin)
 	if e, ok := errors.AsType[*keep.VersionError](err); ok {
-		return Workflow{}, problemOf(http.StatusPreconditionFailed, KindStale, e.Error())
+		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, e.Error())
 	}
 	if err != nil {
-		return Workflow{}, err
+		return Workflow{}, nil, err
 	}
-	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	if done.Waiting != nil {
+		return Workflow{}, waitingOf(in.Workflow, done), nil
+	}
+	w, err = ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	return w, nil, err
 }

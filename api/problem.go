@@ -65,6 +65,7 @@ const (
 	KindScript       Kind = "script"              // the script is wrong
 	KindNoVersion    Kind = "no-version"          // a deploy that does not say what it replaces
 	KindBadVersion   Kind = "bad-version"         // a version that cannot be compared
+	KindBadGrant     Kind = "bad-grant"           // the grant cannot be used as it is
 	KindBadEvent     Kind = "bad-event"           // the event cannot be published as it is
 	KindTooLarge     Kind = "too-large"           // more bytes than one event may have
 	KindUnsupported  Kind = "not-supported"       // this server does not do it

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -337,12 +338,24 @@ func (s *Server) readWorkflows() {
 		return &tagged{ETag: etag(w.Version), Body: w}, nil
 	})
 	get(s, "/workflows/{workflow}/versions", "list-versions", "Versions of a workflow, newest first", func(ctx context.Context, in *WorkflowPath) (Page[Version], error) {
-		if _, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow); err != nil {
-			return Page[Version]{}, err
-		}
-		all, err := s.cfg.Store.Deployments(ctx, in.Workflow)
-		return paged(each(all, VersionOf), "", err)
+		all, err := s.versions(ctx, in.Workflow)
+		return paged(all, "", err)
 	})
+}
+
+// versions returns those of a workflow. One whose first version waits for a person has no
+// row yet.
+func (s *Server) versions(ctx context.Context, name keep.WorkflowName) ([]Version, error) {
+	proposed, err := s.cfg.Store.Proposals(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.cfg.Store.Workflow(ctx, name)
+	if err != nil && (len(proposed) == 0 || !errors.Is(err, keep.ErrNotFound)) {
+		return nil, err
+	}
+	all, err := s.cfg.Store.Deployments(ctx, name)
+	return VersionsOf(w.Version, all, proposed), err
 }
 
 // A WorkflowPath is the workflow of a path.

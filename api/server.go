@@ -32,6 +32,7 @@ type Actor interface {
 	Skipper
 	ItemActor
 	WorkflowActor
+	GrantActor
 
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
 }
@@ -67,7 +68,10 @@ type Deployer interface {
 	// current. A script that is wrong is a *ScriptError. Over, if it is not nil,
 	// is the version that must be current until then (zero: none), or else the
 	// error is *keep.VersionError.
-	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version) (keep.Version, error)
+	//
+	// What the script calls and the workflow was not granted is given if give is set, in
+	// the name of by, or else the version waits for a person.
+	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error)
 }
 
 // Config configures a Server.

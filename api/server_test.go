@@ -434,9 +434,9 @@ func TestIdempotencyKey(t *testing.T) {
 // "overtaken", somebody else deploys.
 type deployer struct{ w *world }
 
-func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version) (keep.Version, error) {
+func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error) {
 	if strings.Contains(s.Source, "broken") {
-		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 2, Message: "no"}}}
+		return operator.Deployed{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 2, Message: "no"}}}
 	}
 	deployment := fullDeployment
 	deployment.Workflow, deployment.Code, deployment.Hash = name, []byte(s.Source), s.Source
@@ -444,13 +444,57 @@ func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Scri
 		other := deployment
 		other.Hash = "another"
 		if _, err := d.w.engine.Deploy(ctx, other); err != nil {
-			return keep.Version{}, err
+			return operator.Deployed{}, err
 		}
 	}
-	if over == nil {
-		return d.w.engine.Deploy(ctx, deployment)
+	if strings.Contains(s.Source, "calls") {
+		return d.w.engine.DeployGranted(ctx, deployment, over, operator.Consent{Giver: by, Calls: []keep.ToolName{"bank.pay"}, Give: give})
 	}
-	return d.w.engine.Replace(ctx, deployment, *over)
+	if over == nil {
+		v, err := d.w.engine.Deploy(ctx, deployment)
+		return operator.Deployed{Version: v}, err
+	}
+	v, err := d.w.engine.Replace(ctx, deployment, *over)
+	return operator.Deployed{Version: v}, err
+}
+
+// A script that calls more than is granted is stored, does not run, and asks an admin: the
+// author's own token does not answer.
+func TestDeployThatNeedsMore(t *testing.T) {
+	d := &deployer{}
+	w := newWorld(t, func(c *api.Config) { c.Deployer = d })
+	d.w = w
+	put := func(who, name string, more string, header ...string) answer {
+		return w.ask(who, "PUT", api.Prefix+"/workflows/"+name, `{"file":"a.js","source":"calls"`+more+`}`, header...)
+	}
+	versions := func(name string) answer {
+		return w.ask("ann viewer", "GET", api.Prefix+"/workflows/"+name+"/versions", "")
+	}
+	a := put("ann author", "invoices", `,"give":true`, "If-Match", "*") // an author gives nothing
+	a.want(t, 202, `"name":"invoices","version":"1.2","waiting":{"version":"2.0","question":"esc_grant_invoices_2_0"}`)
+	if tag := a.Header.Get("ETag"); tag != `"1.2"` {
+		t.Errorf("ETag = %s, want that of the version that continues", tag)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"1.2"`)
+	versions("invoices").want(t, 200, `"version":"2.0","state":"waiting","question":"esc_grant_invoices_2_0"`, `"version":"1.2","state":"current"`)
+	q := api.Prefix + "/escalations/esc_grant_invoices_2_0"
+	w.ask("ann viewer", "GET", q, "").want(t, 200, `"kind":"grant"`, `"attempted":"+ bank.pay"`, `"action":"approve"`, `"action":"reject"`)
+	for _, who := range []string{"ann author", "ann operator"} {
+		w.ask(who, "POST", q+"/decision", `{"action":"approve"}`).want(t, 403, "admin")
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"1.2"`)
+	w.ask("ann admin", "POST", q+"/decision", `{"action":"approve"}`).want(t, 200)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices/grant", "").want(t, 200, `"tool":"bank.pay"`, `"given_by":"ann"`)
+
+	a = put("ann author", "fresh", "", "If-None-Match", "*")
+	a.want(t, 202, `"name":"fresh","version":null,"waiting":{"version":"1.0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/fresh", "").want(t, 404)
+	versions("fresh").want(t, 200, `"version":"1.0","state":"waiting"`)
+	w.ask("ann admin", "POST", api.Prefix+"/escalations/esc_grant_fresh_1_0/decision", `{"action":"reject"}`).want(t, 200)
+	versions("fresh").want(t, 200, `"version":"1.0","state":"rejected"`)
+	put("ann admin", "fresh", `,"give":true`, "If-None-Match", "*").want(t, 200, `"version":"2.0"`)
+	versions("none").want(t, 404)
 }
 
 // Whoever deploys says what he replaces.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -127,16 +128,59 @@ func interval(d time.Duration) string {
 	return d.String()
 }
 
-// A Version is one deployed script of a workflow.
+// A Version is one script of a workflow: deployed, or waiting for a person.
 type Version struct {
-	Workflow  keep.WorkflowName `json:"workflow"`
-	Version   string            `json:"version"`
-	Hash      string            `json:"hash"`
-	Entry     string            `json:"entry"`
-	CreatedAt Time              `json:"created_at"`
+	Workflow  keep.WorkflowName  `json:"workflow"`
+	Version   string             `json:"version"`
+	State     VersionState       `json:"state" enum:"current,waiting,replaced,rejected"`
+	Question  *keep.EscalationID `json:"question"` // of one that a person was, or is, asked about
+	Hash      string             `json:"hash"`
+	Entry     string             `json:"entry"`
+	CreatedAt Time               `json:"created_at"`
 }
 
-// VersionOf returns the object of d.
-func VersionOf(d keep.Deployment) Version {
-	return Version{Workflow: d.Workflow, Version: d.Version.String(), Hash: d.Hash, Entry: d.Entry, CreatedAt: Time(d.CreatedAt)}
+// A VersionState says what a version is to its workflow.
+type VersionState string
+
+// States of versions.
+const (
+	VersionCurrent  VersionState = "current"
+	VersionWaiting  VersionState = "waiting"  // a person is asked whether it may call what it calls
+	VersionReplaced VersionState = "replaced" // by a later one
+	VersionRejected VersionState = "rejected" // by a person; it never ran
+)
+
+// VersionsOf returns the versions of a workflow, newest first. current is the one that is
+// in force.
+func VersionsOf(current keep.Version, deployed []keep.Deployment, proposed []keep.Proposal) []Version {
+	out := []Version{}
+	asked := make(map[keep.Version]*keep.EscalationID)
+	for _, p := range proposed {
+		asked[p.Version] = &p.Question
+		state := map[keep.ProposalState]VersionState{keep.ProposalWaiting: VersionWaiting, keep.ProposalRejected: VersionRejected,
+			keep.ProposalReplaced: VersionReplaced}[p.State]
+		if state != "" { // else it was deployed
+			out = append(out, versionOf(p.Deployment, state, &p.Question))
+		}
+	}
+	for _, d := range deployed {
+		state := VersionReplaced
+		if d.Version == current {
+			state = VersionCurrent
+		}
+		out = append(out, versionOf(d, state, asked[d.Version]))
+	}
+	slices.SortStableFunc(out, func(a, b Version) int { return -compareVersions(a.Version, b.Version) })
+	return out
+}
+
+// compareVersions compares versions as texts.
+func compareVersions(a, b string) int {
+	v, _ := keep.ParseVersion(a)
+	w, _ := keep.ParseVersion(b)
+	return cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor))
+}
+
+func versionOf(d keep.Deployment, s VersionState, q *keep.EscalationID) Version {
+	return Version{Workflow: d.Workflow, Version: d.Version.String(), State: s, Question: q, Hash: d.Hash, Entry: d.Entry, CreatedAt: Time(d.CreatedAt)}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -26,6 +27,8 @@ type actor struct {
 	leases *lease.Manager
 	hard   context.Context         // ends when its calls in flight must be given up
 	cancel context.CancelCauseFunc // ends everything that it does
+
+	granted atomic.Pointer[permits] // see permit.go; nil: not read
 
 	calls sync.WaitGroup // calls of tools that can be asked; run ends after them
 
@@ -266,6 +269,9 @@ func (a *actor) load(ctx context.Context) error {
 			h, ok := a.current.Definition.Handler(name)
 			return ok && polls(h)
 		})
+	}
+	if _, err := a.learnGrant(ctx, a.workflow.Granted); err != nil {
+		return err
 	}
 	states, err := a.e.store.Handlers(ctx, a.name)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
@@ -39,6 +40,7 @@ func differs(call *takenCall, c ledger.Call, before keep.Mutation) bool {
 // An unapprovedError ends a phase at a call that a person has not agreed to.
 type unapprovedError struct {
 	call   ledger.Call
+	why    string        // a person must agree
 	before keep.Mutation // that was in doubt, and differs from call; zero: none
 }
 
@@ -49,10 +51,14 @@ func (e *unapprovedError) Error() string {
 
 // checkApproval returns *unapprovedError if a person must agree to the call and this
 // chain of runs has no agreement to it. It is asked right before the record is written.
-func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) error {
-	t := call.tool
+func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, may grant.Verdict) error {
+	t, why := call.tool, "the connection asks for a person's approval before each call of this tool"
 	if !differs(call, c, before) {
-		if !t.spec.Approve {
+		switch {
+		case t.spec.Approve:
+		case may.Ask:
+			why = may.Why
+		default:
 			return nil
 		}
 		before = keep.Mutation{}
@@ -67,7 +73,7 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 			return nil
 		}
 	}
-	return &unapprovedError{c, before}
+	return &unapprovedError{c, why, before}
 }
 
 // answers returns the questions of a kind that persons answered about earlier attempts of
@@ -111,7 +117,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		Question: fmt.Sprintf("May %s of workflow %s call %s on %s?", x.run.Handler, x.a.name, e.call.Tool, e.call.Target),
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
-		Why:         "the connection asks for a person's approval before each call of this tool",
+		Why:         e.why,
 		PayloadHash: approvalHash(e.call, e.before), CreatedAt: now,
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: "makes this very call once; a call that differs asks again"},

@@ -14,6 +14,7 @@ import (
 // A takenCall is a mutate call that the host took over from the script.
 type takenCall struct {
 	tool     *tool
+	params   []byte // as the script passed them
 	identity []byte
 	payload  []byte
 	subkey   string
@@ -39,7 +40,7 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	admit     nobody made it before, if its identity is unique; a person agrees, if the
+//	admit     the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
@@ -77,16 +78,20 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	return nil
 }
 
-// admit returns c as it may now be recorded and made: a person agreed where the
+// admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the
 // tool wants that, the tool has what it needs in the service, for all calls and for this
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
+	may, under, err := x.mayCall(ctx, call)
+	if err != nil {
+		return c, time.Time{}, err
+	}
 	unlike, err := x.checkUnique(ctx, call, c)
 	if err != nil {
 		return c, time.Time{}, err
 	}
-	if err := x.checkApproval(ctx, call, c, before); err != nil {
+	if err := x.checkApproval(ctx, call, c, before, may); err != nil {
 		return c, time.Time{}, err
 	}
 	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
@@ -103,7 +108,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 		}
 	}
 	now := x.e.Now()
-	c.Deadline, x.unlike = now.Add(limit), unlike
+	c.Deadline, x.unlike, x.under = now.Add(limit), unlike, under
 	return c, now, nil
 }
 

@@ -33,11 +33,12 @@ type execution struct {
 	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none
 
 	mut    keep.Mutation
-	moves  []keep.Move  // of mut, not yet stored
-	unlike *keep.Unlike // what the next commit must not repeat; nil: anything
-	callAt string       // where in the script the call was made
-	item   string       // jobs: the item that stopped the run; empty: none
-	pokes  int          // jobs: see actor.pokes; what it was when the run last looked
+	moves  []keep.Move      // of mut, not yet stored
+	unlike *keep.Unlike     // what the next commit must not repeat; nil: anything
+	under  *keep.UnderGrant // what the next commit was decided under; nil: nothing
+	callAt string           // where in the script the call was made
+	item   string           // jobs: the item that stopped the run; empty: none
+	pokes  int              // jobs: see actor.pokes; what it was when the run last looked
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 
@@ -101,7 +102,10 @@ func (x *execution) changes() []keep.Change {
 		cs = append(cs, keep.CloseEscalation{ID: id})
 	}
 	cs = append(cs, keep.PutRun{Run: x.run})
-	if x.unlike != nil { // before the record that it guards
+	if x.under != nil { // before the record that it guards, as the next
+		cs = append(cs, *x.under)
+	}
+	if x.unlike != nil {
 		cs = append(cs, *x.unlike)
 	}
 	if len(x.moves) > 0 {
@@ -134,7 +138,7 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	if len(x.moves) > 0 {
 		x.mut.Rev++
 	}
-	x.closes, x.questions, x.moves, x.unlike, x.logs, x.extra = nil, nil, nil, nil, nil, nil
+	x.closes, x.questions, x.moves, x.unlike, x.under, x.logs, x.extra = nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -126,13 +126,18 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
+	if t.spec.Effect != connector.Mutate {
+		if err := h.x.mayRead(ctx, t, params, c.At); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case t.spec.Cost:
 		return h.buy(ctx, t, c, params)
 	case t.spec.Effect != connector.Mutate:
 		return h.read(ctx, t, c, params)
 	}
-	call := &takenCall{tool: t, at: c.At, pause: c.Pause}
+	call := &takenCall{tool: t, params: params, at: c.At, pause: c.Pause}
 	var err error
 	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {
 		f := c.logicf("bad-params", "%v", err)

@@ -118,6 +118,8 @@ func remedy(f *keep.Failure) string {
 		switch f.Code {
 		case keep.CodeUnauthenticated:
 			return "Renew the credential"
+		case keep.CodeNotGranted:
+			return "Give the call to the workflow if it may make it (keep grants give)"
 		case keep.CodeForbidden:
 			return "Give the credential the right to do this"
 		}

@@ -45,6 +45,10 @@ func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) connec
 		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
 	}
 	defer e.asking.give()
+	t, refused := e.toAsk(ctx, t, m)
+	if refused != nil {
+		return *refused
+	}
 	m, note := e.aged(t, m)
 	return noted(t.reconcile(ctx, m, e.policy.Reconcile.Inline), note)
 }

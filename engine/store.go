@@ -7,6 +7,7 @@ import "github.com/keep-run/keep/store"
 type Store interface {
 	store.Committer
 	store.Workflows
+	store.Grants
 	store.Checkpoints
 	store.Runs
 	store.Events

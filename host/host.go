@@ -386,6 +386,13 @@ func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (kee
 	return h.Operator.Replace(ctx, w.deployment(), over)
 }
 
+// DeployGranted is Deploy, or Replace if over is not nil, of a workflow that may do only what
+// it was granted; see operator.Operator.DeployGranted. A workflow that is only ever deployed
+// by the others may call every tool.
+func (h *Host) DeployGranted(ctx context.Context, w *Workflow, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+	return h.Operator.DeployGranted(ctx, w.deployment(), over, c)
+}
+
 func (w *Workflow) deployment() keep.Deployment {
 	return keep.Deployment{
 		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,

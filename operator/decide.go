@@ -61,6 +61,9 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 	case q.Kind == keep.AskConnection:
 		return o.tryNow(ctx, q, d)
 	}
+	if q.Kind == keep.AskGrant {
+		return o.settleProposal(ctx, q, d)
+	}
 	run, err := o.store.Run(ctx, q.Run)
 	if err != nil {
 		return err

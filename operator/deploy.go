@@ -29,54 +29,117 @@ func (o *Operator) Replace(ctx context.Context, d keep.Deployment, over keep.Ver
 // so what was read is still so when it is committed.
 func (o *Operator) deployOver(ctx context.Context, d keep.Deployment, over *keep.Version) (keep.Version, error) {
 	for {
-		v, err := o.deploy(ctx, d, over)
+		out, err := o.deploy(ctx, d, over, nil)
 		if !errors.Is(err, keep.ErrStale) {
-			return v, err
+			return out.Version, err
 		}
 		// The workflow moved while we decided; look again.
 	}
 }
 
-func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Version) (keep.Version, error) {
+// deploy deploys once. The consent is nil if nothing is granted by this deploy.
+func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Version, c *Consent) (Deployed, error) {
 	now := o.now()
-	var before keep.Deployment
-	w, err := o.store.Workflow(ctx, d.Workflow)
-	if over != nil && (err == nil || isNotFound(err)) && w.Version != *over {
-		return keep.Version{}, &keep.VersionError{Workflow: d.Workflow, Want: *over, Current: w.Version}
+	b, err := o.before(ctx, d.Workflow, over)
+	if err != nil {
+		return Deployed{}, err
+	}
+	granted, err := o.consent(ctx, b.workflow, c, now)
+	if err != nil {
+		return Deployed{}, err
+	}
+	d.Version, d.CreatedAt = b.next(), now
+	if len(granted.lacking) > 0 {
+		return o.propose(ctx, d, b, granted.lacking, c.Giver)
+	}
+	var changes []keep.Change
+	if !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry {
+		d.Version = b.current.Version
+	} else {
+		if changes, err = o.newVersion(ctx, d, b.current, now); err != nil {
+			return Deployed{}, err
+		}
+		changes = append(b.replaced(), changes...)
+	}
+	if granted.next != nil {
+		granted.next.Version = d.Version
+		changes = append(changes, keep.PutGrant{Grant: *granted.next})
+	}
+	if len(changes) > 0 {
+		err = o.decided(ctx, d.Workflow, now, changes...)
+	}
+	if err != nil {
+		return Deployed{}, err
+	}
+	return Deployed{Version: d.Version, Given: granted.given}, nil
+}
+
+// beforeDeploy is what a deploy finds.
+type beforeDeploy struct {
+	workflow keep.Workflow   // only named if it is new
+	current  keep.Deployment // zero: the workflow is new
+	proposed *keep.Proposal  // the newest one, without its code; nil: there is none
+}
+
+// before reads what a deploy finds. If over is not nil, it must be the current version.
+func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *keep.Version) (b beforeDeploy, err error) {
+	b.workflow, err = o.store.Workflow(ctx, name)
+	if over != nil && (err == nil || isNotFound(err)) && b.workflow.Version != *over {
+		return b, &keep.VersionError{Workflow: name, Want: *over, Current: b.workflow.Version}
 	}
 	switch {
 	case err == nil:
-		if before, err = o.store.Deployment(ctx, d.Workflow, w.Version); err != nil {
-			return keep.Version{}, err
-		}
-		if before.Hash == d.Hash && before.Entry == d.Entry {
-			return before.Version, nil
+		if b.current, err = o.store.Deployment(ctx, name, b.workflow.Version); err != nil {
+			return b, err
 		}
 	case !isNotFound(err):
-		return keep.Version{}, err
+		return b, err
 	}
-	d.Version, d.CreatedAt = keep.Version{Major: before.Version.Major + 1}, now
+	b.workflow.Name = name
+	all, err := o.store.Proposals(ctx, name)
+	if len(all) > 0 {
+		b.proposed = &all[0]
+	}
+	return b, err
+}
+
+// next returns the number of the next version. One that was proposed is not given again.
+func (b beforeDeploy) next() keep.Version {
+	major := b.current.Version.Major
+	if b.proposed != nil {
+		major = max(major, b.proposed.Version.Major)
+	}
+	return keep.Version{Major: major + 1}
+}
+
+// replaced returns the changes that end the wait of a proposal for a later version.
+func (b beforeDeploy) replaced() []keep.Change {
+	if b.proposed == nil || b.proposed.State != keep.ProposalWaiting {
+		return nil
+	}
+	return []keep.Change{
+		keep.EndProposal{Version: b.proposed.Version, State: keep.ProposalReplaced},
+		keep.CloseEscalation{ID: b.proposed.Question},
+	}
+}
+
+// newVersion returns the changes that make d current, after the version before.
+func (o *Operator) newVersion(ctx context.Context, d, before keep.Deployment, now time.Time) ([]keep.Change, error) {
 	changes := []keep.Change{keep.Deploy{Deployment: d}}
 	states, err := o.store.Handlers(ctx, d.Workflow)
 	if err != nil {
-		return keep.Version{}, err
+		return nil, err
 	}
 	for _, h := range d.Definition.Handlers {
 		s, err := schedule.Deployed(h, states, before, o.policy.DefaultInterval, now)
 		if err != nil {
-			return keep.Version{}, fmt.Errorf("%s: %w", h.Name, err)
+			return nil, fmt.Errorf("%s: %w", h.Name, err)
 		}
 		s.Workflow = d.Workflow
 		changes = append(changes, keep.PutHandler{State: s})
 	}
 	unblock, err := o.unblock(ctx, d.Workflow, now)
-	if err != nil {
-		return keep.Version{}, err
-	}
-	if err := o.decided(ctx, d.Workflow, now, append(changes, unblock...)...); err != nil {
-		return keep.Version{}, err
-	}
-	return d.Version, nil
+	return append(changes, unblock...), err
 }
 
 // unblock returns the changes that let runs continue that failed by logic.

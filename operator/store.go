@@ -7,6 +7,8 @@ import "github.com/keep-run/keep/store"
 type Store interface {
 	store.Committer
 	store.Workflows
+	store.Grants
+	store.Proposals
 	store.Runs
 	store.Events
 	store.Inputs

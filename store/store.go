@@ -114,6 +114,29 @@ type Topics interface {
 	TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.TopicCount, error)
 }
 
+// Grants reads what workflows may do.
+type Grants interface {
+	// Grant returns the grant of a workflow that holds, or *keep.NotFoundError if it was
+	// never given one.
+	Grant(ctx context.Context, w keep.WorkflowName) (keep.Grant, error)
+
+	// Grants returns the grant of each workflow that holds, sorted by workflow.
+	Grants(ctx context.Context) ([]keep.Grant, error)
+
+	// GrantsBefore returns every grant that a workflow ever had, newest first, with the one
+	// that holds.
+	GrantsBefore(ctx context.Context, w keep.WorkflowName) ([]keep.Grant, error)
+}
+
+// Proposals reads versions that wait, or waited, for a person.
+type Proposals interface {
+	// Proposal returns one, or *keep.NotFoundError.
+	Proposal(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Proposal, error)
+
+	// Proposals returns those of a workflow, newest first, without their code.
+	Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Proposal, error)
+}
+
 // Inputs reads inputs.
 type Inputs interface {
 	// Input returns an input.
@@ -286,6 +309,8 @@ type Chains interface {
 // noun, and is wide because the pages show them all.
 type Reader interface {
 	Workflows
+	Grants
+	Proposals
 	Runs
 	Chains
 	Events

@@ -29,6 +29,7 @@ type card struct {
 	Payload  *payload       // what was or would be sent; nil: nothing
 	Note     string         // id of the field for a note
 	Waiting  []keep.RunID   // for the connection that it is about
+	Proposal *keep.Proposal // the version that is asked about; nil: none
 }
 
 // kindWord is what a question is about, in a word or two.
@@ -56,6 +57,8 @@ func kindWord(k keep.EscalationKind) string {
 		return "Connect again"
 	case keep.AskConnection:
 		return "Service down"
+	case keep.AskGrant:
+		return "More than granted"
 	}
 	return word(k)
 }
@@ -179,6 +182,9 @@ func (s *site) cards(ctx context.Context, qs []keep.Escalation) ([]card, error) 
 		cards[i] = cardOf(q)
 		cards[i].Mutation = calls[q.Mutation] // nil: it was to be made, and was not
 		cards[i].Moves = moves[q.Mutation]
+		if cards[i].Proposal, err = s.proposal(ctx, q); err != nil {
+			return nil, err
+		}
 	}
 	return cards, s.addWaiting(ctx, cards)
 }
@@ -205,6 +211,10 @@ const listRuns = 20
 // card reads what a question is about.
 func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 	c := cardOf(q)
+	var err error
+	if c.Proposal, err = s.proposal(ctx, q); err != nil {
+		return c, err
+	}
 	if q.Mutation == "" {
 		one := []card{c}
 		err := s.addWaiting(ctx, one)
@@ -315,10 +325,36 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 			return "", "", refusef("the list does not show all of what would be sent; approve it on the page of the question")
 		}
 	}
+	if err := s.mayAnswer(r.Context(), id); err != nil {
+		return "", "", err
+	}
 	if err := s.cfg.Actor.Decide(r.Context(), id, d); err != nil {
 		return "", "", s.afterAnswer(r.Context(), id, err)
 	}
 	return to, "decided", nil
+}
+
+// mayAnswer refuses an answer by which somebody would give what his role may not give.
+func (s *site) mayAnswer(ctx context.Context, id keep.EscalationID) error {
+	who, _ := access.From(ctx)
+	q, err := s.cfg.Store.Escalation(ctx, id)
+	if err == nil && q.Kind == keep.AskGrant && !who.Role.Covers(access.Admin) {
+		return &forbiddenError{access.Admin}
+	}
+	return err
+}
+
+// proposal reads the version that a question is about, without its script; nil: it is about
+// none.
+func (s *site) proposal(ctx context.Context, q keep.Escalation) (*keep.Proposal, error) {
+	if q.Kind != keep.AskGrant {
+		return nil, nil
+	}
+	all, err := s.cfg.Store.Proposals(ctx, q.Workflow)
+	if i := slices.IndexFunc(all, func(p keep.Proposal) bool { return p.Question == q.ID }); i >= 0 {
+		return &all[i], err
+	}
+	return nil, err
 }
 
 // attemptedFile is all of what a question is about, as a download.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -39,9 +40,22 @@ type workflowData struct {
 	Runs     []*standing // all that are under way, oldest first
 	Open     []keep.Escalation
 	Versions []keep.Deployment // newest first
+	Proposed []keep.Proposal   // that were not deployed, newest first
 	Drawing  drawing
 	Late     []view.Late
+	Grants   []keep.Grant // newest first; none: it was never given one
 }
+
+// Grant returns what the workflow may do, nil if it was never given a grant.
+func (d workflowData) Grant() *keep.Grant {
+	if len(d.Grants) == 0 {
+		return nil
+	}
+	return &d.Grants[0]
+}
+
+// Before returns the grants that were replaced, newest first.
+func (d workflowData) Before() []keep.Grant { return d.Grants[min(1, len(d.Grants)):] }
 
 // A handlerRow is a handler with what the host remembers of it.
 type handlerRow struct {
@@ -77,6 +91,13 @@ func (s *site) workflow(r *http.Request) (page, error) {
 		return p, &keep.NotFoundError{What: "version", ID: string(w.Name) + " " + w.Version.String()}
 	}
 	d.Deployed = d.Versions[i]
+	if d.Grants, err = s.cfg.Store.GrantsBefore(ctx, w.Name); err != nil {
+		return p, err
+	}
+	if d.Proposed, err = s.cfg.Store.Proposals(ctx, w.Name); err != nil {
+		return p, err
+	}
+	d.Proposed = slices.DeleteFunc(d.Proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalApproved })
 	states, err := s.cfg.Store.Handlers(ctx, w.Name)
 	if err != nil {
 		return p, err
@@ -135,8 +156,9 @@ func (s *site) scheduleWords(sc keep.Schedule) string {
 type versionData struct {
 	keep.Deployment
 	Current bool
-	Against keep.Version   // zero: there is none to compare with
-	Others  []keep.Version // to compare with, newest first
+	Ended   keep.ProposalState // of one that was not deployed: waiting, rejected or replaced
+	Against keep.Version       // zero: there is none to compare with
+	Others  []keep.Version     // to compare with, newest first
 	Files   []versionFile
 }
 
@@ -149,20 +171,17 @@ type versionFile struct {
 
 func (s *site) version(r *http.Request) (page, error) {
 	ctx := r.Context()
-	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
-	if err != nil {
-		return page{}, err
-	}
+	name := keep.WorkflowName(r.PathValue("name"))
 	number, err := keep.ParseVersion(r.PathValue("version"))
 	if err != nil {
 		return page{}, refusef("%v", err)
 	}
-	d := versionData{Current: number == w.Version}
-	if d.Deployment, err = s.cfg.Store.Deployment(ctx, w.Name, number); err != nil {
+	d, err := s.versionOf(ctx, name, number)
+	if err != nil {
 		return page{}, err
 	}
-	p := page{Title: fmt.Sprintf("%s %s", w.Name, number), Section: "workflows"}
-	all, err := s.cfg.Store.Deployments(ctx, w.Name)
+	p := page{Title: fmt.Sprintf("%s %s", name, number), Section: "workflows"}
+	all, err := s.cfg.Store.Deployments(ctx, name)
 	if err != nil {
 		return p, err
 	}
@@ -180,6 +199,23 @@ func (s *site) version(r *http.Request) (page, error) {
 	}
 	p.Data, err = s.withFiles(ctx, d)
 	return p, err
+}
+
+// versionOf reads a version that was deployed, or that waits or waited for a person. It is
+// compared with the one that it was to replace.
+func (s *site) versionOf(ctx context.Context, name keep.WorkflowName, number keep.Version) (d versionData, err error) {
+	w, err := s.cfg.Store.Workflow(ctx, name)
+	if err != nil && !errors.Is(err, keep.ErrNotFound) {
+		return d, err
+	}
+	d.Current = err == nil && number == w.Version
+	d.Deployment, err = s.cfg.Store.Deployment(ctx, name, number)
+	if !errors.Is(err, keep.ErrNotFound) {
+		return d, err
+	}
+	p, err := s.cfg.Store.Proposal(ctx, name, number)
+	d.Deployment, d.Ended, d.Against = p.Deployment, p.State, p.Over
+	return d, err
 }
 
 // withFiles reads the files of a version, and what differs.

@@ -3,19 +3,26 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/client"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
 )
 
 // env returns what hosts of this command get from it.
-func (a *app) env() daemon.Env { return daemon.Env{Log: a.log, Clock: a.Clock} }
+func (a *app) env() daemon.Env { return daemon.Env{Log: a.log, Clock: a.Clock, Say: a.say} }
+
+// say tells the person at the terminal something.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.Err, terminal.Clean(fmt.Sprintf(format, args...)))
+}
 
 // client returns what clients of this command get from it.
 func (a *app) client() client.Env { return client.Env{Terminal: a.Terminal, Log: a.log} }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type deployed struct {
 	Workflow keep.WorkflowName `json:"workflow"`
 	Version  string            `json:"version"`
 	Changed  bool              `json:"changed"`
+	Waiting  *api.Proposed     `json:"waiting"` // null: the version is current
 }
 
 // deploy loads everything before it opens the database, so that a mistake in one
@@ -95,7 +97,7 @@ func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Op
 			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close(), project.CloseConnections(conns))
 		}
 		closer := func() error { return errors.Join(h.Close(), db.Close(), project.CloseConnections(conns)) }
-		return db, daemon.Actors{Actor: h, Deployer: &daemon.ScriptDeployer{Host: h, DB: db, Runtime: rt, Conns: conns}}, closer, nil
+		return db, daemon.Actors{Actor: h, Deployer: &daemon.ScriptDeployer{Host: h, DB: db, Runtime: rt, Conns: conns, Config: func() *config.Config { return cfg }}}, closer, nil
 	}
 }
 
@@ -129,6 +131,10 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 			}
 			return nil, fmt.Errorf("deploy %s: %w", s.File, err)
 		}
+		if w.Waiting != nil {
+			out = append(out, deployed{s.Name, w.Version, false, w.Waiting})
+			continue
+		}
 		changed := before[s.Name] != w.Version
 		if changed {
 			if err := a.warnOfItems(ctx, c, s); err != nil {
@@ -138,14 +144,14 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 				return nil, err
 			}
 		}
-		out = append(out, deployed{s.Name, w.Version, changed})
+		out = append(out, deployed{s.Name, w.Version, changed, nil})
 	}
 	return out, nil
 }
 
 // textOf returns the files of a script as a daemon takes them.
 func textOf(s project.Script) api.Script {
-	out := api.Script{File: s.Bundle.Entry, Imports: make(map[string]string)}
+	out := api.Script{File: s.Bundle.Entry, Imports: make(map[string]string), Give: true}
 	for name, text := range s.Bundle.Files {
 		if name == s.Bundle.Entry {
 			out.Source = string(text)
@@ -158,12 +164,23 @@ func textOf(s project.Script) api.Script {
 
 // printDeployed says which scripts have a new version.
 func (a *app) printDeployed(out []deployed) error {
-	if a.JSON {
-		return a.PrintJSON(out)
-	}
+	waits := false
 	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "CHANGED"}}
 	for _, d := range out {
-		t.Add(string(d.Workflow), d.Version, map[bool]string{true: "yes", false: "no"}[d.Changed])
+		if d.Waiting == nil {
+			t.Add(string(d.Workflow), d.Version, map[bool]string{true: "yes", false: "no"}[d.Changed])
+			continue
+		}
+		waits = true
+		t.Add(string(d.Workflow), cmp.Or(d.Version, "-"), "no: "+d.Waiting.Version+" waits")
+		fmt.Fprintf(a.Err, "Version %s of %s calls more than is granted. It waits for a person: keep inbox show %s\n", d.Waiting.Version, d.Workflow, d.Waiting.Question)
 	}
-	return t.Print(a.Out, a.OutInk)
+	print := func() error { return t.Print(a.Out, a.OutInk) }
+	if a.JSON {
+		print = func() error { return a.PrintJSON(out) }
+	}
+	if err := print(); err != nil || !waits {
+		return err
+	}
+	return exit.With(exit.NeedsPerson)
 }

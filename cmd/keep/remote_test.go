@@ -387,7 +387,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("keys"), is("keys", "list", "--status", "unknown"), is("keys", "--key", "k1"), is("keys", "--limit", "1"), is("keys", "show", done), is("keys", "show", unknown),
 		is("keys", "show", "key_36aagtdmsnzqbd7rejge7z5zdv"), is("keys", "show", "nonsense"),
 		is("why", "m/c1"), is("why", run), is("why", run[len(run)-6:]), is("runs", "show", "last"), is("runs", "show", run[4:]), is("mutations", "show", mutation[4:]), is("why", "a"), is("why", "mail@1.0"), is("why", "none"), is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
-		is("token"), is("token", "list"))
+		is("token"), is("token", "list"), is("grants"), is("grants", "list", "--workflow", "mail"), is("grants", "show", "mail"), is("grants", "show", "none"))
 	// What changes something is done once as text, then as JSON or again.
 	each(both, is("items", "reprocess", "remind", "a"), is("items", "reprocess", "remind", "--all"), is("items", "skip", "odd", "odd", "a"), is("items", "skip", "odd", "odd"),
 		is("items", "skip", "remind", "none"), is("items", "skip", "none", "--all"), is("pause", "mail"), is("pause", "none"), is("resume", "mail"),
@@ -402,6 +402,9 @@ func TestLocalAndRemote(t *testing.T) {
 		is("inbox", "do", odd, "retry"), is("keys", "resolve", unknown, "happened", "--status", "201", "--body", "{}"), is("keys", "show", unknown),
 		is("keys", "resolve", second, "did-not-happen"), is("keys", "resolve", second, "did-not-happen", "--yes"), is("keys", "resolve", done, "did-not-happen", "--yes"), is("keys", "resolve", done, "perhaps"), is("keys", "forget", done), is("keys", "forget", done, "--yes"), is("keys", "forget", "none"),
 		is("token", "add", "me", "--role", "author"), is("token", "add", "me", "--role", "god"), is("token", "revoke", token), is("token", "revoke", "none"),
+		is("grants", "give", "mail", "crm.create"), is("grants", "give", "mail", "crm.none"), is("grants", "give", "none", "crm.create"),
+		is("grants", "give", "mail", "crm.create", "--when", "params.id != 'x'", "--approve", "always", "--yes"), is("grants", "give", "mail", "crm.create", "--when", "params.id"),
+		is("grants", "take", "mail", "crm.feed"), is("grants", "take", "mail", "crm.none"), is("grants", "take", "mail", "crm.feed", "--yes"), is("grants", "take", "odd", "--yes"), is("grants", "show", "mail"), is("grants"),
 		is("deploy", "."), is("deploy", "next"), is("deploy", "next"), is("deploy", "bad"), is("deploy", "none.js"),
 		is("status"), is("runs"), is("mutations"), is("items"), is("inputs"), is("events"), is("inbox"), is("keys", "--key", "k1"), is("workflows"), is("mutations", "show", mutation),
 		is("workflows", "versions", "mail"), is("workflows", "versions", "quiet"))

@@ -41,9 +41,9 @@ func (a *app) workflowsCmd() *cobra.Command {
 			return c.Versions(ctx, keep.WorkflowName(args[0]))
 		},
 		func(_ context.Context, _ *api.Client, all []api.Version) error {
-			t := terminal.Table{Header: []string{"VERSION", "FILE", "CREATED", "HASH"}}
+			t := terminal.Table{Header: []string{"VERSION", "STATE", "FILE", "CREATED", "HASH"}}
 			for _, v := range all {
-				t.Add(v.Version, v.Entry, a.At(v.CreatedAt), v.Hash)
+				t.Add(v.Version, string(v.State), v.Entry, a.At(v.CreatedAt), v.Hash)
 			}
 			return t.Print(a.Out, a.OutInk)
 		})

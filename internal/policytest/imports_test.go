@@ -34,6 +34,7 @@ law/rename              pure   .
 law/commit              pure   .
 law/account             pure   .
 law/limit               pure   . law/policy
+law/grant               pure   .
 
 store                   timed  .
 store/memory            timed  . law/key law/search
@@ -111,9 +112,9 @@ internal/sabotage       main
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
-cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
+cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... operator script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/limit law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
+cmd/keep/internal/config timed . connector connector/... law/grant law/limit law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
 cmd/keep/internal/keychain clock
 cmd/keep/internal/metrics clock . law/... store
 cmd/keep/internal/otlp  clock

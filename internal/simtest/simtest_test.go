@@ -144,7 +144,8 @@ func everything() (names []string) {
 			}
 		}
 	}
-	return append(names, "doubt: detached", "key: outlived", "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
+	return append(names, "grant: taken true", "grant: taken false", "grant: another at the last moment",
+		"proposal: approved", "proposal: rejected", "proposal: replaced", "doubt: detached", "key: outlived", "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
 		"unskip: event", "unskip: event kept", "unskip: input", "unskip: item", "unskip: item kept",
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",

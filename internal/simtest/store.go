@@ -16,6 +16,7 @@ import (
 // what it compares with the truth. It is wide because that is every noun.
 type Store interface {
 	engine.Store
+	contract.Proposals
 	contract.Sweeper
 	contract.Checker
 }
@@ -71,6 +72,7 @@ func name(ctx context.Context, what ...string) string {
 func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
 	s.p.point("before " + who)
+	w.consentBeside(ctx, c)
 	if s.p.cut {
 		return s.p.noRoute(ctx, who)
 	}

@@ -13,6 +13,8 @@ import (
 type Plan struct {
 	Workflow    *Workflow // nil: it stays
 	Deployments []keep.Deployment
+	Grants      []keep.Grant
+	Proposals   []*Proposal
 	Inputs      []*Input
 	Runs        []*Run
 	Logs        []keep.LogLine
@@ -161,6 +163,21 @@ func (d *decision) apply(change keep.Change) error {
 		return d.putItem(c.Item)
 	case keep.Sweep:
 		return d.sweep(c)
+	}
+	return d.consent(change)
+}
+
+// consent makes a change that is about what the workflow may do.
+func (d *decision) consent(change keep.Change) error {
+	switch c := change.(type) {
+	case keep.PutGrant:
+		return d.putGrant(c.Grant)
+	case keep.UnderGrant:
+		return d.underGrant(c.N)
+	case keep.PutProposal:
+		return d.putProposal(c.Proposal)
+	case keep.EndProposal:
+		return d.endProposal(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }

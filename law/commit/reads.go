@@ -11,6 +11,7 @@ type ReadSet struct {
 	Open        bool // the runs of the workflow that are not closed
 	Workflow    bool // the row of the workflow
 	AllTopics   bool // all topics of the workflow
+	Proposal    bool // the newest proposal of the workflow
 	Topics      []keep.TopicName
 	Runs        []keep.RunID
 	Mutations   []keep.MutationKey
@@ -71,8 +72,10 @@ func (r *ReadSet) add(change keep.Change) {
 	case keep.LookAgain:
 		r.Handlers = append(r.Handlers, c.Handler)
 	case keep.Deploy:
-		r.Workflow, r.AllTopics = true, true
-	case keep.SetPaused:
+		r.Workflow, r.AllTopics, r.Proposal = true, true, true
+	case keep.PutProposal, keep.EndProposal:
+		r.Workflow, r.Proposal = true, true
+	case keep.SetPaused, keep.PutGrant, keep.UnderGrant:
 		r.Workflow = true
 	case keep.AppendLogs:
 		for _, l := range c.Lines {

@@ -220,6 +220,10 @@ func (d *decision) deploy(v keep.Deployment) error {
 	if v.Version.IsZero() || w != nil && !older(w.Version, v.Version) {
 		return fmt.Errorf("deploy %s: %w", v.Version, keep.ErrStale)
 	}
+	if p := d.Proposals.Get(d.w); p != nil && (p.State == keep.ProposalWaiting || older(v.Version, p.Version) ||
+		v.Version == p.Version && p.State != keep.ProposalApproved) {
+		return fmt.Errorf("deploy %s beside the proposal %s (%s): %w", v.Version, p.Version, p.State, keep.ErrStale)
+	}
 	if w == nil {
 		w = d.Workflows.Put(v.Workflow, &Workflow{Row: Row{New: true}, Workflow: keep.Workflow{Name: v.Workflow, CreatedAt: d.at}})
 	}
@@ -240,6 +244,73 @@ func (d *decision) deploy(v keep.Deployment) error {
 // older reports whether v comes before w.
 func older(v, w keep.Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor)) < 0
+}
+
+// putGrant refuses a grant that does not follow the one that holds: whoever gives it has
+// not seen that one.
+func (d *decision) putGrant(g keep.Grant) error {
+	if err := d.own("grant", g.ID(), g.Workflow); err != nil {
+		return err
+	}
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	w := d.Workflows.Get(d.w)
+	switch {
+	case w == nil:
+		return &keep.NotFoundError{What: "workflow", ID: string(d.w)}
+	case g.N != w.Granted+1:
+		return fmt.Errorf("grant %s after %d: %w", g.ID(), w.Granted, keep.ErrStale)
+	}
+	w.Granted, w.UpdatedAt = g.N, d.at
+	d.p.Workflow = w
+	d.p.Grants = append(d.p.Grants, g)
+	return nil
+}
+
+// underGrant refuses a call that another grant may forbid than the one that allowed it.
+func (d *decision) underGrant(n int) error {
+	if w := d.Workflows.Get(d.w); w == nil || w.Granted != n {
+		return fmt.Errorf("call under grant %s/%d: %w", d.w, n, keep.ErrStale)
+	}
+	return nil
+}
+
+// putProposal refuses a version of which the author has not seen what is current, or what
+// else waits.
+func (d *decision) putProposal(p keep.Proposal) error {
+	if err := d.own("proposal", p.ID(), p.Workflow); err != nil {
+		return err
+	}
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	var current keep.Version
+	if w := d.Workflows.Get(d.w); w != nil {
+		current = w.Version
+	}
+	last := d.Proposals.Get(d.w)
+	if p.State != keep.ProposalWaiting || p.Over != current || !older(current, p.Version) ||
+		last != nil && (last.State == keep.ProposalWaiting || !older(last.Version, p.Version)) {
+		return fmt.Errorf("proposal %s after %s: %w", p.ID(), current, keep.ErrStale)
+	}
+	put := d.Proposals.Put(d.w, &Proposal{Row: Row{New: true}, Version: p.Version, State: p.State, Put: &p})
+	plan(&d.p.Proposals, put, &put.Row)
+	return nil
+}
+
+// endProposal ends the wait of a proposal once: of two people who decide at once one is
+// refused.
+func (d *decision) endProposal(c keep.EndProposal) error {
+	p := d.Proposals.Get(d.w)
+	if p == nil || p.Version != c.Version || p.State != keep.ProposalWaiting || c.State == keep.ProposalWaiting {
+		return fmt.Errorf("proposal %s %s becomes %s: %w", d.w, c.Version, c.State, keep.ErrStale)
+	}
+	if p.State = c.State; p.New {
+		p.Put.State, p.Put.EndedAt = c.State, d.at
+	}
+	plan(&d.p.Proposals, p, &p.Row)
+	return nil
 }
 
 // setPaused pauses or resumes the workflow.

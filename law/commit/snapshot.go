@@ -126,6 +126,13 @@ type (
 		Row
 		keep.Workflow // as stored, then as it is written
 	}
+	Proposal struct {
+		Row
+		Version keep.Version
+		State   keep.ProposalState
+
+		Put *keep.Proposal // if it is new
+	}
 	Handler struct {
 		Row
 		keep.HandlerState           // as stored, then as it is written
@@ -158,6 +165,7 @@ type Snapshot struct {
 	Escalations Table[keep.EscalationID, *Escalation]
 	Notices     Table[NoticeKey, *Notice]
 	Workflows   Table[keep.WorkflowName, *Workflow]
+	Proposals   Table[keep.WorkflowName, *Proposal] // the newest one
 	Handlers    Table[HandlerKey, *Handler]
 	Chains      Table[keep.RunID, *Chain]
 

@@ -47,6 +47,14 @@ func (t *tx) apply(change keep.Change) error {
 		return t.lookAgain(c.Handler)
 	case keep.Deploy:
 		return t.deploy(copyDeployment(c.Deployment))
+	case keep.PutGrant:
+		return t.putGrant(copyGrant(c.Grant))
+	case keep.UnderGrant:
+		return t.underGrant(c.N)
+	case keep.PutProposal:
+		return t.putProposal(copyProposal(c.Proposal))
+	case keep.EndProposal:
+		return t.endProposal(c)
 	case keep.SetPaused:
 		return t.setPaused(c.Paused)
 	case keep.AppendLogs:

@@ -55,7 +55,9 @@ func (c *checker) workflows() {
 			latest = d.v.Version
 		}
 		c.broken(w.Version == latest, "nothing-lost", record, "its version %s is not the latest that was deployed", w.Version)
+		c.broken(w.Granted == len(c.s.grants[name]), "permitted", record, "grant %d holds, and it was given %d", w.Granted, len(c.s.grants[name]))
 	}
+	c.proposals()
 	open := make(map[laneKey]int)
 	for _, r := range c.s.runs {
 		if !r.v.Closed {

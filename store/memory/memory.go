@@ -25,6 +25,8 @@ type Store struct {
 	seq         int64 // newest event
 	workflows   map[keep.WorkflowName]keep.Workflow
 	deployments map[keep.WorkflowName][]row[keep.Deployment]
+	grants      map[keep.WorkflowName][]keep.Grant    // oldest first
+	proposals   map[keep.WorkflowName][]keep.Proposal // oldest first
 	handlers    map[handlerKey]keep.HandlerState
 	kv          map[kvKey][]byte
 	runs        map[keep.RunID]row[keep.Run]
@@ -103,6 +105,8 @@ func New() *Store {
 		id:          rand.Text(),
 		workflows:   make(map[keep.WorkflowName]keep.Workflow),
 		deployments: make(map[keep.WorkflowName][]row[keep.Deployment]),
+		grants:      make(map[keep.WorkflowName][]keep.Grant),
+		proposals:   make(map[keep.WorkflowName][]keep.Proposal),
 		handlers:    make(map[handlerKey]keep.HandlerState),
 		kv:          make(map[kvKey][]byte),
 		runs:        make(map[keep.RunID]row[keep.Run]),

@@ -39,6 +39,8 @@ func (t *tx) write(p *commit.Plan) error {
 	}
 	err = all(t, err, p.Flips, (*tx).flipTopic)
 	err = all(t, err, p.Deployments, (*tx).writeDeployment)
+	err = all(t, err, p.Grants, (*tx).writeGrant)
+	err = all(t, err, p.Proposals, (*tx).writeProposal)
 	err = all(t, err, p.Inputs, (*tx).writeInput)
 	err = all(t, err, p.Runs, (*tx).writeRun)
 	err = all(t, err, p.Logs, (*tx).writeLog)
@@ -70,7 +72,7 @@ func all[T any](t *tx, err error, list []T, f func(*tx, T) error) error {
 // order is that of the statements of a group. A row is made before what refers to
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
-	&flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertTopic, &insertInput, &skipInputs, &countInput,
+	&flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
 	&updateRun, &insertRun, &insertLog, &insertItem, &updateItem,
 	&insertMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &republishEvent, &insertCause, &insertTried, &countTopic,

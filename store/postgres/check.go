@@ -169,6 +169,19 @@ var checks = []check{
 	{"nothing-lost", `
 		SELECT 'move of mutation ' || mutation, 'workflow ' || workflow || ' has no such mutation'
 		  FROM mutation_history h WHERE NOT EXISTS (SELECT 1 FROM mutation m WHERE m.workflow = h.workflow AND m.n = h.mutation)`},
+	{"permitted", `
+		SELECT 'workflow ' || name, 'grant ' || granted || ' holds, and it was given ' || count(g.n)
+		  FROM workflow LEFT JOIN granted g ON g.workflow = name GROUP BY name, granted
+		HAVING granted <> count(g.n) OR granted <> coalesce(max(g.n), 0)`},
+	{"permitted", `
+		SELECT 'proposal ' || p.workflow || ' ' || p.major || '.' || p.minor, 'it is ' || p.state || ', and its question is ' ||
+		       CASE WHEN e.id IS NULL THEN 'missing' WHEN e.closed_at = 0 THEN 'open' ELSE 'closed' END
+		  FROM proposal p LEFT JOIN escalation e ON e.id = p.question
+		 WHERE (p.state = 'waiting') <> (e.id IS NOT NULL AND e.closed_at = 0)`},
+	{"permitted", `
+		SELECT 'proposal ' || workflow || ' ' || major || '.' || minor, 'it is ' || state || ', and only what is approved is deployed'
+		  FROM proposal p WHERE (state = 'approved') <> EXISTS (
+		       SELECT 1 FROM deployment d WHERE d.workflow = p.workflow AND d.major = p.major AND d.minor = p.minor)`},
 	{"nothing-lost", `
 		SELECT 'workflow ' || name, 'its version ' || w.major || '.' || w.minor || ' is not the latest that was deployed'
 		  FROM workflow w

@@ -32,7 +32,7 @@ type topicKey struct {
 type readSet struct {
 	workflows                                  []string // of all commits, sorted
 	open                                       []string // workflows
-	rows                                       []string // workflows
+	rows, proposed                             []string // workflows
 	runs, mutations                            []string
 	eventWorkflows, eventTopics, eventIDs      []string
 	chainWorkflows, chains                     []string
@@ -58,6 +58,9 @@ func (r *readSet) add(c keep.Commit) {
 	}
 	if reads.Workflow {
 		r.rows = append(r.rows, w)
+	}
+	if reads.Proposal {
+		r.proposed = append(r.proposed, w)
 	}
 	r.runs = append(r.runs, texts(reads.Runs)...)
 	r.mutations = append(r.mutations, texts(reads.Mutations)...)
@@ -103,6 +106,7 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	ask(b, rivalFacts, s.scanRival, r.identityTools, r.identityHashes, r.identitySubkeys)
 	ask(b, openFacts, s.scanOpen, r.open)
 	ask(b, workflowFacts, s.scanWorkflow, r.rows)
+	ask(b, proposalFacts, s.scanProposal, r.proposed)
 	ask(b, runFacts, s.scanRun, r.runs)
 	ask(b, mutationFacts, s.scanMutation, r.mutations)
 	ask(b, eventFacts, s.scanEvent, r.eventWorkflows, r.eventTopics, r.eventIDs)

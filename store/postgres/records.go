@@ -19,6 +19,8 @@ import (
 var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error{
 	export(`SELECT `+workflowColumns+` FROM workflow`, scanWorkflow),
 	export(`SELECT `+deploymentColumns+` FROM deployment ORDER BY n, workflow`, scanDeployment),
+	export(`SELECT `+grantColumns+` FROM granted`, scanGrant),
+	export(`SELECT `+proposalColumns+` FROM proposal`, scanProposal),
 	export(topicCounts, scanTopic),
 	export(`SELECT workflow, producer, key, value FROM kv`, func(row pgx.CollectableRow) (v transfer.Value, err error) {
 		err = row.Scan(into(&v.Workflow), into(&v.Producer), into(&v.Key), (*[]byte)(&v.SetKV.Value))
@@ -147,6 +149,14 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 			b.Queue(insertCredential, values(credentialArgs(r))...)
 		case keep.HookCount:
 			b.Queue(countHook, values(hookArgs(r))...)
+		case keep.Grant:
+			if err := t.writeGrant(r); err != nil {
+				return err
+			}
+		case keep.Proposal:
+			if err := t.addProposal(r); err != nil {
+				return err
+			}
 		case keep.Account:
 			b.Queue(insertAccount, values(accountArgs(r))...)
 		case keep.Gate:

@@ -53,6 +53,8 @@ func (t *tx) write(p *commit.Plan) error {
 		err = t.writeWorkflow(p.Workflow)
 	}
 	err = all(t, err, p.Deployments, (*tx).writeDeployment)
+	err = all(t, err, p.Grants, (*tx).writeGrant)
+	err = all(t, err, p.Proposals, (*tx).writeProposal)
 	err = all(t, err, p.Inputs, (*tx).writeInput)
 	err = all(t, err, p.Runs, (*tx).writeRun)
 	err = all(t, err, p.Logs, (*tx).writeLog)

@@ -26,6 +26,9 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 	if r.Workflow && err == nil {
 		err = t.readWorkflow(s)
 	}
+	if r.Proposal && err == nil {
+		err = t.readProposal(s)
+	}
 	err = readAll(t, s, err, r.Runs, (*tx).readRun)
 	err = readAll(t, s, err, r.Mutations, (*tx).readMutation)
 	if r.AllTopics && err == nil {
@@ -66,11 +69,11 @@ func readAll[T any](t *tx, s *commit.Snapshot, err error, list []T, read func(*t
 // snapshot.
 
 func (t *tx) readWorkflow(s *commit.Snapshot) error {
-	row, err := t.row(`SELECT major, minor, paused, created_at, updated_at FROM workflow WHERE name = ?`, t.workflow)
+	row, err := t.row(`SELECT major, minor, paused, granted, created_at, updated_at FROM workflow WHERE name = ?`, t.workflow)
 	if row != nil {
 		s.Workflows.Put(t.workflow, &commit.Workflow{Workflow: keep.Workflow{
 			Name: t.workflow, Version: keep.Version{Major: number(row[0]), Minor: number(row[1])}, Paused: number(row[2]) != 0,
-			CreatedAt: moment(row[3].(int64)), UpdatedAt: moment(row[4].(int64)),
+			Granted: number(row[3]), CreatedAt: moment(row[4].(int64)), UpdatedAt: moment(row[5].(int64)),
 		}})
 	}
 	return err

@@ -15,6 +15,8 @@ import (
 var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) error{
 	export(`SELECT `+workflowColumns+` FROM workflow`, scanWorkflow),
 	export(`SELECT `+deploymentColumns+` FROM deployment ORDER BY n`, scanDeployment),
+	export(`SELECT `+grantColumns+` FROM granted`, scanGrant),
+	export(`SELECT `+proposalColumns+` FROM proposal`, scanProposal),
 	export(topicCounts+`)`, scanTopic),
 	export(`SELECT workflow, producer, key, value FROM kv`, func(row scanner) (v transfer.Value, err error) {
 		err = row.Scan(&v.Workflow, &v.Producer, &v.Key, (*[]byte)(&v.SetKV.Value))
@@ -128,6 +130,10 @@ func (s sink) add(r transfer.Record) (err error) {
 	case keep.Deployment:
 		t.workflow = r.Workflow
 		return t.writeDeployment(r)
+	case keep.Grant:
+		return t.writeGrant(r)
+	case keep.Proposal:
+		return t.addProposal(r)
 	case keep.TopicCount:
 		t.workflow = r.Workflow
 		return t.countTopic(commit.Topic{Name: r.Topic, Pending: r.Pending + r.Reserved, Consumed: r.Consumed, Skipped: r.Skipped})

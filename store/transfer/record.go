@@ -71,6 +71,8 @@ type Kind struct {
 var Kinds = []Kind{
 	kind[keep.Workflow]("workflow", true),
 	kind[keep.Deployment]("deployment", false),
+	kind[keep.Grant]("granted", true),
+	kind[keep.Proposal]("proposal", false),
 	kind[keep.TopicCount]("topic", true),
 	kind[Value]("kv", true),
 	kind[Input]("input", false),

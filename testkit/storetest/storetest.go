@@ -24,7 +24,7 @@ type promise struct {
 func Run(t *testing.T, open func(testing.TB) store.Store) {
 	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, eventPromises, inputPromises, workflowPromises,
 		itemPromises, escalationPromises, noticePromises, listPromises, countPromises,
-		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, commitPromises, sweepPromises)
+		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, grantPromises, commitPromises, sweepPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -101,6 +101,8 @@ func Encode(part any) ([]byte, error) {
 		return encodeList(*p)
 	case *[]keep.Choice:
 		return encodeList(*p)
+	case *[]keep.GrantedTool:
+		return encodeList(*p)
 	case *keep.Definition:
 		return json.Marshal(p)
 	}

@@ -7,12 +7,22 @@ import (
 // The nouns that both SQL stores keep in tables of the same columns. What may be large comes
 // last, as in the tables: SQLite finds a column by walking over those before it.
 var (
-	Workflows = newNoun(`name major minor paused created_at updated_at`, func(w *keep.Workflow) []any {
-		return []any{(*string)(&w.Name), &w.Version.Major, &w.Version.Minor, &w.Paused, &w.CreatedAt, &w.UpdatedAt}
+	Workflows = newNoun(`name major minor paused granted created_at updated_at`, func(w *keep.Workflow) []any {
+		return []any{(*string)(&w.Name), &w.Version.Major, &w.Version.Minor, &w.Paused, &w.Granted, &w.CreatedAt, &w.UpdatedAt}
 	})
 
 	Deployments = newNoun(`workflow major minor hash entry definition created_at *code *map`, func(d *keep.Deployment) []any {
 		return []any{(*string)(&d.Workflow), &d.Version.Major, &d.Version.Minor, &d.Hash, &d.Entry, &d.Definition, &d.CreatedAt, &d.Code, &d.Map}
+	})
+
+	Grants = newNoun(`workflow n major minor tools given_by given_from given_at taken_by taken_at`, func(g *keep.Grant) []any {
+		return []any{(*string)(&g.Workflow), &g.N, &g.Version.Major, &g.Version.Minor, &g.Tools, &g.GivenBy, &g.From, &g.GivenAt, &g.TakenBy, &g.TakenAt}
+	})
+
+	Proposals = newNoun(`workflow major minor over_major over_minor tools proposed_by proposed_from question state ended_at
+		hash entry definition created_at *code *map`, func(p *keep.Proposal) []any {
+		return []any{(*string)(&p.Workflow), &p.Version.Major, &p.Version.Minor, &p.Over.Major, &p.Over.Minor, &p.Tools, &p.By, &p.From,
+			(*string)(&p.Question), (*string)(&p.State), &p.EndedAt, &p.Hash, &p.Entry, &p.Definition, &p.CreatedAt, &p.Code, &p.Map}
 	})
 
 	Handlers = newNoun(`workflow name kind idle_seq wake_at next_at requested_at last_run last_at`, func(h *keep.HandlerState) []any {

@@ -39,6 +39,7 @@ type Config struct {
 	Notify      Notify                // valid; zero: questions are not announced
 	Retention   policy.Retention      // valid; zero: nothing is removed
 	Hooks       []hook.Config         // valid; sorted by name
+	Grants      []Grant               // conditions valid; of workflows that have one
 	Proxy       proxy.Config          // as written; proxy.New checks it
 	Server      Server                // as written; its files are absolute
 	Ring        seal.Ring             // where the key of accounts is
@@ -141,6 +142,7 @@ func Load(o Options) (*Config, error) {
 		b.check(&t, root)
 		cfg.Notify = b.notify(t.Notify, root, cfg.Dir)
 		cfg.Hooks = b.hooks(t.Hooks, root)
+		cfg.Grants = b.grants(t.Grants, root)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server

@@ -289,7 +289,7 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 		opened.Was, opened.New, opened.Secrets, opened.Limits = conn.Was, conn.New, conn.mark, conn.Limits
 		out = append(out, *opened)
 	}
-	return out, problems
+	return out, append(problems, c.unknownTools(out)...)
 }
 
 // problems returns what a connector objects to, with lines and without secrets.

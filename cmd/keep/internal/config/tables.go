@@ -24,6 +24,7 @@ type (
 		Retention   retentionTable        `toml:"retention"`
 		Connections map[string]*node      `toml:"connections"` // bound by kind
 		Hooks       map[string]hookTable  `toml:"hooks"`
+		Grants      map[string]grantTable `toml:"grants"`
 		Proxy       proxy.Config          `toml:"proxy"` // checked by proxy.New
 		Server      Server                `toml:"server"`
 		Accounts    accountsTable         `toml:"accounts"`

@@ -7,10 +7,12 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 	"github.com/keep-run/keep/store"
@@ -23,25 +25,28 @@ type ScriptDeployer struct {
 	DB      store.Reader
 	Runtime *sandbox.Runtime
 	Conns   []connector.Connection
+
+	// Config has the grants of keep.toml. If nil, there are none.
+	Config func() *config.Config
 }
 
-// Deploy checks the script and makes it current.
-func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version) (keep.Version, error) {
+// Deploy checks the script and makes it current, or has it wait for a person.
+func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error) {
 	w, err := d.load(ctx, s)
 	if err != nil {
-		return keep.Version{}, d.asScriptError(err)
+		return operator.Deployed{}, d.asScriptError(err)
 	}
 	files := []project.Script{{File: s.File, Workflow: w}}
 	if err := project.Continue(ctx, d.DB, files); err != nil {
-		return keep.Version{}, d.asScriptError(err)
+		return operator.Deployed{}, d.asScriptError(err)
 	}
 	if w = files[0].Workflow; w.Name != name {
-		return keep.Version{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
+		return operator.Deployed{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
 			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
 	}
 	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
 	if err != nil {
-		return keep.Version{}, err
+		return operator.Deployed{}, err
 	}
 	var mistakes []api.Mistake
 	for _, f := range effects.Findings {
@@ -51,15 +56,16 @@ func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s a
 		}
 	}
 	if len(mistakes) > 0 {
-		return keep.Version{}, &api.ScriptError{Mistakes: mistakes}
+		return operator.Deployed{}, &api.ScriptError{Mistakes: mistakes}
 	}
 	if err := project.Renamed(ctx, d.DB, "", files, d.Conns); err != nil {
-		return keep.Version{}, d.asScriptError(err)
+		return operator.Deployed{}, d.asScriptError(err)
 	}
-	if over != nil {
-		return d.Host.Replace(ctx, w, *over)
+	c := operator.Consent{Giver: by, Calls: calledTools(effects), Give: give}
+	if d.Config != nil {
+		withTable(&c, d.Config(), w.Name)
 	}
-	return d.Host.Deploy(ctx, w)
+	return d.Host.DeployGranted(ctx, w, over, c)
 }
 
 func (d *ScriptDeployer) load(ctx context.Context, s api.Script) (*host.Workflow, error) {

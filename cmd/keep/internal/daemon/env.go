@@ -17,6 +17,9 @@ type Env struct {
 	Log   *slog.Logger
 	Clock func() time.Time // nil: time.Now
 
+	// Say tells the person at the terminal something. Nil: nobody is there.
+	Say func(format string, args ...any)
+
 	// AskRenames asks a person what may have been renamed, and reports whether he said it
 	// of everything; his answers are then in the scripts and connections. Nil: nobody is
 	// there.

@@ -124,8 +124,10 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s.mu.Lock()
 	s.loaded, s.conns, s.Project.Cfg = loaded, conns, cfg
 	s.mu.Unlock()
+	err = s.GrantFromConfig(ctx, f.Env)
 	if f.Server != nil {
-		_, err = f.Server.offer(s)
+		_, offerErr := f.Server.offer(s)
+		err = errors.Join(err, offerErr)
 	}
 	s.Accounts.SettleNow(ctx)
 	return err

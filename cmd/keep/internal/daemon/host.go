@@ -150,7 +150,7 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 			return err
 		}
 	}
-	return nil
+	return s.GrantFromConfig(ctx, e)
 }
 
 // CheckNames gives each script the name by which a database knows it, and refuses what may
@@ -205,12 +205,17 @@ func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (ke
 
 // Deploy makes a script current.
 func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
-	v, err := s.Host.Deploy(ctx, sc.Workflow)
+	c, err := s.consent(sc)
 	if err != nil {
-		return v, fmt.Errorf("deploy %s: %w", sc.File, err)
+		return keep.Version{}, err
 	}
-	e.Log.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", v.String(), "file", sc.File)
-	return v, nil
+	out, err := s.Host.DeployGranted(ctx, sc.Workflow, nil, c)
+	if err != nil {
+		return out.Version, fmt.Errorf("deploy %s: %w", sc.File, err)
+	}
+	e.sayGiven(sc.Name, out.Given, s.conns)
+	e.Log.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", out.Version.String(), "file", sc.File)
+	return out.Version, nil
 }
 
 // Versions returns the current version of each workflow.

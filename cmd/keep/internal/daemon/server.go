@@ -181,7 +181,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns}
+	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns, Config: v.config}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
 	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts}, s.store, v.Host.Changes(), s.hooks, v.Settings)
 	if err != nil {

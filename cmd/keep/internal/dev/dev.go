@@ -39,7 +39,9 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // env returns what the hosts get.
-func (c Config) env() daemon.Env { return daemon.Env{Log: c.Log, Clock: c.Terminal.Clock} }
+func (d *developer) env() daemon.Env {
+	return daemon.Env{Log: d.Log, Clock: d.Terminal.Clock, Say: d.screen.say}
+}
 
 // A developer is one run of keep dev: a session that is replaced when the
 // configuration or the set of workflows changes.

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
+)
+
+type grantTable struct {
+	Workflow string            `toml:"workflow"`
+	Tools    []string          `toml:"tools"`
+	When     map[string]string `toml:"when"`
+	Approve  map[string]string `toml:"approve"`
+}
+
+// A Grant is all that a workflow may do, as keep.toml says it.
+type Grant struct {
+	Workflow keep.WorkflowName
+	Tools    []keep.GrantedTool // not nil
+
+	b     *binder
+	at    *node
+	path  string
+	tools []*node // of the names, as in Tools
+}
+
+// GrantOf returns the grant that keep.toml has for a workflow.
+func (c *Config) GrantOf(w keep.WorkflowName) (Grant, bool) {
+	for _, g := range c.Grants {
+		if g.Workflow == w {
+			return g, true
+		}
+	}
+	return Grant{}, false
+}
+
+// grants checks the tables of grants and returns what they mean, sorted by workflow.
+func (b *binder) grants(tables map[string]grantTable, root *node) []Grant {
+	var out []Grant
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t, n, at := tables[name], root.table()["grants"].table()[name], dotted("grants", name)
+		g := Grant{Workflow: keep.WorkflowName(t.Workflow), Tools: []keep.GrantedTool{}, b: b, at: n, path: at}
+		if t.Workflow == "" {
+			g.Workflow = keep.WorkflowName(name)
+		}
+		if err := g.Workflow.Validate(); err != nil {
+			b.addf(n, at, "%v", err)
+		}
+		if slices.ContainsFunc(out, func(o Grant) bool { return o.Workflow == g.Workflow }) {
+			b.addf(n, at, "workflow %q has two grants; put them into one", g.Workflow)
+		}
+		list := n.table()["tools"]
+		if list == nil {
+			b.addf(n, at+".tools", `required: the tools that the workflow may call, such as ["bank.pay", "mail.*"]`)
+		}
+		nodes, _ := list.list()
+		for i, tool := range t.Tools {
+			g.Tools = append(g.Tools, keep.GrantedTool{Tool: tool, When: t.When[tool], Approve: t.Approve[tool]})
+			if i < len(nodes) {
+				g.tools = append(g.tools, nodes[i])
+			}
+		}
+		for _, key := range conditioned(t) {
+			if slices.Contains(t.Tools, key) {
+				continue
+			}
+			g.Tools = append(g.Tools, keep.GrantedTool{Tool: key, When: t.When[key], Approve: t.Approve[key]})
+			if !(keep.Grant{Tools: named(t.Tools)}).Covers(keep.ToolName(key)) {
+				for _, table := range []string{"when", "approve"} {
+					if c := n.table()[table].table()[key]; c != nil {
+						b.addf(c, at+"."+table+"."+key, "the grant does not name %s in tools", key)
+					}
+				}
+			}
+		}
+		b.conditions(g, n, at)
+		out = append(out, g)
+	}
+	return out
+}
+
+// list returns the elements of a list, and whether n is one.
+func (n *node) list() ([]*node, bool) {
+	if n == nil {
+		return nil, false
+	}
+	l, ok := n.value.([]*node)
+	return l, ok
+}
+
+// conditioned returns the tools that have a condition, sorted.
+func conditioned(t grantTable) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(t.When)), maps.Keys(t.Approve))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func named(tools []string) (list []keep.GrantedTool) {
+	for _, t := range tools {
+		list = append(list, keep.GrantedTool{Tool: t})
+	}
+	return list
+}
+
+// conditions reports those that cannot be used, and names that are none.
+func (b *binder) conditions(g Grant, n *node, at string) {
+	_, err := grant.Compile(g.Tools)
+	for _, e := range eachOf(err) {
+		if c, ok := errors.AsType[*grant.ConditionError](e); ok {
+			b.addf(n.table()[c.Key].table()[c.Tool], at+"."+c.Key+"."+c.Tool, "%q: %v", c.Text, c.Err)
+		}
+	}
+	for i, t := range g.Tools {
+		conn, name, ok := strings.Cut(t.Tool, ".")
+		if i < len(g.tools) && (!ok || conn == "" || name == "" || name != "*" && strings.Contains(name, "*") || strings.Contains(conn, "*")) {
+			b.addf(g.tools[i], at+".tools", "%q: want the name of a tool, such as bank.pay, or bank.* for all of a connection", t.Tool)
+		}
+	}
+}
+
+// eachOf returns the errors that errors.Join put together.
+func eachOf(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// unknownTools returns the tools of grants that no connection has. A connection that
+// could not be opened is passed over: that is reported already.
+func (c *Config) unknownTools(conns []connector.Connection) (problems []Problem) {
+	for _, g := range c.Grants {
+		for i, t := range g.Tools {
+			conn, name, _ := strings.Cut(t.Tool, ".")
+			configured := slices.ContainsFunc(c.Connections, func(k Connection) bool { return k.Name == conn })
+			at := slices.IndexFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
+			if configured && at < 0 {
+				continue
+			}
+			known := at >= 0 && (name == "*" || slices.ContainsFunc(conns[at].Tools, func(t connector.Tool) bool { return t.Spec().Name == name }))
+			where, path := g.at, g.path+".tools"
+			if i < len(g.tools) {
+				where = g.tools[i]
+			}
+			switch {
+			case known:
+			case at < 0:
+				problems = append(problems, g.b.problem(where, path, "%s: there is no connection %q", t.Tool, conn))
+			default:
+				problems = append(problems, g.b.problem(where, path, "%s: the connection %q has no such tool", t.Tool, conn))
+			}
+		}
+	}
+	return problems
+}

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/script/workflow"
+)
+
+// fromConfig is where grants of keep.toml come from, and who gives them.
+var fromConfig = operator.Giver{By: config.Name, From: config.Name}
+
+// calledTools returns the tools that a script calls, as far as that can be read.
+func calledTools(r workflow.Report) []keep.ToolName {
+	var out []keep.ToolName
+	for _, t := range r.Tools {
+		out = append(out, t.Tool)
+	}
+	return out
+}
+
+// withTable makes the grant of keep.toml, if it has one for the workflow, the whole of what
+// is granted.
+func withTable(c *operator.Consent, cfg *config.Config, w keep.WorkflowName) {
+	if g, ok := cfg.GrantOf(w); ok {
+		c.Whole, c.Giver = g.Tools, fromConfig
+	}
+}
+
+// consent returns what a command gives to a script of its user: what keep.toml says, or
+// else what it calls.
+func (s *Session) consent(sc project.Script) (operator.Consent, error) {
+	r, err := workflow.Effects(sc.Declaration, sc.Sources, s.conns)
+	if err != nil {
+		return operator.Consent{}, fmt.Errorf("effects of %s: %w", sc.File, err)
+	}
+	c := operator.Consent{Giver: operator.Giver{By: User(), From: "cli"}, Calls: calledTools(r), Give: true}
+	withTable(&c, s.config(), sc.Name)
+	return c, nil
+}
+
+// sayGiven tells who deploys a script what the workflow may call from now on.
+func (e Env) sayGiven(w keep.WorkflowName, given []keep.GrantedTool, conns []connector.Connection) {
+	if e.Say == nil {
+		return
+	}
+	for _, t := range given {
+		e.Say("%s may call %s%s", w, grant.Text(t), whatItDoes(t, conns))
+	}
+}
+
+// whatItDoes says what a tool does, for people; empty if t is about several.
+func whatItDoes(t keep.GrantedTool, conns []connector.Connection) string {
+	for _, c := range conns {
+		for _, tool := range c.Tools {
+			spec := tool.Spec()
+			switch {
+			case c.Name+"."+spec.Name != t.Tool:
+			case spec.Effect == connector.Mutate:
+				return fmt.Sprintf(" (sends; level %s)", spec.Level)
+			default:
+				return " (reads)"
+			}
+		}
+	}
+	return ""
+}
+
+// GrantFromConfig gives each workflow that the database has what keep.toml says, if that
+// has a grant for it. Workflows that are not deployed yet get theirs with the deploy.
+func (s *Session) GrantFromConfig(ctx context.Context, e Env) error {
+	cfg := s.config()
+	for _, g := range cfg.Grants {
+		w, err := s.DB.Workflow(ctx, g.Workflow)
+		switch {
+		case errors.Is(err, keep.ErrNotFound):
+			continue
+		case err != nil:
+			return err
+		case s.Only != nil && !slices.Contains(s.Only, w.Name):
+			continue
+		}
+		before := w.Granted
+		now, err := s.Host.SetGrant(ctx, g.Workflow, g.Tools, fromConfig, nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", cfg.File, err)
+		}
+		if now.N != before {
+			e.Log.InfoContext(ctx, "granted", "workflow", g.Workflow, "grant", now.ID(), "from", cfg.File)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
+)
+
+var ann = operator.Giver{By: "ann", From: "cli"}
+
+// script returns a version of workflow w.
+func script(hash string) keep.Deployment {
+	return keep.Deployment{Workflow: "w", Hash: hash, Entry: "w.js", Definition: keep.Definition{Name: "w", Topics: []keep.TopicName{}}}
+}
+
+// calls returns a consent of ann for a script that calls these tools.
+func calls(give bool, tools ...keep.ToolName) operator.Consent {
+	return operator.Consent{Giver: ann, Calls: tools, Give: give}
+}
+
+// granted returns the names that the grant of w has; nil: it was never given one.
+func granted(t *testing.T, s *memory.Store) []string {
+	t.Helper()
+	g, err := s.Grant(t.Context(), "w")
+	if errors.Is(err, keep.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, tool := range g.Tools {
+		names = append(names, tool.Tool)
+	}
+	return names
+}
+
+// lackOrGive returns what a deploy gave, nil if it waits.
+func lackOrGive(d operator.Deployed) []keep.GrantedTool {
+	if d.Waiting != nil {
+		return nil
+	}
+	return append([]keep.GrantedTool{}, d.Given...)
+}
+
+// TestDeployGranted is who gives what, deploy by deploy.
+func TestDeployGranted(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	ctx := t.Context()
+	for _, step := range []struct {
+		name  string
+		do    func() ([]keep.GrantedTool, error)
+		given int // -1: what it calls waits for a person
+		want  []string
+	}{
+		{"who may not give deploys nothing that is new and calls something",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("1"), nil, calls(false, "a.x"))
+				return lackOrGive(out), err
+			}, -1, nil},
+		{"one's own script is given what it calls",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("1"), nil, calls(true, "a.x", "a.y"))
+				return lackOrGive(out), err
+			}, 2, []string{"a.x", "a.y"}},
+		{"the same again gives nothing",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("1"), nil, calls(true, "a.x", "a.y"))
+				return lackOrGive(out), err
+			}, 0, []string{"a.x", "a.y"}},
+		{"who may not give deploys what stays inside",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("2"), nil, calls(false, "a.y"))
+				return lackOrGive(out), err
+			}, 0, []string{"a.x", "a.y"}},
+		{"what is taken",
+			func() ([]keep.GrantedTool, error) {
+				_, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.y"}}, ann, nil)
+				return nil, err
+			}, 0, []string{"a.y"}},
+		{"is not given again by a deploy, and what is new is",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("3"), nil, calls(true, "a.x", "a.y", "a.z"))
+				return lackOrGive(out), err
+			}, 1, []string{"a.y", "a.z"}},
+		{"all is taken",
+			func() ([]keep.GrantedTool, error) { _, err := o.TakeGrant(ctx, "w", ann, nil); return nil, err }, 0, []string{}},
+		{"and stays taken",
+			func() ([]keep.GrantedTool, error) {
+				out, err := o.DeployGranted(ctx, script("3"), nil, calls(true, "a.x", "a.y", "a.z"))
+				return lackOrGive(out), err
+			}, 0, []string{}},
+		{"what keep.toml says is the whole, and comes back",
+			func() ([]keep.GrantedTool, error) {
+				c := calls(true, "a.x")
+				c.Whole = []keep.GrantedTool{{Tool: "b.*"}}
+				out, err := o.DeployGranted(ctx, script("3"), nil, c)
+				return lackOrGive(out), err
+			}, 1, []string{"b.*"}},
+	} {
+		given, err := step.do()
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if waits := given == nil && step.given < 0; !waits && len(given) != step.given {
+			t.Errorf("%s: gave %v", step.name, given)
+		}
+		if diff := cmp.Diff(step.want, granted(t, s)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+	for err := range s.Check(ctx) {
+		t.Error(err)
+	}
+}
+
+// A new workflow whose calls cannot be read is not unbounded if who deployed it may give
+// nothing.
+func TestUnreadCallsAreNotGranted(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	if _, err := o.DeployGranted(t.Context(), script("1"), nil, calls(false)); err != nil {
+		t.Fatal(err)
+	}
+	if got := granted(t, s); got == nil || len(got) != 0 {
+		t.Errorf("it was granted %v, want a grant of nothing (law: permitted)", got)
+	}
+}
+
+// Of two who change a grant that both saw, one is refused; a condition that cannot be used
+// is not stored; a deploy without consent gives nothing.
+func TestSetGrant(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	ctx, first := t.Context(), 0
+	if _, err := o.Deploy(ctx, script("1")); err != nil || granted(t, s) != nil {
+		t.Fatal(err, granted(t, s))
+	}
+	if _, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.x"}}, ann, &first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.y"}}, ann, &first); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("the second of two is not refused: %v", err)
+	}
+	var wrong *operator.GrantError
+	if _, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.x", When: "params.x"}}, ann, nil); !errors.As(err, &wrong) {
+		t.Errorf("a condition that is no yes or no: %v", err)
+	}
+	if _, err := o.SetGrant(ctx, "nobody", nil, ann, nil); !errors.Is(err, keep.ErrNotFound) {
+		t.Errorf("a workflow that is not there: %v", err)
+	}
+	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// state returns which versions of w there are: the current one first, then what was
+// proposed, newest first.
+func state(t *testing.T, s *memory.Store) string {
+	t.Helper()
+	w, err := s.Workflow(t.Context(), "w")
+	if err != nil && !errors.Is(err, keep.ErrNotFound) {
+		t.Fatal(err)
+	}
+	text := w.Version.String()
+	all, err := s.Proposals(t.Context(), "w")
+	for _, p := range all {
+		text += fmt.Sprintf(", %s %s", p.Version, p.State)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err := range s.Check(t.Context()) {
+		t.Error(err)
+	}
+	return text
+}
+
+// A version that calls more than is granted waits; the one before continues, and a person
+// decides once.
+func TestProposals(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	ctx := t.Context()
+	deploy := func(hash string, give bool, tools ...keep.ToolName) operator.Deployed {
+		t.Helper()
+		out, err := o.DeployGranted(ctx, script(hash), nil, calls(give, tools...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	is := func(want string) {
+		t.Helper()
+		if got := state(t, s); got != want {
+			t.Errorf("there is %s, want %s", got, want)
+		}
+	}
+	answer := func(d operator.Deployed, a keep.Action) error {
+		return o.Decide(ctx, d.Waiting.Question, keep.Decision{Action: a, By: "bob", From: "cli"})
+	}
+	first := deploy("1", false, "a.x")
+	is("0.0, 1.0 waiting")
+	if err := answer(first, keep.Reject); err != nil {
+		t.Fatal(err)
+	}
+	is("0.0, 1.0 rejected")
+	if err := answer(first, keep.Approve); !errors.Is(err, keep.ErrDecided) {
+		t.Errorf("the second answer: %v, want %v", err, keep.ErrDecided)
+	}
+	deploy("1", true, "a.x")
+	is("2.0, 1.0 rejected")
+	second := deploy("2", false, "a.x", "a.y")
+	is("2.0, 3.0 waiting, 1.0 rejected")
+	if again := deploy("2", false, "a.x", "a.y"); again.Waiting == nil || again.Waiting.Question != second.Waiting.Question {
+		t.Errorf("the same script again: %+v", again)
+	}
+	third := deploy("3", false, "a.x", "a.z") // in its place
+	is("2.0, 4.0 waiting, 3.0 replaced, 1.0 rejected")
+	if err := answer(second, keep.Approve); !errors.Is(err, keep.ErrDecided) {
+		t.Errorf("an answer about the one that was replaced: %v, want %v", err, keep.ErrDecided)
+	}
+	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+		t.Errorf("before a person agreed (-want +got):\n%s", diff)
+	}
+	if _, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.x", When: "params.n > 1"}}, ann, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := answer(third, keep.Approve); err != nil {
+		t.Fatal(err)
+	}
+	is("4.0, 4.0 approved, 3.0 replaced, 1.0 rejected")
+	g, err := s.Grant(ctx, "w")
+	want := []keep.GrantedTool{{Tool: "a.x", When: "params.n > 1"}, {Tool: "a.z"}}
+	if diff := cmp.Diff(want, g.Tools); diff != "" || err != nil || g.GivenBy != "bob" || g.Version.Major != 4 {
+		t.Errorf("the person gave %+v, %v (-want +got):\n%s", g, err, diff)
+	}
+	deploy("4", false, "a.y")
+	deploy("5", false, "a.x") // stays inside: it is current at once, and ends the wait
+	is("6.0, 5.0 replaced, 4.0 approved, 3.0 replaced, 1.0 rejected")
+	if _, err := o.Deploy(ctx, script("6")); err != nil {
+		t.Fatal(err)
+	}
+	is("7.0, 5.0 replaced, 4.0 approved, 3.0 replaced, 1.0 rejected")
+}
+
+// Whether the version or the grant is committed: never one without the other, and the
+// question stays open.
+func TestProposalIsOneCommit(t *testing.T) {
+	s := memory.New()
+	fails := &failing{Store: s}
+	o, err := operator.New(fails, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := o.DeployGranted(t.Context(), script("1"), nil, calls(false, "a.x"))
+	if err != nil || fails.commits != 1 {
+		t.Fatalf("%d commits, %v; want one", fails.commits, err)
+	}
+	fails.now = true
+	if err := o.Decide(t.Context(), d.Waiting.Question, keep.Decision{Action: keep.Approve, By: "bob"}); err == nil {
+		t.Fatal("the disk is full, and nobody says so")
+	}
+	if got := state(t, s); got != "0.0, 1.0 waiting" || granted(t, s) != nil {
+		t.Errorf("after a commit that failed there is %s, granted %v", got, granted(t, s))
+	}
+	fails.now = false
+	if err := o.Decide(t.Context(), d.Waiting.Question, keep.Decision{Action: keep.Approve, By: "bob"}); err != nil || fails.commits != 2 {
+		t.Fatalf("%d commits, %v; want one more", fails.commits, err)
+	}
+	if got := state(t, s); got != "1.0, 1.0 approved" {
+		t.Errorf("there is %s", got)
+	}
+}
+
+// failing is a store that commits, or fails to.
+type failing struct {
+	*memory.Store
+	commits int
+	now     bool
+}
+
+// Commit implements store.Committer.
+func (f *failing) Commit(ctx context.Context, c keep.Commit) error {
+	if f.now {
+		return errors.New("disk full")
+	}
+	f.commits++
+	return f.Store.Commit(ctx, c)
+}

@@ -1,0 +1,66 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/grant"
+)
+
+// propose stores a version that calls more than is granted, and asks a person. The version
+// that is current continues. The same script again is not asked about again.
+func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeploy, lacking []keep.GrantedTool, by Giver) (Deployed, error) {
+	out := Deployed{Version: b.workflow.Version}
+	if p := b.proposed; p != nil && p.State == keep.ProposalWaiting && p.Over == b.workflow.Version &&
+		p.Hash == d.Hash && p.Entry == d.Entry && slices.Equal(p.Tools, lacking) {
+		out.Waiting = p
+		return out, nil
+	}
+	p := keep.Proposal{Deployment: d, Over: b.workflow.Version, Tools: lacking, By: by.By, From: by.From, State: keep.ProposalWaiting}
+	p.Question = grant.QuestionID(p)
+	changes := append(b.replaced(), keep.PutProposal{Proposal: p}, keep.OpenEscalation{Escalation: grant.Question(p)})
+	if err := o.decided(ctx, d.Workflow, d.CreatedAt, changes...); err != nil {
+		return Deployed{}, err
+	}
+	out.Waiting = &p
+	return out, nil
+}
+
+// settleProposal does what a person decided about a version that waits: it becomes current,
+// with what it calls granted, or it is refused. Both are one commit.
+func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	d.At = o.now()
+	b, err := o.before(ctx, q.Workflow, nil)
+	if err != nil {
+		return err
+	}
+	if b.proposed == nil || b.proposed.Question != q.ID || b.proposed.State != keep.ProposalWaiting {
+		return &ActionError{q.ID, d.Action, "the version does not wait any more"}
+	}
+	ended := keep.CloseEscalation{ID: q.ID, Decision: &d}
+	if d.Action == keep.Reject {
+		return o.decided(ctx, q.Workflow, d.At, keep.EndProposal{Version: b.proposed.Version, State: keep.ProposalRejected}, ended)
+	}
+	p, err := o.store.Proposal(ctx, q.Workflow, b.proposed.Version)
+	if err != nil {
+		return err
+	}
+	if b.workflow.Version != p.Over {
+		return &ActionError{q.ID, d.Action, fmt.Sprintf("version %s is current by now, and it was to replace %s", b.workflow.Version, p.Over)}
+	}
+	holds, err := o.currentGrant(ctx, b.workflow)
+	if err != nil {
+		return err
+	}
+	next := keep.Grant{Workflow: p.Workflow, N: b.workflow.Granted + 1, Version: p.Version, GivenBy: d.By, From: d.From, GivenAt: d.At}
+	next.Tools = append(slices.Clone(holds.Tools), fresh(holds, keep.Grant{Tools: p.Tools})...)
+	p.CreatedAt = d.At
+	deploy, err := o.newVersion(ctx, p.Deployment, b.current, d.At)
+	if err != nil {
+		return err
+	}
+	changes := append([]keep.Change{keep.EndProposal{Version: p.Version, State: keep.ProposalApproved}}, deploy...)
+	return o.decided(ctx, q.Workflow, d.At, append(changes, keep.PutGrant{Grant: next}, ended)...)
+}

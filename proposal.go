@@ -1,0 +1,55 @@
+package keep
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A ProposalState says what became of a proposal. Values are stored; do not rename them.
+type ProposalState string
+
+const (
+	ProposalWaiting  ProposalState = "waiting"  // its question is open
+	ProposalApproved ProposalState = "approved" // a person agreed: the version was deployed
+	ProposalRejected ProposalState = "rejected" // a person refused it
+	ProposalReplaced ProposalState = "replaced" // a later version came first
+)
+
+// ProposalStates returns every state.
+func ProposalStates() []ProposalState {
+	return []ProposalState{ProposalWaiting, ProposalApproved, ProposalRejected, ProposalReplaced}
+}
+
+// A Proposal is a version that was deployed by somebody who may not give what it calls. It
+// is stored and executed by nobody, until a person agrees. A workflow has one that waits
+// at most: its newest one.
+type Proposal struct {
+	// Deployment is what becomes current. Its version is later than that of every
+	// deployment and proposal before.
+	Deployment
+
+	Over     Version       // current when it was proposed; zero: the workflow is new
+	Tools    []GrantedTool // what it calls and was not granted: what a person agrees to
+	By       string        // who deployed it
+	From     string        // by which way
+	Question EscalationID
+	State    ProposalState
+	EndedAt  time.Time // when it ceased to wait; zero: it waits
+}
+
+// ID names the proposal for people.
+func (p Proposal) ID() string { return fmt.Sprintf("%s %s", p.Workflow, p.Version) }
+
+// Validate reports what is wrong with a proposal.
+func (p Proposal) Validate() error {
+	switch {
+	case p.Workflow == "" || p.Version.IsZero():
+		return fmt.Errorf("proposal %s: workflow and version required", p.ID())
+	case p.Question == "" || p.CreatedAt.IsZero():
+		return fmt.Errorf("proposal %s: question and time required", p.ID())
+	case !slices.Contains(ProposalStates(), p.State), (p.State == ProposalWaiting) != p.EndedAt.IsZero():
+		return fmt.Errorf("proposal %s: state %q, ended %s", p.ID(), p.State, p.EndedAt)
+	}
+	return nil
+}
