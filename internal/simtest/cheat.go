@@ -22,11 +22,13 @@ const (
 	dropsCommit   cheat = "the store says that a commit is durable, and it is not"
 	repeatsEffect cheat = "a service does late what it did before"
 	neverReturns  cheat = "a connector never returns"
+
+	servesOldGrant cheat = "the store answers with a grant that was replaced"
 )
 
 // cheats returns every cheat.
 func cheats() []cheat {
-	return []cheat{forgetsKeys, actsTwice, refusesFalse, claimsFalse, findsFalse, dropsPublish, dropsFinish, dropsCommit, repeatsEffect, neverReturns}
+	return []cheat{forgetsKeys, actsTwice, refusesFalse, claimsFalse, findsFalse, dropsPublish, dropsFinish, dropsCommit, repeatsEffect, neverReturns, servesOldGrant}
 }
 
 // does reports whether the world cheats this way, this time.

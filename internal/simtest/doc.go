@@ -25,6 +25,10 @@
 // The clock of a host is set back under it, and the file of its database is taken away, until
 // it has ended. A workflow keeps its name, which is a matter of the command.
 //
+// In every third world whose configuration stays people give and take grants between any two steps.
+// What is recorded to be sent must be permitted by the grant that holds at that moment, and what is
+// sent again by one that held since the host looked.
+//
 // In every third world services of level A forget keys after a time, so a call must not be
 // sent again after it, whatever the clocks say.
 //

@@ -48,6 +48,8 @@ func (p *process) act(o *operator.Operator) {
 		return
 	}
 	switch n := w.below(22); {
+	case w.granted && w.chance(0.1):
+		what, err = w.consent(o, f)
 	case n < 10:
 		what, err = w.decide(o)
 	case n < 12:
@@ -56,7 +58,7 @@ func (p *process) act(o *operator.Operator) {
 			b = w.newBug()
 		}
 		what = fmt.Sprintf("deploy %s %+v", f.name, b)
-		_, err = o.Deploy(person, f.deployment(b, w.settings))
+		err = w.deploy(o, f, b)
 	case n < 14:
 		on := w.chance(0.3)
 		what = fmt.Sprintf("pause %s %t", f.name, on)

@@ -99,6 +99,7 @@ func (w *world) plan() {
 	w.offset = 30 * 24 * time.Hour
 	w.orders()
 	w.edited = w.edits()
+	w.granted = w.consents()
 }
 
 // firstOrdered is the first seed whose world may have orders: the seeds below it are

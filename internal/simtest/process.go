@@ -29,6 +29,8 @@ type process struct {
 
 	met map[keep.MutationKey]time.Duration // how far its clock was behind when it met a call in doubt
 
+	looked map[keep.WorkflowName]int // the grant that held when its engine last read what holds
+
 	ctx    context.Context // of Run: ends with a stop or with death
 	cancel context.CancelFunc
 	gone   chan struct{} // closed at death
@@ -50,7 +52,7 @@ func processOf(ctx context.Context) *process { return ctx.Value(aProcess{}).(*pr
 
 // newProcess returns a process that does nothing yet.
 func (w *world) newProcess(name string, mortal bool) *process {
-	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{}), met: make(map[keep.MutationKey]time.Duration)}
+	p := &process{w: w, name: name, mortal: mortal, gone: make(chan struct{}), met: make(map[keep.MutationKey]time.Duration), looked: make(map[keep.WorkflowName]int)}
 	p.ctx, p.cancel = context.WithCancel(context.WithValue(context.Background(), aProcess{}, p))
 	return p
 }

@@ -307,6 +307,9 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	switch {
 	case a.spec.Level == keep.LevelKey && a.spec.KeyLives(ctx, r): // sent again with the same key
 		w.watchResend(p, a.tool, r)
+		if w.granted {
+			w.watchPermit(p, r)
+		}
 		a.perform(r, false)
 		p.point("answer to " + who)
 		if w.maybe(w.rates.ask / 2) {

@@ -29,6 +29,9 @@ func (w *world) settle() {
 		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}, w.settings))))
 		w.must("resume", p.operator.SetPaused(person, f.name, false))
 	}
+	if w.granted {
+		w.permitAll(p.operator)
+	}
 	p.engine.Reload()
 	for round := range 200 {
 		limit, stop := context.WithTimeout(context.Background(), 30*24*time.Hour)

@@ -170,6 +170,7 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 	if w.group.watchCommit(w, c, err); err != nil {
 		return
 	}
+	w.watchGrants(c)
 	for _, change := range c.Changes {
 		w.saw(fmt.Sprintf("change: %T", change))
 		switch v := change.(type) {

@@ -41,6 +41,11 @@ type world struct {
 	fileGone bool            // the file of the database is not where it was
 	nowhere  map[string]bool // attempts that were recorded while it was away
 
+	granted  bool                           // people give and take grants
+	permits  map[keep.WorkflowName][]permit // of each grant, in their order
+	begun    map[string]bool                // attempts that were recorded
+	proposed map[string]bool                // versions to which no person agreed
+
 	keyLasts time.Duration // how long services of level A remember a key; 0: forever
 	keyFound bool          // what they did can be searched for when the key is forgotten
 
@@ -97,6 +102,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		seed: seed, trace: trace, open: inMemory(),
 		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool), overtook: make(map[keep.RunID]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
+		permits: make(map[keep.WorkflowName][]permit), begun: make(map[string]bool), proposed: make(map[string]bool),
 		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),
