@@ -32,6 +32,19 @@ type effect struct {
 // there, or on its way.
 func (t truth) contradicts(token string) bool { return len(t.effects[token]) > 0 }
 
+// again returns how many effects came by a way that knew the key of the token already. By
+// another way the service does not know it: who sends it there again asks a person first.
+func (t truth) again(token string) (n int) {
+	ways := make(map[int]bool)
+	for _, e := range t.effects[token] {
+		if ways[e.way] {
+			n++
+		}
+		ways[e.way] = true
+	}
+	return n
+}
+
 // witnessSettles is how late the search of level C may be.
 const witnessSettles = 45 * time.Second
 
