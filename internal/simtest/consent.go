@@ -17,7 +17,7 @@ import (
 // A permit is what one grant of a workflow allows.
 type permit struct {
 	tools []string // without their connection
-	when  int      // see conditions
+	when  []int    // the condition of each; see conditions
 }
 
 // A condition is what a grant may demand of params, and the same in Go.
@@ -45,7 +45,8 @@ var everyTool = append(slices.Clone(mutators), "get", "list")
 
 // allows reports whether the permit has a tool, with these params.
 func (p permit) allows(tool keep.ToolName, params []byte) bool {
-	return slices.Contains(p.tools, plainTool(tool)) && conditions[p.when].holds(params)
+	n := slices.Index(p.tools, plainTool(tool))
+	return n >= 0 && conditions[p.when[n]].holds(params)
 }
 
 // consents decides whether people give grants in this world. Tools whose names change are
@@ -67,9 +68,11 @@ func (w *world) consent(o *operator.Operator, f *flow) (string, error) {
 		n := w.below(len(p.tools))
 		p.tools = slices.Delete(p.tools, n, n+1)
 	}
+	when := 0
 	if w.chance(0.4) {
-		p.when = w.below(len(conditions))
+		when = w.below(len(conditions))
 	}
+	p.when = slices.Repeat([]int{when}, len(p.tools))
 	_, err := o.SetGrant(person, f.name, p.granted(), by, nil)
 	return fmt.Sprintf("give %s %+v", f.name, p), err
 }
@@ -104,10 +107,10 @@ func (w *world) deploy(o *operator.Operator, f *flow, b behaviour) error {
 
 // granted returns the permit as a grant says it. Reads have no condition.
 func (p permit) granted() (tools []keep.GrantedTool) {
-	for _, name := range p.tools {
+	for i, name := range p.tools {
 		g := keep.GrantedTool{Tool: "svc." + name}
 		if slices.Contains(mutators, name) {
-			g.When = conditions[p.when].text
+			g.When = conditions[p.when[i]].text
 		}
 		tools = append(tools, g)
 	}
@@ -118,9 +121,7 @@ func (p permit) granted() (tools []keep.GrantedTool) {
 func permitOf(g keep.Grant) (p permit) {
 	for _, t := range g.Tools {
 		p.tools = append(p.tools, plainTool(keep.ToolName(t.Tool)))
-		if n := slices.IndexFunc(conditions, func(c condition) bool { return c.text == t.When }); n > 0 {
-			p.when = n
-		}
+		p.when = append(p.when, slices.IndexFunc(conditions, func(c condition) bool { return c.text == t.When }))
 	}
 	return p
 }
@@ -212,7 +213,7 @@ func (s *store) Grant(ctx context.Context, name keep.WorkflowName) (keep.Grant, 
 // permitAll ends what people changed: each workflow may call everything.
 func (w *world) permitAll(o *operator.Operator) {
 	for _, f := range w.flows {
-		_, err := o.SetGrant(person, f.name, permit{tools: everyTool}.granted(), operator.Giver{By: "ann", From: "sim"}, nil)
+		_, err := o.SetGrant(person, f.name, permit{everyTool, make([]int, len(everyTool))}.granted(), operator.Giver{By: "ann", From: "sim"}, nil)
 		w.must("give", err)
 	}
 }
