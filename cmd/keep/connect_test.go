@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -324,4 +325,11 @@ func TestConnectEnds(t *testing.T) {
 	if list := d.accounts(); len(list) != 0 {
 		t.Errorf("accounts are %+v", list)
 	}
+}
+
+// tokens returns those that came to the service.
+func (d *diary) tokens() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.bearers)
 }

@@ -66,13 +66,6 @@ func list[T any](d *diary, args ...string) (all []T) {
 	return all
 }
 
-// tokens returns those that came to the service.
-func (d *diary) tokens() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.bearers)
-}
-
 // An account whose tokens are lost is one question, asked before a run needs it. Runs wait
 // without sending anything, and continue by themselves when it is connected again.
 func TestReconnect(t *testing.T) {
