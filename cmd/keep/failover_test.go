@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -120,6 +121,7 @@ type failover struct {
 	db    *postgres.DB // to look at, not by way of any host's proxy
 	crm   *service
 	front *httptest.Server // where all hosts find the service
+	serve atomic.Pointer[http.Handler]
 	hosts []*failHost
 	all   sync.Map // *failHost by what its requests say of it
 
@@ -202,18 +204,32 @@ func newFailoverWith(t *testing.T, bin string) *failover {
 	return newFailoverOn(t, pgtest.StartDurable(t), bin)
 }
 
+// between puts a handler before the one that answers all hosts.
+func (f *failover) between(with func(next http.Handler) http.HandlerFunc) {
+	var next http.Handler
+	if before := f.serve.Load(); before != nil {
+		next = *before
+	}
+	handler := http.Handler(with(next))
+	f.serve.Store(&handler)
+}
+
+// arrive answers a request as the service does, and notes that a host made a call.
+func (f *failover) arrive(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		if h, ok := f.all.Load(r.Header.Get("X-Host")); ok {
+			h.(*failHost).arrived()
+		}
+	}
+	f.crm.Config.Handler.ServeHTTP(w, r)
+}
+
 func newFailoverOn(t *testing.T, pg *pgtest.Server, bin string) *failover {
 	f := &failover{T: t, dir: t.TempDir(), pg: pg, crm: startService(), workflows: failoverWorkflows, rng: rand.New(rand.NewPCG(*failoverSeed, 1))}
 	t.Cleanup(f.crm.Close)
 	f.crm.fill(3)
-	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			if h, ok := f.all.Load(r.Header.Get("X-Host")); ok {
-				h.(*failHost).arrived()
-			}
-		}
-		f.crm.Config.Handler.ServeHTTP(w, r)
-	}))
+	f.between(func(http.Handler) http.HandlerFunc { return f.arrive })
+	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.serve.Load()).ServeHTTP(w, r) }))
 	t.Cleanup(f.front.Close)
 	f.write("keep.toml", failoverConfig)
 	for i := range failoverWorkflows {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,8 +93,11 @@ func TestStorm(t *testing.T) {
 	f := newFailover(t)
 	f.write("keep.toml", strings.Replace(failoverConfig, "connector = \"http\"\n",
 		fmt.Sprintf("connector = \"http\"\nrate = \"%d/min\"\nconcurrency = %d\n", time.Minute/stormEvery, stormPlaces), 1))
-	s := &requestStorm{f: f, next: f.front.Config.Handler, hosts: map[string]int{}, made: map[string][]string{}}
-	f.front.Config.Handler = s
+	s := &requestStorm{f: f, hosts: map[string]int{}, made: map[string][]string{}}
+	f.between(func(next http.Handler) http.HandlerFunc {
+		s.next = next
+		return s.ServeHTTP
+	})
 	f.hosts = f.hosts[:2]
 	for _, h := range f.hosts {
 		h.start()
@@ -164,19 +168,20 @@ func TestOutage(t *testing.T) {
 	f.write("keep.toml", strings.Join(lines, ""))
 	var mu sync.Mutex
 	isDown, requests := false, 0
-	next := f.front.Config.Handler
-	f.front.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		down := isDown
-		if down {
-			requests++
+	f.between(func(next http.Handler) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			down := isDown
+			if down {
+				requests++
+			}
+			mu.Unlock()
+			if down {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
 		}
-		mu.Unlock()
-		if down {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		next.ServeHTTP(w, r)
 	})
 	set := func(down bool) int {
 		mu.Lock()
@@ -263,7 +268,7 @@ func (f *failover) sayWhoWaits() {
 		}
 		return string(out)
 	}
-	var runs []struct {
+	type run struct {
 		ID   string
 		Wait struct {
 			Kind         string
@@ -271,10 +276,13 @@ func (f *failover) sayWhoWaits() {
 			Why          string
 		}
 	}
-	if err := json.Unmarshal([]byte(say("runs", "--open", "--json")), &runs); err != nil {
-		f.Fatal(err)
+	open := func() (runs []run) {
+		if err := json.Unmarshal([]byte(say("runs", "--open", "--json")), &runs); err != nil {
+			f.Fatal(err)
+		}
+		return runs
 	}
-	n := 0
+	n, runs := 0, open()
 	for _, r := range runs {
 		w := r.Wait
 		if w.Kind != "limit" {
@@ -287,11 +295,17 @@ func (f *failover) sayWhoWaits() {
 	if n < failoverWorkflows-1 {
 		f.Errorf("%d runs say that they wait for the connection, want at least %d: %+v", n, failoverWorkflows-1, runs)
 	}
-	for _, args := range [][]string{{"status"}, {"why", runs[0].ID}, {"runs", "show", runs[0].ID}} {
-		f.until(fmt.Sprintf("keep %v says for what the run waits", args), time.Minute, func() string { // which may be the probe now
-			text := say(args...)
-			if strings.Contains(text, "crm, which does not answer") {
-				return ""
+	for _, args := range [][]string{{"status"}, {"why"}, {"runs", "show"}} {
+		f.until(fmt.Sprintf("keep %v says for what a run waits", args), time.Minute, func() (text string) {
+			for _, r := range open() { // one is the probe, and ends with it
+				if args[0] == "status" {
+					text = say(args...)
+				} else {
+					text = say(append(slices.Clone(args), r.ID)...)
+				}
+				if strings.Contains(text, "crm, which does not answer") {
+					return ""
+				}
 			}
 			return text
 		})
