@@ -50,11 +50,10 @@ func (p permit) allows(tool keep.ToolName, params []byte) bool {
 }
 
 // consents decides whether people give grants in this world. Tools whose names change are
-// the matter of other worlds. So are groups: whether a host learns of a change before or after
-// a call that it makes at that instant is not decided by the seed. The draw is its own, so that the other worlds are those of
+// the matter of other worlds. The draw is its own, so that the other worlds are those of
 // before.
 func (w *world) consents() bool {
-	return w.group == nil && !w.edited && rand.New(rand.NewPCG(w.seed, 8)).IntN(3) == 0
+	return !w.edited && rand.New(rand.NewPCG(w.seed, 8)).IntN(3) == 0
 }
 
 // consent gives the workflow another grant, or takes all from it.

@@ -45,6 +45,7 @@ func (w *world) gather() {
 	}
 	w.policy.Lease.TTL = []time.Duration{5 * time.Second, 40 * time.Second}[w.below(2)]
 	w.result.Group = true
+	w.granted = false // whether a host learns of a change before or after what it does at that instant is not decided by the seed
 	w.rates.stretch = 1 // the database's clock is not set back
 	w.rates.crash /= 4
 	w.rates.points = 6000 // of which polls are many
