@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -45,7 +46,11 @@ func (w *world) gather() {
 	}
 	w.policy.Lease.TTL = []time.Duration{5 * time.Second, 40 * time.Second}[w.below(2)]
 	w.result.Group = true
-	w.granted = false // whether a host learns of a change before or after what it does at that instant is not decided by the seed
+
+	// Whether a host learns of a change before or after what it does at that instant is not
+	// decided by the seed.
+	w.granted, w.limits, w.downs = false, limit.Rule{}, 0
+
 	w.rates.stretch = 1 // the database's clock is not set back
 	w.rates.crash /= 4
 	w.rates.points = 6000 // of which polls are many
