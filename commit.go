@@ -42,7 +42,7 @@ func (c Commit) Validate() error {
 				return errors.New("a commit deploys once, before it changes events")
 			}
 			deploys = true
-		case Reserve, Release, Finish, Publish, SkipEvents, UnskipEvents:
+		case Reserve, Release, Finish, Publish, SkipEvents, UnskipEvents, RedoEvents:
 			moves = true
 		case SkipInput, UnskipInput:
 			skips = true
@@ -89,8 +89,18 @@ type Unlike struct {
 	Except   []MutationKey
 }
 
+// Within is for a call that counts in a budget: the commit is *OverBudgetError if the call
+// of Key, with what the others count in the budget within Per before Commit.At, is more
+// than Limit. Of two commits at the same moment, of two hosts too, one sees what the other
+// spends (law: within-budget).
+type Within struct {
+	Key MutationKey
+	Spent
+}
+
 // Reserve pins events to a chain of runs. Each must exist in the topic of this
-// workflow, pending and free, else *ReservationError.
+// workflow, pending and free, else *ReservationError. One that is at another attempt than
+// the reservation says is ErrStale.
 type Reserve struct {
 	Chain RunID
 	Reservation
@@ -138,6 +148,22 @@ type UnskipEvents struct {
 	Topic TopicName
 	IDs   []MessageID
 	Chain RunID
+}
+
+// RedoEvents makes events that are consumed or skipped pending and free again, each in its
+// old place and as a new attempt. Chain is what all of them have as ReservedBy: empty, or
+// the chain of runs that finished them and stays linked with them. It is ErrStale if one of
+// them is pending, has another ReservedBy, or is at another attempt than Attempt, and
+// *NotFoundError if one does not exist. Swept events have no payload any more: Chain is
+// never Swept. Nobody redoes an event that is at MaxAttempts.
+type RedoEvents struct {
+	Topic   TopicName
+	IDs     []MessageID
+	Chain   RunID
+	Attempt int
+	By      string
+	From    string
+	Note    string
 }
 
 // PutInput adds an input. If its source, type and external id are known, the
@@ -192,7 +218,11 @@ type PutGrant struct{ Grant Grant }
 
 // UnderGrant is for a call that was decided under grant N of the workflow: the commit is
 // ErrStale if another one holds. So no call is recorded under a grant that was taken away.
-type UnderGrant struct{ N int }
+// One that a person approved names the version, too, and is recorded only while that is current.
+type UnderGrant struct {
+	N       int
+	Version Version // zero: whichever is current
+}
 
 // PutProposal stores a version that waits for a person. Proposal.Over must be the current
 // version of the workflow, no other proposal of it may wait, and Proposal.Version must be
@@ -212,6 +242,10 @@ type SetPaused struct{ Paused bool }
 
 // AppendLogs adds log lines to a run.
 type AppendLogs struct{ Lines []LogLine }
+
+// AppendTrace adds to what is kept of a run's reads. A run that the workflow does not have
+// is a *NotFoundError.
+type AppendTrace struct{ Part TracePart }
 
 // OpenEscalation asks a question. Escalation.ID must be new.
 type OpenEscalation struct{ Escalation Escalation }
@@ -247,7 +281,7 @@ type PutItem struct{ Item Item }
 // skipped, failed) and, in an item, when the item is done or skipped or at a later
 // attempt; a question of an item waits for that, too. The events are
 // those that the chain finished and those that it gave back. No input that caused one of
-// them is pending. No run of another chain retries one of these, no open one stands at one
+// them is pending. No run of another chain retries one of these, no open one waits for one
 // of the mutations, and no handler names one as its last. The newest run, mutation and question of a database stay: the first
 // of the lists, which after a clock was set back need not be what was committed last.
 //
@@ -272,12 +306,14 @@ type OldChain struct {
 func (PutRun) change()          {}
 func (PutMutation) change()     {}
 func (Unlike) change()          {}
+func (Within) change()          {}
 func (Reserve) change()         {}
 func (Release) change()         {}
 func (Finish) change()          {}
 func (Publish) change()         {}
 func (SkipEvents) change()      {}
 func (UnskipEvents) change()    {}
+func (RedoEvents) change()      {}
 func (PutInput) change()        {}
 func (SkipInput) change()       {}
 func (UnskipInput) change()     {}
@@ -294,6 +330,7 @@ func (PutProposal) change()     {}
 func (EndProposal) change()     {}
 func (SetPaused) change()       {}
 func (AppendLogs) change()      {}
+func (AppendTrace) change()     {}
 func (OpenEscalation) change()  {}
 func (CloseEscalation) change() {}
 func (PutNotice) change()       {}

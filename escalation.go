@@ -21,12 +21,15 @@ const (
 	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
 	AskConnection     EscalationKind = "connection"        // a service does not answer, and runs wait for it
 	AskGrant          EscalationKind = "grant"             // a version calls more than is granted; no run's
+	AskProposal       EscalationKind = "proposal"          // a version that a repair wrote waits for a person; no run's
+	AskBudget         EscalationKind = "budget"            // a budget is spent, and runs wait for it
+	AskBreaker        EscalationKind = "breaker"           // calls of a tool failed too often, and none is made
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection, AskGrant}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection, AskGrant, AskProposal, AskBudget, AskBreaker}
 }
 
 // An Action is something that a person can decide.
@@ -43,14 +46,21 @@ const (
 	Retry        Action = "retry"          // a new attempt under the rules of runs
 	DoAgain      Action = "do-again"       // make the call although another run made an equal one
 	TreatAsDone  Action = "treat-as-done"  // take the other run's effect for that of the call
+	Allow        Action = "allow"          // make this very call once, beside the limit of its budget
+	Raise        Action = "raise"          // give the budget another limit
+	Stop         Action = "stop"           // pause the workflow; the question stays
 )
 
 // Unskip undoes the skip of an item. It is no answer to a question.
 const Unskip Action = "unskip"
 
+// Cancel ends a run before its call. It is no answer to a question.
+const Cancel Action = "cancel"
+
 // Actions returns every action that answers a question.
 func Actions() []Action {
-	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone}
+	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone,
+		Allow, Raise, Stop}
 }
 
 // NeedsConfirmation reports whether a person confirms a before it is done: it leads
@@ -84,6 +94,7 @@ type Escalation struct {
 	Mutation     MutationKey  // empty: not about a mutation
 	Item         string       // empty: not about an item
 	Connection   string       // empty: not about a connection
+	Budget       string       // empty: not about a budget
 	Title        string       // the script's claim
 	Question     string
 	Attempted    string // tool, target and params as the host saw them
@@ -91,7 +102,9 @@ type Escalation struct {
 	CanVerify    bool
 	VerifyByHand string
 	Choices      []Choice
-	PayloadHash  string // approvals: what was asked about
+	PayloadHash  string    // approvals: what was asked about
+	Approval     *Approval // approvals: the call, as a person reads it; nil: another kind, or asked by an older Keep
+	ExpiresAt    time.Time // approvals: when the question, and an approval that was not used, ends; zero: never
 	CreatedAt    time.Time
 
 	ClosedAt time.Time // zero: open
@@ -112,13 +125,18 @@ func (e Escalation) Allows(a Action) bool {
 type Decision struct {
 	Action Action    `json:"action"`
 	By     string    `json:"by"`   // who
-	From   string    `json:"from"` // by which surface: "cli", "api", "web"
+	From   string    `json:"from"` // by which surface: "cli", "api", "web", "link"
 	Note   string    `json:"note"`
 	At     time.Time `json:"at"`
 
 	// Result is what a call brought that a person says happened; null is said, nil is
 	// not. It is stored with the mutation, not with the decision.
 	Result json.RawMessage `json:"-"`
+
+	// Limit and Until are what Raise gives to a budget: a positive limit, and when it ends; zero:
+	// it has no end. They are stored with the budget.
+	Limit Amount    `json:"-"`
+	Until time.Time `json:"-"`
 }
 
 // A Sink names a way in which people are notified of questions.

@@ -61,8 +61,43 @@ type Event struct {
 	ReservedBy RunID     // first run of the chain that reserved it; kept when finished
 	CreatedBy  Publisher // who published it
 	CausedBy   []InputID // inputs it comes from, in the order of their ids
+	Redone     []Redo    // each time that a person had it done again, oldest first
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+// Attempt returns at which attempt the event is: 1, and one more each time that a person
+// has it done again. Retries, crashes and undone skips are of the same attempt.
+func (e Event) Attempt() int { return 1 + len(e.Redone) }
+
+// AttemptOf returns the attempt at the event to which a run belongs that worked on it. One
+// that never reserved it belongs to the attempt that was then.
+func (e Event) AttemptOf(r Run) int {
+	for _, held := range r.Reservations {
+		for i, id := range held.IDs {
+			if held.Topic == e.Topic && id == e.MessageID {
+				return held.Attempt(i)
+			}
+		}
+	}
+	n := 1
+	for n < e.Attempt() && !r.CreatedAt.Before(e.Redone[n-1].At) {
+		n++
+	}
+	return n
+}
+
+// MaxAttempts is at how many attempts an event may be.
+const MaxAttempts = 100
+
+// A Redo says that a person had an event done again that was finished. The attempt before
+// keeps its runs, its calls and what it published.
+type Redo struct {
+	At    time.Time `json:"at"`
+	By    string    `json:"by"`
+	From  string    `json:"from,omitempty"`
+	Note  string    `json:"note,omitempty"`
+	Chain RunID     `json:"chain,omitempty"` // that finished the attempt before; empty: it was skipped before a run had it
 }
 
 // Free reports whether a run may reserve the event.
@@ -100,6 +135,28 @@ func (r EventRef) IsZero() bool { return r == EventRef{} }
 type Reservation struct {
 	Topic TopicName   `json:"topic"`
 	IDs   []MessageID `json:"ids"`
+
+	// Attempts are those at which the events are, in the order of IDs. Nil: all are at
+	// their first.
+	Attempts []int `json:"attempts,omitempty"`
+}
+
+// Attempt returns the attempt at which the run has the i-th event.
+func (r Reservation) Attempt(i int) int {
+	if i < len(r.Attempts) {
+		return r.Attempts[i]
+	}
+	return 1
+}
+
+// AttemptsOf returns what Reservation.Attempts says of events that are at these attempts.
+func AttemptsOf(attempts []int) []int {
+	for _, n := range attempts {
+		if n != 1 {
+			return attempts
+		}
+	}
+	return nil
 }
 
 // An InputStatus is derived from the events that an input caused.

@@ -61,6 +61,12 @@ type Failure struct {
 	// empty: there are none. Another mark ends the wait of a run. It is not made of them.
 	Secrets string `json:"secrets,omitempty"`
 
+	// Budget is the budget that has no room for the call; empty: it is another failure.
+	Budget string `json:"budget,omitempty"`
+
+	// Item is the item in whose handler a script failed that may be repaired; empty: none.
+	Item string `json:"item,omitempty"`
+
 	// RetryAfter is the least wait that the service asked for; zero: none.
 	RetryAfter time.Duration `json:"-"`
 }
@@ -80,6 +86,12 @@ const (
 
 	// CodeNotGranted means that the grant of the workflow does not allow the call.
 	CodeNotGranted = "not-granted"
+
+	// CodeBudget means that a budget has no room for the call.
+	CodeBudget = "budget"
+
+	// CodeBudgetAmount means that it is not known what the call counts in a budget.
+	CodeBudgetAmount = "budget-amount"
 
 	// CodeReconnect means that a person must connect the account of the connection again,
 	// and is asked to, once for all runs that wait for it.

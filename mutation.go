@@ -98,6 +98,11 @@ type Mutation struct {
 
 	Title string // the script's claim
 
+	// Spent is what the call counts in budgets, and SpentAt since when: it was recorded
+	// then, or was about to be sent again to learn what became of it. Zero: in none.
+	Spent   []Spent
+	SpentAt time.Time
+
 	State    MutationState
 	Result   json.RawMessage // set only when Applied; may be nil then
 	Warning  string          // result cut, or not of the declared shape
@@ -136,6 +141,9 @@ type SentAs struct {
 	// Claim is the id of what the service gave for this one call, such as a draft, and
 	// uses up by it (level B). It is not part of Mutation.PinHash.
 	Claim string `json:"claim,omitempty"`
+
+	// Agent is who made the call, if no script did. It is not part of Mutation.PinHash.
+	Agent string `json:"agent,omitempty"`
 }
 
 // A Pack names an edition of the file that made a tool.

@@ -38,6 +38,13 @@ type Proposal struct {
 	EndedAt  time.Time // when it ceased to wait; zero: it waits
 }
 
+// FromRepair is what the From of a proposal is that a repair made. Its By is then the id of the
+// repair.
+const FromRepair = "repair"
+
+// IsRepair reports whether a repair wrote the version. It calls nothing that was not granted.
+func (p Proposal) IsRepair() bool { return p.From == FromRepair }
+
 // ID names the proposal for people.
 func (p Proposal) ID() string { return fmt.Sprintf("%s %s", p.Workflow, p.Version) }
 

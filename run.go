@@ -124,6 +124,14 @@ type Run struct {
 	UpdatedAt time.Time
 }
 
+// MadeIDs is what the ids begin with that the host makes for events which a run publishes
+// without one: they are those of its chain, so that an attempt that runs again makes the
+// same, and another attempt at its events others.
+func (r Run) MadeIDs() string { return string(r.Chain) + "/" }
+
+// MadeID reports whether the host made the id of an event for the chain of r.
+func (r Run) MadeID(id MessageID) bool { return strings.HasPrefix(string(id), r.MadeIDs()) }
+
 // A LogLine is one line that a script wrote with ctx.log or console.
 type LogLine struct {
 	Run   RunID
@@ -131,6 +139,14 @@ type LogLine struct {
 	Level string // "log", "info", "warn", "error", "debug"
 	Text  string
 	Where string // file:line:column; empty: unknown
+}
+
+// A TracePart is what a run saw between two of its commits, as package law/trace packs it.
+// Stores do not look into it.
+type TracePart struct {
+	Run  RunID
+	At   time.Time // of the commit
+	Data []byte
 }
 
 // An ItemStatus is how far the work on an item came.

@@ -8,7 +8,8 @@
 # compiler (the race detector wants one), PostgreSQL (the sql connector is tested
 # on a real one), Dovecot and Postfix (so is the mail connector; Postfix starts as root
 # only), Chromium (the pages are looked at with it) and, by npm, TypeScript
-# (the types of scripts are compiled) and oidc-provider (accounts are connected to it). On Debian these are
+# (the types of scripts are compiled), oidc-provider (accounts are connected to it) and the conformance
+# suite of MCP (agents speak with keep mcp). On Debian these are
 # installed with apt-get if they are missing and the user is root; otherwise the
 # tests that need them are left out, and a line says so. With CI=true leaving out is
 # a failure.
@@ -76,9 +77,23 @@ install_oauth() {
 	mkdir -p "$oauth" && npm install --no-audit --no-fund --loglevel=error --prefix "$oauth" "$oidc" >&2
 }
 
+# The protocol's own tests of servers that agents speak with, in Node.js.
+agents=@modelcontextprotocol/conformance@0.1.13
+suite="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/$agents"
+
+have_agents() { [ -d "$suite/node_modules/@modelcontextprotocol/conformance" ]; }
+
+install_agents() {
+	command -v npm >/dev/null || return
+	say "installing $agents"
+	mkdir -p "$suite" && npm install --no-audit --no-fund --loglevel=error --prefix "$suite" "$agents" >&2
+}
+
 have_keychain() { [ "$(uname)" != Linux ] || { command -v gnome-keyring-daemon && command -v dbus-run-session; } >/dev/null; }
 
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
+have_systemd() { [ "$(uname)" != Linux ] || command -v systemd-analyze >/dev/null; }
+have_prometheus() { command -v prometheus >/dev/null; }
 
 have_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
 
@@ -120,6 +135,8 @@ have_postgres || missing+=(postgresql)
 have_pgbouncer || missing+=(pgbouncer)
 have_mail || missing+=(dovecot-imapd postfix)
 have_ip || missing+=(iproute2)
+have_systemd || missing+=(systemd)
+have_prometheus || missing+=(prometheus)
 have_keychain || missing+=(gnome-keyring dbus-daemon)
 have_chromium || missing+=(chromium fonts-dejavu-core)
 if [ ${#missing[@]} -gt 0 ]; then install "${missing[@]}" </dev/null || true; fi
@@ -134,6 +151,10 @@ fi
 have_oauth || install_oauth </dev/null || true
 if ! have_oauth; then
 	lacking 'there is no oidc-provider, or no npm to install it' 'accounts are not connected to a real OAuth server'
+fi
+have_agents || install_agents </dev/null || true
+if ! have_agents; then
+	lacking 'there is no conformance suite of MCP, or no npm to install it' 'what agents speak with is not tested against it'
 fi
 if ! have_compiler; then
 	race=
@@ -150,6 +171,9 @@ if ! have_mail; then
 fi
 if ! have_ip; then
 	lacking 'there is no ip (iproute2)' 'hosts are not parted in network namespaces'
+fi
+if ! have_prometheus; then
+	lacking 'there is no Prometheus' 'the dashboard and the alerts are not tried'
 fi
 if ! have_keychain; then
 	lacking 'there is no gnome-keyring, or no dbus-run-session' 'the keychain of the system is not tested'
@@ -168,29 +192,45 @@ compatible() (
 	copy=$(mktemp -d)
 	trap 'rm -rf "$copy"' EXIT
 	cp go.mod go.sum "$copy"
-	go test -timeout 15m -mod=mod -modfile="$copy/go.mod" ./...
+	CGO_ENABLED=0 go test -timeout 15m -mod=mod -modfile="$copy/go.mod" ./...
+)
+
+# installed tests what Keep is installed with, by a module of its own, too.
+installed() (
+	cd deploy/check
+	CGO_ENABLED=0 go test -timeout 15m ./...
 )
 
 failed=0 # what fails does not keep the rest from running
 if [ $# -eq 0 ]; then
 	say 'go test ./... in idempotency/compattest'
 	compatible || failed=1
+	say 'go test ./... in deploy/check'
+	installed || failed=1
 	# What hostile input takes is measured without the race detector, and what has thousands of
-	# cases goes through all of them without it.
+	# cases goes through all of them without it. So does what reads all code, by one goroutine.
 	whole='TestHostile|TestGreedy|TestPacksOverCrashes'
 	say "go test -run $whole"
-	go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox || failed=1
-	set -- ./...
+	CGO_ENABLED=0 go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox || failed=1
+	say 'go test ./internal/policytest'
+	CGO_ENABLED=0 go test ./internal/policytest || failed=1
+	# shellcheck disable=SC2046 # a word each
+	set -- $(go list ./... | grep -v /internal/policytest)
 fi
 # Test binaries need no debugging information; linking it would take minutes in all. CI has
 # vetted everything before.
-flags=(-timeout 20m -ldflags=-w ${race:+"$race"})
+flags=(-timeout 30m -ldflags=-w ${race:+"$race"})
 if [ "${CI:-}" = true ]; then flags+=(-vet=off); fi
+# The race detector needs cgo; what tests build does not, as releases do not.
+flags+=(-exec 'env CGO_ENABLED=0')
 # SQLite translated to Go is no code of ours and shares no memory with it: watching each of its
 # reads and writes for races would make opening a database six times slower, and a third of all
 # tests do that. What calls it is watched, and so are the driver and everything that locks. (A
 # package with generic code must be watched: the linker might take its copy of that for all.)
 if [ -n "$race" ]; then
+	# A process that is watched waits a second before it exits, for races that others still report.
+	# Tests start thousands of them, and each says at once what it sees.
+	export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 	flags+=(
 		'-gcflags=modernc.org/...=-d=checkptr=0'
 		'-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0'
@@ -198,6 +238,6 @@ if [ -n "$race" ]; then
 		'-gcflags=github.com/tetratelabs/wazero/...=-d=checkptr=0'
 	)
 fi
-say "go test ${flags[*]} $*"
+say "go test ${flags[*]} $([ $# -lt 9 ] && echo "$*" || echo "($# packages)")"
 go test "${flags[@]}" "$@" || failed=1
 exit "$failed"

@@ -75,6 +75,11 @@ func (v Version) String() string { return strconv.Itoa(v.Major) + "." + strconv.
 // IsZero reports whether v names no version.
 func (v Version) IsZero() bool { return v == Version{} }
 
+// After reports whether v is later than o.
+func (v Version) After(o Version) bool {
+	return v.Major > o.Major || v.Major == o.Major && v.Minor > o.Minor
+}
+
 // A Kind says what a handler is for, and so which phases its runs have.
 type Kind string
 
@@ -142,7 +147,14 @@ type Definition struct {
 	Handlers []Handler    `json:"handlers"`      // in the order of the script
 
 	OnBlocked OnBlocked `json:"on_blocked,omitempty"`
+
+	// Intent is what the workflow is for, in the words of the person who asked for it. No script
+	// declares it: it comes with a deploy, and later versions inherit it. Empty: nobody said.
+	Intent string `json:"intent,omitempty"`
 }
+
+// MaxIntent bounds an intent, in bytes (law: bounded).
+const MaxIntent = 8 << 10
 
 // Reads reports whether a consumer subscribes to a topic.
 func (d Definition) Reads(topic TopicName) bool {

@@ -97,7 +97,7 @@ type Account struct {
 	ConnectedAt   Time                `json:"connected_at"`
 	LastRefreshAt *Time               `json:"last_refresh_at"`
 	LastUsedAt    *Time               `json:"last_used_at" doc:"when the service accepted it last, to a minute"`
-	Workflows     []keep.WorkflowName `json:"workflows" doc:"those with mutations under it; one that only reads is not listed"`
+	Workflows     []keep.WorkflowName `json:"workflows" doc:"those that may call a tool of its connections, or have made changes there"`
 	Error         *string             `json:"error" doc:"why it needs a person"`
 }
 

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -26,14 +28,22 @@ func (s *Server) actions() {
 	post(s, "/workflows/{workflow}/items/skip", "skip-items", "Leave items undone, or look which could be", s.skipItems)
 	post(s, "/inputs/unskip", "unskip-inputs", "Undo the skip of inputs, as far as nothing depends on it", s.unskipInputs)
 	post(s, "/workflows/{workflow}/topics/{topic}/unskip", "unskip-events", "Undo the skip of events, of all or of none", s.unskipEvents)
+	post(s, "/workflows/{workflow}/topics/{topic}/redo", "redo-events", "Do finished events again as new attempts, all or none, or look what that would cause", s.redoEvents)
+	post(s, "/inputs/{input}/redo", "redo-input", "Do the events of an input again that came from outside, or look what that would cause", s.redoInput)
 	post(s, "/workflows/{workflow}/items/unskip", "unskip-items", "Undo the skip of items, or look which could be", s.unskipItems)
 	post(s, "/workflows/{workflow}/items/reprocess", "reprocess-items", "Do items again as a new attempt, or look which could be", s.reprocessItems)
+	post(s, "/runs/{run}/cancel", "cancel-run", "End a run before its call, or look what that would do", s.cancelRun)
+	post(s, "/runs/{run}/retry", "retry-run", "Bring the next attempt or lookup of a run forward, or look what that would do", s.retryRun)
 	post(s, "/workflows/{workflow}/pause", "pause", "Let the current call finish, then start nothing new", s.pause)
 	post(s, "/workflows/{workflow}/resume", "resume", "Let a paused workflow continue", s.resume)
 	post(s, "/workflows/{workflow}/trigger", "trigger", "Run a producer or a job now", s.trigger)
-	post(s, "/workflows/{workflow}/reset-checkpoint", "reset-checkpoint", "Let a producer forget how far it came", s.resetCheckpoint)
+	s.checkpoints()
 	s.publishes()
 	s.deploys()
+	s.proposals()
+	s.replays()
+	s.compares()
+	s.records()
 	s.tokens()
 	s.accounts()
 	s.grants()
@@ -62,6 +72,9 @@ type DecisionRequest struct {
 
 	// Result distinguishes null, which is a result, from nothing.
 	Result json.RawMessage `json:"result,omitempty" doc:"happened: what the call would have answered; null says that nothing is known of it"`
+
+	Limit float64 `json:"limit,omitempty" doc:"raise: the limit that the budget gets, more than 0"`
+	Until *Time   `json:"until,omitempty" doc:"raise: when the raise ends; without it, it has no end"`
 }
 
 // needsConfirmation is the problem of an action that was not confirmed.
@@ -87,12 +100,15 @@ func (s *Server) decide(ctx context.Context, in *struct {
 			}
 		}
 	}
-	if err := s.mayAnswer(ctx, in.ID); err != nil {
+	if err := s.mayAnswer(ctx, in.ID, in.Body.Action); err != nil {
 		return Answered{}, err
 	}
 	d := decision(ctx, in.Body.Action, in.Body.Note)
 	if d.Result = in.Body.Result; d.Result != nil && d.Action != keep.Happened {
 		return Answered{}, problemOf(http.StatusUnprocessableEntity, KindResult, fmt.Sprintf("%s takes no result; only happened does", d.Action))
+	}
+	if err := raised(&d, in.Body); err != nil {
+		return Answered{}, err
 	}
 	err := s.cfg.Actor.Decide(ctx, in.ID, d)
 	_, refused := errors.AsType[*operator.ActionError](err)
@@ -110,27 +126,62 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	return AnsweredOf(q), nil
 }
 
+// raised adds what raise gives to a budget.
+func raised(d *keep.Decision, in DecisionRequest) error {
+	if d.Action != keep.Raise {
+		if in.Limit != 0 || in.Until != nil {
+			return problemOf(http.StatusUnprocessableEntity, KindLimit, fmt.Sprintf("%s takes no limit; only raise does", d.Action))
+		}
+		return nil
+	}
+	var err error
+	if d.Limit, err = budget.FromFloat(in.Limit); err != nil || d.Limit == 0 {
+		return problemOf(http.StatusUnprocessableEntity, KindLimit, "raise needs the limit that the budget gets, more than 0")
+	}
+	if in.Until != nil {
+		d.Until = time.Time(*in.Until)
+	}
+	return nil
+}
+
 // mayAnswer refuses an answer by which a caller would give what its role may not give.
-func (s *Server) mayAnswer(ctx context.Context, id keep.EscalationID) error {
+func (s *Server) mayAnswer(ctx context.Context, id keep.EscalationID, a keep.Action) error {
 	who, _ := access.From(ctx)
 	if who.Role.Covers(access.Admin) {
 		return nil
 	}
-	if q, err := s.cfg.Store.Escalation(ctx, id); err != nil || q.Kind != keep.AskGrant {
-		return err
+	what, needs := "to raise the limit of a budget", access.Admin
+	if a != keep.Raise {
+		q, err := s.cfg.Store.Escalation(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case q.Kind == keep.AskGrant:
+		case q.Kind == keep.AskProposal: // who may deploy may have a repair deployed
+			needs = access.Author
+		default:
+			return nil
+		}
+		if what = "to answer a question of kind " + string(q.Kind); who.Role.Covers(needs) {
+			return nil
+		}
 	}
-	return problemOf(http.StatusForbidden, KindForbidden, who.Name+" has the role "+string(who.Role)+"; to answer a question of kind grant needs admin")
+	return problemOf(http.StatusForbidden, KindForbidden, fmt.Sprintf("%s has the role %s; %s needs %s", who.Name, who.Role, what, needs))
 }
 
 // notDecided says why an action was refused; q is the question as it is now. Who is
 // overtaken may find the question decided, or only what it is about in another state.
 func notDecided(err error, q keep.Escalation, action keep.Action) error {
 	switch {
+	case q.ClosedAt.IsZero() && errors.Is(err, keep.ErrDecided): // it ended, and nobody closed it yet
+		return problemOf(http.StatusConflict, KindDecided, err.Error())
 	case q.ClosedAt.IsZero() && len(q.Choices) > 0 && !q.Allows(action):
 		return problemOf(http.StatusConflict, KindNotOffered,
 			fmt.Sprintf("question %s does not offer %q; choose from %s", q.ID, string(action), actionsOf(q)))
 	case q.ClosedAt.IsZero():
 		return err
+	case q.Decision == nil && errors.Is(err, keep.ErrDecided):
+		return problemOf(http.StatusConflict, KindDecided, err.Error())
 	case q.Decision == nil:
 		return problemOf(http.StatusConflict, KindDecided,
 			fmt.Sprintf("question %s was closed at %s, since it no longer applied", q.ID, Time(q.ClosedAt)))
@@ -334,6 +385,9 @@ func isRefusal(err error) bool {
 	if _, ok := errors.AsType[*operator.UnskipError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[*operator.RunError](err); ok {
+		return true
+	}
 	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)
 }
 
@@ -355,18 +409,6 @@ func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, paused b
 		return Workflow{}, err
 	}
 	return ShowWorkflow(ctx, s.cfg.Store, name)
-}
-
-func (s *Server) resetCheckpoint(ctx context.Context, in *struct {
-	WorkflowPath
-	Body struct {
-		Handler keep.HandlerName `json:"handler" minLength:"1" doc:"a producer"`
-	}
-}) (Workflow, error) {
-	if err := s.cfg.Actor.ResetCheckpoint(ctx, in.Workflow, in.Body.Handler); err != nil {
-		return Workflow{}, err
-	}
-	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 }
 
 func (s *Server) trigger(ctx context.Context, in *struct {

@@ -13,7 +13,7 @@ type Answered struct {
 type Decision struct {
 	Action keep.Action `json:"action"`
 	By     string      `json:"by"`
-	From   string      `json:"from" doc:"by which surface: cli, api, web"`
+	From   string      `json:"from" doc:"by which surface: cli, api, web, link"`
 	Note   *string     `json:"note"`
 	At     Time        `json:"at"`
 }

@@ -91,7 +91,7 @@ func ask[T any](ctx context.Context, c *Client, q call) (v T, err error) {
 		return v, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusAccepted {
 		return v, problemIn(res)
 	}
 	if q.status != nil {

@@ -73,6 +73,18 @@ func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, repl
 	return ask[Deployed](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w)}, body: s, header: header})
 }
 
+// Propose stores a script as a version that waits for a person. Waiting is nil if the script
+// is current already.
+func (c *Client) Propose(ctx context.Context, w keep.WorkflowName, s Script) (Proposal, error) {
+	return ask[Proposal](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w), "proposal"}, body: s})
+}
+
+// A Proposal is what became of a script that was proposed.
+type Proposal struct {
+	Version *string   `json:"version"` // that is current; null: the workflow is new
+	Waiting *Proposed `json:"waiting"` // null: the script is current
+}
+
 // Deployed is the workflow after a deploy, or what of it is known while a version waits.
 type Deployed struct {
 	Workflow           // of one that is new and waits: its name

@@ -185,3 +185,14 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 func (c *Client) Grant(ctx context.Context, w keep.WorkflowName) (GrantDetail, error) {
 	return read[GrantDetail](ctx, c, nil, "workflows", string(w), "grant")
 }
+
+// Budgets returns the budgets, by name.
+func (c *Client) Budgets(ctx context.Context) ([]Budget, error) {
+	p, err := read[Page[Budget]](ctx, c, nil, "budgets")
+	return p.Items, err
+}
+
+// Budget returns a budget with what counts in it.
+func (c *Client) Budget(ctx context.Context, name string) (BudgetDetail, error) {
+	return read[BudgetDetail](ctx, c, nil, "budgets", name)
+}

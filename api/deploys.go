@@ -22,6 +22,7 @@ type Script struct {
 	File    string            `json:"file" minLength:"1" maxLength:"255" doc:"name that errors use; .ts is TypeScript"`
 	Source  string            `json:"source" minLength:"1"`
 	Imports map[string]string `json:"imports,omitempty" maxProperties:"1000" doc:"text of the files that it imports, by their paths beside it"`
+	Intent  string            `json:"intent,omitempty" maxLength:"8192" doc:"what the workflow is for, in the words of who asked for it; left out: as the version before has it"`
 	Give    bool              `json:"give,omitempty" doc:"give the workflow what the script calls and its grant lacks; for the role admin"`
 }
 
@@ -50,6 +51,35 @@ func (s *Server) deploys() {
 			return &deployAnswer{Status: http.StatusAccepted, Body: *waits}, nil
 		case waits != nil:
 			return &deployAnswer{Status: http.StatusAccepted, ETag: etag(*waits.Version), Body: *waits}, nil
+		}
+		return &deployAnswer{Status: http.StatusOK, ETag: etag(w.Version), Body: w}, nil
+	})
+}
+
+// proposals registers what takes versions that wait for a person.
+func (s *Server) proposals() {
+	op := s.operation(http.MethodPut, "/workflows/{workflow}/proposal", "propose", "Store a script as a version that waits for a person", access.Author)
+	op.Description += " It never runs by itself: 202, and the question of kind grant that a person answers, whatever the workflow was granted. A script that is current already is answered 200."
+	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
+	op.MaxBodyBytes = maxScript
+	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
+	huma.Register(s.api, op, func(ctx context.Context, in *struct {
+		WorkflowPath
+		Body Script
+	}) (*deployAnswer, error) {
+		if s.cfg.Deployer == nil {
+			return nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
+		}
+		done, err := s.cfg.Deployer.Propose(ctx, in.Workflow, in.Body, giver(ctx))
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		if done.Waiting != nil {
+			return &deployAnswer{Status: http.StatusAccepted, Body: *waitingOf(in.Workflow, done)}, nil
+		}
+		w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+		if err != nil {
+			return nil, s.problem(ctx, err)
 		}
 		return &deployAnswer{Status: http.StatusOK, ETag: etag(w.Version), Body: w}, nil
 	})

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/trace"
 )
 
 // A Run is one execution attempt of a handler.
@@ -32,6 +33,7 @@ type Run struct {
 	CreatedAt    Time              `json:"created_at"`
 	UpdatedAt    Time              `json:"updated_at"`
 	Title        *string           `json:"title"` // the script's claim: prepared.ui.title
+	Trace        *Trace            `json:"trace"` // null in lists
 }
 
 // A Reservation is the events of one topic that a run pinned. A run that failed has
@@ -61,8 +63,41 @@ func runOf(r keep.Run, m keep.Mutation, wait lifecycle.Wait) Run {
 		out.Trigger = &r.Trigger
 	}
 	for _, res := range r.Reservations {
-		attempts := slices.Repeat([]int{firstAttempt}, len(res.IDs))
+		attempts := make([]int, len(res.IDs))
+		for i := range attempts {
+			attempts[i] = res.Attempt(i)
+		}
 		out.Reservations = append(out.Reservations, Reservation{Topic: res.Topic, IDs: list(res.IDs), Attempts: attempts})
+	}
+	return out
+}
+
+// A Trace is what is kept of what a run saw.
+type Trace struct {
+	Entries []TraceEntry `json:"entries"`
+	Dropped int          `json:"dropped"` // entries that did not fit into [trace] limit
+	Swept   bool         `json:"swept"`   // some or all of it is not kept any more, or nothing was recorded
+}
+
+// A TraceEntry is one thing that a run did.
+type TraceEntry struct {
+	Phase  string          `json:"phase"`
+	What   trace.What      `json:"what"`
+	Tool   *string         `json:"tool"` // or the host call, such as "kv.get"; null: of a phase
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"` // of reads; a call's is in its mutation
+	Error  *Failure        `json:"error"`
+	At     Time            `json:"at"`
+	MS     float64         `json:"ms"`
+	Cut    bool            `json:"cut"` // the result did not fit in
+}
+
+// TraceOf returns the object of t; some says that there is one.
+func TraceOf(t trace.Trace, some bool) Trace {
+	out := Trace{Entries: []TraceEntry{}, Dropped: t.Dropped, Swept: !some || t.Gap}
+	for _, e := range t.Entries {
+		out.Entries = append(out.Entries, TraceEntry{Phase: e.Phase, What: e.What, Tool: orNull(e.Tool), Params: raw(e.Params),
+			Result: raw(e.Result), Error: FailureOf(e.Error), At: Time(e.At), MS: e.MS, Cut: e.Cut})
 	}
 	return out
 }
@@ -91,6 +126,7 @@ type Mutation struct {
 	Run               keep.RunID         `json:"run"`
 	Item              *string            `json:"item"`
 	Attempt           *int               `json:"attempt"` // of the item
+	Agent             *string            `json:"agent"`   // who made the call through the gateway; null: a script did
 	Connection        string             `json:"connection"`
 	Tool              keep.ToolName      `json:"tool"` // with its connection: crm.create
 	Target            string             `json:"target"`
@@ -127,7 +163,7 @@ type Move struct {
 func MutationOf(m keep.Mutation) Mutation {
 	connection, _, _ := strings.Cut(string(m.Tool), ".")
 	out := Mutation{
-		Key: m.Key, Workflow: m.Workflow, Run: m.Run, Item: orNull(m.Item), Connection: connection, Tool: m.Tool,
+		Key: m.Key, Workflow: m.Workflow, Run: m.Run, Item: orNull(m.Item), Agent: orNull(m.SentAs().Agent), Connection: connection, Tool: m.Tool,
 		Target: m.Target, Level: m.Level, Pack: m.SentAs().Pack, Identity: raw(m.Identity), Payload: raw(m.Payload), PayloadHash: m.PayloadHash,
 		State: m.State, Result: raw(m.Result), Error: FailureOf(m.Error), Title: orNull(m.Title), Attempts: m.Attempts,
 		ReconcileAttempts: m.ReconcileAttempts, NextReconcileAt: timeOf(m.NextReconcileAt), CanReconcile: m.CanReconcile,
@@ -160,14 +196,19 @@ type Event struct {
 	CreatedBy  *keep.Publisher   `json:"created_by" doc:"a run by its id, hook:NAME, or person:NAME"`
 	CausedBy   []keep.InputID    `json:"caused_by"`
 	CreatedAt  Time              `json:"created_at"`
-	Attempt    int               `json:"attempt"`       // from 1; a retry is the same attempt
-	Runs       []EventRun        `json:"runs,omitzero"` // that worked on it, oldest first; absent in lists
+	Attempt    int               `json:"attempt" doc:"from 1; rises only when a person has the event done again"`
+	Runs       []EventRun        `json:"runs,omitzero"`    // that worked on it, oldest first; absent in lists
+	History    []EventRedo       `json:"history,omitzero"` // what people did with it, oldest first; absent in lists
 }
 
-// firstAttempt is the attempt at an event. There is one: runs that fail and those that
-// carry on with it are runs of the same attempt, and nothing does an event again that
-// was done.
-const firstAttempt = 1
+// An EventRedo is that a person had an event done again.
+type EventRedo struct {
+	At   Time    `json:"at"`
+	By   string  `json:"by"`
+	From string  `json:"from" doc:"by which surface"`
+	What string  `json:"what" enum:"redo"`
+	Note *string `json:"note"`
+}
 
 // An EventRun is a run that worked on an event, also one that failed.
 type EventRun struct {
@@ -176,11 +217,16 @@ type EventRun struct {
 	Status  keep.RunStatus `json:"status"`
 }
 
-// WithRuns returns e with the runs that worked on it, as it is when shown alone.
-func (e Event) WithRuns(runs []keep.Run) Event {
-	e.Runs = make([]EventRun, 0, len(runs))
+// EventWithRuns returns the object of e with the runs that worked on it, as it is when shown
+// alone.
+func EventWithRuns(ev keep.Event, runs []keep.Run) Event {
+	e := EventOf(ev)
+	e.Runs, e.History = make([]EventRun, 0, len(runs)), make([]EventRedo, 0, len(ev.Redone))
 	for _, r := range runs {
-		e.Runs = append(e.Runs, EventRun{Run: r.ID, Attempt: firstAttempt, Status: r.Status})
+		e.Runs = append(e.Runs, EventRun{Run: r.ID, Attempt: ev.AttemptOf(r), Status: r.Status})
+	}
+	for _, d := range ev.Redone {
+		e.History = append(e.History, EventRedo{At: Time(d.At), By: d.By, From: d.From, What: "redo", Note: orNull(d.Note)})
 	}
 	return e
 }
@@ -188,7 +234,7 @@ func (e Event) WithRuns(runs []keep.Run) Event {
 // EventOf returns the object of e as lists have it, without its runs.
 func EventOf(e keep.Event) Event {
 	return Event{
-		Attempt:  firstAttempt,
+		Attempt:  e.Attempt(),
 		Workflow: e.Workflow, Topic: e.Topic, MessageID: e.MessageID, Payload: raw(e.Payload), Status: e.Status,
 		ReservedBy: orNull(e.ReservedBy), CreatedBy: orNull(e.CreatedBy), CausedBy: list(e.CausedBy), CreatedAt: Time(e.CreatedAt),
 	}
@@ -250,6 +296,7 @@ type Escalation struct {
 	Run          *keep.RunID         `json:"run"`
 	Mutation     *keep.MutationKey   `json:"mutation"`
 	Item         *string             `json:"item"`
+	Budget       *string             `json:"budget"`     // of a question that all who wait for it share
 	Connection   *string             `json:"connection"` // of a question that all who wait for it share
 	Runs         []keep.RunID        `json:"runs"`       // that wait for the connection; null: it is about none
 	Count        *int                `json:"count"`      // of them
@@ -262,15 +309,36 @@ type Escalation struct {
 	VerifyByHand *string             `json:"verify_by_hand"`
 	Actions      []Choice            `json:"actions"`
 	CreatedAt    Time                `json:"created_at"`
+
+	// Of approvals; null of the others.
+	Tool      *keep.ToolName  `json:"tool"`
+	Payload   json.RawMessage `json:"payload"` // whole; null in lists
+	View      *string         `json:"view"`    // the call as a person reads it
+	Claim     *approval.Claim `json:"claim"`   // what the script says of it; nobody checked it
+	Now       json.RawMessage `json:"now"`     // what is there now; null: not known
+	Marks     []approval.Mark `json:"marks"`   // what is not as it seems
+	ExpiresAt *Time           `json:"expires_at"`
+}
+
+// asked adds the call that e is about.
+func (v Escalation) asked(e keep.Escalation) Escalation {
+	v.ExpiresAt = timeOf(e.ExpiresAt)
+	if a := e.Approval; a != nil {
+		text := approval.Text(*a)
+		v.Tool, v.Payload, v.View, v.Now = &a.Tool, raw(a.Payload), &text, raw(a.Now)
+		v.Claim, v.Marks = approval.ClaimOf(a.Claim), list(approval.Marks(*a))
+	}
+	return v
 }
 
 // EscalationOf returns the object of e.
 func EscalationOf(e keep.Escalation) Escalation {
-	return Escalation{
-		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item), Connection: orNull(e.Connection),
+	v := Escalation{
+		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item), Connection: orNull(e.Connection), Budget: orNull(e.Budget),
 		Title: orNull(e.Title), Question: e.Question, Attempted: e.Attempted, PayloadHash: orNull(e.PayloadHash), Why: e.Why, CanVerify: e.CanVerify,
 		VerifyByHand: orNull(e.VerifyByHand), Actions: each(e.Choices, ChoiceOf), CreatedAt: Time(e.CreatedAt),
 	}
+	return v.asked(e)
 }
 
 // maxAttempted is how much a list shows of what a question is about, in bytes.
@@ -280,6 +348,11 @@ const maxAttempted = 64 << 10
 func listed(e keep.Escalation) Escalation {
 	v := EscalationOf(e)
 	v.Attempted = shorten(v.Attempted, maxAttempted)
+	v.Payload = nil
+	if v.View != nil {
+		text := shorten(*v.View, maxAttempted)
+		v.View = &text
+	}
 	return v
 }
 

@@ -45,32 +45,34 @@ type Kind string
 // The kinds of problems. Those of requests with an Idempotency-Key are in package
 // idempotency.
 const (
-	KindNotFound     Kind = "not-found"           // there is no such thing
-	KindNoRoute      Kind = "no-route"            // the server knows no such request: it may be an older Keep
-	KindUnauthorized Kind = "unauthorized"        // the request has no valid credential
-	KindForbidden    Kind = "forbidden"           // the role is too low
-	KindBadCursor    Kind = "bad-cursor"          // the list did not make the cursor
-	KindBadTime      Kind = "bad-time"            // the time of a filter cannot be read
-	KindAmbiguous    Kind = "ambiguous"           // it does not say which one
-	KindTooMany      Kind = "too-many"            // more than one request may change
-	KindConsumer     Kind = "consumer"            // only producers and jobs can be started
-	KindNotOffered   Kind = "not-offered"         // the question has no such action
-	KindAccount      Kind = "account"             // the account does not do what was asked of it
-	KindDecided      Kind = "decided"             // the question was already answered
-	KindConfirm      Kind = "confirmation-needed" // it may send something again, and was not confirmed
-	KindResult       Kind = "result-needed"       // the result of a call is missing, or has another shape
-	KindRefused      Kind = "refused"             // its state does not allow it
-	KindRunOpen      Kind = "run-open"            // the workflow has an unfinished run
-	KindStale        Kind = "stale"               // it changed meanwhile
-	KindScript       Kind = "script"              // the script is wrong
-	KindNoVersion    Kind = "no-version"          // a deploy that does not say what it replaces
-	KindBadVersion   Kind = "bad-version"         // a version that cannot be compared
-	KindBadGrant     Kind = "bad-grant"           // the grant cannot be used as it is
-	KindBadEvent     Kind = "bad-event"           // the event cannot be published as it is
-	KindTooLarge     Kind = "too-large"           // more bytes than one event may have
-	KindUnsupported  Kind = "not-supported"       // this server does not do it
-	KindStopped      Kind = "stopped"             // the request ended before its answer was known
-	KindInternal     Kind = "internal"            // Keep failed
+	KindNotFound      Kind = "not-found"           // there is no such thing
+	KindNoRoute       Kind = "no-route"            // the server knows no such request: it may be an older Keep
+	KindUnauthorized  Kind = "unauthorized"        // the request has no valid credential
+	KindForbidden     Kind = "forbidden"           // the role is too low
+	KindBadCursor     Kind = "bad-cursor"          // the list did not make the cursor
+	KindBadTime       Kind = "bad-time"            // the time of a filter cannot be read
+	KindAmbiguous     Kind = "ambiguous"           // it does not say which one
+	KindTooMany       Kind = "too-many"            // more than one request may change
+	KindConsumer      Kind = "consumer"            // only producers and jobs can be started
+	KindNotOffered    Kind = "not-offered"         // the question has no such action
+	KindAccount       Kind = "account"             // the account does not do what was asked of it
+	KindDecided       Kind = "decided"             // the question was already answered
+	KindConfirm       Kind = "confirmation-needed" // it may send something again, and was not confirmed
+	KindLimit         Kind = "limit-needed"        // raise without a limit, or something else with one
+	KindResult        Kind = "result-needed"       // the result of a call is missing, or has another shape
+	KindRefused       Kind = "refused"             // its state does not allow it
+	KindRunOpen       Kind = "run-open"            // the workflow has an unfinished run
+	KindStale         Kind = "stale"               // it changed meanwhile
+	KindScript        Kind = "script"              // the script is wrong
+	KindNoVersion     Kind = "no-version"          // a deploy that does not say what it replaces
+	KindBadVersion    Kind = "bad-version"         // a version that cannot be compared
+	KindBadCheckpoint Kind = "bad-checkpoint"      // the value of a checkpoint cannot be set
+	KindBadGrant      Kind = "bad-grant"           // the grant cannot be used as it is
+	KindBadEvent      Kind = "bad-event"           // the event cannot be published as it is
+	KindTooLarge      Kind = "too-large"           // more bytes than one event may have
+	KindUnsupported   Kind = "not-supported"       // this server does not do it
+	KindStopped       Kind = "stopped"             // the request ended before its answer was known
+	KindInternal      Kind = "internal"            // Keep failed
 )
 
 // problemOf returns a problem of RFC 9457.
@@ -100,6 +102,9 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	_, refused := errors.AsType[*operator.ActionError](err)
 	_, item := errors.AsType[*operator.ItemError](err)
 	_, kept := errors.AsType[*operator.UnskipError](err)
+	_, run := errors.AsType[*operator.RunError](err)
+	_, redo := errors.AsType[*operator.RedoError](err)
+	_, record := errors.AsType[*RecordError](err)
 	_, result := errors.AsType[*operator.ResultError](err)
 	switch {
 	case result:
@@ -114,7 +119,7 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 		return problemOf(http.StatusConflict, KindRunOpen, err.Error())
 	case errors.Is(err, keep.ErrStale):
 		return problemOf(http.StatusConflict, KindStale, err.Error())
-	case refused || item || kept:
+	case refused || item || kept, run, redo, record:
 		return problemOf(http.StatusConflict, KindRefused, err.Error())
 	case ctx.Err() != nil:
 		return problemOf(http.StatusServiceUnavailable, KindStopped, "the request ended before its answer was known")

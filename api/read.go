@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
@@ -19,7 +20,19 @@ func ShowRun(ctx context.Context, s store.Reader, id keep.RunID) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	return list[0], nil
+	t, some, err := view.Trace(ctx, s, id)
+	if wait := view.WaitIn(lifecycle.WaitOf(r, keep.Mutation{}), t); wait.Call != "" && wait.Kind == lifecycle.WaitsForHost {
+		list[0].WaitsFor, list[0].Wait = orNull(wait.String()), waitOf(wait)
+	}
+	kept := TraceOf(t, some)
+	list[0].Trace = &kept
+	return list[0], err
+}
+
+// ShowTrace returns what is kept of what a run saw.
+func ShowTrace(ctx context.Context, s store.Traces, id keep.RunID) (Trace, error) {
+	t, some, err := view.Trace(ctx, s, id)
+	return TraceOf(t, some), err
 }
 
 // ListRuns returns a page of runs.
@@ -51,9 +64,9 @@ func withCalls(ctx context.Context, s store.Reader, runs []keep.Run) ([]Run, err
 			calls[m.Key] = m
 		}
 	}
-	limits, err := view.ReadLimits(ctx, s, runs...)
+	waits, err := view.ReadWaits(ctx, s, runs...)
 	return each(runs, func(r keep.Run) Run {
-		return runOf(r, calls[r.Mutation], limits.WaitOf(r, calls[r.Mutation]))
+		return runOf(r, calls[r.Mutation], waits.WaitOf(r, calls[r.Mutation]))
 	}), err
 }
 
@@ -106,7 +119,7 @@ func ShowEvent(ctx context.Context, s store.Reader, w keep.WorkflowName, t keep.
 	}
 	runs, err := s.RunsOfEvent(ctx, w, t, id, maxRuns)
 	slices.Reverse(runs)
-	return EventOf(e).WithRuns(runs), err
+	return EventWithRuns(e, runs), err
 }
 
 // What an input or an event shows is bounded to the newest (law: bounded).

@@ -153,9 +153,11 @@ func (s *Server) reads() {
 	s.readItems()
 	s.readEscalations()
 	s.readWorkflows()
+	s.readRepairs()
 	s.readTopics()
 	s.hosts()
 	s.hooks()
+	s.budgets()
 	s.idempotencyKeys()
 	s.why()
 	s.ids()
@@ -230,6 +232,14 @@ func (s *Server) readRuns() {
 		}
 		lines, err := s.cfg.Store.Logs(ctx, in.Run)
 		return each(lines, LogLineOf), err
+	})
+	get(s, "/runs/{run}/trace", "show-trace", "What a run read, called and looked up, and how long each took", func(ctx context.Context, in *struct {
+		Run keep.RunID `path:"run"`
+	}) (Trace, error) {
+		if _, err := s.cfg.Store.Run(ctx, in.Run); err != nil {
+			return Trace{}, err
+		}
+		return ShowTrace(ctx, s.cfg.Store, in.Run)
 	})
 }
 

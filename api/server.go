@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
@@ -33,6 +35,8 @@ type Actor interface {
 	ItemActor
 	WorkflowActor
 	GrantActor
+	RunActor
+	RedoActor
 
 	Decide(ctx context.Context, id keep.EscalationID, d keep.Decision) error
 }
@@ -58,7 +62,8 @@ type ItemActor interface {
 type WorkflowActor interface {
 	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
-	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
+	SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (operator.CheckpointChange, error)
 	Publish(ctx context.Context, p operator.Publication) (ev keep.Event, created bool, err error)
 }
 
@@ -72,6 +77,9 @@ type Deployer interface {
 	// What the script calls and the workflow was not granted is given if give is set, in
 	// the name of by, or else the version waits for a person.
 	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error)
+
+	// Propose is Deploy of a version that waits for a person, whatever is granted.
+	Propose(ctx context.Context, w keep.WorkflowName, s Script, by operator.Giver) (operator.Deployed, error)
 }
 
 // Config configures a Server.
@@ -84,6 +92,9 @@ type Config struct {
 
 	// Deployer takes new versions. If nil, they are refused.
 	Deployer Deployer
+
+	// Replayer goes through runs again. If nil, that is refused.
+	Replayer Replayer
 
 	// Changes is what /events follows. Required.
 	Changes *feed.Feed
@@ -101,6 +112,9 @@ type Config struct {
 
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]Hook, error)
+
+	// Budgets returns the budgets that are configured. If nil, there are none.
+	Budgets func() []budget.Rule
 
 	// Accounts knows the accounts of services. If nil, there are none.
 	Accounts Accounts
@@ -153,6 +167,9 @@ func New(cfg Config) (*Server, error) {
 	cfg.Patience = cmp.Or(cfg.Patience, 10*time.Second)
 	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
 	cfg.Version = cmp.Or(cfg.Version, "devel")
+	if cfg.Budgets == nil {
+		cfg.Budgets = func() []budget.Rule { return nil }
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
@@ -194,7 +211,12 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.keys.Handler(next), nil
+	mux := http.NewServeMux()
+	mux.Handle("/", s.keys.Handler(next))
+	mux.Handle("POST "+Prefix+replayPath, next)
+	mux.Handle("POST "+Prefix+recordPath, next)
+	mux.Handle("POST "+Prefix+comparePath, next)
+	return mux, nil
 }
 
 // caller says whose key it is: the token's, not that of its name, which another may

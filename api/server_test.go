@@ -222,7 +222,7 @@ func TestReads(t *testing.T) {
 		"/topics/events?input=in_1":    {`"message_id":"m1"`, `"message_id":"m2"`},
 		"/topics/events?workflow=none": {`"items":[]`},
 		"/escalations/esc_1/notices":   {`"items":[{"sink":"webhook","status":"given_up","attempts":2,`},
-		"/status":                      {`"needs_you":[{"id":"esc_1"`, `"not_told":[{"question":"esc_1","sink":"webhook"`, `"failing":[{"id":"run_1"`},
+		"/status":                      {`"needs_you":[{"id":"esc_1"`, `"not_told":[{"question":"esc_1","sink":"webhook"`, `"failing":[]`},
 		"/hosts":                       {`"items":[]`},
 		"/keys?state=done":             {`"items":[]`},
 		"/openapi.json":                {`"openapi": "3.1.0"`},
@@ -456,6 +456,33 @@ func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Scri
 	}
 	v, err := d.w.engine.Replace(ctx, deployment, *over)
 	return operator.Deployed{Version: v}, err
+}
+
+func (d deployer) Propose(ctx context.Context, name keep.WorkflowName, s api.Script, by operator.Giver) (operator.Deployed, error) {
+	deployment := fullDeployment
+	deployment.Workflow, deployment.Code, deployment.Hash = name, []byte(s.Source), s.Source
+	return d.w.engine.DeployGranted(ctx, deployment, nil, operator.Consent{Giver: by, Ask: true})
+}
+
+// What is proposed waits for a person although it calls nothing that was not granted. The
+// same again asks nothing new, and what is current is not proposed.
+func TestPropose(t *testing.T) {
+	d := &deployer{}
+	w := newWorld(t, func(c *api.Config) { c.Deployer = d })
+	d.w = w
+	put := func(who, source string) answer {
+		return w.ask(who, "PUT", api.Prefix+"/workflows/invoices/proposal", `{"file":"a.js","source":"`+source+`"}`)
+	}
+	put("ann operator", "x").want(t, 403, "author")
+	const waits = `"name":"invoices","version":"1.2","waiting":{"version":"2.0","question":"esc_grant_invoices_2_0"}`
+	put("ann author", "x").want(t, 202, waits)
+	put("ann author", "x").want(t, 202, waits)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"1.2"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/escalations/esc_grant_invoices_2_0", "").want(t, 200, "It calls nothing that was not granted.")
+	w.ask("ann author", "POST", api.Prefix+"/escalations/esc_grant_invoices_2_0/decision", `{"action":"approve"}`).want(t, 403, "admin")
+	w.ask("eve admin", "POST", api.Prefix+"/escalations/esc_grant_invoices_2_0/decision", `{"action":"approve"}`).want(t, 200, `"id":"esc_grant_invoices_2_0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
+	put("ann author", "x").want(t, 200, `"version":"2.0"`)
 }
 
 // A script that calls more than is granted is stored, does not run, and asks an admin: the

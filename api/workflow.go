@@ -34,6 +34,7 @@ type Workflow struct {
 	Name      keep.WorkflowName `json:"name"`
 	Version   string            `json:"version"`
 	Paused    bool              `json:"paused"`
+	Intent    *string           `json:"intent"` // what it is for, in the words of who asked for it; null: nobody said
 	Topics    []keep.TopicName  `json:"topics"`
 	Handlers  []Handler         `json:"handlers"`   // in the order of the script
 	OnBlocked string            `json:"on_blocked"` // stop or poll
@@ -68,7 +69,7 @@ type Schedule struct {
 // host remembers of its handlers, and open its runs that are not closed.
 func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open []keep.Run) Workflow {
 	out := Workflow{
-		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, Topics: list(d.Definition.Topics),
+		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, Intent: orNull(d.Definition.Intent), Topics: list(d.Definition.Topics),
 		Handlers: []Handler{}, OnBlocked: d.Definition.OnBlocked.String(), OpenRuns: []keep.RunID{}, CreatedAt: Time(w.CreatedAt), UpdatedAt: Time(w.UpdatedAt),
 	}
 	for _, r := range open {

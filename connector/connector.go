@@ -73,9 +73,14 @@ type Spec struct {
 	Level       keep.Level    // how the outcome can be known
 	Identity    []string      // params that say what is changed; the rest is payload
 	SettleAfter time.Duration // how long an effect may lag behind the deadline of its call
-	Approve     bool          // a person must agree before each call
+	Approve     string        // when a person must agree before a call; see Connection.Approve
 	Unique      bool          // a person is asked before an identity is applied a second time
 	ByTarget    bool          // reconcile finds the target, perhaps another mutation's effect
+
+	// Marked says that an effect which Reconcile finds shows Mutation.Token, so that it is
+	// never that of another call. Without it, what is found in an attempt after the first
+	// may be the effect of the attempt before, and a person is asked; see Answer.ByKey.
+	Marked bool
 
 	// NeedsControl says that Reconcile may answer Unwitnessed: a lookup that finds
 	// nothing is believed only if it finds another effect at the same moment.
@@ -97,6 +102,14 @@ type Spec struct {
 	// identity params, what a call brought that a person says happened. Empty: there is
 	// none.
 	ResultFrom string
+
+	// View says how a person reads a call that is to be approved. Zero: its params, one
+	// after the other.
+	View keep.View
+
+	// Now names a get tool of the same connection that reads, called with the identity
+	// params, what the call would change. Empty: there is none.
+	Now string
 
 	// VerifyByHand tells a person where to look when nobody can know.
 	VerifyByHand string
@@ -220,6 +233,10 @@ type Answer struct {
 	Receipt        // if Happened: as Mutate would have returned it, as far as the service allows
 	Detail  string // for people: what was seen where
 
+	// ByKey says that this effect is that of this call alone, although the tool is not
+	// Marked: the service answered for its key, or what was made for the call is used up.
+	ByKey bool
+
 	// Refused is why the service did not even look, with Retry: the credential. A person
 	// is asked for it at once. Nil: it is not known that a person could help.
 	Refused *keep.Failure
@@ -264,6 +281,10 @@ type Connection struct {
 	// users together.
 	Limits limit.Rule
 
+	// Approve says by the name of a tool when a person must agree before a call of it, beside what
+	// the tool says: "always", or an expression (CEL) over params that is true then.
+	Approve map[string]string
+
 	// Pack is the file that the tools are from; nil: there is none.
 	Pack *keep.Pack
 
@@ -276,6 +297,16 @@ type Connection struct {
 
 	// Close releases what the connection holds. Nil: nothing to release.
 	Close func() error
+}
+
+// Approvals returns all that says when a person must agree before a call of a tool of c.
+func Approvals(c Connection, s Spec) (list []string) {
+	for _, text := range []string{s.Approve, c.Approve[s.Name]} {
+		if text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // FormerNames returns the full names that a tool of c had before, as records have them.

@@ -481,7 +481,7 @@ func (a *actor) openQuestions(ctx context.Context, run keep.Run) ([]keep.Escalat
 	}
 	ids := make([]keep.EscalationID, 0, len(es))
 	for _, q := range es {
-		if !lifecycle.Detached(q, run) && q.Kind != keep.AskConnection { // that one is not about the run alone
+		if !lifecycle.Detached(q, run) && !q.Kind.Shared() { // that one is not about the run alone
 			ids = append(ids, q.ID)
 		}
 	}

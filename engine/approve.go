@@ -1,20 +1,24 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // An approval is bound to one ledger key and one payload: it lets this very
-// change be made once, over as many attempts as that takes. A payload that
-// differs by a byte asks again.
+// change be made once, over as many attempts as that takes before it ends. A payload
+// that differs by a byte asks again, and so does another version of the workflow.
 
 // approvalHash is what an approval is about. One of a call that may have happened
 // before, and would be sent in another way now, is about that way too.
@@ -40,7 +44,9 @@ func differs(call *takenCall, c ledger.Call, before keep.Mutation) bool {
 // An unapprovedError ends a phase at a call that a person has not agreed to.
 type unapprovedError struct {
 	call   ledger.Call
+	spec   connector.Spec
 	why    string        // a person must agree
+	lapsed string        // an approval that was given does not cover it; empty: none was given
 	before keep.Mutation // that was in doubt, and differs from call; zero: none
 }
 
@@ -50,15 +56,18 @@ func (e *unapprovedError) Error() string {
 }
 
 // checkApproval returns *unapprovedError if a person must agree to the call and this
-// chain of runs has no agreement to it. It is asked right before the record is written.
-func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, may grant.Verdict) error {
-	t, why := call.tool, "the connection asks for a person's approval before each call of this tool"
+// chain of runs has no agreement to it. It is asked right before the record is written,
+// which under then binds to the version that the agreement was for.
+func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, may grant.Verdict, under *keep.UnderGrant) error {
+	x.approvedUntil = time.Time{}
+	t := call.tool
+	why := t.approvals.Why(call.params)
+	if why == "" && may.Ask {
+		why = may.Why
+	}
+	why = cmp.Or(why, call.ask)
 	if !differs(call, c, before) {
-		switch {
-		case t.spec.Approve:
-		case may.Ask:
-			why = may.Why
-		default:
+		if why == "" {
 			return nil
 		}
 		before = keep.Mutation{}
@@ -68,12 +77,34 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 	if err != nil {
 		return &storeError{err}
 	}
+	lapsed := ""
 	for _, q := range answers {
-		if q.PayloadHash == want && q.Decision.Action == keep.Approve {
+		if q.Decision.Action != keep.Approve {
+			continue
+		}
+		covers, why := x.covers(q, c, want)
+		if covers {
+			under.Version = x.a.current.Version
+			x.approvedUntil = q.ExpiresAt
 			return nil
 		}
+		lapsed = cmp.Or(lapsed, why) // of the newest
 	}
-	return &unapprovedError{c, why, before}
+	return &unapprovedError{c, t.spec, why, lapsed, before}
+}
+
+// covers reports whether an approval that a person gave covers the call c, and if it was one
+// of this call, why it does not.
+func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes bool, why string) {
+	if q.PayloadHash == want {
+		why = approval.Lapsed(q, x.a.current.Version, x.e.Now())
+		return why == "", why
+	}
+	if a := q.Approval; a != nil && a.Key == c.Key {
+		why = fmt.Sprintf("what %s approved at %s is not what would be sent now: %s", q.Decision.By, q.Decision.At.UTC().Format(time.DateTime+" UTC"),
+			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), "it would be sent another way"))
+	}
+	return false, why
 }
 
 // answers returns the questions of a kind that persons answered about earlier attempts of
@@ -118,9 +149,9 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
 		Why:         e.why,
-		PayloadHash: approvalHash(e.call, e.before), CreatedAt: now,
+		PayloadHash: approvalHash(e.call, e.before), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
 		Choices: []keep.Choice{
-			{Action: keep.Approve, Label: "Approve", Effect: "makes this very call once; a call that differs asks again"},
+			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},
 		},
 	}
@@ -135,10 +166,57 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 			q.Why += "\n" + x.e.tools.howItDiffers(m)
 		}
 	}
-	return x.stop(ctx, f, lifecycle.Consequence{Status: keep.StatusApproval}, now, keep.OpenEscalation{Escalation: q})
+	if e.lapsed != "" {
+		q.Why = e.lapsed + "\n" + q.Why
+	}
+	// The end of the question is the time of the next attempt, which asks again.
+	return x.stop(ctx, f, lifecycle.Consequence{Status: keep.StatusApproval, Retry: true}, q.ExpiresAt, keep.OpenEscalation{Escalation: q})
+}
+
+// maxClaim bounds what a script says of its call, in bytes.
+const maxClaim = 64 << 10
+
+// shown returns the call as a person reads it, beside what the script says of it and what
+// is there now. That is read for the person, by the host: no grant of a workflow is about it.
+func (x *execution) shown(ctx context.Context, c ledger.Call, spec connector.Spec) *keep.Approval {
+	a := &keep.Approval{Tool: c.Tool, Target: c.Target, Key: c.Key, Payload: c.Payload, Version: x.a.current.Version, View: spec.View}
+	var prepared struct {
+		UI json.RawMessage `json:"ui"`
+	}
+	if json.Unmarshal(x.run.Prepared, &prepared) == nil && len(prepared.UI) <= maxClaim {
+		a.Claim = prepared.UI
+	}
+	if spec.Now == "" {
+		return a
+	}
+	from := x.e.tools.get(siblingOf(c.Tool, spec.Now))
+	if from == nil {
+		return a
+	}
+	ctx, cancel := context.WithTimeout(x.within(ctx), x.e.policy.Reconcile.Inline)
+	defer cancel()
+	switch now, f := from.read(ctx, HostCall{Name: string(from.name)}, c.Identity); {
+	case f != nil:
+		a.NowWhy = cut(f.Message, maxShown)
+	case len(now) > maxClaim:
+		a.NowWhy = fmt.Sprintf("it has %d bytes, too many to be shown", len(now))
+	default:
+		a.Now = now
+	}
+	return a
+}
+
+func (x *execution) approveEffect() string {
+	if x.direct {
+		return "lets the agent make this very call once; a call that differs asks again"
+	}
+	return "makes this very call once; a call that differs asks again"
 }
 
 func (x *execution) rejectEffect() string {
+	if x.direct {
+		return "ends this call; the agent is told so, and nothing is sent"
+	}
 	if x.run.Kind == keep.Consumer {
 		return "ends this run without the call; its events are marked skipped"
 	}

@@ -11,7 +11,7 @@ import (
 func TestApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.service.approve = true
+		w.service.approve = "always"
 		w.deploy()
 		w.publish("in", "a")
 		w.run()
@@ -45,7 +45,7 @@ func TestApproval(t *testing.T) {
 func TestApprovalIsBoundToThePayload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.service.approve = true
+		w.service.approve = "always"
 		text := "pay 10"
 		w.script["consumers.act.mutate"] = func(c *call) any {
 			c.do("svc.create", map[string]any{"id": "a", "text": text})
@@ -68,7 +68,7 @@ func TestApprovalIsBoundToThePayload(t *testing.T) {
 func TestRejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.service.approve = true
+		w.service.approve = "always"
 		w.deploy()
 		w.publish("in", "a")
 		w.run()
@@ -86,7 +86,7 @@ func TestRejection(t *testing.T) {
 func TestApprovalInItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t, "a", "b")
-		w.service.approve = true
+		w.service.approve = "always"
 		w.deploy()
 		w.run()
 		if err := w.decide(keep.Approve); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/trace"
 )
 
 // A takenCall is a mutate call that the host took over from the script.
@@ -19,6 +20,7 @@ type takenCall struct {
 	payload  []byte
 	subkey   string
 	target   string
+	ask      string // why a person must agree, beside what its tool says; empty: nothing
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
 }
@@ -40,8 +42,8 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	admit     the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
-//	          tool wants that; the tool is ready; there is time
+//	admit     calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
+//	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
 //	learn     what came back is evidence, and the record moves
@@ -83,6 +85,9 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
+	if err := x.checkBreaker(ctx, call); err != nil {
+		return c, time.Time{}, err
+	}
 	may, under, err := x.mayCall(ctx, call)
 	if err != nil {
 		return c, time.Time{}, err
@@ -91,7 +96,10 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if err != nil {
 		return c, time.Time{}, err
 	}
-	if err := x.checkApproval(ctx, call, c, before, may); err != nil {
+	if err := x.checkApproval(ctx, call, c, before, may, under); err != nil {
+		return c, time.Time{}, err
+	}
+	if c.Spent, err = x.spend(ctx, call, c); err != nil {
 		return c, time.Time{}, err
 	}
 	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
@@ -107,8 +115,16 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 			return c, time.Time{}, errLeaseLost
 		}
 	}
+	if err := x.checkBreaker(ctx, call); err != nil { // again: others may have failed while the call waited in line
+		return c, time.Time{}, err
+	}
 	now := x.e.Now()
-	c.Deadline, x.unlike, x.under = now.Add(limit), unlike, under
+	if ends := x.approvedUntil; !ends.IsZero() && !now.Before(ends) { // it ended while the call waited in line
+		if err := x.checkApproval(ctx, call, c, before, may, under); err != nil {
+			return c, time.Time{}, err
+		}
+	}
+	c.Deadline, x.unlike, x.under = x.e.clock.Deadline(now, limit), unlike, under
 	return c, now, nil
 }
 
@@ -154,7 +170,7 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 			return keep.Failf(keep.ClassInternal, "ledger", "%v", err)
 		}
 	}
-	x.mut, x.moves, x.run.Mutation = m, []keep.Move{move}, m.Key
+	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, m.Spent
 	more, err := with()
 	if err != nil {
 		return err
@@ -178,13 +194,15 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	if t.spec.Level == keep.LevelKey {
 		x.e.ages.meet(x.mut, x.e.Now())
 	}
-	ctx, end := x.e.toolSpan(x.within(x.a.hard), "call", t, x.mut.Key)
+	ctx, end := x.e.toolSpan(x.within(x.a.hard), MeasuredCall, x.a.name, t, x.mut.Key)
+	began := time.Now()
 	receipt, f, err := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
 	x.pass.done(ctx, f, err != nil || x.a.hard.Err() != nil)
 	end(f)
 	if err != nil {
 		return ledger.Fact{}, err
 	}
+	x.sawTool(trace.Call, began, f)
 	x.trace(Answered)
 	if f != nil && x.a.hard.Err() != nil {
 		return ledger.Fact{}, errStopping // given up: the record stays in_flight for recovery
@@ -215,11 +233,14 @@ func (x *execution) learn(f ledger.Fact) error {
 
 // askInline asks once, right after the call.
 func (x *execution) askInline(t *tool) error {
+	began := time.Now()
 	m, fact, until, err := x.a.lookUp(x.within(x.a.hard), t, x.mut, true)
 	if err != nil {
 		return err
 	}
-	if !until.IsZero() {
+	if until.IsZero() {
+		x.sawTool(trace.Lookup, began, fact.Failure)
+	} else {
 		m, fact = x.mut, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "its connection is at its limits or down; the service is asked later"}
 	}
 	now := x.e.Now()

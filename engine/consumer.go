@@ -50,13 +50,15 @@ func (x *execution) prepare(ctx context.Context) error {
 	return x.mutate(ctx)
 }
 
-// checkReservations refuses what cannot be reserved before mutate runs. The
-// store refuses it again at commit 1. The trigger itself was just read.
+// checkReservations refuses what cannot be reserved before mutate runs, and sets at which
+// attempts the events are. The store refuses it again at commit 1, also if a person had one
+// of them done again meanwhile. The trigger itself was just read.
 func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation) error {
 	var causes []keep.InputID
 	var all []keep.Event
-	for _, r := range rs {
+	for i, r := range rs {
 		if len(r.IDs) == 1 && (keep.EventRef{Topic: r.Topic, MessageID: r.IDs[0]}) == x.run.Trigger {
+			rs[i].Attempts = attemptsAt(r, []keep.Event{x.backlog.Oldest})
 			all = append(all, x.backlog.Oldest)
 			continue
 		}
@@ -70,6 +72,7 @@ func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation
 		for _, ev := range events {
 			causes = append(causes, ev.CausedBy...)
 		}
+		rs[i].Attempts = attemptsAt(r, events)
 		all = append(all, events...)
 	}
 	if err := x.takeLane(ctx, all); err != nil {
@@ -81,6 +84,19 @@ func (x *execution) checkReservations(ctx context.Context, rs []keep.Reservation
 			"the reserved events come from more than %d inputs; reserve fewer, the consumer runs again for the rest", limit)
 	}
 	return nil
+}
+
+// attemptsAt returns the attempts at which the events of r are.
+func attemptsAt(r keep.Reservation, events []keep.Event) []int {
+	byID := make(map[keep.MessageID]int, len(events))
+	for _, ev := range events {
+		byID[ev.MessageID] = ev.Attempt()
+	}
+	attempts := make([]int, 0, len(r.IDs))
+	for _, id := range r.IDs {
+		attempts = append(attempts, byID[id])
+	}
+	return keep.AttemptsOf(attempts)
 }
 
 // unreservable returns the first id of r that cannot be reserved, nil if all can.
@@ -195,7 +211,7 @@ func (x *execution) next(context.Context) error {
 	host := x.host(policy.InNext)
 	if x.def.HasNext {
 		args := []json.RawMessage{x.run.Prepared, resultJSON(x.mut)}
-		if _, err := x.call(ctx, "next", args, host, x.e.slow(10*time.Millisecond), x.commitOutcome(ctx)); err != nil {
+		if _, err := x.call(ctx, "next", args, host, x.e.slow(100*time.Millisecond), x.commitOutcome(ctx)); err != nil {
 			return x.fail(ctx, err)
 		}
 	}

@@ -118,7 +118,7 @@ var dilemmas = []dilemma{
 	}, map[keep.Action]ending{
 		keep.Retry: {keep.EventConsumed, 1, 1, "applied"}, keep.Skip: {keep.EventSkipped, 0, 0, ""},
 	}},
-	{"Approval", keep.AskApproval, func(w *world, _ *bool) { w.service.approve = true }, map[keep.Action]ending{
+	{"Approval", keep.AskApproval, func(w *world, _ *bool) { w.service.approve = "always" }, map[keep.Action]ending{
 		keep.Approve: {keep.EventConsumed, 1, 1, "applied"}, keep.Reject: {keep.EventSkipped, 0, 0, ""},
 	}},
 }

@@ -107,7 +107,13 @@ func (a *actor) askDetached(ctx context.Context, key keep.MutationKey) error {
 	case m.State == keep.Indeterminate:
 		x := a.execution(a.current, keep.Handler{Name: run.Handler, Kind: run.Kind}, run)
 		x.mut, x.run.Mutation, x.run.Title = m, m.Key, m.Title
-		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, lifecycle.DoubtKind(m), x.callFailure(), now, []keep.Move{move})})
+		f := x.callFailure()
+		stopped, err := x.trip(ctx, f, true)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, keep.OpenEscalation{Escalation: x.question(ctx, lifecycle.DoubtKind(m), f, now, []keep.Move{move})})
+		changes = append(changes, stopped...)
 	case !lifecycle.Unknown(m.State):
 		due, err := a.dueAgain(ctx, run, m, now)
 		if err != nil {

@@ -149,6 +149,7 @@ func TestManyBlockedItems(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("i%03d", i))
 		}
 		w := newLooseWorld(t, ids...)
+		w.policy.Breaker.Failures = 0 // which would stop the calls after ten
 		w.service.level = keep.LevelNone
 		w.service.onCall = func(int) (bool, error) { return true, errReset }
 		w.deploy()

@@ -38,6 +38,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"encoding/binary"
@@ -48,6 +49,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
@@ -56,6 +58,9 @@ import (
 type Config struct {
 	// Policy holds the numbers. If nil, policy.Default().
 	Policy *policy.Policy
+
+	// Budgets bound what calls may spend; see Engine.SetBudgets.
+	Budgets []budget.Rule
 
 	// Salt separates the idempotency tokens of this database from those of
 	// others. If empty, tokens depend on the ledger key alone.
@@ -86,14 +91,26 @@ type Config struct {
 	// before it.
 	Slow time.Duration
 
+	// Repairs reports whether somebody else tries to mend scripts that fail: runs that fail by
+	// logic then ask nobody, until AskAbout does. If nil, they ask at once.
+	Repairs func() bool
+
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
 	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
 	Tracer trace.Tracer
 
+	// Measured is notified of how long things took, by several goroutines at once, and holds
+	// their runs up. If nil, nobody is.
+	Measured func(Measure)
+
 	// Entropy returns random bytes for ids and jitter. If nil, crypto/rand.
 	Entropy func() [10]byte
+
+	// Chance returns what the random numbers of one phase of a script come from: another
+	// for each. If nil, bytes of crypto/rand.
+	Chance func() []byte
 
 	// Trace is called at every point between durable steps. If nil, nothing is
 	// called. Tests die there.
@@ -135,6 +152,10 @@ type Engine struct {
 	starting, asking slots         // see slots.go
 	ages             keyAges       // of keys in doubt
 
+	budgets atomic.Pointer[[]budget.Rule] // nil: there are none
+
+	breakers breakers
+
 	gatesMu sync.Mutex       // protects gates
 	gates   map[string]*gate // by connection
 
@@ -170,6 +191,13 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 			return b
 		}
 	}
+	if cfg.Chance == nil {
+		cfg.Chance = func() []byte {
+			b := make([]byte, 16)
+			rand.Read(b) // never fails
+			return b
+		}
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
@@ -190,6 +218,8 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 
 		starting: make(slots, maxStarting), asking: make(slots, maxAsking),
 	}
+	e.SetBudgets(cfg.Budgets)
+	e.SetBreaker(p.Breaker)
 	e.idle = sync.NewCond(&e.mu)
 	return e, nil
 }
@@ -325,7 +355,7 @@ func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 	e.listed = !e.unseen && settled
 	var fresh []*actor
 	for _, l := range mine {
-		if e.actors[l.Workflow] != nil {
+		if e.actors[l.Workflow] != nil || l.Workflow == DirectWorkflow {
 			continue
 		}
 		a := newActor(e, l)

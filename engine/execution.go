@@ -9,11 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
+	"github.com/keep-run/keep/law/trace"
 )
 
 // An execution is one run while an actor performs it. The actor's goroutine
@@ -36,9 +37,13 @@ type execution struct {
 	moves  []keep.Move      // of mut, not yet stored
 	unlike *keep.Unlike     // what the next commit must not repeat; nil: anything
 	under  *keep.UnderGrant // what the next commit was decided under; nil: nothing
-	callAt string           // where in the script the call was made
-	item   string           // jobs: the item that stopped the run; empty: none
-	pokes  int              // jobs: see actor.pokes; what it was when the run last looked
+
+	approvedUntil time.Time // when the approval of the call ends; zero: it needs none, or never
+
+	takes  []keep.Spent // what the call counts in budgets, if the next commit records it
+	callAt string       // where in the script the call was made
+	item   string       // jobs: the item that stopped the run; empty: none
+	pokes  int          // jobs: see actor.pokes; what it was when the run last looked
 
 	wouldSend []byte // jobs: what the script now wants to send instead of what mut did; nil: nothing
 
@@ -54,15 +59,25 @@ type execution struct {
 	pass     *pass // of the call under way
 	probe    *pass // with which the run began: it finds out whether a service answers
 	inScript bool  // a phase runs in a goroutine of its own
+	direct   bool  // no script makes its call; see Caller
 
-	spanCtx trace.SpanContext // of the run; zero: nobody traces
+	seen *trace.Recorder // what the run saw; nil: it is not recorded
+	mark trace.Mark      // how much of it the commit under way holds
+
+	again *recorded // answers of a replay; nil: the run is executed
+
+	spanCtx oteltrace.SpanContext // of the run; zero: nobody traces
 }
 
-// never is longer than any phase lasts.
+// never is longer than any phase lasts. A job's own calls commit while its phase runs, so
+// nothing else does.
 const never = 1 << 62
 
+// stillSlow is how long the reads of a phase that is slow are out before the run says so.
+const stillSlow = 500 * time.Millisecond
+
 func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
-	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r, asks: make(chan request)}
+	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r, asks: make(chan request), seen: trace.NewRecorder(a.e.policy.Limits.Trace)}
 	return a.last
 }
 
@@ -85,6 +100,7 @@ func (x *execution) perform(ctx context.Context, start lifecycle.Start) error {
 	case lifecycle.FromNext:
 		return x.next(ctx)
 	default:
+		x.measureQueue()
 		return x.prepare(ctx)
 	}
 }
@@ -108,11 +124,19 @@ func (x *execution) changes() []keep.Change {
 	if x.unlike != nil {
 		cs = append(cs, *x.unlike)
 	}
+	for _, s := range x.takes {
+		if !s.Allowed {
+			cs = append(cs, keep.Within{Key: x.mut.Key, Spent: s})
+		}
+	}
 	if len(x.moves) > 0 {
 		cs = append(cs, keep.PutMutation{Mutation: x.mut, Moves: x.moves})
 	}
 	if len(x.logs) > 0 {
 		cs = append(cs, keep.AppendLogs{Lines: x.logs})
+	}
+	if part := x.tracePart(); part != nil {
+		cs = append(cs, keep.AppendTrace{Part: keep.TracePart{Run: x.run.ID, At: x.run.UpdatedAt, Data: part}})
 	}
 	if !x.reserved {
 		for _, r := range x.run.Reservations {
@@ -123,6 +147,16 @@ func (x *execution) changes() []keep.Change {
 		cs = append(cs, x.forgetPaid()...)
 	}
 	return append(cs, x.extra...)
+}
+
+// tracePart returns what the next commit stores of what the run saw. The times of phases and calls by
+// themselves wait for a commit after which the run is not executed.
+func (x *execution) tracePart() (part []byte) {
+	x.mark = trace.Mark{}
+	if x.seen.Due() || x.run.Closed || x.run.Status != keep.StatusActive {
+		part, x.mark = x.seen.Part()
+	}
+	return part
 }
 
 // commit makes the run durable as it stands, with more changes behind.
@@ -138,7 +172,8 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	if len(x.moves) > 0 {
 		x.mut.Rev++
 	}
-	x.closes, x.questions, x.moves, x.unlike, x.under, x.logs, x.extra = nil, nil, nil, nil, nil, nil, nil
+	x.seen.Stored(x.mark)
+	x.closes, x.questions, x.moves, x.unlike, x.under, x.takes, x.logs, x.extra = nil, nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 
@@ -160,15 +195,15 @@ func (x *execution) remember(state *keep.HandlerState) {
 }
 
 // call runs one phase of the script. If it takes longer than the engine's idea
-// of slow, meanwhile is called once, beside it.
-func (x *execution) call(ctx context.Context, phase string, args []json.RawMessage, host ScriptHost, slow time.Duration, meanwhile func() error) (json.RawMessage, error) {
+// of slow, meanwhile is called once, beside it; after that the run says for which read it waits.
+func (x *execution) call(ctx context.Context, phase string, args []json.RawMessage, host *scriptHost, slow time.Duration, meanwhile func() error) (json.RawMessage, error) {
 	type answer struct {
 		result json.RawMessage
 		err    error
 	}
 	ctx, end := x.phaseSpan(ctx, phase)
 	done := make(chan answer, 1)
-	now := x.e.Now()
+	now, began, seed := x.e.Now(), time.Now(), x.e.cfg.Chance()
 	log := runLog{x: x, logged: x.logged}
 	x.phaseLog = &log
 	x.inScript, x.callOver = true, make(chan struct{})
@@ -177,19 +212,28 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 		ans := answer{err: errGone}
 		defer func() { done <- ans }()
 		ans.result, ans.err = x.v.script.Call(ctx, ScriptCall{
-			Path: x.path(phase), Args: args, Now: now, Host: host, Log: log.add,
+			Path: x.path(phase), Args: args, Now: now, Seed: seed, Host: host, Log: log.add,
 		})
 	}()
 	timer := time.NewTimer(slow)
 	defer timer.Stop()
 	var ans answer
 	var slowErr error
+	first := true
 	for waiting := true; waiting; {
 		select {
 		case ans = <-done:
 			waiting = false
 		case <-timer.C:
-			slowErr = meanwhile()
+			waits := x.seen.Waits()
+			if first {
+				slowErr = meanwhile()
+			} else if waits && ctx.Err() == nil {
+				slowErr = x.announce(ctx)()
+			}
+			if first = false; slowErr == nil {
+				timer.Reset(stillSlow)
+			}
 		case q := <-x.asks:
 			if slowErr == nil {
 				q.done <- q.do()
@@ -200,6 +244,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	}
 	x.inScript = false
 	end(ans.err)
+	x.sawPhase(phase, began, ans.err, &trace.Script{Clock: now, Seed: seed}, args, ans.result, host)
 	x.logs, x.logged = append(x.logs, log.lines...), log.logged
 	if slowErr != nil {
 		return nil, &storeError{slowErr}
@@ -279,7 +324,13 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*rivalError](err); ok {
 		return x.askAlreadyDone(ctx, e)
 	}
+	if e, ok := errors.AsType[*overBudgetError](err); ok {
+		return x.askBudget(ctx, e)
+	}
 	f := asFailure(err)
+	if f.Code == keep.CodeBreaker {
+		return x.waitForBreaker(ctx, f)
+	}
 	now := x.e.Now()
 	retry := x.e.policy.Retry
 	v, err := x.routeLimit(ctx, consequence{
@@ -289,10 +340,14 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	if err != nil {
 		return err
 	}
-	if v.question == nil {
-		return x.stop(ctx, v.why, v.Consequence, v.retryAt)
+	more, err := x.trip(ctx, v.why, v.Escalate != "")
+	if err != nil {
+		return err
 	}
-	if err := x.stop(ctx, v.why, v.Consequence, v.retryAt, keep.OpenEscalation{Escalation: *v.question}); err != nil {
+	if v.question == nil {
+		return x.stop(ctx, v.why, v.Consequence, v.retryAt, more...)
+	}
+	if err := x.stop(ctx, v.why, v.Consequence, v.retryAt, append(more, keep.OpenEscalation{Escalation: *v.question})...); err != nil {
 		return err
 	}
 	return x.e.gate(f.Tool).asked(ctx, v.question.ID)
@@ -305,7 +360,11 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Conse
 	if v.Release && x.run.Kind == keep.Consumer {
 		more = append(more, x.release())
 	}
-	if v.Escalate != "" && !(v.Escalate == keep.AskPermission && lifecycle.AsksForAccount(f)) {
+	switch {
+	case v.Escalate == "", v.Escalate == keep.AskPermission && lifecycle.AsksForAccount(f):
+	case v.Escalate == keep.AskLogic && x.e.cfg.Repairs != nil && x.e.cfg.Repairs():
+		x.run.Error = x.aboutItem(f)
+	default:
 		more = append(more, keep.OpenEscalation{Escalation: x.question(ctx, v.Escalate, f, now, x.moves)})
 	}
 	state := x.state(now)

@@ -76,6 +76,14 @@ func (e *Engine) loadGates(ctx context.Context) error {
 		return fmt.Errorf("read the limits of connections: %w", err)
 	}
 	for _, row := range all {
+		if t := row.OfTool(); t != "" {
+			if _, err := e.acceptBreaker(t, row); err != nil {
+				return err
+			}
+		}
+		if !row.OfConnection() {
+			continue // that of a budget is read when it is asked for
+		}
 		if err := e.gateOf(row.Connection).accept(row); err != nil {
 			return err
 		}

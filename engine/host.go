@@ -26,6 +26,7 @@ type scriptHost struct {
 
 	publishes []keep.Event
 	published int            // bytes in them
+	ids       string         // what the ids that Keep makes begin with; a commit may change the run beside the script
 	made      map[string]int // ids that Keep made, by the place of the call
 	inputs    []keep.Input
 	known     map[inputKey]keep.InputID  // inputs that this run has met
@@ -43,7 +44,7 @@ type scriptHost struct {
 type inputKey struct{ source, typ, external string }
 
 func (x *execution) host(place policy.Place) *scriptHost {
-	return &scriptHost{x: x, place: place, now: x.e.Now(), known: make(map[inputKey]keep.InputID)}
+	return &scriptHost{x: x, place: place, now: x.e.Now(), ids: x.run.MadeIDs(), known: make(map[inputKey]keep.InputID)}
 }
 
 // HostCall answers one call. Every error ends the phase.
@@ -63,7 +64,7 @@ func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage,
 			return nil, err
 		}
 	}
-	return call(ctx, c)
+	return h.sawAnswer(ctx, c, call)
 }
 
 // spelling returns the name by which scripts make a call.
@@ -163,7 +164,7 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 
 // read performs a list or get call when the limits of its connection allow it.
 func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, error) {
-	ctx, end := h.x.e.toolSpan(ctx, "read", t, "")
+	ctx, end := h.x.e.toolSpan(ctx, MeasuredRead, h.x.a.name, t, "")
 	p, err := h.x.enter(ctx, t, c.At, c.Pause)
 	if err != nil {
 		end(nil)
@@ -252,7 +253,7 @@ func (h *scriptHost) madeID(c HostCall) keep.MessageID {
 		h.made = make(map[string]int)
 	}
 	h.made[c.At]++
-	return keep.MessageID(fmt.Sprintf("%s/%s/%d", h.x.run.Chain, c.At, h.made[c.At]))
+	return keep.MessageID(fmt.Sprintf("%s%s/%d", h.ids, c.At, h.made[c.At]))
 }
 
 func topicList(c HostCall) ([]keep.TopicName, *keep.Failure) {

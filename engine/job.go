@@ -33,7 +33,7 @@ type itemScope struct {
 // waits, so the records are written by its host calls, one after another.
 func (x *execution) work(ctx context.Context) error {
 	host := x.host(policy.InJob)
-	_, err := x.call(ctx, "", nil, host, never, func() error { return nil })
+	_, err := x.call(ctx, "", nil, host, never, nil)
 	if err != nil {
 		return x.failItem(ctx, host, err)
 	}

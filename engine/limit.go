@@ -201,9 +201,12 @@ func (a *actor) mayAsk(ctx context.Context, t *tool, now bool) (*pass, time.Time
 	return nil, a.e.notBefore(w), nil
 }
 
-// waitsForPerson reports whether the run waits for a connection about which a person was
-// asked.
+// waitsForPerson reports whether the run waits for a connection or a budget about which a
+// person was asked.
 func (e *Engine) waitsForPerson(r keep.Run, doubt keep.Mutation) bool {
+	if lifecycle.OverBudget(r) {
+		return true
+	}
 	tool := doubt.Tool
 	if r.Status == keep.StatusTransient && r.Error != nil {
 		tool = r.Error.Tool

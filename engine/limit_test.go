@@ -44,11 +44,16 @@ func (w *world) sent(answer func(n int) (bool, error)) *[]time.Time {
 // crowd deploys workflows w00, w01, … with that many events each.
 func (w *world) crowd(workflows, events int) {
 	for i := range workflows {
-		w.def.Name = keep.WorkflowName(fmt.Sprintf("w%02d", i))
-		w.deploy()
-		for n := range events {
-			w.publish("in", fmt.Sprintf("%s-%d", w.def.Name, n))
-		}
+		w.join(i, events)
+	}
+}
+
+// join deploys one of a crowd.
+func (w *world) join(i, events int) {
+	w.def.Name = keep.WorkflowName(fmt.Sprintf("w%02d", i))
+	w.deploy()
+	for n := range events {
+		w.publish("in", fmt.Sprintf("%s-%d", w.def.Name, n))
 	}
 }
 

@@ -202,6 +202,9 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 		m = ledger.ExtendDeadline(m, e.started)
 	}
 	m = e.lastSent(t, m)
+	if t.spec.Level == keep.LevelKey {
+		m = ledger.SentAgain(m, e.Now()) // to ask is to send
+	}
 	fact := e.lookUp(ctx, t, m)
 	if t.spec.Level == keep.LevelKey && fact.Evidence == ledger.Unsure {
 		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now

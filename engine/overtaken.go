@@ -40,7 +40,7 @@ func (a *actor) overtaken(ctx context.Context) error {
 	for _, o := range a.open {
 		r := o.Run
 		next, yes := lifecycle.Deployed(r, now)
-		if !yes || !r.RetryAt.IsZero() || r.Version == a.current.Version {
+		if !yes || !r.RetryAt.IsZero() && !lifecycle.AwaitsApproval(r) || r.Version == a.current.Version {
 			continue
 		}
 		if declared, err := a.declares(ctx, r); err != nil {

@@ -160,7 +160,7 @@ func TestTakenWhileWaiting(t *testing.T) {
 	t.Run("for an approval", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.service.approve = true
+			w.service.approve = "always"
 			w.deploy()
 			w.give(all)
 			w.publish("in", "a")

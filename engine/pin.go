@@ -130,7 +130,7 @@ func (ts *Tools) howItDiffers(m keep.Mutation) string {
 		return ""
 	}
 	was := m.SentAs()
-	was.Claim = ""
+	was.Claim, was.Agent = "", ""
 	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
 }
 

@@ -20,10 +20,11 @@ type eventView struct {
 	Payload   json.RawMessage  `json:"payload"`
 	Status    keep.EventStatus `json:"status"`
 	CreatedAt time.Time        `json:"createdAt"`
+	Attempt   int              `json:"attempt,omitempty"` // absent only in replays of runs from before
 }
 
 func viewOf(ev keep.Event) eventView {
-	v := eventView{ev.Topic, ev.MessageID, ev.Payload, ev.Status, ev.CreatedAt}
+	v := eventView{ev.Topic, ev.MessageID, ev.Payload, ev.Status, ev.CreatedAt, ev.Attempt()}
 	if v.Payload == nil {
 		v.Payload = json.RawMessage("null")
 	}

@@ -77,8 +77,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: x.checkEffect()})
 		}
 		q.Choices = append(q.Choices,
-			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen",
-				Effect: "sends the call again, with the same data and the same key"},
+			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: x.didNotHappenEffect()},
 			keep.Choice{Action: keep.Happened, Label: "It happened", Effect: x.happenedEffect(), Result: x.resultNeed()},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: x.skipEffect()})
 		return
@@ -181,7 +180,17 @@ func (x *execution) retryEffect() string {
 	}
 }
 
+func (x *execution) didNotHappenEffect() string {
+	if x.direct {
+		return "sends nothing now; if the agent makes the call again, it is sent with the same key"
+	}
+	return "sends the call again, with the same data and the same key"
+}
+
 func (x *execution) happenedEffect() string {
+	if x.direct {
+		return "the agent gets the result when it makes the call again or asks for it; sends nothing"
+	}
 	if x.run.Kind == keep.Consumer {
 		return "continues as if the answer had come: next is told that the call was applied; sends nothing"
 	}
@@ -189,6 +198,9 @@ func (x *execution) happenedEffect() string {
 }
 
 func (x *execution) skipEffect() string {
+	if x.direct {
+		return "closes the question without an answer; the agent is told so, and nothing is sent"
+	}
 	if x.run.Kind == keep.Consumer {
 		return "continues without knowing: next is told that the call was skipped, and its events are marked skipped"
 	}

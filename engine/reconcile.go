@@ -14,19 +14,56 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
+	seen "github.com/keep-run/keep/law/trace"
 )
 
 // lookUp asks the service what became of m.
 func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
-	ctx, end := e.toolSpan(ctx, "lookup", t, m.Key)
+	ctx, end := e.toolSpan(ctx, MeasuredLookup, m.Workflow, t, m.Key)
 	defer end(nil)
 	ans := e.reconcile(ctx, t, m)
 	if ans.Verdict == connector.Unwitnessed {
 		ans = e.witness(ctx, t, m, ans)
 	}
-	f := factOf(ans)
+	f := factOf(e.ofThisAttempt(ctx, t, m, ans))
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
 	return f
+}
+
+// anotherAttempt is the verdict about an effect that may be that of the attempt before.
+const anotherAttempt connector.Verdict = "another attempt"
+
+// ofThisAttempt returns an answer as it counts for m: in an attempt after the first, an
+// effect that is found without our mark may be that of an attempt before. Only a person can
+// tell them apart.
+func (e *Engine) ofThisAttempt(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer) connector.Answer {
+	if ans.Verdict != connector.Happened || t.spec.Marked || ans.ByKey {
+		return ans
+	}
+	switch n, err := e.attemptOf(ctx, m); {
+	case err != nil:
+		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; but its attempt could not be read: " + err.Error()}
+	case n > 1:
+		return connector.Answer{Verdict: anotherAttempt, Detail: fmt.Sprintf(
+			"%s; but this is attempt %d, and the lookup finds no mark of it: that may be what an attempt before did", ans.Detail, n)}
+	}
+	return ans
+}
+
+// attemptOf returns the attempt to which a call belongs: that of its item, or the highest of
+// the events that its run has.
+func (e *Engine) attemptOf(ctx context.Context, m keep.Mutation) (int, error) {
+	if m.Item != "" {
+		return m.Attempt, nil
+	}
+	run, err := e.store.Run(ctx, m.Run)
+	n := 1
+	for _, r := range run.Reservations {
+		for i := range r.IDs {
+			n = max(n, r.Attempt(i))
+		}
+	}
+	return n, err
 }
 
 // factOf returns what an answer means to the ledger.
@@ -39,6 +76,8 @@ func factOf(ans connector.Answer) ledger.Fact {
 		f.Evidence = ledger.Absent
 	case connector.Unwitnessed:
 		f.Evidence, f.Unwitnessed = ledger.Absent, true
+	case anotherAttempt:
+		f.Evidence = ledger.CannotAsk
 	}
 	return f
 }
@@ -99,6 +138,7 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	doubt, fact, until, err := a.find(ctx, x.mut)
 	switch {
 	case err != nil:
@@ -108,6 +148,7 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 		return nil
 	}
 	now := a.e.Now()
+	x.sawTool(seen.Lookup, began, fact.Failure)
 	x.mut = doubt
 	m, move, err := ledger.AfterLookup(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
 	if err != nil {

@@ -102,8 +102,14 @@ func (ts *Tools) ReadResult(ctx context.Context, m keep.Mutation) (result json.R
 	return result, true, nil
 }
 
-// checkResultFrom returns why a tool's result cannot be read as it says.
+// checkResultFrom returns why what a tool names cannot be read as it says, or be shown.
 func (ts *toolSet) checkResultFrom(t *tool) error {
+	if from := ts.byName[siblingOf(t.name, t.spec.Now)]; from != nil && from.spec.Effect != connector.Get {
+		return fmt.Errorf("tool %s: now is %q, want a get tool of the same connection", t.name, t.spec.Now)
+	}
+	if err := t.spec.View.Validate(); err != nil {
+		return fmt.Errorf("tool %s: %w", t.name, err)
+	}
 	if t.spec.ResultFrom == "" {
 		return nil
 	}

@@ -35,6 +35,7 @@ type ScriptCall struct {
 	Path []string          // such as consumers, addRow, prepare
 	Args []json.RawMessage // after ctx; a nil element is undefined
 	Now  time.Time         // the script's clock does not move from it
+	Seed []byte            // what chance comes from: the same seed gives the same numbers
 	Pure bool              // a function of Args alone: it gets no ctx and no chance
 	Host ScriptHost
 	Log  func(level, text, where string)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -13,13 +14,29 @@ import (
 )
 
 // Spans. A run is one span; each phase of its script, each call of a tool and
-// each lookup is one inside of it. Without Config.Tracer nothing is made.
+// each lookup is one inside of it. Without Config.Tracer nothing is made. What is a span is
+// measured, too, but for phases.
 
 // span begins a span for the run. The function ends it.
 func (x *execution) span(ctx context.Context) (context.Context, func()) {
-	if x.e.cfg.Tracer == nil {
+	if x.e.cfg.Tracer == nil && x.e.cfg.Measured == nil {
 		return ctx, func() {}
 	}
+	began, end := time.Now(), func() {}
+	if x.e.cfg.Tracer != nil {
+		ctx, end = x.runSpan(ctx)
+	}
+	return ctx, func() {
+		end()
+		m := Measure{What: MeasuredRun, Workflow: x.run.Workflow, Handler: x.run.Handler, Status: x.run.Status}
+		if x.run.Status != keep.StatusCommitted {
+			m.Class = classOf(x.run.Error)
+		}
+		x.e.measure(m, began)
+	}
+}
+
+func (x *execution) runSpan(ctx context.Context) (context.Context, func()) {
 	r := &x.run
 	ctx, s := x.e.cfg.Tracer.Start(ctx, "run", trace.WithAttributes(
 		attribute.String("keep.workflow", string(r.Workflow)),
@@ -62,12 +79,23 @@ func (x *execution) phaseSpan(ctx context.Context, phase string) (context.Contex
 	}
 }
 
-// toolSpan begins a span for one use of a tool: op is call, read or lookup. key
+// toolSpan begins a span for one use of a tool by a workflow: op is a call, a read or a lookup. key
 // is that of the mutation, empty for a read.
-func (e *Engine) toolSpan(ctx context.Context, op string, t *tool, key keep.MutationKey) (context.Context, func(*keep.Failure)) {
-	if e.cfg.Tracer == nil {
+func (e *Engine) toolSpan(ctx context.Context, op Measured, w keep.WorkflowName, t *tool, key keep.MutationKey) (context.Context, func(*keep.Failure)) {
+	if e.cfg.Tracer == nil && e.cfg.Measured == nil {
 		return ctx, func(*keep.Failure) {}
 	}
+	began, end := time.Now(), func(*keep.Failure) {}
+	if e.cfg.Tracer != nil {
+		ctx, end = e.clientSpan(ctx, op, t, key)
+	}
+	return ctx, func(f *keep.Failure) {
+		end(f)
+		e.measure(Measure{What: op, Workflow: w, Tool: t.name, Class: classOf(f)}, began)
+	}
+}
+
+func (e *Engine) clientSpan(ctx context.Context, op Measured, t *tool, key keep.MutationKey) (context.Context, func(*keep.Failure)) {
 	attrs := []attribute.KeyValue{
 		attribute.String("keep.tool", string(t.name)),
 		attribute.String("keep.connector", t.connector),
@@ -75,7 +103,7 @@ func (e *Engine) toolSpan(ctx context.Context, op string, t *tool, key keep.Muta
 	if key != "" {
 		attrs = append(attrs, attribute.String("keep.mutation", string(key)))
 	}
-	ctx, s := e.cfg.Tracer.Start(ctx, op+" "+string(t.name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	ctx, s := e.cfg.Tracer.Start(ctx, string(op)+" "+string(t.name), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	return ctx, func(f *keep.Failure) {
 		if f != nil {
 			fault(s, f)

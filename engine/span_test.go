@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/keep-run/keep/engine"
 )
 
 // Who traces sees a run with its phases, its call and what was asked about it.
@@ -50,6 +54,35 @@ run > next
 run > prepare`
 		if s := strings.Join(got, "\n"); s != want {
 			t.Errorf("spans:\n%s\nwant:\n%s", s, want)
+		}
+	})
+}
+
+// What took how long is reported with the names and with what went wrong; without a tracer, too.
+func TestMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var mu sync.Mutex
+		var got []string
+		w.measured = func(m engine.Measure) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, fmt.Sprintf("%s %s/%s %s %s %s %s", m.What, m.Workflow, m.Handler, m.Tool, m.Status, m.Class, m.Took))
+		}
+		w.service.onCall = func(int) (bool, error) {
+			time.Sleep(20 * time.Millisecond)
+			return true, errReset
+		}
+		w.deploy()
+		w.publish("in", "a")
+		time.Sleep(3 * time.Second)
+		w.run()
+		const want = `queue w/act    3s
+call w/ svc.create  unknown 20ms
+lookup w/ svc.create   0s
+run w/act  committed  20ms`
+		if s := strings.Join(got, "\n"); s != want {
+			t.Errorf("measured:\n%s\nwant:\n%s", s, want)
 		}
 	})
 }

@@ -16,6 +16,7 @@ type Store interface {
 	store.Lineage
 	store.Mutations
 	store.Rivals
+	store.Spending
 	store.Items
 	store.Escalations
 	store.Gates

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
@@ -107,6 +108,7 @@ type tool struct {
 	impl      connector.Tool
 	secrets   string // mark of those of its connection
 	limits    limit.Rule
+	approvals *grant.Approvals   // when a person must agree; nil: never
 	isNew     bool               // the configuration says that it is no other one by a new name
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
@@ -119,9 +121,11 @@ type tool struct {
 
 // NewTools checks and collects the tools of connections. All errors are
 // reported at once.
-func NewTools(conns []connector.Connection) (*Tools, error) {
+func NewTools(conns []connector.Connection) (*Tools, error) { return new(Schemas).Tools(conns) }
+
+// Tools is NewTools with schemas that others compiled before.
+func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool), limits: make(map[string]limit.Rule)}
-	compile := oneSchema()
 	var errs []error
 	for _, c := range conns {
 		if err := c.Limits.Validate(); err != nil {
@@ -133,7 +137,7 @@ func NewTools(conns []connector.Connection) (*Tools, error) {
 			ts.watches = append(ts.watches, w)
 		}
 		for _, impl := range c.Tools {
-			t, err := newTool(c, impl, compile)
+			t, err := newTool(c, impl, s.compile)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -196,40 +200,13 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 	case spec.Effect != connector.List && spec.Effect != connector.Get && spec.Effect != connector.Mutate:
 		return nil, fmt.Errorf("tool %s: effect %q is not list, get or mutate", t.name, spec.Effect)
 	}
-	if spec.Effect == connector.Mutate {
-		return t, t.setPin(c.Pack)
+	if spec.Effect != connector.Mutate {
+		return t, nil
 	}
-	return t, nil
-}
-
-// oneSchema returns compileSchema, made to compile what many tools share once.
-func oneSchema() func(json.RawMessage) (*jsonschema.Schema, error) {
-	known := make(map[string]*jsonschema.Schema)
-	return func(raw json.RawMessage) (s *jsonschema.Schema, err error) {
-		s, ok := known[string(raw)]
-		if !ok {
-			if s, err = compileSchema(raw); err == nil {
-				known[string(raw)] = s
-			}
-		}
-		return s, err
+	if t.approvals, err = grant.CompileApprovals(connector.Approvals(c, spec)); err != nil {
+		return nil, fmt.Errorf("tool %s: approve: %w", t.name, err)
 	}
-}
-
-func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	const url = "keep:schema"
-	if err := c.AddResource(url, doc); err != nil {
-		return nil, err
-	}
-	return c.Compile(url)
+	return t, t.setPin(c.Pack)
 }
 
 // find returns the tool that a script named, or the logic failure that says
@@ -469,7 +446,7 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 // another.
 func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, at string) (receipt connector.Receipt, fail *keep.Failure) {
 	defer t.set.enter()()
-	ctx, cancel := context.WithTimeoutCause(ctx, rest, &keep.TimeoutError{Op: string(t.name), After: m.CallDeadline.Sub(m.UpdatedAt)})
+	ctx, cancel := context.WithTimeoutCause(ctx, rest, &keep.TimeoutError{Op: string(t.name), After: min(t.spec.Timeout, m.CallDeadline.Sub(m.UpdatedAt))})
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

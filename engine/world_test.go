@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
@@ -30,18 +31,21 @@ import (
 type world struct {
 	tools *engine.Tools // of the engine that was made last
 
-	tracer  trace.Tracer                  // nil: nobody traces
-	connect func() []connector.Connection // nil: the service
-	clock   func() time.Time              // nil: time.Now
-	logger  *slog.Logger                  // nil: to the output of the test
-	t       testing.TB
-	store   database
-	service *service
-	script  script
-	def     keep.Definition
-	secrets string // mark of those of the connection
-	version int
-	policy  policy.Policy
+	tracer   trace.Tracer // nil: nobody traces
+	measured func(engine.Measure)
+	connect  func() []connector.Connection // nil: the service
+	clock    func() time.Time              // nil: time.Now
+	chance   func() []byte                 // nil: the system's
+	logger   *slog.Logger                  // nil: to the output of the test
+	t        testing.TB
+	store    database
+	service  *service
+	script   script
+	def      keep.Definition
+	secrets  string // mark of those of the connection
+	version  int
+	policy   policy.Policy
+	budgets  []budget.Rule
 
 	mu      sync.Mutex // protects commits while an engine runs
 	commits int
@@ -183,6 +187,7 @@ type database interface {
 	engine.Store
 	operator.Store
 	Runs(context.Context, keep.RunFilter, keep.Page) ([]keep.Run, string, error)
+	Trace(context.Context, keep.RunID) ([]keep.TracePart, error)
 	Mutations(context.Context, keep.MutationFilter, keep.Page) ([]keep.Mutation, string, error)
 	Items(context.Context, keep.ItemFilter, keep.Page) ([]keep.Item, string, error)
 	History(context.Context, keep.MutationKey) ([]keep.Move, error)
@@ -229,8 +234,8 @@ func (w *world) engine() *host {
 	}
 	w.tools = tools
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
-		Policy: &w.policy,
-		Tracer: w.tracer,
+		Policy: &w.policy, Chance: w.chance,
+		Tracer: w.tracer, Measured: w.measured, Budgets: w.budgets,
 		Slow:   cmp.Or(w.slow, time.Hour),
 		Clock:  w.clock,
 		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil))),
@@ -258,7 +263,7 @@ type host struct {
 
 func (w *world) hostOf(s operator.Store, e *engine.Engine) *host {
 	w.t.Helper()
-	o, err := operator.New(s, operator.Config{Policy: &w.policy, Now: e.Now, Executor: e, Secrets: w.tools.Secrets,
+	o, err := operator.New(s, operator.Config{Policy: &w.policy, Now: e.Now, Executor: e, Secrets: w.tools.Secrets, Budgets: e.Budgets,
 		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil)))})
 	if err != nil {
 		w.t.Fatal(err)
@@ -423,7 +428,7 @@ func (w *world) decide(a keep.Action) error {
 type service struct {
 	mu      sync.Mutex
 	level   keep.Level
-	approve bool
+	approve string
 	unique  bool
 	carries bool                                         // the calls have the host's key in them
 	effects map[string]int                               // by token

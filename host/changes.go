@@ -16,6 +16,7 @@ type observedStore struct {
 	Store
 	announce  func(feed.Change)
 	notifier  *notify.Notifier
+	mender    *mender
 	committed func(keep.Commit) // may be nil
 }
 
@@ -27,6 +28,7 @@ func (s observedStore) Commit(ctx context.Context, c keep.Commit) error {
 	if asks(c) {
 		s.notifier.Wake()
 	}
+	s.mender.committed(c) // also after an error: it may be durable
 	if err == nil && s.committed != nil {
 		s.committed(c)
 	}

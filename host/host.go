@@ -45,6 +45,7 @@ import (
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/host/presence"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
@@ -57,6 +58,7 @@ import (
 type Store interface {
 	engine.Store
 	store.Identity
+	store.Repairs
 	operator.Store
 }
 
@@ -78,6 +80,14 @@ type Config struct {
 	// Runtime runs scripts; the caller closes it after the host. If nil, the
 	// host opens one as Sandbox says, and closes it.
 	Runtime *sandbox.Runtime
+
+	// Load loads a script, for hosts of a moment that share what is loaded. If nil, the
+	// runtime does.
+	Load func(ctx context.Context, b *sandbox.Bundle) (*sandbox.Program, error)
+
+	// Schemas are those of tools, for hosts of a moment that share what is compiled. If nil,
+	// the host compiles its own.
+	Schemas *engine.Schemas
 
 	// Only names the workflows to work on; others in the database stay at
 	// rest. If nil, all of them.
@@ -103,6 +113,12 @@ type Config struct {
 	// targets, nobody is told.
 	Notify notify.Config
 
+	// Budgets bound what calls may spend, all together.
+	Budgets []budget.Rule
+
+	// Repairs says who repairs scripts that fail. If nil, nobody does; see Host.SetRepairs.
+	Repairs *Repairs
+
 	// Retention says for how long finished work is kept. If zero, forever.
 	Retention policy.Retention
 
@@ -111,6 +127,10 @@ type Config struct {
 
 	// Tracer makes a span for each run, phase, call and lookup. If nil, none.
 	Tracer trace.Tracer
+
+	// Measured is notified of how long runs, calls, lookups and reads took, by several
+	// goroutines at once, and holds their runs up. If nil, nobody is.
+	Measured func(engine.Measure)
 
 	// Committed is notified of each commit that is durable, by several goroutines at
 	// once, and holds their workflows up. If nil, nobody is.
@@ -138,13 +158,17 @@ type Host struct {
 	scripts *scripts
 
 	notifier *notify.Notifier // nil: nobody is told
+	mender   *mender
 }
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
 // the store, and closes it after the host.
 func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	tools, err := engine.NewTools(cfg.Connections)
+	if cfg.Schemas == nil {
+		cfg.Schemas = new(engine.Schemas)
+	}
+	tools, err := cfg.Schemas.Tools(cfg.Connections)
 	if err != nil {
 		return nil, err
 	}
@@ -174,17 +198,21 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		}
 	}
 	h.scripts = newScripts(h.runtime)
-	watched := observedStore{db, h.Announce, notifier, cfg.Committed}
+	if cfg.Load != nil {
+		h.scripts.loader = cfg.Load
+	}
+	h.mender = newMender(h, cfg)
+	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
-		Policy: cfg.Policy, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Trace: cfg.Trace,
+		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
-		Presence: cfg.presence(ctx),
+		Presence: cfg.presence(ctx), Repairs: h.mender.repairing,
 	})
 	if err == nil {
 		err = h.Engine.Sync(ctx)
 	}
 	if err == nil {
-		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Secrets: tools.Secrets, Logger: cfg.Logger})
+		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Budgets: h.Engine.Budgets, Secrets: tools.Secrets, Logger: cfg.Logger})
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.closeRuntime())
@@ -217,6 +245,8 @@ func (h *Host) Run(ctx context.Context) error {
 	sweeping, enough := context.WithCancel(ctx)
 	defer enough()
 	wg.Go(func() { h.sweep(sweeping) })
+	wg.Go(func() { h.settleBudgets(sweeping) })
+	wg.Go(func() { h.mender.run(sweeping) })
 	if h.peers != nil {
 		wg.Go(func() { h.peers.broadcast(beside) })
 		wg.Go(func() { h.peers.listen(beside) })
@@ -269,11 +299,11 @@ func closeConnections(conns []connector.Connection) error {
 	return errors.Join(errs...)
 }
 
-// Reconfigure replaces the connections and the retention of a host that may be running.
+// Reconfigure replaces the connections, the retention, the budgets and the breaker of a host that may be running.
 // Calls that are out end with the connections that they began with, which are closed
 // after the last of them; the next call uses the new ones. An error changes nothing, and
 // conns are then the caller's to close.
-func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention) error {
+func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention, budgets []budget.Rule, breaker keep.Breaker) error {
 	tools, err := engine.NewTools(conns)
 	if err == nil {
 		err = r.Validate()
@@ -285,6 +315,8 @@ func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention) err
 	defer h.set.Unlock()
 	old := h.cfg.Connections
 	h.cfg.Connections, h.cfg.Retention = conns, r
+	h.Engine.SetBudgets(budgets)
+	h.SetBreaker(breaker)
 	var once sync.Once
 	h.tools.Replace(tools, func() {
 		once.Do(func() {

@@ -43,7 +43,7 @@ const (
 	// hostileTries is how often a script may run until it is stopped in time: the
 	// machine may be busy with other things, and what is tested is what the
 	// stopping takes by itself.
-	hostileTries = 10
+	hostileTries = 30
 )
 
 // Laws no-ambient-power and bounded: a hostile script is stopped within its limit

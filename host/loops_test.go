@@ -100,6 +100,7 @@ func (l loop) workflow() keep.WorkflowName { return keep.WorkflowName(l.name) }
 // failed call, its item is never done, and no call outlives its item.
 func TestItemsAreNotCatchable(t *testing.T) {
 	w := newWorld(t)
+	w.policy.Breaker.Failures = 0 // many of them fail, and alike
 	w.service.onCall = func(_ context.Context, m keep.Mutation, _ int) (bool, error) {
 		if string(m.Identity) == `{"id":"fail"}` {
 			return false, keep.Failf(keep.ClassPermission, "refused", "no")
@@ -171,6 +172,7 @@ func TestDoneItemsMakeNoCall(t *testing.T) {
 		"Settled":    `await Promise.allSettled([CREATE])`,
 	}
 	w := newWorld(t)
+	w.policy.Breaker.Failures = 0 // many of them fail, and alike
 	for name, body := range bodies {
 		w.deploy(script(name, replacer.Replace(`jobs: { j: { async handler(ctx) {
 			await ctx.withItem("a", "A", async (ctx) => { `+body+` });
@@ -198,6 +200,7 @@ func TestDoneItemsMakeNoCall(t *testing.T) {
 // withItem is undefined, and the items behind it are worked on.
 func TestBlockedItemIsPassedOver(t *testing.T) {
 	w := newWorld(t)
+	w.policy.Breaker.Failures = 0 // many of them fail, and alike
 	w.policy.OnItemBlocked = policy.Continue
 	w.policy.Retry.First, w.policy.Retry.Max = time.Millisecond, time.Millisecond
 	w.service.onCall = func(_ context.Context, _ keep.Mutation, n int) (bool, error) {

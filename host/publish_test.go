@@ -185,6 +185,31 @@ func TestPublishAgain(t *testing.T) {
 	}
 }
 
+// The outcome of a call is written beside a next that takes long. What next publishes then
+// without an id has the same id as after a crash.
+func TestPublishBesideACommit(t *testing.T) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			w.deploy(take + `export default Keep.workflow({ name: "w", topics: { in: {}, out: {} }, consumers: { c: Keep.consumer({
+				subscribe: ["in"], prepare: take, async mutate(ctx) { await ctx.svc.create({ id: "1" }) },
+				async next(ctx) { for (let i = 0; i < 40; i++) { for (let n = 0; n < 1e5; n++); await ctx.publish("out", { n: i }); } } }) } })`)
+			w.publish("w", "in", "a")
+			w.run()
+			chain := w.lastRun("w").Chain
+			events := w.events("w", "out")
+			for _, ev := range events {
+				if !strings.HasPrefix(string(ev.MessageID), string(chain)+"/") {
+					t.Errorf("the id %s does not begin with the chain %s", ev.MessageID, chain)
+				}
+			}
+			if len(events) != 40 {
+				t.Errorf("%d events, want 40", len(events))
+			}
+		})
+	}
+}
+
 // An event from next comes from all inputs of the events that its run reserved,
 // and an input is done when everything that it caused is.
 func TestCausesGoThroughNext(t *testing.T) {
@@ -298,7 +323,7 @@ func TestPeekAndGetByIDs(t *testing.T) {
 	w.run()
 	for name, want := range map[string]string{
 		"peek": `["b pending 1","a pending 1"]`, "all": `["b","a","c"]`, "ids": `["c pending","skipped skipped","a pending"]`,
-		"view": `["topic","messageId","payload","status","createdAt"]`,
+		"view": `["topic","messageId","payload","status","createdAt","attempt"]`,
 	} {
 		if got := strings.Join(w.logs(keep.WorkflowName(name)), " "); got != want {
 			t.Errorf("%s: logged %s, want %s", name, got, want)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
@@ -20,7 +21,7 @@ const maxLoaded = 512
 
 // scripts keeps programs loaded. It is safe for concurrent use.
 type scripts struct {
-	rt *sandbox.Runtime
+	loader func(ctx context.Context, b *sandbox.Bundle) (*sandbox.Program, error)
 
 	mu     sync.Mutex // protects all below, and the program and place of each script
 	loaded map[versionOf]*script
@@ -34,7 +35,7 @@ type versionOf struct {
 }
 
 func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{rt: rt, loaded: make(map[versionOf]*script)}
+	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no
@@ -44,11 +45,31 @@ func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script,
 	if sc := s.find(of); sc != nil {
 		return sc, nil
 	}
-	sc := &script{owner: s, of: of, bundle: &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}}
+	sc := &script{owner: s, of: of, bundle: bundleOf(d)}
 	if _, err := sc.load(ctx); err != nil {
 		return nil, fmt.Errorf("workflow %s version %s: %w", d.Workflow, d.Version, err)
 	}
 	return sc, nil
+}
+
+// LoadScript returns the script of a version, or another one in its place, for who calls its
+// handlers without a host. If other is nil, it is the version's own.
+func LoadScript(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, other *sandbox.Bundle) (engine.Script, error) {
+	sc := &script{owner: newScripts(rt), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
+	if other != nil {
+		sc.bundle.Entry, sc.bundle.Code, sc.bundle.Map = other.Entry, other.Code, other.Map
+	}
+	if _, err := sc.load(ctx); err != nil {
+		return nil, fmt.Errorf("workflow %s version %s: %w", d.Workflow, d.Version, err)
+	}
+	return sc, nil
+}
+
+// bundleOf returns the script of a version. Its top level leaves the same state whenever and
+// wherever it is loaded.
+func bundleOf(d keep.Deployment) *sandbox.Bundle {
+	return &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map,
+		At: d.CreatedAt, Seed: append(d.CreatedAt.AppendFormat(nil, time.RFC3339Nano), d.Hash...)}
 }
 
 // find returns the script of a version if it is loaded, and nil if not.
@@ -73,7 +94,7 @@ func (s *script) load(ctx context.Context) (*sandbox.Program, error) {
 	if p := s.use(nil); p != nil {
 		return p, nil
 	}
-	p, err := s.owner.rt.Load(ctx, s.bundle)
+	p, err := s.owner.loader(ctx, s.bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +136,7 @@ func (s *script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage
 	var out json.RawMessage
 	if err == nil {
 		out, err = program.Call(ctx, sandbox.Call{
-			Path: c.Path, Args: c.Args, Now: c.Now, Pure: c.Pure, Host: calls{c.Host},
+			Path: c.Path, Args: c.Args, Now: c.Now, Seed: c.Seed, Pure: c.Pure, Host: calls{c.Host},
 			Log: func(level, text string, at sandbox.Position) { c.Log(level, text, at.String()) },
 		})
 	}

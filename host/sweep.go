@@ -43,22 +43,24 @@ func (h *Host) sweep(ctx context.Context) {
 // Run works, and may end ctx at any moment: what is left is old the next time, too.
 func (h *Host) Sweep(ctx context.Context) {
 	r := h.retention()
-	if !anyRetention(r) {
-		return
-	}
 	rest := time.NewTimer(0)
 	defer rest.Stop()
-	done, err := h.Operator.Sweep(ctx, r, false, func(operator.Swept) {
+	pause := func() {
 		rest.Reset(sweepRest)
 		select {
 		case <-ctx.Done():
 		case <-rest.C:
 		}
-	})
+	}
+	var done operator.Swept
+	traces, err := h.Operator.SweepTraces(ctx, r, false, pause)
+	if err == nil && anyRetention(r) {
+		done, err = h.Operator.Sweep(ctx, r, false, func(operator.Swept) { pause() })
+	}
 	if err != nil && ctx.Err() == nil {
 		h.log.WarnContext(ctx, "sweep; the rest is swept later", "err", err)
 	}
-	if done.Chains == 0 {
+	if done.Chains == 0 && traces == 0 {
 		return
 	}
 	var bytes int64
@@ -67,7 +69,7 @@ func (h *Host) Sweep(ctx context.Context) {
 			h.log.WarnContext(ctx, "give space back", "err", err)
 		}
 	}
-	h.log.InfoContext(ctx, "swept what is over and old", "runs", done.Runs, "mutations", done.Mutations, "bytes", bytes)
+	h.log.InfoContext(ctx, "swept what is over and old", "runs", done.Runs, "mutations", done.Mutations, "traces", traces, "bytes", bytes)
 }
 
 // anyRetention reports whether r lets anything be deleted at all.

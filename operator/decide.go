@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
@@ -33,14 +34,14 @@ func (o *Operator) Decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 		err := o.decide(ctx, id, d)
 		_, refused := errors.AsType[*ActionError](err)
 		_, needsResult := errors.AsType[*ResultError](err)
-		refused = refused || needsResult
+		refused = refused || needsResult || errors.Is(err, keep.ErrDecided)
 		stale := errors.Is(err, keep.ErrStale)
 		if !refused && !stale {
 			return err
 		}
 		// Perhaps somebody answered after we had read the question.
 		if q, readErr := o.store.Escalation(ctx, id); readErr == nil && !q.ClosedAt.IsZero() {
-			return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
+			return o.mayAnswer(ctx, q)
 		}
 		if refused || n == tries {
 			return err
@@ -53,17 +54,32 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 	if err != nil {
 		return err
 	}
+	if err := o.mayAnswer(ctx, q); err != nil {
+		return err
+	}
+	if why := approval.NotByLink(q, d.Action, o.now()); why != "" && d.From == approval.FromLink {
+		return &ActionError{id, d.Action, why}
+	}
 	switch {
-	case !q.ClosedAt.IsZero():
-		return fmt.Errorf("question %s: %w", id, keep.ErrDecided)
 	case !q.Allows(d.Action):
 		return &ActionError{id, d.Action, "it is not among the choices"}
 	case q.Kind == keep.AskConnection:
 		return o.tryNow(ctx, q, d)
 	}
-	if q.Kind == keep.AskGrant {
+	switch q.Kind {
+	case keep.AskGrant, keep.AskProposal:
 		return o.settleProposal(ctx, q, d)
+	case keep.AskBudget:
+		return o.decideBudget(ctx, q, d)
+	case keep.AskBreaker:
+		return o.closeBreaker(ctx, q, d)
 	}
+	return o.decideRun(ctx, q, d)
+}
+
+// decideRun records the answer to a question about a run.
+func (o *Operator) decideRun(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	id := q.ID
 	run, err := o.store.Run(ctx, q.Run)
 	if err != nil {
 		return err
@@ -79,6 +95,35 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 	d.Result = nil // it is with the mutation
 	changes = append(changes, keep.CloseEscalation{ID: id, Decision: &d})
 	return o.decided(ctx, q.Workflow, d.At, changes...)
+}
+
+// An AnsweredError is returned when a question does not wait for an answer any more: it has
+// one, or it ended, or it was about another version. It is keep.ErrDecided.
+type AnsweredError struct {
+	Question keep.Escalation
+	Why      string
+}
+
+// Error names the question, and who answered it or why nobody can.
+func (e *AnsweredError) Error() string { return fmt.Sprintf("question %s: %s", e.Question.ID, e.Why) }
+
+// Is makes it a keep.ErrDecided.
+func (e *AnsweredError) Is(target error) bool { return target == keep.ErrDecided }
+
+// mayAnswer returns why q cannot be answered, nil if it can.
+func (o *Operator) mayAnswer(ctx context.Context, q keep.Escalation) error {
+	var current keep.Version
+	if q.Approval != nil {
+		w, err := o.store.Workflow(ctx, q.Workflow)
+		if err != nil {
+			return err
+		}
+		current = w.Version
+	}
+	if why := approval.Closed(q, current, o.now()); why != "" {
+		return &AnsweredError{q, why}
+	}
+	return nil
 }
 
 // effect returns the changes that an action causes.
@@ -105,7 +150,7 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 		}
 		run.RetryAt, run.UpdatedAt = d.At, d.At
 		return []keep.Change{keep.PutRun{Run: run}}, nil
-	case keep.Approve:
+	case keep.Approve, keep.Allow, keep.Raise:
 		run.RetryAt, run.UpdatedAt = d.At, d.At
 		return []keep.Change{keep.PutRun{Run: run}}, nil
 	case keep.Reprocess:

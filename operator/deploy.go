@@ -1,12 +1,14 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
 )
@@ -44,22 +46,33 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 	if err != nil {
 		return Deployed{}, err
 	}
+	if c != nil && c.Await && b.awaits(d) {
+		return Deployed{Version: b.workflow.Version, Waiting: b.proposed}, nil
+	}
 	granted, err := o.consent(ctx, b.workflow, c, now)
 	if err != nil {
 		return Deployed{}, err
 	}
-	d.Version, d.CreatedAt = b.next(), now
-	if len(granted.lacking) > 0 {
-		return o.propose(ctx, d, b, granted.lacking, c.Giver)
+	repairs := c != nil && c.Repair
+	if p := b.proposed; repairs && p != nil && p.State == keep.ProposalWaiting && p.By != c.By {
+		return Deployed{}, &WaitsError{*p}
+	}
+	d.Version, d.CreatedAt, d.Definition.Intent = b.next(repairs), now, b.intentOf(d)
+	same := !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry
+	if granted.asked && (!same || len(granted.lacking) > 0) {
+		return o.propose(ctx, d, b, granted.lacking, *c)
 	}
 	var changes []keep.Change
-	if !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry {
+	if same {
 		d.Version = b.current.Version
 	} else {
 		if changes, err = o.newVersion(ctx, d, b.current, now); err != nil {
 			return Deployed{}, err
 		}
 		changes = append(b.replaced(), changes...)
+	}
+	if repairs && !same {
+		changes = append(accepted(d, b, *c), changes...)
 	}
 	if granted.next != nil {
 		granted.next.Version = d.Version
@@ -103,13 +116,42 @@ func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *kee
 	return b, err
 }
 
-// next returns the number of the next version. One that was proposed is not given again.
-func (b beforeDeploy) next() keep.Version {
-	major := b.current.Version.Major
-	if b.proposed != nil {
-		major = max(major, b.proposed.Version.Major)
+// intentOf returns what a version is for: what it says, or else what the script was proposed
+// for, or what the version before is for.
+func (b beforeDeploy) intentOf(d keep.Deployment) string {
+	intent := d.Definition.Intent
+	if p := b.proposed; intent == "" && p != nil && p.Hash == d.Hash && p.Entry == d.Entry {
+		intent = p.Definition.Intent
 	}
-	return keep.Version{Major: major + 1}
+	return cmp.Or(intent, b.current.Definition.Intent)
+}
+
+// awaits reports whether a person is asked about this very script.
+func (b beforeDeploy) awaits(d keep.Deployment) bool {
+	p := b.proposed
+	return p != nil && p.State == keep.ProposalWaiting && p.Over == b.workflow.Version && p.Hash == d.Hash && p.Entry == d.Entry
+}
+
+// next returns the number of the next version: the next major one, or the next minor one of a
+// repair. One that was proposed is not given again.
+func (b beforeDeploy) next(repair bool) keep.Version {
+	last := b.current.Version
+	if b.proposed != nil && b.proposed.Version.After(last) {
+		last = b.proposed.Version
+	}
+	if repair {
+		return keep.Version{Major: last.Major, Minor: last.Minor + 1}
+	}
+	return keep.Version{Major: last.Major + 1}
+}
+
+// A WaitsError says that a repair is not proposed beside another version, which a person must
+// decide about first.
+type WaitsError struct{ Proposal keep.Proposal }
+
+// Error names the version and its question.
+func (e *WaitsError) Error() string {
+	return fmt.Sprintf("version %s of %s waits for a person (question %s)", e.Proposal.Version, e.Proposal.Workflow, e.Proposal.Question)
 }
 
 // replaced returns the changes that end the wait of a proposal for a later version.
@@ -121,6 +163,14 @@ func (b beforeDeploy) replaced() []keep.Change {
 		keep.EndProposal{Version: b.proposed.Version, State: keep.ProposalReplaced},
 		keep.CloseEscalation{ID: b.proposed.Question},
 	}
+}
+
+// accepted returns the changes that record a repair which becomes current at once: like one to
+// which a person agrees, and nobody is asked.
+func accepted(d keep.Deployment, b beforeDeploy, c Consent) []keep.Change {
+	p := keep.Proposal{Deployment: d, Over: b.workflow.Version, By: c.By, From: c.From, State: keep.ProposalWaiting}
+	p.Question = grant.QuestionID(p)
+	return []keep.Change{keep.PutProposal{Proposal: p}, keep.EndProposal{Version: p.Version, State: keep.ProposalApproved}}
 }
 
 // newVersion returns the changes that make d current, after the version before.
@@ -142,7 +192,8 @@ func (o *Operator) newVersion(ctx context.Context, d, before keep.Deployment, no
 	return append(changes, unblock...), err
 }
 
-// unblock returns the changes that let runs continue that failed by logic.
+// unblock returns the changes that let runs continue that failed by logic, or wait for an
+// approval, which ends with the version that asked for it.
 func (o *Operator) unblock(ctx context.Context, w keep.WorkflowName, now time.Time) ([]keep.Change, error) {
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
@@ -150,8 +201,22 @@ func (o *Operator) unblock(ctx context.Context, w keep.WorkflowName, now time.Ti
 	}
 	var changes []keep.Change
 	for _, run := range runs {
-		if next, yes := lifecycle.Deployed(run, now); yes {
-			changes = append(changes, keep.PutRun{Run: next})
+		next, yes := lifecycle.Deployed(run, now)
+		if !yes {
+			continue
+		}
+		changes = append(changes, keep.PutRun{Run: next})
+		if !lifecycle.AwaitsApproval(run) {
+			continue
+		}
+		asked, _, err := o.store.Escalations(ctx, keep.EscalationFilter{Workflow: w, Run: run.ID, Open: true}, keep.Page{})
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range asked {
+			if q.Kind == keep.AskApproval {
+				changes = append(changes, keep.CloseEscalation{ID: q.ID})
+			}
 		}
 	}
 	return changes, nil

@@ -105,6 +105,20 @@ type Consent struct {
 
 	// Give says that who deploys may give what is lacking.
 	Give bool
+
+	// Ask says that a person must agree to the version, whatever is granted.
+	Ask bool
+
+	// Await says that nobody looked at the script for this deploy, as when a host finds a file:
+	// one that waits for a person's answer keeps waiting.
+	Await bool
+
+	// Repair says that the version mends the one before: it has the next minor number, and the
+	// grant stays as it is, whatever it calls.
+	Repair bool
+
+	// Why says in a question about the version what speaks against it.
+	Why string
 }
 
 // A Deployed says what became of a deploy.
@@ -135,11 +149,13 @@ type consented struct {
 	next    *keep.Grant        // nil: what holds stays
 	given   []keep.GrantedTool // by next
 	lacking []keep.GrantedTool // what a person must agree to first
+	asked   bool               // a person must agree
 }
 
 // consent returns what is granted beside a deploy.
 func (o *Operator) consent(ctx context.Context, w keep.Workflow, c *Consent, at time.Time) (out consented, err error) {
-	if c == nil {
+	if c == nil || c.Repair {
+		out.asked = c != nil && c.Ask
 		return out, nil
 	}
 	now, err := o.currentGrant(ctx, w)
@@ -148,16 +164,21 @@ func (o *Operator) consent(ctx context.Context, w keep.Workflow, c *Consent, at 
 	}
 	next := keep.Grant{Workflow: w.Name, N: w.Granted + 1, GivenBy: c.By, From: c.From, GivenAt: at}
 	if c.Whole != nil {
-		if next.Tools = slices.Clone(c.Whole); now.N > 0 && !now.IsTaken() && slices.Equal(now.Tools, next.Tools) {
+		if next.Tools = slices.Clone(c.Whole); c.Ask {
+			return consented{lacking: fresh(now, next), asked: true}, nil
+		}
+		if now.N > 0 && !now.IsTaken() && slices.Equal(now.Tools, next.Tools) {
 			return out, nil
 		}
 		return consented{next: &next, given: fresh(now, next)}, nil
 	}
 	lacking := grant.Lacking(now, c.Calls)
 	switch {
+	case c.Ask:
+		return consented{lacking: granting(lacking), asked: true}, nil
 	case c.Give:
 	case len(lacking) > 0:
-		return consented{lacking: granting(lacking)}, nil
+		return consented{lacking: granting(lacking), asked: true}, nil
 	case now.N == 0: // what it calls by names that it computes is not granted, either
 		return consented{next: &next}, nil
 	default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -36,6 +37,9 @@ type Config struct {
 	// Results knows what calls bring. If nil, nobody does: what a person says that a
 	// call brought is taken if it is JSON.
 	Results Results
+
+	// Budgets returns the budgets that are configured now. If nil, there are none.
+	Budgets func() []budget.Rule
 
 	// Secrets returns the mark of the secrets that the connection of a tool has here now; see
 	// connector.Connection. If nil, no run is tried again because one was replaced.
@@ -97,6 +101,9 @@ func New(store Store, cfg Config) (*Operator, error) {
 	}
 	if cfg.Executor == nil {
 		cfg.Executor = nobody{}
+	}
+	if cfg.Budgets == nil {
+		cfg.Budgets = func() []budget.Rule { return nil }
 	}
 	if cfg.Results == nil {
 		cfg.Results = anything{}

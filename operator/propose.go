@@ -9,18 +9,17 @@ import (
 	"github.com/keep-run/keep/law/grant"
 )
 
-// propose stores a version that calls more than is granted, and asks a person. The version
+// propose stores a version that a person must agree to, mostly since it calls more than is granted, and asks. The version
 // that is current continues. The same script again is not asked about again.
-func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeploy, lacking []keep.GrantedTool, by Giver) (Deployed, error) {
+func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeploy, lacking []keep.GrantedTool, c Consent) (Deployed, error) {
 	out := Deployed{Version: b.workflow.Version}
-	if p := b.proposed; p != nil && p.State == keep.ProposalWaiting && p.Over == b.workflow.Version &&
-		p.Hash == d.Hash && p.Entry == d.Entry && slices.Equal(p.Tools, lacking) {
+	if p := b.proposed; b.awaits(d) && slices.Equal(p.Tools, lacking) {
 		out.Waiting = p
 		return out, nil
 	}
-	p := keep.Proposal{Deployment: d, Over: b.workflow.Version, Tools: lacking, By: by.By, From: by.From, State: keep.ProposalWaiting}
+	p := keep.Proposal{Deployment: d, Over: b.workflow.Version, Tools: lacking, By: c.By, From: c.From, State: keep.ProposalWaiting}
 	p.Question = grant.QuestionID(p)
-	changes := append(b.replaced(), keep.PutProposal{Proposal: p}, keep.OpenEscalation{Escalation: grant.Question(p)})
+	changes := append(b.replaced(), keep.PutProposal{Proposal: p}, keep.OpenEscalation{Escalation: grant.Question(p, c.Why)})
 	if err := o.decided(ctx, d.Workflow, d.CreatedAt, changes...); err != nil {
 		return Deployed{}, err
 	}
@@ -50,17 +49,20 @@ func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep
 	if b.workflow.Version != p.Over {
 		return &ActionError{q.ID, d.Action, fmt.Sprintf("version %s is current by now, and it was to replace %s", b.workflow.Version, p.Over)}
 	}
-	holds, err := o.currentGrant(ctx, b.workflow)
-	if err != nil {
-		return err
-	}
-	next := keep.Grant{Workflow: p.Workflow, N: b.workflow.Granted + 1, Version: p.Version, GivenBy: d.By, From: d.From, GivenAt: d.At}
-	next.Tools = append(slices.Clone(holds.Tools), fresh(holds, keep.Grant{Tools: p.Tools})...)
 	p.CreatedAt = d.At
 	deploy, err := o.newVersion(ctx, p.Deployment, b.current, d.At)
 	if err != nil {
 		return err
 	}
 	changes := append([]keep.Change{keep.EndProposal{Version: p.Version, State: keep.ProposalApproved}}, deploy...)
-	return o.decided(ctx, q.Workflow, d.At, append(changes, keep.PutGrant{Grant: next}, ended)...)
+	if !p.IsRepair() { // which is within the grant that holds, if there is one
+		holds, err := o.currentGrant(ctx, b.workflow)
+		if err != nil {
+			return err
+		}
+		next := keep.Grant{Workflow: p.Workflow, N: b.workflow.Granted + 1, Version: p.Version, GivenBy: d.By, From: d.From, GivenAt: d.At}
+		next.Tools = append(slices.Clone(holds.Tools), fresh(holds, keep.Grant{Tools: p.Tools})...)
+		changes = append(changes, keep.PutGrant{Grant: next})
+	}
+	return o.decided(ctx, q.Workflow, d.At, append(changes, ended)...)
 }

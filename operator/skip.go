@@ -171,7 +171,7 @@ func (o *Operator) closeQuestions(ctx context.Context, r keep.Run) ([]keep.Chang
 	}
 	var cs []keep.Change
 	for _, q := range qs {
-		if q.Kind != keep.AskConnection { // other runs wait for its answer, too
+		if !q.Kind.Shared() { // other runs wait for its answer, too
 			cs = append(cs, keep.CloseEscalation{ID: q.ID})
 		}
 	}

@@ -7,12 +7,15 @@ import "github.com/keep-run/keep/store"
 type Store interface {
 	store.Committer
 	store.Workflows
+	store.Checkpoints
 	store.Grants
 	store.Proposals
 	store.Runs
 	store.Events
 	store.Inputs
+	store.Lineage
 	store.Mutations
+	store.Spending
 	store.Items
 	store.Escalations
 	store.Sweeper

@@ -15,6 +15,8 @@ import (
 const (
 	sweepLook  = 500
 	sweepBatch = 20
+
+	sweepTraces = 200 // parts of traces
 )
 
 // Swept says what a sweep forgot.
@@ -37,6 +39,11 @@ func (s *Swept) add(c keep.OldChain) {
 // is what would be.
 func (o *Operator) Sweep(ctx context.Context, r policy.Retention, preview bool, each func(Swept)) (done Swept, err error) {
 	now := o.now()
+	if !preview {
+		if err := o.noteAsked(ctx); err != nil {
+			return done, err
+		}
+	}
 	all, err := o.store.Workflows(ctx)
 	if err != nil {
 		return done, err
@@ -46,11 +53,37 @@ func (o *Operator) Sweep(ctx context.Context, r policy.Retention, preview bool, 
 		if !some {
 			continue
 		}
+		if first := now.Add(-o.longestBudget()); before.After(first) {
+			before = first // what counts in a budget is not forgotten (law: within-budget)
+		}
 		if err := o.sweepWorkflow(ctx, w.Name, before, preview, &done, each); err != nil {
 			return done, err
 		}
 	}
 	return done, nil
+}
+
+// SweepTraces forgets what runs saw that is older than r says, in small steps, and returns how
+// many parts that were. Preview, each and ctx are those of Sweep.
+func (o *Operator) SweepTraces(ctx context.Context, r policy.Retention, preview bool, each func()) (gone int, err error) {
+	if r.Traces <= 0 {
+		return 0, nil
+	}
+	before := o.now().Add(-r.Traces)
+	if preview {
+		return o.store.OldTraces(ctx, before)
+	}
+	for {
+		n, err := o.store.ForgetTraces(ctx, before, sweepTraces)
+		gone += n
+		if err != nil || n < sweepTraces {
+			return gone, err
+		}
+		each()
+		if err := context.Cause(ctx); err != nil {
+			return gone, err
+		}
+	}
 }
 
 // sweepWorkflow forgets the old chains of one workflow.

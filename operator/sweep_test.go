@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
@@ -60,9 +61,59 @@ func TestSweepOfLongRetention(t *testing.T) {
 	}
 }
 
+// What counts in a budget is kept as long as it does, whatever the retention.
+func TestSweepKeepsWhatCounts(t *testing.T) {
+	s := &overCounter{Store: memory.New()}
+	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	commitTo(t, s, "w", made, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Definition: keep.Definition{Name: "w"}, CreatedAt: made}})
+	for _, id := range []keep.RunID{"run_1", "run_2"} {
+		m := keep.Mutation{Key: keep.MutationKey("mut_" + id), Workflow: "w", Run: id, Tool: "bank.pay", Level: keep.LevelNone, Token: "t", State: keep.Applied, ResolvedBy: "call",
+			Attempts: 1, CallDeadline: made, CreatedAt: made, UpdatedAt: made, SpentAt: made, Spent: []keep.Spent{{Budget: "money", Amount: 1, Limit: 9, Per: time.Hour}}}
+		commitTo(t, s, "w", made,
+			keep.PutRun{Run: keep.Run{ID: id, Chain: id, Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true,
+				Mutation: m.Key, CreatedAt: made, UpdatedAt: made}},
+			keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: made, By: "call", To: keep.InFlight}, {At: made, By: "call", From: keep.InFlight, To: keep.Applied}}})
+	}
+	rules := []budget.Rule{{Name: "money", Per: 7 * 24 * time.Hour}}
+	for after, want := range map[time.Duration]int{6 * 24 * time.Hour: 0, 8 * 24 * time.Hour: 1} { // the newest of the database stays
+		o, err := operator.New(s, operator.Config{Now: func() time.Time { return made.Add(after) }, Budgets: func() []budget.Rule { return rules }, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := o.Sweep(t.Context(), policy.Retention{After: 24 * time.Hour}, true, nil); err != nil || done.Chains != want {
+			t.Errorf("after %s a sweep takes %+v, %v; want %d chains (law: within-budget)", after, done, err, want)
+		}
+	}
+}
+
 func commitTo(t *testing.T, s *overCounter, w keep.WorkflowName, at time.Time, changes ...keep.Change) {
 	t.Helper()
 	if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: changes}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A host died between a question about a budget and the note that it was asked. A sweep, which
+// may delete the question, notes it first, or the next question would have the same id.
+func TestSweepNotesQuestionsAboutBudgets(t *testing.T) {
+	s := &overCounter{Store: memory.New()}
+	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	commitTo(t, s, "w", made, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Definition: keep.Definition{Name: "w"}, CreatedAt: made}},
+		keep.PutRun{Run: keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Prepared, Status: keep.StatusActive, CreatedAt: made, UpdatedAt: made}})
+	for n := 1; n <= 2; n++ {
+		commitTo(t, s, "w", made, keep.OpenEscalation{Escalation: keep.Escalation{ID: budget.QuestionID("money", n), Kind: keep.AskBudget, Budget: "money", Workflow: "w", Run: "run_1", CreatedAt: made}})
+	}
+	o, err := operator.New(s, operator.Config{Now: func() time.Time { return made }, Budgets: func() []budget.Rule { return []budget.Rule{{Name: "money", Per: time.Hour}} }, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := o.Sweep(t.Context(), policy.Retention{After: time.Hour}, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		row, err := s.Gate(t.Context(), keep.BudgetGate("money"))
+		if err != nil || string(row.State) != `{"asked":2}` {
+			t.Errorf("the row of the budget says %s, %v; want 2 questions", row.State, err)
+		}
 	}
 }

@@ -5,26 +5,41 @@ import (
 	"time"
 )
 
-// A clock starts at a time of its own, moves on with real time and can be set forward.
+// A clock starts at a time of its own, stands until it is run, moves on with real time then,
+// and can be set forward.
 type clock struct {
-	began time.Time // of the real clock
-
-	mu    sync.Mutex
-	start time.Time // what the clock showed when it began
+	mu    sync.Mutex // protects all below
+	began time.Time  // of the real clock; zero: it stands
+	start time.Time  // what the clock showed when it began
 }
 
 func newClock(start time.Time) *clock {
-	now := time.Now()
 	if start.IsZero() {
-		start = now
+		start = time.Now()
 	}
-	return &clock{began: now, start: start}
+	return &clock{start: start}
+}
+
+// run makes the clock move. What was done before was done at one time, so that it does not
+// depend on how busy the machine was.
+func (c *clock) run() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began = time.Now()
 }
 
 // now returns what the clock shows.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.shows()
+}
+
+// shows is now for who holds mu.
+func (c *clock) shows() time.Time {
+	if c.began.IsZero() {
+		return c.start
+	}
 	return c.start.Add(time.Since(c.began))
 }
 
@@ -32,7 +47,7 @@ func (c *clock) now() time.Time {
 func (c *clock) reach(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.start.Add(time.Since(c.began)); now.Before(t) {
+	if now := c.shows(); now.Before(t) {
 		c.start = c.start.Add(t.Sub(now))
 	}
 }

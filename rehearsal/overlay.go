@@ -3,6 +3,7 @@ package rehearsal
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,9 +40,12 @@ type overlay struct {
 
 	mu      sync.Mutex // protects all below
 	kv      map[kvKey]bool
+	stored  map[string]json.RawMessage // checkpoints that were written; null: deleted
 	runs    map[keep.RunID]bool
-	maxRuns int    // zero: no limit
-	full    func() // called when there are that many
+	maxRuns int                 // zero: no limit
+	rest    map[keep.RunID]bool // chains for which nothing more is done without a person
+	works   int                 // of them; zero: no limit
+	full    func()              // called when there are that many
 }
 
 type kvKey struct {
@@ -51,7 +55,8 @@ type kvKey struct {
 
 func newOverlay(base Base) *overlay {
 	m := memory.New()
-	return &overlay{Store: m, memory: m, base: base, kv: make(map[kvKey]bool), runs: make(map[keep.RunID]bool)}
+	return &overlay{Store: m, memory: m, base: base, kv: make(map[kvKey]bool), stored: make(map[string]json.RawMessage),
+		runs: make(map[keep.RunID]bool), rest: make(map[keep.RunID]bool)}
 }
 
 // Commit implements store.Committer. An event that the base has and is finished or
@@ -87,6 +92,9 @@ func (o *overlay) note(c keep.Commit) {
 		switch c := change.(type) {
 		case keep.SetKV:
 			o.kv[kvKey{c.Producer, c.Key}] = true
+			if o.stored[c.Key] = c.Value; c.Value == nil {
+				o.stored[c.Key] = json.RawMessage("null")
+			}
 		case keep.ResetKV:
 			o.kv[kvKey{c.Producer, ""}] = true
 		case keep.PutRun:
@@ -94,8 +102,31 @@ func (o *overlay) note(c keep.Commit) {
 			if o.maxRuns > 0 && len(o.runs) >= o.maxRuns {
 				o.full()
 			}
+			if o.rest[c.Run.Chain] = rests(c.Run); o.works > 0 && count(o.rest) >= o.works {
+				o.full()
+			}
 		}
 	}
+}
+
+// rests reports whether nothing more is done for the chain of r without a person.
+func rests(r keep.Run) bool {
+	switch r.Status {
+	case keep.StatusCommitted, keep.StatusAborted:
+		return r.Closed
+	case keep.StatusApproval, keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
+		return !r.Closed
+	}
+	return false
+}
+
+func count(of map[keep.RunID]bool) (n int) {
+	for _, is := range of {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // KV implements store.Checkpoints.

@@ -2,6 +2,7 @@ package rehearsal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,8 +38,18 @@ type Config struct {
 	// Take selects the pending events of Base. If nil, all of them.
 	Take func(keep.Event) bool
 
+	// KV is the checkpoint of the first of Handlers, a producer.
+	KV map[string]json.RawMessage
+
+	// Items are there at the start; only their id, title and status are read.
+	Items []keep.Item
+
 	// MaxRuns ends the rehearsal after so many runs. If zero, there is no limit.
 	MaxRuns int
+
+	// Works ends the rehearsal when so many runs, each with its attempts, have come to rest. If
+	// zero, there is no limit.
+	Works int
 
 	// Approved makes calls that need a person's approval without it.
 	Approved bool
@@ -56,7 +67,11 @@ type Config struct {
 	// Runtime executes the script; the caller closes it. Required.
 	Runtime *sandbox.Runtime
 
-	// Now is the time at which the rehearsal begins. If zero, the current time.
+	// Shared is what other rehearsals have loaded and compiled. If nil, nothing.
+	Shared *Shared
+
+	// Now is the time at which the rehearsal begins, and at which the script is loaded. If
+	// zero, the current time.
 	Now time.Time
 }
 
@@ -64,11 +79,13 @@ type Config struct {
 type Result struct {
 	Runs      []keep.Run
 	Mutations []keep.Mutation
-	Events    []keep.Event // the script's, without those that were there at the start
-	Items     []keep.Item
+	Events    []keep.Event      // the script's, without those that were there at the start
+	Items     []keep.Item       // without those that were there at the start
 	Questions []keep.Escalation // that are open
 
-	Cut  bool // Config.MaxRuns ended it
+	Stored map[string]json.RawMessage // what producers wrote to their checkpoints last; null: deleted
+
+	Cut  bool // Config.MaxRuns or Config.Works ended it
 	More int  // pending events of Base that were left out for their number
 }
 
@@ -78,9 +95,13 @@ type Result struct {
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	clock := newClock(cfg.Now)
 	db := newOverlay(cfg.Base)
+	if cfg.Shared == nil {
+		cfg.Shared = NewShared(cfg.Runtime)
+	}
 	h, err := host.Open(ctx, db, host.Config{
 		Connections: play(cfg, clock), Policy: hurried(cfg.Policy),
-		Runtime: cfg.Runtime, Clock: clock.now, Logger: slog.New(slog.DiscardHandler),
+		Runtime: cfg.Runtime, Load: cfg.Shared.Load, Schemas: &cfg.Shared.schemas,
+		Clock: clock.now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +111,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	r, err := collect(ctx, db.memory)
-	r.More, r.Cut = more, cut
+	given := func(it keep.Item) bool {
+		return slices.ContainsFunc(cfg.Items, func(at keep.Item) bool { return at.ID == it.ID })
+	}
+	r.Items = slices.DeleteFunc(r.Items, given)
+	r.More, r.Cut, r.Stored = more, cut, db.stored
 	return r, err
 }
 
@@ -103,15 +128,16 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	if _, err := h.Deploy(ctx, script); err != nil {
 		return 0, false, err
 	}
+	clock.run()
 	if more, err = db.begin(ctx, script.Definition, clock.now().UTC().Truncate(time.Millisecond), cfg.Take); err != nil {
 		return 0, false, err
 	}
-	if err := publish(ctx, db.memory, script.Name, clock.now(), cfg.Events); err != nil {
+	if err := put(ctx, db.memory, script.Name, clock.now(), cfg); err != nil {
 		return 0, false, err
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	db.maxRuns, db.full = cfg.MaxRuns, func() { end(errCut) }
+	db.maxRuns, db.works, db.full = cfg.MaxRuns, cfg.Works, func() { end(errCut) }
 	err = execute(running, h)
 	if errors.Is(context.Cause(running), errCut) {
 		return more, true, nil
@@ -159,17 +185,25 @@ func handlers(d keep.Definition) []keep.HandlerName {
 	return names
 }
 
-// publish makes the events pending.
-func publish(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, events []keep.Event) error {
-	if len(events) == 0 {
-		return nil
-	}
+// put makes the events pending, and stores what else is there at the start.
+func put(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, cfg Config) error {
 	c := keep.Commit{Workflow: w, At: now}
-	for _, e := range events {
+	for key, value := range cfg.KV {
+		c.Changes = append(c.Changes, keep.SetKV{Producer: cfg.Handlers[0], Key: key, Value: value})
+	}
+	for _, it := range cfg.Items {
+		c.Changes = append(c.Changes, keep.PutItem{Item: keep.Item{
+			Workflow: w, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: 1, CreatedAt: now, UpdatedAt: now,
+		}})
+	}
+	for _, e := range cfg.Events {
 		c.Changes = append(c.Changes, keep.Publish{Event: keep.Event{
 			Workflow: w, Topic: e.Topic, MessageID: e.MessageID, Payload: e.Payload,
 			Status: keep.EventPending, CreatedBy: given, CreatedAt: now, UpdatedAt: now,
 		}})
+	}
+	if len(c.Changes) == 0 {
+		return nil
 	}
 	return db.Commit(ctx, c)
 }
@@ -198,18 +232,31 @@ func execute(ctx context.Context, h *host.Host) error {
 // collect reads what the rehearsal left.
 func collect(ctx context.Context, db *memory.Store) (*Result, error) {
 	r := &Result{}
-	page := keep.Page{Limit: keep.MaxPage}
 	var errs [5]error
-	r.Runs, _, errs[0] = db.Runs(ctx, keep.RunFilter{}, page)
-	r.Mutations, _, errs[1] = db.Mutations(ctx, keep.MutationFilter{}, page)
-	r.Events, _, errs[2] = db.Events(ctx, keep.EventFilter{}, page)
-	r.Items, _, errs[3] = db.Items(ctx, keep.ItemFilter{}, page)
-	r.Questions, _, errs[4] = db.Escalations(ctx, keep.EscalationFilter{Open: true}, page)
+	r.Runs, errs[0] = whole(func(p keep.Page) ([]keep.Run, string, error) { return db.Runs(ctx, keep.RunFilter{}, p) })
+	r.Mutations, errs[1] = whole(func(p keep.Page) ([]keep.Mutation, string, error) { return db.Mutations(ctx, keep.MutationFilter{}, p) })
+	r.Events, errs[2] = whole(func(p keep.Page) ([]keep.Event, string, error) { return db.Events(ctx, keep.EventFilter{}, p) })
+	r.Items, errs[3] = whole(func(p keep.Page) ([]keep.Item, string, error) { return db.Items(ctx, keep.ItemFilter{}, p) })
+	r.Questions, errs[4] = whole(func(p keep.Page) ([]keep.Escalation, string, error) {
+		return db.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+	})
 	r.Events = slices.DeleteFunc(r.Events, func(e keep.Event) bool { return e.CreatedBy == given })
-	slices.Reverse(r.Runs)
-	slices.Reverse(r.Mutations)
-	slices.Reverse(r.Events)
-	slices.Reverse(r.Items)
-	slices.Reverse(r.Questions)
 	return r, errors.Join(errs[:]...)
+}
+
+// whole reads a list to its end, and returns it in the order of making.
+func whole[T any](list func(keep.Page) ([]T, string, error)) ([]T, error) {
+	var all []T
+	for p := (keep.Page{Limit: keep.MaxPage}); ; {
+		rows, next, err := list(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if next == "" {
+			slices.Reverse(all)
+			return all, nil
+		}
+		p.After = next
+	}
 }

@@ -35,6 +35,9 @@ func play(cfg Config, c *clock) []connector.Connection {
 	out := make([]connector.Connection, 0, len(cfg.Connections))
 	for _, conn := range cfg.Connections {
 		played := connector.Connection{Name: conn.Name, Connector: conn.Connector}
+		if !cfg.Approved {
+			played.Approve = conn.Approve
+		}
 		for _, t := range conn.Tools {
 			played.Tools = append(played.Tools, playTool(conn.Name, t, cfg, c))
 		}
@@ -46,7 +49,9 @@ func play(cfg Config, c *clock) []connector.Connection {
 func playTool(conn string, t connector.Tool, cfg Config, c *clock) connector.Tool {
 	s := cfg.Services
 	spec := t.Spec()
-	spec.Approve = spec.Approve && !cfg.Approved
+	if cfg.Approved {
+		spec.Approve = ""
+	}
 	name := keep.ToolName(conn + "." + spec.Name)
 	if spec.Effect != connector.Mutate {
 		return playedReader{spec, name, s}

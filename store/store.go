@@ -19,7 +19,9 @@ type Store interface {
 	Hooks
 	Accounts
 	Gates
+	Repairs
 	Identity
+	Links
 	Checker
 }
 
@@ -61,6 +63,9 @@ type Checkpoints interface {
 	// KV returns one value of a producer's checkpoint; nil if it is not set.
 	KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error)
 
+	// KVs returns a whole checkpoint, sorted by key. It has at most policy.Limits.KVTotal bytes.
+	KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error)
+
 	// KVSize returns the bytes of all keys and values of a checkpoint.
 	KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error)
 }
@@ -82,6 +87,13 @@ type Runs interface {
 
 	// Logs returns every line that a run wrote, oldest first.
 	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
+}
+
+// Traces reads what is kept of what runs saw.
+type Traces interface {
+	// Trace returns the parts of what is kept of a run's reads, oldest first; none if
+	// nothing was recorded, or no longer is kept.
+	Trace(ctx context.Context, run keep.RunID) ([]keep.TracePart, error)
 }
 
 // Events reads events.
@@ -205,6 +217,14 @@ type Rivals interface {
 	Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error)
 }
 
+// Spending finds what counts in budgets.
+type Spending interface {
+	// Spending returns the records of all workflows that began to count in a budget after
+	// since, also those that were given back, and every one in doubt that counts in one;
+	// sorted by when they began, as a bare page has them.
+	Spending(ctx context.Context, since time.Time) ([]keep.Mutation, error)
+}
+
 // ShortIDs finds records by a part of their id.
 type ShortIDs interface {
 	// IDsWith returns up to limit ids of a noun that begin or end with part after their
@@ -309,9 +329,11 @@ type Chains interface {
 // noun, and is wide because the pages show them all.
 type Reader interface {
 	Workflows
+	Checkpoints
 	Grants
 	Proposals
 	Runs
+	Traces
 	Chains
 	Events
 	Topics
@@ -319,6 +341,7 @@ type Reader interface {
 	Lineage
 	Mutations
 	Rivals
+	Spending
 	Items
 	ShortIDs
 	Escalations
@@ -326,15 +349,23 @@ type Reader interface {
 	Batches
 	Usage
 	Limits
+	RepairRecords
 }
 
-// A Sweeper finds what is over and old, for keep.Sweep.
+// A Sweeper finds what is over and old, for keep.Sweep, and forgets what runs saw.
 type Sweeper interface {
 	// Over reads up to limit runs of w that were made before a time, oldest first,
 	// from a place on: that of the first call is empty. It returns the chains that
 	// begin there and that keep.Sweep would take, and the place to continue from; it
 	// is empty at the end. Runs that were made later cost nothing.
 	Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error)
+
+	// ForgetTraces deletes up to limit parts of traces that were written before a time, of
+	// all workflows, and returns how many. No law speaks of them: it is no commit.
+	ForgetTraces(ctx context.Context, before time.Time, limit int) (int, error)
+
+	// OldTraces counts the parts that were written before a time.
+	OldTraces(ctx context.Context, before time.Time) (int, error)
 }
 
 // Access keeps the credentials with which people and programs sign in. It writes
@@ -396,6 +427,27 @@ type Accounts interface {
 	DropAccount(ctx context.Context, kind keep.AccountKind, name string) error
 }
 
+// RepairRecords has what was done about failures of scripts.
+type RepairRecords interface {
+	// Repair returns a repair, or *keep.NotFoundError.
+	Repair(ctx context.Context, id string) (keep.Repair, error)
+
+	// Repairs returns those of a workflow, or of all if w is empty, that began since a time,
+	// newest first.
+	Repairs(ctx context.Context, w keep.WorkflowName, since time.Time) ([]keep.Repair, error)
+}
+
+// Repairs keeps what was done about failures of scripts. It is written beside commits: what became
+// of a proposal is in keep.Proposal.
+type Repairs interface {
+	RepairRecords
+
+	// PutRepair writes a repair if its stored Rev is still that of r, 0 if there is none, else
+	// it is keep.ErrStale. The stored Rev is then r.Rev + 1. The workflow and the time of one
+	// that is there stay as they are.
+	PutRepair(ctx context.Context, r keep.Repair) error
+}
+
 // Gates keeps what the users of connections share about limits. It is written beside
 // commits: a call that was let in and is never recorded was let in all the same.
 type Gates interface {
@@ -420,6 +472,14 @@ type Identity interface {
 	// StoreID returns the random id that the database got when it was made.
 	// Idempotency tokens depend on it.
 	StoreID(ctx context.Context) (string, error)
+}
+
+// Links has what links to questions are signed with.
+type Links interface {
+	// LinkKey returns 32 random bytes, which are made when they are asked for first and are
+	// the same for every host. A database that was copied or restored makes others: what it
+	// asks may have been answered since, so links of before decide nothing.
+	LinkKey(ctx context.Context) ([]byte, error)
 }
 
 // A Checker looks for damage.

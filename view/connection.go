@@ -59,6 +59,9 @@ func readLimits(ctx context.Context, s store.Limits) (Limits, error) {
 	}
 	l := make(Limits, len(gates))
 	for _, g := range gates {
+		if !g.OfConnection() {
+			continue
+		}
 		var state limit.State
 		if err := json.Unmarshal(g.State, &state); err != nil {
 			return nil, fmt.Errorf("limits of connection %s: %w", g.Connection, err)

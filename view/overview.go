@@ -172,12 +172,13 @@ func ReadersOf(def keep.Definition, t keep.TopicName) []keep.HandlerName {
 	return names
 }
 
-// Failing returns the open runs that have stopped, by workflow.
+// Failing returns the open runs that have stopped and about which nobody is asked, by workflow: the
+// others are in Questions.
 func (o *Overview) Failing() []*Run {
 	var out []*Run
 	for _, w := range o.Workflows {
 		for _, r := range w.Open {
-			if r.Fails() {
+			if r.Fails() && r.Question == nil {
 				out = append(out, r)
 			}
 		}

@@ -22,6 +22,8 @@ type Store interface {
 	store.Notices
 	store.Batches
 	store.Limits
+	store.RepairRecords
+	store.Proposals
 }
 
 // MaxQuestions bounds the open questions of a view. Each of them blocks something,
@@ -130,7 +132,7 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 	if err != nil {
 		return nil, err
 	}
-	limits, err := ReadLimits(ctx, s, open...)
+	waits, err := ReadWaits(ctx, s, open...)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +143,7 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 	out := make([]*Run, 0, len(open))
 	for _, r := range open {
 		v := &Run{Run: r, Call: calls[r.Mutation], Attempt: max(attempts[r.Chain], 1), Question: asked[r.ID],
-			Wait: limits.WaitOf(r, calls[r.Mutation])}
+			Wait: waits.WaitOf(r, calls[r.Mutation])}
 		if r.Error == nil {
 			v.Before = failures[r.RetryOf]
 		}

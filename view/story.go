@@ -58,8 +58,8 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 		}
 	}
 	if !r.Closed {
-		limits, err := ReadLimits(t.ctx, t.s, r)
-		out.Wait = limits.WaitOf(r, own).String()
+		waits, err := ReadWaits(t.ctx, t.s, r)
+		out.Wait = waits.WaitOf(r, own).String()
 		return out, err
 	}
 	later, _, err := t.s.Runs(t.ctx, keep.RunFilter{Workflow: r.Workflow, Chain: r.Chain}, keep.Page{Limit: 1, Bare: true})
@@ -125,6 +125,9 @@ func (t *teller) ofEvent(ev keep.Event) (Story, error) {
 	runs, err := t.s.RunsOfEvent(t.ctx, ev.Workflow, ev.Topic, ev.MessageID, maxRelated)
 	if err != nil {
 		return out, err
+	}
+	for i, d := range ev.Redone {
+		out.Became = append(out.Became, fmt.Sprintf("%s had it done again at %s: attempt %d.", cmp.Or(d.By, "Somebody"), d.At.Format(time.RFC3339), i+2))
 	}
 	if err := t.became(&out, ev.Workflow, runs); err != nil || ev.Status != keep.EventPending || out.Wait != "" {
 		return out, err

@@ -59,7 +59,8 @@ func (e *AmbiguousError) Error() string {
 // Why returns the story of what an id names: that of a run, mutation, input or question,
 // the message id of an event, the id of an item, or a version as WORKFLOW@VERSION. Ids of
 // events and items belong to their topics and workflows, so several may have one: that is
-// an *AmbiguousError. Nothing is a *keep.NotFoundError.
+// an *AmbiguousError. [Last] is the newest run, and a part that a run shares with its call
+// is that of the run, whose story has the call. Nothing is a *keep.NotFoundError.
 func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 	t := teller{ctx: ctx, s: s}
 	for _, try := range []func(string) error{t.run, t.mutation, t.input, t.question, t.version, t.events, t.items} {
@@ -67,10 +68,16 @@ func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 			return Story{}, err
 		}
 	}
-	if len(t.found) == 0 && len(id) >= MinPart {
-		if err := t.part(id); err != nil {
-			return Story{}, err
-		}
+	var err error
+	switch {
+	case len(t.found) > 0:
+	case id == Last:
+		err = t.last()
+	case len(id) >= MinPart:
+		err = t.part(id)
+	}
+	if err != nil {
+		return Story{}, err
 	}
 	switch len(t.found) {
 	case 0:
@@ -108,8 +115,21 @@ func (t *teller) add(is Nature, name string, tell func() (Story, error)) {
 	t.found = append(t.found, candidate{is, name, tell})
 }
 
+// last looks for the newest run.
+func (t *teller) last() error {
+	id, err := newest(t.ctx, t.s, keep.NounRun)
+	if errors.Is(err, keep.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.run(id)
+}
+
 // part looks for ids that begin or end with what is the id of nothing: those of one noun
-// if it has the prefix of that. A run and its call differ in nothing else.
+// if it has the prefix of that. A run and its call may differ in nothing else: then it is
+// the run.
 func (t *teller) part(part string) error {
 	try := map[keep.Noun]func(string) error{
 		keep.NounRun: t.run, keep.NounMutation: t.mutation, keep.NounInput: t.input, keep.NounQuestion: t.question,
@@ -129,6 +149,10 @@ func (t *teller) part(part string) error {
 			}
 		}
 	}
+	suffix := func(c candidate) string { return c.name[strings.IndexByte(c.name, '_')+1:] }
+	t.found = slices.DeleteFunc(t.found, func(c candidate) bool {
+		return c.is == IsMutation && slices.ContainsFunc(t.found, func(r candidate) bool { return r.is == IsRun && suffix(r) == suffix(c) })
+	})
 	return nil
 }
 

@@ -348,3 +348,32 @@ func TestSkipOne(t *testing.T) {
 	c.post("/event/unskip?workflow=mails&topic=mail.received&id=m1").want(t, 200, "It is not skipped any more.")
 	w.as("vera", access.Viewer).post("/event/unskip?workflow=mails&topic=mail.received&id=m2").want(t, 403)
 }
+
+// An event is done again for what the page showed, once; so is an input.
+func TestRedo(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) { d.mails = mails(1) })
+	w.trigger("mails", "poll")
+	event := "?workflow=mails&topic=mail.received&id=m1"
+	c := w.as("ada", access.Operator)
+	w.settle("mails")
+	c.get("/event"+event).want(t, 200, "Do it again")
+	first := c.get("/redo" + event)
+	first.want(t, 200, "attempt 2", "may happen a second time", "Back, change nothing")
+	c.post("/redo"+event).want(t, 400, "is shown first")
+	c.post("/redo"+event, "mark", "another").want(t, 409, "is not what was shown")
+	form := formOf(t, first.body)
+	c.post("/redo"+event, append(form, "note", "wrong <address>")...).want(t, 200, "It is pending again", "attempt 2", "Done again", "wrong &lt;address&gt;")
+	c.post("/redo"+event, form...).want(t, 409)
+	w.settle("mails")
+	ins, _, err := w.db.Inputs(t.Context(), keep.InputFilter{Workflow: "mails"}, keep.Page{})
+	w.must(err)
+	c.get("/inputs/"+string(ins[0].ID)).want(t, 200, "Do it again")
+	page := c.get("/redo?input=" + string(ins[0].ID))
+	page.want(t, 200, "attempt 3")
+	c.post("/redo?input="+string(ins[0].ID), formOf(t, page.body)...).want(t, 200, "It is pending again")
+	c.get("/redo?workflow=mails&topic=mail.received&id=none").want(t, 404)
+	w.as("vera", access.Viewer).get("/redo"+event).want(t, 403)
+	w.as("vera", access.Viewer).post("/redo"+event, form...).want(t, 403)
+}

@@ -47,6 +47,8 @@ func (w *world) views() map[string]string {
 		"mutation":    "/mutations/" + string(q.Mutation),
 		"connections": "/connections",
 		"hooks":       "/hooks",
+		"budgets":     "/budgets",
+		"repairs":     "/repairs",
 		"keys":        "/keys",
 		"settings":    "/settings",
 		"missing":     "/nowhere",

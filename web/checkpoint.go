@@ -1,21 +1,29 @@
 package web
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
 
 // checkpointData is what a person should know before a producer forgets how far it
-// came. Its values are not shown.
+// came. Its values are shown to admins.
 type checkpointData struct {
 	keep.Workflow
 	Handler handlerRow
 	Topics  []keep.TopicCount // that it may publish to
 	Busy    bool              // it runs now
+	Admin   bool              // sees and sets values
+	Values  []keep.SetKV      // for admins
 }
 
 func (s *site) checkpoint(r *http.Request) (page, error) {
@@ -46,6 +54,12 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 	if d.Handler.Name == "" {
 		return p, &keep.NotFoundError{What: "producer", ID: string(w.Name) + "/" + cut(80, r.FormValue("handler"))}
 	}
+	if who, _ := access.From(ctx); who.Role.Covers(access.Admin) {
+		d.Admin = true
+		if d.Values, err = s.cfg.Store.KVs(ctx, w.Name, d.Handler.Name); err != nil {
+			return p, err
+		}
+	}
 	topics, err := s.cfg.Store.TopicCounts(ctx, w.Name)
 	if err != nil {
 		return p, err
@@ -67,6 +81,29 @@ func (s *site) resetCheckpoint(r *http.Request) (to, did string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", "", err
 	}
-	err = s.cfg.Actor.ResetCheckpoint(r.Context(), name, keep.HandlerName(r.PostForm.Get("handler")))
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	err = s.cfg.Actor.ResetCheckpoint(r.Context(), name, keep.HandlerName(r.PostForm.Get("handler")), d)
 	return "/workflows/" + string(name), "reset", err
+}
+
+// setCheckpoint sets one value of a checkpoint, or deletes it.
+func (s *site) setCheckpoint(r *http.Request) (to, did string, err error) {
+	name := keep.WorkflowName(r.PathValue("name"))
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	handler, key := r.PostForm.Get("handler"), r.PostForm.Get("key")
+	var value json.RawMessage
+	if r.PostForm.Get("verb") != "delete" {
+		value = json.RawMessage(strings.TrimSpace(r.PostForm.Get("value")))
+	}
+	_, err = s.cfg.Actor.SetCheckpoint(r.Context(), name, keep.HandlerName(handler), key, value, d, false)
+	if wrong, ok := errors.AsType[*operator.CheckpointError](err); ok {
+		err = refusef("%s", wrong)
+	}
+	return "/workflows/" + string(name) + "/checkpoint?handler=" + url.QueryEscape(handler), "checkpoint-set", err
 }

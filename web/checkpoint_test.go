@@ -66,3 +66,32 @@ func TestResetCheckpointOfABusyProducer(t *testing.T) {
 	run.Rev, run.Status, run.Phase, run.Closed = 1, keep.StatusCommitted, keep.Committed, true
 	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: run}}}))
 }
+
+// An admin sees what is in a checkpoint and sets it; nobody else does either.
+func TestSetCheckpoint(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	w.trigger("counter", "count")
+	const page = "/workflows/counter/checkpoint"
+	ran := w.ran("counter", "count")
+	for _, role := range []access.Role{access.Viewer, access.Operator, access.Author} {
+		c := w.as("ada", role)
+		if a := c.get(page + "?handler=count"); strings.Contains(a.body, "Value, as JSON") || strings.Contains(a.body, "What it has") {
+			t.Errorf("%s sees the checkpoint", role)
+		}
+		c.post(page+"/values", "handler", "count", "key", "n", "value", "41", "verb", "set").want(t, http.StatusForbidden)
+	}
+	root := w.as("root", access.Admin)
+	root.get(page+"?handler=count").want(t, http.StatusOK, "What it has", `<th scope="row">n</th><td class="mono">2</td>`)
+	for _, wrong := range []string{"", "x", "{"} {
+		root.post(page+"/values", "handler", "count", "key", "n", "value", wrong, "verb", "set").want(t, http.StatusBadRequest, "no JSON")
+	}
+	root.post(page+"/values", "handler", "take", "key", "n", "value", "1", "verb", "set").want(t, http.StatusNotFound)
+	root.post(page+"/values", "handler", "count", "key", "other", "verb", "delete").want(t, http.StatusBadRequest, "not set")
+	root.post(page+"/values", "handler", "count", "key", "n", "value", " 41 ", "verb", "set", "note", "the feed was restored").want(t, http.StatusOK,
+		"The value is changed", `<td class="mono">41</td>`)
+	root.get("/runs/"+string(ran)).want(t, http.StatusOK, "checkpoint value &#34;n&#34; set by root, from the web; note: the feed was restored")
+	w.trigger("counter", "count")
+	root.get("/runs/"+string(w.ran("counter", "count"))).want(t, http.StatusOK, "counted to 42")
+	root.post(page+"/values", "handler", "count", "key", "n", "verb", "delete").want(t, http.StatusOK, "Nothing: its next run begins as the first one.")
+}

@@ -20,6 +20,24 @@ func (l diffLine) Removed() bool { return l.New == 0 && l.Old > 0 }
 // Gap reports whether lines are left out here.
 func (l diffLine) Gap() bool { return l.Old == 0 && l.New == 0 }
 
+// Diff compares two texts line by line, for who has no page: removed lines begin with "- ", added
+// ones with "+ ", and "…" stands for what is far from a change. None: they are the same.
+func Diff(before, after string) (lines []string) {
+	for _, l := range diff(before, after) {
+		switch {
+		case l.Gap():
+			lines = append(lines, "…")
+		case l.Added():
+			lines = append(lines, "+ "+l.Text)
+		case l.Removed():
+			lines = append(lines, "- "+l.Text)
+		default:
+			lines = append(lines, "  "+l.Text)
+		}
+	}
+	return lines
+}
+
 // maxDiff bounds the lines that differ and are compared one by one. Larger changes
 // are shown as all old lines, then all new ones.
 const maxDiff = 1000

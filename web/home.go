@@ -62,9 +62,7 @@ func (s *site) home(r *http.Request) (page, error) {
 		d.Questions = append(d.Questions, cardOf(q))
 	}
 	for _, r := range o.Failing() {
-		if r.Question == nil {
-			d.Failing = append(d.Failing, &standing{r})
-		}
+		d.Failing = append(d.Failing, &standing{r})
 	}
 	for _, m := range o.Doubts {
 		d.Doubts = append(d.Doubts, doubtRow{m, waitHTML(o.Limits.WaitOfDoubt(m))})

@@ -9,13 +9,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/approval"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
 
@@ -59,6 +64,12 @@ func kindWord(k keep.EscalationKind) string {
 		return "Service down"
 	case keep.AskGrant:
 		return "More than granted"
+	case keep.AskProposal:
+		return "Repair proposed"
+	case keep.AskBudget:
+		return "Budget spent"
+	case keep.AskBreaker:
+		return "Calls stopped"
 	}
 	return word(k)
 }
@@ -103,7 +114,7 @@ func (c card) Buttons(from string) []button {
 		}
 		n := len(safe) + 1
 		b := button{Choice: choice, Key: n, Primary: n == 1 && choice.Action != keep.Skip}
-		if choice.Action == keep.Happened { // it says something, which one key should not
+		if choice.Action == keep.Happened || choice.Action == keep.Raise { // it says something, which one key should not
 			b.Key, b.Primary = 0, false
 		}
 		safe = append(safe, b)
@@ -113,6 +124,9 @@ func (c card) Buttons(from string) []button {
 
 // TakesResult reports whether an answer may carry the result of the call.
 func (c card) TakesResult() bool { return c.Allows(keep.Happened) }
+
+// TakesLimit reports whether an answer may give a budget another limit.
+func (c card) TakesLimit() bool { return c.Allows(keep.Raise) }
 
 // NeedsResult reports whether "it happened" is refused without a result.
 func (c card) NeedsResult() bool {
@@ -127,6 +141,44 @@ func (c card) Lookups() int { return ledger.Lookups(c.Moves) }
 // PerhapsUnsent reports whether the call in doubt may never have left.
 func (c card) PerhapsUnsent() bool {
 	return c.AboutDoubt() && len(c.Moves) > 0 && !ledger.Sent(c.Moves)
+}
+
+// Letter is the call as a person reads it; nil: the question is about none.
+func (c card) Letter() []approval.Line {
+	if c.Approval == nil {
+		return nil
+	}
+	return approval.Read(*c.Approval)
+}
+
+// Marks say what of the call is not as it seems.
+func (c card) Marks() []approval.Mark {
+	if c.Approval == nil {
+		return nil
+	}
+	return approval.Marks(*c.Approval)
+}
+
+// Claim is what the script says of the call.
+func (c card) Claim() []approval.Line {
+	if c.Approval == nil {
+		return nil
+	}
+	return approval.ClaimOf(c.Approval.Claim).Lines()
+}
+
+// Now is what is there now, as JSON, or why that is not known; empty: the lines of the call
+// have it, or nobody looked.
+func (c card) Now() string {
+	switch {
+	case c.Approval == nil:
+		return ""
+	case c.Approval.NowWhy != "":
+		return "could not be read: " + c.Approval.NowWhy
+	case c.Approval.Now != nil:
+		return approval.Visible(string(c.Approval.Now))
+	}
+	return ""
 }
 
 // Kind in words, for templates.
@@ -338,8 +390,12 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 func (s *site) mayAnswer(ctx context.Context, id keep.EscalationID) error {
 	who, _ := access.From(ctx)
 	q, err := s.cfg.Store.Escalation(ctx, id)
-	if err == nil && q.Kind == keep.AskGrant && !who.Role.Covers(access.Admin) {
+	switch {
+	case err != nil:
+	case q.Kind == keep.AskGrant && !who.Role.Covers(access.Admin):
 		return &forbiddenError{access.Admin}
+	case q.Kind == keep.AskProposal && !who.Role.Covers(access.Author):
+		return &forbiddenError{access.Author}
 	}
 	return err
 }
@@ -347,7 +403,7 @@ func (s *site) mayAnswer(ctx context.Context, id keep.EscalationID) error {
 // proposal reads the version that a question is about, without its script; nil: it is about
 // none.
 func (s *site) proposal(ctx context.Context, q keep.Escalation) (*keep.Proposal, error) {
-	if q.Kind != keep.AskGrant {
+	if q.Kind != keep.AskGrant && q.Kind != keep.AskProposal {
 		return nil, nil
 	}
 	all, err := s.cfg.Store.Proposals(ctx, q.Workflow)
@@ -415,19 +471,48 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && d.Action == keep.Happened {
 		d.Result = json.RawMessage(result)
 	}
+	if d.Action == keep.Raise {
+		return withLimit(r, d, who)
+	}
+	return d, nil
+}
+
+// withLimit adds what raise gives to a budget.
+func withLimit(r *http.Request, d keep.Decision, who access.Identity) (keep.Decision, error) {
+	if !who.Role.Covers(access.Admin) {
+		return d, &forbiddenError{access.Admin}
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(r.PostForm.Get("limit")), 64)
+	if err == nil {
+		d.Limit, err = budget.FromFloat(n)
+	}
+	if err != nil || d.Limit == 0 {
+		return d, refusef("to raise the limit needs the limit that the budget gets, more than 0")
+	}
+	if hours := strings.TrimSpace(r.PostForm.Get("hours")); hours != "" {
+		h, err := strconv.ParseFloat(hours, 64)
+		if err != nil || h <= 0 || h > 24*366 {
+			return d, refusef("the hours until the raise ends must be a number that is more than 0")
+		}
+		d.Until = time.Now().Add(time.Duration(h * float64(time.Hour))).UTC().Truncate(time.Millisecond)
+	}
 	return d, nil
 }
 
 // An answeredError says that the question was already answered. It is keep.ErrDecided.
 type answeredError struct {
-	id keep.EscalationID
-	by keep.Escalation
+	id  keep.EscalationID
+	by  keep.Escalation
+	why string // nobody answered, and nobody can; empty: it is not known
 }
 
 // Error says who answered, and when.
 func (e *answeredError) Error() string {
 	at := e.by.ClosedAt.UTC().Format(exactTime)
 	d := e.by.Decision
+	if d == nil && e.why != "" {
+		return e.why + "; your answer was not recorded"
+	}
 	if d == nil {
 		return fmt.Sprintf("the question was closed at %s, since it no longer applied; your answer was not recorded", at)
 	}
@@ -440,8 +525,12 @@ func (e *answeredError) Is(target error) bool { return target == keep.ErrDecided
 // afterAnswer returns err, or who answered the question before if that is why.
 func (s *site) afterAnswer(ctx context.Context, id keep.EscalationID, err error) error {
 	q, readErr := s.cfg.Store.Escalation(ctx, id)
-	if readErr != nil || q.ClosedAt.IsZero() {
+	late, isLate := errors.AsType[*operator.AnsweredError](err)
+	switch {
+	case readErr != nil, q.ClosedAt.IsZero() && !isLate:
 		return err
+	case isLate:
+		return &answeredError{id, q, late.Why}
 	}
-	return &answeredError{id, q}
+	return &answeredError{id: id, by: q}
 }

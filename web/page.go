@@ -53,7 +53,7 @@ const maxPlaces = 200
 func (s *site) places(ctx context.Context) ([]link, error) {
 	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
 		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
-		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/accounts", "Accounts", "page"}, {"/hooks", "Hooks", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
+		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/accounts", "Accounts", "page"}, {"/hooks", "Hooks", "page"}, {"/budgets", "Budgets", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
 	names, err := s.names(ctx)
 	for _, n := range names[:min(len(names), maxPlaces)] {
 		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})
@@ -246,6 +246,8 @@ func statusOf(err error) (int, errorText) {
 	_, isAction := errors.AsType[*operator.ActionError](err)
 	_, isItem := errors.AsType[*operator.ItemError](err)
 	_, isKept := errors.AsType[*operator.UnskipError](err)
+	_, isRun := errors.AsType[*operator.RunError](err)
+	_, isRedo := errors.AsType[*operator.RedoError](err)
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
 		return http.StatusNotFound, errorText{What: "Not found", Why: err.Error() + ".", Next: "Check the address, or begin at the home page."}
@@ -255,7 +257,7 @@ func statusOf(err error) (int, errorText) {
 		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at what was decided."}
 	case errors.Is(err, keep.ErrRunOpen):
 		return http.StatusConflict, errorText{What: "Not now", Why: err.Error() + ".", Next: "Wait until the run is finished, or decide its question."}
-	case isAction, isItem, isKept, errors.Is(err, keep.ErrStale):
+	case isAction, isItem, isKept, isRun, isRedo, errors.Is(err, keep.ErrStale):
 		return http.StatusConflict, errorText{What: "Not in this state", Why: err.Error() + ".", Next: "Load the page again: something changed meanwhile."}
 	}
 	return http.StatusInternalServerError, errorText{What: "Something went wrong", Why: "Keep could not read or write what this page needs.", Next: "Try again; if it stays, the log of Keep says why."}

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
 
@@ -109,11 +111,54 @@ type runData struct {
 	Moves     map[keep.MutationKey][]keep.Move
 	Questions []keep.Escalation // oldest first
 	Logs      []keep.LogLine
+	Saw       saw
 	Inputs    []keep.Input
 	Story     []entry
 	Timeline  template.HTML
 	Source    *excerpt // where it failed; nil: unknown
 	Prepared  *payload
+	Versions  []keep.Version // that the run can be gone through with; nil: this host replays none
+	Offers    []runOffer     // nil: nothing can be done to it
+}
+
+// A runOffer is what a person may do to a run now, with what that causes.
+type runOffer struct {
+	Action keep.Action
+	Label  string
+	Effect string
+}
+
+// offers returns what a person may do to an unfinished run, as it is now.
+func (s *site) offers(ctx context.Context, d *runData) error {
+	if d.Closed || d.Status == keep.StatusActive {
+		return nil
+	}
+	for _, o := range []runOffer{{Action: keep.Retry, Label: "Try now"}, {Action: keep.Cancel, Label: "Cancel the run"}} {
+		done, err := s.cfg.Actor.DoRun(ctx, d.ID, keep.Decision{Action: o.Action}, true)
+		if _, refused := errors.AsType[*operator.RunError](err); refused {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		o.Effect = done.Effect
+		d.Offers = append(d.Offers, o)
+	}
+	return nil
+}
+
+// doRun cancels a run, or brings its next attempt or lookup forward.
+func (s *site) doRun(r *http.Request) (to, did string, err error) {
+	id := keep.RunID(r.PathValue("id"))
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	if d.Action != keep.Cancel && d.Action != keep.Retry {
+		return "", "", refusef("a run is cancelled or tried now, and nothing else")
+	}
+	_, err = s.cfg.Actor.DoRun(r.Context(), id, d, false)
+	return runPath(id), "run-" + string(d.Action), err
 }
 
 func (s *site) run(r *http.Request) (page, error) {
@@ -126,7 +171,7 @@ func (s *site) run(r *http.Request) (page, error) {
 		Watch: []feed.Kind{feed.Run, feed.Mutation, feed.Escalation}}
 	d := &runData{Run: v}
 	for _, read := range []func(context.Context, *runData) error{
-		s.readAttempts, s.readMutations, s.readQuestions, s.readCauses, s.readSource,
+		s.readAttempts, s.readMutations, s.readQuestions, s.readCauses, s.readSource, s.readVersions,
 	} {
 		if err := read(ctx, d); err != nil {
 			return p, err
@@ -135,9 +180,15 @@ func (s *site) run(r *http.Request) (page, error) {
 	if d.Logs, err = s.cfg.Store.Logs(ctx, v.ID); err != nil {
 		return p, err
 	}
+	if err := s.readSaw(ctx, d); err != nil {
+		return p, err
+	}
 	if len(v.Prepared) > 0 {
 		prepared := payloadOf("What prepare returned", v.Prepared, runPath(v.ID)+"/prepared")
 		d.Prepared = &prepared
+	}
+	if err := s.offers(ctx, d); err != nil {
+		return p, err
 	}
 	d.Story = history(d)
 	d.Timeline = timeline(d, time.Now())

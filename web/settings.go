@@ -45,6 +45,7 @@ func (s *site) settings(r *http.Request) (page, error) {
 			{"reconcile.attempts", number(p.Reconcile.Attempts), "lookups before a person is asked"},
 			{"wake", human(p.Wake.Min) + " to " + human(p.Wake.Max), "when a script that asks to be woken is woken"},
 			{"default_interval", human(p.DefaultInterval), "between the runs of a producer or job without a schedule"},
+			{"approval.expires", human(p.Approval.Expires), "how long a person may take to approve a call; then the run asks again"},
 			{"on_item_blocked", string(p.OnItemBlocked), "what a job does about an item whose outcome is unknown"},
 			{"shutdown", human(p.Shutdown), "how long a stop waits for calls that are out"},
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
@@ -37,8 +38,14 @@ type Config struct {
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]api.Hook, error)
 
+	// Budgets returns the budgets that are configured. If nil, there are none.
+	Budgets func() []budget.Rule
+
 	// Accounts are the accounts of services. If nil, there are none.
 	Accounts api.Accounts
+
+	// Replayer goes through runs again. If nil, the pages offer none of that.
+	Replayer api.Replayer
 
 	// Connector connects accounts. If nil, nobody can connect one on the pages.
 	Connector Connector
@@ -124,26 +131,38 @@ func (s *site) work(mux *http.ServeMux) {
 	s.show(mux, "GET /inbox", "inbox", s.inbox)
 	s.show(mux, "GET /inbox/{id}", "question", s.question)
 	s.do(mux, "POST /inbox/{id}", s.decide)
+	mux.HandleFunc("GET /decide/{id}", s.byLink(s.linkShow))
+	mux.HandleFunc("POST /decide/{id}", s.byLink(s.linkDecide))
+	s.showTo(mux, access.Operator, "GET /inbox/together", "together", s.together)
+	s.do(mux, "POST /inbox/together", s.decideTogether)
 	s.file(mux, "GET /inbox/{id}/attempted", s.attemptedFile)
 	s.showTo(mux, access.Operator, "GET /inbox/{id}/confirm", "confirm", s.confirm)
 
 	s.show(mux, "GET /runs", "runs", s.runs)
 	s.show(mux, "GET /runs/{id}", "run", s.run)
+	s.showTo(mux, access.Author, "POST /runs/{id}/replay", "replay", s.replay)
 	s.file(mux, "GET /runs/{id}/prepared", s.preparedFile)
 
 	s.show(mux, "GET /workflows", "workflows", s.workflows)
 	s.show(mux, "GET /workflows/{name}", "workflow", s.workflow)
 	s.show(mux, "GET /workflows/{name}/versions/{version}", "version", s.version)
+	s.showTo(mux, access.Author, "POST /workflows/{name}/compare", "compare", s.compare)
+	s.show(mux, "GET /repairs", "repairs", s.repairs)
+	s.show(mux, "GET /repairs/{id}", "repair", s.repair)
 	s.do(mux, "POST /workflows/{name}/pause", s.pause)
 	s.do(mux, "POST /workflows/{name}/resume", s.resume)
 	s.do(mux, "POST /workflows/{name}/run", s.trigger)
 	s.show(mux, "GET /workflows/{name}/checkpoint", "checkpoint", s.checkpoint)
 	s.do(mux, "POST /workflows/{name}/checkpoint", s.resetCheckpoint)
+	s.doAs(mux, access.Admin, "POST /workflows/{name}/checkpoint/values", s.setCheckpoint)
 
 	s.show(mux, "GET /events", "events", s.events)
 	s.show(mux, "GET /event", "event", s.event)
 	s.do(mux, "POST /event/skip", s.skipEvent)
 	s.do(mux, "POST /event/unskip", s.unskipEvent)
+	s.showTo(mux, access.Operator, "GET /redo", "redo", s.redo)
+	s.do(mux, "POST /redo", s.doRedo)
+	s.do(mux, "POST /runs/{id}", s.doRun)
 	s.file(mux, "GET /event/payload", s.eventFile)
 
 	s.show(mux, "GET /items", "items", s.items)
@@ -165,6 +184,7 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)
 
 	s.show(mux, "GET /hooks", "hooks", s.hooks)
+	s.show(mux, "GET /budgets", "budgets", s.budgets)
 
 	s.show(mux, "GET /accounts", "accounts", s.accounts)
 	s.show(mux, "GET /accounts/{name}", "account", s.account)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type workflowData struct {
 	Drawing  drawing
 	Late     []view.Late
 	Grants   []keep.Grant // newest first; none: it was never given one
+	Compare  *compareForm // nil: this host compares no versions
 }
 
 // Grant returns what the workflow may do, nil if it was never given a grant.
@@ -98,6 +100,7 @@ func (s *site) workflow(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Proposed = slices.DeleteFunc(d.Proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalApproved })
+	d.Compare = s.compareFormOf(w.Name, d.Versions, d.Proposed)
 	states, err := s.cfg.Store.Handlers(ctx, w.Name)
 	if err != nil {
 		return p, err
@@ -160,6 +163,7 @@ type versionData struct {
 	Against keep.Version       // zero: there is none to compare with
 	Others  []keep.Version     // to compare with, newest first
 	Files   []versionFile
+	Compare *compareForm // nil: this host compares no versions
 }
 
 // A versionFile is one file of a script.
@@ -191,6 +195,9 @@ func (s *site) version(r *http.Request) (page, error) {
 		} else if i+1 < len(all) {
 			d.Against = all[i+1].Version // the one before
 		}
+	}
+	if d.Compare = s.compareFormOf(name, all, nil); d.Compare != nil {
+		d.Compare.From, d.Compare.To, d.Compare.All = cmp.Or(d.Against, d.Compare.From), number, []keep.Version{number}
 	}
 	if text := r.URL.Query().Get("against"); text != "" {
 		if d.Against, err = keep.ParseVersion(text); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store"
@@ -38,6 +39,7 @@ import (
 // A world is a host with workflows that run, the service that they speak to, and
 // the pages on a server of their own.
 type world struct {
+	replays replayer
 	testing.TB
 	desk  *desk
 	db    database
@@ -55,6 +57,12 @@ var sandboxes = sync.OnceValues(func() (*sandbox.Runtime, error) {
 // newWorld starts a world in which the workflows are deployed that scripts name.
 func newWorld(tb testing.TB, scripts ...string) *world {
 	tb.Helper()
+	return newBoundedWorld(tb, nil, keep.Breaker{}, scripts...)
+}
+
+// newBoundedWorld starts a world with budgets, and with a breaker.
+func newBoundedWorld(tb testing.TB, budgets []budget.Rule, stops keep.Breaker, scripts ...string) *world {
+	tb.Helper()
 	w := &world{TB: tb, desk: newDesk(tb)}
 	ctx, stop := context.WithCancel(context.Background())
 	w.open(ctx)
@@ -64,12 +72,13 @@ func newWorld(tb testing.TB, scripts ...string) *world {
 	// What waits stays as it is, as long as a test looks at it.
 	p.Retry.First, p.Retry.Max = time.Hour, time.Hour
 	p.Reconcile.First, p.Reconcile.Max, p.Reconcile.Inline = time.Hour, time.Hour, 10*time.Second
+	p.Breaker = stops
 	quiet := slog.New(slog.DiscardHandler)
 	w.conns = []connector.Connection{w.desk.connection(tb)}
-	w.host, err = host.Open(ctx, w.db, host.Config{Connections: w.conns, Policy: &p, Runtime: rt, Logger: quiet})
+	w.host, err = host.Open(ctx, w.db, host.Config{Connections: w.conns, Policy: &p, Budgets: budgets, Runtime: rt, Logger: quiet})
 	w.must(err)
 	cfg := web.Config{Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: w.conns,
-		Keys: idempotency.NewKeys(w.keys), Policy: &p, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
+		Keys: idempotency.NewKeys(w.keys), Policy: &p, Budgets: w.host.Budgets, Replayer: &w.replays, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	w.serve(cfg)
 	var running sync.WaitGroup
 	tb.Cleanup(func() {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host/link"
 	"github.com/keep-run/keep/store"
 )
 
@@ -43,13 +44,16 @@ type Config struct {
 	// "local".
 	Cookie string
 
+	// Links checks the codes of links to questions. If nil, there are none.
+	Links *link.Links
+
 	// Logger receives what a person should hear of. Secrets are never logged.
 	// If nil, slog.Default().
 	Logger *slog.Logger
 }
 
 // A Guard authenticates every request to a server, API and pages alike. Only its own
-// login, health and static files need no credential. It is safe for concurrent use.
+// login, health and static files need no credential, and a link to a question has its own. It is safe for concurrent use.
 type Guard struct {
 	cfg   Config
 	log   *slog.Logger
@@ -103,6 +107,10 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			return
 		case "/logout":
 			g.logout(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, link.Prefix) {
+			g.byLink(w, r, next)
 			return
 		}
 		if isOpen(r.URL.Path) {

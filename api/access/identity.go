@@ -47,7 +47,7 @@ type Identity struct {
 	Name string // for people and for the record of decisions
 	Role Role
 	Via  Via
-	ID   string // of the token or session; empty for the socket
+	ID   string // of the token or session, or of the question of a link; empty for the socket
 }
 
 // A Via is how a caller authenticated. Decisions record it.
@@ -57,6 +57,7 @@ const (
 	ViaToken   Via = "token"   // a bearer token
 	ViaSession Via = "session" // a browser that was logged in
 	ViaSocket  Via = "socket"  // the unix socket, which only its owner can open
+	ViaLink    Via = "link"    // a link to one question; has no role
 )
 
 // key is the key of an Identity in a context.

@@ -247,7 +247,7 @@ type onTerminal struct {
 // withAccounts opens the database with its accounts.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
 	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
-		o, err := a.operatorOf(ctx, db, r, nil)
+		o, err := a.operatorOf(ctx, cfg, db, r, nil)
 		if err != nil {
 			return err
 		}
@@ -358,12 +358,23 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 		if a.JSON {
 			return a.PrintJSON(detail)
 		}
-		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows with changes under it: %v\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), detail.Workflows)
+		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows that use it: %s\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), usedBy(detail.Workflows))
 		for _, r := range detail.Refreshes {
 			fmt.Fprintf(a.Out, "refresh of generation %d by %s at %s: %s\n", r.Generation, terminal.Clean(r.Host), a.At(r.SentAt), r.State)
 		}
 		return nil
 	})
+}
+
+func usedBy(workflows []keep.WorkflowName) string {
+	if len(workflows) == 0 {
+		return "none so far"
+	}
+	names := make([]string, len(workflows))
+	for i, w := range workflows {
+		names[i] = string(w)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (a *app) testAccount(ctx context.Context, name string) error {

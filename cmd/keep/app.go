@@ -88,11 +88,12 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.packsCmd(), a.connectCmd(), a.proveCmd(), a.proxyCmd())
+	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.writeCmd(), a.editCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.guideCmd(), a.mcpCmd(), a.gatewayCmd(), a.packsCmd(), a.connectCmd(), a.proveCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.whyCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.hooksCmd(), a.grantsCmd())
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.hooksCmd(), a.grantsCmd(), a.budgetsCmd(), a.repairsCmd(),
+		a.checkpointsCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd(), a.publishCmd())
-	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.trustCmd(), a.accountsCmd(), a.secretsCmd(), a.dbCmd(), a.idempotencyCmd(), a.versionCmd())
+	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.trustCmd(), a.accountsCmd(), a.secretsCmd(), a.dbCmd(), a.idempotencyCmd(), a.updateCmd(), a.versionCmd())
 }
 
 // setUp checks the flags that all verbs have, and makes the logger. A daemon that

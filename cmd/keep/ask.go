@@ -56,24 +56,24 @@ func (a *app) opening(r database.Role) client.Opener {
 			return nil, daemon.Actors{}, nil, err
 		}
 		results := &configured{cfg: cfg}
-		o, err := a.operatorOf(ctx, db, r, results)
+		o, err := a.operatorOf(ctx, cfg, db, r, results)
 		if err != nil {
 			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close())
 		}
-		return db, daemon.Actors{Actor: o}, func() error { return errors.Join(results.close(), db.Close()) }, nil
+		return db, daemon.Actors{Actor: o, Replayer: results.replays(db, a.log)}, func() error { return errors.Join(results.close(), db.Close()) }, nil
 	}
 }
 
 // operatorOf returns what records decisions in a database. On one that hosts share,
 // they count by its clock.
-func (a *app) operatorOf(ctx context.Context, db database.DB, r database.Role, results operator.Results) (*operator.Operator, error) {
+func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, r database.Role, results operator.Results) (*operator.Operator, error) {
 	clock := lease.NewClock(a.Now)
 	if hosts, ok := db.(store.Leaser); ok && r != database.ToRead {
 		if err := clock.Read(ctx, hosts, ""); err != nil {
 			return nil, err
 		}
 	}
-	return operator.New(db, operator.Config{Now: clock.Now, Results: results, Logger: a.log})
+	return operator.New(db, operator.Config{Now: clock.Now, Results: results, Budgets: cfg.BudgetRules, Logger: a.log})
 }
 
 // withStore opens the database of the project around the working directory in a

@@ -173,6 +173,7 @@ func TestCanaryOfAccounts(t *testing.T) {
 			look.forms[fmt.Sprintf("%.10s…, %s", s, kind)] = form
 		}
 	}
+	d.traces(look, "call diary.take", "call diary.refuse", "lookup diary.lose", "lookup keyed.lose", "lookup plain.lose")
 	d.pages(look)
 	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", d.cmd.Process.Pid)); err == nil {
 		look.in("the arguments of keep serve", args)

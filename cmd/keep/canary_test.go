@@ -198,6 +198,7 @@ func letCanaryOut(t *testing.T, canary string) {
 	for _, list := range []string{"runs", "events", "inputs", "mutations", "inbox", "items", "topics", "workflows"} {
 		look.in("keep "+list, []byte(d.output(list, "--json", "--all")))
 	}
+	d.traces(look, "read svc.feed", "call svc.take", "call svc.refuse", "lookup svc.lose")
 	d.start()
 	d.pages(look)
 	d.kill()
@@ -214,6 +215,28 @@ func letCanaryOut(t *testing.T, canary string) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// traces looks into what every run saw, which the file of the database has packed, and among
+// which must be some that are given.
+func (d *serving) traces(look seeker, some ...string) {
+	var list []struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(d.output("runs", "--json", "--all")), &list); err != nil || len(list) == 0 {
+		d.t.Fatalf("%d runs, %v", len(list), err)
+	}
+	seen := ""
+	for _, r := range list {
+		shown := d.output("runs", "show", r.ID, "--json") + d.output("runs", "show", r.ID)
+		look.in("keep runs show "+r.ID, []byte(shown))
+		seen += shown
+	}
+	for _, saw := range some {
+		if !strings.Contains(seen, saw) {
+			d.t.Errorf("no trace of a run has %q", saw)
+		}
 	}
 }
 

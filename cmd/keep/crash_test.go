@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,9 +15,10 @@ import (
 	"github.com/keep-run/keep/api"
 )
 
+var crashKills = flag.Int("crash-kills", 25, "how often TestCrash kills the command")
+
 const (
 	crashEvents = 100
-	crashKills  = 50
 	crashSeed   = 20261120
 )
 
@@ -26,7 +28,7 @@ const (
 // a key (level A).
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	kills := crashKills
+	kills := *crashKills
 	if testing.Short() {
 		kills = 8
 	}

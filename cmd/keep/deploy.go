@@ -23,7 +23,8 @@ import (
 
 // deployCmd puts scripts into the database of a host that may be running.
 func (a *app) deployCmd() *cobra.Command {
-	return &cobra.Command{
+	compare := false
+	cmd := &cobra.Command{
 		Use:   "deploy PATH",
 		Short: "Deploy into the database, beside a running daemon",
 		Long: `Deploy checks the scripts of a file or a directory and makes them the current
@@ -32,10 +33,16 @@ that failed because of its script is tried again with the new one; an unknown
 outcome stays blocked. A script that did not change keeps its version.
 
 Items stay what they are. Which of them a new version will not come to again is not
-known before it runs, so deploy says how many are not done.`,
+known before it runs, so deploy says how many are not done.
+
+With --compare nothing is deployed: the recorded runs of the current versions are gone
+through with the scripts, and it says what would have been otherwise (exit code 0 if
+nothing, 4 if a person should look).`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.deploy(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.deploy(cmd.Context(), args[0], compare) },
 	}
+	cmd.Flags().BoolVar(&compare, "compare", false, "deploy nothing; say what would have been otherwise")
+	return cmd
 }
 
 // A deployed is what became of one script.
@@ -48,7 +55,7 @@ type deployed struct {
 
 // deploy loads everything before it opens the database, so that a mistake in one
 // script leaves all of them as they were.
-func (a *app) deploy(ctx context.Context, path string) (err error) {
+func (a *app) deploy(ctx context.Context, path string, compare bool) (err error) {
 	p, err := a.OpenProject(path)
 	if err != nil {
 		return project.WithConnectionErrors(p, err)
@@ -70,6 +77,9 @@ func (a *app) deploy(ctx context.Context, path string) (err error) {
 	}
 	if a.PrintProblems(found); len(found) > 0 {
 		return exit.With(exit.Misused)
+	}
+	if compare {
+		return a.client().Call(ctx, p.Cfg, a.opening(database.ToRead), func(c *api.Client) error { return a.compareScripts(ctx, c, p, scripts) })
 	}
 	return a.client().Call(ctx, p.Cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
 		out, err := a.deployScripts(ctx, c, p, scripts)
@@ -151,9 +161,16 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 
 // textOf returns the files of a script as a daemon takes them.
 func textOf(s project.Script) api.Script {
-	out := api.Script{File: s.Bundle.Entry, Imports: make(map[string]string), Give: true}
-	for name, text := range s.Bundle.Files {
-		if name == s.Bundle.Entry {
+	out := filesOf(s.Bundle)
+	out.Give = true
+	return out
+}
+
+// filesOf returns the files of a bundle as a daemon takes them.
+func filesOf(b *sandbox.Bundle) api.Script {
+	out := api.Script{File: b.Entry, Imports: make(map[string]string)}
+	for name, text := range b.Files {
+		if name == b.Entry {
 			out.Source = string(text)
 		} else {
 			out.Imports[name] = string(text)

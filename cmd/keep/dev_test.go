@@ -117,6 +117,7 @@ func edit(t *testing.T, file, old, new string) {
 func TestDevReloads(t *testing.T) {
 	dir, said := startDev(t)
 	script := filepath.Join(dir, "journal.js")
+	said.wait(t, "journal may call journal.write (sends; level C)")
 	said.wait(t, "[journal] hello.txt applied")
 
 	edit(t, script, "export default", "export defoult")

@@ -39,7 +39,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			return c.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
 		}, a.printEvent)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
-	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd())
+	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())
 }
 
 // printEvent shows an event, where it came from and who has it.
@@ -48,9 +48,13 @@ func (a *app) printEvent(_ context.Context, _ *api.Client, e api.Event) error {
 	s.Add("event", "%s", terminal.Clean(string(e.MessageID)))
 	s.Add("topic", "%s of workflow %s", e.Topic, e.Workflow)
 	s.Add("status", "%s", e.Status)
+	s.Add("attempt", "%d", e.Attempt)
 	s.Add("reserved by", "%s", terminal.OrEmpty(e.ReservedBy))
 	for _, r := range e.Runs {
-		s.Add("run", "%s, %s", r.Run, r.Status)
+		s.Add("run", "%s, %s, attempt %d", r.Run, r.Status, r.Attempt)
+	}
+	for _, h := range e.History {
+		s.Add(h.What, "%s by %s%s", a.At(h.At), terminal.Clean(h.By), terminal.Clean(noted(h.Note)))
 	}
 	s.Add("created by", "%s", terminal.OrEmpty(e.CreatedBy))
 	for _, in := range e.CausedBy {

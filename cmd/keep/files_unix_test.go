@@ -22,14 +22,6 @@ import (
 
 var drill = flag.Bool("drill", false, "TestFileDrill gives every command every file")
 
-// noError ends the test if there is one.
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // drillCommands are all commands that open the database or name a file of one, and end by
 // themselves where the database cannot be worked on.
 var drillCommands = [][]string{
@@ -37,7 +29,7 @@ var drillCommands = [][]string{
 	{"inputs"}, {"items"}, {"topics"}, {"workflows"}, {"doctor"}, {"show", "run_1"}, {"pause", "contacts"}, {"trigger", "contacts", "feed"},
 	{"db", "migrate"}, {"db", "check"}, {"db", "backup", "copy.db"}, {"db", "restored"}, {"db", "sweep"}, {"db", "unseal", "keep.db", "--lost"},
 	{"db", "copy", "keep.db", "new.db"}, {"db", "copy", "good.db", "keep.db"}, {"keys", "--db", "keep.db"}, {"token", "list"}, {"hosts"},
-	{"publish", "contacts", "people", "{}"}, {"resume", "contacts"}, {"hooks"}, {"why", "run_1"}, {"accounts"}, {"grants"}, {"secrets"}, {"token", "add", "x"},
+	{"publish", "contacts", "people", "{}"}, {"resume", "contacts"}, {"hooks"}, {"why", "run_1"}, {"accounts"}, {"grants"}, {"budgets"}, {"repairs"}, {"checkpoints", "show", "contacts", "poll"}, {"secrets"}, {"token", "add", "x"},
 	{"inputs", "skip", "in_1", "--yes"}, {"items", "reprocess", "contacts", "a", "--yes"}, {"events", "skip", "contacts", "people", "e1"},
 }
 
@@ -45,8 +37,10 @@ var drillCommands = [][]string{
 // for its commands, which open the database in one way.
 var drillAside = map[string]string{
 	"api": "asks a daemon", "login": "asks a daemon", "connect": "asks a service first", "prove": "asks a service first",
+	"guide": "opens nothing", "update": "opens nothing", "mcp": "opens a file when a tool is called, as other commands do",
 	"demo": "has a database of its own", "init": "makes files in a new directory", "version": "opens nothing", "trust": "keeps a list of its own",
 	"idempotency": "opens nothing", "idempotency backend": "is a server without files", "idempotency guide": "opens nothing",
+	"gateway": "needs a server in keep.toml first", "write": "needs a model first", "edit": "needs a model first",
 	"db": "prints help", "packs list": "reads what packs reads", "packs copy": "reads what packs show reads",
 }
 

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
@@ -70,11 +72,13 @@ func actionNames(choices []api.Choice) string {
 
 // decideCmd is the one verb that answers a question.
 func (a *app) decideCmd() *cobra.Command {
-	var note, result string
+	var note, result, until string
+	var limit float64
 	var yes bool
+	var f manyFilter
 	cmd := &cobra.Command{
-		Use:   "do ID ACTION",
-		Short: "Decide a question",
+		Use:   "do ID ACTION | --all ACTION",
+		Short: "Decide a question, or many that are alike",
 		Long: `Do records your decision about a question, once. keep inbox show ID says which
 actions there are and what each will cause. An action that may send something again
 needs --yes: without it, do shows what would be sent and changes nothing.
@@ -82,21 +86,55 @@ needs --yes: without it, do shows what would be sent and changes nothing.
 The action happened says that a call was made whose answer was lost. What it would
 have answered goes with it as --result, since the script continues with that: JSON that
 fits the schema of the tool. Without --result it is read from the service, if the tool
-says how (result_from), or is null, if null fits and the script does not look at it.`,
-		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"",
-		Args:    cobra.ExactArgs(2),
+says how (result_from), or is null, if null fits and the script does not look at it.
+
+With --all it is the answer to each open question that offers the action, and that
+--workflow, --kind and --tool select. Without --yes it lists what each will do, and
+changes nothing; with --yes it answers those that it has just listed, and no others.`,
+		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"\n  keep inbox do --all approve --tool bank.pay",
+		Args:    func(cmd *cobra.Command, args []string) error { return f.args(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
+			end, err := a.endOf(until)
+			if err = errors.Join(err, f.check()); err != nil {
+				return err
+			}
+			if f.all {
+				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Limit: limit, Until: end})
+			}
 			return a.answer(cmd.Context(), args[0], api.DecisionRequest{
-				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result)})
+				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result), Limit: limit, Until: end})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "confirm an action that may send something again")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm an action that may send something again, or --all")
+	cmd.Flags().BoolVar(&f.all, "all", false, "answer every open question that matches")
+	cmd.Flags().StringVar(&f.workflow, "workflow", "", "with --all: those of one `workflow`")
+	cmd.Flags().StringVar(&f.kind, "kind", "", "with --all: those of one `kind`, such as approval")
+	cmd.Flags().StringVar(&f.tool, "tool", "", "with --all: those about calls of one `tool`")
 	cmd.Flags().StringVar(&result, "result", "", "with happened: what the call would have answered, as `JSON`")
+	cmd.Flags().Float64Var(&limit, "limit", 0, "with raise: the `limit` that the budget gets")
+	cmd.Flags().StringVar(&until, "until", "", "with raise: the `time` at which the raise ends, such as 2h or 2026-12-24T18:00:00Z; without it, it has no end")
 	cmd.Flags().StringVar(&note, "note", "", "`text` that is recorded with the decision")
 	cmd.ValidArgsFunction = func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return a.byPosition(questionIDs, questionActions)(c, args, toComplete)
 	}
 	return cmd
+}
+
+// endOf returns the time that a person means; nil: none.
+func (a *app) endOf(text string) (*api.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		d, wrong := config.ParseDuration(text)
+		if wrong != nil || d <= 0 {
+			return nil, exit.Misusef("--until %q: want a time from now, such as 2h, or such as 2026-12-24T18:00:00Z", text)
+		}
+		at = a.Now().Add(d)
+	}
+	end := api.Time(at.UTC().Truncate(time.Millisecond))
+	return &end, nil
 }
 
 // questionActions completes the actions that a question offers.
@@ -119,6 +157,10 @@ func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) er
 		return exit.Misusef("--note has %d bytes, want at most %d", len(d.Note), maxNote)
 	case len(d.Result) > 0 && !json.Valid(d.Result):
 		return exit.Misusef("--result is not JSON: a text needs quotes, as in --result '\"ok\"'")
+	case d.Action == keep.Raise && d.Limit <= 0:
+		return exit.Misusef("raise needs the limit that the budget gets, as in --limit 5000")
+	case d.Action != keep.Raise && (d.Limit != 0 || d.Until != nil):
+		return exit.Misusef("--limit and --until are for raise; %s takes none", d.Action)
 	}
 	return a.decide(ctx, func(c *api.Client) error {
 		id, err := fixedID[keep.EscalationID](ctx, c, keep.NounQuestion, name)

@@ -38,7 +38,7 @@ func (a *app) inputsCmd() *cobra.Command {
 		}, a.printInput)
 	show.Long = "Show prints an input and what became of it.\n\n" + shortHelp
 	show.ValidArgsFunction = a.byPosition(inputIDs)
-	return noun("inputs", list, show, a.skipInputsCmd(), a.unskipInputsCmd())
+	return noun("inputs", list, show, a.skipInputsCmd(), a.unskipInputsCmd(), a.redoInputsCmd())
 }
 
 // printInput prints an input and the chain of events and mutations behind it.

@@ -108,6 +108,8 @@ func (f *listFlags) check(statuses []string) error {
 	switch {
 	case f.follow && (f.all || f.cursor != ""):
 		return exit.Misusef("--follow begins with the newest --limit, without --all and --cursor")
+	case f.follow && f.until != "":
+		return exit.Misusef("--follow has no end: leave --until out")
 	case f.limit < 1 || f.limit > keep.MaxPage:
 		return exit.Misusef("--limit is %d, want 1 to %d; --all lists everything", f.limit, keep.MaxPage)
 	case f.status != "" && !slices.Contains(statuses, f.status):

@@ -30,6 +30,7 @@ var namedFiles = []struct {
 	{"packs/own.toml", [][]string{{"run", "w.js"}, {"check", "w.js"}, {"packs", "show", "own"}}},
 	{"w.test.toml", [][]string{{"test", "w.test.toml"}, {"test", "."}}},
 	{"rows.jsonl", [][]string{{"keys", "import", "rows.jsonl"}}},
+	{"client.json", [][]string{{"gateway", "import", "client.json"}}},
 	{"target.toml", [][]string{{"idempotency", "test", "http://127.0.0.1:1", "--describe", "target.toml"}}},
 	{"cert.pem", [][]string{{"proxy", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "off", "--tls-cert", "cert.pem", "--tls-key", "cert.pem"}}},
 }
@@ -63,7 +64,7 @@ export default Keep.workflow({ name: "w", topics: {}, producers: { async p(ctx) 
 		".secrets/svc":   "secret",
 		"packs/own.toml": "name = \"own\"\nversion = \"1\"\ntitle = \"Own\"\nbase_url = \"https://a.example\"\n[auth]\nstyle = \"none\"\n[tools.look]\neffect = \"get\"\npath = \"/\"\n",
 		"w.test.toml":    "[[test]]\nname = \"t\"\n",
-		"rows.jsonl":     "", "target.toml": "", "cert.pem": "",
+		"rows.jsonl":     "", "client.json": "{}", "target.toml": "", "cert.pem": "",
 	}
 	for i, named := range namedFiles {
 		for j, kind := range namedKinds {

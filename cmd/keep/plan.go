@@ -13,12 +13,14 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/rehearsal/plan"
+	"github.com/keep-run/keep/view"
 )
 
 // planCmd reads live and changes nothing.
@@ -28,8 +30,8 @@ func (a *app) planCmd() *cobra.Command {
 		Use:   "plan [PATH]",
 		Short: "Show every change that scripts would make outside; make none",
 		Long: `Plan executes scripts with live reads on a copy of what the database knows, and
-prints every change that they would make outside: tool, target, payload, level
-and approval, with what would be published and done next, to the end of the chain.
+prints every change that they would make outside: tool, target, payload, level,
+approval and what it takes of budgets, with what would be published and done next, to the end of the chain.
 Nothing is sent, and nothing is written to the database.
 
 What a service would answer is not known: the next step gets an example or null,
@@ -39,6 +41,7 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 		Example: `  keep plan
   keep plan invoices.js --json
   keep plan invoices.js --topic email.received --event '{"messageId":"m1","from":"a@example.com"}'
+  keep plan --at run_01J…
   keep plan . --html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +54,8 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 	f := cmd.Flags()
 	f.StringVar(&p.topic, "topic", "", "with --event: the `TOPIC` that it is published to")
 	f.StringVar(&p.event, "event", "", "plan what this event would cause: `JSON` with messageId and its fields or payload")
-	f.StringVar(&p.input, "input", "", "plan what the pending events of this input would cause")
+	f.StringVar(&p.input, "input", "", "plan what the pending events of this `INPUT` would cause, and nothing else that is due")
+	f.StringVar(&p.at, "at", "", "plan with the event and the reads of this `RUN` in place of live ones")
 	f.StringVar(&p.html, "html", "", "also write the plan as a page to this `FILE`")
 	return cmd
 }
@@ -59,7 +63,7 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 // A planner plans the scripts of a path.
 type planner struct {
 	*app
-	path, topic, event, input, html string
+	path, topic, event, input, at, html string
 }
 
 func (p *planner) run(ctx context.Context) (err error) {
@@ -133,32 +137,102 @@ func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Con
 		cfg.Base = db
 	case !errors.Is(err, keep.ErrNoDatabase):
 		return nil, err
+	case p.at != "":
+		return nil, &keep.NotFoundError{What: "run", ID: p.at}
 	case p.input != "":
 		return nil, &keep.NotFoundError{What: "input", ID: p.input}
 	}
+	if p.input != "" && cfg.Event != nil {
+		return nil, exit.Misusef("--event and --input: a plan is of one of them")
+	}
 	if p.input != "" {
-		if cfg.Take, err = causedBy(ctx, db, keep.InputID(p.input)); err != nil {
+		if p.input, err = view.FullID(ctx, db, keep.NounInput, p.input); err != nil {
 			return nil, err
 		}
+		if err := p.causedBy(ctx, db, &cfg); err != nil {
+			return nil, err
+		}
+	}
+	if p.at != "" {
+		if err := p.asSeen(ctx, db, &cfg); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Granted, err = daemon.PlanGrants(ctx, project, db, cfg.Scripts); err != nil {
+		return nil, err
+	}
+	if cfg.Budgets, err = daemon.PlanBudgets(ctx, project, db, p.Now()); err != nil {
+		return nil, err
 	}
 	return plan.Make(ctx, cfg)
 }
 
-// causedBy selects the events of an input.
-func causedBy(ctx context.Context, db database.DB, id keep.InputID) (func(keep.Event) bool, error) {
-	in, err := db.Input(ctx, id)
+// asSeen makes the plan one of a run: its event, its time and its reads.
+func (p *planner) asSeen(ctx context.Context, db database.DB, cfg *plan.Config) error {
+	if p.event != "" || p.input != "" {
+		return exit.Misusef("--at has the event of its run: leave --event and --input out")
+	}
+	id, err := view.FullID(ctx, db, keep.NounRun, p.at)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	events, _, err := db.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: id}, keep.Page{Limit: keep.MaxPage, Bare: true})
+	run, err := db.Run(ctx, keep.RunID(id))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	of := make(map[int64]bool, len(events))
-	for _, e := range events {
-		of[e.Seq] = true
+	if err := p.only(cfg, run.Workflow, "run "+string(run.ID)); err != nil {
+		return err
 	}
-	return func(e keep.Event) bool { return e.Workflow == in.Workflow && of[e.Seq] }, nil
+	seen, some, err := view.Trace(ctx, db, run.ID)
+	if err == nil && !some {
+		err = exit.Failedf("what run %s saw was not recorded, or is not kept any more: see [trace] in keep.toml", run.ID)
+	}
+	if err != nil {
+		return err
+	}
+	cfg.At, cfg.Now = plan.NewAt(run, seen), run.CreatedAt
+	if run.Kind != keep.Consumer || run.Trigger.IsZero() {
+		return nil
+	}
+	e, err := db.Event(ctx, run.Workflow, run.Trigger.Topic, run.Trigger.MessageID)
+	cfg.Event = &e
+	return err
+}
+
+// causedBy makes the plan one of the pending events of an input.
+func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config) error {
+	in, err := db.Input(ctx, keep.InputID(p.input))
+	if err != nil {
+		return err
+	}
+	if err := p.only(cfg, in.Workflow, "input "+p.input); err != nil {
+		return err
+	}
+	of := make(map[int64]bool)
+	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+		events, next, err := db.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, page)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			of[e.Seq] = true
+		}
+		if page.After = next; next == "" {
+			break
+		}
+	}
+	cfg.Take = func(e keep.Event) bool { return e.Workflow == in.Workflow && of[e.Seq] }
+	return nil
+}
+
+// only leaves the script of one workflow in the plan.
+func (p *planner) only(cfg *plan.Config, w keep.WorkflowName, what string) error {
+	i := slices.IndexFunc(cfg.Scripts, func(s *host.Workflow) bool { return s.Name == w })
+	if i < 0 {
+		return exit.Misusef("%s is one of %s, and no script of %s declares that", what, w, p.path)
+	}
+	cfg.Scripts = cfg.Scripts[i : i+1]
+	return nil
 }
 
 // print prints the plan and returns the error that ends the command.
@@ -212,7 +286,17 @@ func (p *planner) text(w io.Writer, made *plan.Plan) {
 		if m.Approval.Needed {
 			fmt.Fprintf(w, "; a person is asked first")
 		}
+		if !m.Grant.Allowed {
+			fmt.Fprintf(w, "; %s: %s", p.OutInk.Red("not granted"), terminal.Clean(*m.Grant.Reason))
+		}
 		fmt.Fprintln(w)
+		for _, b := range m.Budgets {
+			line := terminal.Clean(b.String())
+			if b.Over || b.Error != nil {
+				line = p.OutInk.Red(line)
+			}
+			fmt.Fprintf(w, "     %s\n", line)
+		}
 	}
 	for _, e := range made.Publishes {
 		fmt.Fprintf(w, "%s publishes %s to %s\n", terminal.Clean(string(e.Handler)), terminal.Clean(string(e.MessageID)), terminal.Clean(string(e.Topic)))

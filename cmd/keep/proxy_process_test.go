@@ -75,8 +75,11 @@ func startProxy(t testing.TB, db, upstream, config string) *proxyProcess {
 func startProxyIn(t testing.TB, dir, db, upstream, config string) *proxyProcess {
 	t.Helper()
 	file := filepath.Join(dir, "keep.toml")
-	text := fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nlease = '%s'\nhost = 'service'\nadmin_token = 't'\n%s\n",
-		db, upstream, proxyLease, config)
+	if !strings.Contains(config, "lease = ") {
+		config = fmt.Sprintf("lease = '%s'\n", proxyLease) + config
+	}
+	text := fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = '127.0.0.1:0'\nadmin_listen = '127.0.0.1:0'\nhost = 'service'\nadmin_token = 't'\n%s\n",
+		db, upstream, config)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

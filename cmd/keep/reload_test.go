@@ -172,6 +172,10 @@ func TestReload(t *testing.T) {
 	}
 	wants("/v2 Bearer two")
 
+	write("keep.toml", "[policy]\nbreaker = { failures = 3 }\n"+settings)
+	said.wait(t, "configuration taken")
+	write("keep.toml", "[policy]\noutage = { after = 9 }\n"+settings)
+	said.wait(t, "a change of [policy] needs a restart")
 	write("keep.toml", "db = \"other.db\"\n"+settings)
 	said.wait(t, "a change of db needs a restart")
 	write("keep.toml", settings)

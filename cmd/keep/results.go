@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // configured knows what the tools of a configuration bring, for decisions of this
@@ -17,7 +22,8 @@ import (
 type configured struct {
 	cfg   *config.Config
 	conns []connector.Connection
-	tools *engine.Tools // nil: not opened yet
+	tools *engine.Tools    // nil: not opened yet
+	rt    *sandbox.Runtime // nil: not opened yet
 }
 
 // open opens the connections once. Of those that lack a secret the schemas are known,
@@ -38,7 +44,22 @@ func (c *configured) open() (*engine.Tools, error) {
 }
 
 func (c *configured) close() error {
-	return project.CloseConnections(c.conns)
+	var err error
+	if c.rt != nil {
+		err = c.rt.Close()
+	}
+	return errors.Join(err, project.CloseConnections(c.conns))
+}
+
+// replays returns what goes through runs again, with a sandbox that is opened at need.
+func (c *configured) replays(db database.DB, log *slog.Logger) *daemon.ScriptReplayer {
+	return &daemon.ScriptReplayer{DB: db, Tools: func(ctx context.Context) (*sandbox.Runtime, []connector.Connection, *policy.Policy, error) {
+		_, err := c.open()
+		if err == nil && c.rt == nil {
+			c.rt, err = project.OpenSandbox(ctx, c.cfg, log)
+		}
+		return c.rt, c.conns, &c.cfg.Policy, err
+	}}
 }
 
 // ResultSchema implements operator.Results.

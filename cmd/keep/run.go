@@ -236,7 +236,7 @@ func (a *app) openSession(ctx context.Context, p *project.Project, committed fun
 	if a.PrintProblems(found); terminal.HasErrors(found) {
 		return nil, exit.With(exit.Misused)
 	}
-	return s, s.Open(ctx, env, committed)
+	return s, s.Open(ctx, env, daemon.Watch{Committed: committed})
 }
 
 // sweepAtMost is how long keep run deletes what is over and old when it is idle. The next

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/trace"
 )
 
 // runsCmd lists runs, shows one, and prints what the script of one logged.
@@ -60,7 +62,7 @@ func (a *app) runsCmd() *cobra.Command {
 			return nil
 		})
 	logs.ValidArgsFunction = a.byPosition(runIDs)
-	return noun("runs", list, show, logs)
+	return noun("runs", list, show, logs, a.replayCmd(), a.cancelRunCmd(), a.retryRunCmd())
 }
 
 // runRow is a run in a list; what it waits for is cut, and whole in show.
@@ -107,8 +109,49 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 		}
 		fmt.Fprintln(a.Out, logText(l))
 	}
+	return a.printTrace(r)
+}
+
+// printTrace shows what a run read, called and looked up, and how long each took.
+func (a *app) printTrace(r api.Run) error {
+	t := r.Trace
+	switch {
+	case t == nil:
+		return nil
+	case t.Swept:
+		_, err := fmt.Fprintln(a.Out, "\nWhat it saw is not kept (any more): see [trace] in keep.toml")
+		return err
+	}
+	fmt.Fprintf(a.Out, "\n%s\n", a.OutInk.Dim("what it saw"))
+	for _, e := range t.Entries {
+		line := fmt.Sprintf("%s %9.1f ms  %s %s", e.At, e.MS, e.Phase, e.What)
+		if e.Tool != nil {
+			line += " " + terminal.Clean(*e.Tool)
+		}
+		if hasValue(e.Params) {
+			line += " " + terminal.CutTo(terminal.Clean(string(e.Params)), maxSeen)
+		}
+		switch {
+		case e.Error != nil:
+			line += ": " + terminal.ErrorText(e.Error)
+		case e.Cut:
+			line += " → too large to be kept"
+		case e.Result != nil && (hasValue(e.Result) || e.What != trace.Phase):
+			line += " → " + terminal.CutTo(terminal.Clean(string(e.Result)), maxSeen)
+		}
+		fmt.Fprintln(a.Out, line)
+	}
+	if t.Dropped > 0 {
+		fmt.Fprintf(a.Out, "%d more did not fit into [trace] limit\n", t.Dropped)
+	}
 	return nil
 }
+
+// hasValue reports whether v is there and is not null.
+func hasValue(v json.RawMessage) bool { return v != nil && string(v) != "null" }
+
+// maxSeen is how much of params and results a line has; --json has all.
+const maxSeen = 80
 
 // logText returns one line of a log as people read it.
 func logText(l api.LogLine) string {

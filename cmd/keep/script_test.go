@@ -72,6 +72,16 @@ func buildKeep(tb testing.TB) string {
 	return filepath.Join(sharedBin, "keep")
 }
 
+// keepAt runs a command of keep as a process.
+func keepAt(t *testing.T, dir string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), buildKeep(t), args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+	out, _ := cmd.Output() // the status says it
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
 // cacheHome returns a user's cache directory with the compiled sandbox in it.
 func cacheHome(tb testing.TB) string {
 	tb.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/metrics"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
@@ -63,8 +64,8 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	defer func() { err = errors.Join(err, s.Close()) }()
 	cfg := s.Project.Cfg
 	cfg.Server.Listen = cmp.Or(listen, cfg.Server.Listen)
-	seen := new(daemon.Observer)
-	if err := s.Open(ctx, a.env(), seen.Observe); err != nil {
+	seen := new(metrics.Collector)
+	if err := s.Open(ctx, a.env(), daemon.Watch{Metrics: seen}); err != nil {
 		return err
 	}
 	all, err := s.DB.Workflows(ctx)

@@ -29,6 +29,7 @@ type serving struct {
 	cmd      *exec.Cmd
 	base     string      // of the pages
 	link     string      // to log in; empty: none was printed
+	metrics  string      // where they are without a login; empty: nowhere
 	said     chan string // what it says once it serves; nobody needs to hear
 	hearing  sync.WaitGroup
 	more     []string         // arguments of keep serve
@@ -89,6 +90,8 @@ func (d *serving) start() {
 			d.base, _, _ = strings.Cut(strings.TrimPrefix(line, "Look at "), " ")
 		case strings.HasPrefix(line, "Log in"):
 			_, d.link, _ = strings.Cut(line, "minutes: ")
+		case strings.HasPrefix(line, "Metrics at "):
+			d.metrics = strings.TrimPrefix(line, "Metrics at ")
 		case strings.HasPrefix(line, "Serving "):
 			d.hear(lines)
 			return

@@ -13,7 +13,7 @@ import (
 )
 
 // joinIDs returns message ids, which scripts and senders choose, on one line.
-func joinIDs(ids []keep.MessageID) string {
+func joinIDs[T ~string](ids []T) string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		out[i] = terminal.Clean(string(id))

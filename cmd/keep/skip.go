@@ -72,31 +72,38 @@ func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) erro
 const maxNamed = 1000
 
 func (a *app) skipEventsCmd() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.namedEventsCmd(&cobra.Command{
 		Use: "skip WORKFLOW TOPIC ID…", Short: "Leave events undone",
 		Long: `Skip marks events skipped that wait. A run that holds one of them and has not made
 its call is ended, and its other events are released. A run past its call completes.`,
-		Args: cobra.MinimumNArgs(3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := make([]keep.MessageID, 0, len(args)-2)
-			for _, id := range args[2:] {
-				ids = append(ids, keep.MessageID(id))
+	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
+		res, err := c.SkipEvents(ctx, w, t, ids)
+		if err == nil {
+			a.saySkipped(terminal.Plural(len(ids), "event"), res)
+		}
+		return res, err
+	})
+}
+
+// namedEventsCmd makes cmd a command about events of one topic. Do says what became of them,
+// and returns it.
+func (a *app) namedEventsCmd(cmd *cobra.Command, do func(context.Context, *api.Client, keep.WorkflowName, keep.TopicName, []keep.MessageID) (any, error)) *cobra.Command {
+	cmd.Args = cobra.MinimumNArgs(3)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids := make([]keep.MessageID, 0, len(args)-2)
+		for _, id := range args[2:] {
+			ids = append(ids, keep.MessageID(id))
+		}
+		if len(ids) > maxNamed {
+			return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
+		}
+		return a.decide(cmd.Context(), func(c *api.Client) error {
+			res, err := do(cmd.Context(), c, keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
+			if err != nil || !a.JSON {
+				return err
 			}
-			if len(ids) > maxNamed {
-				return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
-			}
-			return a.decide(cmd.Context(), func(c *api.Client) error {
-				res, err := c.SkipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
-				if err != nil {
-					return err
-				}
-				a.saySkipped(terminal.Plural(len(ids), "event"), res)
-				if !a.JSON {
-					return nil
-				}
-				return a.PrintJSON(res)
-			})
-		},
+			return a.PrintJSON(res)
+		})
 	}
 	cmd.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return cmd

@@ -285,7 +285,7 @@ func (f *failover) sayWhoWaits() {
 	n, runs := 0, open()
 	for _, r := range runs {
 		w := r.Wait
-		if w.Kind != "limit" {
+		if w.Kind != "limit" && w.Kind != "lookup" { // a run whose call was on its way is to be looked up
 			continue // it is the probe
 		}
 		if n++; w.Since == nil || w.Until == nil || !strings.HasPrefix(w.Why, "crm, which does not answer") {

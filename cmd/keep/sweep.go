@@ -21,6 +21,7 @@ type sweepSummary struct {
 	Preview   bool  `json:"preview"`   // nothing was changed
 	Runs      int   `json:"runs"`      // that are deleted, with their logs and questions
 	Mutations int   `json:"mutations"` // that are deleted, with their history
+	Traces    int   `json:"traces"`    // that are deleted: parts of what runs saw
 	Bytes     int64 `json:"bytes"`     // that the file is shorter
 }
 
@@ -32,7 +33,7 @@ func (a *app) sweepCmd() *cobra.Command {
 		Short: "Delete finished runs that are older than [retention] says",
 		Long: `Sweep deletes what is over and older than [retention] of keep.toml says: runs with
 their logs, their mutations with all history, their questions, and the payloads of
-their events. Without --yes it only says how much that is.
+their events; and what runs saw that is older than [trace] says. Without --yes it only says how much that is.
 
 Nothing goes that is not finished: no call in doubt, no open question, no item that
 is not done, nothing of an input that is pending. What keeps things from being done
@@ -49,9 +50,9 @@ meanwhile. The sweep may be stopped at any moment and started again.`,
 					if err != nil {
 						return exit.Misusef("--older-than: %w", err)
 					}
-					r = policy.Retention{After: d}
+					r = policy.Retention{After: d, Traces: r.Traces}
 				}
-				return a.sweep(cmd.Context(), db, r, !yes)
+				return a.sweep(cmd.Context(), cfg, db, r, !yes)
 			})
 		},
 	}
@@ -61,14 +62,15 @@ meanwhile. The sweep may be stopped at any moment and started again.`,
 }
 
 // sweep deletes what is over and old, or says how much that is.
-func (a *app) sweep(ctx context.Context, db database.DB, r policy.Retention, preview bool) error {
+func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r policy.Retention, preview bool) error {
 	if err := r.Validate(); err != nil {
 		return exit.Misusef("%w", err)
 	}
-	if _, some := r.Latest(a.Now()); !some {
-		return exit.Misusef("there is no [retention] in keep.toml, so everything is kept; say --older-than 90d")
+	o, err := a.operatorOf(ctx, cfg, db, database.ToDecide, nil)
+	if err != nil {
+		return err
 	}
-	o, err := a.operatorOf(ctx, db, database.ToDecide, nil)
+	traces, err := o.SweepTraces(ctx, r, preview, func() {})
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (a *app) sweep(ctx context.Context, db database.DB, r policy.Retention, pre
 			fmt.Fprintf(a.Err, "%s deleted so far.\n", terminal.Plural(s.Runs, "run"))
 		}
 	})
-	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations}
+	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations, Traces: traces}
 	if s, ok := db.(interface {
 		Shrink(ctx context.Context) (int64, error)
 	}); ok && err == nil && !preview {
@@ -89,8 +91,13 @@ func (a *app) sweep(ctx context.Context, db database.DB, r policy.Retention, pre
 		return errors.Join(err, a.PrintJSON(sum))
 	}
 	what := terminal.Plural(sum.Runs, "run") + " with " + terminal.Plural(sum.Mutations, "mutation")
-	switch {
-	case preview && sum.Runs == 0:
+	if traces > 0 {
+		what += ", and " + terminal.Plural(traces, "trace")
+	}
+	switch _, some := r.Latest(a.Now()); {
+	case preview && sum.Runs == 0 && traces == 0 && !some:
+		fmt.Fprintln(a.Err, "Nothing is old enough. There is no [retention] in keep.toml, so all runs are kept; say --older-than 90d.")
+	case preview && sum.Runs == 0 && traces == 0:
 		fmt.Fprintln(a.Err, "Nothing is over and old enough.")
 	case preview:
 		fmt.Fprintf(a.Err, "Nothing was changed. To delete %s, say --yes.\n", what)

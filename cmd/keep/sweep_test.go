@@ -60,11 +60,24 @@ func TestSweepCommand(t *testing.T) {
 		}
 		return o.String(), e.String()
 	}
+	trace := func(id keep.RunID, at time.Time) {
+		t.Helper()
+		db := sqlite.New(filepath.Join(dir, "keep.db"), sqlite.Config{Host: true})
+		if err := db.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Commit(t.Context(), keep.Commit{Workflow: "last", At: at, Changes: []keep.Change{keep.AppendTrace{Part: keep.TracePart{Run: id, At: at, Data: []byte("x")}}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	sweep := func(later time.Duration, want sweepSummary, args ...string) {
 		t.Helper()
 		out, _ := command(exit.Done, later, append([]string{"sweep", "--json"}, args...)...)
 		var got sweepSummary
-		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Runs != want.Runs || got.Preview != want.Preview {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Runs != want.Runs || got.Traces != want.Traces || got.Preview != want.Preview {
 			t.Errorf("keep db sweep %v after %s = %s, want %+v", args, later, out, want)
 		}
 	}
@@ -80,6 +93,14 @@ func TestSweepCommand(t *testing.T) {
 	sweep(400*day, sweepSummary{}, "--yes")
 	command(exit.Done, 400*day, "check")
 	sweep(400*day, sweepSummary{Runs: 50}, "--yes", "--older-than", "90d")
+	trace("run_last49", now.Add(400*day)) // of the newest run, which stays
+	sweep(407*day, sweepSummary{Preview: true})
+	sweep(408*day, sweepSummary{Preview: true, Traces: 1})
+	if _, talk := command(exit.Done, 408*day, "sweep"); !strings.Contains(talk, "To delete 0 runs with 0 mutations, and 1 trace, say --yes") {
+		t.Errorf("keep db sweep says %q", talk)
+	}
+	sweep(408*day, sweepSummary{Traces: 1}, "--yes")
+	sweep(408*day, sweepSummary{}, "--yes")
 	command(exit.Misused, 0, "sweep", "--older-than", "1h")
 	command(exit.Misused, 0, "sweep", "--older-than", "soon")
 }

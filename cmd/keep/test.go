@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,14 +9,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/dev"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/rehearsal/scripttest"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 // testCmd sends nothing, reads nothing and opens no database.
@@ -23,7 +28,7 @@ func (a *app) testCmd() *cobra.Command {
 	t := tester{app: a}
 	cmd := &cobra.Command{
 		Use:   "test [PATH]",
-		Short: "Run the tests of scripts: NAME.test.toml beside NAME.js",
+		Short: "Run the tests of scripts: NAME.test.toml or NAME.test.js beside NAME.js",
 		Long: `Test runs scripts against services that a file plays: what reads return, what
 becomes of calls, and which reservations, calls, publishes, items and questions
 must come of it. It sends nothing, reads nothing from a service and opens no
@@ -36,13 +41,27 @@ database. PATH is a file of tests, a script or a directory (all below it).
   [test.expect]
   calls   = [{ tool = "db.insert", params = { table = "invoices" } }]
 
+NAME.test.js exports the same as a list: export default [{ name: "…", handler: "…" }].
+
+With --record it makes a test of a run that was: its events, its recorded reads, what the
+services answered, and what came of it. Addresses and what looks like a secret are
+replaced. The test passes on the version of the run: that is tried first. A run
+whose reads are not kept, or in which a person decided, is refused.
+
 Exit codes: 0 all passed, 1 one failed, 2 a file can't be read or there is no test.`,
-		Example: "  keep test\n  keep test invoices.js --watch\n  keep test --junit report.xml",
+		Example: "  keep test --record last --out invoices.test.toml\n  keep test\n  keep test invoices.js --watch\n  keep test --junit report.xml",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t.path = "."; len(args) > 0 {
+			if len(args) > 0 {
 				t.path = args[0]
 			}
+			if t.recorded != "" {
+				return t.record(cmd.Context())
+			}
+			if t.out != "" || t.plain {
+				return exit.Misusef("--out and --plain belong to --record")
+			}
+			t.path = cmp.Or(t.path, ".")
 			if t.watch {
 				return t.again(cmd.Context())
 			}
@@ -51,6 +70,9 @@ Exit codes: 0 all passed, 1 one failed, 2 a file can't be read or there is no te
 	}
 	cmd.Flags().StringVar(&t.junit, "junit", "", "also write a JUnit report to this `FILE`")
 	cmd.Flags().BoolVar(&t.watch, "watch", false, "run the tests again after each change of a file, until interrupted")
+	cmd.Flags().StringVar(&t.recorded, "record", "", "make a test of this `RUN`: its events, its reads and what came of it")
+	cmd.Flags().StringVar(&t.out, "out", "", "with --record: write the test to this `FILE`, which must not exist; default: print it")
+	cmd.Flags().BoolVar(&t.plain, "plain", false, "with --record: leave addresses and what looks like a secret as they are")
 	return cmd
 }
 
@@ -60,6 +82,9 @@ type tester struct {
 	path  string
 	junit string // file; empty: none
 	watch bool
+
+	recorded, out string // run and file of --record
+	plain         bool
 }
 
 // A testReport is what keep test --json prints.
@@ -83,13 +108,10 @@ func (t *tester) run(ctx context.Context) error {
 	if err != nil {
 		return exit.Misusef("%w", err)
 	}
-	var suites []scripttest.Suite
-	for _, file := range files {
-		s, err := t.suite(ctx, file)
-		if err != nil {
-			return err
-		}
-		suites = append(suites, s)
+	s := suiteRunner{tester: t, open: make(map[string]*sandbox.Runtime), began: time.Now()}
+	suites, err := s.all(ctx, files)
+	if err := errors.Join(err, s.close()); err != nil {
+		return err
 	}
 	r := report(suites)
 	if len(r.Tests) == 0 {
@@ -103,52 +125,133 @@ func (t *tester) run(ctx context.Context) error {
 	return t.print(r)
 }
 
-// suite runs the tests of one file.
-func (t *tester) suite(ctx context.Context, file string) (_ scripttest.Suite, err error) {
-	s := scripttest.Suite{File: terminal.Short(file)}
-	f, err := scripttest.ReadFile(file)
-	if err != nil {
-		return s, exit.Misusef("%w", err)
-	}
-	p, err := t.OpenProject(f.Script)
-	if err != nil {
-		return s, project.WithConnectionErrors(p, err)
-	}
-	conns, err := p.Cfg.Describe()
-	if err != nil {
-		return s, project.WithConnectionErrors(p, err)
-	}
-	defer func() { err = errors.Join(err, project.CloseConnections(conns)) }()
-	rt, err := project.OpenSandbox(ctx, p.Cfg, t.log)
-	if err != nil {
-		return s, err
-	}
-	defer rt.Close()
-	scripts, found, err := project.Load(ctx, rt, p)
-	if err != nil {
-		return s, err
-	}
-	if t.PrintProblems(found); terminal.HasErrors(found) {
-		return s, exit.With(exit.Misused)
-	}
-	s.Verdicts, err = t.verdicts(ctx, scripttest.Config{Script: scripts[0].Workflow, Connections: conns, Policy: &p.Cfg.Policy, Runtime: rt}, f.Tests)
-	return s, err
+// A suiteRunner runs files of tests. Files of one project share a sandbox: a call finds nothing
+// in it that an earlier one left.
+type suiteRunner struct {
+	*tester
+	open  map[string]*sandbox.Runtime // by the directory of the project
+	began time.Time
 }
 
-// verdicts runs tests, several at once, and returns their outcomes in order.
-func (t *tester) verdicts(ctx context.Context, cfg scripttest.Config, tests []scripttest.Test) ([]scripttest.Verdict, error) {
-	out, errs := make([]scripttest.Verdict, len(tests)), make([]error, len(tests))
+// all runs the tests of files, several at once, and returns their suites in order.
+func (s *suiteRunner) all(ctx context.Context, files []string) ([]scripttest.Suite, error) {
+	prepared := make([]preparedSuite, len(files))
+	var errs []error
+	for i, file := range files {
+		var err error
+		if prepared[i], err = s.prepare(ctx, file); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	var suites []scripttest.Suite
 	slots := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
 	var running sync.WaitGroup
-	for i, test := range tests {
-		slots <- struct{}{}
-		running.Go(func() {
-			out[i], errs[i] = scripttest.Run(ctx, cfg, test)
-			<-slots
-		})
+	for i := range prepared {
+		p := &prepared[i]
+		p.suite.Verdicts, p.errs = make([]scripttest.Verdict, len(p.tests)), make([]error, len(p.tests))
+		for j, test := range p.tests {
+			if len(errs) > 0 {
+				break
+			}
+			slots <- struct{}{}
+			running.Go(func() {
+				p.suite.Verdicts[j], p.errs[j] = scripttest.Run(ctx, p.cfg, test)
+				<-slots
+			})
+		}
 	}
 	running.Wait()
-	return out, errors.Join(errs...)
+	for _, p := range prepared {
+		suites = append(suites, p.suite)
+		errs = append(errs, p.errs...)
+		errs = append(errs, project.CloseConnections(p.cfg.Connections))
+	}
+	return suites, errors.Join(errs...)
+}
+
+// A preparedSuite is a file of tests that is read, with its script.
+type preparedSuite struct {
+	suite scripttest.Suite
+	cfg   scripttest.Config
+	tests []scripttest.Test
+	errs  []error // of tests
+}
+
+// prepare reads a file of tests and its script, once for all its tests.
+func (s *suiteRunner) prepare(ctx context.Context, file string) (p preparedSuite, err error) {
+	p.suite.File = terminal.Short(file)
+	f, err := s.read(ctx, file)
+	if err != nil {
+		return p, err
+	}
+	of, err := s.OpenProject(f.Script)
+	if err != nil {
+		return p, project.WithConnectionErrors(of, err)
+	}
+	if p.cfg.Connections, err = of.Cfg.Describe(); err != nil {
+		return p, project.WithConnectionErrors(of, err)
+	}
+	if p.cfg.Runtime, err = s.sandbox(ctx, of.Cfg); err != nil {
+		return p, err
+	}
+	scripts, found, err := project.Load(ctx, p.cfg.Runtime, of)
+	if err != nil {
+		return p, err
+	}
+	if s.PrintProblems(found); terminal.HasErrors(found) {
+		return p, exit.With(exit.Misused)
+	}
+	p.cfg.Script, p.cfg.Policy, p.tests = scripts[0].Workflow, &of.Cfg.Policy, f.Tests
+	p.cfg.Shared, p.cfg.Now = rehearsal.NewShared(p.cfg.Runtime), s.began
+	return p, nil
+}
+
+// read reads a file of tests.
+func (s *suiteRunner) read(ctx context.Context, file string) (*scripttest.File, error) {
+	if !scripttest.IsScript(file) {
+		f, err := scripttest.ReadFile(file)
+		if err != nil {
+			return nil, exit.Misusef("%w", err)
+		}
+		return f, nil
+	}
+	of, err := s.OpenProject(file)
+	if err != nil {
+		return nil, project.WithConnectionErrors(of, err)
+	}
+	rt, err := s.sandbox(ctx, of.Cfg)
+	if err != nil {
+		return nil, err
+	}
+	f, err := scripttest.ReadScript(ctx, rt, of.Root, file)
+	if found := project.Problems(of.Root, err); len(found) > 0 {
+		s.PrintProblems(found)
+		return nil, exit.With(exit.Misused)
+	}
+	if err != nil {
+		return nil, exit.Misusef("%w", err)
+	}
+	return f, nil
+}
+
+// sandbox returns the sandbox of a project.
+func (s *suiteRunner) sandbox(ctx context.Context, cfg *config.Config) (*sandbox.Runtime, error) {
+	if rt, have := s.open[cfg.Dir]; have {
+		return rt, nil
+	}
+	rt, err := project.OpenSandbox(ctx, cfg, s.log)
+	if err == nil {
+		s.open[cfg.Dir] = rt
+	}
+	return rt, err
+}
+
+func (s *suiteRunner) close() error {
+	var errs []error
+	for _, rt := range s.open {
+		errs = append(errs, rt.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func report(suites []scripttest.Suite) testReport {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -62,35 +63,18 @@ func (a *app) unskipped(out []api.Unskipped) error {
 }
 
 func (a *app) unskipEventsCmd() *cobra.Command {
-	cmd := &cobra.Command{
+	return a.namedEventsCmd(&cobra.Command{
 		Use: "unskip WORKFLOW TOPIC ID…", Short: "Undo the skip of events",
 		Long: `Unskip makes skipped events wait again, each in its old place and in the same attempt,
 or none of them if one must stay skipped: its run was past its call, or in doubt about it,
 or its payload was deleted since.`,
-		Args: cobra.MinimumNArgs(3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := make([]keep.MessageID, 0, len(args)-2)
-			for _, id := range args[2:] {
-				ids = append(ids, keep.MessageID(id))
-			}
-			if len(ids) > maxNamed {
-				return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
-			}
-			return a.decide(cmd.Context(), func(c *api.Client) error {
-				res, err := c.UnskipEvents(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
-				if err != nil {
-					return err
-				}
-				a.sayUnskipped(terminal.Plural(len(ids), "event"), res)
-				if !a.JSON {
-					return nil
-				}
-				return a.PrintJSON(res)
-			})
-		},
-	}
-	cmd.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
-	return cmd
+	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
+		res, err := c.UnskipEvents(ctx, w, t, ids)
+		if err == nil {
+			a.sayUnskipped(terminal.Plural(len(ids), "event"), res)
+		}
+		return res, err
+	})
 }
 
 // sayUnskipped tells what became of what was skipped.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
@@ -18,20 +20,33 @@ func (a *app) whyCmd() *cobra.Command {
 			if args[0] == "" {
 				return api.Why{}, exit.Misusef("the id is empty")
 			}
-			return c.Why(ctx, args[0])
+			w, err := c.Why(ctx, args[0])
+			return w, orWorkflow(ctx, c, args[0], err)
 		},
 		func(_ context.Context, _ *api.Client, w api.Why) error { return a.printWhy(w) })
 	cmd.Long = `Why takes the id of a run, a call of the ledger, an input or a question, the message
 id of an event, the id of an item, or a version as WORKFLOW@VERSION, and tells what it
 is, what it waits for, what came of it, and what belongs to it. Six or more characters
 that an id of the host begins or ends with stand for it; with its prefix, as in run_7k2m9q,
-for that of a run alone.
+for that of a run alone. A part that a run shares with its call is the run, and last is the
+newest run.
 
 Several topics may have an event of one message id, and several workflows an item of
 one id: then they are named, and the status is 2.`
 	cmd.Example = "  keep why mail-17\n  keep why invoices@2.0"
 	cmd.ValidArgsFunction = a.byPosition(runIDs)
 	return cmd
+}
+
+// orWorkflow says of an id that is none whether a workflow has that name.
+func orWorkflow(ctx context.Context, c *api.Client, id string, err error) error {
+	if !errors.Is(err, keep.ErrNotFound) {
+		return err
+	}
+	if _, other := c.Workflow(ctx, keep.WorkflowName(id)); other != nil {
+		return err // what is not there is said, and not why it is no workflow
+	}
+	return fmt.Errorf("%w; it is a workflow: keep workflows show %s", err, terminal.Clean(id))
 }
 
 // printWhy prints sentences first, and then what else can be asked for.

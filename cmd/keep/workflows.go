@@ -48,7 +48,7 @@ func (a *app) workflowsCmd() *cobra.Command {
 			return t.Print(a.Out, a.OutInk)
 		})
 	versions.ValidArgsFunction = a.byPosition(workflowNames)
-	return noun("workflows", list, show, versions)
+	return noun("workflows", list, show, versions, a.compareCmd())
 }
 
 // maxRunsShown is how many unfinished runs are shown with their workflow.
@@ -60,6 +60,9 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	var s terminal.Sheet
 	s.Add("workflow", "%s", w.Name)
 	s.Add("version", "%s, %s", w.Version, terminal.PausedText(w.Paused))
+	if w.Intent != nil {
+		s.Add("intent", "%s", terminal.Clean(*w.Intent))
+	}
 	s.Add("topics", "%s", names(w.Topics))
 	s.Add("updated", "%s", a.At(w.UpdatedAt))
 	if w.OnBlocked != keep.BlockedStop.String() {

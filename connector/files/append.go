@@ -21,6 +21,7 @@ var appendSpec = connector.Spec{
 	Result: json.RawMessage(`{"type":"object","required":["name","offset","size"],"properties":{
 		"name":{"type":"string"},"offset":{"type":"integer"},"size":{"type":"integer"}}}`),
 	Level:        keep.LevelKey,
+	Marked:       true,
 	Identity:     []string{"name"},
 	VerifyByHand: "Look at the end of the file.",
 }

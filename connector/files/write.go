@@ -31,6 +31,7 @@ var writeSpec = connector.Spec{
 	Result: json.RawMessage(`{"type":"object","required":["name","size","sha256"],"properties":{
 		"name":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`),
 	Level:        keep.LevelKey,
+	Marked:       true,
 	Identity:     []string{"name"},
 	VerifyByHand: "Look at the file, and at the marks in .keep in the root.",
 }

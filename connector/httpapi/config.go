@@ -162,12 +162,21 @@ type Tool struct {
 	// workflow asks for it: before a second time a person is asked.
 	Unique bool `toml:"unique"`
 
-	// Approve is "always" if a person must agree before each call.
+	// Approve is "always" if a person must agree before each call, or a condition on params: then
+	// he must if it is true.
 	Approve string `toml:"approve"`
 
 	// ResultFrom names a get tool of this connection. Called with the identity params,
 	// it reads the result of a call that a person says happened.
 	ResultFrom string `toml:"result_from"`
+
+	// View says how a person reads a call that is to be approved: its kind, and by role the
+	// param that has it, such as { kind = "mail", to = "to", text = "body.text" }.
+	View map[string]string `toml:"view"`
+
+	// Now names a get tool of this connection. Called with the identity params, it reads
+	// what the call would change.
+	Now string `toml:"now"`
 
 	// VerifyByHand tells a person where to look when nobody can know.
 	VerifyByHand string `toml:"verify_by_hand"`
@@ -193,19 +202,19 @@ type Token struct {
 
 // An Append is a text that is added to a param.
 type Append struct {
-	Param string `toml:"param"`
-	Text  string `toml:"text"`
+	Param string `toml:"param"` // that the text is added to
+	Text  string `toml:"text"`  // with {token}
 }
 
 // A Start is a request that makes something harmless, such as a draft, which the call
 // then uses up: level B. The params are its body; that of the call itself is only fixed.
 type Start struct {
 	Method string            `toml:"method" json:"method,omitempty"` // empty: POST
-	Path   string            `toml:"path" json:"path"`
-	Body   string            `toml:"body" json:"body,omitempty"`
-	Fixed  map[string]any    `toml:"fixed" json:"fixed,omitempty"`
-	Rename map[string]string `toml:"rename" json:"rename,omitempty"`
-	Mail   *Mail             `toml:"mail" json:"mail,omitempty"`
+	Path   string            `toml:"path" json:"path"`               // as that of a tool
+	Body   string            `toml:"body" json:"body,omitempty"`     // as that of a tool
+	Fixed  map[string]any    `toml:"fixed" json:"fixed,omitempty"`   // as that of a tool
+	Rename map[string]string `toml:"rename" json:"rename,omitempty"` // as that of a tool
+	Mail   *Mail             `toml:"mail" json:"mail,omitempty"`     // as that of a tool
 
 	// ID is the path to what {start} stands for, and Keep those to further values:
 	// {start.NAME}.
@@ -222,7 +231,7 @@ type Start struct {
 
 // Gone is a request for what a Start made.
 type Gone struct {
-	Path     string     `toml:"path" json:"path"`
+	Path     string     `toml:"path" json:"path"`                     // with {start}
 	Absent   []int      `toml:"absent" json:"absent,omitempty"`       // statuses: it is gone; empty: 404
 	AbsentIf *Condition `toml:"absent_if" json:"absent_if,omitempty"` // the service's own "not found"
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
 )
 
 // New returns the connection of that name. It makes no call. The error is a
@@ -40,6 +41,9 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	conn := &connector.Connection{Name: name, Connector: Kind, Close: s.close}
 	for _, toolName := range slices.Sorted(maps.Keys(cfg.Tools)) {
 		b := builder{Checker: c, at: "tools." + toolName, cfg: cfg.Tools[toolName], service: s}
+		if from := b.cfg.Now; from != "" && cfg.Tools[from].Effect != connector.Get {
+			b.addf("now", "is %q, want the name of a get tool of this connection", from)
+		}
 		if from := b.cfg.ResultFrom; from != "" && cfg.Tools[from].Effect != connector.Get {
 			b.addf("result_from", "is %q, want a get tool of this connection", from)
 		}
@@ -237,6 +241,8 @@ func (b *builder) readOnly() {
 		"approve":            b.cfg.Approve != "",
 		"unique":             b.cfg.Unique,
 		"result_from":        b.cfg.ResultFrom != "",
+		"view":               len(b.cfg.View) > 0,
+		"now":                b.cfg.Now != "",
 		"verify_by_hand":     b.cfg.VerifyByHand != "",
 		"reconcile":          b.cfg.Reconcile != nil,
 	}
@@ -283,14 +289,14 @@ func (b *builder) mutator(t *tool) connector.Tool {
 	b.mailConfig(t, "mail", b.cfg.Mail)
 	b.startConfig(t)
 	b.answer(t)
-	switch cfg.Approve {
-	case "", "always":
-		t.spec.Approve = cfg.Approve == "always"
-	default:
-		b.addf("approve", "is %q, want \"always\" or nothing", cfg.Approve)
+	if t.spec.Approve = cfg.Approve; cfg.Approve != "" {
+		if _, err := grant.CompileApprovals([]string{cfg.Approve}); err != nil {
+			b.addf("approve", "%v", err)
+		}
 	}
 	t.spec.Identity, t.spec.Unique = slices.Clone(cfg.Identity), cfg.Unique
 	t.spec.VerifyByHand, t.spec.ResultFrom = b.service.hide.Text(cfg.VerifyByHand), cfg.ResultFrom
+	t.spec.View, t.spec.Now = b.view(), cfg.Now
 	if cfg.Reconcile != nil {
 		t.lookup = b.lookup(t, *cfg.Reconcile)
 		b.lookupParams(t)
@@ -306,6 +312,23 @@ func (b *builder) mutator(t *tool) connector.Tool {
 		return &claimer{reconciler{mutator{t}}}
 	}
 	return &reconciler{mutator{t}}
+}
+
+// view returns how a person reads a call.
+func (b *builder) view() keep.View {
+	v := keep.View{Kind: keep.ViewKind(b.cfg.View["kind"])}
+	if len(b.cfg.View) > 0 && v.Kind == "" {
+		b.addf("view", "needs a kind: %v", keep.ViewKinds())
+	}
+	for _, role := range slices.Sorted(maps.Keys(b.cfg.View)) {
+		if role != "kind" {
+			v.Parts = append(v.Parts, keep.ViewPart{Role: role, Param: b.cfg.View[role]})
+		}
+	}
+	if err := v.Validate(); err != nil {
+		b.addf("view", "%v", err)
+	}
+	return v
 }
 
 // lookupParams refuses a name in the lookup's templates that is nearly {token}: as a
@@ -443,6 +466,7 @@ func (b *builder) level(t *tool) {
 	default:
 		t.spec.Level = keep.LevelNone
 	}
+	t.spec.Marked = t.lookup != nil && t.lookup.showsToken()
 	t.spec.NeedsControl = t.lookup != nil && t.start == nil && t.lookup.absentIf == nil && !t.lookup.complete
 	t.spec.CarriesToken = t.token.sent() && t.token.format == ""
 	if b.cfg.SettleAfter != nil {

@@ -46,6 +46,14 @@ func (l *lookup) params() []string {
 // marked reports whether the lookup asks by our token.
 func (l *lookup) marked() bool { return slices.Contains(l.params(), tokenParam) }
 
+// showsToken reports whether what the lookup takes for the effect shows our token.
+func (l *lookup) showsToken() bool {
+	if len(l.match)+len(l.contains) > 0 {
+		return slices.Contains(slices.Concat(l.match.params(), l.contains.params()), tokenParam)
+	}
+	return l.marked()
+}
+
 // request returns the lookup's URL for mut. A param that is missing is an
 // error: without it the answer would be about something else.
 func (l *lookup) request(s *service, mut keep.Mutation) (string, error) {
@@ -129,7 +137,7 @@ func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.A
 	case r.resendSaysHappened(a):
 		return connector.Answer{Verdict: connector.Happened, Receipt: r.earlier(ctx, mut), Detail: seen}, nil
 	case v.class == "":
-		return connector.Answer{Verdict: connector.Happened, Receipt: r.receipt(a), Detail: seen}, nil
+		return connector.Answer{Verdict: connector.Happened, Receipt: r.receipt(a), Detail: seen, ByKey: true}, nil
 	case r.lookup != nil:
 		found, err := r.look(ctx, mut)
 		if v.class == keep.ClassUnknown && found.Verdict != connector.Happened {

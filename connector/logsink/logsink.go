@@ -208,7 +208,7 @@ func (f *file) Pin() json.RawMessage {
 // Spec returns the description of the tool.
 func (f *file) Spec() connector.Spec {
 	s := f.spec()
-	s.Level, s.SettleAfter = keep.LevelWitness, settle
+	s.Level, s.Marked, s.SettleAfter = keep.LevelWitness, true, settle
 	s.VerifyByHand = fmt.Sprintf("Look for the token in %s.", f.path)
 	return s
 }

@@ -25,7 +25,7 @@ func (a *account) changeTools() []connector.Tool {
 			"flags":{"type":"array","items":{"type":"string"}},`+letterSchema), letterDefs),
 		Result: json.RawMessage(`{"type":"object","required":["message_id","id"],"properties":{
 			"message_id":{"type":"string"},"id":{"type":["string","null"],"description":"null if the server does not tell"}}}`),
-		Timeout: a.timeout, Level: keep.LevelWitness, Identity: []string{"folder", "to", "subject"},
+		Timeout: a.timeout, Level: keep.LevelWitness, Marked: true, Identity: []string{"folder", "to", "subject"},
 		VerifyByHand: "Look into the folder for the Message-ID: it begins with the token.",
 	}}}
 	a.settles(&appending.spec)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,8 +16,8 @@ import (
 	"github.com/keep-run/keep/internal/mailtest"
 )
 
-// oddMails returns n mails that break every rule that a program can break: good ones of
-// many kinds, cut, mixed and bent by chance, with a seed.
+// oddMails returns n mails that break every rule that a program can break: ours and those of
+// public libraries as they are, and cut, mixed and bent by chance, with a seed.
 func oddMails(tb testing.TB, n int) [][]byte {
 	tb.Helper()
 	var good [][]byte
@@ -43,6 +45,7 @@ func oddMails(tb testing.TB, n int) [][]byte {
 	} {
 		good = append(good, []byte(text))
 	}
+	good = append(good, publicMails(tb)...)
 	r := rand.New(rand.NewPCG(7, 14))
 	out := append([][]byte{}, good...)
 	for len(out) < n {
@@ -53,6 +56,62 @@ func oddMails(tb testing.TB, n int) [][]byte {
 		out = append(out, m)
 	}
 	return out[:n]
+}
+
+// A corpus is a module whose tests have mails. Each is under the MIT licence, comes as a module of
+// Go, checked by its hash, and no program of ours is built of it.
+type corpus struct {
+	module, sum string
+	under, ext  string // where the mails are, and how their names end
+	least       int    // mails
+}
+
+var corpora = []corpus{
+	{"github.com/jhillyerd/enmime@v1.3.0", "h1:LV5kzfLidiOr8qRGIpYYmUZCnhrPbcFAnAFUnWn99rw=", ".", ".raw", 90},
+	{"github.com/mnako/letters@v0.2.3", "h1:giw7XHuNfb07atYN/2BSY3tZBEURVXvl1HOqGP1dI0g=", "tests", ".txt", 160}, // charsets of three languages
+}
+
+// publicMails returns the mails with which public libraries for mails are tested, of each as many
+// as it has, or none if it cannot be fetched, which is an error in CI.
+func publicMails(tb testing.TB) (list [][]byte) {
+	tb.Helper()
+	for _, c := range corpora {
+		n := len(list)
+		list = append(list, c.mails(tb)...)
+		tb.Logf("%d mails of %s", len(list)-n, c.module)
+	}
+	return list
+}
+
+// mails returns the mails of a corpus.
+func (c corpus) mails(tb testing.TB) (list [][]byte) {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), "go", "mod", "download", "-json", c.module)
+	cmd.Dir, cmd.Env = tb.TempDir(), append(os.Environ(), "GOFLAGS=-mod=mod")
+	out, err := cmd.Output()
+	var got struct{ Dir, Sum, Error string }
+	if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Error != "" {
+		if os.Getenv("CI") == "true" {
+			tb.Fatalf("%s: %v, %s", c.module, err, out)
+		}
+		tb.Logf("without the mails of %s, which cannot be fetched: %v, %s", c.module, err, got.Error)
+		return nil
+	}
+	if got.Sum != c.sum {
+		tb.Fatalf("%s has the hash %s, want %s", c.module, got.Sum, c.sum)
+	}
+	err = filepath.WalkDir(filepath.Join(got.Dir, c.under), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || filepath.Ext(path) != c.ext {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		list = append(list, raw)
+		return err
+	})
+	if err != nil || len(list) < c.least {
+		tb.Fatalf("%s: %v, %d mails", c.module, err, len(list))
+	}
+	return list
 }
 
 // bend breaks one thing.

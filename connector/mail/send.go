@@ -30,12 +30,15 @@ func (a *account) sendTool() connector.Tool {
 		Result: json.RawMessage(`{"type":"object","required":["message_id"],"properties":{
 			"message_id":{"type":"string"}}}`),
 		Timeout: a.timeout, Level: keep.LevelNone, Identity: []string{"to", "subject", "in_reply_to"},
+		View: keep.View{Kind: keep.ViewMail, Parts: []keep.ViewPart{{Role: "from", Text: a.from.String()}, {Role: "to", Param: "to"}, {Role: "cc", Param: "cc"},
+			{Role: "bcc", Param: "bcc"}, {Role: "reply_to", Param: "reply_to"}, {Role: "subject", Param: "subject"}, {Role: "text", Param: "text"},
+			{Role: "html", Param: "html"}, {Role: "attachments", Param: "attachments"}}},
 		VerifyByHand: "Ask the recipient, or search the mailbox of the sender and the server's log for the Message-ID: it begins with the token.",
 	}}}
 	if a.folder() == "" {
 		return &s
 	}
-	s.spec.Level = keep.LevelWitness
+	s.spec.Level, s.spec.Marked = keep.LevelWitness, true
 	s.spec.VerifyByHand = fmt.Sprintf("Look into %s for the Message-ID, which begins with the token; if it is not there, ask the recipient.", a.folder())
 	a.settles(&s.spec)
 	return &findableSender{s}

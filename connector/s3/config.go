@@ -29,8 +29,8 @@ type Config struct {
 	Bucket  string `toml:"bucket"`
 	Region  string `toml:"region"` // empty: us-east-1
 
-	AccessKey    string `toml:"access_key"`
-	SecretKey    string `toml:"secret_key"`
+	AccessKey    string `toml:"access_key"`    // of the credentials
+	SecretKey    string `toml:"secret_key"`    // of the credentials
 	SessionToken string `toml:"session_token"` // of credentials that end
 
 	// PathStyle puts the bucket into the path instead of the host. Nil: it does with

@@ -74,10 +74,18 @@ func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*stat
 	spec.Timeout = time.Duration(cfg.Timeout)
 	spec.Identity = []string{"table", "key"}
 	spec.Result = rowOrNull
+	values := "row"
+	if spec.Name != "insert" {
+		spec.Now = "getByUniqueKey"
+	}
+	if spec.Name == "update" {
+		values = "set"
+	}
+	spec.View = keep.View{Kind: keep.ViewRow, Parts: []keep.ViewPart{{Role: "table", Param: "table"}, {Role: "key", Param: "key"}, {Role: "values", Param: values}}}
 	spec.VerifyByHand = "Look for the row in the database."
 	switch {
 	case db.ledger != "":
-		spec.Level = keep.LevelKey
+		spec.Level, spec.Marked = keep.LevelKey, true
 		spec.VerifyByHand = "Look for the token in the table " + db.ledger + "."
 	case cfg.KeylessInsert && spec.Name == "insert":
 		spec.Level = keep.LevelNone

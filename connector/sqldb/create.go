@@ -36,10 +36,10 @@ func (db *database) createTool(cfg Config) connector.Tool {
 			"columns":{"type":"object","minProperties":1,"additionalProperties":{"enum":["text","integer","number","decimal","boolean","time","json","bytes"]}},
 			"primary_key":{"type":"array","items":{"type":"string"},"minItems":1,"uniqueItems":true}`),
 		Result:  json.RawMessage(`{"type":"object","required":["created"],"properties":{"created":{"type":"boolean"}}}`),
-		Timeout: time.Duration(cfg.Timeout), Identity: []string{"table"}, Level: keep.LevelKey, VerifyByHand: "Look for the table in the database.",
+		Timeout: time.Duration(cfg.Timeout), Identity: []string{"table"}, Level: keep.LevelKey, Marked: true, VerifyByHand: "Look for the table in the database.",
 	}
 	if db.ledger == "" {
-		spec.Level, spec.ByTarget, spec.SettleAfter = keep.LevelWitness, true, DefaultSettle
+		spec.Level, spec.ByTarget, spec.Marked, spec.SettleAfter = keep.LevelWitness, true, false, DefaultSettle
 		if cfg.SettleAfter != nil {
 			spec.SettleAfter = time.Duration(*cfg.SettleAfter)
 		}

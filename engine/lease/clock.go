@@ -88,6 +88,15 @@ func (c *Clock) Remaining(until time.Time) time.Duration {
 	return d
 }
 
+// Deadline returns when what begins at now, and may take d, is over by the database's clock,
+// whatever is not known of that: as of now, d remains until then, but for rounding.
+func (c *Clock) Deadline(now time.Time, d time.Duration) time.Time {
+	if r := c.last.Load(); r != nil {
+		d += r.slack - rounding
+	}
+	return now.Add(d)
+}
+
 // Left returns for how long the leases of this host hold for sure.
 func (c *Clock) Left() time.Duration {
 	r := c.last.Load()

@@ -22,7 +22,7 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Mutation}
 	case keep.Reserve, keep.Release:
 		return []Kind{Event}
-	case keep.Finish, keep.SkipEvents, keep.UnskipEvents:
+	case keep.Finish, keep.SkipEvents, keep.UnskipEvents, keep.RedoEvents:
 		return []Kind{Event, Input}
 	case keep.Publish:
 		if len(change.Event.CausedBy) == 0 {
@@ -41,7 +41,7 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Run, Mutation, Event, Escalation}
 	case keep.SetKV, keep.ResetKV:
 		return nil // nobody sees a checkpoint
-	case keep.Unlike:
+	case keep.Unlike, keep.Within:
 		return nil // it only refuses
 	case keep.PutNotice:
 		return nil // that somebody was told changes no question

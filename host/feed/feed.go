@@ -71,16 +71,17 @@ func (c Change) IsReset() bool { return slices.Contains(c.Kinds, Reset) }
 // A Feed hands changes to subscribers. It is safe for concurrent use.
 type Feed struct {
 	epoch string // tells this feed's ids from those of an earlier process
+	size  uint64 // of the ring, when it is full
 
 	mu   sync.Mutex // protects the fields below
-	ring []Change   // change n is at n modulo its length
+	ring []Change   // change n is at n-1 modulo size; it grows, for many hosts never see so many
 	next uint64     // number of the next change, from 1
 	more chan struct{}
 }
 
 // New returns a feed that remembers its last size changes; at least one.
 func New(size int) *Feed {
-	return &Feed{epoch: rand.Text()[:12], ring: make([]Change, max(size, 1)), next: 1, more: make(chan struct{})}
+	return &Feed{epoch: rand.Text()[:12], size: uint64(max(size, 1)), next: 1, more: make(chan struct{})}
 }
 
 // Publish tells every subscriber of a change; its ID is ignored. One without
@@ -92,7 +93,11 @@ func (f *Feed) Publish(c Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.ID = f.id(f.next)
-	f.ring[f.next%uint64(len(f.ring))] = c
+	if at := (f.next - 1) % f.size; at < uint64(len(f.ring)) {
+		f.ring[at] = c
+	} else {
+		f.ring = append(f.ring, c)
+	}
 	f.next++
 	close(f.more) // wakes all that wait, and no one has to be waited for
 	f.more = make(chan struct{})
@@ -169,14 +174,13 @@ func (s *Subscription) copy() ([]Change, <-chan struct{}) {
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	size := uint64(len(f.ring))
-	if missed := f.next-s.at > size; missed || s.lost {
+	if missed := f.next-s.at > f.size; missed || s.lost {
 		s.at, s.lost = f.next, false
 		return []Change{{ID: f.id(f.next - 1), Kinds: []Kind{Reset}}}, nil
 	}
 	changes := make([]Change, 0, f.next-s.at)
 	for ; s.at < f.next; s.at++ {
-		changes = append(changes, f.ring[s.at%size])
+		changes = append(changes, f.ring[(s.at-1)%f.size])
 	}
 	return changes, f.more
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // SinkCommand is the sink of a Command.
@@ -58,7 +59,7 @@ const maxOutput = 4 << 10
 func (c *Command) Deliver(ctx context.Context, m Message) error {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, environment(), bytes.NewReader(m.Body)
-	var out head
+	out := head{code: m.Code}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second // what it started may hold its output open
 	ownGroup(cmd)
@@ -69,7 +70,7 @@ func (c *Command) Deliver(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w%s", filepath.Base(c.argv[0]), err, out.suffix())
 	}
-	c.log.InfoContext(ctx, "told of a question", "sink", string(SinkCommand), "question", m.ID, "output", string(out.kept))
+	c.log.InfoContext(ctx, "told of a question", "sink", string(SinkCommand), "question", m.ID, "output", out.text())
 	return nil
 }
 
@@ -93,6 +94,7 @@ func environment() []string {
 type head struct {
 	kept []byte
 	all  int
+	code string // that must not be seen: of the message; empty: none
 }
 
 // Write never fails: a program must not stop because nobody wants to hear more.
@@ -102,9 +104,25 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// text returns what a program printed, without the code of a link, or its beginning where
+// the rest was cut off: a program may print what it was given.
+func (h *head) text() string {
+	text := string(h.kept)
+	if h.code == "" {
+		return text
+	}
+	text = strings.ReplaceAll(text, h.code, redact.Hidden)
+	for n := len(h.code) - 1; n > 0 && h.all > len(h.kept); n-- {
+		if rest, ok := strings.CutSuffix(text, h.code[:n]); ok {
+			return rest
+		}
+	}
+	return text
+}
+
 // suffix returns what a program printed, for the end of a message.
 func (h *head) suffix() string {
-	text := strings.TrimSpace(string(bytes.ToValidUTF8(h.kept, []byte("?"))))
+	text := strings.TrimSpace(string(bytes.ToValidUTF8([]byte(h.text()), []byte("?"))))
 	switch {
 	case text == "":
 		return ""

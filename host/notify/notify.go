@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host/link"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
@@ -41,6 +42,7 @@ type Message struct {
 	ID   string    // the same in each attempt
 	At   time.Time // of this attempt
 	Body []byte    // JSON, the same in each attempt
+	Code string    // in Body: who has it may answer the question; empty: none
 }
 
 // Limits of deliveries (law: bounded).
@@ -75,6 +77,10 @@ type Config struct {
 
 	// Encode returns a question as targets get it, in JSON. It is required.
 	Encode func(keep.Escalation) (json.RawMessage, error)
+
+	// Links makes the links with which people answer without a login. If nil, a
+	// message has none.
+	Links *link.Links
 
 	// Unknown returns the idempotency keys whose outcome nobody knows. If
 	// nil, nobody is notified of them.
@@ -135,7 +141,7 @@ func newNotifier(cfg Config) *Notifier {
 			})
 		}
 		n.workers = append(n.workers, &worker{
-			store: cfg.Store, target: t, encode: cfg.Encode, retry: cfg.Retry, timeout: cfg.Timeout, now: cfg.Now,
+			store: cfg.Store, target: t, encode: cfg.Encode, links: cfg.Links, retry: cfg.Retry, timeout: cfg.Timeout, now: cfg.Now,
 			log: log.With("sink", string(t.Sink())), wake: make(chan struct{}, 1),
 		})
 	}
@@ -194,6 +200,7 @@ type worker struct {
 	store   Store
 	target  Target
 	encode  func(keep.Escalation) (json.RawMessage, error)
+	links   *link.Links // nil: none
 	retry   policy.Backoff
 	timeout time.Duration
 	now     func() time.Time
@@ -299,13 +306,17 @@ func (w *worker) deliver(ctx context.Context, q keep.Escalation, now time.Time) 
 	if err != nil {
 		return fmt.Errorf("write the question: %w", err)
 	}
-	body, err := json.Marshal(body{Type: opened, Timestamp: q.CreatedAt.UTC(), Data: data})
+	to, err := w.links.To(ctx, q, w.target.Sink())
+	if err != nil {
+		return fmt.Errorf("make the link to the question: %w", err)
+	}
+	body, err := json.Marshal(body{Type: opened, Timestamp: q.CreatedAt.UTC(), Data: data, Link: to.URL})
 	if err != nil {
 		return fmt.Errorf("write the message: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, w.timeout, &keep.TimeoutError{Op: "notify " + string(w.target.Sink()), After: w.timeout})
 	defer cancel()
-	return w.target.Deliver(ctx, Message{ID: string(q.ID), At: now, Body: body})
+	return w.target.Deliver(ctx, Message{ID: string(q.ID), At: now, Body: body, Code: to.Code})
 }
 
 // opened is the type of the one message that there is.
@@ -316,6 +327,7 @@ type body struct {
 	Type      string          `json:"type"`
 	Timestamp time.Time       `json:"timestamp"` // when the question was asked
 	Data      json.RawMessage `json:"data"`
+	Link      string          `json:"link,omitempty"` // to answer without a login; empty: none
 }
 
 // end records that nothing more is to be tried.

@@ -125,26 +125,26 @@ type Config struct {
 
 // A Route is one [[proxy.routes]] table; see idempotency.Rule for the fields.
 type Route struct {
-	Path          string   `toml:"path"`
-	Methods       []string `toml:"methods"`
-	Key           string   `toml:"key"` // "header:NAME" or "body:$.PATH"; empty: Idempotency-Key
-	Require       bool     `toml:"require"`
-	TTL           Duration `toml:"ttl"`
-	AllowShortTTL bool     `toml:"allow_short_ttl"`
-	Policy        string   `toml:"policy"`       // "at-most-once" or "retry-5xx"
-	NotExecuted   []int    `toml:"not_executed"` // statuses after which nothing was done
-	AfterCrash    string   `toml:"after_crash"`  // "unknown" or "retry"
-	Wait          Duration `toml:"wait"`
-	FailOpen      bool     `toml:"fail_open"`
-	CanonicalJSON bool     `toml:"canonical_json"`
-	IgnoreFields  []string `toml:"ignore_fields"`
-	Caller        string   `toml:"caller"`       // "authorization", "header:NAME", "jwt:sub", "basic" or "none"
-	JWKS          string   `toml:"jwks"`         // URL of the issuer's keys, for "jwt:sub"
-	Probe         string   `toml:"probe"`        // URL with {key}, and {caller} unless caller is "none"
-	ProbeCaller   string   `toml:"probe_caller"` // what {caller} is: "hash" or "value"
-	SettleAfter   Duration `toml:"settle_after"`
-	BodyLimit     Size     `toml:"body_limit"`
-	ResponseLimit Size     `toml:"response_limit"`
+	Path          string   `toml:"path"`            // pattern such as "/orders/{id}/pay"; empty: every path
+	Methods       []string `toml:"methods"`         // that are guarded; empty: POST, PUT and PATCH
+	Key           string   `toml:"key"`             // "header:NAME" or "body:$.PATH"; empty: Idempotency-Key
+	Require       bool     `toml:"require"`         // a request without a key gets 400
+	TTL           Duration `toml:"ttl"`             // how long an answer is kept; zero: 7 days
+	AllowShortTTL bool     `toml:"allow_short_ttl"` // ttl may be less than 24 hours
+	Policy        string   `toml:"policy"`          // "at-most-once" or "retry-5xx"
+	NotExecuted   []int    `toml:"not_executed"`    // statuses after which nothing was done
+	AfterCrash    string   `toml:"after_crash"`     // "unknown" or "retry"
+	Wait          Duration `toml:"wait"`            // how long a duplicate waits for the first one's answer; zero: 409 at once
+	FailOpen      bool     `toml:"fail_open"`       // requests pass without protection while the database is down; else they get 503
+	CanonicalJSON bool     `toml:"canonical_json"`  // bodies that are the same JSON are the same
+	IgnoreFields  []string `toml:"ignore_fields"`   // of the body, whose differences do not matter
+	Caller        string   `toml:"caller"`          // "authorization", "header:NAME", "jwt:sub", "basic" or "none"
+	JWKS          string   `toml:"jwks"`            // URL of the issuer's keys, for "jwt:sub"
+	Probe         string   `toml:"probe"`           // URL with {key}, and {caller} unless caller is "none"
+	ProbeCaller   string   `toml:"probe_caller"`    // what {caller} is: "hash" or "value"
+	SettleAfter   Duration `toml:"settle_after"`    // from when on a probe's "it did not happen" is believed; zero: 5 s
+	BodyLimit     Size     `toml:"body_limit"`      // of a request; zero: 1 MiB
+	ResponseLimit Size     `toml:"response_limit"`  // of an answer that is kept; zero: 8 MiB
 }
 
 // rule returns the route as the guard takes it.

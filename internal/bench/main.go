@@ -6,6 +6,8 @@
 //	go run ./internal/bench -quick     (a smoke test of the program itself)
 //	go run ./internal/bench -runs      (only consumer runs: to compare two versions, in turns)
 //	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
+//	go run ./internal/bench -reads     (only what it costs to record what runs read, in turns with and without)
+//	go run ./internal/bench -tests     (only keep test on large files of tests)
 //	go run ./internal/bench -hosts     (only two hosts on a Postgres of its own, beside one on SQLite)
 //
 // Every figure of one report comes from one process on one machine, so that the
@@ -35,6 +37,8 @@ func main() {
 	flag.BoolFunc("items", "measure only keep items", func(string) error { o.only = partItems; return nil })
 	flag.BoolFunc("runs", "measure only consumer runs", func(string) error { o.only = partRuns; return nil })
 	flag.BoolFunc("doubt", "measure only calls, lost answers and recovery", func(string) error { o.only = partDoubt; return nil })
+	flag.BoolFunc("reads", "measure only what it costs to record what runs read", func(string) error { o.only = partReads; return nil })
+	flag.BoolFunc("tests", "measure only keep test on large files of tests", func(string) error { o.only = partTests; return nil })
 	flag.BoolFunc("hosts", "measure only two hosts on Postgres, beside one on SQLite", func(string) error { o.only = partHosts; return nil })
 	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `file`; with -hosts, those of its hosts to files whose names begin so")
@@ -82,6 +86,7 @@ type size struct {
 	many   int // runs of 64 workflows
 	events int // events stored before the last measurement
 	items  int // of keep items
+	tests  int // in a file of keep test
 	idle   time.Duration
 
 	calls    int // made with Keep and without it, and answers lost
@@ -100,6 +105,8 @@ const (
 	partRuns  part = "runs"
 	partDoubt part = "doubt"
 	partHosts part = "hosts"
+	partReads part = "reads"
+	partTests part = "tests"
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -125,6 +132,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return runs(ctx, dir, s, 0, out)
 	case partItems:
 		return items(ctx, filepath.Join(dir, "items"), s.items, out)
+	case partReads:
+		return reads(ctx, dir, s, out)
+	case partTests:
+		return tests(ctx, filepath.Join(dir, "tests"), s.tests, out)
 	case partDoubt:
 		return doubt(ctx, dir, s, out)
 	}
@@ -134,10 +145,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 // size returns how much is measured.
 func (o options) size() size {
 	if !o.quick {
-		return size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, idle: 20 * time.Second,
+		return size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, tests: 4000, idle: 20 * time.Second,
 			calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}}
 	}
-	return size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, idle: 200 * time.Millisecond,
+	return size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, tests: 100, idle: 200 * time.Millisecond,
 		calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}}
 }
 

@@ -264,6 +264,10 @@ const (
 func (p *project) decide() {
 	p.Helper()
 	for _, q := range list[api.Escalation](p, "inbox") {
+		if q.Kind == keep.AskBreaker { // so many outcomes of that tool are unknown
+			p.keep("inbox", "do", string(q.ID), string(keep.Retry), "--yes")
+			continue
+		}
 		if q.Kind != keep.AskUnknownOutcome || q.Mutation == nil {
 			p.Fatalf("a question of kind %s: %s", q.Kind, q.Why)
 		}

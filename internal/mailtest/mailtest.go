@@ -87,6 +87,11 @@ func Shared(tb testing.TB) *Server {
 	if shared.err != nil {
 		tb.Fatalf("mailtest: %v", shared.err)
 	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("%s", shared.server.Log())
+		}
+	})
 	return shared.server
 }
 

@@ -24,7 +24,9 @@ var goroutines = map[string]string{
 	"engine/execution.go":                    "call waits for it",
 	"script/sandbox/bundler.go":              "a build that takes too long is abandoned, and the watch ends with its process",
 	"store/sqlite/writer.go":                 "Close waits for the one writer",
+	"cmd/keep/write.go":                      "a read of what a person types cannot be interrupted: the line is abandoned with the process",
 	"cmd/keep/internal/keychain/keychain.go": "what asks a keychain cannot be interrupted: its answer is abandoned",
+	"gateway/stdio.go":                       "what reads stdin cannot be interrupted, and ends with the process; calls that take too long are left to Close",
 	"cmd/keep/accounts.go":                   "what reads a terminal cannot be interrupted, and ends with the process",
 }
 

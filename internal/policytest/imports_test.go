@@ -30,11 +30,17 @@ law/schedule            pure   . law/lifecycle
 law/policy              pure   .
 law/key                 pure   . law/canonical
 law/search              pure   .
+law/trace               pure   .
 law/rename              pure   .
 law/commit              pure   .
 law/account             pure   .
 law/limit               pure   . law/policy
 law/grant               pure   .
+law/budget              pure   . law/grant
+law/breaker             pure   .
+law/approval            pure   .
+law/repair              pure   .
+law/repeat              pure   . law/ledger
 
 store                   timed  .
 store/memory            timed  . law/key law/search
@@ -43,12 +49,15 @@ store/sqlite            timed  . law/commit law/key law/search store/transfer st
 store/postgres          timed  . law/commit law/key law/search store/transfer store/internal/...
 store/transfer          timed  . law/key
 
+llm                     timed  law/policy
+
 connector               timed  . law/ledger law/limit
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
 connector/files         timed  . law/ledger connector connector/internal/...
-connector/httpapi       timed  . law/ledger connector connector/internal/... internal/redact
+connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact
+connector/mcp           timed  . law/ledger connector connector/internal/...
 connector/packs         timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
 connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
@@ -70,21 +79,28 @@ host                    clock  . law/... store script/... engine engine/... oper
 host/account/oauth      clock  internal/redact
 host/feed               clock  .
 host/presence           clock  .
-host/notify             clock  . law/policy store
+host/link               clock  . law/approval store
+host/notify             clock  . law/policy store host/link internal/redact
 host/account            clock  . law/account store connector host/account/...
 host/account/seal       timed  . internal/regular
 
-view                    timed  . law/lifecycle law/limit law/search store
+gateway                 clock  . law/... store connector connector/mcp engine
+
+view                    timed  . law/budget law/lifecycle law/limit law/repair law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
-api/access              clock  . store
+api/access              clock  . store host/link
 api/hook                clock  . law/canonical store operator idempotency
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
 web/graph               pure
 web/internal/...        main   internal/npm
 
-rehearsal               clock  . law/policy connector host script/sandbox store store/memory
-rehearsal/plan          clock  . law/policy connector host script/sandbox rehearsal
-rehearsal/scripttest    clock  . law/policy connector host script/sandbox rehearsal internal/regular
+rehearsal               clock  . law/policy connector engine host script/sandbox store store/memory
+rehearsal/plan          clock  . law/budget law/canonical law/grant law/policy law/trace connector host script/sandbox rehearsal
+rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector engine rehearsal store store/memory
+rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
+rehearsal/scripttest    clock  . law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
+
+repair                  clock  . law/grant law/policy law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector
@@ -97,6 +113,7 @@ internal/npm            clock
 internal/garbage        timed
 internal/commitlog      timed  .
 internal/redact         pure
+internal/framed         timed
 internal/regular        timed
 internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
@@ -104,6 +121,7 @@ internal/mailtest       test
 internal/s3test         test
 internal/browsertest    test
 internal/oidctest       test
+internal/llmtest        test
 internal/ceiling        test   internal/cputime
 internal/cputime        test
 internal/torture        dev    *
@@ -112,11 +130,15 @@ internal/sabotage       main
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
-cmd/keep/internal/... clock . api api/access api/hook connector host host/... idempotency law/... operator script/... store store/sqlite store/postgres web internal/regular cmd/keep/internal/...
+cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/grant law/limit law/policy script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
+cmd/keep/internal/config timed . connector connector/... law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
+cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow
+cmd/keep/internal/guide clock
+cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/guide
+cmd/keep/internal/mcp clock . api api/access cmd/keep/internal/guide cmd/keep/internal/project cmd/keep/internal/terminal connector host internal/framed law/policy llm rehearsal rehearsal/plan rehearsal/scripttest script/sandbox script/workflow
 cmd/keep/internal/keychain clock
-cmd/keep/internal/metrics clock . law/... store
+cmd/keep/internal/metrics clock . engine law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main
 examples/try            dev    internal/twin testkit/connectortest

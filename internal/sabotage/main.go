@@ -4,6 +4,7 @@
 //	go run ./internal/sabotage              every break; takes about ten minutes
 //	go run ./internal/sabotage -only early  those with "early" in their name
 //	go run ./internal/sabotage -list        what there is
+//	go run ./internal/sabotage -fit         whether each finds the line that it changes
 //
 // A break is one change of one file, and the test that must go red; see breaks.
 // The tree itself is never touched: the compiler is given the changed file by an
@@ -127,6 +128,7 @@ func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sabotage", flag.ContinueOnError)
 	only := flags.String("only", "", "try only breaks with this `text` in their name or file")
 	list := flags.Bool("list", false, "list the breaks and try none")
+	fit := flags.Bool("fit", false, "only look whether each break finds the line that it changes")
 	with := flags.String("with", "", "run these `arguments` of go test instead of the named ones: what does one test notice?")
 	verbose := flags.Bool("v", false, "print what the tests said")
 	if err := flags.Parse(args); err != nil {
@@ -135,6 +137,9 @@ func run(args []string, out io.Writer) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
+	}
+	if *fit {
+		return fitting(root)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -167,6 +172,16 @@ func run(args []string, out io.Writer) error {
 		return errors.New("a guarantee can be broken without a test noticing")
 	}
 	return nil
+}
+
+// fitting returns an error for each break that does not find its line.
+func fitting(root string) error {
+	var errs []error
+	for _, b := range breaks {
+		_, err := b.patched(root)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // moduleRoot returns the directory with the go.mod of the module.

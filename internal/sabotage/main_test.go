@@ -12,7 +12,7 @@ import (
 
 // laws are what a break can break, as docs/ARCHITECTURE.md names it.
 var laws = []string{"once", "recorded-before-sent", "doubt-is-not-failure", "witnessed", "bound-to-its-world", "settled-stays", "pinned",
-	"all-or-nothing", "one-at-a-time", "not-catchable", "no-ambient-power", "permitted", "explained", "nothing-lost", "bounded"}
+	"all-or-nothing", "one-at-a-time", "not-catchable", "no-ambient-power", "permitted", "within-budget", "explained", "nothing-lost", "bounded"}
 
 // Every break still breaks something: its old text is there once, and it says
 // what it breaks and which test must notice.

@@ -25,6 +25,13 @@
 // The clock of a host is set back under it, and the file of its database is taken away, until
 // it has ended. A workflow keeps its name, which is a matter of the command.
 //
+// In every third world calls count in budgets, and what is spent is added up here a second time, from
+// the commits that recorded the calls.
+//
+// In every third world whose configuration stays calls of a tool that fail alike stop it for all
+// workflows. Failures are counted here a second time, from the commits that say so: then calls are
+// stopped, and none is recorded until a person lets calls through.
+//
 // In every third world whose configuration stays people give and take grants between any two steps.
 // What is recorded to be sent must be permitted by the grant that holds at that moment, and what is
 // sent again by one that held since the host looked.
@@ -58,7 +65,8 @@
 //
 // When the chaos is over the world settles: no more faults, a corrected script,
 // people who look before they answer. Then nothing may be left, and verify
-// compares every event, item and record with the truth.
+// compares every event, item and record with the truth. Each committed run is gone through again
+// on its own version, and must be equal.
 //
 // # Outside of tests
 //

@@ -55,6 +55,7 @@ func (d *drill) strikes(w *world, what string) bool {
 func runDrill(t *testing.T, d drill) Result {
 	w := newWorld(1, nil)
 	w.drill, w.rates, w.policy = &d, rates{}, policy.Default()
+	w.policy.Breaker.Failures = 0
 	w.keyLasts, w.keyFound, w.tools = 0, false, []*engine.Tools{w.newTools(0, settings{})}
 	f := &flow{name: "w0", behaviour: make(map[string]behaviour)}
 	if d.job {

@@ -36,6 +36,19 @@ func RunGroup(t *testing.T, seed uint64, trace io.Writer) Result {
 	return w.run(t)
 }
 
+// reached takes limits and outages out of a world. Whether an actor looks once more at the instant
+// at which a gate changes is not decided by the seed: such a world keeps the laws either way, and
+// may have two traces.
+func (w *world) reached() { w.limits, w.downs = limit.Rule{}, 0 }
+
+// unlimited takes limits, outages, grants, budgets and breakers out of a world of several hosts. Whether a host
+// learns of what another has changed before or after what it does at the same instant is not
+// decided by the seed: such a world keeps the laws in each order, and may have two traces.
+func (w *world) unlimited() {
+	w.reached()
+	w.granted, w.budgets, w.policy.Breaker.Failures = false, nil, 0
+}
+
 // gather makes a world of one host one of several.
 func (w *world) gather() {
 	store := memory.New()
@@ -46,11 +59,6 @@ func (w *world) gather() {
 	}
 	w.policy.Lease.TTL = []time.Duration{5 * time.Second, 40 * time.Second}[w.below(2)]
 	w.result.Group = true
-
-	// Whether a host learns of a change before or after what it does at that instant is not
-	// decided by the seed.
-	w.granted, w.limits, w.downs = false, limit.Rule{}, 0
-
 	w.rates.stretch = 1 // the database's clock is not set back
 	w.rates.crash /= 4
 	w.rates.points = 6000 // of which polls are many

@@ -45,11 +45,16 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// A world of several hosts is decided by its seed, but for limits, outages, grants and budgets.
 func TestSameGroupSameTrace(t *testing.T) {
 	for n := range uint64(3) {
 		var a, b strings.Builder
-		RunGroup(t, n+1, &a)
-		RunGroup(t, n+1, &b)
+		for _, trace := range []*strings.Builder{&a, &b} {
+			w := newWorld(n+1, trace)
+			w.gather()
+			w.unlimited()
+			w.run(t)
+		}
 		x, y := strings.Split(a.String(), "\n"), strings.Split(b.String(), "\n")
 		for i := range min(len(x), len(y)) {
 			if x[i] != y[i] {

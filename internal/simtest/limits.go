@@ -110,6 +110,7 @@ func (s *store) PutGate(ctx context.Context, g keep.Gate) error {
 	if err != nil {
 		return err
 	}
+	w.watchGate(g)
 	s.p.mayDie("after " + who)
 	if fate == "unknown" {
 		return errDisk

@@ -11,4 +11,7 @@ const (
 	fewSeeds       = 80
 	fewGroupSeeds  = 25
 	fewServerSeeds = 4
+	fewDrills      = 1 // each
 )
+
+const raced = false

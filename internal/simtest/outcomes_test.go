@@ -44,7 +44,10 @@ func TestOutcomes(t *testing.T) {
 			t.Parallel()
 			deadly := make(map[string]int)
 			list := drills(tool)
-			for _, d := range list {
+			for i, d := range list {
+				if i%fewDrills != 0 {
+					continue
+				}
 				r := runDrill(t, d)
 				deadly[d.dieAt] += r.Crashes
 				for _, p := range r.Problems {
@@ -58,11 +61,11 @@ func TestOutcomes(t *testing.T) {
 				}
 			}
 			for _, p := range deaths[1:] {
-				if deadly[p.turn] == 0 {
+				if deadly[p.turn] == 0 && fewDrills == 1 {
 					t.Errorf("no host died when it was %s", p.name)
 				}
 			}
-			t.Logf("%d drills", len(list))
+			t.Logf("%d drills", (len(list)+fewDrills-1)/fewDrills)
 		})
 	}
 }

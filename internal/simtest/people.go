@@ -50,6 +50,8 @@ func (p *process) act(o *operator.Operator) {
 	switch n := w.below(22); {
 	case w.granted && w.chance(0.1):
 		what, err = w.consent(o, f)
+	case (w.budgets != nil || w.policy.Breaker.Failures > 0) && w.chance(0.2):
+		what, err = w.settleWaiting(o)
 	case n < 10:
 		what, err = w.decide(o)
 	case n < 12:
@@ -88,11 +90,14 @@ func (w *world) request(o *operator.Operator, f *flow) (string, error) {
 // skip leaves an event, or an input, that is there or not.
 func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 	events, _, err := w.store.Events(person, keep.EventFilter{Workflow: f.name}, keep.Page{Limit: 30})
-	if err != nil || len(events) == 0 || w.chance(0.7) {
+	if err != nil || len(events) == 0 || w.chance(0.6) {
 		return "skip nothing", err
 	}
 	if w.chance(0.4) {
 		return w.unskip(o, f, events)
+	}
+	if w.chance(0.4) {
+		return w.redo(o, f, events)
 	}
 	ev := events[w.below(len(events))]
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
@@ -141,6 +146,45 @@ func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (stri
 	return "unskip nothing", nil
 }
 
+// redo has an event done again, or the input of one, as far as there is one: what was
+// shown, or what was shown before something else was done.
+func (w *world) redo(o *operator.Operator, f *flow, events []keep.Event) (string, error) {
+	open, err := w.store.OpenRuns(person, f.name)
+	if err != nil {
+		return "redo nothing", err
+	}
+	for _, ev := range events {
+		if ev.Status == keep.EventPending && w.chance(0.9) || w.chance(0.5) || ev.Attempt() > 4 {
+			continue
+		}
+		r := operator.RedoRequest{Workflow: f.name, Topic: ev.Topic, IDs: []keep.MessageID{ev.MessageID}}
+		what := fmt.Sprintf("redo event %s %s", ev.Topic, ev.MessageID)
+		if len(ev.CausedBy) > 0 && w.chance(0.2) {
+			r.Input, what = ev.CausedBy[0], "redo input "+string(ev.CausedBy[0])
+		}
+		p, err := o.PlanRedo(person, r)
+		if err != nil {
+			return what, err
+		}
+		for _, r := range open {
+			w.overtook[r.Chain] = true
+		}
+		r.Mark = p.Mark
+		if _, err = o.Redo(person, r, keep.Decision{By: "ann", From: "sim"}); err == nil {
+			w.saw("redo: done")
+			if w.chance(0.5) { // a second press of the same button
+				if _, again := o.Redo(person, r, keep.Decision{By: "ann", From: "sim"}); again == nil {
+					w.broken("once", "%s was done twice for one look", what)
+				}
+			}
+		} else if _, refused := errors.AsType[*operator.RedoError](err); refused {
+			w.saw("redo: refused")
+		}
+		return what, err
+	}
+	return "redo nothing", nil
+}
+
 // undone notes what became of undoing a skip.
 func (w *world) undone(what string, err error) error {
 	_, kept := errors.AsType[*operator.UnskipError](err)
@@ -184,7 +228,7 @@ func (w *world) decide(o *operator.Operator) (string, error) {
 		a = keep.Skip // a person who looks sees no effect
 	}
 	err = w.answer(o, q, a)
-	if err == nil && w.chance(0.2) {
+	if err == nil && a != keep.Stop && w.chance(0.2) {
 		if again := w.answer(o, q, a); again == nil {
 			w.broken("settled-stays", "question %s was answered twice", q.ID)
 		}
@@ -203,7 +247,13 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 	if now, err := w.store.Escalation(person, q.ID); a == keep.DidNotHappen && err == nil && now.ClosedAt.IsZero() {
 		w.vouched[q.ID] = w.contradicted(q)
 	}
+	if a == keep.Stop {
+		return w.stop(o, q)
+	}
 	d := keep.Decision{Action: a, By: "ann", From: "sim"}
+	if a == keep.Raise {
+		w.raise(q, &d)
+	}
 	if w.calm || w.chance(0.8) { // who looks first says what came of it
 		d.Result = json.RawMessage(`{"id":7}`)
 	}
@@ -258,6 +308,8 @@ func (w *world) honest(q keep.Escalation) keep.Action {
 		return keep.Skip
 	case q.Kind == keep.AskUnknownOutcome:
 		return keep.DidNotHappen
+	case q.Kind == keep.AskBudget && w.chance(0.7):
+		return keep.Raise
 	case q.Kind == keep.AskAlreadyDone:
 		if rival, err := w.store.Mutation(person, q.Mutation); err == nil && rival.State == keep.Applied && w.chance(0.5) {
 			return keep.TreatAsDone

@@ -87,6 +87,7 @@ func (w *world) plan() {
 	w.policy.OnItemBlocked = []policy.OnItemBlocked{policy.Stop, policy.Continue}[w.below(2)]
 	w.unique = rand.New(rand.NewPCG(w.seed, 4)).IntN(3) == 0 // its own draw: see orders
 	w.policy.Shutdown = time.Duration(pick(1, 30)) * time.Second
+	w.policy.Approval.Expires = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}[rand.New(rand.NewPCG(w.seed, 7)).IntN(3)]
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	w.forgetKeys()
 	w.limit()
@@ -96,10 +97,12 @@ func (w *world) plan() {
 	for i := range 1 + w.below(3) {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
+	w.budget()
 	w.offset = 30 * 24 * time.Hour
 	w.orders()
 	w.edited = w.edits()
 	w.granted = w.consents()
+	w.breaker()
 }
 
 // firstOrdered is the first seed whose world may have orders: the seeds below it are

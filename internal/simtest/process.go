@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -61,7 +62,7 @@ func (w *world) newProcess(name string, mortal bool) *process {
 func (w *world) newHost(name string) *process {
 	p := w.newProcess(name, true)
 	cfg := engine.Config{
-		Policy: &w.policy, Salt: "sim", Slow: w.slow, Entropy: w.entropy,
+		Policy: &w.policy, Budgets: w.budgets, Salt: "sim", Slow: w.slow, Entropy: w.entropy, Chance: w.seedPhase,
 		Logger: silent(),
 		Trace:  func(name keep.WorkflowName, at engine.Point) { p.point("at " + string(name) + " " + string(at)) },
 	}
@@ -95,7 +96,9 @@ func (w *world) newCommand(name string) *process {
 
 // decideBy gives a process its operator.
 func (p *process) decideBy(now func() time.Time, e operator.Executor) {
-	o, err := operator.New(&store{Store: p.w.store, p: p}, operator.Config{Policy: &p.w.policy, Now: now, Executor: e, Logger: silent()})
+	o, err := operator.New(&store{Store: p.w.store, p: p}, operator.Config{
+		Policy: &p.w.policy, Budgets: func() []budget.Rule { return p.w.budgets }, Now: now, Executor: e, Logger: silent(),
+	})
 	if err != nil {
 		panic(err) // the plan is wrong
 	}
@@ -187,6 +190,14 @@ func (p *process) sleep(ctx context.Context, d time.Duration, who string) bool {
 	}
 	p.turn(who)
 	return whole
+}
+
+// seedPhase returns the seed of a phase: another for each, so that it names the phase.
+func (w *world) seedPhase() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.phases++
+	return binary.LittleEndian.AppendUint64(nil, w.phases)
 }
 
 // entropy returns the bytes that make ids and jitter.

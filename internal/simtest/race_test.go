@@ -12,4 +12,9 @@ const (
 	fewSeeds       = 30
 	fewGroupSeeds  = 8
 	fewServerSeeds = 2
+	fewDrills      = 7 // each seventh
 )
+
+// raced reports whether the race detector watches. What looks at the oracle and not at Keep is
+// left to the run without it.
+const raced = true

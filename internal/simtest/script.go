@@ -19,7 +19,7 @@ type scripts struct{ p *process }
 func (s scripts) Script(_ context.Context, d keep.Deployment) (engine.Script, error) {
 	for _, f := range s.p.w.flows {
 		if f.name == d.Workflow {
-			return script{s.p, f, f.behaviour[d.Hash]}, nil
+			return script{p: s.p, f: f, b: f.behaviour[d.Hash]}, nil
 		}
 	}
 	return nil, fmt.Errorf("no script for %s", d.Workflow)
@@ -30,6 +30,8 @@ type script struct {
 	p *process
 	f *flow
 	b behaviour
+
+	again bool // in a replay: what the world decided in the run is decided again
 }
 
 // A call is a function of a script while it runs.
@@ -38,6 +40,7 @@ type call struct {
 	ctx   context.Context
 	c     engine.ScriptCall
 	who   string
+	left  *[]int // in a replay: decisions of the world
 	scope int
 	items int // begun with this ctx
 }
@@ -58,12 +61,49 @@ func (s script) Call(ctx context.Context, sc engine.ScriptCall) (out json.RawMes
 			panic(r)
 		}
 	}()
-	c.begin()
+	if s.again {
+		left := s.p.w.decisions(sc.Seed)
+		c.left = &left
+	} else {
+		c.begin()
+	}
 	v := c.body()
 	if v == nil {
 		return nil, nil
 	}
 	return json.Marshal(v)
+}
+
+// decide returns what the world decides in the middle of a function: a replay of the phase
+// gets the same.
+func (c *call) decide(draw func() int) int {
+	if c.left != nil {
+		n := (*c.left)[0]
+		*c.left = (*c.left)[1:]
+		return n
+	}
+	n, w := draw(), c.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.decided[string(c.c.Seed)] = append(w.decided[string(c.c.Seed)], n)
+	return n
+}
+
+// maybe is decide for a chance.
+func (c *call) maybe(p float64) bool {
+	return c.decide(func() int {
+		if c.p.w.maybe(p) {
+			return 1
+		}
+		return 0
+	}) == 1
+}
+
+// decisions returns what the world decided in a phase, in order.
+func (w *world) decisions(seed []byte) []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.decided[string(seed)])
 }
 
 // begin is a turn. The script may take its time, and may be stopped meanwhile.
@@ -189,7 +229,7 @@ func (c *call) produce(s *source) any {
 		cursor++
 	}
 	if len(found.IDs) > 0 {
-		c.do("kv.set", "cursor", max(0, cursor-c.p.w.again()))
+		c.do("kv.set", "cursor", max(0, cursor-c.decide(c.p.w.again)))
 	}
 	return nil
 }
@@ -205,12 +245,28 @@ func (w *world) again() int {
 // A plan is the data that prepare pins.
 type plan struct {
 	ID     string   `json:"id"`
-	Covers []string `json:"covers"` // handler, topic and id of each event
+	Out    string   `json:"out"`    // the id under which next passes on that it was done
+	Covers []string `json:"covers"` // handler, topic, id and attempt of each event
 	Quiet  bool     `json:"quiet"`  // mutate finds nothing to do, and makes no call
 }
 
 type event struct {
 	Topic, MessageID string
+	Attempt          int
+}
+
+// unitOf names what a consumer does for an event in one attempt.
+func unitOf[H, T, M ~string](handler H, topic T, id M, attempt int) string {
+	return fmt.Sprintf("%s %s %s attempt %d", handler, topic, id, attempt)
+}
+
+// outOf is the id of what follows from an event in one attempt. The attempt stands before the
+// id: behind it, what follows from the second attempt at x, and from an x@2, would be one.
+func outOf[T, M ~string](topic T, id M, attempt int) string {
+	if attempt > 1 {
+		return fmt.Sprintf("%s@%d:%s", topic, attempt, id)
+	}
+	return fmt.Sprintf("%s:%s", topic, id)
 }
 
 // key is the order key of an event.
@@ -235,12 +291,13 @@ func (c *call) prepare(k consumer) any {
 	if c.b.phase == "prepare" && c.b.bug == "garbage" {
 		return map[string]any{"reservations": "all of them"}
 	}
-	if c.p.w.maybe(0.05) {
+	if c.maybe(0.05) {
 		none["wakeAt"] = c.c.Now.Add(time.Minute)
 		return none
 	}
-	p := plan{ID: trigger.Topic + ":" + trigger.MessageID, Quiet: c.p.w.maybe(0.05)}
+	p := plan{ID: trigger.Topic + ":" + trigger.MessageID, Out: outOf(trigger.Topic, trigger.MessageID, trigger.Attempt), Quiet: c.maybe(0.05)}
 	picked := map[string][]string{trigger.Topic: {trigger.MessageID}}
+	attempts := map[string]int{trigger.Topic + trigger.MessageID: trigger.Attempt}
 	left := k.batch - 1
 	for _, t := range k.subscribe {
 		var more []event
@@ -250,6 +307,7 @@ func (c *call) prepare(k consumer) any {
 		for _, e := range more {
 			if left > 0 && e != trigger && (k.order != keep.OrderKey || orderKey(e.MessageID) == orderKey(trigger.MessageID)) {
 				picked[e.Topic] = append(picked[e.Topic], e.MessageID)
+				attempts[e.Topic+e.MessageID] = e.Attempt
 				left--
 			}
 		}
@@ -260,7 +318,7 @@ func (c *call) prepare(k consumer) any {
 	var reservations []any
 	for _, t := range k.subscribe {
 		for _, id := range picked[string(t)] {
-			p.Covers = append(p.Covers, fmt.Sprintf("%s %s %s", k.name, t, id))
+			p.Covers = append(p.Covers, unitOf(k.name, t, id, attempts[string(t)+id]))
 		}
 		if ids := picked[string(t)]; len(ids) > 0 {
 			reservations = append(reservations, map[string]any{"topic": t, "ids": ids})
@@ -294,17 +352,21 @@ func (c *call) next(k consumer) any {
 		return nil // nothing was reserved
 	}
 	c.misbehave("next", prepared.Data.ID)
-	c.do("publish", k.out, map[string]any{"messageId": prepared.Data.ID, "status": result.Status})
+	c.do("publish", k.out, map[string]any{"messageId": prepared.Data.Out, "status": result.Status})
 	return nil
 }
 
 // work handles every item once.
 func (c *call) work(j *job) any {
 	for i := range j.items {
-		if c.p.w.maybe(0.1) {
-			j.items[i].rev++
-		}
+		rev := c.decide(func() int {
+			if c.p.w.maybe(0.1) {
+				j.items[i].rev++
+			}
+			return j.items[i].rev
+		})
 		it := j.items[i]
+		it.rev = rev
 		var view struct {
 			Attempt           int
 			IsDone, IsBlocked bool

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,8 @@ type effect struct {
 	at      time.Duration // when it happens, by the clock of the services
 	visible time.Duration // when the search can see it
 	covers  []string      // what it was for
+
+	workflow keep.WorkflowName
 }
 
 // contradicts reports whether "it didn't happen" would be wrong: an effect is
@@ -101,9 +105,9 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 		{Name: "b", Level: keep.LevelClaim, SettleAfter: 2 * time.Second},
 		{Name: "c", Level: keep.LevelWitness, SettleAfter: witnessSettles},
 		{Name: "d", Level: keep.LevelNone},
-		{Name: "p", Level: keep.LevelWitness, SettleAfter: 5 * time.Second, Approve: true},
+		{Name: "p", Level: keep.LevelWitness, SettleAfter: 5 * time.Second, Approve: "always"},
 	} {
-		s.Unique = w.unique
+		s.Unique, s.Marked = w.unique, s.Name != "p"
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
 		plain := s.Name
 		s = set.apply(s)
@@ -244,7 +248,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 	if err := json.Unmarshal(r.Payload, &sent); err != nil {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
-	e := effect{way: t.way, at: w.now(), covers: sent.Covers, setback: w.clockLag()}
+	e := effect{way: t.way, at: w.now(), covers: sent.Covers, workflow: r.Workflow, setback: w.clockLag()}
 	last := w.now() + max(w.until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
@@ -347,10 +351,44 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		}
 		return happened, nil
 	}
-	if w.does(findsFalse) {
+	if w.does(findsFalse) || a.findsAnother(r) {
 		return happened, nil
 	}
 	return connector.Answer{Verdict: connector.Absent}, nil
+}
+
+// findsAnother reports whether the effect of an attempt before the one of r can be seen: a
+// search without our mark finds it.
+func (a asker) findsAnother(r keep.Mutation) bool {
+	w := a.w
+	if a.spec.Marked {
+		return false
+	}
+	var sent struct{ Covers []string }
+	if json.Unmarshal(r.Payload, &sent) != nil {
+		return false
+	}
+	cut := func(unit string) (work string, attempt int) {
+		before, after, _ := strings.Cut(unit, " attempt ")
+		n, call, _ := strings.Cut(after, " ")
+		attempt, _ = strconv.Atoi(n)
+		return before + " " + call, attempt
+	}
+	for _, token := range sorted(w.truth.effects) {
+		for _, e := range w.truth.effects[token] {
+			if e.workflow != r.Workflow || e.visible > w.now() {
+				continue
+			}
+			for _, unit := range e.covers {
+				work, n := cut(unit)
+				if slices.ContainsFunc(sent.Covers, func(other string) bool { of, later := cut(other); return of == work && later > n }) {
+					w.saw("redo: another attempt's effect is found")
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 type reader struct{ tool }

@@ -42,6 +42,8 @@ func (w *world) settle() {
 			w.broken("explained", "not idle after a month")
 			return
 		}
+		what, err := w.settleWaiting(p.operator)
+		w.must(what, err)
 		if !w.answerAll(p) && !w.catchUp(p) {
 			w.note(fmt.Sprintf("settled after %d rounds", round+1))
 			return

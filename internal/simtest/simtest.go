@@ -66,14 +66,6 @@ func Run(t *testing.T, seed uint64, trace io.Writer) Result {
 	return newWorld(seed, trace).run(t)
 }
 
-// RunOn is Run with a store of the caller's, which must be empty. A store may
-// make no difference: the trace of a seed is the same on all.
-func RunOn(t *testing.T, open Opener, seed uint64, trace io.Writer) Result {
-	w := newWorld(seed, trace)
-	w.open = open
-	return w.run(t)
-}
-
 // run simulates the world, to its end.
 func (w *world) run(t *testing.T) (res Result) {
 	defer func() {
@@ -117,6 +109,7 @@ func (w *world) resume(n int) time.Duration {
 	past := w.stopped + w.span(12*time.Hour) // the host was off meanwhile
 	if back := w.span(5 * time.Hour); w.chance(0.5) && past > back {
 		w.fault("the clock was set back")
+		w.forgetFailures()
 		maps.DeleteFunc(w.resting, func(_ keep.WorkflowName, until time.Time) bool { return !until.After(epoch.Add(w.stopped)) }) // it is over
 		w.offset -= back
 		past -= back

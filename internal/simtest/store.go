@@ -73,6 +73,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
 	s.p.point("before " + who)
 	w.consentBeside(ctx, c)
+	w.watchStopped(s.p, c)
 	if s.p.cut {
 		return s.p.noRoute(ctx, who)
 	}
@@ -115,6 +116,7 @@ func (s *store) commit(ctx context.Context, c keep.Commit) error {
 		return err
 	}
 	keepIt()
+	w.watchFailures(s.p, c)
 	w.noteTreated(c)
 	w.result.Commits++
 	return nil

@@ -20,8 +20,14 @@ type archive struct {
 	finished  map[keep.EventRef]keep.RunID // by event and workflow: the chain that finished it
 }
 
-// sweep forgets everything that is over, unless it ended this very millisecond.
+// sweep forgets everything that is over, unless it ended this very millisecond, and what
+// runs saw, over or not.
 func (w *world) sweep(o *operator.Operator) (string, error) {
+	if n, err := o.SweepTraces(person, policy.Retention{Traces: time.Nanosecond}, false, func() {}); err != nil {
+		return "sweep", err
+	} else if n > 0 {
+		w.saw("sweep: traces")
+	}
 	done, err := o.Sweep(person, policy.Retention{After: time.Nanosecond}, false, nil)
 	if done.Mutations > 0 {
 		w.saw("sweep: mutations")

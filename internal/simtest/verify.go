@@ -30,6 +30,7 @@ func (w *world) verify() {
 	w.must("read mutations", err)
 	a.unsweep()
 	w.result.Runs = len(a.runs)
+	w.noteStopped()
 	wrong := w.wrongAnswers()
 	for _, m := range a.mutations {
 		a.allowed[m.Token] = wrong[m.Key] + w.lied[m.Token] + w.forgotten[m.Token]
@@ -38,6 +39,7 @@ func (w *world) verify() {
 	a.units()
 	a.chains()
 	a.decisions()
+	a.replays()
 	for _, f := range w.flows {
 		a.events(f)
 		a.items(f)
@@ -170,6 +172,7 @@ func (a audit) events(f *flow) {
 		case committed:
 			a.consumed(f, c, ev, run, have)
 		}
+		a.redone(f, c, ev, byChain, have)
 	}
 	for _, s := range f.sources {
 		for n := range s.arrivals {
@@ -180,9 +183,34 @@ func (a audit) events(f *flow) {
 	}
 }
 
+// redone checks the attempts at an event before the last one: each has its own effect.
+func (a audit) redone(f *flow, c consumer, ev keep.Event, byChain map[keep.RunID]keep.Run, have map[keep.EventRef]keep.Event) {
+	for n, d := range ev.Redone {
+		a.w.saw(fmt.Sprintf("redo: attempt %d", min(n+2, 3)))
+		run, committed := byChain[d.Chain]
+		if !committed || d.Chain == "" {
+			continue // it was skipped
+		}
+		before := ev
+		before.Status, before.Redone = keep.EventConsumed, ev.Redone[:n]
+		if m, known := a.w.record(run.Mutation); known && m.State == keep.Skipped {
+			before.Status = keep.EventSkipped
+		}
+		a.consumed(f, c, before, run, have)
+	}
+}
+
+// attemptAt returns the attempt at which a run had an event.
+func attemptAt(r keep.Run, ref keep.EventRef) int {
+	return keep.Event{Topic: ref.Topic, MessageID: ref.MessageID}.AttemptOf(r)
+}
+
 // consumed checks an event whose run committed.
 func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have map[keep.EventRef]keep.Event) {
-	unit := fmt.Sprintf("%s %s %s", run.Handler, ev.Topic, ev.MessageID)
+	unit := unitOf(run.Handler, ev.Topic, ev.MessageID, ev.Attempt())
+	if n := attemptAt(run, keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}); n != ev.Attempt() {
+		a.w.broken("pinned", "%s %s was finished by %s, which had attempt %d", f.name, unit, run.ID, n)
+	}
 	var m keep.Mutation
 	for _, known := range a.mutations {
 		if known.Key == run.Mutation {
@@ -198,7 +226,7 @@ func (a audit) consumed(f *flow, c consumer, ev keep.Event, run keep.Run, have m
 	if ev.Status == keep.EventSkipped && m.State != keep.Skipped {
 		a.w.broken("all-or-nothing", "%s %s was skipped by the committed run %s, whose mutation is %s", f.name, unit, run.ID, m.State)
 	}
-	out := keep.EventRef{Topic: c.out, MessageID: keep.MessageID(run.Trigger.Topic) + ":" + run.Trigger.MessageID}
+	out := keep.EventRef{Topic: c.out, MessageID: keep.MessageID(outOf(run.Trigger.Topic, run.Trigger.MessageID, attemptAt(run, run.Trigger)))}
 	switch follows := have[out]; {
 	case c.out == "":
 	case follows.Seq == 0:

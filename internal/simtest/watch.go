@@ -145,6 +145,22 @@ func (w *world) approved(m keep.Mutation) bool {
 	})
 }
 
+// covered reports whether a person agreed to the call for the version that is current, and
+// that this had not ended when the host decided to make it.
+func (w *world) covered(m keep.Mutation, moves []keep.Move) bool {
+	if !slices.ContainsFunc(moves, func(v keep.Move) bool { return v.To == keep.InFlight }) {
+		return true
+	}
+	flow, err := w.store.Workflow(context.Background(), m.Workflow)
+	w.must("read the workflow of a call", err)
+	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
+	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
+	w.must("read questions", err)
+	return slices.ContainsFunc(qs, func(q keep.Escalation) bool {
+		return q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve && q.Approval.Version == flow.Version && moves[0].At.Before(q.ExpiresAt)
+	})
+}
+
 // callEnds is called when a call of a process ends, also by its death.
 func (w *world) callEnds(p *process, m keep.Mutation) {
 	if !p.dead.Load() {
@@ -176,6 +192,7 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 		switch v := change.(type) {
 		case keep.PutMutation:
 			w.watchMutation(v)
+			w.watchSpending(v)
 		case keep.PutRun:
 			w.saw("run: " + string(v.Run.Status))
 			if _, key := v.Run.Lane.Key(); !v.Run.Closed && v.Run.Status != keep.StatusActive && v.Run.Lane != keep.WorkflowLane {
@@ -186,7 +203,22 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 			}
 		case keep.OpenEscalation:
 			w.saw("question: " + string(v.Escalation.Kind))
+		case keep.CloseEscalation:
+			w.watchEnd(v)
 		}
+	}
+}
+
+// watchEnd notes how a question about an approval ended without an answer.
+func (w *world) watchEnd(c keep.CloseEscalation) {
+	q, err := w.store.Escalation(context.Background(), c.ID)
+	w.must("read a question that was closed", err)
+	switch {
+	case q.Kind != keep.AskApproval || c.Decision != nil:
+	case !q.ClosedAt.Before(q.ExpiresAt):
+		w.saw("approval: ended")
+	default:
+		w.saw("approval: overtaken")
 	}
 }
 
@@ -216,6 +248,9 @@ func (w *world) watchMutation(put keep.PutMutation) {
 			w.broken("bound-to-its-world", "%s was in doubt, and is to be sent in another way without a word", m.Key)
 		}
 		w.recordedAs[m.Key] = m.PinHash
+		if plainTool(m.Tool) == "p" && !m.Doubted && !w.covered(m, put.Moves) {
+			w.broken("once", "%s is recorded to be sent, and no approval that has not ended and is of this version covers it", m.Key)
+		}
 	}
 	for _, move := range put.Moves {
 		w.saw("move: " + string(move.From) + " on " + move.Evidence)

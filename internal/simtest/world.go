@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
 )
@@ -34,6 +35,12 @@ type world struct {
 	limits limit.Rule    // of the connection, in some worlds
 	downs  float64       // the chance of an outage, for each call
 	down   time.Duration // until when the service does not answer, by its clock
+
+	budgets []budget.Rule                 // what calls may spend, in some worlds
+	spent   map[keep.MutationKey]spending // of each call that was recorded
+	raised  map[string]keep.Amount        // the highest limit that a person may have given to each budget
+
+	stops map[keep.ToolName]*stopping // what is known of tools whose calls may stop
 
 	edited   bool            // people edit keep.toml
 	settings settings        // what it says now
@@ -74,9 +81,11 @@ type world struct {
 	overtook   map[keep.RunID]bool               // chains that had their events before a skip of others was undone
 	swept      archive
 
-	mu       sync.Mutex // protects the fields below
-	rng      *rand.Rand // what the seed decides
-	ids      *rand.Rand // entropy of the engine
+	mu       sync.Mutex       // protects the fields below
+	rng      *rand.Rand       // what the seed decides
+	ids      *rand.Rand       // entropy of the engine
+	phases   uint64           // of scripts, so far
+	decided  map[string][]int // by the seed of a phase: what the world decided in it
 	digest   uint64
 	steps    int
 	seen     map[string]int // what happened, by name
@@ -99,10 +108,12 @@ type rates struct {
 // newWorld makes the world of a seed.
 func newWorld(seed uint64, trace io.Writer) *world {
 	w := &world{
-		seed: seed, trace: trace, open: inMemory(),
+		decided: make(map[string][]int),
+		seed:    seed, trace: trace, open: inMemory(),
 		flying: make(map[flight][]keep.MutationKey), called: make(map[string]bool), overtook: make(map[keep.RunID]bool),
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		permits: make(map[keep.WorkflowName][]permit), begun: make(map[string]bool), proposed: make(map[string]bool),
+		stops: make(map[keep.ToolName]*stopping), spent: make(map[keep.MutationKey]spending), raised: make(map[string]keep.Amount),
 		treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),

@@ -159,6 +159,25 @@ func TestRivalsOfTwoLanes(t *testing.T) {
 	}
 }
 
+// Of a sweep and a commit that makes an event be done again only one is taken: its payload
+// would be gone.
+func TestSweepAndRedo(t *testing.T) {
+	ids := []keep.MessageID{"m"}
+	sweep := keep.Sweep{Chain: "run_1", Before: at}
+	redo := keep.RedoEvents{Topic: "t", IDs: ids, Chain: "run_1", Attempt: 1}
+	for name, order := range map[string][]keep.Change{"sweep first": {sweep, redo}, "redo first": {redo, sweep},
+		"sweep before the skip is undone": {sweep, keep.UnskipEvents{Topic: "t", IDs: ids, Chain: "run_1"}}} {
+		s := new(commit.Snapshot)
+		s.AddEvent(&commit.Event{EventKey: commit.EventKey{Workflow: "w", Topic: "t", ID: "m"}, Status: keep.EventSkipped, ReservedBy: "run_1"})
+		s.Chains.Put("run_1", &commit.Chain{Workflow: "w", Over: true})
+		_, first := s.Decide(commitOf(order[0]))
+		_, second := s.Decide(commitOf(order[1]))
+		if first != nil || !errors.Is(second, keep.ErrStale) {
+			t.Errorf("%s: %v, then %v", name, first, second)
+		}
+	}
+}
+
 // Of a sweep and a commit that makes an item be done again only one is taken, if a store
 // decides both on what it read before.
 func TestSweepAndReopen(t *testing.T) {

@@ -18,6 +18,7 @@ type Plan struct {
 	Inputs      []*Input
 	Runs        []*Run
 	Logs        []keep.LogLine
+	Traces      []keep.TracePart
 	Items       []*Item
 	Mutations   []*Mutation
 	Moves       []Move
@@ -116,6 +117,8 @@ func (d *decision) apply(change keep.Change) error {
 		return d.putMutation(c.Mutation, c.Moves)
 	case keep.Unlike:
 		return d.unlike(c)
+	case keep.Within:
+		return d.within(c)
 	case keep.Reserve:
 		return d.reserve(c)
 	case keep.Release:
@@ -129,6 +132,8 @@ func (d *decision) apply(change keep.Change) error {
 		return d.skipEvents(c)
 	case keep.UnskipEvents:
 		return d.unskipEvents(c)
+	case keep.RedoEvents:
+		return d.redoEvents(c)
 	case keep.PutInput:
 		return d.putInput(c.Input)
 	case keep.SkipInput:
@@ -153,6 +158,8 @@ func (d *decision) apply(change keep.Change) error {
 		return d.setPaused(c.Paused)
 	case keep.AppendLogs:
 		return d.appendLogs(c.Lines)
+	case keep.AppendTrace:
+		return d.appendTrace(c.Part)
 	case keep.OpenEscalation:
 		return d.openEscalation(c.Escalation)
 	case keep.CloseEscalation:
@@ -173,7 +180,7 @@ func (d *decision) consent(change keep.Change) error {
 	case keep.PutGrant:
 		return d.putGrant(c.Grant)
 	case keep.UnderGrant:
-		return d.underGrant(c.N)
+		return d.underGrant(c)
 	case keep.PutProposal:
 		return d.putProposal(c.Proposal)
 	case keep.EndProposal:

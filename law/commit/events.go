@@ -3,6 +3,7 @@ package commit
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -13,10 +14,13 @@ func (d *decision) reserve(c keep.Reserve) error {
 	if c.Chain == "" {
 		return fmt.Errorf("reserve in %q: chain required", c.Topic)
 	}
-	for _, id := range c.IDs {
+	for i, id := range c.IDs {
 		e := d.Events.Get(EventKey{d.w, c.Topic, id})
 		if e == nil || !e.free() {
 			return notFree(e, c.Topic, id)
+		}
+		if e.attempt() != c.Attempt(i) {
+			return fmt.Errorf("reserve %q in %s for attempt %d, and it is at %d: %w", id, c.Topic, c.Attempt(i), e.attempt(), keep.ErrStale)
 		}
 		if d.unread(c.Topic) {
 			if e.N == 0 && !e.New { // it was not read, nor were its causes
@@ -132,7 +136,7 @@ func (d *decision) unskipEvents(c keep.UnskipEvents) error {
 		switch {
 		case e == nil:
 			return &keep.NotFoundError{What: "event in topic " + string(c.Topic), ID: string(id)}
-		case e.Status != keep.EventSkipped, e.ReservedBy != c.Chain, c.Chain == keep.Swept:
+		case e.Status != keep.EventSkipped, e.ReservedBy != c.Chain, c.Chain == keep.Swept, c.Chain != "" && d.swept.Get(d.w):
 			return fmt.Errorf("unskip event %q in topic %s, which is %s by %q: %w", id, c.Topic, e.Status, e.ReservedBy, keep.ErrStale)
 		}
 		e.Status, e.ReservedBy, e.Moved = keep.EventPending, "", true
@@ -144,6 +148,39 @@ func (d *decision) unskipEvents(c keep.UnskipEvents) error {
 		if c.Chain != "" {
 			d.p.Tried = append(d.p.Tried, Tried{e, c.Chain})
 		}
+	}
+	return nil
+}
+
+// redoEvents makes finished events pending and free again, as a new attempt. What finished
+// them stays linked with them, and is kept until the new attempt is over, too.
+func (d *decision) redoEvents(c keep.RedoEvents) error {
+	for _, id := range c.IDs {
+		e := d.Events.Get(EventKey{d.w, c.Topic, id})
+		switch {
+		case e == nil:
+			return &keep.NotFoundError{What: "event in topic " + string(c.Topic), ID: string(id)}
+		case e.Status == keep.EventPending, e.ReservedBy != c.Chain, c.Chain == keep.Swept, e.attempt() != c.Attempt, d.swept.Get(d.w):
+			return fmt.Errorf("redo event %q in topic %s, which is %s by %q at attempt %d: %w",
+				id, c.Topic, e.Status, e.ReservedBy, e.attempt(), keep.ErrStale)
+		case e.attempt() >= keep.MaxAttempts:
+			return fmt.Errorf("redo event %q in topic %s: it is at attempt %d, and more are not kept", id, c.Topic, e.attempt())
+		}
+		by := Topic{Pending: 1, Consumed: -1}
+		if e.Status == keep.EventSkipped {
+			by = Topic{Pending: 1, Skipped: -1}
+		}
+		d.count(e.Topic, by)
+		if !d.unread(e.Topic) {
+			d.countCauses(e, +1)
+		}
+		if c.Chain != "" {
+			d.p.Tried = append(d.p.Tried, Tried{e, c.Chain})
+		}
+		e.Status, e.ReservedBy, e.Moved, e.Redo = keep.EventPending, "", true, true
+		e.Redone = append(slices.Clip(e.Redone), keep.Redo{At: d.at.UTC().Truncate(time.Millisecond), By: c.By, From: c.From, Note: c.Note, Chain: c.Chain})
+		plan(&d.p.Events, e, &e.Row)
+		d.reopened.Put(d.w, true)
 	}
 	return nil
 }

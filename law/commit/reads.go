@@ -2,6 +2,7 @@ package commit
 
 import (
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -16,6 +17,7 @@ type ReadSet struct {
 	Runs        []keep.RunID
 	Mutations   []keep.MutationKey
 	Unlike      []keep.Unlike // records that may be rivals, of all workflows
+	Within      []keep.Within // records that count in budgets, of all workflows
 	Events      []keep.EventRef
 	Held        []keep.RunID // chains: their pending events
 	Inputs      []keep.InputID
@@ -35,6 +37,16 @@ func Reads(c keep.Commit) (r ReadSet) {
 	return r
 }
 
+// SpentSince returns since when records count in the budgets of a commit at a time, and false
+// if it is about none.
+func (r ReadSet) SpentSince(at time.Time) (since time.Time, some bool) {
+	var longest time.Duration
+	for _, w := range r.Within {
+		longest = max(longest, w.Per)
+	}
+	return at.Add(-longest), len(r.Within) > 0
+}
+
 // add adds what a change must know.
 func (r *ReadSet) add(change keep.Change) {
 	switch c := change.(type) {
@@ -44,12 +56,16 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Mutations = append(r.Mutations, c.Mutation.Key)
 	case keep.Unlike:
 		r.Unlike = append(r.Unlike, c)
+	case keep.Within:
+		r.Within = append(r.Within, c)
 	case keep.Reserve:
 		r.events(c.Topic, c.IDs...)
 		r.Topics = append(r.Topics, c.Topic)
 	case keep.SkipEvents:
 		r.events(c.Topic, c.IDs...)
 	case keep.UnskipEvents:
+		r.events(c.Topic, c.IDs...)
+	case keep.RedoEvents:
 		r.events(c.Topic, c.IDs...)
 	case keep.Publish:
 		r.events(c.Event.Topic, c.Event.MessageID)
@@ -83,6 +99,8 @@ func (r *ReadSet) add(change keep.Change) {
 				r.Runs = append(r.Runs, l.Run)
 			}
 		}
+	case keep.AppendTrace:
+		r.Runs = append(r.Runs, c.Part.Run)
 	case keep.OpenEscalation:
 		r.Escalations = append(r.Escalations, c.Escalation.ID)
 	case keep.CloseEscalation:
@@ -150,9 +168,9 @@ func Expect(c keep.Commit) (*Snapshot, ReadSet) {
 				continue
 			}
 			r.Topics = append(r.Topics, c.Topic)
-			for _, id := range c.IDs {
+			for i, id := range c.IDs {
 				key := EventKey{n.workflow, c.Topic, id}
-				s.AddEvent(&Event{EventKey: key, Status: keep.EventPending})
+				s.AddEvent(&Event{EventKey: key, Status: keep.EventPending, Attempt: c.Attempt(i)})
 			}
 		case keep.PutHandler:
 			if n.asks { // whoever asks a handler for a run must know that there is one
@@ -166,6 +184,10 @@ func Expect(c keep.Commit) (*Snapshot, ReadSet) {
 				if !slices.Contains(n.runs, l.Run) {
 					r.add(keep.AppendLogs{Lines: []keep.LogLine{l}})
 				}
+			}
+		case keep.AppendTrace:
+			if !slices.Contains(n.runs, c.Part.Run) {
+				r.add(c)
 			}
 		default:
 			r.add(change)
@@ -203,7 +225,7 @@ func census(c keep.Commit) summary {
 			n.asks = true
 		case keep.SkipInput, keep.UnskipInput:
 			n.skips = true
-		case keep.SkipEvents, keep.UnskipEvents:
+		case keep.SkipEvents, keep.UnskipEvents, keep.RedoEvents:
 			n.skips, n.ends = true, true
 		case keep.Finish, keep.Release, keep.Publish:
 			n.ends = true

@@ -75,6 +75,15 @@ func (d *decision) appendLogs(lines []keep.LogLine) error {
 	return nil
 }
 
+// appendTrace adds a part after those that the run has.
+func (d *decision) appendTrace(p keep.TracePart) error {
+	if r := d.Runs.Get(p.Run); r == nil || r.Workflow != d.w {
+		return &keep.NotFoundError{What: "run", ID: string(p.Run)}
+	}
+	d.p.Traces = append(d.p.Traces, p)
+	return nil
+}
+
 // putMutation validates, too: a record that claims a result without being applied
 // must not reach the disk by any path. A key that exists is an error of its own
 // (law: once): reading again does not help, the call was made.
@@ -101,6 +110,9 @@ func (d *decision) putMutation(m keep.Mutation, moves []keep.Move) error {
 	old.Put = &m
 	plan(&d.p.Mutations, old, &old.Row)
 	d.noteRival(m)
+	if len(m.Spent) > 0 && m.State == keep.InFlight {
+		d.AddSpending(m) // the next commit of a group is judged by what this one takes; what it gives back, by none of them
+	}
 	for _, move := range moves {
 		if old.New {
 			old.moves++
@@ -269,9 +281,13 @@ func (d *decision) putGrant(g keep.Grant) error {
 }
 
 // underGrant refuses a call that another grant may forbid than the one that allowed it.
-func (d *decision) underGrant(n int) error {
-	if w := d.Workflows.Get(d.w); w == nil || w.Granted != n {
-		return fmt.Errorf("call under grant %s/%d: %w", d.w, n, keep.ErrStale)
+func (d *decision) underGrant(c keep.UnderGrant) error {
+	w := d.Workflows.Get(d.w)
+	if w == nil || w.Granted != c.N {
+		return fmt.Errorf("call under grant %s/%d: %w", d.w, c.N, keep.ErrStale)
+	}
+	if !c.Version.IsZero() && w.Version != c.Version {
+		return fmt.Errorf("call approved for version %s of %s: %w", c.Version, d.w, keep.ErrStale)
 	}
 	return nil
 }

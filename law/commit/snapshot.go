@@ -83,10 +83,13 @@ type (
 		Status     keep.EventStatus
 		ReservedBy keep.RunID
 		Causes     []keep.InputID // sorted
+		Redone     []keep.Redo    // as stored, then as it is written if Redo is set
+		Attempt    int            // of one that is only expected; else 0, and Redone says it
 
 		Put         *keep.Event // if it is new or Republished: as it was published last
 		Republished bool        // it was there, and gets another payload and more causes
 		Moved       bool        // ReservedBy changed
+		Redo        bool        // Redone changed
 	}
 	Input struct {
 		Row
@@ -149,6 +152,9 @@ type (
 // free reports whether a run may reserve the event.
 func (e *Event) free() bool { return e.Status == keep.EventPending && e.ReservedBy == "" }
 
+// attempt returns at which attempt the event is.
+func (e *Event) attempt() int { return max(e.Attempt, 1+len(e.Redone)) }
+
 // A Snapshot is what is known of the records that commits touch. What was read and is
 // not in a table does not exist. A decision changes it, so that a later change of the
 // commit is judged by what an earlier one did.
@@ -157,6 +163,7 @@ type Snapshot struct {
 	Open        Table[LaneKey, keep.RunID] // the run that is not closed; empty: none
 	Mutations   Table[keep.MutationKey, *Mutation]
 	Rivals      Table[IdentityKey, []keep.MutationKey] // records of an identity that may have had their effect
+	Spending    Table[keep.MutationKey, keep.Mutation] // records that count in budgets: Key, State, Spent and SpentAt
 	Events      Table[EventKey, *Event]
 	Unread      Table[TopicKey, bool] // topics whose free events count for no input
 	Inputs      Table[keep.InputID, *Input]
@@ -244,6 +251,11 @@ func (s *Snapshot) AddRival(k IdentityKey, m keep.MutationKey) {
 	if known := s.Rivals.Get(k); !slices.Contains(known, m) {
 		s.Rivals.Put(k, append(slices.Clone(known), m))
 	}
+}
+
+// AddSpending adds a record that counts in budgets.
+func (s *Snapshot) AddSpending(m keep.Mutation) {
+	s.Spending.Put(m.Key, keep.Mutation{Key: m.Key, State: m.State, Spent: m.Spent, SpentAt: m.SpentAt})
 }
 
 // AddInput adds an input that was read, once.

@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types/ref"
 )
 
 // What bounds a condition (law: bounded).
@@ -54,6 +55,16 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // expression, it names something other than params, it is not true or false, or it would
 // cost too much with lists of 100 elements.
 func CompileCondition(text string) (*Condition, error) {
+	return compile(text, func(t *cel.Type) error {
+		if !t.IsExactType(cel.BoolType) {
+			return fmt.Errorf("it is %s, and must be true or false: compare it with something", typeName(t))
+		}
+		return nil
+	})
+}
+
+// compile reads an expression of a type that fits.
+func compile(text string, fits func(*cel.Type) error) (*Condition, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, err
@@ -65,8 +76,8 @@ func CompileCondition(text string) (*Condition, error) {
 	if err := issues.Err(); err != nil {
 		return nil, errors.New(firstIssue(issues))
 	}
-	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("it is %s, and must be true or false: compare it with something", typeName(t))
+	if err := fits(checked.OutputType()); err != nil {
+		return nil, err
 	}
 	cost, err := env.EstimateCost(checked, sizes{})
 	if err != nil {
@@ -135,20 +146,29 @@ func (c *Condition) eval(values any) (ok bool, err error) {
 	if c == nil {
 		return false, errors.New("it cannot be used")
 	}
-	defer func() {
-		if p := recover(); p != nil { // a bug of the language's: it is no yes
-			ok, err = false, fmt.Errorf("it could not be evaluated: %v", p)
-		}
-	}()
-	out, _, err := c.program.Eval(map[string]any{"params": values})
+	out, err := c.value(values)
 	if err != nil {
-		return false, reason(err)
+		return false, err
 	}
 	ok, is := out.Value().(bool)
 	if !is {
 		return false, fmt.Errorf("it is %v, which is not true or false", out.Type())
 	}
 	return ok, nil
+}
+
+// value returns what the expression is with these params.
+func (c *Condition) value(values any) (out ref.Val, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a bug of the language's: it is no value
+			out, err = nil, fmt.Errorf("it could not be evaluated: %v", p)
+		}
+	}()
+	out, _, err = c.program.Eval(map[string]any{"params": values})
+	if err != nil {
+		return nil, reason(err)
+	}
+	return out, nil
 }
 
 // reason returns an error of an evaluation in words for people.

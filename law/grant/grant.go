@@ -121,16 +121,9 @@ func (r *Rules) Check(tool keep.ToolName, params []byte) Verdict {
 				return Verdict{Why: fmt.Sprintf("the condition %q of its grant does not hold: %s", e.When, why)}
 			}
 		}
-		if e.Approve == "" || v.Ask {
-			continue
-		}
-		switch asks, err := e.approve.eval(values); {
-		case e.Approve == Always:
-			v.Ask, v.Why = true, "its grant asks for a person's approval before each call"
-		case err != nil:
-			v.Ask, v.Why = true, fmt.Sprintf("its grant asks for a person's approval if %q, and whether that holds is not known: %v", e.Approve, err)
-		case asks:
-			v.Ask, v.Why = true, fmt.Sprintf("its grant asks for a person's approval if %q", e.Approve)
+		if e.Approve != "" && !v.Ask {
+			v.Why = asks("its grant", e.Approve, e.approve, values)
+			v.Ask = v.Why != ""
 		}
 	}
 	return v
@@ -227,8 +220,12 @@ func Text(t keep.GrantedTool) string {
 	if t.When != "" {
 		fmt.Fprintf(&b, " when %s", t.When)
 	}
-	if t.Approve != "" {
-		fmt.Fprintf(&b, ", asks if %s", approveText(t.Approve))
+	switch t.Approve {
+	case "":
+	case Always:
+		b.WriteString(", asks each time")
+	default:
+		fmt.Fprintf(&b, ", asks if %s", t.Approve)
 	}
 	return b.String()
 }

@@ -190,7 +190,7 @@ func TestChangesOfGrants(t *testing.T) {
 	if diff := cmp.Diff(want, merged); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"- a.x", "+ a.x, asks if true", "+ b.*"}, grant.Difference(old, merged)); diff != "" {
+	if diff := cmp.Diff([]string{"- a.x", "+ a.x, asks each time", "+ b.*"}, grant.Difference(old, merged)); diff != "" {
 		t.Errorf("difference (-want +got):\n%s", diff)
 	}
 	rest, missing := grant.Without(merged, []string{"a.x", "c.z"})

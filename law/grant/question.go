@@ -12,19 +12,43 @@ func QuestionID(p keep.Proposal) keep.EscalationID {
 	return keep.EscalationID(fmt.Sprintf("esc_grant_%s_%d_%d", p.Workflow, p.Version.Major, p.Version.Minor))
 }
 
-// Question returns what a person is asked about a version that calls more than is granted.
-func Question(p keep.Proposal) keep.Escalation {
+// Question returns what a person is asked about a version that waits. why is what speaks against
+// it, besides that it calls what is not granted; empty: nothing.
+func Question(p keep.Proposal, why string) keep.Escalation {
+	if p.IsRepair() {
+		return repairQuestion(p, why)
+	}
 	meanwhile := fmt.Sprintf("version %s continues until then", p.Over)
 	if p.Over.IsZero() {
 		meanwhile = "the workflow is new, and does nothing until then"
 	}
+	question := fmt.Sprintf("May version %s of workflow %s call what it was not granted: %s?", p.Version, p.Workflow, firstNames(p.Tools))
+	said := fmt.Sprintf("%s (%s) deployed %s, and may not give that; %s", p.By, p.From, p.Entry, meanwhile)
+	if len(p.Tools) == 0 {
+		question = fmt.Sprintf("May version %s become the current one of workflow %s? It calls nothing that was not granted.", p.Version, p.Workflow)
+		said = fmt.Sprintf("%s (%s) proposed %s; %s", p.By, p.From, p.Entry, meanwhile)
+	}
 	return keep.Escalation{
 		ID: p.Question, Kind: keep.AskGrant, Workflow: p.Workflow, CreatedAt: p.CreatedAt,
-		Question:  fmt.Sprintf("May version %s of workflow %s call what it was not granted: %s?", p.Version, p.Workflow, firstNames(p.Tools)),
+		Question:  question,
 		Attempted: strings.Join(Difference(nil, p.Tools), "\n"),
-		Why:       fmt.Sprintf("%s (%s) deployed %s, and may not give that; %s", p.By, p.From, p.Entry, meanwhile),
+		Why:       strings.TrimSpace(said + "\n" + why),
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: fmt.Sprintf("grants these calls and makes version %s current; needs the role admin", p.Version)},
+			{Action: keep.Reject, Label: "Reject", Effect: "keeps everything as it is; the version is stored, and never runs"},
+		},
+	}
+}
+
+// repairQuestion returns what a person is asked about a version that a repair wrote.
+func repairQuestion(p keep.Proposal, why string) keep.Escalation {
+	return keep.Escalation{
+		ID: p.Question, Kind: keep.AskProposal, Workflow: p.Workflow, CreatedAt: p.CreatedAt,
+		Question:  fmt.Sprintf("May version %s, which a repair wrote, become the current one of workflow %s in the place of %s?", p.Version, p.Workflow, p.Over),
+		Attempted: fmt.Sprintf("keep repairs show %s says what it changes, and what it would have done", p.By),
+		Why:       why,
+		Choices: []keep.Choice{
+			{Action: keep.Approve, Label: "Accept", Effect: fmt.Sprintf("makes version %s current, and what failed is tried again with it; needs the role author", p.Version)},
 			{Action: keep.Reject, Label: "Reject", Effect: "keeps everything as it is; the version is stored, and never runs"},
 		},
 	}

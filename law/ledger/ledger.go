@@ -233,6 +233,15 @@ func ExtendDeadline(m keep.Mutation, end time.Time) keep.Mutation {
 	return m
 }
 
+// SentAgain returns m as the record of a call that may have been sent again at now: what it
+// counts in budgets, it counts from then on.
+func SentAgain(m keep.Mutation, now time.Time) keep.Mutation {
+	if !m.SpentAt.IsZero() && now.After(m.SpentAt) {
+		m.SpentAt = now
+	}
+	return m
+}
+
 // tooEarly reports whether ev is an absence that proves nothing yet: the record
 // is in doubt, and the effect may still appear.
 func tooEarly(m keep.Mutation, ev Evidence, now time.Time) bool {
@@ -382,6 +391,8 @@ type Call struct {
 	CanReconcile bool
 	Pin          []byte // where and how it is sent; see keep.Mutation
 	PinHash      string
+
+	Spent []keep.Spent // what it counts in budgets
 }
 
 // Open returns the record of a first call, in flight.
@@ -415,6 +426,9 @@ func fill(m keep.Mutation, c Call, now time.Time) keep.Mutation {
 	m.Token, m.Title = c.Token, keep.CutTitle(c.Title)
 	m.CallDeadline, m.SettleAfter, m.CanReconcile = c.Deadline, c.SettleAfter, c.CanReconcile
 	m.Pin, m.PinHash = c.Pin, c.PinHash
+	if m.Spent, m.SpentAt = c.Spent, (time.Time{}); len(c.Spent) > 0 {
+		m.SpentAt = now
+	}
 	m.State, m.UpdatedAt = keep.InFlight, now
 	return m
 }

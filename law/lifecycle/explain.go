@@ -20,9 +20,12 @@ const (
 	WaitsForLookup   WaitKind = "lookup"    // the service says whether the call happened
 	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
 	WaitsForApproval WaitKind = "approval"  // a person agrees to the call
+	WaitsForBudget   WaitKind = "budget"    // a budget has room for the call, or a person decides
+	WaitsForBreaker  WaitKind = "breaker"   // a person lets calls of a tool through, which failed too often
 	WaitsForPerson   WaitKind = "person"    // a person answers another question
 	WaitsForAccount  WaitKind = "account"   // a person connects an account again
 	WaitsForScript   WaitKind = "script"    // a corrected script, or a person
+	WaitsForRepair   WaitKind = "repair"    // a model writes another script
 	WaitsForDebugger WaitKind = "internal"  // a person looks at a bug of Keep
 	WaitsForUnknown  WaitKind = "undefined" // a status that no rule explains
 )
@@ -33,7 +36,7 @@ type Wait struct {
 	Since time.Time
 	Until time.Time // when the host acts by itself; zero: no time is planned
 	Why   string    // why the run stopped, or for what its lookup waits; empty: nothing stops it
-	Call  string    // the call in doubt: "crm.create on email=ada"
+	Call  string    // the call in doubt or under way: "crm.create on email=ada"
 	N     int       // number of the planned attempt or lookup, from 1
 
 	phase  keep.Phase
@@ -52,7 +55,11 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 	if Limited(r) {
 		return limited(w, r)
 	}
-	if !r.RetryAt.IsZero() {
+	if OverBudget(r) && r.RetryAt.After(r.UpdatedAt) {
+		w.Kind, w.Why = WaitsForBudget, strings.TrimRight(r.Error.Message, ".")
+		return w
+	}
+	if !r.RetryAt.IsZero() && !AwaitsApproval(r) {
 		w.Kind = WaitsForRetry
 		switch r.Status {
 		case keep.StatusTransient:
@@ -67,12 +74,19 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 	}
 	switch r.Status {
 	case keep.StatusActive:
-		w.Kind = WaitsForHost
+		if w.Kind = WaitsForHost; m.State == keep.InFlight {
+			w = w.In(callOf(m), m.UpdatedAt)
+		}
 	case keep.StatusApproval:
-		w.Kind = WaitsForApproval
+		if w.Kind = WaitsForApproval; OverBudget(r) {
+			w.Kind, w.Why = WaitsForBudget, strings.TrimRight(r.Error.Message, ".")
+		}
 	case keep.StatusPerson:
-		if w.Kind = WaitsForPerson; AsksForAccount(r.Error) {
+		switch w.Kind = WaitsForPerson; {
+		case AsksForAccount(r.Error):
 			w.Kind = WaitsForAccount
+		case Stopped(r):
+			w.Kind, w.Call, w.Why = WaitsForBreaker, string(r.Error.Tool), strings.TrimRight(r.Error.Message, ".")
 		}
 	case keep.StatusLogic:
 		w.Kind = WaitsForScript
@@ -100,6 +114,42 @@ func limited(w Wait, r keep.Run) Wait {
 	return w
 }
 
+// In returns w as it is while a call or read of a run that is executed is out since then.
+func (w Wait) In(call string, since time.Time) Wait {
+	if w.Kind == WaitsForHost && w.Call == "" {
+		w.Call, w.Since = call, since
+	}
+	return w
+}
+
+// Repaired returns w, which waits for a script, as it is while one is written: "repair, attempt 1 of
+// 3".
+func (w Wait) Repaired(attempt string) Wait {
+	if w.Kind == WaitsForScript {
+		w.Kind, w.Call = WaitsForRepair, attempt
+	}
+	return w
+}
+
+// Proposed returns w, which waits for a script, as it is while a person is asked about one.
+func (w Wait) Proposed(version string) Wait {
+	if w.Kind == WaitsForScript {
+		w.Kind, w.Why = WaitsForPerson, "version "+version+", which a repair wrote, is to be accepted or rejected"
+	}
+	return w
+}
+
+// callOf names a call by what it does: "crm.create on email=ada".
+func callOf(m keep.Mutation) string {
+	switch {
+	case m.Key == "":
+		return "a call"
+	case m.Target == "":
+		return string(m.Tool)
+	}
+	return fmt.Sprintf("%s on %s", m.Tool, m.Target)
+}
+
 // Held returns w as the limits of a connection hold it up until then: for the limits, and what
 // was planned sooner is done at that time. Another wait is as it was.
 func (w Wait) Held(why string, until time.Time) Wait {
@@ -125,13 +175,7 @@ func WaitOfDoubt(m keep.Mutation) Wait {
 
 // doubt returns what is awaited of a call with an unknown outcome.
 func doubt(m keep.Mutation, since time.Time) Wait {
-	w := Wait{Kind: WaitsForLookup, Since: since, Until: m.NextReconcileAt, Call: fmt.Sprintf("%s on %s", m.Tool, m.Target)}
-	switch {
-	case m.Key == "":
-		w.Call = "a call"
-	case m.Target == "":
-		w.Call = string(m.Tool)
-	}
+	w := Wait{Kind: WaitsForLookup, Since: since, Until: m.NextReconcileAt, Call: callOf(m)}
 	if m.State == keep.Indeterminate {
 		w.Kind, w.Until = WaitsForDecision, time.Time{}
 	} else if AsksForAccount(m.Error) {
@@ -149,7 +193,7 @@ func (w Wait) IsZero() bool { return w.Kind == WaitsForNothing }
 // NeedsPerson reports whether only a person moves it.
 func (w Wait) NeedsPerson() bool {
 	switch w.Kind {
-	case WaitsForDecision, WaitsForApproval, WaitsForPerson, WaitsForAccount, WaitsForScript, WaitsForDebugger:
+	case WaitsForDecision, WaitsForApproval, WaitsForBudget, WaitsForBreaker, WaitsForPerson, WaitsForAccount, WaitsForScript, WaitsForDebugger:
 		return true
 	}
 	return false
@@ -161,6 +205,9 @@ func (w Wait) Moves() string {
 	case WaitsForNothing:
 		return ""
 	case WaitsForHost:
+		if w.Call != "" {
+			return "an answer of the service"
+		}
 		return "the host"
 	case WaitsForLimit:
 		return "the limits of the connection"
@@ -170,6 +217,8 @@ func (w Wait) Moves() string {
 		return "an answer of the service"
 	case WaitsForScript:
 		return "a corrected script, or a person"
+	case WaitsForRepair:
+		return "the host, or a corrected script"
 	case WaitsForAccount:
 		return "a person who connects the account"
 	}
@@ -205,6 +254,9 @@ func (w Wait) Parts() []Part {
 	case WaitsForNothing:
 		return nil
 	case WaitsForHost:
+		if w.Call != "" {
+			return []Part{s("Waits for " + w.Call + " since "), since, s(", in phase " + string(w.phase) + ".")}
+		}
 		return []Part{s("Is being executed, in phase " + string(w.phase) + " since "), since, s(".")}
 	case WaitsForRecovery:
 		if w.status != keep.StatusCrashed {
@@ -225,13 +277,28 @@ func (w Wait) Parts() []Part {
 		return []Part{s("Nobody can tell whether " + w.Call + " happened; waits since "), since, s(" for a person to decide"),
 			{Text: " in keep inbox", Command: true}, s(".")}
 	case WaitsForApproval:
-		return []Part{s("Waits since "), since, s(" for a person to approve the call"), {Text: "; see keep inbox", Command: true}, s(".")}
+		parts := []Part{s("Waits since "), since, s(" for a person to approve the call"), {Text: "; see keep inbox", Command: true}}
+		if w.Until.IsZero() {
+			return append(parts, s("."))
+		}
+		return append(parts, s("; asks again at "), until, s("."))
+	case WaitsForBudget:
+		parts := []Part{s("Waits since "), since, s(" for a person, or for room in its budget (" + w.Why + ")")}
+		if !w.Until.IsZero() {
+			parts = append(parts, s(", which it has at "), until, s(" if nothing else is spent"))
+		}
+		return append(parts, Part{Text: "; see keep inbox", Command: true}, s("."))
+	case WaitsForBreaker:
+		return []Part{s("Waits since "), since, s(" for a person to let calls of " + w.Call + " through, and then continues by itself (" + w.Why + ")"),
+			{Text: "; see keep inbox", Command: true}, s(".")}
 	case WaitsForPerson:
 		return []Part{s("Waits since "), since, s(" for a person (" + w.Why + ")"), {Text: "; see keep inbox", Command: true}, s(".")}
 	case WaitsForAccount:
 		return []Part{s("Waits since "), since, s(" for an account, and continues by itself when it is connected (" + w.Why + ").")}
 	case WaitsForScript:
 		return []Part{s("Waits since "), since, s(" for a corrected script, or for a person to retry or skip: " + w.Why + ".")}
+	case WaitsForRepair:
+		return []Part{s("Waits since "), since, s(" for a " + w.Call + ", after: " + w.Why + ".")}
 	case WaitsForDebugger:
 		return []Part{s("Stopped since "), since, s(" by an internal failure (" + w.Why + "); a person must look at it.")}
 	}

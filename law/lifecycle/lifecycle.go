@@ -309,16 +309,56 @@ func Limited(r keep.Run) bool {
 	return ByLimit(r.Error) && (r.Status == keep.StatusTransient || r.Status == keep.StatusActive)
 }
 
-// Deployed returns r as a new version of its workflow finds it, and whether the
-// version unblocks it: a run that failed by logic is tried again at once. Every
-// other run continues as it would have.
+// AwaitsApproval reports whether r waits for a person to agree to its call. The time of its
+// next attempt is then the end of the question; after an answer it is that of the answer.
+func AwaitsApproval(r keep.Run) bool {
+	return r.Status == keep.StatusApproval && !OverBudget(r) && !r.Closed && (r.RetryAt.IsZero() || r.RetryAt.After(r.UpdatedAt))
+}
+
+// OverBudget reports whether r waits for room in a budget.
+func OverBudget(r keep.Run) bool {
+	return r.Status == keep.StatusApproval && r.Error != nil && r.Error.Code == keep.CodeBudget
+}
+
+// Stopped reports whether r waits until a person lets calls of its tool through.
+func Stopped(r keep.Run) bool {
+	return r.Status == keep.StatusPerson && r.Error != nil && r.Error.Code == keep.CodeBreaker
+}
+
+// Deployed returns r as a new version of its workflow finds it, and whether the version
+// unblocks it: a run that failed by logic is tried again at once, and one that waits for an
+// approval asks again, since that was asked for another version. Every other run continues
+// as it would have.
 func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
-	if r.Closed || r.Status != keep.StatusLogic {
+	if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) {
 		return r, false
 	}
 	r.RetryAt, r.UpdatedAt = now, now
 	return r, true
 }
+
+// NeedsScript reports whether r failed by logic, and only another script or a person moves it.
+func NeedsScript(r keep.Run) bool {
+	return !r.Closed && r.Status == keep.StatusLogic && r.Error != nil && r.RetryAt.IsZero()
+}
+
+// WaitsForTime reports whether r continues by itself at a time, and not by what a person
+// decides.
+func WaitsForTime(r keep.Run) bool { return !AwaitsApproval(r) && !r.RetryAt.IsZero() }
+
+// BringForward returns r, which waits for a time, as it continues now, and whether that is
+// sooner.
+func BringForward(r keep.Run, now time.Time) (keep.Run, bool) {
+	if !r.RetryAt.After(now) {
+		return r, false
+	}
+	r.RetryAt, r.UpdatedAt = now, now
+	return r, true
+}
+
+// Resends reports whether the next attempt makes the call of m again: it is known not to
+// have happened.
+func Resends(m keep.Mutation) bool { return m.State == keep.Failed }
 
 // Abort returns r ended by a person before its mutation.
 func Abort(r keep.Run, now time.Time) keep.Run {

@@ -431,20 +431,31 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// Only a logic failure waits for a new version.
+// A logic failure waits for a new version, and so does who waits for an approval: that was
+// asked for the version before. Once it is answered, the next attempt finds out.
 func TestDeployed(t *testing.T) {
 	for _, status := range keep.RunStatuses() {
 		for _, closed := range []bool{false, true} {
 			r := full(keep.Consumer, keep.Prepared, status)
 			r.RetryAt, r.Closed = time.Time{}, closed
 			got, freed := lifecycle.Deployed(r, t0)
-			want := status == keep.StatusLogic && !closed
+			want := (status == keep.StatusLogic || status == keep.StatusApproval) && !closed
 			if freed != want || got.RetryAt.Equal(t0) != want {
 				t.Errorf("Deployed(%s, closed %t) = %t, retry at %s; want %t", status, closed, freed, got.RetryAt, want)
 			}
 			if diff := cmp.Diff(r, got); !want && diff != "" {
 				t.Errorf("Deployed(%s) changed the run:\n%s", status, diff)
 			}
+		}
+	}
+	r := full(keep.Consumer, keep.Prepared, keep.StatusApproval)
+	for _, tt := range []struct {
+		at    time.Time
+		waits bool
+	}{{r.UpdatedAt.Add(time.Hour), true}, {r.UpdatedAt, false}} { // the end of the question; the time of its answer
+		r.RetryAt, r.Closed = tt.at, false
+		if _, freed := lifecycle.Deployed(r, t0); freed != tt.waits || lifecycle.AwaitsApproval(r) != tt.waits {
+			t.Errorf("an approval with the next attempt at %s waits: %t, is freed: %t; want %t", tt.at, lifecycle.AwaitsApproval(r), freed, tt.waits)
 		}
 	}
 }

@@ -145,6 +145,7 @@ func (s *story) stands() string {
 func TestWaitOf(t *testing.T) {
 	const want = `
 active                 | host     | the host                         | Is being executed, in phase mutating since 2026-11-20 08:59:00 UTC.
+active, call out       | host     | an answer of the service         | Waits for crm.create on contacts/1 since 2026-11-20 08:59:30 UTC, in phase mutating.
 active, planned        | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC, after: 3:1: crm.create: refused.
 paused:transient       | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC (attempt 4), after: 3:1: crm.create: refused.
 paused:approval        | approval | a person                         | Waits since 2026-11-20 08:59:00 UTC for a person to approve the call; see keep inbox.
@@ -179,6 +180,9 @@ doubt: indeterminate   | decision | a person                         | Nobody ca
 		}
 		planned := status == keep.StatusTransient || status == keep.StatusCrashed
 		say(string(status), status, planned, keep.Mutation{})
+		if status == keep.StatusActive {
+			say("active, call out", status, false, keep.Mutation{Key: "mut_1", Tool: "crm.create", Target: "contacts/1", State: keep.InFlight, UpdatedAt: t0.Add(-30 * time.Second)})
+		}
 		if status == keep.StatusLogic || status == keep.StatusActive {
 			say(string(status)+", planned", status, true, keep.Mutation{})
 		}

@@ -7,6 +7,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/keep-run/keep"
 )
 
 // A Policy holds the numbers that the host enforces. Default returns them.
@@ -14,6 +16,8 @@ type Policy struct {
 	Retry           Backoff
 	Reconcile       Reconcile
 	Outage          Outage
+	Approval        Approval
+	Breaker         keep.Breaker
 	Wake            Window
 	DefaultInterval time.Duration // between the runs of a bare producer or job
 	OnItemBlocked   OnItemBlocked
@@ -38,6 +42,11 @@ type Reconcile struct {
 // An Outage says when a service counts as down.
 type Outage struct {
 	After int // calls of a connection that fail in a row; 0: it never does
+}
+
+// An Approval says how long a person may take to agree to a call.
+type Approval struct {
+	Expires time.Duration // of the question, and of an answer that was not used; then the run asks again
 }
 
 // A Window clamps what a script asks for.
@@ -66,6 +75,7 @@ type Limits struct {
 	KVValue      int // bytes of one checkpoint value
 	KVTotal      int // bytes of one producer's checkpoint
 	Peek         int // events that one peek returns
+	Trace        int // bytes that are kept of what one run saw, before they are packed; 0: nothing is
 }
 
 // Default returns the policy that holds when nothing is configured.
@@ -77,6 +87,8 @@ func Default() Policy {
 			Backoff: Backoff{First: 10 * time.Second, Max: 10 * time.Minute, Attempts: 10},
 		},
 		Outage:          Outage{After: 3},
+		Breaker:         keep.Breaker{Failures: 10, Within: 10 * time.Minute},
+		Approval:        Approval{Expires: 24 * time.Hour},
 		Wake:            Window{Min: 30 * time.Second, Max: 24 * time.Hour},
 		DefaultInterval: 5 * time.Minute,
 		OnItemBlocked:   Stop,
@@ -85,7 +97,7 @@ func Default() Policy {
 		Limits: Limits{
 			Payload: 1 << 20, Reservations: 1000, Publishes: 10000, PublishBytes: 64 << 20, Causes: 1000,
 			LogLines: 10000, LogBytes: 4 << 20,
-			KVValue: 64 << 10, KVTotal: 1 << 20, Peek: 1000,
+			KVValue: 64 << 10, KVTotal: 1 << 20, Peek: 1000, Trace: 256 << 10,
 		},
 	}
 }
@@ -112,6 +124,12 @@ func (p Policy) Validate() error {
 		return fmt.Errorf("policy.wake: want 0 < min <= max: min %s, max %s", p.Wake.Min, p.Wake.Max)
 	case p.Outage.After < 0:
 		return fmt.Errorf("policy.outage: after must not be negative: %d", p.Outage.After)
+	case p.Breaker.Failures < 0 || p.Breaker.Failures > 1000:
+		return fmt.Errorf("policy.breaker: failures must be from 0, which switches it off, to 1000: %d", p.Breaker.Failures)
+	case p.Breaker.Within < 0 || p.Breaker.Within == 0 && p.Breaker.Failures > 0:
+		return fmt.Errorf("policy.breaker: within must be positive: %s", p.Breaker.Within)
+	case p.Approval.Expires < time.Second:
+		return fmt.Errorf("policy.approval: expires must be at least 1s: %s", p.Approval.Expires)
 	case p.DefaultInterval <= 0:
 		return fmt.Errorf("policy.default_interval must be positive: %s", p.DefaultInterval)
 	case p.OnItemBlocked != Stop && p.OnItemBlocked != Continue:

@@ -13,6 +13,10 @@ type Retention struct {
 	// After is how long it is kept after its last change. If zero, forever.
 	After time.Duration
 
+	// Traces is how long is kept what runs saw: their reads, and the times that these took. If
+	// zero, as long as the runs.
+	Traces time.Duration
+
 	// Workflows says it for some workflows, instead of After; 0: forever.
 	Workflows map[keep.WorkflowName]time.Duration
 }

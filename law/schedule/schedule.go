@@ -291,7 +291,7 @@ func attend(o Open, paused bool, now time.Time) Step {
 
 // backoff returns how the run waits for its time.
 func (o Open) backoff() Do {
-	if o.Asked {
+	if o.Asked || lifecycle.AwaitsApproval(o.Run) {
 		return NeedsHelp
 	}
 	return Backoff

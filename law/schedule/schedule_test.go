@@ -28,7 +28,7 @@ const openLaw = `
                        no plan  retry due  retry later  doubt, ask due  doubt, ask later  indeterminate
 active                 person   attempt    backoff      person          person            person
 paused:transient       person   attempt    backoff      person          person            person
-paused:approval        person   attempt    backoff      person          person            person
+paused:approval        person   attempt    person       person          person            person
 paused:reconciliation  person   attempt    backoff      ask             backoff           person
 paused:person          person   attempt    backoff      person          person            person
 failed:logic           person   attempt    backoff      person          person            person

@@ -10,13 +10,17 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/rehearsal"
 )
 
 // A live reads from the real services, and makes up what calls answer.
 type live struct {
-	readers map[keep.ToolName]connector.Reader
-	specs   map[keep.ToolName]connector.Spec
+	readers   map[keep.ToolName]connector.Reader
+	specs     map[keep.ToolName]connector.Spec
+	approvals map[keep.ToolName]*grant.Approvals
+
+	at *At // nil: reads are live
 
 	mu    sync.Mutex // protects all below
 	reads []Read
@@ -26,18 +30,19 @@ type live struct {
 // A call is one that would be made.
 type call struct {
 	keep.Mutation
-	approve bool
+	approve *grant.Approvals
 	guessed bool            // the answer was made up
 	result  json.RawMessage // that answer
 }
 
 func newLive(conns []connector.Connection) *live {
-	l := &live{readers: make(map[keep.ToolName]connector.Reader), specs: make(map[keep.ToolName]connector.Spec)}
+	l := &live{readers: make(map[keep.ToolName]connector.Reader), specs: make(map[keep.ToolName]connector.Spec), approvals: make(map[keep.ToolName]*grant.Approvals)}
 	for _, c := range conns {
 		for _, t := range c.Tools {
 			spec := t.Spec()
 			name := keep.ToolName(c.Name + "." + spec.Name)
 			l.specs[name] = spec
+			l.approvals[name], _ = grant.CompileApprovals(connector.Approvals(c, spec)) // what cannot be used asks
 			if r, ok := t.(connector.Reader); ok && spec.Effect != connector.Mutate {
 				l.readers[name] = r
 			}
@@ -51,6 +56,9 @@ func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMess
 	l.mu.Lock()
 	l.reads = append(l.reads, Read{tool, params})
 	l.mu.Unlock()
+	if l.at != nil {
+		return l.at.read(string(tool), params)
+	}
 	timeout := l.specs[tool].Timeout
 	if timeout == 0 {
 		timeout = connector.DefaultTimeout
@@ -66,7 +74,7 @@ func (l *live) Call(_ context.Context, m keep.Mutation) (connector.Receipt, erro
 	result := example(spec.Result)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls = append(l.calls, call{Mutation: m, approve: spec.Approve, guessed: true, result: result})
+	l.calls = append(l.calls, call{Mutation: m, approve: l.approvals[m.Tool], guessed: true, result: result})
 	return connector.Receipt{Result: result}, nil
 }
 

@@ -16,6 +16,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,15 +42,27 @@ type Config struct {
 	// Base is the database whose state the plan begins with. If nil, an empty one.
 	Base rehearsal.Base
 
-	// Take selects the pending events of Base. If nil, all of them.
+	// Take selects the pending events of Base; then the plan is of what these cause, and
+	// nothing else that is due. If nil, the plan is of all that is due and pending.
 	Take func(keep.Event) bool
 
 	// Event is published before the plan begins, to the workflow that declares its
 	// topic, and producers and jobs are not executed. If nil, none.
 	Event *keep.Event
 
+	// At has what a run saw: its reads answer those of the plan, in place of the services.
+	// If nil, reads are live.
+	At *At
+
 	// Connections are read from. Their mutate tools are described, never called.
 	Connections []connector.Connection
+
+	// Granted is what workflows may call. One that is not in it may call everything.
+	Granted map[keep.WorkflowName]Granted
+
+	// Budgets are those of the project, and how they stand. What one workflow takes, the next
+	// does not find.
+	Budgets []Standing
 
 	// Policy holds the numbers of the project. If nil, policy.Default().
 	Policy *policy.Policy
@@ -70,6 +83,8 @@ type Plan struct {
 	Unknown   []string            `json:"unknown"` // sentences
 	Errors    []Error             `json:"errors"`
 	Cut       bool                `json:"cut"` // there would be more
+
+	taken map[string]keep.Amount // of budgets, by the calls so far
 }
 
 // A Mutation is a change that a script would make outside.
@@ -88,6 +103,8 @@ type Mutation struct {
 	Approval         Approval          `json:"approval"`
 	Budgets          []Budget          `json:"budgets"`
 	DependsOnUnknown bool              `json:"depends_on_unknown"`
+
+	params json.RawMessage // as the script passed them
 }
 
 // A Grant says whether the workflow may make the call.
@@ -96,8 +113,16 @@ type Grant struct {
 	Reason  *string `json:"reason"`
 }
 
-// A Budget says what the call would take of a budget. There are none yet.
-type Budget struct{}
+// A Budget says what the call would take of a budget.
+type Budget struct {
+	Name   string  `json:"name"`
+	Before float64 `json:"before"` // what is spent before the call, with the calls of the plan that come first
+	Amount float64 `json:"amount"` // of the call
+	Limit  float64 `json:"limit"`  // that holds now
+	Left   float64 `json:"left"`   // after the call, or without it if it is not sent
+	Over   bool    `json:"over"`   // there is no room: a person is asked, and nothing is sent before
+	Error  *string `json:"error"`  // what it counts is not known: it is refused
+}
 
 // An Approval says whether a person would be asked first.
 type Approval struct {
@@ -132,7 +157,7 @@ type Error struct {
 func Make(ctx context.Context, cfg Config) (*Plan, error) {
 	p := &Plan{
 		Workflows: []keep.WorkflowName{}, Mutations: []Mutation{}, Publishes: []Publish{},
-		Reads: []Read{}, Unknown: []string{}, Errors: []Error{},
+		Reads: []Read{}, Unknown: []string{}, Errors: []Error{}, taken: make(map[string]keep.Amount),
 	}
 	once := policy.Default()
 	if cfg.Policy != nil {
@@ -153,13 +178,23 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 // add plans one workflow.
 func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *policy.Policy) error {
 	live := newLive(cfg.Connections)
+	live.at = cfg.At
 	rc := rehearsal.Config{
 		Script: w, Base: cfg.Base, Take: cfg.Take, MaxRuns: MaxRuns, Approved: true,
 		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
 	}
+	if cfg.Take != nil {
+		rc.Handlers = consumers(w.Definition)
+	}
 	if cfg.Event != nil {
 		rc.Events, rc.Take = []keep.Event{*cfg.Event}, func(keep.Event) bool { return false }
 		rc.Handlers = consumers(w.Definition)
+	}
+	if cfg.At != nil {
+		rc.Base = cfg.At.over(cfg.Base)
+		if cfg.Event == nil { // of a producer or a job
+			rc.Handlers, rc.Take = []keep.HandlerName{cfg.At.Handler}, func(keep.Event) bool { return false }
+		}
 	}
 	r, err := rehearsal.Run(ctx, rc)
 	if err != nil {
@@ -172,7 +207,10 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		p.Cut = true
 		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: %d more events are pending than a plan begins with.", w.Name, r.More))
 	}
-	t := trace(w.Name, r, live)
+	t := trace(w.Name, r, live, cfg.Granted)
+	for i := range t.mutations {
+		p.spend(&t.mutations[i], cfg.Budgets)
+	}
 	p.Mutations = append(p.Mutations, t.mutations...)
 	p.Publishes = append(p.Publishes, t.publishes...)
 	p.Errors = append(p.Errors, t.errors...)
@@ -215,7 +253,7 @@ type traced struct {
 
 // trace connects calls and events with the runs that made them. What a run publishes
 // after a guessed answer is a guess, and so is everything made of it.
-func trace(w keep.WorkflowName, r *rehearsal.Result, l *live) traced {
+func trace(w keep.WorkflowName, r *rehearsal.Result, l *live, granted map[keep.WorkflowName]Granted) traced {
 	var t traced
 	runs := make(map[keep.RunID]keep.Run, len(r.Runs))
 	guessed := make(map[keep.RunID]bool) // runs that saw a guess
@@ -229,7 +267,7 @@ func trace(w keep.WorkflowName, r *rehearsal.Result, l *live) traced {
 			}
 		}
 		for _, c := range calls[run.ID] {
-			t.mutations = append(t.mutations, c.planned(run, guessed[run.ID]))
+			t.mutations = append(t.mutations, c.planned(run, guessed[run.ID], granted))
 			guessed[run.ID] = guessed[run.ID] || c.guessed
 		}
 		for _, e := range r.Events {
@@ -248,11 +286,11 @@ func trace(w keep.WorkflowName, r *rehearsal.Result, l *live) traced {
 }
 
 // planned returns the call as a plan shows it.
-func (c call) planned(run keep.Run, unknown bool) Mutation {
+func (c call) planned(run keep.Run, unknown bool, granted map[keep.WorkflowName]Granted) Mutation {
 	m := Mutation{
 		Workflow: run.Workflow, Handler: run.Handler, Tool: c.Tool, Target: c.Target, Identity: c.Identity,
 		Payload: c.Payload, Level: c.Level, DependsOnUnknown: unknown,
-		Grant: Grant{Allowed: true}, Budgets: []Budget{}, // a script may call every tool of its project
+		Grant: Grant{Allowed: true}, Budgets: []Budget{}, params: paramsOf(c.Mutation),
 	}
 	if !run.Trigger.IsZero() {
 		m.Topic, m.MessageID = &run.Trigger.Topic, &run.Trigger.MessageID
@@ -260,9 +298,13 @@ func (c call) planned(run keep.Run, unknown bool) Mutation {
 	if c.Item != "" {
 		m.Item = &c.Item
 	}
-	if c.approve {
-		reason := "the tool asks a person before each call"
-		m.Approval = Approval{Needed: true, Reason: &reason}
+	var asks string
+	if g, bounded := granted[run.Workflow]; bounded {
+		m.Grant, asks = g.check(c.Mutation)
+	}
+	asks = cmp.Or(c.approve.Why(paramsOf(c.Mutation)), asks)
+	if asks != "" {
+		m.Approval = Approval{Needed: true, Reason: &asks}
 	}
 	return m
 }

@@ -13,14 +13,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/trace"
 	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/view"
 )
 
 // orders sends each order, and bills what was sent by the reference that the shop gave.
@@ -231,6 +235,69 @@ func TestMake_begins_with_the_database(t *testing.T) {
 	}
 }
 
+// Each call takes of budgets what the calls before it left; one that has no room, or that counts
+// nothing known, is said, and takes nothing.
+func TestMake_says_what_budgets_have(t *testing.T) {
+	t.Parallel()
+	rule := func(r budget.Rule, spent string) plan.Standing {
+		t.Helper()
+		r.Per = time.Hour
+		r, err := budget.New(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan.Standing{Rule: r, Balance: budget.Balance{Limit: r.Limit, Spent: amountOf(t, spent)}}
+	}
+	w := newWorld(t)
+	w.shop.orders.Store([]string{"7", "o1", "3"})
+	calls := rule(budget.Rule{Name: "calls", Tools: []string{"shop.*"}, Limit: amountOf(t, "5")}, "1")
+	numbers := rule(budget.Rule{Name: "numbers", Tools: []string{"shop.send"}, Sum: "double(params.id)", Limit: amountOf(t, "9")}, "0")
+	p := w.plan(t, plan.Config{Budgets: []plan.Standing{calls, numbers}})
+	got := make(map[string][]string)
+	for _, m := range p.Mutations {
+		call := string(m.Tool) + string(m.Payload)
+		for _, b := range m.Budgets {
+			got[call] = append(got[call], b.String())
+		}
+	}
+	want := map[string][]string{
+		`shop.send{"id":"7"}`:              {"budget calls: 1, then 3 of 5 is left", "budget numbers: 7, then 2 of 9 is left"},
+		`shop.bill{"id":"7","ref":"null"}`: {"budget calls: 1, then 2 of 5 is left"},
+	}
+	for call, lines := range want {
+		if !slices.Equal(got[call], lines) {
+			t.Errorf("%s takes %q, want %q", call, got[call], lines)
+		}
+	}
+	three := got[`shop.send{"id":"3"}`]
+	if len(three) != 2 || !strings.HasSuffix(three[1], "3, and 2 of 9 is left: a person is asked first") {
+		t.Errorf("what does not fit: %q", three)
+	}
+	if unknown := got[`shop.send{"id":"o1"}`]; len(unknown) != 2 || !strings.Contains(unknown[1], "refused, what the call counts (double(params.id)) is not known") {
+		t.Errorf("what is no number: %q", unknown)
+	}
+	var page, text strings.Builder
+	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "budget numbers: 3, and 2 of 9 is left: a person is asked first") {
+		t.Errorf("the page has no budgets (%v)", err)
+	}
+	if err := json.NewEncoder(&text).Encode(p); err != nil || !strings.Contains(text.String(), `{"name":"numbers","before":7,"amount":3,"limit":9,"left":2,"over":true,"error":null}`) {
+		t.Errorf("the JSON has no budgets (%v): %s", err, text.String())
+	}
+}
+
+func amountOf(t *testing.T, number string) keep.Amount {
+	t.Helper()
+	var f float64
+	if _, err := fmt.Sscan(number, &f); err != nil {
+		t.Fatal(err)
+	}
+	a, err := budget.FromFloat(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func TestMake_of_one_event(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,4 +370,34 @@ func snapshot(t *testing.T, db *memory.Store) string {
 		}
 	}
 	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v", runs, events, mutations, handlers)
+}
+
+// A plan of a run has its reads in place of live ones; what the run did not read is said.
+func TestAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.live(t)
+	runs, _, err := w.db.Runs(t.Context(), keep.RunFilter{Workflow: "orders", Handler: "poll"}, keep.Page{Limit: 10})
+	if err != nil || len(runs) == 0 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	run := runs[len(runs)-1]
+	seen, _, err := view.Trace(t.Context(), w.db, run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.shop.orders.Store([]string{"other"})
+	before, calls := w.shop.reads.Load(), w.shop.calls.Load()
+	p := w.plan(t, plan.Config{Base: w.db, At: plan.NewAt(run, seen), Now: run.CreatedAt})
+	if len(p.Reads) != 1 || len(p.Errors) != 0 || string(p.Reads[0].Params) != `{"polls":"0"}` {
+		t.Errorf("reads %s, errors %+v", p.Reads, p.Errors)
+	}
+	if n := w.shop.reads.Load() - before; n != 0 || w.shop.calls.Load() != calls {
+		t.Errorf("%d reads were live, and %d calls were made", n, w.shop.calls.Load()-calls)
+	}
+	seen.Entries = slices.DeleteFunc(seen.Entries, func(e trace.Entry) bool { return e.Tool == "shop.list" })
+	p = w.plan(t, plan.Config{Base: w.db, At: plan.NewAt(run, seen), Now: run.CreatedAt})
+	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "the run did not read shop.list") || w.shop.reads.Load() != before {
+		t.Errorf("errors %+v", p.Errors)
+	}
 }

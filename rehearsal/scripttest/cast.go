@@ -41,7 +41,7 @@ func (c *cast) Read(_ context.Context, tool keep.ToolName, params json.RawMessag
 		if r.Error != nil {
 			return nil, r.Error.failure(keep.ClassTransient)
 		}
-		return toJSON(r.Result)
+		return toJSON(r.Result, r.JSON)
 	}
 	return nil, c.missing("%s was read with %s, and no [[test.read]] is left for it", tool, params)
 }
@@ -61,7 +61,7 @@ func (c *cast) Call(_ context.Context, m keep.Mutation) (connector.Receipt, erro
 	case Lost:
 		return connector.Receipt{}, rehearsal.ErrLost
 	}
-	result, err := toJSON(a.Result)
+	result, err := toJSON(a.Result, a.JSON)
 	return connector.Receipt{Result: result}, err
 }
 
@@ -79,7 +79,7 @@ func (c *cast) Lookup(_ context.Context, m keep.Mutation) (connector.Answer, err
 	case Absent:
 		return connector.Answer{Verdict: connector.Absent, Detail: "the test says absent"}, nil
 	}
-	result, err := toJSON(a.Result)
+	result, err := toJSON(a.Result, a.JSON)
 	return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: result}, Detail: "the test says found"}, err
 }
 

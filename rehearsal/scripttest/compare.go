@@ -1,6 +1,7 @@
 package scripttest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -14,23 +15,38 @@ import (
 // judge returns a sentence for each thing that is not as the test expects.
 func judge(e Expect, r *rehearsal.Result, c *cast) []string {
 	problems := slices.Clone(c.problems)
+	got := observe(r, c)
 	lists := []struct {
-		name string
-		want []map[string]any
-		got  []map[string]any
+		name      string
+		want, got []map[string]any
 	}{
-		{"reservations", e.Reservations, reservations(r.Runs)},
-		{"calls", e.Calls, calls(c.calls, r.Mutations)},
-		{"publishes", e.Publishes, publishes(r.Events)},
-		{"items", e.Items, items(r.Items)},
-		{"questions", e.Questions, questions(r.Questions, r.Mutations)},
+		{"reservations", e.Reservations, got.Reservations},
+		{"calls", e.Calls, got.Calls},
+		{"publishes", e.Publishes, got.Publishes},
+		{"items", e.Items, got.Items},
+		{"questions", e.Questions, got.Questions},
 	}
 	for _, l := range lists {
 		if l.want != nil {
 			problems = append(problems, compareLists(l.name, l.want, l.got)...)
 		}
 	}
+	if e.KV != nil && !contains(e.KV, got.KV) {
+		problems = append(problems, fmt.Sprintf("kv: want %s; got %s", show(e.KV), show(got.KV)))
+	}
 	return append(problems, judgeFailures(e, r.Runs, len(c.problems) > 0)...)
+}
+
+// observe returns what came of a test in the words of an Expect.
+func observe(r *rehearsal.Result, c *cast) Expect {
+	kv := make(map[string]any, len(r.Stored))
+	for key, v := range r.Stored {
+		kv[key] = value(v)
+	}
+	return Expect{
+		Reservations: reservations(r.Runs), Calls: calls(c.calls, r.Mutations), Publishes: publishes(r.Events),
+		Items: items(r.Items), Questions: questions(r.Questions, r.Mutations), KV: kv,
+	}
 }
 
 // judgeFailures compares the failures of runs with the one that is expected. Failures
@@ -168,6 +184,19 @@ func reservations(runs []keep.Run) []map[string]any {
 		}
 	}
 	return out
+}
+
+// attempts returns a run with the attempts before it, oldest first.
+func attempts(ctx context.Context, s Store, run keep.Run) ([]keep.Run, error) {
+	all := []keep.Run{run}
+	for all[0].RetryOf != "" {
+		before, err := s.Run(ctx, all[0].RetryOf)
+		if err != nil {
+			return nil, err
+		}
+		all = slices.Insert(all, 0, before)
+	}
+	return all, nil
 }
 
 // calls are those that left, with the state of their records.

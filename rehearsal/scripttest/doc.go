@@ -8,12 +8,16 @@
 //	name    = "adds a row for each mail"
 //	handler = "addRow"                    # by default all, as keep run would
 //	now     = 2026-11-22T09:00:00Z        # by default the current time
+//	runs    = 1                           # ends after one run; by default when nothing is left to do
+//	kv      = { polls = 3 }               # what ctx.kv of the handler has
+//	items   = [{ id = "invoice:6" }]      # items of a job that are done
+//	approved = true                       # a person agreed to each call that needs it
 //	events  = [{ topic = "email.received", messageId = "m1", payload = { from = "a@example.com" } }]
 //
 //	[[test.read]]                         # what reads return, for each tool in this order
 //	tool   = "mail.search"
 //	params = { folder = "INBOX" }         # optional: these params, whatever the others
-//	result = [{ id = "m1" }]              # or error = { class = "transient", message = "…" }
+//	result = [{ id = "m1" }]              # or json = '[null]', or error = { class = "transient", message = "…" }
 //
 //	[[test.answer]]                       # what happens to calls and lookups, likewise
 //	tool   = "db.insert"
@@ -26,6 +30,7 @@
 //	publishes    = [{ topic = "row.created", messageId = "row:m1" }]
 //	items        = [{ id = "invoice:7", status = "done" }]
 //	questions    = [{ kind = "unknown_outcome" }]
+//	kv           = { polls = 4 }          # what was written to the checkpoint
 //	error        = { class = "logic", message = "a part of it" }
 //
 // # What is compared
@@ -35,6 +40,10 @@
 // fails if a run fails, unless it expects the error or a question; and if the script
 // reads what no [[test.read]] answers, or looks up what no [[test.answer]] answers. A
 // call that nothing answers is applied, with null as its result.
+//
+// # From life
+//
+// [Record] makes a test of a run: of what it read, and what came of it.
 //
 // Nothing is sent, nothing is read from a service, and no database is opened (package
 // rehearsal).

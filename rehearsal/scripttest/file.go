@@ -18,7 +18,7 @@ import (
 	"github.com/keep-run/keep/internal/regular"
 )
 
-// Suffix ends the name of every file of tests.
+// Suffix ends the name of every file of tests in TOML.
 const Suffix = ".test.toml"
 
 // MaxFile is the largest file of tests, in bytes.
@@ -26,42 +26,58 @@ const MaxFile = 4 << 20
 
 // A File is a file of tests.
 type File struct {
-	Script string `toml:"script"` // relative to the file
-	Tests  []Test `toml:"test"`
+	Script string `toml:"script" json:"script,omitzero"` // relative to the file
+	Tests  []Test `toml:"test" json:"test,omitzero"`
 }
 
 // A Test is one story: what happens, what the services answer, what must come of it.
 type Test struct {
-	Name    string    `toml:"name"`
-	Handler string    `toml:"handler"` // empty: all
-	Now     time.Time `toml:"now"`     // zero: the current time
-	Events  []Event   `toml:"events"`
-	Reads   []Read    `toml:"read"`
-	Answers []Answer  `toml:"answer"`
-	Expect  Expect    `toml:"expect"`
+	Name    string    `toml:"name" json:"name,omitzero"`
+	Handler string    `toml:"handler" json:"handler,omitzero"` // empty: all
+	Now     time.Time `toml:"now" json:"now,omitzero"`         // zero: the current time
+	Runs    int       `toml:"runs" json:"runs,omitzero"`       // the test ends after so many, retries not counted; 0: when nothing is left to do
+	Events  []Event   `toml:"events" json:"events,omitzero"`
+	Reads   []Read    `toml:"read" json:"read,omitzero"`
+	Answers []Answer  `toml:"answer" json:"answer,omitzero"`
+
+	KV       map[string]any `toml:"kv" json:"kv,omitzero"`             // what ctx.kv has when the handler begins
+	Items    []Item         `toml:"items" json:"items,omitzero"`       // that are over when the test begins
+	Approved bool           `toml:"approved" json:"approved,omitzero"` // a person agreed to each call that needs it
+
+	Expect Expect `toml:"expect" json:"expect,omitzero"`
 }
 
 // An Event is pending when the test begins.
 type Event struct {
-	Topic     string `toml:"topic"`
-	MessageID string `toml:"messageId"`
-	Payload   any    `toml:"payload"`
+	Topic     string `toml:"topic" json:"topic,omitzero"`
+	MessageID string `toml:"messageId" json:"messageId,omitzero"`
+	Payload   any    `toml:"payload" json:"payload,omitzero"`
+	JSON      string `toml:"json" json:"json,omitzero"` // the payload as JSON, in its place
+}
+
+// An Item is one of a job, and over.
+type Item struct {
+	ID     string          `toml:"id" json:"id,omitzero"`
+	Title  string          `toml:"title" json:"title,omitzero"`
+	Status keep.ItemStatus `toml:"status" json:"status,omitzero"` // done or skipped; empty: done
 }
 
 // A Read is what a list or get tool returns once.
 type Read struct {
-	Tool   string         `toml:"tool"`
-	Params map[string]any `toml:"params"` // nil: whatever they are
-	Result any            `toml:"result"`
-	Error  *Failure       `toml:"error"`
+	Tool   string         `toml:"tool" json:"tool,omitzero"`
+	Params map[string]any `toml:"params" json:"params,omitzero"` // nil: whatever they are
+	Result any            `toml:"result" json:"result,omitzero"`
+	JSON   string         `toml:"json" json:"json,omitzero"` // the result as JSON, in its place: TOML has no null
+	Error  *Failure       `toml:"error" json:"error,omitzero"`
 }
 
 // An Answer is what becomes of one call, or of one lookup.
 type Answer struct {
-	Tool   string   `toml:"tool"`
-	Says   Says     `toml:"says"`
-	Result any      `toml:"result"`
-	Error  *Failure `toml:"error"` // of refused; nil: a logic failure
+	Tool   string   `toml:"tool" json:"tool,omitzero"`
+	Says   Says     `toml:"says" json:"says,omitzero"`
+	Result any      `toml:"result" json:"result,omitzero"`
+	JSON   string   `toml:"json" json:"json,omitzero"`   // the result as JSON, in its place
+	Error  *Failure `toml:"error" json:"error,omitzero"` // of refused; nil: a logic failure
 }
 
 // Says is what a service says to a call or to a lookup.
@@ -83,18 +99,19 @@ func (s Says) toLookup() bool { return s == Found || s == Absent || s == Lost }
 
 // A Failure is how a read or a call fails, or how a run is expected to.
 type Failure struct {
-	Class   string `toml:"class"`
-	Message string `toml:"message"`
+	Class   string `toml:"class" json:"class,omitzero"`
+	Message string `toml:"message" json:"message,omitzero"`
 }
 
 // Expect is what must come of a test. What is nil is not checked.
 type Expect struct {
-	Reservations []map[string]any `toml:"reservations"`
-	Calls        []map[string]any `toml:"calls"`
-	Publishes    []map[string]any `toml:"publishes"`
-	Items        []map[string]any `toml:"items"`
-	Questions    []map[string]any `toml:"questions"`
-	Error        *Failure         `toml:"error"`
+	Reservations []map[string]any `toml:"reservations" json:"reservations,omitzero"`
+	Calls        []map[string]any `toml:"calls" json:"calls,omitzero"`
+	Publishes    []map[string]any `toml:"publishes" json:"publishes,omitzero"`
+	Items        []map[string]any `toml:"items" json:"items,omitzero"`
+	Questions    []map[string]any `toml:"questions" json:"questions,omitzero"`
+	KV           map[string]any   `toml:"kv" json:"kv,omitzero"`
+	Error        *Failure         `toml:"error" json:"error,omitzero"`
 }
 
 // Find returns the files of tests at a path, sorted: the file itself, those of a
@@ -105,14 +122,20 @@ func Find(path string) ([]string, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case strings.HasSuffix(path, Suffix):
+	case is(path):
 		return []string{path}, nil
 	case !info.IsDir():
-		tests := strings.TrimSuffix(path, filepath.Ext(path)) + Suffix
-		if _, err := os.Stat(tests); err != nil {
-			return nil, fmt.Errorf("%s has no tests: %w", path, err)
+		var files []string
+		for _, suffix := range append([]string{Suffix}, scriptSuffixes...) {
+			tests := strings.TrimSuffix(path, filepath.Ext(path)) + suffix
+			if _, err := os.Stat(tests); err == nil {
+				files = append(files, tests)
+			}
 		}
-		return []string{tests}, nil
+		if len(files) == 0 {
+			return nil, fmt.Errorf("%s has no tests: there is no %s beside it, and none in JavaScript", path, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))+Suffix)
+		}
+		return files, nil
 	}
 	var files []string
 	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
@@ -122,7 +145,7 @@ func Find(path string) ([]string, error) {
 			return err
 		case d.IsDir() && name != path && (strings.HasPrefix(base, ".") || base == "node_modules"):
 			return fs.SkipDir
-		case !d.IsDir() && strings.HasSuffix(name, Suffix):
+		case !d.IsDir() && is(name):
 			files = append(files, name)
 		}
 		return nil
@@ -131,7 +154,10 @@ func Find(path string) ([]string, error) {
 	return files, err
 }
 
-// ReadFile reads and checks a file of tests, and finds its script. The error names the
+// is reports whether a file has tests, by its name.
+func is(name string) bool { return strings.HasSuffix(name, Suffix) || IsScript(name) }
+
+// ReadFile reads and checks a file of tests in TOML, and finds its script. The error names the
 // file and, where it can, the line.
 func ReadFile(name string) (*File, error) {
 	text, err := regular.Read(name, MaxFile)
@@ -142,20 +168,28 @@ func ReadFile(name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", name, err)
 	}
+	return f, f.locate(name)
+}
+
+// locate finds the script of the file of tests.
+func (f *File) locate(name string) (err error) {
 	if f.Script == "" {
 		f.Script, err = scriptBeside(name)
 	} else if f.Script = filepath.Join(filepath.Dir(name), filepath.FromSlash(f.Script)); true {
 		_, err = os.Stat(f.Script)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: find the script: %w", name, err)
+		return fmt.Errorf("%s: find the script: %w", name, err)
 	}
-	return f, nil
+	return nil
 }
 
 // scriptBeside returns NAME.js or NAME.ts of NAME.test.toml.
 func scriptBeside(name string) (string, error) {
-	base := strings.TrimSuffix(name, Suffix)
+	base := name
+	for _, suffix := range append([]string{Suffix}, scriptSuffixes...) {
+		base = strings.TrimSuffix(base, suffix)
+	}
 	for _, ext := range []string{".js", ".ts"} {
 		if _, err := os.Stat(base + ext); err == nil {
 			return base + ext, nil
@@ -199,10 +233,19 @@ func (t Test) validate() error {
 		if e.Topic == "" || e.MessageID == "" {
 			return fmt.Errorf("event %q in topic %q: topic and messageId required", e.MessageID, e.Topic)
 		}
+		if err := oneValue(e.Payload, e.JSON); err != nil {
+			return fmt.Errorf("event %q: payload %w", e.MessageID, err)
+		}
+	}
+	if err := t.validateStart(); err != nil {
+		return err
 	}
 	for _, r := range t.Reads {
 		if r.Tool == "" {
 			return errors.New("read: tool required")
+		}
+		if err := oneValue(r.Result, r.JSON); err != nil {
+			return fmt.Errorf("read of %s: result %w", r.Tool, err)
 		}
 		if err := r.Error.validate(); err != nil {
 			return fmt.Errorf("read of %s: %w", r.Tool, err)
@@ -214,16 +257,51 @@ func (t Test) validate() error {
 			return errors.New("answer: tool required")
 		case !a.Says.toCall() && !a.Says.toLookup():
 			return fmt.Errorf("answer of %s: says %q: want applied, refused or lost to a call; found, absent or lost to a lookup", a.Tool, a.Says)
-		case a.Result != nil && a.Says != Applied && a.Says != Found:
+		case (a.Result != nil || a.JSON != "") && a.Says != Applied && a.Says != Found:
 			return fmt.Errorf("answer of %s: %s has no result", a.Tool, a.Says)
 		case a.Error != nil && a.Says != Refused:
 			return fmt.Errorf("answer of %s: %s has no error", a.Tool, a.Says)
+		}
+		if err := oneValue(a.Result, a.JSON); err != nil {
+			return fmt.Errorf("answer of %s: result %w", a.Tool, err)
 		}
 		if err := a.Error.validate(); err != nil {
 			return fmt.Errorf("answer of %s: %w", a.Tool, err)
 		}
 	}
 	return t.Expect.validate()
+}
+
+// validateStart reports the first thing that is wrong with what is there when the test begins.
+func (t Test) validateStart() error {
+	if t.Runs < 0 {
+		return fmt.Errorf("runs = %d: want 1 or more", t.Runs)
+	}
+	if t.KV != nil && t.Handler == "" {
+		return errors.New("kv: name the handler whose checkpoint it is: handler = \"…\"")
+	}
+	for _, it := range t.Items {
+		if it.ID == "" {
+			return errors.New("items: id required")
+		}
+		if it.Status != "" && it.Status != keep.ItemDone && it.Status != keep.ItemSkipped {
+			return fmt.Errorf("items: %s is %q: want %s or %s when the test begins", it.ID, it.Status, keep.ItemDone, keep.ItemSkipped)
+		}
+	}
+	return nil
+}
+
+// oneValue reports what is wrong with a value that may be given as JSON in its place.
+func oneValue(value any, text string) error {
+	switch {
+	case text == "":
+		return nil
+	case value != nil:
+		return errors.New("is given twice, also as json")
+	case !json.Valid([]byte(text)):
+		return fmt.Errorf("is no JSON: %.80s", text)
+	}
+	return nil
 }
 
 func (f *Failure) validate() error {
@@ -272,8 +350,11 @@ func words[T ~string](all []T) string {
 	return strings.Join(s, ", ")
 }
 
-// toJSON returns a value of a file as JSON. Dates become strings.
-func toJSON(v any) (json.RawMessage, error) {
+// toJSON returns a value of a file as JSON, or the JSON in its place. Dates become strings.
+func toJSON(v any, text string) (json.RawMessage, error) {
+	if text != "" {
+		return json.RawMessage(text), nil
+	}
 	if v == nil {
 		return nil, nil
 	}

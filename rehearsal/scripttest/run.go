@@ -1,8 +1,10 @@
 package scripttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +22,12 @@ type Config struct {
 	Connections []connector.Connection // described; nothing of them is called
 	Policy      *policy.Policy         // nil: policy.Default()
 	Runtime     *sandbox.Runtime
+
+	// Shared is what tests share, for speed alone. If nil, each loads the script.
+	Shared *rehearsal.Shared
+
+	// Now is when tests without a time of their own begin. If zero, each at the current time.
+	Now time.Time
 }
 
 // A Verdict is the outcome of one test.
@@ -32,26 +40,53 @@ type Verdict struct {
 // Run runs one test. An error means that it could not be run.
 func Run(ctx context.Context, cfg Config, t Test) (Verdict, error) {
 	began := time.Now()
-	events, err := t.pending(cfg.Script.Definition)
-	if err != nil {
-		return Verdict{Name: t.Name, Problems: []string{err.Error()}}, nil
+	result, c, err := rehearse(ctx, cfg, t)
+	if wrong, ok := errors.AsType[*mistake](err); ok {
+		return Verdict{Name: t.Name, Problems: []string{wrong.Error()}}, nil
 	}
-	var handlers []keep.HandlerName
-	if t.Handler != "" {
-		handlers = []keep.HandlerName{keep.HandlerName(t.Handler)}
-		if _, ok := cfg.Script.Handler(handlers[0]); !ok {
-			return Verdict{Name: t.Name, Problems: []string{fmt.Sprintf("the script has no handler %q", t.Handler)}}, nil
-		}
-	}
-	c := &cast{reads: t.Reads, answers: t.Answers}
-	result, err := rehearsal.Run(ctx, rehearsal.Config{
-		Script: cfg.Script, Handlers: handlers, Events: events, Connections: cfg.Connections,
-		Services: c, Policy: cfg.Policy, Runtime: cfg.Runtime, Now: t.Now,
-	})
 	if err != nil {
 		return Verdict{}, fmt.Errorf("test %q: %w", t.Name, err)
 	}
 	return Verdict{Name: t.Name, Problems: judge(t.Expect, result, c), Took: time.Since(began)}, nil
+}
+
+// A mistake is what a test wants of a script that has no such thing.
+type mistake struct{ problem string }
+
+// Error returns the problem.
+func (m *mistake) Error() string { return m.problem }
+
+// rehearse executes the script as the test says.
+func rehearse(ctx context.Context, cfg Config, t Test) (*rehearsal.Result, *cast, error) {
+	rc := rehearsal.Config{
+		Script: cfg.Script, Connections: cfg.Connections, Policy: cfg.Policy, Runtime: cfg.Runtime,
+		Shared: cfg.Shared, Now: t.Now, Works: t.Runs, Approved: t.Approved, KV: make(map[string]json.RawMessage),
+	}
+	if t.Now.IsZero() {
+		rc.Now = cfg.Now
+	}
+	var err error
+	if rc.Events, err = t.pending(cfg.Script.Definition); err != nil {
+		return nil, nil, &mistake{err.Error()}
+	}
+	if t.Handler != "" {
+		rc.Handlers = []keep.HandlerName{keep.HandlerName(t.Handler)}
+		if _, ok := cfg.Script.Handler(rc.Handlers[0]); !ok {
+			return nil, nil, &mistake{fmt.Sprintf("the script has no handler %q", t.Handler)}
+		}
+	}
+	for key, v := range t.KV {
+		if rc.KV[key], err = toJSON(v, ""); err != nil {
+			return nil, nil, &mistake{fmt.Sprintf("kv %s: %v", key, err)}
+		}
+	}
+	for _, it := range t.Items {
+		rc.Items = append(rc.Items, keep.Item{ID: it.ID, Title: cmp.Or(it.Title, it.ID), Status: cmp.Or(it.Status, keep.ItemDone)})
+	}
+	c := &cast{reads: t.Reads, answers: t.Answers}
+	rc.Services = c
+	result, err := rehearsal.Run(ctx, rc)
+	return result, c, err
 }
 
 // pending returns the events that are there when the test begins.
@@ -61,7 +96,7 @@ func (t Test) pending(d keep.Definition) ([]keep.Event, error) {
 		if !d.HasTopic(keep.TopicName(e.Topic)) {
 			return nil, fmt.Errorf("event %s: the script declares no topic %q", e.MessageID, e.Topic)
 		}
-		payload, err := toJSON(e.Payload)
+		payload, err := toJSON(e.Payload, e.JSON)
 		if err != nil {
 			return nil, fmt.Errorf("event %s: payload: %w", e.MessageID, err)
 		}

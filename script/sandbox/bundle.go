@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/evanw/esbuild/pkg/api"
 
@@ -27,6 +28,12 @@ type Bundle struct {
 	Entry string // the script's file as shown in errors, relative to the project
 	Code  []byte // one IIFE, not minified, so that positions stay exact
 	Map   []byte // source map, with the sources' text; empty if there is nothing to map
+
+	// At is where the clock stands while the top level of the script is evaluated, and Seed
+	// what chance comes from there: with both, each load leaves the same state. If zero, the
+	// time of the load, and chance of the system.
+	At   time.Time
+	Seed []byte
 
 	// Files is the text of every file that was read, by its name: BuildFiles makes
 	// the same bundle of them. Nil if the bundle was stored.

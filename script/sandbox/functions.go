@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -259,7 +258,8 @@ func (p *phase) hostRandom(v []value) (value, error) {
 		return 0, errThrow
 	}
 	b := make([]byte, n)
-	rand.Read(b)
+	p.asked = true
+	p.chance.read(b)
 	return p.in.newBytes(b)
 }
 

@@ -77,12 +77,14 @@ func truth(b bool) uint64 {
 
 // clock answers every clock with the time at which the phase stands.
 func clock(in *instance, s []uint64) {
+	in.phase.asked = true
 	in.mem.WriteUint64Le(uint32(s[2]), uint64(in.phase.now.UnixNano()))
 	s[0] = 0
 }
 
 // randomGet fills memory with random bytes for the engine itself.
 func randomGet(in *instance, s []uint64) {
+	in.phase.asked = true
 	if b, ok := in.mem.Read(uint32(s[0]), uint32(s[1])); ok {
 		rand.Read(b)
 	}

@@ -36,6 +36,8 @@ type phase struct {
 	limits Limits
 	now    time.Time // where the script's clock stands
 	pure   bool      // see Call.Pure
+	chance *chance   // nil: the system's
+	asked  bool      // for the time, or for chance
 
 	// ctx is the caller's context. A phase is a call: it ends with it.
 	ctx      context.Context

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,6 +23,7 @@ type Program struct {
 	positions   *sourcemap.Consumer
 	template    *template
 	declaration json.RawMessage
+	constant    bool
 	closed      atomic.Bool
 }
 
@@ -40,6 +40,10 @@ type Call struct {
 	// Now is where the script's clock stands for the whole call: Date and
 	// ctx.now() have its milliseconds, in UTC. If zero, 1970.
 	Now time.Time
+
+	// Seed is what chance comes from, Math.random and crypto alike: the same seed gives
+	// the same numbers. If empty, they come from the system.
+	Seed []byte
 
 	// Pure calls a function of its arguments: it gets no ctx, Math.random gives the
 	// same numbers in every call, and crypto gives none.
@@ -101,7 +105,7 @@ type HostCall struct {
 
 // Load evaluates a script's top level once and keeps the state it leaves. The
 // evaluation is a phase under the runtime's limits, without a host: the script
-// gets no ctx. Its clock stands at the time of the load.
+// gets no ctx. Its clock stands at Bundle.At, or at the time of the load.
 //
 // Load returns a *ScriptError if the script throws or its default export is
 // not a workflow, and a *LimitError if it had to be stopped.
@@ -117,7 +121,10 @@ func (rt *Runtime) Load(ctx context.Context, b *Bundle) (*Program, error) {
 			return nil, fmt.Errorf("sandbox: source map of %s: %w", b.Entry, err)
 		}
 	}
-	p := &phase{rt: rt, prog: prog, limits: rt.limits, now: time.Now(), ctx: ctx, loading: true}
+	p := &phase{rt: rt, prog: prog, limits: rt.limits, now: time.Now(), ctx: ctx, loading: true, chance: newChance(b.Seed)}
+	if !b.At.IsZero() {
+		p.now = b.At
+	}
 	err := p.within(rt.base, func() error { return p.load(b) })
 	if err != nil {
 		return nil, err
@@ -145,6 +152,10 @@ func (prog *Program) Close() error {
 // script's order. The result must not be changed.
 func (prog *Program) Declaration() json.RawMessage { return prog.declaration }
 
+// Constant reports whether the evaluation asked for neither the time nor chance, so that it
+// leaves the same state for every Bundle.At and Bundle.Seed.
+func (prog *Program) Constant() bool { return prog.constant }
+
 // Call calls a handler with a ctx and the arguments and returns the JSON of its
 // result, nil for undefined. Global state is as the script's evaluation left
 // it: nothing of an earlier or concurrent call can be seen.
@@ -171,7 +182,7 @@ func (prog *Program) Call(ctx context.Context, c Call) (json.RawMessage, error) 
 	if c.Now.IsZero() {
 		c.Now = time.Unix(0, 0)
 	}
-	p := &phase{rt: rt, prog: prog, limits: rt.limits, now: c.Now, ctx: ctx, host: c.Host, logTo: c.Log}
+	p := &phase{rt: rt, prog: prog, limits: rt.limits, now: c.Now, ctx: ctx, host: c.Host, logTo: c.Log, chance: newChance(c.Seed)}
 	var result []byte
 	err := p.within(prog.template, func() (err error) {
 		result, err = p.call(&c)
@@ -257,7 +268,7 @@ func (p *phase) load(b *Bundle) error {
 	if err != nil {
 		return p.explain(err)
 	}
-	p.prog.declaration, p.prog.template = declaration, t
+	p.prog.declaration, p.prog.template, p.prog.constant = declaration, t, !p.asked
 	return nil
 }
 
@@ -288,7 +299,7 @@ func (p *phase) message(c *Call) []byte {
 	for i := range 4 {
 		n := int64(i + 1)
 		if !c.Pure {
-			n = int64(int32(rand.Uint32()))
+			n = int64(int32(p.chance.uint32()))
 		}
 		b = strconv.AppendInt(append(b, ','), n, 10)
 	}

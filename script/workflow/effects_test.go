@@ -41,7 +41,7 @@ func connections() []connector.Connection {
 					`"tags":{"type":"array","items":{"type":"string"}},"address":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/address"}]},"x-y":{"const":true},"extra":{}},` +
 					`"required":["id"],"$defs":{"address":{"type":"object","properties":{"city":{"type":"string"}}}}}`),
 				Result: json.RawMessage(`{"type":"object","additionalProperties":{"type":"number"}}`)}},
-			askable{tool{Name: "update", Effect: connector.Mutate, Level: keep.LevelKey, Identity: []string{"id", "field"}, Approve: true}},
+			askable{tool{Name: "update", Effect: connector.Mutate, Level: keep.LevelKey, Identity: []string{"id", "field"}, Approve: "always"}},
 		}},
 		{Name: "mail", Connector: "imap", Tools: []connector.Tool{
 			tool{Name: "search", Effect: connector.List},

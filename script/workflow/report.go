@@ -82,8 +82,9 @@ type ToolReport struct {
 	CanReconcile bool             `json:"can_reconcile"` // the service can be asked what happened
 	Identity     []string         `json:"identity"`      // params that say what is changed
 	ByTarget     bool             `json:"by_target"`
-	Approve      bool             `json:"approve"` // a person agrees to each call
-	Unique       bool             `json:"unique"`  // a person is asked before an identity is sent a second time
+	Approve      bool             `json:"approve"`    // a person agrees to each call
+	ApproveIf    []string         `json:"approve_if"` // and else to those of which one of these is true
+	Unique       bool             `json:"unique"`     // a person is asked before an identity is sent a second time
 	Notes        []string         `json:"notes"`
 }
 
@@ -150,14 +151,35 @@ func describe(conn connector.Connection, t connector.Tool) ToolReport {
 	r := ToolReport{
 		Tool: keep.ToolName(conn.Name + "." + spec.Name), Connector: conn.Connector, Effect: spec.Effect,
 		CanReconcile: canAsk, Identity: append([]string{}, spec.Identity...),
-		ByTarget: spec.ByTarget, Approve: spec.Approve, Unique: spec.Unique, Notes: []string{},
+		ByTarget: spec.ByTarget, ApproveIf: []string{}, Unique: spec.Unique, Notes: []string{},
 	}
 	if spec.Effect == connector.Mutate {
 		level := spec.Level
 		r.Level = &level
-		r.Notes = mutateNotes(spec)
+		r.Notes = mutateNotes(conn, spec)
+		for _, text := range connector.Approvals(conn, spec) {
+			if text == always {
+				r.Approve = true
+			} else {
+				r.ApproveIf = append(r.ApproveIf, text)
+			}
+		}
 	}
 	return r
+}
+
+// always is what a tool says that asks a person before each call.
+const always = "always"
+
+// approvalNotes says when a person must agree.
+func approvalNotes(texts []string) (notes []string) {
+	for _, text := range texts {
+		if text == always {
+			return []string{"a person must agree to each call"}
+		}
+		notes = append(notes, "a person must agree to a call if "+text)
+	}
+	return notes
 }
 
 // levelMeaning says what happens after a doubt.
@@ -170,7 +192,7 @@ var levelMeaning = map[keep.Level]string{
 
 // mutateNotes says what a person should know before a script may use a mutate
 // tool: what happens after a doubt, and what makes two calls the same.
-func mutateNotes(spec connector.Spec) []string {
+func mutateNotes(conn connector.Connection, spec connector.Spec) []string {
 	notes := []string{}
 	if meaning := levelMeaning[spec.Level]; meaning != "" {
 		notes = append(notes, meaning)
@@ -191,9 +213,7 @@ func mutateNotes(spec connector.Spec) []string {
 			notes = append(notes, "they protect one item, or one run with its retries; another event, item or run with the same ones sends again")
 		}
 	}
-	if spec.Approve {
-		notes = append(notes, "a person must agree to each call")
-	}
+	notes = append(notes, approvalNotes(connector.Approvals(conn, spec))...)
 	if spec.VerifyByHand != "" {
 		notes = append(notes, "to verify by hand: "+spec.VerifyByHand)
 	}

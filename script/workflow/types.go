@@ -139,7 +139,7 @@ func (f face) tool(b *strings.Builder, t connector.Tool) {
 	spec := t.Spec()
 	lines := []string{spec.Description}
 	if spec.Effect == connector.Mutate {
-		lines = append(lines, mutateNotes(spec)...)
+		lines = append(lines, mutateNotes(f.Connection, spec)...)
 	}
 	b.WriteString(doc(indent, lines...))
 	params, optional := paramsType(spec, indent)

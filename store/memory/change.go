@@ -17,6 +17,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putMutation(copyMutation(c.Mutation), c.Moves)
 	case keep.Unlike:
 		return t.unlike(c)
+	case keep.Within:
+		return t.within(c)
 	case keep.Reserve:
 		return t.reserve(c)
 	case keep.Release:
@@ -29,6 +31,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.skipEvents(c)
 	case keep.UnskipEvents:
 		return t.unskipEvents(c)
+	case keep.RedoEvents:
+		return t.redoEvents(c)
 	case keep.PutInput:
 		return t.putInput(copyInput(c.Input))
 	case keep.SkipInput:
@@ -47,18 +51,12 @@ func (t *tx) apply(change keep.Change) error {
 		return t.lookAgain(c.Handler)
 	case keep.Deploy:
 		return t.deploy(copyDeployment(c.Deployment))
-	case keep.PutGrant:
-		return t.putGrant(copyGrant(c.Grant))
-	case keep.UnderGrant:
-		return t.underGrant(c.N)
-	case keep.PutProposal:
-		return t.putProposal(copyProposal(c.Proposal))
-	case keep.EndProposal:
-		return t.endProposal(c)
 	case keep.SetPaused:
 		return t.setPaused(c.Paused)
 	case keep.AppendLogs:
 		return t.appendLogs(c.Lines)
+	case keep.AppendTrace:
+		return t.appendTrace(c.Part)
 	case keep.OpenEscalation:
 		return t.openEscalation(copyEscalation(c.Escalation))
 	case keep.CloseEscalation:
@@ -69,6 +67,21 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putItem(copyItem(c.Item))
 	case keep.Sweep:
 		return t.sweep(c)
+	}
+	return t.applyGrant(change)
+}
+
+// applyGrant makes one change of what the workflow may do.
+func (t *tx) applyGrant(change keep.Change) error {
+	switch c := change.(type) {
+	case keep.PutGrant:
+		return t.putGrant(copyGrant(c.Grant))
+	case keep.UnderGrant:
+		return t.underGrant(c)
+	case keep.PutProposal:
+		return t.putProposal(copyProposal(c.Proposal))
+	case keep.EndProposal:
+		return t.endProposal(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }
@@ -230,6 +243,16 @@ func (t *tx) appendLogs(lines []keep.LogLine) error {
 		}
 		put(t, t.s.logs, l.Run, append(slices.Clone(t.s.logs[l.Run]), copyLogLine(l)))
 	}
+	return nil
+}
+
+// appendTrace adds a part to what is kept of a run of the workflow.
+func (t *tx) appendTrace(p keep.TracePart) error {
+	if r, ok := t.s.runs[p.Run]; !ok || r.v.Workflow != t.workflow {
+		return &keep.NotFoundError{What: "run", ID: string(p.Run)}
+	}
+	p.At, p.Data = clean(p.At), slices.Clone(p.Data)
+	put(t, t.s.traces, p.Run, append(slices.Clone(t.s.traces[p.Run]), row[keep.TracePart]{t.next(), p}))
 	return nil
 }
 

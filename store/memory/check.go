@@ -24,7 +24,9 @@ func (s *Store) Check(ctx context.Context) iter.Seq[error] {
 		c.references()
 		c.runs()
 		c.events()
+		c.attempts()
 		c.mutations()
+		c.budgets()
 		if err := context.Cause(ctx); err != nil && c.on {
 			yield(err)
 		}
@@ -148,7 +150,7 @@ func (c *checker) outcome(r keep.Run, record string) {
 func (c *checker) waiting(r keep.Run, record string) {
 	c.broken(r.Status != keep.StatusTransient || !r.RetryAt.IsZero(), "explained", record,
 		"it waits to be tried again, and no time is set")
-	if waits := r.Status == keep.StatusPerson || r.Status == keep.StatusApproval; waits && r.RetryAt.IsZero() && (r.Error == nil || r.Error.Code != keep.CodeReconnect) { // there the question is about the account
+	if waits := r.Status == keep.StatusPerson || r.Status == keep.StatusApproval; waits && r.RetryAt.IsZero() && (r.Error == nil || r.Error.Code != keep.CodeReconnect && r.Error.Code != keep.CodeBudget && r.Error.Code != keep.CodeBreaker) { // there the question is about the account, the budget or the tool
 		c.broken(c.asked(func(e keep.Escalation) bool { return e.Run == r.ID }), "explained", record,
 			"it waits for a person, and nothing is asked")
 	}
@@ -210,6 +212,50 @@ func (c *checker) reserved(e keep.Event) {
 		return list.Topic == e.Topic && slices.Contains(list.IDs, e.MessageID)
 	})
 	c.broken(listed, "pinned", eventRecord(e), "it is reserved by %s, whose run does not list it", e.ReservedBy)
+}
+
+// An attempted is an event that runs list whose call is one.
+type attempted struct {
+	call keep.MutationKey
+	ref  eventKey
+}
+
+// attempts checks that each attempt at an event has runs and a call of its own.
+func (c *checker) attempts() {
+	calls := make(map[attempted][]int)
+	told := make(map[string]bool)
+	once := func(ok bool, law, record, why string) {
+		c.broken(ok || told[record+why], law, record, "%s", why)
+		told[record+why] = told[record+why] || !ok
+	}
+	for _, id := range sortedKeys(c.s.runs) {
+		r := c.s.runs[id].v
+		for _, list := range r.Reservations {
+			for i, m := range list.IDs {
+				n, ref := list.Attempt(i), eventKey{topicKey{r.Workflow, list.Topic}, m}
+				calls[attempted{r.Mutation, ref}] = append(calls[attempted{r.Mutation, ref}], n)
+				seq, known := c.s.eventIDs[ref]
+				if !known {
+					continue
+				}
+				e := c.s.events[seq]
+				c.broken(n >= 1 && n <= e.Attempt(), "pinned", "run "+string(id), "it has event %s/%s at attempt %d, which is at %d", e.Topic, m, n, e.Attempt())
+				once(e.ReservedBy != r.Chain || n == e.Attempt(), "pinned", eventRecord(e),
+					fmt.Sprintf("it is at attempt %d, and chain %s had it at %d", e.Attempt(), r.Chain, n))
+			}
+		}
+	}
+	for of, n := range calls {
+		c.broken(of.call == "" || slices.Min(n) == slices.Max(n), "once", "mutation "+string(of.call), "attempts %d and %d of event %s/%s/%s share it",
+			slices.Min(n), slices.Max(n), of.ref.workflow, of.ref.topic, of.ref.id)
+	}
+	for _, e := range c.s.events {
+		for _, d := range e.Redone {
+			r, known := c.s.runs[d.Chain]
+			once(!known || r.v.Workflow != e.Workflow || slices.Contains(c.s.tried[d.Chain], e.Seq), "nothing-lost", eventRecord(e),
+				fmt.Sprintf("chain %s finished an attempt at it, and is not linked with it", d.Chain))
+		}
+	}
 }
 
 // moves are the legal ones. They repeat package ledger on purpose: this store is what the

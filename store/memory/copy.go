@@ -31,6 +31,7 @@ func copyReservations(list []keep.Reservation) []keep.Reservation {
 	list = slices.Clone(list)
 	for i := range list {
 		list[i].IDs = slices.Clone(list[i].IDs)
+		list[i].Attempts = slices.Clone(list[i].Attempts)
 	}
 	return list
 }
@@ -50,6 +51,7 @@ func copyMutation(m keep.Mutation) keep.Mutation {
 	m.Payload = slices.Clone(m.Payload)
 	m.Result = slices.Clone(m.Result)
 	m.Pin = slices.Clone(m.Pin)
+	m.Spent, m.SpentAt = slices.Clone(m.Spent), clean(m.SpentAt)
 	m.Error = copyFailure(m.Error)
 	m.NextReconcileAt, m.CallDeadline = clean(m.NextReconcileAt), clean(m.CallDeadline)
 	m.CreatedAt, m.UpdatedAt = clean(m.CreatedAt), clean(m.UpdatedAt)
@@ -66,6 +68,7 @@ func copyMove(m keep.Move) keep.Move {
 func copyEvent(e keep.Event) keep.Event {
 	e.Payload = slices.Clone(e.Payload)
 	e.CausedBy = slices.Clone(e.CausedBy)
+	e.Redone = slices.Clone(e.Redone)
 	return e
 }
 
@@ -111,7 +114,13 @@ func copyDeployment(d keep.Deployment) keep.Deployment {
 func copyEscalation(e keep.Escalation) keep.Escalation {
 	e.Choices = slices.Clone(e.Choices)
 	e.Decision = copyDecision(e.Decision)
-	e.CreatedAt, e.ClosedAt = clean(e.CreatedAt), clean(e.ClosedAt)
+	e.CreatedAt, e.ClosedAt, e.ExpiresAt = clean(e.CreatedAt), clean(e.ClosedAt), clean(e.ExpiresAt)
+	if e.Approval != nil {
+		a := *e.Approval
+		a.Payload, a.Claim, a.Now = slices.Clone(a.Payload), slices.Clone(a.Claim), slices.Clone(a.Now)
+		a.View.Parts = slices.Clone(a.View.Parts)
+		e.Approval = &a
+	}
 	return e
 }
 

@@ -37,10 +37,13 @@ func (t *tx) reserve(c keep.Reserve) error {
 	if c.Chain == "" {
 		return fmt.Errorf("reserve in %q: chain required", c.Topic)
 	}
-	for _, id := range c.IDs {
+	for i, id := range c.IDs {
 		e, err := t.free(c.Topic, id)
 		if err != nil {
 			return err
+		}
+		if c.Attempt(i) != e.Attempt() {
+			return fmt.Errorf("event %q is at attempt %d: %w", id, e.Attempt(), keep.ErrStale)
 		}
 		e.ReservedBy = c.Chain
 		t.putEvent(e)
@@ -133,6 +136,32 @@ func (t *tx) unskipEvents(c keep.UnskipEvents) error {
 	return nil
 }
 
+// redoEvents gives finished events back, each as a new attempt.
+func (t *tx) redoEvents(c keep.RedoEvents) error {
+	for _, id := range c.IDs {
+		seq, known := t.s.eventIDs[eventKey{topicKey{t.workflow, c.Topic}, id}]
+		if !known {
+			return &keep.NotFoundError{What: "event in topic " + string(c.Topic), ID: string(id)}
+		}
+		e := t.s.events[seq]
+		switch {
+		case e.Status == keep.EventPending, e.ReservedBy != c.Chain, c.Chain == keep.Swept, e.Attempt() != c.Attempt:
+			return fmt.Errorf("event %q is %s by %q at attempt %d: %w", id, e.Status, e.ReservedBy, e.Attempt(), keep.ErrStale)
+		case e.Attempt() >= keep.MaxAttempts:
+			return fmt.Errorf("event %q is at attempt %d, the last one", id, e.Attempt())
+		}
+		e.Status, e.ReservedBy = keep.EventPending, ""
+		e.Redone = append(slices.Clone(e.Redone), keep.Redo{At: clean(t.at), By: c.By, From: c.From, Note: c.Note, Chain: c.Chain})
+		t.putEvent(e)
+		if c.Chain != "" {
+			others := slices.DeleteFunc(slices.Clone(t.s.pinned[c.Chain]), func(s int64) bool { return s == seq })
+			put(t, t.s.pinned, c.Chain, others)
+			t.try(c.Chain, seq)
+		}
+	}
+	return nil
+}
+
 // publish adds an event, or gives one that no run has the later payload.
 func (t *tx) publish(e keep.Event, first bool) error {
 	if err := t.own("event", e.MessageID, e.Workflow); err != nil {
@@ -164,6 +193,7 @@ func (t *tx) publish(e keep.Event, first bool) error {
 	t.undo = append(t.undo, func() { t.s.seq = was })
 	t.s.seq++
 	made := e
+	made.Redone = nil
 	made.Seq, made.Status, made.ReservedBy, made.CausedBy, made.CreatedAt = t.s.seq, keep.EventPending, "", nil, t.at
 	put(t, t.s.eventIDs, eventKey{topic, e.MessageID}, made.Seq)
 	put(t, t.s.topics, topic, append(slices.Clone(t.s.topics[topic]), made.Seq))

@@ -29,10 +29,15 @@ func (t *tx) putGrant(g keep.Grant) error {
 	return nil
 }
 
-// underGrant refuses the commit if another grant holds than the one of that number.
-func (t *tx) underGrant(n int) error {
-	if w, ok := t.s.workflows[t.workflow]; !ok || w.Granted != n {
-		return fmt.Errorf("under grant %s/%d: %w", t.workflow, n, keep.ErrStale)
+// underGrant refuses the commit if another grant holds than the one of that number, or
+// another version is current.
+func (t *tx) underGrant(c keep.UnderGrant) error {
+	w, ok := t.s.workflows[t.workflow]
+	if !ok || w.Granted != c.N {
+		return fmt.Errorf("call under grant %s/%d: %w", t.workflow, c.N, keep.ErrStale)
+	}
+	if !c.Version.IsZero() && w.Version != c.Version {
+		return fmt.Errorf("approved for version %s of %s: %w", c.Version, t.workflow, keep.ErrStale)
 	}
 	return nil
 }

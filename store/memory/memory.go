@@ -16,7 +16,8 @@ import (
 // A Store keeps everything in maps. It is safe for concurrent use. Make one
 // with New.
 type Store struct {
-	id string
+	id      string
+	linkKey []byte // nil: nobody asked yet; protected by mu
 
 	// mu protects everything below. Values in the maps are never changed in
 	// place: a change puts a new value, so that undoing it puts back the old.
@@ -32,6 +33,7 @@ type Store struct {
 	runs        map[keep.RunID]row[keep.Run]
 	open        map[laneKey]keep.RunID // the run that is not closed
 	logs        map[keep.RunID][]keep.LogLine
+	traces      map[keep.RunID][]row[keep.TracePart]
 	mutations   map[keep.MutationKey]row[keep.Mutation]
 	moves       map[keep.MutationKey][]keep.Move
 	events      map[int64]keep.Event     // by Seq
@@ -49,6 +51,7 @@ type Store struct {
 	hooks       map[string]keep.HookCount
 	accounts    map[accountKey]keep.Account
 	gates       map[string]keep.Gate
+	repairs     map[string]keep.Repair
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 	news        uint64                    // how often hosts sent news
@@ -112,6 +115,7 @@ func New() *Store {
 		runs:        make(map[keep.RunID]row[keep.Run]),
 		open:        make(map[laneKey]keep.RunID),
 		logs:        make(map[keep.RunID][]keep.LogLine),
+		traces:      make(map[keep.RunID][]row[keep.TracePart]),
 		mutations:   make(map[keep.MutationKey]row[keep.Mutation]),
 		moves:       make(map[keep.MutationKey][]keep.Move),
 		events:      make(map[int64]keep.Event),
@@ -129,9 +133,21 @@ func New() *Store {
 		hooks:       make(map[string]keep.HookCount),
 		accounts:    make(map[accountKey]keep.Account),
 		gates:       make(map[string]keep.Gate),
+		repairs:     make(map[string]keep.Repair),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}
+}
+
+// LinkKey returns what links to questions are signed with; see store.Links.
+func (s *Store) LinkKey(ctx context.Context) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.linkKey == nil {
+		s.linkKey = make([]byte, 32)
+		rand.Read(s.linkKey) // never fails
+	}
+	return slices.Clone(s.linkKey), context.Cause(ctx)
 }
 
 // StoreID returns the random name that the store was given when it was made.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 )
@@ -65,6 +66,19 @@ func (s *Store) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handl
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return bytes.Clone(s.kv[kvKey{handlerKey{w, producer}, key}]), context.Cause(ctx)
+}
+
+// KVs returns a whole checkpoint, sorted by key.
+func (s *Store) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (list []keep.SetKV, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key, value := range s.kv {
+		if key.handlerKey == (handlerKey{w, producer}) {
+			list = append(list, keep.SetKV{Producer: producer, Key: key.key, Value: bytes.Clone(value)})
+		}
+	}
+	slices.SortFunc(list, func(a, b keep.SetKV) int { return strings.Compare(a.Key, b.Key) })
+	return list, context.Cause(ctx)
 }
 
 // KVSize returns the bytes of all keys and values of a checkpoint.
@@ -198,6 +212,16 @@ func (s *Store) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.logs[run]), context.Cause(ctx)
+}
+
+// Trace returns the parts of a run's trace, oldest first.
+func (s *Store) Trace(ctx context.Context, run keep.RunID) (list []keep.TracePart, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.traces[run] {
+		list = append(list, keep.TracePart{Run: run, At: p.v.At, Data: slices.Clone(p.v.Data)})
+	}
+	return list, context.Cause(ctx)
 }
 
 // Backlog describes the free events in the given topics.

@@ -94,7 +94,9 @@ func (s *Store) over(c chain, before time.Time) bool {
 		}
 	}
 	for _, r := range s.runs {
-		stands := !r.v.Closed && slices.ContainsFunc(c.mutations, func(m row[keep.Mutation]) bool { return m.v.Key == r.v.Mutation })
+		stands := !r.v.Closed && slices.ContainsFunc(c.mutations, func(m row[keep.Mutation]) bool {
+			return m.v.Key == r.v.Mutation && m.v.Workflow == r.v.Workflow
+		})
 		if ids[r.v.RetryOf] && r.v.Chain != c.id || stands {
 			return false
 		}
@@ -164,8 +166,43 @@ func (t *tx) sweep(c keep.Sweep) error {
 	for _, r := range old.runs {
 		drop(t, t.s.runs, r.v.ID)
 		drop(t, t.s.logs, r.v.ID)
+		drop(t, t.s.traces, r.v.ID)
 	}
 	return nil
+}
+
+// OldTraces counts old parts; see store.Sweeper.
+func (s *Store) OldTraces(ctx context.Context, before time.Time) (n int, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, parts := range s.traces {
+		for _, p := range parts {
+			if p.v.At.Before(clean(before)) {
+				n++
+			}
+		}
+	}
+	return n, context.Cause(ctx)
+}
+
+// ForgetTraces deletes old parts; see store.Sweeper.
+func (s *Store) ForgetTraces(ctx context.Context, before time.Time, limit int) (gone int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var old []row[keep.TracePart]
+	for _, parts := range s.traces {
+		for _, p := range parts {
+			if p.v.At.Before(clean(before)) {
+				old = append(old, p)
+			}
+		}
+	}
+	slices.SortFunc(old, func(a, b row[keep.TracePart]) int { return cmp.Or(a.v.At.Compare(b.v.At), cmp.Compare(a.n, b.n)) })
+	for _, p := range old[:min(limit, len(old))] {
+		s.traces[p.v.Run] = slices.DeleteFunc(slices.Clone(s.traces[p.v.Run]), func(q row[keep.TracePart]) bool { return q.n == p.n })
+		gone++
+	}
+	return gone, context.Cause(ctx)
 }
 
 // Over returns the old chains among the next runs; see store.Sweeper.
@@ -180,7 +217,7 @@ func (s *Store) Over(ctx context.Context, w keep.WorkflowName, before time.Time,
 	}
 	var rows []row[keep.Run]
 	for _, r := range s.runs {
-		if r.n > from && r.v.Workflow == w && r.v.CreatedAt.Before(clean(before)) {
+		if r.n > from && r.v.Workflow == w {
 			rows = append(rows, r)
 		}
 	}
@@ -190,6 +227,10 @@ func (s *Store) Over(ctx context.Context, w keep.WorkflowName, before time.Time,
 		next = strconv.FormatInt(rows[limit-1].n, 10)
 	}
 	for _, r := range rows {
+		if !r.v.CreatedAt.Before(clean(before)) {
+			next = "" // later rows are newer
+			continue
+		}
 		c, ok := s.chain(r.v.ID)
 		if !ok || !s.over(c, clean(before)) {
 			continue

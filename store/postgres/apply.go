@@ -44,6 +44,7 @@ func (t *tx) write(p *commit.Plan) error {
 	err = all(t, err, p.Inputs, (*tx).writeInput)
 	err = all(t, err, p.Runs, (*tx).writeRun)
 	err = all(t, err, p.Logs, (*tx).writeLog)
+	err = all(t, err, p.Traces, (*tx).writeTrace)
 	err = all(t, err, p.Items, (*tx).writeItem)
 	err = all(t, err, p.Mutations, (*tx).writeMutation)
 	err = all(t, err, p.Moves, (*tx).writeMove)
@@ -73,11 +74,11 @@ func all[T any](t *tx, err error, list []T, f func(*tx, T) error) error {
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
 	&flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
-	&updateRun, &insertRun, &insertLog, &insertItem, &updateItem,
+	&updateRun, &insertRun, &insertLog, &insertTrace, &insertItem, &updateItem,
 	&insertMutation, &updateMutation, &insertMove,
-	&insertEvent, &updateEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
+	&insertEvent, &updateEvent, &redoEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
-	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns,
+	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 

@@ -115,7 +115,7 @@ var checks = []check{
 		SELECT 'workflow ' || c.workflow, 'its last number is ' || c.n || ', a row has ' || max(r.n)
 		  FROM lease c JOIN (
 			SELECT workflow, n FROM run UNION ALL SELECT workflow, n FROM event UNION ALL SELECT workflow, n FROM mutation_history
-			UNION ALL SELECT workflow, n FROM input UNION ALL SELECT workflow, n FROM item UNION ALL SELECT workflow, n FROM run_log
+			UNION ALL SELECT workflow, n FROM input UNION ALL SELECT workflow, n FROM item UNION ALL SELECT workflow, n FROM run_log UNION ALL SELECT workflow, n FROM run_trace
 			UNION ALL SELECT workflow, n FROM escalation UNION ALL SELECT workflow, n FROM deployment) r ON r.workflow = c.workflow
 		 WHERE r.n > c.n GROUP BY c.workflow, c.n`},
 
@@ -223,7 +223,7 @@ var checks = []check{
 		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
 		  FROM run r
 		 WHERE NOT closed AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
-		   AND coalesce(r.error::json ->> 'code', '') <> 'reconnect' -- the question is about the account
+		   AND coalesce(r.error::json ->> 'code', '') NOT IN ('reconnect', 'budget', 'breaker') -- the question is about the account, the budget or the tool
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
 
 	// Events. A logic failure releases the events of a run that stays open.
@@ -250,6 +250,25 @@ var checks = []check{
 		  FROM event e
 		 WHERE status = 'consumed' AND reserved_by <> 'swept'
 		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.chain = e.reserved_by AND r.status = 'committed')`},
+
+	// Attempts at events.
+	{"pinned", `
+		SELECT 'run ' || r.id, 'it has event ' || r.topic || '/' || r.message_id || ' at attempt ' || r.attempt || ', which is at ' || ` + attemptOf + `
+		  FROM (` + attempted + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		 WHERE r.attempt < 1 OR r.attempt > ` + attemptOf},
+	{"pinned", `
+		SELECT DISTINCT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'it is at attempt ' || ` + attemptOf + ` || ', and chain ' || r.chain || ' had it at ' || r.attempt
+		  FROM (` + attempted + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		 WHERE e.reserved_by = r.chain AND r.attempt <> ` + attemptOf},
+	{"once", `
+		SELECT 'mutation ' || r.mutation, 'attempts ' || min(r.attempt) || ' and ' || max(r.attempt) || ' of event ' || r.workflow || '/' || r.topic || '/' || r.message_id || ' share it'
+		  FROM (` + attempted + `) r WHERE r.mutation <> ''
+		 GROUP BY r.mutation, r.workflow, r.topic, r.message_id HAVING min(r.attempt) <> max(r.attempt)`},
+	{"nothing-lost", `
+		SELECT DISTINCT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'chain ' || d.chain || ' finished an attempt at it, and is not linked with it'
+		  FROM event e, json_to_recordset(e.redone::json) AS d (chain TEXT)
+		 WHERE EXISTS (SELECT 1 FROM run r WHERE r.id = d.chain AND r.workflow = e.workflow)
+		   AND NOT EXISTS (SELECT 1 FROM event_tried l WHERE l.workflow = e.workflow AND l.topic = e.topic AND l.event = e.n AND l.chain = d.chain)`},
 
 	// Mutations. Their moves are those of package ledger; memory has a list of its own.
 	{"once", `
@@ -284,6 +303,17 @@ var checks = []check{
 		  FROM mutation m
 		 WHERE state = 'indeterminate'
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = m.key AND e.mutation <> '' AND e.closed_at = 0)`},
+
+	// Of a window in which a person allowed something, or of which the length was another one
+	// for some calls, nothing is known.
+	{"within-budget", `
+		WITH s AS (SELECT m.key, m.spent_at AS at, e.* FROM mutation m,
+		                  json_to_recordset(m.spent::json) AS e (budget TEXT, amount BIGINT, "limit" BIGINT, per BIGINT, allowed BOOLEAN)
+		            WHERE m.spent_at <> 0 AND m.state <> 'failed')
+		SELECT 'mutation ' || r.key, 'budget ' || r.budget || ': ' || sum(o.amount) || ' of ' || max(o."limit") || ' millionths are spent in its window'
+		  FROM s r JOIN s o ON o.budget = r.budget AND o.at <= r.at AND o.at > r.at - r.per / 1000000
+		 GROUP BY r.key, r.budget, r.at, r.per
+		HAVING sum(o.amount) > max(o."limit") AND NOT bool_or(coalesce(o.allowed, false)) AND count(DISTINCT o.per) = 1`},
 }
 
 // isRead is whether a consumer of the version in force subscribes to the topic t. Postgres
@@ -293,6 +323,16 @@ const isRead = `EXISTS (SELECT 1 FROM workflow w JOIN deployment d ON d.workflow
 	       json_array_elements(CASE json_typeof(v.value -> 'handlers') WHEN 'array' THEN v.value -> 'handlers' ELSE '[]' END) h,
 	       json_array_elements_text(CASE json_typeof(h.value -> 'subscribe') WHEN 'array' THEN h.value -> 'subscribe' ELSE '[]' END) s
 	 WHERE w.name = t.workflow AND s.value = t.name)`
+
+// attempted lists what all runs say that they reserved, each event with its attempt.
+const attempted = `
+	SELECT r.workflow, r.id, r.chain, r.mutation, l.topic, m.message_id, coalesce((l.attempts ->> (m.n - 1)::int)::int, 1) AS attempt
+	  FROM run r, json_to_recordset(r.reservations::json) AS l (topic TEXT, ids JSON, attempts JSON),
+	       json_array_elements_text(CASE json_typeof(l.ids) WHEN 'array' THEN l.ids ELSE '[]' END) WITH ORDINALITY AS m (message_id, n)
+	 WHERE r.reservations IS NOT NULL`
+
+// attemptOf is at which attempt an event e is.
+const attemptOf = `(1 + json_array_length(coalesce(e.redone, '[]')::json))`
 
 // reservedByRuns lists what open runs say that they reserved.
 const reservedByRuns = `

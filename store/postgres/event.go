@@ -23,8 +23,9 @@ func (t *tx) writeCause(c commit.Cause) error {
 
 var (
 	insertEvent = insertInto("event", `workflow text, topic text, n bigint, message_id text, status text, reserved_by text,
-		created_by text, created_at bigint, updated_at bigint, caused_by text, payload bytea?, words words?`, "")
+		created_by text, created_at bigint, updated_at bigint, caused_by text, redone text?, payload bytea?, words words?`, "")
 	updateEvent    = updateOf("event", `workflow text, topic text, n bigint`, `status text, reserved_by text, updated_at bigint`)
+	redoEvent      = updateOf("event", `workflow text, topic text, n bigint`, `redone text?`)
 	republishEvent = updateOf("event", `workflow text, topic text, n bigint`, `caused_by text, payload bytea?`)
 )
 
@@ -34,12 +35,19 @@ func (t *tx) writeEvent(e *commit.Event) error {
 		e.N = t.next()
 	}
 	key := []any{text(string(e.Workflow)), text(string(e.Topic)), e.N}
+	redone, err := encodeRedone(e.Redone)
+	if err != nil {
+		return err
+	}
 	if e.New {
 		t.add(&insertEvent, append(key, text(string(e.ID)), string(e.Status), text(string(e.ReservedBy)),
-			text(string(e.Put.CreatedBy)), millis(e.Put.CreatedAt), millis(e.Put.UpdatedAt), encodeCauses(e.Causes), []byte(e.Put.Payload), words(search.OfEvent(*e.Put)))...)
+			text(string(e.Put.CreatedBy)), millis(e.Put.CreatedAt), millis(e.Put.UpdatedAt), encodeCauses(e.Causes), redone, []byte(e.Put.Payload), words(search.OfEvent(*e.Put)))...)
 		return nil
 	}
 	t.add(&updateEvent, append(slices.Clone(key), string(e.Status), text(string(e.ReservedBy)), t.at)...)
+	if e.Redo {
+		t.add(&redoEvent, append(slices.Clone(key), redone)...)
+	}
 	if e.Republished {
 		t.add(&republishEvent, append(key, encodeCauses(e.Causes), []byte(e.Put.Payload))...)
 	}

@@ -47,6 +47,7 @@ type readSet struct {
 	identityLocks                              []int64
 	identityTools                              []string
 	identityHashes, identitySubkeys            []string
+	spentSince                                 []string // one time in milliseconds, or none
 }
 
 // add adds what a commit must know, and the topics that it may have to declare.
@@ -93,6 +94,7 @@ func (r *readSet) add(c keep.Commit) {
 	for _, u := range reads.Unlike {
 		r.addUnlike(u)
 	}
+	r.addWithin(reads, c.At)
 	for _, s := range reads.Sweeps {
 		r.swept, r.sweptBefore = append(r.swept, text(string(s.Chain))), append(r.sweptBefore, strconv.FormatInt(millis(s.Before), 10))
 	}
@@ -104,6 +106,7 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	ask(b, leaseFacts, s.scanLease, r.workflows)
 	r.queueLocks(b)
 	ask(b, rivalFacts, s.scanRival, r.identityTools, r.identityHashes, r.identitySubkeys)
+	ask(b, spendingFacts, s.scanSpending, r.spentSince)
 	ask(b, openFacts, s.scanOpen, r.open)
 	ask(b, workflowFacts, s.scanWorkflow, r.rows)
 	ask(b, proposalFacts, s.scanProposal, r.proposed)
@@ -191,13 +194,13 @@ func (s *snapshot) scanMutation(row pgx.CollectableRow) error {
 	return err
 }
 
-var eventFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by, ` + isUnread + `
+var eventFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by, e.redone, ` + isUnread + `
 	  FROM ` + elements(`workflow text, topic text, message_id text`) + `
 	  JOIN event e ON e.workflow = v.workflow AND e.topic = v.topic AND e.message_id = v.message_id`
 
 // heldFacts looks in the index of chains, and then at the rest: OFFSET keeps the
 // planner from looking among all that is pending.
-var heldFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by, ` + isUnread + `
+var heldFacts = `SELECT e.workflow, e.topic, e.message_id, e.n, e.status, e.reserved_by, e.caused_by, e.redone, ` + isUnread + `
 	  FROM ` + elements(`workflow text, chain text`) + `,
 	       LATERAL (SELECT * FROM event WHERE reserved_by = v.chain AND reserved_by <> '' OFFSET 0) e
 	 WHERE e.workflow = v.workflow AND e.status = 'pending'`
@@ -211,7 +214,7 @@ func (s *snapshot) scanEvent(row pgx.CollectableRow) error {
 	e := new(commit.Event)
 	var causes string
 	var unread bool
-	err := row.Scan(into(&e.Workflow), into(&e.Topic), into(&e.ID), &e.N, into(&e.Status), into(&e.ReservedBy), &causes, &unread)
+	err := row.Scan(into(&e.Workflow), into(&e.Topic), into(&e.ID), &e.N, into(&e.Status), into(&e.ReservedBy), &causes, (*redoneTo)(&e.Redone), &unread)
 	if err != nil {
 		return err
 	}

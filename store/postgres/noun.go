@@ -56,6 +56,8 @@ func columnsTo[T any](n stored.Noun[T], v *T) []any {
 			parts[i] = (*causesTo)(p)
 		case *[]keep.Reservation:
 			parts[i] = (*reservationsTo)(p)
+		case *[]keep.Redo:
+			parts[i] = (*redoneTo)(p)
 		case *int, *int64, *bool, *[]byte:
 		default:
 			parts[i] = stored.JSON{Part: part}
@@ -137,6 +139,8 @@ func args[T any](n stored.Noun[T], v *T) ([]any, error) {
 			list[i] = encodeCauses(*p)
 		case *[]keep.Reservation:
 			list[i], err = encodeReservations(*p)
+		case *[]keep.Redo:
+			list[i], err = encodeRedone(*p)
 		case *keep.Definition:
 			var definition []byte
 			definition, err = stored.Encode(p)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 	"github.com/keep-run/keep/store/transfer"
 )
 
@@ -219,6 +220,9 @@ func setMark(ctx context.Context, tx pgx.Tx, m transfer.Mark) error {
 	} else {
 		_, err = tx.Exec(ctx, `INSERT INTO meta (name, value) VALUES ('`+transfer.MarkName+`', $1)
 			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, text(m.Encode()))
+	}
+	if err == nil { // what it asked may have been answered elsewhere
+		_, err = tx.Exec(ctx, `DELETE FROM meta WHERE name = '`+stored.LinkKeyName+`'`)
 	}
 	if err != nil {
 		return fmt.Errorf("mark: %w", err)

@@ -72,7 +72,7 @@ type node struct {
 
 // small are the tables that have as many rows as there are workflows, topics,
 // handlers, hosts, hooks, accounts, gates or versions.
-var small = []string{"workflow", "topic", "handler", "deployment", "lease", "host", "hook", "account", "gate", "granted", "proposal", "meta"}
+var small = []string{"workflow", "topic", "handler", "deployment", "lease", "host", "hook", "account", "gate", "repair", "granted", "proposal", "meta"}
 
 // few are indexes that have few rows: one of each workflow by law, as many as stop
 // something, or those that are not in the usual state and are counted.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Errors returned by a database that cannot do what it is asked.
@@ -157,6 +158,19 @@ func (db *DB) StoreID(ctx context.Context) (string, error) {
 		return "", ErrClosed
 	}
 	return db.id, context.Cause(ctx)
+}
+
+// LinkKey returns what links to questions are signed with; see store.Links.
+func (db *DB) LinkKey(ctx context.Context) ([]byte, error) {
+	_, err := db.exec(ctx, `INSERT INTO meta (name, value) VALUES ('`+stored.LinkKeyName+`', $1) ON CONFLICT DO NOTHING`, stored.NewLinkKey())
+	if err != nil {
+		return nil, err
+	}
+	var text string
+	if err := db.pool.QueryRow(ctx, `SELECT value FROM meta WHERE name = '`+stored.LinkKeyName+`'`).Scan(&text); err != nil {
+		return nil, err
+	}
+	return stored.LinkKey(text)
 }
 
 // Keys returns the database's idempotency keys. It needs an open database.

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep/internal/pgtest"
@@ -13,6 +14,8 @@ import (
 )
 
 var _ store.Store = (*postgres.DB)(nil)
+
+var all = flag.Bool("all", false, "run every case behind a pooler too")
 
 func TestMain(m *testing.M) {
 	// A sequence costs a schema and its round trips; -rapid.checks asks for more.
@@ -73,9 +76,13 @@ func openDB(tb testing.TB, url string, cfg postgres.Config) *postgres.DB {
 }
 
 // TestStorePooled runs the suite as behind a pooler without sessions: nothing is
-// prepared, set or listened to. Searches ask their index at once.
+// prepared, set or listened to. Searches ask their index at once. Without -all it runs
+// the searches, and one of three other cases.
 func TestStorePooled(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) store.Store {
+		if !*all && !strings.Contains(tb.Name(), "text") {
+			storetest.Sample(tb, 3)
+		}
 		db := openDB(tb, pgtest.SchemaURL(tb)+"&default_query_exec_mode=exec", postgres.Config{Host: true, Conns: 4})
 		db.SearchByIndex()
 		return db

@@ -45,6 +45,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 			return r, err
 		}),
 	export(`SELECT `+logColumns+` FROM run JOIN run_log l ON l.workflow = run.workflow AND l.run = run.id ORDER BY run.n, run.workflow, l.n`, scanLog),
+	export(`SELECT `+traceColumns+` FROM run JOIN run_trace p ON p.workflow = run.workflow AND p.run = run.id ORDER BY run.n, run.workflow, p.n`, scanTrace),
 	export(`SELECT `+itemColumns+` FROM item ORDER BY n, workflow`, scanItem),
 	export(`SELECT `+mutationColumns+` FROM mutation ORDER BY n, workflow`, scanMutation),
 	export(`SELECT `+moveColumns+`, m.key FROM mutation m JOIN mutation_history h ON h.workflow = m.workflow AND h.mutation = m.n
@@ -62,6 +63,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
+	export(`SELECT `+repairColumns+` FROM repair`, scanRepair),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -162,6 +164,9 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 		case keep.Gate:
 			r.Rev--
 			b.Queue(putGate, values(gateArgs(r))...)
+		case keep.Repair:
+			r.Rev--
+			b.Queue(putRepair, values(repairArgs(r))...)
 		default:
 			if err := s.put(t, r, of[i]); err != nil {
 				return err
@@ -201,6 +206,8 @@ func (s *sink) references(ctx context.Context, records []transfer.Record) ([]ref
 		case transfer.Run:
 			name(`event x ON x.workflow = v.a AND x.topic = v.b AND x.message_id = v.c`, string(r.Workflow), string(r.Seen.Topic), string(r.Seen.MessageID))
 		case keep.LogLine:
+			name(`run x ON x.id = v.a`, string(r.Run), "", "")
+		case keep.TracePart:
 			name(`run x ON x.id = v.a`, string(r.Run), "", "")
 		case transfer.Move:
 			name(`mutation x ON x.key = v.a`, string(r.Mutation), "", "")
@@ -252,7 +259,7 @@ func (s *sink) put(t *tx, r transfer.Record, of reference) error {
 		in(r.Workflow)
 		t.at = millis(r.CreatedAt)
 		return t.addEvent(&commit.Event{Row: made, EventKey: commit.EventKey{Workflow: r.Workflow, Topic: r.Topic, ID: r.MessageID},
-			Status: r.Status, ReservedBy: r.ReservedBy, Causes: r.CausedBy, Put: &r})
+			Status: r.Status, ReservedBy: r.ReservedBy, Causes: r.CausedBy, Redone: r.Redone, Put: &r})
 	case transfer.Tried:
 		in(r.Workflow)
 		return t.writeTried(commit.Tried{Event: &commit.Event{Row: commit.Row{N: of.n}, EventKey: commit.EventKey{Topic: r.Event.Topic}}, Chain: r.Chain})
@@ -264,9 +271,8 @@ func (s *sink) put(t *tx, r transfer.Record, of reference) error {
 		in(r.Workflow)
 		t.at, r.SeenSeq = millis(r.CreatedAt), of.n
 		return t.writeRun(&commit.Run{Row: made, Put: &r.Run})
-	case keep.LogLine:
-		t.at = millis(r.At)
-		return t.writeLog(r)
+	case keep.LogLine, keep.TracePart:
+		return t.addOfRun(r)
 	case keep.Item:
 		in(r.Workflow)
 		t.at = millis(r.CreatedAt)
@@ -285,6 +291,19 @@ func (s *sink) put(t *tx, r transfer.Record, of reference) error {
 		s.s.Escalations = commit.Table[keep.EscalationID, *commit.Escalation]{}
 		s.s.Escalations.Put(r.Escalation, &commit.Escalation{Row: commit.Row{N: of.n}})
 		return t.writeNotice(&commit.Notice{Row: made, Notice: r})
+	}
+	return errors.New("a record of an unknown kind")
+}
+
+// addOfRun adds what a run wrote beside its records.
+func (t *tx) addOfRun(r transfer.Record) error {
+	switch r := r.(type) {
+	case keep.LogLine:
+		t.at = millis(r.At)
+		return t.writeLog(r)
+	case keep.TracePart:
+		t.at = millis(r.At)
+		return t.writeTrace(r)
 	}
 	return errors.New("a record of an unknown kind")
 }

@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
@@ -37,6 +40,14 @@ func (t *tx) writeLog(l keep.LogLine) error {
 	return nil
 }
 
+var insertTrace = insertInto("run_trace", `workflow text, run text, n bigint, at bigint, data bytea`, "")
+
+// writeTrace adds a part after those that the run has.
+func (t *tx) writeTrace(p keep.TracePart) error {
+	t.add(&insertTrace, text(string(t.workflow)), text(string(p.Run)), t.next(), millis(p.At), p.Data)
+	return nil
+}
+
 // OpenRuns returns the runs of w that are not closed, oldest first.
 func (db *DB) OpenRuns(ctx context.Context, w keep.WorkflowName) ([]keep.Run, error) {
 	return collect(ctx, db, scanRun, `SELECT `+runColumns+` FROM run WHERE workflow = $1 AND NOT closed ORDER BY id COLLATE "C"`, w)
@@ -54,6 +65,26 @@ func (db *DB) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error) 
 		 WHERE run.id = $1 ORDER BY l.n`, run)
 }
 
+// Trace returns the parts of a run's trace, oldest first.
+func (db *DB) Trace(ctx context.Context, run keep.RunID) ([]keep.TracePart, error) {
+	return collect(ctx, db, scanTrace, `SELECT `+traceColumns+`
+		  FROM run JOIN run_trace p ON p.workflow = run.workflow AND p.run = run.id
+		 WHERE run.id = $1 ORDER BY p.n`, run)
+}
+
+// OldTraces counts old parts; see store.Sweeper.
+func (db *DB) OldTraces(ctx context.Context, before time.Time) (n int, err error) {
+	err = db.pool.QueryRow(ctx, `SELECT count(*) FROM run_trace WHERE at < $1`, millis(before)).Scan(&n)
+	return n, err
+}
+
+// ForgetTraces deletes old parts; see store.Sweeper. Two sweepers do not wait for each other.
+func (db *DB) ForgetTraces(ctx context.Context, before time.Time, limit int) (int, error) {
+	tag, err := db.pool.Exec(ctx, `DELETE FROM run_trace WHERE (workflow, run, n) IN (
+		SELECT workflow, run, n FROM run_trace WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(before), limit)
+	return int(tag.RowsAffected()), err
+}
+
 // runColumns end with the place of the run in lists.
 var (
 	runColumns = stored.Runs.Columns("run.") + ", run.n"
@@ -63,6 +94,9 @@ var (
 
 	logColumns = stored.LogLines.Columns("l.")
 	scanLog    = scanOf(stored.LogLines)
+
+	traceColumns = stored.TraceParts.Columns("p.")
+	scanTrace    = scanOf(stored.TraceParts)
 )
 
 // encodeReservations returns JSON whose texts are as columns have them, so that
@@ -80,6 +114,7 @@ func encodeReservations(list []keep.Reservation) (*string, error) {
 		for j, id := range r.IDs {
 			stored[i].IDs[j] = keep.MessageID(text(string(id)))
 		}
+		stored[i].Attempts = r.Attempts
 	}
 	return encode(stored)
 }
@@ -97,6 +132,34 @@ func decodeReservations(stored []byte) (list []keep.Reservation, err error) {
 		}
 	}
 	return list, err
+}
+
+// encodeRedone returns how often an event was redone as JSON with texts as columns have
+// them; NULL for never.
+func encodeRedone(list []keep.Redo) (*string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	stored := make([]keep.Redo, len(list))
+	for i, d := range list {
+		stored[i] = keep.Redo{At: d.At, By: text(d.By), From: text(d.From), Note: text(d.Note), Chain: keep.RunID(text(string(d.Chain)))}
+	}
+	return encode(stored)
+}
+
+// redoneTo reads what encodeRedone wrote.
+type redoneTo []keep.Redo
+
+// ScanText is how pgx hands a text over.
+func (r *redoneTo) ScanText(v pgtype.Text) error {
+	if !v.Valid {
+		return nil
+	}
+	err := json.Unmarshal([]byte(v.String), (*[]keep.Redo)(r))
+	for i, d := range *r {
+		(*r)[i] = keep.Redo{At: d.At, By: plain(d.By), From: plain(d.From), Note: plain(d.Note), Chain: keep.RunID(plain(string(d.Chain)))}
+	}
+	return err
 }
 
 // asText returns JSON as a column takes it: as text, and NULL for nil.

@@ -24,6 +24,7 @@ var whole = map[string]string{
 	"hook":            "one row a hook, written once a second at most",
 	"account":         "one row an account, written when its tokens are renewed",
 	"gate":            "one row a limited connection, which all of its users share",
+	"repair":          "one row a failure that is repaired, written with each attempt",
 }
 
 // loose are the unique indexes without the workflow: they find a row by an id that is
@@ -96,9 +97,9 @@ func TestDialect(t *testing.T) {
 		files []string
 	}{
 		{"LISTEN/NOTIFY", `(?i)\bLISTEN "|pg_notify|\bNOTIFY `, []string{"alert.go", "lease.go", "news.go"}},
-		{"advisory locks", `pg_(try_)?advisory`, []string{"idempotency.go", "open.go", "rival.go"}},
+		{"advisory locks", `pg_(try_)?advisory`, []string{"budget.go", "idempotency.go", "open.go", "rival.go"}},
 		{"planner switches", `enable_seqscan|plan_cache_mode`, []string{"check.go", "idempotency.go", "open.go", "place.go", "receive.go"}},
-		{"SKIP LOCKED", `SKIP LOCKED`, []string{"idempotency.go", "lease.go"}},
+		{"SKIP LOCKED", `SKIP LOCKED`, []string{"idempotency.go", "lease.go", "run.go"}},
 	} {
 		files, err := filepath.Glob("*.go")
 		if err != nil {

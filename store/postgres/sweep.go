@@ -52,7 +52,7 @@ func isOver(before string) string {
 
 // forget deletes a chain.
 func (t *tx) forget(chain keep.RunID) error {
-	for _, s := range []*statement{&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepRunTally, &sweepRuns} {
+	for _, s := range []*statement{&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns} {
 		t.add(s, text(string(chain)))
 	}
 	return nil
@@ -80,6 +80,7 @@ var (
 		WHERE t.workflow = v.workflow AND t.id = v.item`, []string{"text"}}
 	sweepMutations = statement{`DELETE FROM mutation AS t USING ` + ofChains + ` WHERE t.run = o.id`, []string{"text"}}
 	sweepLogs      = statement{`DELETE FROM run_log AS t USING ` + ofChains + ` WHERE t.workflow = o.workflow AND t.run = o.id`, []string{"text"}}
+	sweepTraces    = statement{`DELETE FROM run_trace AS t USING ` + ofChains + ` WHERE t.workflow = o.workflow AND t.run = o.id`, []string{"text"}}
 	sweepRunTally  = statement{`UPDATE tally AS t SET rows = t.rows - v.gone
 		FROM (SELECT r.workflow, r.handler, count(*) AS gone FROM ` + ofChains + ` JOIN run r ON r.id = o.id GROUP BY r.workflow, r.handler) v
 		WHERE t.workflow = v.workflow AND t.noun = 'run' AND t.name = v.handler`, []string{"text"}}
@@ -102,7 +103,7 @@ func (db *DB) Over(ctx context.Context, w keep.WorkflowName, before time.Time, a
 		err = row.Scan(&from, &made, into(&c.Chain), &take, &at, &c.Runs, &c.Mutations)
 		young = young || made >= millis(before) // later rows are newer
 		c.Workflow, c.At = w, moment(at)
-		if read++; !take {
+		if read++; !take || made >= millis(before) {
 			c = keep.OldChain{}
 		}
 		return c, err

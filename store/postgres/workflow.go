@@ -157,6 +157,15 @@ func (db *DB) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handler
 	return list[0], nil
 }
 
+// KVs returns a whole checkpoint, sorted by key.
+func (db *DB) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error) {
+	return collect(ctx, db, func(row pgx.CollectableRow) (c keep.SetKV, err error) {
+		c.Producer = producer
+		err = row.Scan(&c.Key, (*[]byte)(&c.Value))
+		return c, err
+	}, `SELECT key, value FROM kv WHERE workflow = $1 AND producer = $2 ORDER BY key`, w, producer)
+}
+
 // KVSize returns the bytes of all keys and values of a checkpoint.
 func (db *DB) KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error) {
 	list, err := collect(ctx, db, scanNumber, `

@@ -66,7 +66,7 @@ func (db *DB) markBackup(ctx context.Context, part string, now time.Time) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.script(`BEGIN IMMEDIATE`); err != nil {
+	if err := c.script(`PRAGMA secure_delete = ON; BEGIN IMMEDIATE`); err != nil { // of the key of links no byte stays
 		return err
 	}
 	was, err := readMark(c)

@@ -1,16 +1,21 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/sqlite"
+	"github.com/keep-run/keep/store/transfer"
 )
 
 // A backup that is taken while commits continue is one moment of the database: lawful,
@@ -58,4 +63,28 @@ func TestBackupBesideCommits(t *testing.T) {
 			t.Errorf("%s was left behind", f.Name())
 		}
 	}
+}
+
+// Whichever page of a backup is damaged, it is not worked on, and the reason is said.
+func TestDamagedBackup(t *testing.T) {
+	const page = 4096
+	dir := t.TempDir()
+	db := openDB(t, filepath.Join(dir, "keep.db"), sqlite.Config{Host: true})
+	l := newLoad(1)
+	must(t, db.Commit(t.Context(), l.Deploy()))
+	must(t, l.Run(t.Context(), db))
+	whole := filepath.Join(dir, "whole.db")
+	must(t, db.Backup(t.Context(), whole, time.UnixMilli(1)))
+	data, err := os.ReadFile(whole)
+	must(t, err)
+	for at := page; at < len(data); at += 3 * page {
+		path := filepath.Join(dir, fmt.Sprint(at, ".db"))
+		broken := slices.Concat(data[:at], bytes.Repeat([]byte{0xff}, page), data[at+page:])
+		must(t, os.WriteFile(path, broken, 0o600))
+		err := transfer.Mover{Now: time.Now()}.Restore(t.Context(), sqlite.At(path))
+		if err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("page %d: %v", at/page, err)
+		}
+	}
+	must(t, transfer.Mover{Now: time.Now()}.Restore(t.Context(), sqlite.At(whole)))
 }

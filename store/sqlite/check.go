@@ -96,6 +96,14 @@ const isRead = `EXISTS (SELECT 1 FROM workflow w JOIN deployment d ON d.workflow
 	       json_each(d.definition, '$.handlers') h, json_each(h.value, '$.subscribe') s
 	 WHERE w.name = t.workflow AND s.value = t.name)`
 
+// attemptOf is at which attempt an event e is.
+const attemptOf = `(1 + json_array_length(ifnull(e.redone, '[]')))`
+
+// reservedByRuns are the events that runs list, each with its attempt.
+const reservedByRuns = `SELECT run.id, run.chain, run.workflow, run.mutation, json_extract(v.value, '$.topic') AS topic, m.value AS message_id,
+	       ifnull(json_extract(v.value, '$.attempts[' || m.key || ']'), 1) AS attempt
+	  FROM run, json_each(run.reservations) v, json_each(v.value, '$.ids') m WHERE m.type = 'text'`
+
 // checks are in the order of reading a damaged file: the file itself, then what
 // counts and refers, then the laws of runs, events and mutations.
 var checks = []check{
@@ -214,7 +222,7 @@ var checks = []check{
 		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
 		  FROM run r
 		 WHERE closed = 0 AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
-		   AND coalesce(json_extract(r.error, '$.code'), '') <> 'reconnect' -- the question is about the account
+		   AND coalesce(json_extract(r.error, '$.code'), '') NOT IN ('reconnect', 'budget', 'breaker') -- the question is about the account, the budget or the tool
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
 
 	// Events. A logic failure releases the events of a run that stays open.
@@ -242,6 +250,25 @@ var checks = []check{
 		 WHERE status = 'consumed' AND reserved_by <> 'swept'
 		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = e.reserved_by AND r.chain = r.id AND r.status = 'committed')
 		   AND NOT EXISTS (SELECT 1 FROM run r WHERE r.chain = e.reserved_by AND r.chain <> r.id AND r.status = 'committed')`},
+
+	// Attempts at events.
+	{"pinned", `
+		SELECT 'run ' || r.id, 'it has event ' || r.topic || '/' || r.message_id || ' at attempt ' || r.attempt || ', which is at ' || ` + attemptOf + `
+		  FROM (` + reservedByRuns + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		 WHERE r.attempt < 1 OR r.attempt > ` + attemptOf},
+	{"pinned", `
+		SELECT DISTINCT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'it is at attempt ' || ` + attemptOf + ` || ', and chain ' || r.chain || ' had it at ' || r.attempt
+		  FROM (` + reservedByRuns + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		 WHERE e.reserved_by = r.chain AND r.attempt <> ` + attemptOf},
+	{"once", `
+		SELECT 'mutation ' || r.mutation, 'attempts ' || min(r.attempt) || ' and ' || max(r.attempt) || ' of event ' || r.workflow || '/' || r.topic || '/' || r.message_id || ' share it'
+		  FROM (` + reservedByRuns + `) r WHERE r.mutation <> ''
+		 GROUP BY r.mutation, r.workflow, r.topic, r.message_id HAVING min(r.attempt) <> max(r.attempt)`},
+	{"nothing-lost", `
+		SELECT DISTINCT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'chain ' || json_extract(d.value, '$.chain') || ' finished an attempt at it, and is not linked with it'
+		  FROM event e, json_each(e.redone) d
+		 WHERE EXISTS (SELECT 1 FROM run r WHERE r.id = json_extract(d.value, '$.chain') AND r.workflow = e.workflow)
+		   AND NOT EXISTS (SELECT 1 FROM event_tried l WHERE l.event = e.seq AND l.chain = json_extract(d.value, '$.chain'))`},
 
 	// Mutations. Their moves are those of package ledger; memory has a list of its own.
 	{"once", `
@@ -273,4 +300,15 @@ var checks = []check{
 		  FROM mutation m
 		 WHERE state = 'indeterminate'
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.mutation = m.key AND e.mutation <> '' AND e.closed_at = 0)`},
+
+	// Of a window in which a person allowed something, or of which the length was another one
+	// for some calls, nothing is known.
+	{"within-budget", `
+		WITH s AS (SELECT m.key, m.spent_at AS at, json_extract(e.value, '$.budget') AS budget, json_extract(e.value, '$.amount') AS amount,
+		                  json_extract(e.value, '$.limit') AS most, json_extract(e.value, '$.per') AS per, ifnull(json_extract(e.value, '$.allowed'), 0) AS allowed
+		             FROM mutation m, json_each(m.spent) e WHERE m.spent_at <> 0 AND m.state <> 'failed')
+		SELECT 'mutation ' || r.key, 'budget ' || r.budget || ': ' || sum(o.amount) || ' of ' || max(o.most) || ' millionths are spent in its window'
+		  FROM s r JOIN s o ON o.budget = r.budget AND o.at <= r.at AND o.at > r.at - r.per / 1000000
+		 GROUP BY r.key, r.budget, r.at, r.per
+		HAVING sum(o.amount) > max(o.most) AND max(o.allowed) = 0 AND count(DISTINCT o.per) = 1`},
 }

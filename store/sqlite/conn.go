@@ -189,14 +189,26 @@ func isUnique(err error) bool {
 		e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
-// named returns err as keep.ErrDiskFull if that is what it is, with what to do.
-// Path is the database.
+// isUnfinished reports whether a reader finds a change that is half written, which it cannot undo.
+func isUnfinished(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_READONLY_ROLLBACK
+}
+
+// named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or the file is
+// damaged. Path is the database.
 func named(err error, path string) error {
 	var e *sqlite.Error
-	if !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_FULL {
+	if !errors.As(err, &e) {
 		return err
 	}
-	return fmt.Errorf("%w; what is recorded is safe; make space where %s is, and a host continues by itself (%w)", keep.ErrDiskFull, path, err)
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w; what is recorded is safe; make space where %s is, and a host continues by itself (%w)", keep.ErrDiskFull, path, err)
+	case sqlite3.SQLITE_CORRUPT:
+		return fmt.Errorf("%s is damaged; keep a copy of it, and restore a backup as keep db restored --help says (%w)", path, err)
+	}
+	return err
 }
 
 // ofDatabase reports whether err came from SQLite and is about the state of the

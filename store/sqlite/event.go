@@ -18,18 +18,29 @@ import (
 // was not read is reserved if it is free.
 func (t *tx) writeEvent(e *commit.Event) (err error) {
 	n := int64(1)
+	var redone any
+	if len(e.Redone) > 0 {
+		text, err := stored.Encode(&e.Redone)
+		if err != nil {
+			return err
+		}
+		redone = string(text)
+	}
 	switch {
 	case e.New:
 		n, e.N, err = t.insert(`
-			INSERT INTO event (workflow, topic, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by, payload)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			e.Workflow, e.Topic, e.ID, e.Status, e.ReservedBy, e.Put.CreatedBy, e.Put.CreatedAt, e.Put.UpdatedAt, encodeCauses(e.Causes), e.Put.Payload)
+			INSERT INTO event (workflow, topic, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by, redone, payload)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			e.Workflow, e.Topic, e.ID, e.Status, e.ReservedBy, e.Put.CreatedBy, e.Put.CreatedAt, e.Put.UpdatedAt, encodeCauses(e.Causes), redone, e.Put.Payload)
 		return written("event", e.ID, n, err)
 	case e.N == 0:
 		n, err = t.exec(`
-			UPDATE event SET reserved_by = ?, updated_at = ?
-			 WHERE workflow = ? AND topic = ? AND message_id = ? AND status = 'pending' AND reserved_by = ''`,
-			e.ReservedBy, t.at, e.Workflow, e.Topic, e.ID)
+			UPDATE event SET reserved_by = ?1, updated_at = ?2
+			 WHERE workflow = ?3 AND topic = ?4 AND message_id = ?5 AND status = 'pending' AND reserved_by = ''
+			   AND (redone IS NULL AND ?6 = 1 OR redone IS NOT NULL AND json_array_length(redone) = ?6 - 1)`,
+			e.ReservedBy, t.at, e.Workflow, e.Topic, e.ID, e.Attempt)
+	case e.Redo:
+		n, err = t.exec(`UPDATE event SET status = ?, reserved_by = ?, redone = ?, updated_at = ? WHERE seq = ?`, e.Status, e.ReservedBy, redone, t.at, e.N)
 	case e.Moved:
 		n, err = t.exec(`UPDATE event SET status = ?, reserved_by = ?, updated_at = ? WHERE seq = ?`, e.Status, e.ReservedBy, t.at, e.N)
 	case e.Status != keep.EventPending:

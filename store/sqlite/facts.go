@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // What a commit must know is read by one statement for each record: a commit has few,
@@ -39,6 +40,9 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 	}
 	err = readAll(t, s, err, r.Topics, (*tx).readTopic)
 	err = readAll(t, s, err, r.Unlike, (*tx).readRivals)
+	if since, some := r.SpentSince(moment(t.at)); some && err == nil {
+		err = t.readSpending(s, since)
+	}
 	err = readAll(t, s, err, r.Events, (*tx).readEvent)
 	err = readAll(t, s, err, r.Held, (*tx).readHeld)
 	err = readAll(t, s, err, r.Inputs, (*tx).readInput)
@@ -130,7 +134,7 @@ func (t *tx) readRivals(s *commit.Snapshot, u keep.Unlike) error {
 }
 
 // eventFacts are what the law knows of an event.
-const eventFacts = `SELECT seq, topic, message_id, status, reserved_by, caused_by FROM event`
+const eventFacts = `SELECT seq, topic, message_id, status, reserved_by, caused_by, redone FROM event`
 
 func (t *tx) readEvent(s *commit.Snapshot, ref keep.EventRef) error {
 	return t.addEvents(s, eventFacts+` WHERE workflow = ? AND topic = ? AND message_id = ?`, t.workflow, ref.Topic, ref.MessageID)
@@ -150,10 +154,14 @@ func (t *tx) addEvents(s *commit.Snapshot, query string, args ...any) error {
 		if err == nil {
 			err = t.readTopic(s, name[keep.TopicName](row[1]))
 		}
+		var redone []keep.Redo
+		if err == nil {
+			err = stored.JSON{Part: &redone}.Scan(row[6])
+		}
 		s.AddEvent(&commit.Event{
 			Row:      commit.Row{N: row[0].(int64)},
 			EventKey: commit.EventKey{Workflow: t.workflow, Topic: name[keep.TopicName](row[1]), ID: name[keep.MessageID](row[2])},
-			Status:   name[keep.EventStatus](row[3]), ReservedBy: name[keep.RunID](row[4]), Causes: causes,
+			Status:   name[keep.EventStatus](row[3]), ReservedBy: name[keep.RunID](row[4]), Causes: causes, Redone: redone,
 		})
 		return err
 	})

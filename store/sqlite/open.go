@@ -23,8 +23,15 @@ import (
 // applicationID marks a file as Keep's: "KEEP" in ASCII, at byte 68.
 const applicationID = 0x4b454550
 
-//go:embed migrations/*.sql
-var migrations embed.FS
+// migrations bring an older file up to date. Of what they make of an empty one, schema.sql is
+// the text (TestSchema), so that a new file need not go through all that there ever was.
+var (
+	//go:embed migrations/*.sql
+	migrations embed.FS
+
+	//go:embed schema.sql
+	schema string
+)
 
 // realPath returns where path really is, so that two names of a file share one
 // lock. What is there must be a regular file, or nothing.
@@ -112,6 +119,8 @@ func (db *DB) prepareFile(ctx context.Context) error {
 		return mark.Refuse()
 	case version == len(files):
 		return nil
+	case db.cfg.ReadOnly && version == 0: // who made the file died before it was a database
+		return keep.ErrNoDatabase
 	case db.cfg.ReadOnly:
 		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
 	}
@@ -190,6 +199,12 @@ func (db *DB) version(ctx context.Context) (version int, mark transfer.Mark, err
 	}
 	defer c.close()
 	row, err := c.row(`PRAGMA user_version`)
+	if isUnfinished(err) {
+		if err := db.unfinished(ctx); err != nil || db.cfg.ReadOnly {
+			return 0, mark, err
+		}
+		return db.version(ctx)
+	}
 	if err != nil {
 		return 0, mark, fmt.Errorf("read version: %w", err)
 	}
@@ -197,6 +212,29 @@ func (db *DB) version(ctx context.Context) (version int, mark transfer.Mark, err
 		mark, err = readMark(c)
 	}
 	return version, mark, err
+}
+
+// maxUnmade is how long a file can be whose first pages are not all written, in bytes.
+const maxUnmade = 64 << 10
+
+// unfinished undoes what somebody began to write before there was a log and did not live to end:
+// mostly the first pages of the file. Who only reads cannot, and finds nothing yet.
+func (db *DB) unfinished(ctx context.Context) error {
+	if db.cfg.ReadOnly {
+		if info, err := os.Stat(db.path); err != nil || info.Size() > maxUnmade {
+			return cmp.Or(err, errors.New("somebody was killed who wrote it first: start a host once"))
+		}
+		return nil // of version 0
+	}
+	c, err := openConn(ctx, db.dsn(false))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if _, err := c.row(`PRAGMA user_version`); err != nil {
+		return fmt.Errorf("undo what was begun: %w", err)
+	}
+	return nil
 }
 
 // migrationFiles returns the names of the migrations; the first has number 1.
@@ -233,10 +271,13 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 	defer c.close()
 	// The mark is written before the switch to WAL: so it is in the file itself,
 	// where inspectFile looks, from the first byte on. Whether free pages can be
-	// given back is chosen before the first byte; in an older file it says nothing.
+	// given back is chosen before the first byte; in an older file it says nothing. Both are
+	// one transaction, since who dies between them would leave the file of no program.
 	for _, pragma := range []string{
+		`BEGIN`,
 		`PRAGMA auto_vacuum = INCREMENTAL`,
 		`PRAGMA application_id = ` + strconv.Itoa(applicationID),
+		`COMMIT`,
 		`PRAGMA journal_mode = WAL`,
 	} {
 		if _, err := c.row(pragma); err != nil {
@@ -247,25 +288,30 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 	if err != nil {
 		return fmt.Errorf("read version: %w", err)
 	}
-	for i := int(row[0].(int64)); i < len(files); i++ {
-		if err := migrateOne(c, files[i], i+1); err != nil {
+	version := int(row[0].(int64))
+	if version == 0 {
+		return changeSchema(c, schema, 0, len(files))
+	}
+	for i := version; i < len(files); i++ {
+		script, err := migrations.ReadFile(files[i])
+		if err == nil {
+			err = changeSchema(c, string(script), i, i+1)
+		}
+		if err != nil {
 			return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), err)
 		}
 	}
 	return nil
 }
 
-// migrateOne applies one file and its number in one transaction.
-func migrateOne(c *conn, file string, number int) error {
-	script, err := migrations.ReadFile(file)
-	if err != nil {
-		return err
-	}
+// changeSchema executes a script that leads from one version of the schema to another, and
+// writes down the other, in one transaction. A file that is new gets its id.
+func changeSchema(c *conn, script string, from, to int) error {
 	if err := c.script(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
-	err = c.script(string(script) + `; PRAGMA user_version = ` + strconv.Itoa(number))
-	if err == nil && number == 1 {
+	err := c.script(script + `; PRAGMA user_version = ` + strconv.Itoa(to))
+	if err == nil && from == 0 {
 		_, err = c.exec(`INSERT INTO meta (name, value) VALUES ('id', ?)`, rand.Text())
 	}
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/keep-run/keep/store/internal/stored"
 	"github.com/keep-run/keep/store/transfer"
 )
 
@@ -156,6 +157,9 @@ func setMark(c *conn, m transfer.Mark) error {
 	} else {
 		_, err = c.exec(`INSERT INTO meta (name, value) VALUES ('`+transfer.MarkName+`', ?1)
 			ON CONFLICT (name) DO UPDATE SET value = ?1`, m.Encode())
+	}
+	if err == nil { // what it asked may have been answered elsewhere
+		_, err = c.exec(`DELETE FROM meta WHERE name = '` + stored.LinkKeyName + `'`)
 	}
 	if err != nil {
 		return fmt.Errorf("mark: %w", err)

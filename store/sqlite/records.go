@@ -40,6 +40,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 		return r, err
 	}),
 	export(`SELECT run, l.at, l.level, l.text, l.place FROM run r CROSS JOIN run_log l ON l.run = r.id ORDER BY r.n, line`, scanLog),
+	export(`SELECT run, p.at, p.data FROM run r CROSS JOIN run_trace p ON p.run = r.id ORDER BY r.n, p.n`, scanTrace),
 	export(`SELECT `+itemColumns+` FROM item ORDER BY n`, scanItem),
 	export(`SELECT `+mutationColumns+` FROM mutation ORDER BY n`, scanMutation),
 	export(`SELECT `+moveColumns+`, m.key FROM mutation m CROSS JOIN mutation_history h ON h.mutation = m.n ORDER BY m.n, move`,
@@ -57,6 +58,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 	export(`SELECT `+hookColumns+` FROM hook`, scanHookCount),
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
+	export(`SELECT `+repairColumns+` FROM repair`, scanRepair),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -144,7 +146,7 @@ func (s sink) add(r transfer.Record) (err error) {
 		return t.writeInput(&commit.Input{Row: made, Workflow: r.Workflow, ID: r.ID, Put: r.Input, Skipped: r.Status == keep.InputSkipped, By: r.Unfinished})
 	case keep.Event:
 		return t.addEvent(&commit.Event{Row: made, EventKey: commit.EventKey{Workflow: r.Workflow, Topic: r.Topic, ID: r.MessageID},
-			Status: r.Status, ReservedBy: r.ReservedBy, Causes: r.CausedBy, Put: &r})
+			Status: r.Status, ReservedBy: r.ReservedBy, Causes: r.CausedBy, Redone: r.Redone, Put: &r})
 	case transfer.Tried:
 		n, err := t.number(r.Workflow, r.Event)
 		return errors.Join(err, t.writeTried(commit.Tried{Event: &commit.Event{Row: commit.Row{N: n}}, Chain: r.Chain}))
@@ -154,8 +156,8 @@ func (s sink) add(r transfer.Record) (err error) {
 	case transfer.Run:
 		r.SeenSeq, err = t.number(r.Workflow, r.Seen)
 		return errors.Join(err, t.writeRun(&commit.Run{Row: made, Put: &r.Run}))
-	case keep.LogLine:
-		return t.writeLog(r)
+	case keep.LogLine, keep.TracePart:
+		return t.addOfRun(r)
 	case keep.Item:
 		return t.writeItem(&commit.Item{Row: made, Put: r})
 	case keep.Mutation:
@@ -174,6 +176,13 @@ func (s sink) add(r transfer.Record) (err error) {
 	case key.Record:
 		r.Rev--
 		return insertKey(s.conn.exec, r)
+	}
+	return s.addBeside(r)
+}
+
+// addBeside adds a record that is written beside commits.
+func (s sink) addBeside(r transfer.Record) error {
+	switch r := r.(type) {
 	case keep.Credential:
 		return addCredential(s.conn, r)
 	case keep.HookCount:
@@ -183,6 +192,20 @@ func (s sink) add(r transfer.Record) (err error) {
 	case keep.Gate:
 		r.Rev--
 		return putGate(s.conn, r)
+	case keep.Repair:
+		r.Rev--
+		return putRepair(s.conn, r)
+	}
+	return errors.New("a record of an unknown kind")
+}
+
+// addOfRun adds what a run wrote beside its records.
+func (t *tx) addOfRun(r transfer.Record) error {
+	switch r := r.(type) {
+	case keep.LogLine:
+		return t.writeLog(r)
+	case keep.TracePart:
+		return t.writeTrace(r)
 	}
 	return errors.New("a record of an unknown kind")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
@@ -46,6 +47,15 @@ func (t *tx) writeLog(l keep.LogLine) error {
 	return nil
 }
 
+// writeTrace adds a part after those that the run has.
+func (t *tx) writeTrace(p keep.TracePart) error {
+	_, err := t.exec(`INSERT INTO run_trace (run, at, data) VALUES (?, ?, ?)`, p.Run, p.At, p.Data)
+	if err != nil {
+		return fmt.Errorf("trace of run %s: %w", p.Run, err)
+	}
+	return nil
+}
+
 // OpenRuns returns the runs of w that are not closed, oldest first.
 func (db *DB) OpenRuns(ctx context.Context, w keep.WorkflowName) ([]keep.Run, error) {
 	runs, err := rows(ctx, db, scanRun, `SELECT `+runColumns+` FROM run WHERE workflow = ? AND closed = 0`, w)
@@ -63,8 +73,33 @@ func (db *DB) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error) 
 	return rows(ctx, db, scanLog, `SELECT run, at, level, text, place FROM run_log WHERE run = ? ORDER BY line`, run)
 }
 
+// Trace returns the parts of a run's trace, oldest first.
+func (db *DB) Trace(ctx context.Context, run keep.RunID) ([]keep.TracePart, error) {
+	return rows(ctx, db, scanTrace, `SELECT run, at, data FROM run_trace WHERE run = ? ORDER BY n`, run)
+}
+
+// OldTraces counts old parts; see store.Sweeper.
+func (db *DB) OldTraces(ctx context.Context, before time.Time) (n int, err error) {
+	err = db.row(ctx, `SELECT count(*) FROM run_trace WHERE at < ?`, []any{millis(before)}, &n)
+	return n, err
+}
+
+// ForgetTraces deletes old parts; see store.Sweeper.
+func (db *DB) ForgetTraces(ctx context.Context, before time.Time, limit int) (int, error) {
+	if db.write == nil {
+		return 0, ErrReadOnly
+	}
+	var gone int64
+	err := db.write.do(ctx, func(conn *conn) (err error) {
+		gone, err = conn.exec(`DELETE FROM run_trace WHERE n IN (SELECT n FROM run_trace WHERE at < ? ORDER BY at, n LIMIT ?)`, before, limit)
+		return err
+	})
+	return int(gone), err
+}
+
 var (
 	runColumns = stored.Runs.Columns("")
 	scanRun    = scanOf(stored.Runs)
 	scanLog    = scanOf(stored.LogLines)
+	scanTrace  = scanOf(stored.TraceParts)
 )

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Errors returned by a database that cannot do what it is asked.
@@ -181,6 +182,21 @@ func (db *DB) StoreID(ctx context.Context) (string, error) {
 	var id string
 	err := db.row(ctx, `SELECT value FROM meta WHERE name = 'id'`, nil, &id)
 	return id, err
+}
+
+// LinkKey returns what links to questions are signed with; see store.Links.
+func (db *DB) LinkKey(ctx context.Context) (key []byte, err error) {
+	err = db.change(ctx, func(c *conn) error {
+		if _, err := c.exec(`INSERT INTO meta (name, value) VALUES ('`+stored.LinkKeyName+`', ?) ON CONFLICT DO NOTHING`, stored.NewLinkKey()); err != nil {
+			return err
+		}
+		row, err := c.row(`SELECT value FROM meta WHERE name = '` + stored.LinkKeyName + `'`)
+		if err == nil {
+			key, err = stored.LinkKey(row[0].(string))
+		}
+		return err
+	})
+	return key, err
 }
 
 // ForeignChanges returns a number that changes when another process commits to

@@ -55,6 +55,7 @@ func (t *tx) forget(chain keep.RunID) error {
 		  WHERE (workflow, id) IN (SELECT workflow, item FROM mutation WHERE run IN (` + runs + `) AND item <> '')`,
 		`DELETE FROM mutation WHERE run IN (` + runs + `)`,
 		`DELETE FROM run_log WHERE run IN (` + runs + `)`,
+		`DELETE FROM run_trace WHERE run IN (` + runs + `)`,
 		`DELETE FROM run INDEXED BY run_by_chain WHERE chain = ?1 AND chain <> id`,
 		`DELETE FROM run WHERE id = ?1`,
 	} {
@@ -87,7 +88,7 @@ func (db *DB) Over(ctx context.Context, w keep.WorkflowName, before time.Time, a
 			err = row.Scan(&from, &made, &c.Chain, &take, &at, &c.Runs, &c.Mutations)
 			c.Workflow, c.At = w, moment(at)
 			young = young || made >= millis(before)
-			if read++; !take {
+			if read++; !take || made >= millis(before) {
 				c = keep.OldChain{}
 			}
 			return c, err

@@ -141,6 +141,15 @@ func (db *DB) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handler
 	return value, err
 }
 
+// KVs returns a whole checkpoint, sorted by key.
+func (db *DB) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error) {
+	return rows(ctx, db, func(row scanner) (c keep.SetKV, err error) {
+		c.Producer = producer
+		err = row.Scan(&c.Key, (*[]byte)(&c.Value))
+		return c, err
+	}, `SELECT key, value FROM kv WHERE workflow = ? AND producer = ? ORDER BY key`, w, producer)
+}
+
 // KVSize returns the bytes of all keys and values of a checkpoint.
 func (db *DB) KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (size int, err error) {
 	err = db.row(ctx, `

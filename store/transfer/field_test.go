@@ -93,18 +93,18 @@ func full() []transfer.Record {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	version := keep.Version{Major: 2, Minor: 3}
 	seen := keep.EventRef{Topic: "topic", MessageID: "m"}
-	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", RetryAfter: 7}
+	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", Budget: "money", Item: "item", RetryAfter: 7}
 	handlers := []keep.Handler{{Name: "h", Kind: keep.Consumer,
 		Subscribe: []keep.TopicName{"topic"}, Publishes: []keep.TopicName{"topic"}, HasMutate: true, HasNext: true, IgnoresResult: true, Items: "first", New: true, Order: keep.OrderKey,
 		Schedule: keep.Schedule{Interval: time.Minute, Cron: "* * * * *", Timezone: "UTC"}}}
 	return []transfer.Record{
 		keep.Workflow{Name: w, Version: version, Paused: true, Granted: 1, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Deployment{Workflow: w, Version: version, Hash: "hash", Entry: "w.js", Code: []byte("code"), Map: []byte("map"), CreatedAt: at,
-			Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Handlers: handlers, OnBlocked: keep.BlockedPoll}},
+			Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Handlers: handlers, OnBlocked: keep.BlockedPoll, Intent: "what it is for"}},
 		keep.Grant{Workflow: w, N: 1, Version: version, GivenBy: "ada", From: "cli", GivenAt: at,
 			Tools: []keep.GrantedTool{{Tool: "bank.pay", When: "params.n > 1", Approve: "always"}}},
 		keep.Proposal{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 9, Minor: 1}, Hash: "hash2", Entry: "w.js", Code: []byte("code2"), Map: []byte("map2"),
-			CreatedAt: at, Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, OnBlocked: keep.BlockedPoll, Handlers: handlers}},
+			CreatedAt: at, Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, OnBlocked: keep.BlockedPoll, Intent: "what it is for", Handlers: handlers}},
 			Over: version, Tools: []keep.GrantedTool{{Tool: "bank.pay", When: "params.n > 1", Approve: "always"}}, By: "bob", From: "api",
 			Question: "esc_1", State: keep.ProposalRejected, EndedAt: at.Add(time.Second)},
 		keep.TopicCount{Workflow: w, Topic: "topic", Pending: 1, Reserved: 1, Consumed: 3, Skipped: 4},
@@ -112,25 +112,31 @@ func full() []transfer.Record {
 		transfer.Input{Unfinished: 1, Input: keep.Input{ID: "in_1", Workflow: w, Source: "source", Type: "type", ExternalID: "external",
 			Title: "title", Status: keep.InputPending, CreatedAt: at}},
 		keep.Event{Workflow: w, Topic: "topic", MessageID: "m", Seq: 1, Payload: json.RawMessage(`[1.0]`), Status: keep.EventPending,
-			ReservedBy: run, CreatedBy: "run_0", CausedBy: []keep.InputID{"in_1"}, CreatedAt: at, UpdatedAt: at.Add(2 * time.Second)},
+			ReservedBy: run, CreatedBy: "run_0", CausedBy: []keep.InputID{"in_1"},
+			Redone: []keep.Redo{{At: at, By: "ada", From: "cli", Note: "again\x00", Chain: "run_0"}}, CreatedAt: at, UpdatedAt: at.Add(2 * time.Second)},
 		transfer.Tried{Workflow: w, Event: seen, Chain: "run_0"},
 		transfer.Handler{Seen: seen, HandlerState: keep.HandlerState{Workflow: w, Handler: "h", Kind: keep.Consumer, IdleSeq: 1,
 			WakeAt: at, NextAt: at.Add(1 * time.Second), RequestedAt: at.Add(2 * time.Second), LastRun: run, LastAt: at.Add(3 * time.Second)}},
 		transfer.Run{Seen: seen, Run: keep.Run{Lane: keep.KeyLane("h", "k"), ID: run, Chain: run, RetryOf: "run_0", Workflow: w, Version: version, Handler: "h", Kind: keep.Consumer,
-			Phase: keep.Mutating, Status: keep.StatusTransient, Trigger: seen, Reservations: []keep.Reservation{{Topic: "topic", IDs: []keep.MessageID{"m"}}},
+			Phase: keep.Mutating, Status: keep.StatusTransient, Trigger: seen, Reservations: []keep.Reservation{{Topic: "topic", IDs: []keep.MessageID{"m"}, Attempts: []int{2}}},
 			Prepared: json.RawMessage(`{}`), Mutation: "mut_1", Title: "title", WakeAt: at, SeenSeq: 1, Error: failure, RetryAt: at.Add(1 * time.Second),
 			Retries: 2, Crashes: 3, Closed: true, Rev: 4, CreatedAt: at.Add(2 * time.Second), UpdatedAt: at.Add(3 * time.Second)}},
 		keep.LogLine{Run: run, At: at, Level: "warn", Text: "text", Where: "file:1:2"},
+		keep.TracePart{Run: run, At: at, Data: []byte("part")},
 		keep.Item{Workflow: w, ID: "item", Title: "title", Status: keep.ItemDone, Attempt: 2, Swept: 1, Rev: 3, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Mutation{Key: "mut_1", Workflow: w, Run: run, Item: "item", Attempt: 2, Tool: "tool", Connector: "http", Level: "C", Target: "target",
 			Identity: json.RawMessage(`{"id":1}`), Subkey: "sub", Payload: json.RawMessage(`{"id":1,"b":2}`), PayloadHash: "hash", Token: "token",
-			Pin: json.RawMessage(`{"v":1}`), PinHash: "pin", Doubted: true, Title: "title", State: keep.Applied, Result: json.RawMessage(`7`),
+			Pin: json.RawMessage(`{"v":1}`), PinHash: "pin", Doubted: true, SpentAt: at,
+			Spent: []keep.Spent{{Budget: "money", Amount: 1, Limit: 2, Per: 3, Allowed: true}}, Title: "title", State: keep.Applied, Result: json.RawMessage(`7`),
 			Warning: "warning", Error: failure, Attempts: 2, ReconcileAttempts: 3, NextReconcileAt: at, CallDeadline: at.Add(1 * time.Second),
 			SettleAfter: 5 * time.Second, CanReconcile: true, ResolvedBy: "call", Rev: 6, CreatedAt: at, UpdatedAt: at.Add(2 * time.Second)},
 		transfer.Move{Mutation: "mut_1", Move: keep.Move{At: at, By: "call", From: keep.InFlight, To: keep.Applied, Evidence: "evidence", Detail: "detail"}},
-		keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: w, Run: run, Mutation: "mut_1", Item: "item", Connection: "crm", Title: "title", Question: "question",
+		keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: w, Run: run, Mutation: "mut_1", Item: "item", Connection: "crm", Budget: "money", Title: "title", Question: "question",
 			Attempted: "attempted", Why: "why", CanVerify: true, VerifyByHand: "by hand", Choices: []keep.Choice{{Action: keep.Skip, Label: "label", Effect: "effect", Result: "optional"}},
-			PayloadHash: "hash", CreatedAt: at, ClosedAt: at.Add(1 * time.Second),
+			PayloadHash: "hash", CreatedAt: at, ClosedAt: at.Add(1 * time.Second), ExpiresAt: at.Add(3 * time.Second),
+			Approval: &keep.Approval{Tool: "bank.pay", Target: "target", Key: "mut_2", Payload: json.RawMessage(`{"a":1}`), Version: version,
+				View:  keep.View{Kind: keep.ViewRow, Parts: []keep.ViewPart{{Role: "key", Param: "id", Text: "t"}}},
+				Claim: json.RawMessage(`{"title":"t"}`), Now: json.RawMessage(`1`), NowWhy: "why"},
 			Decision: &keep.Decision{Action: keep.Skip, By: "ada", From: "cli", Note: "note", At: at.Add(2 * time.Second)}},
 		keep.Notice{Escalation: "esc_1", Sink: "webhook", Status: keep.NoticePending, Attempts: 1, NextAt: at, Error: "error", UpdatedAt: at.Add(1 * time.Second), Rev: 2},
 		key.Record{ID: key.ID{1}, Version: 2, Alias: key.ID{2}, Host: "host", Key: "key", Caller: "caller", Method: "POST", Path: "/path",
@@ -146,6 +152,7 @@ func full() []transfer.Record {
 			Refreshes: []keep.Refresh{{Generation: 1, State: keep.RefreshDone, Host: "h", SentAt: at, EndedAt: at.Add(1 * time.Second)}},
 			LeaseHost: "h", LeaseUntil: at.Add(4 * time.Second), Rev: 3},
 		keep.Gate{Connection: "crm", State: json.RawMessage(`{"failures": 1}`), Rev: 3},
+		keep.Repair{ID: "abc", Workflow: w, State: json.RawMessage(`{"attempts": 1}`), CreatedAt: at, Rev: 2},
 	}
 }
 
@@ -154,7 +161,8 @@ func noZero(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	switch {
 	case path == "keep.Grant.TakenBy", path == "keep.Grant.TakenAt": // of one that allows nothing
-	case path == "key.Record.Former", path == "keep.Escalation.Decision.Result": // not kept
+	case path == "key.Record.Former", path == "keep.Escalation.Decision.Result",
+		path == "keep.Escalation.Decision.Limit", path == "keep.Escalation.Decision.Until": // not kept
 	case v.IsZero():
 		t.Errorf("%s has no value in this test", path)
 	case v.Type() == reflect.TypeFor[time.Time]():

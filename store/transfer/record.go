@@ -80,7 +80,8 @@ var Kinds = []Kind{
 	kind[Tried]("event_tried", true),
 	kind[Handler]("handler", true),
 	kind[Run]("run", false),
-	kind[keep.LogLine]("run_log", false), // run by run
+	kind[keep.LogLine]("run_log", false),     // run by run
+	kind[keep.TracePart]("run_trace", false), // run by run
 	kind[keep.Item]("item", false),
 	kind[keep.Mutation]("mutation", false),
 	kind[Move]("mutation_history", false), // mutation by mutation
@@ -91,6 +92,7 @@ var Kinds = []Kind{
 	kind[keep.HookCount]("hook", true),
 	kind[keep.Account]("account", true),
 	kind[keep.Gate]("gate", true),
+	kind[keep.Repair]("repair", true),
 }
 
 func kind[T any](name string, named bool) Kind { return Kind{name, reflect.TypeFor[T](), named} }

@@ -85,6 +85,7 @@ func Run(t *testing.T, open func(tb testing.TB) *Bench) {
 		{"a change has one effect and a result of the declared shape", (*trial).change},
 		{"reconcile finds a change that happened", (*trial).reconcileHappened},
 		{"reconcile does not find a change that was never begun", (*trial).reconcileAbsent},
+		{"reconcile of a marked tool does not find an equal change under another token", (*trial).reconcileAnother},
 		{"the same token has one effect at level A", (*trial).sameToken},
 		{"a call whose time is over changes nothing", (*trial).tooLate},
 		{"bad params are a logic failure and change nothing", (*trial).badParams},
@@ -254,6 +255,26 @@ func (b *trial) answer(n int) connector.Answer {
 	}
 	b.t.Errorf("Reconcile has no answer although the trouble is over: %+v, %v", a, err)
 	return a
+}
+
+// reconcileAnother asks about a change that was made under another token, as in an attempt
+// before: a tool that is Marked finds no effect of it, unless it has made one now.
+func (b *trial) reconcileAnother() {
+	if !b.asks() || !b.tool.Spec().Marked {
+		b.t.Skip("the host does not believe that what it finds is of its call, in a later attempt")
+	}
+	if _, err := b.mutate(1, callTimeout); err != nil {
+		b.t.Fatalf("Mutate: %v", err)
+	}
+	b.settle()
+	another := b.mutation(1)
+	another.Key, another.Token = "key-another", "token-another"
+	ctx, cancel := context.WithTimeout(b.t.Context(), callTimeout)
+	defer cancel()
+	a, err := b.tool.(connector.Reconciler).Reconcile(ctx, another)
+	if err == nil && a.Verdict == connector.Happened && !a.ByKey {
+		b.t.Errorf("Reconcile of token-another found the effect of token-1: %s", a.Detail)
+	}
 }
 
 func (b *trial) asks() bool { _, ok := b.tool.(connector.Reconciler); return ok }

@@ -66,9 +66,9 @@ func sample(t *testing.T, open func(tb testing.TB, dir string) (a, b store.Store
 // wanted returns what a sample must contain.
 func wanted() (list []string) {
 	for _, c := range []keep.Change{
-		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{}, keep.UnskipEvents{},
+		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{}, keep.UnskipEvents{}, keep.RedoEvents{},
 		keep.PutInput{}, keep.SkipInput{}, keep.UnskipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.LookAgain{}, keep.Deploy{},
-		keep.SetPaused{}, keep.AppendLogs{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
+		keep.SetPaused{}, keep.AppendLogs{}, keep.AppendTrace{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		list = append(list, fmt.Sprintf("%T", c))
 	}
@@ -196,6 +196,14 @@ func (c *comparison) compare() {
 		c.Fatalf("the stores differ (-one +other):\n%s", diff)
 	}
 	for _, name := range names {
+		allA, errA := c.a.KVs(context.Background(), name, "p")
+		allB, errB := c.b.KVs(context.Background(), name, "p")
+		same := func(a, b keep.SetKV) bool {
+			return a.Producer == b.Producer && a.Key == b.Key && string(a.Value) == string(b.Value)
+		}
+		if errA != nil || errB != nil || !slices.EqualFunc(allA, allB, same) {
+			c.Fatalf("KVs(%s) = %q, %v in one, %q, %v in the other", name, allA, errA, allB, errB)
+		}
 		for _, key := range []string{"k1", "k2"} {
 			a, errA := c.a.KV(context.Background(), name, "p", key)
 			b, errB := c.b.KV(context.Background(), name, "p", key)
@@ -322,9 +330,15 @@ func (c *comparison) putRun(w keep.WorkflowName) keep.Change {
 
 func (c *comparison) reservations() (list []keep.Reservation) {
 	for range rapid.IntRange(0, 2).Draw(c.T, "reservations") {
-		list = append(list, keep.Reservation{Topic: pick(c, "topic", topics), IDs: c.someMessages()})
+		list = append(list, c.reservation())
 	}
 	return list
+}
+
+func (c *comparison) reservation() keep.Reservation {
+	r := keep.Reservation{Topic: pick(c, "topic", topics), IDs: c.someMessages()}
+	r.Attempts = c.attempts(pick(c, "workflow", names), r.Topic, r.IDs)
+	return r
 }
 
 func (c *comparison) someMessages() (list []keep.MessageID) {
@@ -376,12 +390,43 @@ func (c *comparison) publish(w keep.WorkflowName) keep.Change {
 func (c *comparison) reserve(w keep.WorkflowName) keep.Change {
 	topic, ids := pick(c, "topic", topics), c.someMessages()
 	if rapid.IntRange(0, 2).Draw(c.T, "reserve") == 0 {
-		if rapid.IntRange(0, 2).Draw(c.T, "unskip") == 0 {
+		switch rapid.IntRange(0, 3).Draw(c.T, "unskip") {
+		case 0:
 			return c.unskip(w, topic, ids)
+		case 1:
+			return c.redo(w, topic, ids)
 		}
 		return keep.SkipEvents{Topic: topic, IDs: ids}
 	}
-	return keep.Reserve{Chain: pick(c, "chain", runs), Reservation: keep.Reservation{Topic: topic, IDs: ids}}
+	return keep.Reserve{Chain: pick(c, "chain", runs), Reservation: keep.Reservation{Topic: topic, IDs: ids, Attempts: c.attempts(w, topic, ids)}}
+}
+
+// attempts returns those at which events are, or others.
+func (c *comparison) attempts(w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (list []int) {
+	known := c.likely("known attempts")
+	for _, id := range ids {
+		ev, err := c.a.Event(context.Background(), w, topic, id)
+		if n := ev.Attempt(); err == nil && known {
+			list = append(list, n)
+		} else {
+			list = append(list, rapid.IntRange(1, 3).Draw(c.T, "attempt"))
+		}
+	}
+	return keep.AttemptsOf(list)
+}
+
+// redo has an event done again that is finished, if there is one, or any.
+func (c *comparison) redo(w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) keep.Change {
+	status := pick(c, "status", []keep.EventStatus{keep.EventConsumed, keep.EventSkipped})
+	over, _, err := c.a.Events(context.Background(), keep.EventFilter{Workflow: w, Status: status}, keep.Page{Limit: 10})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if len(over) > 0 && c.likely("of one that is finished") {
+		ev := pick(c, "finished", over)
+		return keep.RedoEvents{Topic: ev.Topic, IDs: []keep.MessageID{ev.MessageID}, Chain: ev.ReservedBy, Attempt: ev.Attempt(), By: "ann", Note: pick(c, "note", entitled)}
+	}
+	return keep.RedoEvents{Topic: topic, IDs: ids, Chain: pick(c, "chain", append([]keep.RunID{""}, runs...)), Attempt: rapid.IntRange(1, 2).Draw(c.T, "attempt"), By: "ann"}
 }
 
 // unskip undoes the skip of an event that was skipped, if there is one, or of any.
@@ -489,5 +534,6 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 		keep.Deploy{Deployment: keep.Deployment{Workflow: c.owner(w), Version: version, Code: value,
 			Definition: keep.Definition{Name: w, Topics: topics[:1], Handlers: c.handlers()}, CreatedAt: c.time()}},
 		keep.AppendLogs{Lines: []keep.LogLine{{Run: pick(c, "run", runs), At: c.time(), Text: string(value)}}},
+		keep.AppendTrace{Part: keep.TracePart{Run: pick(c, "run", runs), At: c.time(), Data: value}},
 	})
 }

@@ -334,6 +334,8 @@ var eventPromises = []promise{
 		w.same("its input", get[keep.Input](w)(w.Input(w.ctx, in)).Status, keep.InputDone)
 		w.check()
 	}},
+	{"an event is done again as a new attempt, which has runs and a call of its own", redoneEvents},
+	{"attempts that share a call are found (law: once)", sharedAttempts},
 	{"an event can be published, reserved and finished in one commit", func(w *world) {
 		in := w.input("w")
 		r := w.newRun("w")
@@ -372,4 +374,82 @@ func messageIDs(events []keep.Event) (ids []keep.MessageID) {
 		ids = append(ids, e.MessageID)
 	}
 	return ids
+}
+
+// redoneEvents has an event done again that a chain finished, and one that was skipped.
+func redoneEvents(w *world) {
+	in := w.input("w")
+	for _, id := range []keep.MessageID{"a", "b", "c"} {
+		w.publish("w", "t", id, in)
+	}
+	was := get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a"))
+	first := w.start("w", "t", "a")
+	one := func(c keep.RedoEvents) keep.RedoEvents {
+		c.Topic, c.By, c.From, c.Note = "t", "ann", "cli", "the address was wrong\x00"
+		return c
+	}
+	a, b := []keep.MessageID{"a"}, []keep.MessageID{"b"}
+	w.refuse("w", is(keep.ErrStale), one(keep.RedoEvents{IDs: a, Chain: first.Chain, Attempt: 1})) // a run has it
+	w.finish(first)
+	w.commit("w", keep.SkipEvents{Topic: "t", IDs: b})
+	for _, refused := range []keep.RedoEvents{
+		{IDs: a, Attempt: 1},                             // the chain's
+		{IDs: a, Chain: first.Chain, Attempt: 2},         // at another attempt
+		{IDs: []keep.MessageID{"c"}, Attempt: 1},         // pending
+		{IDs: []keep.MessageID{"b", "b"}, Attempt: 1},    // pending by then
+		{IDs: b, Chain: keep.Swept, Attempt: 1},          // not swept
+		{IDs: a, Chain: keep.RunID("run_x"), Attempt: 1}, // another's
+	} {
+		w.refuse("w", is(keep.ErrStale), one(refused))
+	}
+	w.refuse("w", notFound("event in topic t", "z"), one(keep.RedoEvents{IDs: []keep.MessageID{"z"}, Attempt: 1}))
+	w.refuse("other", notFound("event in topic t", "a"), one(keep.RedoEvents{IDs: a, Chain: first.Chain, Attempt: 1}))
+	w.commit("w", one(keep.RedoEvents{IDs: a, Chain: first.Chain, Attempt: 1}), one(keep.RedoEvents{IDs: b, Attempt: 1}))
+	redo := keep.Redo{At: w.at, By: "ann", From: "cli", Note: "the address was wrong\x00", Chain: first.Chain}
+	was.UpdatedAt, was.Redone = w.at, []keep.Redo{redo}
+	w.same("the event", get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a")), was)
+	w.same("the oldest first", messageIDs(get[[]keep.Event](w)(w.Peek(w.ctx, "w", "t", 9))), []keep.MessageID{"a", "b", "c"})
+	w.same("counts", get[[]keep.TopicCount](w)(w.TopicCounts(w.ctx, "w")), []keep.TopicCount{{Workflow: "w", Topic: "t", Pending: 3}})
+	w.same("its input", get[keep.Input](w)(w.Input(w.ctx, in)).Status, keep.InputPending)
+	w.refuse("w", is(keep.ErrStale), one(keep.RedoEvents{IDs: a, Chain: first.Chain, Attempt: 1})) // it was redone
+
+	second := w.newRun("w")
+	second.Reservations = []keep.Reservation{{Topic: "t", IDs: a}}
+	w.refuse("w", is(keep.ErrStale), keep.PutRun{Run: second}, keep.Reserve{Chain: second.Chain, Reservation: second.Reservations[0]})
+	second.Reservations[0].Attempts = []int{2}
+	w.commit("w", keep.PutRun{Run: second}, keep.Reserve{Chain: second.Chain, Reservation: second.Reservations[0]})
+	w.same("its run", get[keep.Run](w)(w.Run(w.ctx, second.ID)).Reservations, second.Reservations)
+	second.Rev = 1
+	w.finish(second)
+	w.same("its runs", len(get[[]keep.Run](w)(w.RunsOfEvent(w.ctx, "w", "t", "a", 9))), 2)
+	w.check()
+	w.commit("w", one(keep.RedoEvents{IDs: a, Chain: second.Chain, Attempt: 2}))
+	w.same("attempt", get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a")).Attempt(), 3)
+	w.check()
+}
+
+// sharedAttempts is a run at a second attempt that has the call of the first one.
+func sharedAttempts(w *world) {
+	w.publish("w", "t", "a")
+	first, m := w.call("w")
+	first.Reservations = []keep.Reservation{{Topic: "t", IDs: []keep.MessageID{"a"}}}
+	w.commit("w", keep.PutRun{Run: first}, keep.Reserve{Chain: first.Chain, Reservation: first.Reservations[0]})
+	first.Rev, m.Rev, m.State, m.ResolvedBy = first.Rev+1, 1, keep.Applied, "call"
+	w.finish(first, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})
+	w.commit("w", keep.RedoEvents{Topic: "t", IDs: []keep.MessageID{"a"}, Chain: first.Chain, Attempt: 1, By: "ann"})
+	second := w.newRun("w")
+	second.Reservations, second.Mutation = []keep.Reservation{{Topic: "t", IDs: []keep.MessageID{"a"}, Attempts: []int{2}}}, m.Key
+	w.commit("w", keep.PutRun{Run: second}, keep.Reserve{Chain: second.Chain, Reservation: second.Reservations[0]})
+	found := Violations(w, w.Store)
+	if len(found) != 1 || !strings.Contains(found[0], "once") || !strings.Contains(found[0], "attempts 1 and 2 of event w/t/a share it") {
+		w.Errorf("Check found %q, want that two attempts share %s", found, m.Key)
+	}
+	second.Rev, second.Mutation, second.Reservations[0].Attempts = 1, "", []int{3}
+	w.commit("w", keep.PutRun{Run: second})
+	if found = Violations(w, w.Store); len(found) != 2 {
+		w.Errorf("Check found %q, want that %s has an attempt that there is not", found, second.ID)
+	}
+	second.Rev, second.Reservations[0].Attempts = 2, []int{2}
+	w.commit("w", keep.PutRun{Run: second})
+	w.check()
 }

@@ -80,6 +80,15 @@ var grantPromises = []promise{
 		record[1] = keep.UnderGrant{N: 2}
 		w.commit("a", record...)
 	}},
+	{"no call is recorded that was approved for another version", func(w *world) {
+		w.deploy("a", "t")
+		r := w.newRun("a")
+		m := w.newMutation(r)
+		record := []keep.Change{keep.PutRun{Run: r}, keep.UnderGrant{Version: keep.Version{Major: 2}}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", m.State)}}}
+		w.refuse("a", isStale, record...)
+		record[1] = keep.UnderGrant{Version: keep.Version{Major: 1}}
+		w.commit("a", record...)
+	}},
 	{"a version that waits is not deployed, until a person agrees", func(w *world) {
 		w.deploy("a", "t")
 		p := w.proposal("a", 2)
@@ -134,7 +143,7 @@ var grantPromises = []promise{
 func (w *world) proposal(name keep.WorkflowName, major int) keep.Proposal {
 	return keep.Proposal{
 		Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: major}, Hash: "h", Entry: "a.js", Code: []byte{0, 1, 255}, CreatedAt: oddTime,
-			Definition: keep.Definition{Name: name, Topics: []keep.TopicName{"t"}}},
+			Definition: keep.Definition{Name: name, Topics: []keep.TopicName{"t"}, Intent: odd}},
 		Over: keep.Version{Major: 1}, Tools: []keep.GrantedTool{{Tool: "x.y", When: odd}}, By: odd, From: "api",
 		Question: keep.EscalationID(fmt.Sprintf("esc_%s_%d", name, major)), State: keep.ProposalWaiting,
 	}

@@ -68,10 +68,13 @@ var escalationPromises = []promise{
 		e := keep.Escalation{ID: "esc_1", Kind: keep.AskApproval, Workflow: "w", Run: r.ID, Mutation: "key", Item: odd, Title: odd,
 			Question: odd, Attempted: odd, Why: odd, CanVerify: true, VerifyByHand: odd,
 			Choices:     []keep.Choice{{Action: keep.Approve, Label: odd, Effect: odd}, {Action: keep.Reject}},
-			PayloadHash: "00ff", CreatedAt: oddTime}
+			PayloadHash: "00ff", ExpiresAt: oddTime, CreatedAt: oddTime, Approval: &keep.Approval{
+				Tool: "bank.pay", Target: odd, Key: "key", Payload: []byte(`{"a":"<b>&\u2028","n":1.0}`), Version: keep.Version{Major: 1, Minor: 2},
+				View:  keep.View{Kind: keep.ViewMail, Parts: []keep.ViewPart{{Role: "to", Param: odd, Text: odd}}},
+				Claim: []byte(`{"title":"<b>"}`), Now: []byte(`[1]`), NowWhy: odd}}
 		plain := keep.Escalation{ID: "esc_2", Kind: keep.AskLogic, Workflow: "w", Choices: []keep.Choice{}}
 		w.commit("w", keep.OpenEscalation{Escalation: e}, keep.OpenEscalation{Escalation: plain})
-		e.CreatedAt = kept(oddTime)
+		e.CreatedAt, e.ExpiresAt = kept(oddTime), kept(oddTime)
 		w.same("Escalation", get[keep.Escalation](w)(w.Escalation(w.ctx, e.ID)), e)
 		w.same("Escalations", page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{})), []keep.Escalation{plain, e})
 		w.same("EscalationsOf", get[[]keep.Escalation](w)(w.EscalationsOf(w.ctx, r.Chain, 1)), []keep.Escalation{e})

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/keep-run/keep"
 )
@@ -91,6 +93,24 @@ var listPromises = []promise{
 		id := get[string](w)(w.StoreID(w.ctx))
 		if again := get[string](w)(w.StoreID(w.ctx)); len(id) < 16 || again != id {
 			w.Errorf("StoreID = %q, then %q", id, again)
+		}
+	}},
+	{"a store makes one key for links, whoever asks first", func(w *world) {
+		keys := make([][]byte, 8)
+		var wg sync.WaitGroup
+		for i := range keys {
+			wg.Go(func() {
+				var err error
+				if keys[i], err = w.LinkKey(w.ctx); err != nil {
+					w.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, k := range keys {
+			if len(k) != 32 || !bytes.Equal(k, keys[0]) || bytes.Equal(k, make([]byte, 32)) {
+				w.Errorf("LinkKey = %x, want 32 random bytes, the same for all", keys)
+			}
 		}
 	}},
 }

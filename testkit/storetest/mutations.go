@@ -20,7 +20,7 @@ var mutationPromises = []promise{
 				w.move(keep.Failed, keep.InFlight), w.move(keep.InFlight, keep.Applied)}})
 		m.Rev = 1
 		m.NextReconcileAt, m.CallDeadline = kept(m.NextReconcileAt), kept(m.CallDeadline)
-		m.CreatedAt, m.UpdatedAt = kept(m.CreatedAt), kept(m.UpdatedAt)
+		m.CreatedAt, m.UpdatedAt, m.SpentAt = kept(m.CreatedAt), kept(m.UpdatedAt), kept(m.SpentAt)
 		w.same("Mutation", get[keep.Mutation](w)(w.Mutation(w.ctx, m.Key)), m)
 		w.same("Mutations", page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{Run: job.ID}, keep.Page{})), []keep.Mutation{m})
 		if r.Workflow == job.Workflow {
@@ -39,7 +39,7 @@ var mutationPromises = []promise{
 		w.commit("w", keep.PutMutation{Mutation: full, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})
 		full.Rev = 2
 		full.NextReconcileAt, full.CallDeadline = kept(full.NextReconcileAt), kept(full.CallDeadline)
-		full.CreatedAt, full.UpdatedAt = kept(full.CreatedAt), kept(full.UpdatedAt)
+		full.CreatedAt, full.UpdatedAt, full.SpentAt = kept(full.CreatedAt), kept(full.UpdatedAt), kept(full.SpentAt)
 		w.same("Mutation", get[keep.Mutation](w)(w.Mutation(w.ctx, m.Key)), full)
 	}},
 	{"the results after a mutation are those of its workflow that were applied later, oldest first", func(w *world) {
@@ -200,7 +200,9 @@ func fullMutation(w *world, r keep.Run) keep.Mutation {
 		Key: keep.MutationKey(w.id("key")), Workflow: r.Workflow, Run: r.ID, Item: odd, Attempt: 7,
 		Tool: "sheet.append", Connector: "sheets", Level: keep.LevelClaim, Target: odd,
 		Identity: json.RawMessage(`{"a":[1,2.50,"é"]}`), Subkey: odd, Payload: json.RawMessage(` {"text":"` + "🧾" + `"}`),
-		PayloadHash: "00ff", Pin: json.RawMessage(`{"base_url":"x"}`), PinHash: "01", Doubted: true, Token: odd, Title: odd, State: keep.Applied, Result: json.RawMessage(`null`), Warning: odd,
+		PayloadHash: "00ff", Pin: json.RawMessage(`{"base_url":"x"}`), PinHash: "01", Doubted: true, SpentAt: oddTime,
+		Spent: []keep.Spent{{Budget: "money", Amount: 1<<53 + 1, Limit: keep.MaxAmount, Per: 24 * time.Hour, Allowed: true}, {Budget: "calls"}},
+		Token: odd, Title: odd, State: keep.Applied, Result: json.RawMessage(`null`), Warning: odd,
 		Error:    &keep.Failure{Class: keep.ClassTransient, Code: "c", Message: odd, Account: odd, Generation: 1 << 40, RetryAfter: time.Minute},
 		Attempts: 2, ReconcileAttempts: 3, NextReconcileAt: oddTime, CallDeadline: oddTime.Add(time.Minute),
 		SettleAfter: 1500*time.Millisecond + time.Nanosecond, CanReconcile: true, ResolvedBy: "reconcile",

@@ -209,6 +209,36 @@ var runPromises = []promise{
 		w.refuse("w", notFound("run", "run_0"), keep.AppendLogs{Lines: []keep.LogLine{{Run: "run_0"}}})
 		w.refuse("w", notFound("run", string(r.ID)), keep.AppendLogs{Lines: []keep.LogLine{{Run: r.ID}}})
 	}},
+	{"parts of traces are kept in their order, and forgotten by age", func(w *world) {
+		r, other := w.start("w", "t"), w.start("other", "t")
+		w.refuse("w", notFound("run", "run_0"), keep.AppendTrace{Part: keep.TracePart{Run: "run_0", Data: []byte("x")}})
+		w.refuse("w", notFound("run", string(other.ID)), keep.AppendTrace{Part: keep.TracePart{Run: other.ID, Data: []byte("x")}})
+		parts := []keep.TracePart{
+			{Run: r.ID, At: kept(oddTime), Data: []byte("a\x00\xff")},
+			{Run: r.ID, At: kept(oddTime.Add(-time.Hour)), Data: []byte("older")},
+			{Run: r.ID, At: kept(oddTime.Add(time.Hour)), Data: []byte("newer")},
+		}
+		for _, p := range parts {
+			w.commit("w", keep.AppendTrace{Part: p})
+		}
+		w.commit("other", keep.AppendTrace{Part: keep.TracePart{Run: other.ID, At: oddTime.Add(-2 * time.Hour), Data: []byte("oldest")}})
+		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), parts)
+		w.same("Trace of nobody", get[[]keep.TracePart](w)(w.Trace(w.ctx, "run_0")), []keep.TracePart(nil))
+
+		forget := func(limit, want int) {
+			w.Helper()
+			w.same("ForgetTraces", get[int](w)(w.ForgetTraces(w.ctx, oddTime.Add(time.Minute), limit)), want)
+		}
+		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, oddTime.Add(time.Minute))), 3)
+		forget(1, 1)
+		w.same("Trace of the other", len(get[[]keep.TracePart](w)(w.Trace(w.ctx, other.ID))), 0)
+		forget(1, 1)
+		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), []keep.TracePart{parts[0], parts[2]})
+		forget(10, 1)
+		forget(10, 0)
+		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, oddTime.Add(time.Minute))), 0)
+		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), parts[2:])
+	}},
 }
 
 // fullRun returns a run with every field set.

@@ -23,6 +23,7 @@ type State struct {
 	Backlogs    []keep.Backlog
 	Runs        []keep.Run
 	Logs        [][]keep.LogLine
+	Traces      [][]keep.TracePart
 	Causes      [][]keep.InputID
 	Mutations   []keep.Mutation
 	History     [][]keep.Move
@@ -59,6 +60,7 @@ func Snapshot(tb testing.TB, s store.Store) State {
 	r.notices(&st)
 	for _, run := range st.Runs {
 		st.Logs = append(st.Logs, read1(r, s.Logs, run.ID))
+		st.Traces = append(st.Traces, read1(r, s.Trace, run.ID))
 		st.Causes = append(st.Causes, read1(r, s.Causes, run.Chain))
 	}
 	for _, m := range st.Mutations {

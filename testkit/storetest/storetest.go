@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"hash/fnv"
 	"slices"
 	"testing"
 
@@ -22,9 +23,9 @@ type promise struct {
 // Run checks every promise on a store of its own. Open returns an empty store
 // and closes it when the test ends.
 func Run(t *testing.T, open func(testing.TB) store.Store) {
-	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, eventPromises, inputPromises, workflowPromises,
+	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, budgetPromises, eventPromises, inputPromises, workflowPromises,
 		itemPromises, escalationPromises, noticePromises, listPromises, countPromises,
-		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, grantPromises, commitPromises, sweepPromises)
+		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, repairPromises, grantPromises, commitPromises, sweepPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -32,5 +33,17 @@ func Run(t *testing.T, open func(testing.TB) store.Store) {
 			p.test(w)
 			w.check()
 		})
+	}
+}
+
+// Sample skips the test, unless its name is one of about one in n: for a suite that is run
+// once more on a store which another run of it has tried whole. Which ones those are does not
+// change.
+func Sample(tb testing.TB, n uint32) {
+	tb.Helper()
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(tb.Name()))
+	if h.Sum32()%n != 0 {
+		tb.Skip("not in the sample; -all runs it")
 	}
 }

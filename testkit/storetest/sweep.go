@@ -20,6 +20,7 @@ var sweepPromises = []promise{
 		q := keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskLogic, Workflow: "w", Run: r.ID}
 		w.commit("w", keep.PutRun{Run: r}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}},
 			keep.AppendLogs{Lines: []keep.LogLine{{Run: r.ID, At: w.at, Text: "hello"}}},
+			keep.AppendTrace{Part: keep.TracePart{Run: r.ID, At: w.at, Data: []byte("hello")}},
 			keep.OpenEscalation{Escalation: q}, keep.CloseEscalation{ID: q.ID},
 			keep.SetKV{Producer: keep.PaidAnswers(r.Chain), Key: "llm.chat", Value: []byte(`"hello"`)},
 			keep.SetKV{Producer: keep.PaidAnswers("another"), Key: "llm.chat", Value: []byte(`"hello"`)})
@@ -48,6 +49,7 @@ var sweepPromises = []promise{
 		} {
 			w.same("Runs", len(found), 0)
 		}
+		w.same("Trace", len(get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID))), 0)
 		w.same("Outputs", len(get[[]keep.MutationKey](w)(w.Outputs(w.ctx, in))), 0)
 		now := Snapshot(w.TB, w.Store)
 		w.same("Inputs", now.Inputs, was.Inputs)
@@ -70,16 +72,16 @@ var sweepPromises = []promise{
 				w.at = w.at.Add(time.Hour)
 				return touch(w, r)
 			},
-			"question": withQuestion,
-			"doubt":    leftInDoubt,
-			"pending":  pendingInput,
-			"tried":    triedPending,
-			"given":    triedOfPendingInput,
-			"last":     lastOfHandler,
-			"retried":  retriedByAnother,
-			"item":     ofUnfinishedItem,
-			"asked of": ofAskedItem,
-			"stood at": stoodAt,
+			"question":   withQuestion,
+			"doubt":      leftInDoubt,
+			"pending":    pendingInput,
+			"tried":      triedPending,
+			"given":      triedOfPendingInput,
+			"last":       lastOfHandler,
+			"retried":    retriedByAnother,
+			"item":       ofUnfinishedItem,
+			"asked of":   ofAskedItem,
+			"waited for": waitedFor,
 		} {
 			chain := unfinished(w, keep.WorkflowName(name))
 			latest(w)
@@ -238,9 +240,9 @@ func withQuestion(w *world, name keep.WorkflowName) keep.RunID {
 	return r.Chain
 }
 
-// stoodAt is a job run that is over, with an applied call at which a later run stopped, since
+// waitedFor is a job run that is over, with an applied call at which a later run stopped, since
 // its script wanted another one: a person has answered, and the run has not continued yet.
-func stoodAt(w *world, name keep.WorkflowName) keep.RunID {
+func waitedFor(w *world, name keep.WorkflowName) keep.RunID {
 	r, m := itemCall(w, name, keep.ItemSkipped)
 	m.State, m.ResolvedBy = keep.Applied, "call"
 	w.commit(name, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Applied)}})

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -150,6 +152,10 @@ var workflowPromises = []promise{
 		w.same("changed", kv(odd), []byte(`2`))
 		w.same("deleted", kv("empty"), []byte(nil))
 		w.same("KVSize", get[int](w)(w.KVSize(w.ctx, "w", "p")), len(odd)+1+len("null")+len("null"))
+		want := []keep.SetKV{{Producer: "p", Key: odd, Value: json.RawMessage(`2`)}, {Producer: "p", Key: "null", Value: json.RawMessage("null")}}
+		slices.SortFunc(want, func(a, b keep.SetKV) int { return strings.Compare(a.Key, b.Key) })
+		w.same("KVs", get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "p")), want)
+		w.same("KVs of none", len(get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "unknown"))), 0)
 	}},
 	{"a checkpoint is reset as a whole, and no other", func(w *world) {
 		w.commit("w", keep.SetKV{Producer: "p", Key: "a", Value: json.RawMessage("1")},

@@ -122,7 +122,9 @@
       try {
         s = stringify(v);
       } catch (e) {
-        return fail(new TypeErrorCtor("the handler returned a value that is not JSON: " + describeError(e).message));
+        const why = describeError(e);
+        if (why.name === "InternalError") return fail(e); // of the engine: a limit
+        return fail(new TypeErrorCtor("the handler returned a value that is not JSON: " + why.message));
       }
       if (s === undefined)
         return fail(new TypeErrorCtor("the handler returned a " + typeof v + ", which is not JSON"));

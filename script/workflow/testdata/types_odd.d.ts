@@ -167,6 +167,9 @@ declare namespace Keep {
     payload: any;
     status: "pending" | "consumed" | "skipped";
     createdAt: string;
+
+    /** From 1; rises only when a person has the event done again. */
+    attempt: number;
   }
 
   interface PrepareResult {

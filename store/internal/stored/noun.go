@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -99,14 +100,32 @@ func Encode(part any) ([]byte, error) {
 		return Failure(*p)
 	case *[]keep.Reservation:
 		return encodeList(*p)
+	case *[]keep.Redo:
+		return encodeList(*p)
 	case *[]keep.Choice:
 		return encodeList(*p)
 	case *[]keep.GrantedTool:
+		return encodeList(*p)
+	case **keep.Approval:
+		return encodeApproval(*p)
+	case *[]keep.Spent:
 		return encodeList(*p)
 	case *keep.Definition:
 		return json.Marshal(p)
 	}
 	return nil, fmt.Errorf("no column has a %T", part)
+}
+
+// encodeApproval keeps what is sent as it is, to the byte.
+func encodeApproval(a *keep.Approval) ([]byte, error) {
+	if a == nil {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(a)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
 func encodeList[T any](list []T) ([]byte, error) {

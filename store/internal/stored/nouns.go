@@ -34,9 +34,9 @@ var (
 		return []any{(*string)(&in.ID), (*string)(&in.Workflow), &in.Source, &in.Type, &in.ExternalID, &in.Title, (*string)(&in.Status), &in.CreatedAt}
 	})
 
-	Events = newNoun(`seq workflow topic message_id status reserved_by created_by created_at updated_at caused_by *payload`, func(e *keep.Event) []any {
+	Events = newNoun(`seq workflow topic message_id status reserved_by created_by created_at updated_at caused_by redone *payload`, func(e *keep.Event) []any {
 		return []any{&e.Seq, (*string)(&e.Workflow), (*string)(&e.Topic), (*string)(&e.MessageID), (*string)(&e.Status),
-			(*string)(&e.ReservedBy), (*string)(&e.CreatedBy), &e.CreatedAt, &e.UpdatedAt, &e.CausedBy, &e.Payload}
+			(*string)(&e.ReservedBy), (*string)(&e.CreatedBy), &e.CreatedAt, &e.UpdatedAt, &e.CausedBy, &e.Redone, &e.Payload}
 	})
 
 	Runs = newNoun(`id chain retry_of workflow major minor handler kind phase status closed rev
@@ -54,19 +54,23 @@ var (
 		return []any{(*string)(&l.Run), &l.At, &l.Level, &l.Text, &l.Where}
 	})
 
+	TraceParts = newNoun(`run at *data`, func(p *keep.TracePart) []any {
+		return []any{(*string)(&p.Run), &p.At, &p.Data}
+	})
+
 	Items = newNoun(`workflow id title status attempt swept rev created_at updated_at`, func(it *keep.Item) []any {
 		return []any{(*string)(&it.Workflow), &it.ID, &it.Title, (*string)(&it.Status), &it.Attempt, &it.Swept, &it.Rev, &it.CreatedAt, &it.UpdatedAt}
 	})
 
 	Mutations = newNoun(`key workflow run item attempt tool connector level target subkey
 		payload_hash token title state warning attempts reconcile_attempts next_reconcile_at
-		call_deadline settle_after can_reconcile resolved_by rev created_at updated_at pin_hash doubted
+		call_deadline settle_after can_reconcile resolved_by rev created_at updated_at pin_hash doubted spent_at spent
 		error *identity *payload *result *sent_as`, func(m *keep.Mutation) []any {
 		return []any{
 			(*string)(&m.Key), (*string)(&m.Workflow), (*string)(&m.Run), &m.Item, &m.Attempt, (*string)(&m.Tool), &m.Connector,
 			(*string)(&m.Level), &m.Target, &m.Subkey, &m.PayloadHash, &m.Token, &m.Title, (*string)(&m.State), &m.Warning,
 			&m.Attempts, &m.ReconcileAttempts, &m.NextReconcileAt, &m.CallDeadline, (*int64)(&m.SettleAfter), &m.CanReconcile,
-			&m.ResolvedBy, &m.Rev, &m.CreatedAt, &m.UpdatedAt, &m.PinHash, &m.Doubted,
+			&m.ResolvedBy, &m.Rev, &m.CreatedAt, &m.UpdatedAt, &m.PinHash, &m.Doubted, &m.SpentAt, &m.Spent,
 			&m.Error, &m.Identity, &m.Payload, &m.Result, &m.Pin,
 		}
 	})
@@ -76,12 +80,12 @@ var (
 	})
 
 	Escalations = newNoun(`id kind workflow run mutation item title question attempted why
-		can_verify verify_by_hand choices payload_hash created_at connection
+		can_verify verify_by_hand choices payload_hash created_at connection budget approval expires_at
 		closed_at decision decided_by decided_from decision_note decided_at`, func(e *Escalation) []any {
 		d := &e.Decided
 		return []any{
 			(*string)(&e.ID), (*string)(&e.Kind), (*string)(&e.Workflow), (*string)(&e.Run), (*string)(&e.Mutation), &e.Item,
-			&e.Title, &e.Question, &e.Attempted, &e.Why, &e.CanVerify, &e.VerifyByHand, &e.Choices, &e.PayloadHash, &e.CreatedAt, &e.Connection,
+			&e.Title, &e.Question, &e.Attempted, &e.Why, &e.CanVerify, &e.VerifyByHand, &e.Choices, &e.PayloadHash, &e.CreatedAt, &e.Connection, &e.Budget, &e.Approval, &e.ExpiresAt,
 			&e.ClosedAt, (*string)(&d.Action), &d.By, &d.From, &d.Note, &d.At,
 		}
 	})

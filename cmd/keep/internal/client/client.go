@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,7 +30,13 @@ import (
 type Env struct {
 	*terminal.Terminal
 	Log *slog.Logger
+
+	// By is who asks. If empty, the user.
+	By string
 }
+
+// by returns who asks.
+func (e Env) by() string { return cmp.Or(e.By, daemon.User()) }
 
 // A client is the http.RoundTripper of one command. The daemon of the database
 // answers its requests; if there is none, this process opens the database and answers
@@ -79,7 +86,7 @@ func (w *client) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.direct = inProcess{access.Local(daemon.User(), handler)}
+	w.direct = daemon.InProcess{Handler: access.Local(w.env.by(), handler)}
 	return nil
 }
 
@@ -96,7 +103,7 @@ func (w *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.direct.RoundTrip(r)
 	}
 	sent := r.Clone(ctx)
-	sent.Header.Set(access.ByHeader, daemon.User())
+	sent.Header.Set(access.ByHeader, w.env.by())
 	if stream {
 		return w.daemon.http.RoundTrip(sent)
 	}
@@ -145,47 +152,4 @@ func isUndecided(res *http.Response) bool {
 		}
 	}
 	return false
-}
-
-// An inProcess has requests answered by a handler of this process.
-type inProcess struct{ handler http.Handler }
-
-// RoundTrip implements http.RoundTripper.
-func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	in := r.Clone(r.Context())
-	in.RequestURI = r.URL.RequestURI()
-	in.Host = r.URL.Host
-	if in.Body == nil {
-		in.Body = http.NoBody
-	}
-	rec := &recorder{header: make(http.Header)}
-	p.handler.ServeHTTP(rec, in)
-	rec.WriteHeader(http.StatusOK) // if nobody did
-	return &http.Response{
-		StatusCode: rec.status, Status: http.StatusText(rec.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: rec.header, Body: io.NopCloser(&rec.body), ContentLength: int64(rec.body.Len()), Request: r,
-	}, nil
-}
-
-// A recorder keeps an answer.
-type recorder struct {
-	header http.Header
-	status int // 0: not said yet
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (w *recorder) Header() http.Header { return w.header }
-
-// WriteHeader implements http.ResponseWriter: the first status counts.
-func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 {
-		w.status = status
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (w *recorder) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.body.Write(p)
 }

@@ -33,14 +33,14 @@ type accountsTable struct {
 // A PackClient is the user's own OAuth client of a pack, and what it says instead of the
 // pack.
 type PackClient struct {
-	ClientID     string   `toml:"client_id"`
-	ClientSecret string   `toml:"client_secret"`
-	AuthorizeURL string   `toml:"authorize_url"`
-	TokenURL     string   `toml:"token_url"`
-	DeviceURL    string   `toml:"device_url"`
-	RevokeURL    string   `toml:"revoke_url"`
-	Scopes       []string `toml:"scopes"`
-	RedirectPort int      `toml:"redirect_port"`
+	ClientID     string   `toml:"client_id"`     // of the user's own OAuth client
+	ClientSecret string   `toml:"client_secret"` // of that client
+	AuthorizeURL string   `toml:"authorize_url"` // in place of the pack's
+	TokenURL     string   `toml:"token_url"`     // in place of the pack's
+	DeviceURL    string   `toml:"device_url"`    // in place of the pack's
+	RevokeURL    string   `toml:"revoke_url"`    // in place of the pack's
+	Scopes       []string `toml:"scopes"`        // in place of those that the tools name
+	RedirectPort int      `toml:"redirect_port"` // of the loopback address that the client is registered with; zero: any
 }
 
 // ring returns where the key of accounts is.

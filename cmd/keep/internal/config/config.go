@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/llm"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
@@ -40,6 +41,11 @@ type Config struct {
 	Retention   policy.Retention      // valid; zero: nothing is removed
 	Hooks       []hook.Config         // valid; sorted by name
 	Grants      []Grant               // conditions valid; of workflows that have one
+	Budgets     []Budget              // valid; sorted by name
+	LLMs        map[string]llm.Config // services of language models, by name; valid
+	Write       Write                 // who writes workflows; valid
+	Gateway     Gateway               // valid; without servers there is none
+	Repair      *Repair               // valid; nil: scripts that fail are not repaired
 	Proxy       proxy.Config          // as written; proxy.New checks it
 	Server      Server                // as written; its files are absolute
 	Ring        seal.Ring             // where the key of accounts is
@@ -140,9 +146,14 @@ func Load(o Options) (*Config, error) {
 	b.bind(reflect.ValueOf(&t).Elem(), root, "")
 	if len(b.problems) == 0 {
 		b.check(&t, root)
-		cfg.Notify = b.notify(t.Notify, root, cfg.Dir)
+		cfg.Notify = b.notify(t.Notify, t.Server.URL, root, cfg.Dir)
 		cfg.Hooks = b.hooks(t.Hooks, root)
 		cfg.Grants = b.grants(t.Grants, root)
+		cfg.Budgets = b.budgets(t.Budgets, root)
+		cfg.LLMs = b.llms(t.LLMs, root)
+		cfg.Write = b.write(t.Write, t.Repair, root, cfg.LLMs)
+		cfg.Gateway = b.gateway(t.Gateway, root, cfg.Dir, cfg.Budgets)
+		cfg.Repair = b.repair(t.Repair, root, cfg.LLMs)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
@@ -155,6 +166,7 @@ func Load(o Options) (*Config, error) {
 	}
 	cfg.Workflows, cfg.Sandbox, cfg.Policy = t.Workflows, t.Sandbox.limits(), t.Policy.policy()
 	cfg.Retention = t.Retention.retention()
+	cfg.Retention.Traces, cfg.Policy.Limits.Trace = t.Trace.times()
 	if t.DB != "" && !strings.Contains(t.DB, "${") {
 		cfg.DB = cfg.abs(t.DB)
 	}

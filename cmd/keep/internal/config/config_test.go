@@ -10,9 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/host/account/seal"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/law/repeat"
 )
 
 // load writes text as keep.toml and reads it with the variables.
@@ -56,7 +61,10 @@ func TestNoFile(t *testing.T) {
 	}
 	want := &config.Config{
 		Dir: dir, DB: filepath.Join(dir, "keep.db"), Workflows: []string{"*.js", "*.ts"}, Policy: policy.Default(),
-		Warnings: []config.Problem{}, Missing: []config.Problem{}, Ring: seal.Ring{Path: filepath.Join(dir, "keep.key")},
+		Retention: policy.Retention{Traces: 7 * 24 * time.Hour},
+		Write:     config.Write{Limits: repair.Limits{Attempts: 3, Tokens: 200_000}, Questions: 3, Time: 10 * time.Minute},
+		Gateway:   config.Gateway{Rules: map[keep.ToolName]gateway.Rule{}, Repeat: repeat.DefaultRules(), MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},
+		Warnings:  []config.Problem{}, Missing: []config.Problem{}, Ring: seal.Ring{Path: filepath.Join(dir, "keep.key")},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Error(diff)
@@ -90,6 +98,7 @@ default_interval = "1d12h"
 on_item_blocked = "stop"
 shutdown = "5s"
 lease = { ttl = "20s" }
+breaker = { failures = 3, within = "1h" }
 [sandbox]
 memory = "32MiB"
 heap = "16 MiB"
@@ -115,6 +124,7 @@ func TestEverySetting(t *testing.T) {
 	p.Wake = policy.Window{Min: time.Minute, Max: 48 * time.Hour}
 	p.DefaultInterval, p.Shutdown = 36*time.Hour, 5*time.Second
 	p.Lease.TTL = 20 * time.Second
+	p.Breaker = keep.Breaker{Failures: 3, Within: time.Hour}
 	if diff := cmp.Diff(p, cfg.Policy); diff != "" {
 		t.Errorf("policy: %s", diff)
 	}
@@ -233,6 +243,7 @@ func TestProblems(t *testing.T) {
 				"keep.toml:4:1: policy.retry: want 0 < first <= max: first 0s, max 10m0s\n" +
 				"keep.toml:6:1: sandbox.stack: is more than the 512KiB that the sandbox has\n" +
 				"keep.toml:7:1: sandbox.cpu: must be more than zero"},
+		"breaker": {"[policy]\nbreaker = { failures = 5, within = '0s' }\n", "keep.toml:2:1: policy.breaker: within must be positive: 0s"},
 		"connections": {"[connections.a-b]\nconnector = 'http'\n[connections.kv]\nconnector = 'http'\n[connections.c]\n[connections.d]\nconnector = 'htp'\n[connections.e]\nconnector = 'files'\nroot = 1\nfoo = 2\n",
 			"keep.toml:1:14: connections.a-b: scripts could not say ctx.a-b: use letters, digits and underscores, starting with a letter\n" +
 				"keep.toml:3:14: connections.kv: ctx.kv is Keep's own; call the connection something else\n" +

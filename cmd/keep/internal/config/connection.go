@@ -35,6 +35,8 @@ type Connection struct {
 	// Limits say how often it may be used, by all of its users together.
 	Limits limit.Rule
 
+	approve approveTable
+
 	open func() (*connector.Connection, error)
 	at   *node
 	b    *binder
@@ -139,9 +141,9 @@ func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 			continue
 		}
 		was, isNew := b.formerName(n, at)
-		limits := b.limits(n, at)
+		limits, approve := b.limits(n, at), b.approvals(n, at)
 		if c, ok := b.connection(name, at, n, v); ok {
-			c.Was, c.New, c.Limits = was, isNew, limits.over(c.Limits)
+			c.Was, c.New, c.Limits, c.approve = was, isNew, limits.over(c.Limits), approve
 			if err := c.Limits.Validate(); err != nil && limits.fits() {
 				b.addf(n, at, "%v", err)
 			}
@@ -151,13 +153,16 @@ func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 	return out
 }
 
+// formerNames is what a table of a connection says of names that records may have.
+type formerNames struct {
+	Was string `toml:"was"` // the name that the connection had before, in the records of calls
+	New bool   `toml:"new"` // it is no connection of before by another name
+}
+
 // formerName takes out of a table what it says of names that records may have: every
 // kind of connection may say it.
 func (b *binder) formerName(n *node, at string) (was string, isNew bool) {
-	var said struct {
-		Was string `toml:"was"`
-		New bool   `toml:"new"`
-	}
+	var said formerNames
 	some := map[string]*node{}
 	for _, key := range []string{"was", "new"} {
 		if v := n.table()[key]; v != nil {
@@ -287,9 +292,11 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 			continue
 		}
 		opened.Was, opened.New, opened.Secrets, opened.Limits = conn.Was, conn.New, conn.mark, conn.Limits
+		opened.Approve = conn.approve.when
+		problems = append(problems, conn.approvalProblems(*opened)...)
 		out = append(out, *opened)
 	}
-	return out, append(problems, c.unknownTools(out)...)
+	return out, slices.Concat(problems, c.unknownTools(out), c.unknownSpenders(out))
 }
 
 // problems returns what a connector objects to, with lines and without secrets.

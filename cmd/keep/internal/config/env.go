@@ -132,7 +132,7 @@ func setSource(n *node, name string) {
 }
 
 // sections are the tables whose variables are checked for mistakes.
-var sections = []string{"policy", "sandbox", "notify", "connections"}
+var sections = []string{"policy", "sandbox", "notify", "connections", "llm", "repair", "write"}
 
 // unused returns a warning for each variable that looks like a setting but set
 // nothing.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,10 +13,10 @@ import (
 )
 
 type grantTable struct {
-	Workflow string            `toml:"workflow"`
-	Tools    []string          `toml:"tools"`
-	When     map[string]string `toml:"when"`
-	Approve  map[string]string `toml:"approve"`
+	Workflow string            `toml:"workflow"` // that the grant is for; empty: the name of the table
+	Tools    []string          `toml:"tools"`    // that it may call: bank.pay, or mail.* for all of a connection
+	When     map[string]string `toml:"when"`     // by tool, a condition on params: without it a call is refused
+	Approve  map[string]string `toml:"approve"`  // by tool, when a person must agree: "always", or a condition on params
 }
 
 // A Grant is all that a workflow may do, as keep.toml says it.
@@ -134,30 +135,35 @@ func eachOf(err error) []error {
 	return []error{err}
 }
 
-// unknownTools returns the tools of grants that no connection has. A connection that
-// could not be opened is passed over: that is reported already.
+// unknownTools returns the tools of grants that no connection has.
 func (c *Config) unknownTools(conns []connector.Connection) (problems []Problem) {
 	for _, g := range c.Grants {
 		for i, t := range g.Tools {
-			conn, name, _ := strings.Cut(t.Tool, ".")
-			configured := slices.ContainsFunc(c.Connections, func(k Connection) bool { return k.Name == conn })
-			at := slices.IndexFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
-			if configured && at < 0 {
-				continue
-			}
-			known := at >= 0 && (name == "*" || slices.ContainsFunc(conns[at].Tools, func(t connector.Tool) bool { return t.Spec().Name == name }))
-			where, path := g.at, g.path+".tools"
+			where := g.at
 			if i < len(g.tools) {
 				where = g.tools[i]
 			}
-			switch {
-			case known:
-			case at < 0:
-				problems = append(problems, g.b.problem(where, path, "%s: there is no connection %q", t.Tool, conn))
-			default:
-				problems = append(problems, g.b.problem(where, path, "%s: the connection %q has no such tool", t.Tool, conn))
+			if why := c.unknownTool(t.Tool, conns); why != "" {
+				problems = append(problems, g.b.problem(where, g.path+".tools", "%s", why))
 			}
 		}
 	}
 	return problems
+}
+
+// unknownTool returns why no connection has a tool, or none of "bank.*"; empty: one has. A
+// connection that could not be opened is passed over: that is reported already.
+func (c *Config) unknownTool(tool string, conns []connector.Connection) string {
+	conn, name, _ := strings.Cut(tool, ".")
+	configured := slices.ContainsFunc(c.Connections, func(k Connection) bool { return k.Name == conn })
+	at := slices.IndexFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
+	switch {
+	case configured && at < 0, at < 0 && c.hasServer(conn):
+		return ""
+	case at < 0:
+		return fmt.Sprintf("%s: there is no connection %q", tool, conn)
+	case name == "*" || slices.ContainsFunc(conns[at].Tools, func(t connector.Tool) bool { return t.Spec().Name == name }):
+		return ""
+	}
+	return fmt.Sprintf("%s: the connection %q has no such tool", tool, conn)
 }

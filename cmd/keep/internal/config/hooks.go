@@ -11,14 +11,14 @@ import (
 )
 
 type hookTable struct {
-	Workflow  string        `toml:"workflow"`
-	Topic     string        `toml:"topic"`
-	Verify    string        `toml:"verify"`
-	Secret    any           `toml:"secret"` // a text or a list of texts
-	ID        string        `toml:"id"`
-	Header    string        `toml:"header"`
-	Tolerance time.Duration `toml:"tolerance"`
-	BodyLimit size          `toml:"body_limit"`
+	Workflow  string        `toml:"workflow"`   // that the events are for
+	Topic     string        `toml:"topic"`      // of the workflow, where each delivery becomes an event
+	Verify    string        `toml:"verify"`     // how a delivery proves where it comes from
+	Secret    any           `toml:"secret"`     // that deliveries are verified with: a text, or a list of two while it is replaced
+	ID        string        `toml:"id"`         // path to the id of a delivery, which becomes the messageId, such as "$.id"
+	Header    string        `toml:"header"`     // that holds the secret, with verify = "token"
+	Tolerance time.Duration `toml:"tolerance"`  // how old a signed delivery may be
+	BodyLimit size          `toml:"body_limit"` // largest delivery
 }
 
 // hooks checks the tables of hooks and returns what they mean, sorted by name.

@@ -8,9 +8,9 @@ import (
 
 // limitsTable is what a table of a connection or the file of a pack says of limits.
 type limitsTable struct {
-	Rate        string `toml:"rate"`
-	Burst       int    `toml:"burst"`
-	Concurrency int    `toml:"concurrency"`
+	Rate        string `toml:"rate"`        // calls within a time, such as "60/min"; all users of the connection share it
+	Burst       int    `toml:"burst"`       // calls that may come at once within the rate
+	Concurrency int    `toml:"concurrency"` // calls at a time
 
 	rule limit.Rule
 }

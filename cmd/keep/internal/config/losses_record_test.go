@@ -37,7 +37,7 @@ type lossRecord struct {
 }
 
 // toolHash returns the hash of the tables of one tool: what else a pack has changes nothing
-// about its losses.
+// about its losses, nor does how a person reads a call before it is made.
 func toolHash(p config.Pack, tool string) string {
 	var own bytes.Buffer
 	in := false
@@ -47,7 +47,7 @@ func toolHash(p config.Pack, tool string) string {
 			name := strings.Trim(text, "[]")
 			in = name == "tools."+tool || strings.HasPrefix(name, "tools."+tool+".")
 		}
-		if in {
+		if in && !strings.HasPrefix(text, "view ") {
 			own.WriteString(line)
 		}
 	}

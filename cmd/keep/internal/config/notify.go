@@ -10,21 +10,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/law/policy"
 )
 
 type (
 	notifyTable struct {
-		Webhook      webhookTable  `toml:"webhook"`
-		OnEscalation []string      `toml:"on_escalation"`
-		Retry        backoffTable  `toml:"retry"`
-		Timeout      time.Duration `toml:"timeout"`
+		Webhook      webhookTable  `toml:"webhook"`       // that is notified of each question
+		OnEscalation []string      `toml:"on_escalation"` // program and arguments, started for each question
+		Retry        backoffTable  `toml:"retry"`         // between attempts to notify
+		Timeout      time.Duration `toml:"timeout"`       // of one attempt
+		Links        bool          `toml:"links"`         // messages have a link that answers without a login
 	}
 
 	webhookTable struct {
-		URL    string `toml:"url"`
-		Secret string `toml:"secret"`
+		URL    string `toml:"url"`    // that is posted to
+		Secret string `toml:"secret"` // that messages are signed with (Standard Webhooks)
 	}
 )
 
@@ -36,6 +38,7 @@ type Notify struct {
 	Dir     string         // where the program runs, absolute
 	Retry   policy.Backoff // between attempts
 	Timeout time.Duration  // of one attempt
+	Links   bool           // messages have a link by which the question is answered without a login
 }
 
 // Targets returns what tells people. log gets what the program prints; nil is
@@ -64,18 +67,32 @@ func (n Notify) Targets(log *slog.Logger) ([]notify.Target, error) {
 	return out, nil
 }
 
+// Sinks returns the sinks of the targets.
+func (n Notify) Sinks() (out []keep.Sink) {
+	if n.URL != "" {
+		out = append(out, notify.SinkWebhook)
+	}
+	if len(n.Command) > 0 {
+		out = append(out, notify.SinkCommand)
+	}
+	return out
+}
+
 // notify checks the table and returns what it means.
-func (b *binder) notify(t notifyTable, root *node, dir string) Notify {
+func (b *binder) notify(t notifyTable, pages string, root *node, dir string) Notify {
 	n := root.table()["notify"]
 	if n.table() == nil {
 		return Notify{}
 	}
-	out := Notify{Dir: dir, Timeout: t.Timeout, Retry: policy.Backoff{First: t.Retry.First, Max: t.Retry.Max, Attempts: t.Retry.Attempts}}
+	out := Notify{Dir: dir, Links: t.Links, Timeout: t.Timeout, Retry: policy.Backoff{First: t.Retry.First, Max: t.Retry.Max, Attempts: t.Retry.Attempts}}
 	if r := out.Retry; r.First <= 0 || r.Max < r.First || r.Attempts < 0 {
 		b.addf(n.table()["retry"], "notify.retry", "want 0 < first <= max and attempts >= 0: first %s, max %s, attempts %d", r.First, r.Max, r.Attempts)
 	}
 	if t.Timeout <= 0 {
 		b.addf(n.table()["timeout"], "notify.timeout", "must be more than zero")
+	}
+	if t.Links {
+		b.links(pages, n.table()["links"])
 	}
 	if hook := n.table()["webhook"]; hook != nil {
 		b.webhook(t.Webhook, hook)
@@ -89,6 +106,21 @@ func (b *binder) notify(t notifyTable, root *node, dir string) Notify {
 		return Notify{}
 	}
 	return out
+}
+
+// links checks that links lead somewhere: people open them on other machines.
+func (b *binder) links(pages string, n *node) {
+	const at = "notify.links"
+	switch u, err := url.Parse(pages); {
+	case pages == "":
+		b.addf(n, at, `needs server.url, where people open the pages, such as "https://keep.example.com"`)
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		b.addf(n, at, "needs server.url to be https:// or http:// and a host")
+	case isPlain(pages):
+		p := b.problem(n, at, "anybody on the way can read the links, and decide by them")
+		p.Fix = "use https:// in server.url"
+		b.warnings = append(b.warnings, p)
+	}
 }
 
 // webhook checks where questions are sent to, and with which secret.

@@ -41,6 +41,27 @@ retry = { attempts = 3 }
 	}
 }
 
+// Links need a place where people open the pages, and it should be one that nobody on the way
+// can read.
+func TestNotifyLinks(t *testing.T) {
+	t.Parallel()
+	const links = "[notify]\nlinks = true\non_escalation = ['go', 'version']\n"
+	for server, want := range map[string]string{
+		"":                                     "notify.links: needs server.url, where people open the pages",
+		"[server]\nurl = 'keep.example.com'\n": "notify.links: needs server.url to be https:// or http:// and a host",
+	} {
+		if _, err := load(t, links+server); err == nil || !strings.Contains(err.Error(), "keep.toml:2:1: "+want) {
+			t.Errorf("with %q: %v, want %s", server, err, want)
+		}
+	}
+	for server, warnings := range map[string]int{"http://keep.example.com": 1, "http://127.0.0.1:7433": 0, "https://keep.example.com": 0} {
+		cfg, err := load(t, links+"[server]\nurl = '"+server+"'\n")
+		if err != nil || !cfg.Notify.Links || len(cfg.Warnings) != warnings {
+			t.Errorf("at %s: %v, warnings %v, want %d", server, err, cfg.Warnings, warnings)
+		}
+	}
+}
+
 // What is odd is a warning with its line; a missing secret is an error with its line
 // when it is needed.
 func TestNotifyWarnings(t *testing.T) {

@@ -50,19 +50,19 @@ type Pack struct {
 
 // PackAuth says how a credential is sent.
 type PackAuth struct {
-	Style          string            `toml:"style"`  // one of authStyles; "oauth2" sends a token as bearer
-	Header         string            `toml:"header"` // its name, for the style header
-	Query          string            `toml:"query"`  // its name, for the style query
-	AuthorizeURL   string            `toml:"authorize_url"`
-	TokenURL       string            `toml:"token_url"`
-	DeviceURL      string            `toml:"device_url"`
-	RevokeURL      string            `toml:"revoke_url"`
-	PKCE           bool              `toml:"pkce"`
-	ClientAuth     string            `toml:"client_auth"`
-	Scopes         []string          `toml:"scopes"`
-	ScopeSeparator string            `toml:"scope_separator"`
-	Params         map[string]string `toml:"params"` // more of the authorization request
-	Test           string            `toml:"test"`   // a read that shows whether the credential works
+	Style          string            `toml:"style"`           // one of authStyles; "oauth2" sends a token as bearer
+	Header         string            `toml:"header"`          // its name, for the style header
+	Query          string            `toml:"query"`           // its name, for the style query
+	AuthorizeURL   string            `toml:"authorize_url"`   // where a person agrees
+	TokenURL       string            `toml:"token_url"`       // where a code becomes a token, and a token a new one
+	DeviceURL      string            `toml:"device_url"`      // where a device flow begins
+	RevokeURL      string            `toml:"revoke_url"`      // where a token ends
+	PKCE           bool              `toml:"pkce"`            // the service takes a code verifier (RFC 7636)
+	ClientAuth     string            `toml:"client_auth"`     // how the client proves itself to token_url
+	Scopes         []string          `toml:"scopes"`          // that every account has, besides those of its tools
+	ScopeSeparator string            `toml:"scope_separator"` // empty: a space
+	Params         map[string]string `toml:"params"`          // more of the authorization request
+	Test           string            `toml:"test"`            // a read that shows whether the credential works
 
 	// Tools says of reads that their credential goes elsewhere: into this header. The
 	// others have it as Style says.
@@ -71,25 +71,25 @@ type PackAuth struct {
 
 // packTable is a pack's file.
 type packTable struct {
-	Name    string            `toml:"name"`
-	Version string            `toml:"version"`
-	Title   string            `toml:"title"`
-	Docs    string            `toml:"docs"`
-	BaseURL string            `toml:"base_url"`
-	Headers map[string]string `toml:"headers"`
-	Auth    PackAuth          `toml:"auth"`
-	Tools   map[string]*node  `toml:"tools"`
+	Name    string            `toml:"name"`     // as connector = "…" says it: the name of the file
+	Version string            `toml:"version"`  // of the pack; records of calls keep it
+	Title   string            `toml:"title"`    // of the service, for people
+	Docs    string            `toml:"docs"`     // address of the vendor's documentation
+	BaseURL string            `toml:"base_url"` // of the API; empty: each connection has its own
+	Headers map[string]string `toml:"headers"`  // sent with each request
+	Auth    PackAuth          `toml:"auth"`     // how a credential is sent
+	Tools   map[string]*node  `toml:"tools"`    // by name
 }
 
 // packConnection is a connection whose connector is a pack.
 type packConnection struct {
-	Connector string            `toml:"connector"`
-	BaseURL   string            `toml:"base_url"` // empty: the pack's
-	Secret    string            `toml:"secret"`   // a token, an API key, or user:password
-	Account   string            `toml:"account"`  // a connected account, in place of a secret
-	Headers   map[string]string `toml:"headers"`
-	Only      []string          `toml:"only"` // tools; empty: all
-	Tools     map[string]*node  `toml:"tools"`
+	Connector string            `toml:"connector"` // name of the pack
+	BaseURL   string            `toml:"base_url"`  // empty: the pack's
+	Secret    string            `toml:"secret"`    // a token, an API key, or user:password
+	Account   string            `toml:"account"`   // a connected account, in place of a secret
+	Headers   map[string]string `toml:"headers"`   // sent with each request, over those of the pack
+	Only      []string          `toml:"only"`      // tools; empty: all
+	Tools     map[string]*node  `toml:"tools"`     // keys that are other than in the pack, by tool
 }
 
 // noBase stands for the address of a pack that has none: each connection has its own.

@@ -15,6 +15,11 @@ type Server struct {
 	// name of the database's file with .sock; none for Postgres.
 	Socket string `toml:"socket"`
 
+	// MetricsListen is an address with /metrics, /healthz and /readyz alone, without a login,
+	// such as "0.0.0.0:9464" for a scraper on another machine. If empty, there is none, and they
+	// are at Listen, where other machines need a token.
+	MetricsListen string `toml:"metrics_listen"`
+
 	// Hosts are more names by which browsers may come.
 	Hosts []string `toml:"hosts"`
 

@@ -7,89 +7,119 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/law/repeat"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
 // The tables are keep.toml as it is written; Config is what it means.
 type (
 	tables struct {
-		DB          string                `toml:"db"`
-		Workflows   []string              `toml:"workflows"`
-		Policy      policyTable           `toml:"policy"`
-		Sandbox     sandboxTable          `toml:"sandbox"`
-		Notify      notifyTable           `toml:"notify"`
-		Retention   retentionTable        `toml:"retention"`
-		Connections map[string]*node      `toml:"connections"` // bound by kind
-		Hooks       map[string]hookTable  `toml:"hooks"`
-		Grants      map[string]grantTable `toml:"grants"`
-		Proxy       proxy.Config          `toml:"proxy"` // checked by proxy.New
-		Server      Server                `toml:"server"`
-		Accounts    accountsTable         `toml:"accounts"`
-		Packs       map[string]PackClient `toml:"packs"`
+		DB          string                 `toml:"db"`          // file of the database, or a postgres:// URL
+		Workflows   []string               `toml:"workflows"`   // patterns of the scripts, relative to keep.toml
+		Policy      policyTable            `toml:"policy"`      // numbers that the host enforces
+		Sandbox     sandboxTable           `toml:"sandbox"`     // limits of scripts
+		Notify      notifyTable            `toml:"notify"`      // how people hear of questions
+		Retention   retentionTable         `toml:"retention"`   // when what is finished is removed
+		Trace       traceTable             `toml:"trace"`       // what is kept of the reads of runs
+		Connections map[string]*node       `toml:"connections"` // the services that scripts call, by the name that ctx has for them
+		Hooks       map[string]hookTable   `toml:"hooks"`       // deliveries of services that become events
+		Grants      map[string]grantTable  `toml:"grants"`      // what a workflow may call
+		Budgets     map[string]budgetTable `toml:"budgets"`     // how much may be done within a time
+		LLMs        map[string]llmTable    `toml:"llm"`         // services of language models, by name
+		Write       writeTable             `toml:"write"`       // who writes workflows: keep write and keep edit
+		Gateway     gatewayTable           `toml:"gateway"`     // calls of agents, and the MCP servers behind them
+		Repair      repairTable            `toml:"repair"`      // who mends scripts that fail
+		Proxy       proxy.Config           `toml:"proxy"`       // checked by proxy.New
+		Server      Server                 `toml:"server"`      // where the API and the pages are
+		Accounts    accountsTable          `toml:"accounts"`    // where the key of sealed credentials is
+		Packs       map[string]PackClient  `toml:"packs"`       // own OAuth clients, by pack
 	}
 
 	retentionTable struct {
-		After     time.Duration                       `toml:"after"`
-		Workflows map[keep.WorkflowName]time.Duration `toml:"workflows"`
+		After     time.Duration                       `toml:"after"`     // how long after its end a thing is kept; zero: always
+		Workflows map[keep.WorkflowName]time.Duration `toml:"workflows"` // the same, by workflow
+	}
+
+	traceTable struct {
+		Keep  time.Duration `toml:"keep"`  // for how long reads are kept; "0s": none is recorded
+		Limit size          `toml:"limit"` // of what one run may keep
 	}
 
 	policyTable struct {
-		Retry           backoffTable   `toml:"retry"`
-		Reconcile       reconcileTable `toml:"reconcile"`
-		Wake            windowTable    `toml:"wake"`
-		DefaultInterval time.Duration  `toml:"default_interval"`
-		OnItemBlocked   string         `toml:"on_item_blocked"`
-		Shutdown        time.Duration  `toml:"shutdown"`
-		Lease           leaseTable     `toml:"lease"`
-		Outage          outageTable    `toml:"outage"`
+		Retry           backoffTable   `toml:"retry"`            // after a failure that may pass
+		Reconcile       reconcileTable `toml:"reconcile"`        // asking a service what became of a call
+		Wake            windowTable    `toml:"wake"`             // bounds of wakeAt
+		DefaultInterval time.Duration  `toml:"default_interval"` // of producers and jobs without a schedule
+		OnItemBlocked   string         `toml:"on_item_blocked"`  // whether a job continues with other items beside one in doubt
+		Shutdown        time.Duration  `toml:"shutdown"`         // how long a stop waits for runs
+		Lease           leaseTable     `toml:"lease"`            // of workflows, where several hosts work on one database
+		Outage          outageTable    `toml:"outage"`           // when a service counts as down
+		Approval        approvalTable  `toml:"approval"`         // of calls by people
+		Breaker         breakerTable   `toml:"breaker"`          // stops a tool that fails too often
+	}
+
+	approvalTable struct {
+		Expires time.Duration `toml:"expires"` // how long a question waits, and an approval may be used
+	}
+
+	breakerTable struct {
+		Failures int           `toml:"failures"` // of one tool that stop it; zero: never
+		Within   time.Duration `toml:"within"`   // how close together they are
 	}
 
 	outageTable struct {
-		After int `toml:"after"`
+		After int `toml:"after"` // calls of a connection that fail in a row; zero: it never does
 	}
 
 	leaseTable struct {
-		TTL time.Duration `toml:"ttl"`
+		TTL time.Duration `toml:"ttl"` // how long the workflows of a host that died are left alone
 	}
 
 	backoffTable struct {
-		First    time.Duration `toml:"first"`
-		Max      time.Duration `toml:"max"`
-		Attempts int           `toml:"attempts"`
+		First    time.Duration `toml:"first"`    // wait before the second attempt; it doubles
+		Max      time.Duration `toml:"max"`      // longest wait
+		Attempts int           `toml:"attempts"` // in all
 	}
 
 	reconcileTable struct {
-		Inline   time.Duration `toml:"inline"`
-		First    time.Duration `toml:"first"`
-		Max      time.Duration `toml:"max"`
-		Attempts int           `toml:"attempts"`
+		Inline   time.Duration `toml:"inline"`   // how long a run waits for the answer itself
+		First    time.Duration `toml:"first"`    // wait before the second lookup; it doubles
+		Max      time.Duration `toml:"max"`      // longest wait
+		Attempts int           `toml:"attempts"` // in all; then a person is asked
 	}
 
 	windowTable struct {
-		Min time.Duration `toml:"min"`
-		Max time.Duration `toml:"max"`
+		Min time.Duration `toml:"min"` // soonest
+		Max time.Duration `toml:"max"` // latest
 	}
 
 	sandboxTable struct {
-		Memory    size          `toml:"memory"`
-		Heap      size          `toml:"heap"`
-		Stack     size          `toml:"stack"`
-		CPU       time.Duration `toml:"cpu"`
-		Wall      time.Duration `toml:"wall"`
-		HostCalls int           `toml:"host_calls"`
-		Result    size          `toml:"result"`
+		Memory    size          `toml:"memory"`     // of one script in all; empty: 64MiB
+		Heap      size          `toml:"heap"`       // of its objects; empty: 32MiB
+		Stack     size          `toml:"stack"`      // of its calls; empty: 256KiB, and at most 512KiB
+		CPU       time.Duration `toml:"cpu"`        // computing time of one phase, or of one item; empty: 5s
+		Wall      time.Duration `toml:"wall"`       // time of one phase or item, with waiting for services; empty: 5m
+		HostCalls int           `toml:"host_calls"` // calls of services in one phase or item; empty: 1000
+		Result    size          `toml:"result"`     // of one phase, and of the arguments of one call; empty: 1MiB
 	}
 )
 
 // defaults returns the tables as they are when nothing is configured.
 func defaults() tables {
-	p, told := policy.Default(), notify.DefaultRetry()
+	p, told, again := policy.Default(), notify.DefaultRetry(), repeat.DefaultRules()
 	return tables{
-		Notify:    notifyTable{Retry: backoffTable{told.First, told.Max, told.Attempts}, Timeout: notify.DefaultTimeout},
-		DB:        "keep.db",
+		Write:  writeTable{Questions: maxWriteQuestions, Attempts: 3, Tokens: 200_000, Time: 10 * time.Minute},
+		Notify: notifyTable{Retry: backoffTable{told.First, told.Max, told.Attempts}, Timeout: notify.DefaultTimeout},
+		Trace:  traceTable{Keep: 7 * 24 * time.Hour, Limit: size(p.Limits.Trace)},
+		DB:     "keep.db",
+		Gateway: gatewayTable{Repeat: string(again.Repeat), RepeatWindow: again.Window, Rejoin: again.Rejoin,
+			MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},
+		Repair:    repairTable{Attempts: 3, Tokens: 200_000, Activate: string(repair.Ask), PerDay: 10, Replay: 7 * 24 * time.Hour},
 		Workflows: []string{"*.js", "*.ts"},
 		Policy: policyTable{
 			Retry:           backoffTable{p.Retry.First, p.Retry.Max, p.Retry.Attempts},
@@ -100,6 +130,8 @@ func defaults() tables {
 			Shutdown:        p.Shutdown,
 			Lease:           leaseTable{p.Lease.TTL},
 			Outage:          outageTable{p.Outage.After},
+			Approval:        approvalTable{p.Approval.Expires},
+			Breaker:         breakerTable{p.Breaker.Failures, p.Breaker.Within},
 		},
 	}
 }
@@ -116,6 +148,8 @@ func (t policyTable) policy() policy.Policy {
 	p.Shutdown = t.Shutdown
 	p.Lease = policy.Lease{TTL: t.Lease.TTL}
 	p.Outage = policy.Outage{After: t.Outage.After}
+	p.Approval = policy.Approval{Expires: t.Approval.Expires}
+	p.Breaker = keep.Breaker{Failures: t.Breaker.Failures, Within: t.Breaker.Within}
 	return p
 }
 
@@ -130,9 +164,21 @@ func (t sandboxTable) limits() sandbox.Limits {
 // maxStack is what the sandbox's module has room for.
 const maxStack = 512 << 10
 
+// maxTrace bounds what a run keeps in memory of what it saw.
+const maxTrace = 16 << 20
+
 // retention returns what the table means.
 func (t retentionTable) retention() policy.Retention {
 	return policy.Retention{After: t.After, Workflows: t.Workflows}
+}
+
+// times returns for how long traces are kept, and how large one may be. With keep = "0s"
+// none is, and those of before go.
+func (t traceTable) times() (time.Duration, int) {
+	if t.Keep == 0 {
+		return 1, 0
+	}
+	return t.Keep, int(t.Limit)
 }
 
 // check adds what is wrong with values that fit their types.
@@ -176,6 +222,7 @@ func (b *binder) check(t *tables, root *node) {
 		n, at := find("policy", "shutdown")
 		b.addf(n, at, "must not be negative")
 	}
+	b.checkTrace(t.Trace, root.table()["trace"])
 	n := root.table()["workflows"]
 	for i, g := range t.Workflows {
 		if _, err := path.Match(g, ""); err != nil || g == "" || path.IsAbs(g) || strings.Contains(g, "..") {
@@ -184,6 +231,16 @@ func (b *binder) check(t *tables, root *node) {
 	}
 	if t.DB == "" {
 		b.addf(root.table()["db"], "db", "is empty; name a file, such as \"keep.db\"")
+	}
+}
+
+// checkTrace adds what is wrong with how reads are to be recorded.
+func (b *binder) checkTrace(t traceTable, n *node) {
+	if t.Keep < 0 {
+		b.addf(n.table()["keep"], "trace.keep", "must not be negative; \"0s\" records nothing")
+	}
+	if given := n.table()["limit"]; given != nil && (t.Limit < 1<<10 || t.Limit > maxTrace) {
+		b.addf(given, "trace.limit", "must be from 1KiB to 16MiB")
 	}
 }
 

@@ -58,21 +58,46 @@ func OAuthClient(cfg *config.Config, p config.Pack, scopes []string) (*oauth.Cli
 	}, nil
 }
 
-// UsedBy returns the workflows with mutations under each account. Reads are not recorded.
+// UsedBy returns the workflows under each account, sorted: those that may call a tool of one
+// of its connections, for reading too, and those that have made changes there.
 func UsedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
-	used, err := db.UsedTools(ctx)
+	made, err := db.UsedTools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := db.Grants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	connections := map[keep.WorkflowName][]string{}
+	add := func(w keep.WorkflowName, tool string) {
+		conn, _, _ := strings.Cut(tool, ".")
+		connections[w] = append(connections[w], conn)
+	}
+	for w, tools := range made {
+		for _, t := range tools {
+			add(w, string(t))
+		}
+	}
+	for _, g := range grants {
+		for _, t := range g.Tools {
+			add(g.Workflow, t.Tool)
+		}
+	}
 	out := map[string][]keep.WorkflowName{}
-	for _, w := range slices.Sorted(maps.Keys(used)) {
+	for _, w := range slices.Sorted(maps.Keys(connections)) {
 		for _, conn := range cfg.Connections {
-			calls := slices.ContainsFunc(used[w], func(t keep.ToolName) bool { return strings.HasPrefix(string(t), conn.Name+".") })
+			if !slices.Contains(connections[w], conn.Name) {
+				continue
+			}
 			for _, name := range conn.Accounts {
-				if calls && !slices.Contains(out[name], w) {
+				if !slices.Contains(out[name], w) {
 					out[name] = append(out[name], w)
 				}
 			}
 		}
 	}
-	return out, err
+	return out, nil
 }
 
 // TestAccount makes the read by which the pack of an account tells whether it works.

@@ -11,8 +11,10 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/host/link"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store"
 )
@@ -22,20 +24,21 @@ type Actors struct {
 	api.Actor
 	api.Deployer
 	api.Accounts // nil: there are none to be shown
+	api.Replayer // nil: no runs are gone through again
 }
 
 // NewAPI returns the API of a database that no host of this process works on.
 func (e Env) NewAPI(cfg *config.Config, db database.DB, by Actors, tokens store.Access, changes *feed.Feed) (*api.Server, error) {
-	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), nil)
+	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), cfg.BudgetRules, nil)
 }
 
 // newAPI returns the API of a database. settings says what became of the configuration
 // of its host; nil: there is none.
 func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *feed.Feed,
-	hooks func(context.Context) ([]api.Hook, error), settings func() *api.Settings) (*api.Server, error) {
+	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
 	return api.New(api.Config{
-		Store: db, Actor: by.Actor, Deployer: by.Deployer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Settings: settings, Accounts: by.Accounts,
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Budgets: budgets, Settings: settings, Accounts: by.Accounts,
 		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
 }
@@ -67,11 +70,20 @@ func UnknownKeys(s idempotency.Store) func(context.Context) ([]notify.Key, error
 	}
 }
 
+// linksOf returns the links to questions that a configuration asks for; nil: none.
+func linksOf(cfg *config.Config, db database.DB) *link.Links {
+	if !cfg.Notify.Links {
+		return nil
+	}
+	return link.New(db, cfg.Server.URL, cfg.Notify.Sinks())
+}
+
 // notifyConfig returns how a host tells people of questions: with the object
 // that keep inbox --json prints.
-func (e Env) notifyConfig(cfg *config.Config, db database.DB) (notify.Config, error) {
+func (e Env) notifyConfig(cfg *config.Config, db database.DB, links *link.Links) (notify.Config, error) {
 	targets, err := cfg.Notify.Targets(e.Log)
 	return notify.Config{
+		Links:   links,
 		Unknown: UnknownKeys(database.Keys(db)),
 		Store:   db,
 		Targets: targets,

@@ -32,18 +32,28 @@ type ScriptDeployer struct {
 
 // Deploy checks the script and makes it current, or has it wait for a person.
 func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error) {
-	w, err := d.load(ctx, s)
+	return d.deploy(ctx, name, s, over, operator.Consent{Giver: by, Give: give})
+}
+
+// Propose checks the script and has it wait for a person.
+func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, s api.Script, by operator.Giver) (operator.Deployed, error) {
+	return d.deploy(ctx, name, s, nil, operator.Consent{Giver: by, Ask: true})
+}
+
+func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+	w, err := loadScript(ctx, d.Runtime, s)
 	if err != nil {
-		return operator.Deployed{}, d.asScriptError(err)
+		return operator.Deployed{}, asScriptError(err)
 	}
 	files := []project.Script{{File: s.File, Workflow: w}}
 	if err := project.Continue(ctx, d.DB, files); err != nil {
-		return operator.Deployed{}, d.asScriptError(err)
+		return operator.Deployed{}, asScriptError(err)
 	}
 	if w = files[0].Workflow; w.Name != name {
 		return operator.Deployed{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
 			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
 	}
+	w.Intent = s.Intent
 	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
 	if err != nil {
 		return operator.Deployed{}, err
@@ -59,16 +69,17 @@ func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s a
 		return operator.Deployed{}, &api.ScriptError{Mistakes: mistakes}
 	}
 	if err := project.Renamed(ctx, d.DB, "", files, d.Conns); err != nil {
-		return operator.Deployed{}, d.asScriptError(err)
+		return operator.Deployed{}, asScriptError(err)
 	}
-	c := operator.Consent{Giver: by, Calls: calledTools(effects), Give: give}
+	c.Calls = calledTools(effects)
 	if d.Config != nil {
 		withTable(&c, d.Config(), w.Name)
 	}
 	return d.Host.DeployGranted(ctx, w, over, c)
 }
 
-func (d *ScriptDeployer) load(ctx context.Context, s api.Script) (*host.Workflow, error) {
+// loadScript bundles and reads a script that came over HTTP.
+func loadScript(ctx context.Context, rt *sandbox.Runtime, s api.Script) (*host.Workflow, error) {
 	files := map[string][]byte{}
 	for name, text := range s.Imports {
 		files[name] = []byte(text)
@@ -78,11 +89,11 @@ func (d *ScriptDeployer) load(ctx context.Context, s api.Script) (*host.Workflow
 	if err != nil {
 		return nil, err
 	}
-	return host.LoadBundle(ctx, d.Runtime, b)
+	return host.LoadBundle(ctx, rt, b)
 }
 
 // asScriptError returns what is wrong with a script as the API says it.
-func (d *ScriptDeployer) asScriptError(err error) error {
+func asScriptError(err error) error {
 	found := project.Problems("", err)
 	if len(found) == 0 {
 		return err

@@ -116,15 +116,16 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	if err := project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns); err != nil {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
-	if err := s.Host.Reconfigure(conns, cfg.Retention); err != nil {
+	if err := s.Host.Reconfigure(conns, cfg.Retention, cfg.BudgetRules(), cfg.Policy.Breaker); err != nil {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
+	s.Host.SetRepairs(s.repairsOf(f.Env, cfg, conns))
 	loaded := *cfg
 	cfg.Server = s.Project.Cfg.Server // with what flags said
 	s.mu.Lock()
 	s.loaded, s.conns, s.Project.Cfg = loaded, conns, cfg
 	s.mu.Unlock()
-	err = s.GrantFromConfig(ctx, f.Env)
+	err = errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, true))
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
@@ -136,6 +137,8 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 // needRestart names what differs and is fixed when a host starts.
 func needRestart(before, after *config.Config) []string {
 	var out []string
+	fixed := after.Policy
+	fixed.Breaker = before.Policy.Breaker // is taken
 	for _, part := range []struct {
 		name string
 		a, b any
@@ -143,7 +146,7 @@ func needRestart(before, after *config.Config) []string {
 		{"db", before.DB, after.DB},
 		{"[server]", before.Server, after.Server},
 		{"[sandbox]", before.Sandbox, after.Sandbox},
-		{"[policy]", before.Policy, after.Policy},
+		{"[policy]", before.Policy, fixed},
 		{"[notify]", before.Notify, after.Notify},
 	} {
 		if part.name == "[server]" && before.Server.Listen != after.Server.Listen {

@@ -5,14 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/script/workflow"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // fromConfig is where grants of keep.toml come from, and who gives them.
@@ -31,7 +38,9 @@ func calledTools(r workflow.Report) []keep.ToolName {
 // is granted.
 func withTable(c *operator.Consent, cfg *config.Config, w keep.WorkflowName) {
 	if g, ok := cfg.GrantOf(w); ok {
-		c.Whole, c.Giver = g.Tools, fromConfig
+		if c.Whole = g.Tools; !c.Ask {
+			c.Giver = fromConfig
+		}
 	}
 }
 
@@ -42,7 +51,7 @@ func (s *Session) consent(sc project.Script) (operator.Consent, error) {
 	if err != nil {
 		return operator.Consent{}, fmt.Errorf("effects of %s: %w", sc.File, err)
 	}
-	c := operator.Consent{Giver: operator.Giver{By: User(), From: "cli"}, Calls: calledTools(r), Give: true}
+	c := operator.Consent{Giver: operator.Giver{By: User(), From: "cli"}, Calls: calledTools(r), Give: true, Await: true}
 	withTable(&c, s.config(), sc.Name)
 	return c, nil
 }
@@ -98,4 +107,50 @@ func (s *Session) GrantFromConfig(ctx context.Context, e Env) error {
 		}
 	}
 	return nil
+}
+
+// PlanGrants returns what the scripts may call, by keep.toml or by the database, which may be
+// nil. A workflow that was never given anything may call everything.
+func PlanGrants(ctx context.Context, cfg *config.Config, db store.Grants, scripts []*host.Workflow) (map[keep.WorkflowName]plan.Granted, error) {
+	out := make(map[keep.WorkflowName]plan.Granted)
+	for _, s := range scripts {
+		name := s.Name
+		if g, ok := cfg.GrantOf(name); ok {
+			out[name] = plan.Granted{Tools: g.Tools, Whole: true}
+			continue
+		}
+		if db == nil {
+			continue
+		}
+		all, err := db.GrantsBefore(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			continue
+		}
+		g := plan.Granted{Tools: all[0].Tools}
+		for _, before := range all {
+			g.Ever = append(g.Ever, before.Tools...)
+		}
+		out[name] = g
+	}
+	return out, nil
+}
+
+// PlanBudgets returns the budgets and how they stand in the database, which may be nil.
+func PlanBudgets(ctx context.Context, cfg *config.Config, db database.DB, now time.Time) ([]plan.Standing, error) {
+	rules := cfg.BudgetRules()
+	out := make([]plan.Standing, len(rules))
+	for i, r := range rules {
+		out[i] = plan.Standing{Rule: r, Balance: r.BalanceOf(budget.State{}, nil, "", now)}
+	}
+	if db == nil {
+		return out, nil
+	}
+	read, err := view.ReadBudgets(ctx, db, rules, now)
+	for i, b := range read {
+		out[i].Balance = b.Balance
+	}
+	return out, err
 }

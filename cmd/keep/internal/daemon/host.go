@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/host/link"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 	"github.com/keep-run/keep/store"
@@ -38,6 +39,7 @@ type Session struct {
 	DB       database.DB
 	Host     *host.Host
 	Accounts *account.Manager
+	links    *link.Links    // to questions; nil: none
 	closers  []func() error // in the order of closing
 
 	loaded   config.Config // as it was read, before flags changed it
@@ -113,7 +115,7 @@ func (e Env) Prepare(ctx context.Context, p *project.Project) (*Session, []termi
 
 // Open opens the database as its host, makes the host and deploys the scripts. It is
 // the one place where this command builds a host that runs workflows.
-func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) (err error) {
+func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 	if s.DB, err = database.Open(ctx, s.Project.Cfg, database.ToHost); err != nil {
 		return err
 	}
@@ -123,7 +125,8 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 	if err := s.CheckNames(ctx, e, s.DB); err != nil {
 		return err
 	}
-	told, err := e.notifyConfig(s.Project.Cfg, s.DB)
+	s.links = linksOf(s.Project.Cfg, s.DB)
+	told, err := e.notifyConfig(s.Project.Cfg, s.DB, s.links)
 	if err != nil {
 		return err
 	}
@@ -133,10 +136,10 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 	}
 	s.closers = append(s.closers, flush)
 	s.Host, err = host.Open(ctx, s.DB, host.Config{
-		Connections: s.conns, Policy: &s.Project.Cfg.Policy, Retention: s.Project.Cfg.Retention, Runtime: s.Runtime,
+		Connections: s.conns, Policy: &s.Project.Cfg.Policy, Retention: s.Project.Cfg.Retention, Budgets: s.Project.Cfg.BudgetRules(), Runtime: s.Runtime,
 		Only: s.Only, Name: hostName(), Version: buildinfo.Read().Version, Clock: e.Clock,
-		Presence: presenceDir(),
-		Notify:   told, Logger: e.Log, Tracer: tracer, Committed: committed,
+		Presence: presenceDir(), Repairs: s.repairsOf(e, s.Project.Cfg, s.conns),
+		Notify: told, Logger: e.Log, Tracer: tracer, Committed: watch.committed, Measured: watch.Metrics.Measure,
 	})
 	if err != nil {
 		return err
@@ -145,6 +148,13 @@ func (s *Session) Open(ctx context.Context, e Env, committed func(keep.Commit)) 
 	for _, sc := range s.Scripts {
 		if sc.Broken {
 			continue // the version before stays
+		}
+		repaired, err := s.isRepaired(ctx, e, sc)
+		if err != nil {
+			return err
+		}
+		if repaired {
+			continue
 		}
 		if _, err := s.Deploy(ctx, e, sc); err != nil {
 			return err
@@ -203,7 +213,8 @@ func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (ke
 	return s.Deploy(ctx, e, one[0])
 }
 
-// Deploy makes a script current.
+// Deploy makes a script current, unless a person is asked about this very script. It returns
+// the version that is current then, zero if there is none.
 func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
 	c, err := s.consent(sc)
 	if err != nil {
@@ -212,6 +223,12 @@ func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Ve
 	out, err := s.Host.DeployGranted(ctx, sc.Workflow, nil, c)
 	if err != nil {
 		return out.Version, fmt.Errorf("deploy %s: %w", sc.File, err)
+	}
+	if p := out.Waiting; p != nil {
+		if e.Say != nil {
+			e.Say("%s is version %s of %s, which waits for a person: keep inbox show %s", sc.File, p.Version, p.Workflow, p.Question)
+		}
+		return out.Version, nil
 	}
 	e.sayGiven(sc.Name, out.Given, s.conns)
 	e.Log.InfoContext(ctx, "deployed", "workflow", sc.Name, "version", out.Version.String(), "file", sc.File)

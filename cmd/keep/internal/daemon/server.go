@@ -29,10 +29,13 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/metrics"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/regular"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/web"
 )
@@ -40,14 +43,16 @@ import (
 // DefaultListen is where the API and the pages are unless somebody says otherwise.
 const DefaultListen = "127.0.0.1:7433"
 
-// An Observer passes the commits of a host on to its metrics, which are made after
-// the host.
-type Observer struct{ metrics atomic.Pointer[metrics.Host] }
+// A Watch is notified of what a host does.
+type Watch struct {
+	Committed func(keep.Commit)  // of each commit; nil: nobody is
+	Metrics   *metrics.Collector // counts it all; nil: nothing does
+}
 
-// Observe counts a commit.
-func (d *Observer) Observe(c keep.Commit) {
-	if m := d.metrics.Load(); m != nil {
-		m.Observe(c)
+func (w Watch) committed(c keep.Commit) {
+	w.Metrics.Observe(c)
+	if w.Committed != nil {
+		w.Committed(c)
 	}
 }
 
@@ -63,16 +68,17 @@ type Server struct {
 	metrics  http.Handler // of the host
 	http     *http.Server
 	Socket   *http.Server
+	scrape   *http.Server       // of monitors; nil: none
 	streams  context.CancelFunc // ends what would continue forever
 
-	listener, local net.Listener // nil: none
-	base            string       // URL of the pages
-	note            string       // for the person who started it; empty: nothing
+	listener, local, scraped net.Listener // nil: none
+	base                     string       // URL of the pages
+	note                     string       // for the person who started it; empty: nothing
 }
 
 // OpenServer binds the addresses, so that what is wrong with them is said before
 // anything runs. It returns nil if there is nothing to serve.
-func (e Env) OpenServer(ctx context.Context, s *Session, seen *Observer) (_ *Server, err error) {
+func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector) (_ *Server, err error) {
 	cfg := s.Project.Cfg
 	if cfg.Server.Listen == "off" {
 		return nil, nil
@@ -97,7 +103,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *Observer) (_ *Ser
 		return nil, err
 	}
 	guard, err := access.New(access.Config{
-		Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"),
+		Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"), Links: s.links,
 		Cookie: strconv.Itoa(srv.listener.Addr().(*net.TCPAddr).Port), Logger: e.Log,
 	})
 	if err != nil {
@@ -108,6 +114,9 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *Observer) (_ *Ser
 	srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
 	srv.Socket = e.newHTTP(base, access.Local(User(), srv.withOwner(s.DB.Name(), &srv.now)))
 	srv.openSocket(ctx, cfg)
+	if err := srv.openScrape(ctx, base, cfg.Server.MetricsListen, s.DB); err != nil {
+		return nil, err
+	}
 	return srv, nil
 }
 
@@ -182,8 +191,11 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 		return nil, err
 	}
 	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns, Config: v.config}
+	replays := &ScriptReplayer{DB: v.DB, Tools: func(context.Context) (*sandbox.Runtime, []connector.Connection, *policy.Policy, error) {
+		return v.Runtime, v.conns, &v.Project.Cfg.Policy, nil
+	}}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts}, s.store, v.Host.Changes(), s.hooks, v.Settings)
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -192,16 +204,15 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts,
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Accounts: accounts, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle(api.Prefix+"/", answers)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v.DB) })
-	mux.Handle("GET /metrics", s.metrics)
+	s.watched(mux, v.DB)
+	mux.Handle(AgentPath, s.agents(v, answers))
 	mux.Handle("/", pages)
 	s.now.to.Store(mux)
 	s.receiver.Set(hooks)
@@ -209,7 +220,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 }
 
 // metricsOf returns the metrics of the host.
-func (s *Server) metricsOf(v *Session, seen *Observer) http.Handler {
+func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 	cfg := metrics.Config{Store: v.DB, Logger: s.env.Log, Sandbox: func() (int, int) {
 		u := v.Runtime.Usage()
 		return u.Waiting, u.Idle
@@ -221,7 +232,7 @@ func (s *Server) metricsOf(v *Session, seen *Observer) http.Handler {
 		cfg.KeysUnknown = idempotency.NewKeys(keys).Unknown
 	}
 	m := metrics.New(cfg)
-	seen.metrics.Store(m)
+	seen.Use(m)
 	return m
 }
 
@@ -304,6 +315,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.local != nil {
 		serve(s.Socket, s.local)
 	}
+	if s.scraped != nil {
+		serve(s.scrape, s.scraped)
+	}
 	wg.Go(func() { s.sweep(ctx) })
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -350,7 +364,7 @@ func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var errs []error
-	for _, h := range []*http.Server{s.http, s.Socket} {
+	for _, h := range []*http.Server{s.http, s.Socket, s.scrape} {
 		if h == nil {
 			continue
 		}
@@ -358,7 +372,7 @@ func (s *Server) Close() error {
 			errs = append(errs, h.Close())
 		}
 	}
-	for _, l := range []net.Listener{s.listener, s.local} {
+	for _, l := range []net.Listener{s.listener, s.local, s.scraped} {
 		if l == nil {
 			continue
 		}
@@ -377,6 +391,9 @@ func (s *Server) Announce(ctx context.Context, tell func(format string, args ...
 	}
 	if s.note != "" {
 		tell("%s", s.note)
+	}
+	if s.scraped != nil {
+		tell("Metrics at http://%s/metrics", s.scraped.Addr())
 	}
 	known, err := s.known(ctx)
 	if err != nil {

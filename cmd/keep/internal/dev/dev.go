@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/metrics"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/internal/regular"
@@ -162,7 +163,7 @@ func (d *developer) deploy(ctx context.Context, sc project.Script) error {
 	if err != nil {
 		return err
 	}
-	if before[sc.Name] != v.String() {
+	if !v.IsZero() && before[sc.Name] != v.String() {
 		d.screen.say("deployed %s %s (%s)", sc.Name, v, sc.File)
 	}
 	return nil
@@ -192,12 +193,8 @@ func (d *developer) restart(ctx context.Context, p *project.Project, settings []
 	if err := d.end(); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	seen := new(daemon.Observer)
-	after := func(c keep.Commit) {
-		seen.Observe(c)
-		d.screen.commit(c)
-	}
-	if err := s.Open(ctx, d.env(), after); err != nil {
+	seen := new(metrics.Collector)
+	if err := s.Open(ctx, d.env(), daemon.Watch{Committed: d.screen.commit, Metrics: seen}); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	d.Flags.Anew = false // it is opened again when the configuration changes

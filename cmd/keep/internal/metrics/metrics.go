@@ -2,9 +2,10 @@
 // waits, how old the oldest doubt is, and how long doubts last.
 //
 // Most figures are read from the store when somebody asks, by its counts, which
-// cost little; so two hosts on one database say the same. Nothing here is a title,
-// a payload or another thing that a script chose, but for names of workflows and
-// topics.
+// cost little; so two hosts on one database say the same. How long things took, and what
+// went wrong, is counted by each process. Nothing here is a title,
+// a payload or another thing that a script chose, but for names of workflows, handlers,
+// topics and tools, of which there are at most maxSeries.
 package metrics
 
 import (
@@ -13,9 +14,11 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/store"
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +53,7 @@ type Host struct {
 	log       *slog.Logger
 	certainty prometheus.Histogram
 	swept     prometheus.Counter
+	took      *took
 	handler   http.Handler
 }
 
@@ -87,14 +91,36 @@ func New(cfg Config) *Host {
 		Name: "keep_swept_chains_total",
 		Help: "Runs, with all attempts at the same work, that retention deleted in this process.",
 	})
+	h.took = newTook()
 	r := prometheus.NewRegistry()
 	r.MustRegister(h, h.certainty, h.swept, collectors.NewGoCollector())
+	r.MustRegister(h.took.collectors()...)
 	h.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelWarn)})
 	return h
 }
 
 // ServeHTTP answers in Prometheus' text format.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
+
+// Names returns what Keep's own figures are called, sorted, also those that have no value yet.
+func (h *Host) Names() []string {
+	var names []string
+	for _, c := range append(h.took.collectors(), h, h.certainty, h.swept) {
+		descriptions := make(chan *prometheus.Desc, 100)
+		c.Describe(descriptions)
+		close(descriptions)
+		for d := range descriptions {
+			_, name, _ := strings.Cut(d.String(), `fqName: "`)
+			name, _, _ = strings.Cut(name, `"`)
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Measure is notified of how long something took.
+func (h *Host) Measure(m engine.Measure) { h.took.observe(m) }
 
 // Observe is notified of each commit of the host. It costs nothing but for those that
 // end a doubt or sweep.

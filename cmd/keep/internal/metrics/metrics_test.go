@@ -3,16 +3,22 @@ package metrics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/metrics"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -94,5 +100,43 @@ func TestUnreadable(t *testing.T) {
 	want(t, text, `keep_metrics_unreadable 1`, `keep_oldest_unknown_outcome_seconds 0`, `keep_mutations{state="applied"} 0`)
 	if strings.Contains(text, "keep_runs") {
 		t.Errorf("runs are told, and cannot be read:\n%s", text)
+	}
+}
+
+// Names that scripts choose cost a scraper a bounded number of series, and nothing is lost.
+func TestSeriesAreBounded(t *testing.T) {
+	h := metrics.New(metrics.Config{Store: memory.New()})
+	const calls = 3000
+	var wg sync.WaitGroup
+	for half := range 2 {
+		wg.Go(func() {
+			for i := range calls / 2 {
+				h.Measure(engine.Measure{What: engine.MeasuredCall, Workflow: "w", Tool: keep.ToolName(fmt.Sprint("t.", i, ".", half)), Took: time.Second, Class: keep.ClassLogic})
+			}
+		})
+	}
+	wg.Wait()
+	h.Measure(engine.Measure{What: engine.MeasuredRun, Workflow: "w", Handler: "h", Status: keep.StatusCommitted})
+	text := scrape(t, h)
+	if n := strings.Count(text, "\nkeep_call_seconds_count{"); n != 501 {
+		t.Errorf("%d series of calls, want 500 and the one of the others", n)
+	}
+	want(t, text, `keep_call_seconds_count{tool="other",workflow="other"} 2500`, `keep_errors_total{class="logic",handler="",tool="other",what="call",workflow="other"} 2500`,
+		`keep_run_seconds_count{handler="h",status="committed",workflow="w"} 1`)
+}
+
+// The document names every figure, and none that there is not.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(keep_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, m[1])
+	}
+	slices.Sort(documented)
+	if names := metrics.New(metrics.Config{Store: memory.New()}).Names(); !slices.Equal(documented, names) {
+		t.Errorf("documented are\n%q, there are\n%q", documented, names)
 	}
 }

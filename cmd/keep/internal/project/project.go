@@ -25,6 +25,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/rehearsal/scripttest"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -182,7 +183,7 @@ func scriptsIn(root, dir string, patterns []string) ([]string, error) {
 }
 
 // match returns the files in dir that match a pattern, relative to root.
-// Declarations of types and hidden files are no scripts.
+// Declarations of types, tests and hidden files are no scripts.
 func match(root, dir string, patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {
@@ -191,7 +192,7 @@ func match(root, dir string, patterns []string) ([]string, error) {
 			return nil, fmt.Errorf("workflows: %q: %w", p, err)
 		}
 		for _, f := range found {
-			if base := path.Base(f); strings.HasSuffix(base, ".d.ts") || strings.HasPrefix(base, ".") {
+			if base := path.Base(f); strings.HasSuffix(base, ".d.ts") || strings.HasPrefix(base, ".") || scripttest.IsScript(base) {
 				continue
 			}
 			rel, err := filepath.Rel(root, filepath.Join(dir, filepath.FromSlash(f)))

@@ -44,9 +44,24 @@ func (i Ink) QuestionText(q api.Escalation) string {
 			fmt.Fprintf(&b, "  %s %s\n", i.Dim(name+":"), strings.ReplaceAll(CleanText(value), "\n", "\n    "))
 		}
 	}
+	if q.View != nil {
+		fmt.Fprintf(&b, "  %s\n    %s\n", i.Dim("what will be sent, as Keep sees it:"), strings.ReplaceAll(CleanText(*q.View), "\n", "\n    "))
+	}
+	for _, m := range q.Marks {
+		fmt.Fprintf(&b, "  %s %s: %s\n", i.Red("look twice:"), Clean(m.Path), CleanText(m.Detail))
+	}
+	if q.Claim != nil {
+		fmt.Fprintf(&b, "  %s\n", i.Dim("what the script says of it (nobody checked that):"))
+		for _, l := range q.Claim.Lines() {
+			fmt.Fprintf(&b, "    %s: %s\n", Clean(l.Label), strings.ReplaceAll(CleanText(l.Text), "\n", "\n      "))
+		}
+	}
 	line("attempted", q.Attempted)
 	line("why", q.Why)
-	if q.Title != nil {
+	if q.ExpiresAt != nil {
+		line("ends", q.ExpiresAt.String())
+	}
+	if q.Title != nil && q.Claim == nil {
 		line("the script calls it", Clean(*q.Title))
 	}
 	line("item", Clean(OrEmpty(q.Item)))

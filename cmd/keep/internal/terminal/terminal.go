@@ -163,6 +163,7 @@ func (i Ink) paint(code, s string) string {
 }
 
 func (i Ink) Red(s string) string    { return i.paint("31;1", s) }
+func (i Ink) Green(s string) string  { return i.paint("32", s) }
 func (i Ink) Yellow(s string) string { return i.paint("33", s) }
 func (i Ink) Dim(s string) string    { return i.paint("2", s) }
 func (i Ink) Bold(s string) string   { return i.paint("1", s) }

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+)
+
+// A Replayer goes through runs again, with what they saw.
+type Replayer interface {
+	// Replay goes through a run with the script that the request names. It sends nothing
+	// and reads nothing from a service. A script that is wrong is a *ScriptError.
+	Replay(ctx context.Context, run keep.RunID, q ReplayRequest) (Replay, error)
+
+	// Record makes a test of a run. It sends nothing and reads nothing from a service. Why
+	// none can be made is a *RecordError.
+	Record(ctx context.Context, run keep.RunID, q RecordRequest) (RecordedTest, error)
+
+	Comparer
+}
+
+// A ReplayRequest names the script that a run is gone through with: by default, that of its
+// own version.
+type ReplayRequest struct {
+	Script  *Script `json:"script,omitempty" doc:"a script that needs not be deployed"`
+	Version string  `json:"version,omitempty" doc:"another version of the workflow, or current"`
+}
+
+// A Replay is what came of going through a run again.
+type Replay struct {
+	Run         keep.RunID   `json:"run"`
+	Version     string       `json:"version"` // of the run
+	Verdict     string       `json:"verdict" enum:"equal,different,inconclusive"`
+	Phases      []string     `json:"phases"` // that were gone through
+	Differences []Difference `json:"differences"`
+	Missing     []Missing    `json:"missing"`
+}
+
+// A Difference is what the script does otherwise than the run did.
+type Difference struct {
+	Phase    string          `json:"phase"`
+	What     string          `json:"what" enum:"reservations,data,call,identity,payload,publishes,made_ids,items,checkpoint,error"`
+	Recorded json.RawMessage `json:"recorded"` // null: nothing, or it is not kept
+	Now      json.RawMessage `json:"now"`      // null: nothing
+}
+
+// A Missing is what would have to be known to continue a replay, which ended there.
+type Missing struct {
+	Phase  string          `json:"phase"`
+	Tool   string          `json:"tool"`
+	Params json.RawMessage `json:"params"`
+	Why    string          `json:"why"`
+}
+
+// replayPath is posted to since a script is sent, and keeps no answer under an idempotency key:
+// it only reads.
+const replayPath = "/runs/{run}/replay"
+
+// replays registers what goes through runs again.
+func (s *Server) replays() {
+	op := s.operation(http.MethodPost, replayPath, "replay-run",
+		"Go through a run again with what it saw, and say where a script differs; nothing is sent", access.Author)
+	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
+	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
+	huma.Register(s.api, op, func(ctx context.Context, in *replayInput) (*out[Replay], error) {
+		if s.cfg.Replayer == nil {
+			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
+		}
+		r, err := s.cfg.Replayer.Replay(ctx, in.Run, in.Body)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return &out[Replay]{r}, nil
+	})
+}
+
+type replayInput struct {
+	Run  keep.RunID `path:"run"`
+	Body ReplayRequest
+}
+
+// Replay goes through a run again.
+func (c *Client) Replay(ctx context.Context, run keep.RunID, q ReplayRequest) (Replay, error) {
+	return act[Replay](ctx, c, q, "runs", string(run), "replay")
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/draft"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/mcp"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/regular"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/web"
+)
+
+// An editing is a change of a workflow.
+type editing struct {
+	draft.Base
+	isNew      bool // the file is not there
+	comparison api.Comparison
+	diff       []string
+}
+
+// An edited is what keep edit --json prints besides.
+type edited struct {
+	BaseVersion string         `json:"base_version"`
+	Diff        string         `json:"diff"`
+	Comparison  api.Comparison `json:"comparison"`
+	Broken      []mcp.Verdict  `json:"broken_tests"` // tests of before that would not pass
+}
+
+// edit changes a workflow.
+func (w *author) edit(ctx context.Context, in io.Reader, name keep.WorkflowName, change string) (err error) {
+	if err := w.begin(in, change); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.agent.close()) }()
+	e, entry, err := w.base(ctx, name)
+	if err != nil {
+		return err
+	}
+	file := w.out
+	if file == "" {
+		file, err = w.place(e, entry)
+	} else if err = w.free(file); err == nil {
+		e.isNew = true
+	}
+	if err != nil {
+		return err
+	}
+	task := draft.Task{Intent: strings.TrimSpace(change), File: filepath.Base(entry), Base: &e.Base}
+	return w.author(ctx, task, func(keep.WorkflowName) string { return file }, e)
+}
+
+// base reads the version that is current.
+func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, entry string, err error) {
+	b, err := w.agent.open(ctx, false)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if b.Close != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if b.Base == nil {
+		return nil, "", &keep.NotFoundError{What: "workflow", ID: string(name)}
+	}
+	wf, err := b.Base.Workflow(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	d, err := b.Base.Deployment(ctx, name, wf.Version)
+	if err != nil {
+		return nil, "", err
+	}
+	loaded, err := host.LoadBundle(ctx, b.Runtime, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
+	if err != nil {
+		return nil, "", fmt.Errorf("load version %s of %s: %w", d.Version, name, err)
+	}
+	source, ok := loaded.Sources[d.Entry]
+	if !ok || len(loaded.Sources) != 1 {
+		return nil, "", exit.Misusef("version %s of %s is made of the files %s, and keep edit changes scripts of one file", d.Version, name,
+			strings.Join(slices.Sorted(maps.Keys(loaded.Sources)), ", "))
+	}
+	return &editing{Base: draft.Base{Workflow: name, Version: d.Version.String(), Intent: d.Definition.Intent, Source: source}}, d.Entry, nil
+}
+
+// place returns the file of the workflow, and reads its tests. A file that is not as the version
+// has it holds somebody's work.
+func (w *author) place(e *editing, entry string) (string, error) {
+	file := filepath.Join(w.cfg.Dir, filepath.FromSlash(entry))
+	text, err := regular.Read(file, config.MaxFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.isNew = true
+		return terminal.Short(file), w.free(file)
+	case err != nil:
+		return "", err
+	case string(text) != e.Source && !w.force:
+		return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or name another file with --out", terminal.Short(file), e.Version, e.Workflow)
+	}
+	tests, _ := besides(file)
+	old, err := regular.Read(tests, config.MaxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	e.Tests = string(old)
+	return terminal.Short(file), nil
+}
+
+// intent returns what the workflow is for after the change.
+func (e *editing) intent(change string) string {
+	all := strings.TrimSpace(e.Intent + "\n" + change)
+	for len(all) > keep.MaxIntent { // the first words and the newest ones say most
+		_, all, _ = strings.Cut(all, "\n")
+	}
+	return all
+}
+
+// compare goes through the recorded runs of the version before.
+func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
+	s, err := d.script()
+	if err != nil {
+		return err
+	}
+	e.diff = web.Diff(e.Source, d.Source)
+	err = d.client().Call(ctx, d.cfg, d.opening(database.ToRead), func(c *api.Client) (err error) {
+		e.comparison, err = c.Compare(ctx, e.Workflow, api.CompareRequest{Script: &s})
+		return err
+	})
+	d.report.edited = &edited{BaseVersion: e.Version, Diff: strings.Join(e.diff, "\n"), Comparison: e.comparison, Broken: append([]mcp.Verdict{}, d.Broken...)}
+	return err
+}
+
+// show shows what changes.
+func (e *editing) show(d *authoredDraft) error {
+	fmt.Fprintf(d.Out, "\nIt changes version %s:\n", e.Version)
+	for _, line := range e.diff {
+		ink := func(s string) string { return s }
+		switch {
+		case strings.HasPrefix(line, "+ "):
+			ink = d.OutInk.Green
+		case strings.HasPrefix(line, "- "):
+			ink = d.OutInk.Red
+		}
+		fmt.Fprintln(d.Out, ink(terminal.Clean(line)))
+	}
+	for _, v := range d.Broken {
+		fmt.Fprintf(d.Out, "%s the test %q of before does not pass any more: %s\n", d.OutInk.Yellow("changed:"), terminal.Clean(v.Name), terminal.Clean(strings.Join(v.Problems, "; ")))
+	}
+	fmt.Fprintln(d.Out, "\nWhat the recorded runs would have done otherwise:")
+	return d.printComparison(d.Out, e.comparison)
+}

@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/internal/llmtest"
+)
+
+// editProject makes a project whose workflow was written and has run once, and whose model
+// answers so to what is asked then.
+func editProject(t *testing.T, answer func(llmtest.Request) llmtest.Reply) (string, *llmtest.Server) {
+	t.Helper()
+	dir, s := writeProject(t, true, func(q llmtest.Request) llmtest.Reply {
+		if q.N == 1 {
+			return proposes(writtenScript, writtenTests)
+		}
+		q.N--
+		return answer(q)
+	})
+	out, talk, status := writes(t, dir, "write", writtenIntent, "--json")
+	if status != 4 {
+		t.Fatalf("write: %d %s %s", status, out, talk)
+	}
+	if out, talk, status := writes(t, dir, "inbox", "do", *writtenOf(t, out).Question, "approve"); status != 0 {
+		t.Fatalf("approve: %d %s %s", status, out, talk)
+	}
+	if out, talk, status := writes(t, dir, "run", "."); status != 0 {
+		t.Fatalf("run: %d %s %s", status, out, talk)
+	}
+	return dir, s
+}
+
+func textOfFile(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Edit shows what changes, what recorded runs would have done otherwise, and which tests of
+// before do not pass; the file stays until a person agrees or says --force.
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	changed := strings.Replace(writtenScript, `" arrived"`, `" came"`, 1)
+	tests := strings.Replace(writtenTests, " arrived", " came", 1)
+	dir, s := editProject(t, inTurn(proposes(changed, tests)))
+	const change = "say came in the place of arrived"
+
+	putText(t, dir, "note-files.js", writtenScript+"// mine\n")
+	if _, talk, status := writes(t, dir, "edit", "note-files", change); status != 2 || !strings.Contains(talk, "not as version 1.0") || len(s.Requests()) != 1 {
+		t.Errorf("a file with other work: %d %s, %d requests", status, talk, len(s.Requests()))
+	}
+	putText(t, dir, "note-files.js", writtenScript)
+
+	out, talk, status := writes(t, dir, "edit", "note-files", change, "--json")
+	if status != 4 {
+		t.Fatalf("status %d: %s %s", status, out, talk)
+	}
+	w := writtenOf(t, out)
+	if w.State != "waiting" || *w.Version != "2.0" || w.BaseVersion != "1.0" || w.File != nil || w.Draft == nil || w.Comparison.Impact != "impactful" ||
+		!strings.Contains(w.Diff, `-     async mutate`) || !strings.Contains(w.Diff, `" came" }); },`) || len(w.BrokenTests) != 1 || w.BrokenTests[0].Name != "notes each file once" {
+		t.Errorf("it says %s", out)
+	}
+	if textOfFile(t, dir, "note-files.js") != writtenScript || textOfFile(t, *w.Draft, "workflow.js") != changed {
+		t.Error("the file changed, or the draft is not kept")
+	}
+	asked := s.Requests()[1]
+	for _, want := range []string{change, writtenIntent, "notes each file once", "is data, not instructions"} {
+		if !strings.Contains(asked.Text, want) {
+			t.Errorf("the model is not told %q: %s", want, asked.Text)
+		}
+	}
+	if out, _, _ := writes(t, dir, "workflows", "show", "note-files", "--json"); !strings.Contains(out, `"version": "1.0"`) {
+		t.Errorf("what waits is current: %s", out)
+	}
+
+	out, talk, status = writes(t, dir, "edit", "note-files", change, "--force")
+	for _, want := range []string{"+     async mutate", "of before does not pass any more", "impactful", "What it would do now", "It may call: inbox.list, journal.write"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q: %s", want, out)
+		}
+	}
+	if status != 4 || textOfFile(t, dir, "note-files.js") != changed || textOfFile(t, dir, "note-files.test.toml") != tests {
+		t.Errorf("with --force: %d %s", status, talk)
+	}
+	if out, talk, status := writes(t, dir, "inbox", "do", *w.Question, "approve"); status != 0 {
+		t.Fatalf("approve: %d %s %s", status, out, talk)
+	}
+	if out, _, _ := writes(t, dir, "workflows", "show", "note-files"); !strings.Contains(out, writtenIntent) || !strings.Contains(out, change) {
+		t.Errorf("the intent: %s", out)
+	}
+}
+
+// A change may not rename the workflow, and what calls more waits with what it lacks.
+func TestEditIsBounded(t *testing.T) {
+	t.Parallel()
+	more := strings.Replace(writtenScript, "for (const file of", "await ctx.crm.find({}); for (const file of", 1)
+	dir, s := editProject(t, inTurn(
+		proposes(strings.Replace(writtenScript, "note-files", "other", 1), writtenTests),
+		proposes(writtenScript, writtenTests),
+		proposes(more, strings.Replace(writtenTests, "[[test.read]]", "[[test.read]]\ntool = \"crm.find\"\nresult = []\n[[test.read]]", 1)),
+		proposes(more, strings.Replace(writtenTests, "[[test.read]]", "[[test.read]]\ntool = \"crm.find\"\nresult = []\n[[test.read]]", 1)),
+	))
+	if out, talk, status := writes(t, dir, "edit", "note-files", "do it better"); status != 1 || !strings.Contains(talk, "current already") {
+		t.Errorf("nothing changed: %d %s %s", status, out, talk)
+	}
+	if last := s.Requests()[2].Last; !strings.Contains(last, `the name must stay "note-files"`) {
+		t.Errorf("another name: %s", last)
+	}
+	out, talk, status := writes(t, dir, "edit", "note-files", "look into the crm first", "--json")
+	if status != 4 {
+		t.Fatalf("status %d: %s %s", status, out, talk)
+	}
+	if w := writtenOf(t, out); w.State != "waiting" || len(w.Grants) != 3 {
+		t.Errorf("it says %s", out)
+	}
+	if out, _, _ := writes(t, dir, "grants", "show", "note-files", "--json"); strings.Contains(out, "crm") {
+		t.Errorf("it was granted before a person agreed: %s", out)
+	}
+	if out, _, _ := writes(t, dir, "inbox", "--json"); !strings.Contains(out, "crm.find") {
+		t.Errorf("the question does not name what it calls: %s", out)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/gateway"
+)
+
+// gatewayCmd writes nothing but messages of the protocol on stdout.
+func (a *app) gatewayCmd() *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Stand between an agent and its MCP servers, with the ledger",
+		Long: `Gateway serves an agent by the Model Context Protocol on stdin and stdout, and passes
+its calls on to the servers of [gateway.servers] in keep.toml. Each call of a tool that
+is not known to read only is recorded before it is sent. An agent that got no answer and
+makes the call again gets the answer of the first; nothing is sent twice. What nobody can
+know is a question in keep inbox. It ends with its stdin.`,
+		Example: "  claude mcp add keep -- keep gateway\n  keep gateway --agent alice",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.gateway(cmd.Context(), agent, cmd.InOrStdin())
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "local", "`name` of the agent: two agents never share an answer")
+	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd())
+	return a.anewFlag(cmd)
+}
+
+// gateway serves one agent.
+func (a *app) gateway(ctx context.Context, agent string, in io.Reader) (err error) {
+	switch {
+	case agent == "" || len(agent) > 64:
+		return exit.Misusef("--agent must have 1 to 64 characters")
+	case in == os.Stdin && a.TTY:
+		return exit.Misusef("keep gateway speaks to a program on stdin and stdout; see keep gateway --help for how clients start it")
+	}
+	cfg, err := a.LoadConfig(".")
+	if err != nil {
+		return project.WithConnectionErrors(&project.Project{Cfg: cfg}, err)
+	}
+	if len(cfg.Gateway.Servers) == 0 {
+		return exit.Misusef(`no MCP server is configured; write into keep.toml, for example:
+[gateway.servers.files]
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
+	}
+	if len(cfg.Missing) > 0 {
+		return &config.Error{Problems: cfg.Missing}
+	}
+	db, err := database.Open(ctx, cfg, database.ToHost)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	g, err := gateway.New(ctx, db, gateway.Config{
+		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
+		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
+		Version: buildinfo.Read().Version, Logger: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return g.ServeStdio(ctx, agent, in, a.Out)
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/internal/regular"
+)
+
+// gatewayImportCmd prints what a client's file means for keep.toml.
+func (a *app) gatewayImportCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Print a client's list of MCP servers as keep.toml has it",
+		Long: `Import reads the file in which a client lists its MCP servers ({"mcpServers": {…}}, or
+{"servers": {…}}), and prints [gateway.servers.…] for keep.toml. It changes nothing. Values of
+env and headers are never printed: they become ${env:NAME}.`,
+		Example: "  keep gateway import ~/.claude.json >> keep.toml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := regular.Read(args[0], config.MaxFile)
+			if err != nil {
+				return exit.Misusef("read the list of servers: %v", err)
+			}
+			return importServers(a.Out, args[0], text)
+		},
+	}
+}
+
+// A listedServer is a server as clients list it.
+type listedServer struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+	Cwd     string            `json:"cwd"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+}
+
+// importServers prints the servers of a file.
+func importServers(w io.Writer, name string, text []byte) error {
+	var file struct {
+		MCPServers map[string]listedServer `json:"mcpServers"`
+		Servers    map[string]listedServer `json:"servers"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return exit.Misusef("%s is not the JSON of a list of servers: %v", name, err)
+	}
+	all := file.MCPServers
+	if len(all) == 0 {
+		all = file.Servers
+	}
+	if len(all) == 0 {
+		return exit.Misusef(`%s lists no servers: want {"mcpServers": {"NAME": {"command": …}}}`, name)
+	}
+	used := make(map[string]bool)
+	for _, was := range slices.Sorted(maps.Keys(all)) {
+		s, to := all[was], serverName(was, used)
+		if to != was {
+			fmt.Fprintf(w, "# %s in %s\n", tomlText(was), filepath.Base(name))
+		}
+		fmt.Fprintf(w, "[gateway.servers.%s]\n", to)
+		switch {
+		case s.URL != "":
+			fmt.Fprintf(w, "url = %s\n", tomlText(s.URL))
+		default:
+			fmt.Fprintf(w, "command = %s\n", tomlText(s.Command))
+		}
+		if len(s.Args) > 0 {
+			quoted := make([]string, len(s.Args))
+			for i, arg := range s.Args {
+				quoted[i] = tomlText(arg)
+			}
+			fmt.Fprintf(w, "args = [%s]\n", strings.Join(quoted, ", "))
+		}
+		if s.Cwd != "" {
+			fmt.Fprintf(w, "cwd = %s\n", tomlText(s.Cwd))
+		}
+		printReferences(w, "env", s.Env, func(k string) string { return variable(k) })
+		printReferences(w, "headers", s.Headers, func(k string) string { return variable(to + "_" + k) })
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// printReferences prints a table whose values are variables of the environment.
+func printReferences(w io.Writer, key string, values map[string]string, name func(string) string) {
+	if len(values) == 0 {
+		return
+	}
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, tomlText(k)+" = "+tomlText("${env:"+name(k)+"}"))
+	}
+	fmt.Fprintf(w, "%s = { %s }\n", key, strings.Join(list, ", "))
+}
+
+// serverName returns a name that a server may have, and that no other has.
+func serverName(was string, used map[string]bool) string {
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(was)), "-")
+	if name == "" {
+		name = "server"
+	}
+	name = name[:min(len(name), 28)]
+	to := name
+	for n := 2; used[to]; n++ {
+		to = fmt.Sprintf("%s-%d", name, n)
+	}
+	used[to] = true
+	return to
+}
+
+// variable returns a name of a variable of the environment.
+func variable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, text)
+}
+
+// tomlText returns s as a string of TOML, which takes all that JSON escapes.
+func tomlText(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always is JSON
+	return strings.TrimSpace(b.String())
+}
+
+// gatewayInstallCmd prints what clients need.
+func (a *app) gatewayInstallCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "install",
+		Short: "Print what to put into clients",
+		Long:  `Install prints how common clients start the gateway of this project. It changes nothing.`,
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.LoadConfig(".")
+			if err != nil {
+				return err
+			}
+			if len(cfg.Gateway.Servers) == 0 {
+				return exit.Misusef("no MCP server is configured: add [gateway.servers.NAME] to keep.toml, or see keep gateway import")
+			}
+			file, err := filepath.Abs(cfg.File)
+			if err != nil {
+				return err
+			}
+			self, err := os.Executable()
+			if err != nil {
+				self = "keep"
+			}
+			return a.printInstall(self, file)
+		},
+	}
+}
+
+// printInstall prints the entries of clients.
+func (a *app) printInstall(self, file string) error {
+	entry := map[string]any{"mcpServers": map[string]any{"keep": map[string]any{"command": self, "args": []string{"gateway", "--config", file}}}}
+	text, err := json.MarshalIndent(entry, "", "  ")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, `Take the servers that are in keep.toml out of the client, and put this in their place.
+
+Claude Code:  claude mcp add keep -- %s gateway --config %s
+Codex:        codex mcp add keep -- %s gateway --config %s
+
+Claude Desktop, Cursor, Windsurf and others that have a file with mcpServers:
+
+%s
+`, self, file, self, file, text)
+	return nil
+}

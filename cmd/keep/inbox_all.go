@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+)
+
+// A manyFilter says which questions are answered together.
+type manyFilter struct {
+	all                  bool
+	workflow, kind, tool string
+}
+
+// check refuses what means nothing.
+func (f manyFilter) check() error {
+	if !f.all && (f.workflow != "" || f.kind != "" || f.tool != "") {
+		return exit.Misusef("--workflow, --kind and --tool go with --all")
+	}
+	return nil
+}
+
+// args takes an action with --all, and a question before it without.
+func (f manyFilter) args(cmd *cobra.Command, args []string) error {
+	if f.all {
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+	return cobra.ExactArgs(2)(cmd, args)
+}
+
+// matches reports whether a question is one of those.
+func (f manyFilter) matches(q api.Escalation) bool {
+	return (f.kind == "" || string(q.Kind) == f.kind) && (f.tool == "" || calledTool(q) == f.tool)
+}
+
+// calledTool returns the tool of the call that a question is about; empty: it is about none.
+func calledTool(q api.Escalation) string {
+	if q.Tool != nil {
+		return string(*q.Tool)
+	}
+	tool, _, _ := strings.Cut(q.Attempted, " on ")
+	return tool
+}
+
+// An answeredAll is one of several questions that are answered together.
+type answeredAll struct {
+	ID       keep.EscalationID `json:"id"`
+	Workflow keep.WorkflowName `json:"workflow"`
+	Action   keep.Action       `json:"action"`
+	Effect   string            `json:"effect"`
+	Tool     *keep.ToolName    `json:"tool"`
+	View     *string           `json:"view"`
+	Marks    int               `json:"marks"`
+	Done     bool              `json:"done"`
+	Refused  *string           `json:"refused"` // why it was not done; null: it was, or was not tried
+}
+
+// answerAll lists what an action does to each open question that matches, and with yes does
+// it: to those that were just listed, and to no other.
+func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest) error {
+	return a.decide(ctx, func(c *api.Client) error {
+		list, err := a.listAll(ctx, c, f, d.Action)
+		if err != nil {
+			return err
+		}
+		refused := 0
+		if d.Confirm {
+			refused = a.doAll(ctx, c, list, d)
+		}
+		if a.JSON {
+			err = a.PrintJSON(list)
+		} else {
+			err = a.sayAll(list, d, refused)
+		}
+		if err == nil && refused > 0 {
+			err = exit.With(exit.Failed)
+		}
+		return err
+	})
+}
+
+// listAll reads the questions that match and offer the action, each whole.
+func (a *app) listAll(ctx context.Context, c *api.Client, f manyFilter, action keep.Action) ([]answeredAll, error) {
+	list := []answeredAll{}
+	for p := (api.Paging{Limit: 1000}); ; {
+		page, err := c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow)}, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range page.Items {
+			for _, choice := range q.Actions {
+				if choice.Action != action || !f.matches(q) {
+					continue
+				}
+				whole, err := c.Escalation(ctx, q.ID)
+				if err != nil {
+					return nil, err
+				}
+				if !a.JSON {
+					fmt.Fprintf(a.Out, "%s\n", a.OutInk.QuestionText(oneChoice(whole.Escalation, choice)))
+				}
+				list = append(list, answeredAll{ID: q.ID, Workflow: q.Workflow, Action: action, Effect: choice.Effect, Tool: q.Tool, View: whole.View, Marks: len(whole.Marks)})
+			}
+		}
+		if page.Next == nil {
+			return list, nil
+		}
+		p.Cursor = *page.Next
+	}
+}
+
+// oneChoice returns q with one of its actions alone.
+func oneChoice(q api.Escalation, choice api.Choice) api.Escalation {
+	q.Actions = []api.Choice{choice}
+	return q
+}
+
+// doAll answers each question, and returns how many were refused.
+func (a *app) doAll(ctx context.Context, c *api.Client, list []answeredAll, d api.DecisionRequest) (refused int) {
+	for i := range list {
+		if _, err := c.Decide(ctx, list[i].ID, d); err != nil {
+			why := err.Error()
+			list[i].Refused = &why
+			refused++
+			continue
+		}
+		list[i].Done = true
+	}
+	return refused
+}
+
+// sayAll says what became of the questions.
+func (a *app) sayAll(list []answeredAll, d api.DecisionRequest, refused int) error {
+	if len(list) == 0 {
+		fmt.Fprintf(a.Err, "No open question that matches offers %s.\n", d.Action)
+		return nil
+	}
+	if !d.Confirm {
+		fmt.Fprintf(a.Err, "Nothing was changed. To %s %s, add --yes.\n", d.Action, terminal.Plural(len(list), "question"))
+		return nil
+	}
+	for _, q := range list {
+		if q.Refused != nil {
+			fmt.Fprintf(a.Err, "%s %s: %s\n", a.Ink.Red("refused"), q.ID, terminal.Clean(*q.Refused))
+		}
+	}
+	fmt.Fprintf(a.Err, "Recorded: %s, %s; refused: %d.\n", d.Action, terminal.Plural(len(list)-refused, "question"), refused)
+	return nil
+}

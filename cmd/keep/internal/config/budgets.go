@@ -1,0 +1,102 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/budget"
+)
+
+type budgetTable struct {
+	Tools     []string            `toml:"tools"`     // that count: bank.pay, bank.* or *
+	Workflows []keep.WorkflowName `toml:"workflows"` // whose calls count; empty: all
+	Sum       string              `toml:"sum"`       // what is added up, such as "params.amount"
+	Count     bool                `toml:"count"`     // calls are counted, in place of a sum
+	Limit     float64             `toml:"limit"`     // the most within per; a person decides about what is beyond
+	Per       time.Duration       `toml:"per"`       // the window, which slides
+}
+
+// A Budget is one as keep.toml has it.
+type Budget struct {
+	budget.Rule
+
+	b     *binder
+	path  string
+	tools []*node // of the names, as in Tools
+}
+
+// BudgetRules returns the budgets, sorted by name.
+func (c *Config) BudgetRules() []budget.Rule {
+	rules := make([]budget.Rule, len(c.Budgets))
+	for i, b := range c.Budgets {
+		rules[i] = b.Rule
+	}
+	return rules
+}
+
+// budgets checks the tables of budgets and returns what they mean, sorted by name.
+func (b *binder) budgets(tables map[string]budgetTable, root *node) []Budget {
+	var out []Budget
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t, n, at := tables[name], root.table()["budgets"].table()[name], dotted("budgets", name)
+		switch keys := n.table(); {
+		case keys["limit"] == nil:
+			b.addf(n, at+".limit", "required: how much the calls may count within per, such as 2000")
+			continue
+		case keys["per"] == nil:
+			b.addf(n, at+".per", `required: the window, which slides, such as "24h"`)
+			continue
+		case t.Count == (t.Sum != ""):
+			b.addf(n, at, `say what is added up: sum = "params.amount", or count = true for the number of calls`)
+			continue
+		}
+		r := budget.Rule{Name: name, Tools: t.Tools, Workflows: t.Workflows, Sum: t.Sum, Per: t.Per}
+		var err error
+		if r.Limit, err = budget.FromFloat(t.Limit); err != nil {
+			b.addf(n.table()["limit"], at+".limit", "%v", err)
+			continue
+		}
+		r, err = budget.New(r)
+		if wrong, ok := errors.AsType[*budget.FieldError](err); ok {
+			where, path := n.table()[wrong.Field], at+"."+wrong.Field
+			if where == nil {
+				where, path = n, at
+			}
+			b.addf(where, path, "%v", wrong.Err)
+		}
+		for _, w := range t.Workflows {
+			if err := w.Validate(); err != nil {
+				b.addf(n.table()["workflows"], at+".workflows", "%v", err)
+			}
+		}
+		nodes, _ := n.table()["tools"].list()
+		for i, tool := range t.Tools {
+			conn, rest, ok := strings.Cut(tool, ".")
+			if tool != "*" && (!ok || conn == "" || rest == "" || rest != "*" && strings.Contains(rest, "*") || strings.Contains(conn, "*")) {
+				b.addf(nodes[i], at+".tools", "%q: want the name of a tool, such as bank.pay, bank.* for all of a connection, or * for all", tool)
+			}
+		}
+		out = append(out, Budget{r, b, at, nodes})
+	}
+	return out
+}
+
+// unknownSpenders returns the tools of budgets that no connection has, as unknownTools.
+func (c *Config) unknownSpenders(conns []connector.Connection) (problems []Problem) {
+	for _, r := range c.Budgets {
+		for i, tool := range r.Tools {
+			if tool == "*" {
+				continue
+			}
+			if why := c.unknownTool(tool, conns); why != "" {
+				problems = append(problems, r.b.problem(r.tools[i], r.path+".tools", "%s", why))
+			}
+		}
+	}
+	return problems
+}

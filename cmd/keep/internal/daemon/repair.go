@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/llm"
+	"github.com/keep-run/keep/repair"
+)
+
+// repairsOf returns who repairs the scripts of the session, as keep.toml says; nil: nobody does.
+func (s *Session) repairsOf(e Env, cfg *config.Config, conns []connector.Connection) *host.Repairs {
+	r := cfg.Repair
+	if r == nil {
+		return nil
+	}
+	asks := r.LLM
+	asks.Retry = cfg.Policy.Retry
+	model, err := llm.New(asks)
+	if err != nil { // the configuration was checked
+		e.Log.Error("nothing is repaired", "err", err)
+		return nil
+	}
+	keeper := &repair.Keeper{
+		Store: s.DB, Clock: e.now,
+		Repairer: &repair.Repairer{
+			Model: model, Name: r.Model, Limits: r.Limits,
+			Bench: &repair.Bench{
+				Store: s.DB, Connections: conns, Runtime: s.Runtime, Policy: &cfg.Policy,
+				Comparer: repair.Recorded{Store: s.DB, Connections: conns, Policy: &cfg.Policy, Since: r.Replay, Now: e.now},
+			},
+		},
+	}
+	return &host.Repairs{Repairer: keeper, Activate: r.Activate}
+}
+
+// isRepaired reports whether the version that is current mends the one that sc has the text of: who
+// has not changed a file since does not want the mistake back. keep deploy deploys it all the same.
+func (s *Session) isRepaired(ctx context.Context, e Env, sc project.Script) (bool, error) {
+	w, err := s.DB.Workflow(ctx, sc.Name)
+	if errors.Is(err, keep.ErrNotFound) || err == nil && w.Version.Minor == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	all, err := s.DB.Deployments(ctx, sc.Name)
+	for _, d := range all {
+		if d.Version.Major == w.Version.Major && d.Version != w.Version && d.Hash == sc.Bundle.Hash() && d.Entry == sc.Bundle.Entry {
+			e.Log.WarnContext(ctx, "a file has the text of a version that was repaired, and the repaired one continues",
+				"workflow", sc.Name, "file", sc.File, "repaired", d.Version.String(), "current", w.Version.String())
+			return true, err
+		}
+	}
+	return false, err
+}

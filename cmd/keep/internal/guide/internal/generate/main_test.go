@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep/cmd/keep/internal/guide"
+)
+
+const repository = "../../../../../.."
+
+// TestGeneratedIsFresh fails if go generate in the package guide would change a file.
+func TestGeneratedIsFresh(t *testing.T) {
+	made, err := references(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(made, documents())
+	for name, want := range made {
+		got, err := os.ReadFile(filepath.Join(repository, name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is stale (%v): run go generate ./cmd/keep/internal/guide", name, err)
+		}
+	}
+}
+
+// TestEveryKeyIsDescribed holds the source to a comment for each key of keep.toml.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	for _, name := range guide.Schemas() {
+		raw, _ := guide.Schema(name)
+		var schema any
+		if err := json.Unmarshal(raw, &schema); err != nil {
+			t.Fatal(err)
+		}
+		var walk func(at string, v any)
+		walk = func(at string, v any) {
+			object, ok := v.(map[string]any)
+			if !ok {
+				return
+			}
+			properties, _ := object["properties"].(map[string]any)
+			for key, p := range properties {
+				if of := p.(map[string]any); of["description"] == nil && !strings.Contains(at, ".if") && at != name+".definitions.connection" {
+					t.Errorf("%s.%s has no description: write a comment to its field", at, key)
+				}
+			}
+			for key, child := range object {
+				walk(at+"."+key, child)
+			}
+		}
+		walk(name, schema)
+	}
+}
+
+// schemaOf compiles a schema as editors do.
+func schemaOf(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	raw, ok := guide.Schema(name)
+	if !ok {
+		t.Fatalf("no schema %s", name)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(name, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// validate reports what a schema objects to in a text of TOML.
+func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
+	t.Helper()
+	var v any
+	if err := toml.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(doc)
+}
+
+// TestSchemasTakeWhatKeepTakes validates every keep.toml and every pack of the repository.
+func TestSchemasTakeWhatKeepTakes(t *testing.T) {
+	settings, packs := schemaOf(t, "keep"), schemaOf(t, "pack")
+	found := map[string]int{}
+	err := filepath.WalkDir(repository, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(file) != ".toml" {
+			return err
+		}
+		var s *jsonschema.Schema
+		switch {
+		case d.Name() == "keep.toml":
+			s = settings
+		case filepath.Base(filepath.Dir(file)) == "packs" && !strings.Contains(file, "testdata"):
+			s = packs
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if found[d.Name()]++; s == packs {
+			found["packs"]++
+		}
+		if err := validate(t, s, text); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		return nil
+	})
+	if err != nil || found["keep.toml"] < 8 || found["packs"] < 10 {
+		t.Errorf("found %d keep.toml and %d packs: %v", found["keep.toml"], found["packs"], err)
+	}
+}
+
+// TestSchemasRefuse tries what an editor should underline, and says where.
+func TestSchemasRefuse(t *testing.T) {
+	for _, test := range []struct{ schema, text, at string }{
+		{"keep", `dbb = "x"`, "dbb"},
+		{"keep", `db = 7`, "/db"},
+		{"keep", `workflows = "*.js"`, "/workflows"},
+		{"keep", `[policy.retry]` + "\n" + `first = "ten seconds"`, "/policy/retry/first"},
+		{"keep", `[policy.retry]` + "\n" + `first = ""`, "/policy/retry/first"},
+		{"keep", `[policy]` + "\n" + `on_item_blocked = "maybe"`, "/policy/on_item_blocked"},
+		{"keep", `[sandbox]` + "\n" + `memory = "64 megabytes"`, "/sandbox/memory"},
+		{"keep", `[connections.x]` + "\n" + `root = "in"`, "connector"},
+		{"keep", `[connections.x]` + "\n" + `connector = "files"` + "\n" + `rot = "in"`, "rot"},
+		{"keep", `[connections.x]` + "\n" + `connector = "http"` + "\n" + `[connections.x.tools.t]` + "\n" + `effect = "change"`, "/connections/x/tools/t/effect"},
+		{"keep", `[connections.x]` + "\n" + `connector = "http"` + "\n" + `[connections.x.tools.t.reconcile]` + "\n" + `apply = [200]`, "apply"},
+		{"keep", `[connections.x]` + "\n" + `connector = "slack"` + "\n" + `token = "plain"`, "token"},
+		{"keep", `[hooks.x]` + "\n" + `workflow = "w"` + "\n" + `verify = "github"`, "topic"},
+		{"keep", `[hooks.x]` + "\n" + `workflow = "w"` + "\n" + `topic = "t"` + "\n" + `verify = "trust"`, "/hooks/x/verify"},
+		{"keep", `[budgets.x]` + "\n" + `tools = ["a.b"]` + "\n" + `limit = "many"` + "\n" + `per = "24h"`, "/budgets/x/limit"},
+		{"keep", `[grants.x]` + "\n" + `workflow = "w"`, "tools"},
+		{"keep", `[proxy]` + "\n" + `[[proxy.routes]]` + "\n" + `policy = "always"`, "/proxy/routes/0/policy"},
+		{"pack", `name = "x"`, "version"},
+		{"pack", `name = "x"` + "\n" + `version = "1"` + "\n" + `title = "X"` + "\n" + `[auth]` + "\n" + `style = "magic"` + "\n" + `[tools]`, "/auth/style"},
+		{"pack", `name = "x"` + "\n" + `version = "1"` + "\n" + `title = "X"` + "\n" + `auth = { style = "bearer" }` + "\n" + `[tools.t]` + "\n" + `paht = "/x"`, "paht"},
+	} {
+		if err := validate(t, schemaOf(t, test.schema), []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.at) {
+			t.Errorf("%s of\n%s\nsays %v, want something about %s", test.schema, test.text, err, test.at)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/framed"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/rehearsal"
+	"github.com/keep-run/keep/rehearsal/plan"
+	"github.com/keep-run/keep/rehearsal/scripttest"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
+)
+
+// A Bench is what scripts are tried with.
+type Bench struct {
+	Connections []connector.Connection
+	Runtime     *sandbox.Runtime
+	Policy      *policy.Policy
+	Base        rehearsal.Base // what the database knows; nil: there is none yet
+
+	// Granted returns what workflows may call. If nil, everything.
+	Granted func(context.Context, []*host.Workflow) (map[keep.WorkflowName]plan.Granted, error)
+
+	// Budgets returns the budgets, and how they stand. If nil, there are none.
+	Budgets func(context.Context) ([]plan.Standing, error)
+
+	// Close releases it. If nil, nothing is to be released.
+	Close func() error
+}
+
+// writing adds the tools of authors.
+func (s *server) writing(to *sdk.Server) {
+	add(s, to, "plan", "Run a script with live reads and send nothing: list the changes that it would make outside.", s.plan)
+	add(s, to, "test", "Run tests (the text of a NAME.test.toml) of a script. Services are played by the tests; nothing is sent or read.", s.test)
+	add(s, to, "propose", "Store a script as a new version of its workflow. It never runs by itself: a person is asked, and decides.", s.propose)
+}
+
+// A scriptParams is a script.
+type scriptParams struct {
+	Source string `json:"source" jsonschema:"the whole script"`
+	File   string `json:"file,omitempty" jsonschema:"name that errors use; .ts is TypeScript; left out: workflow.js"`
+}
+
+// file returns the name of the script, which is no path.
+func (p scriptParams) file() string {
+	name := path.Base(path.Clean("/" + strings.ReplaceAll(p.File, `\`, "/")))
+	if ext := path.Ext(name); ext != ".js" && ext != ".ts" {
+		return "workflow.js"
+	}
+	return name
+}
+
+// A Checked script is one with what is to be said of it.
+type Checked struct {
+	Workflow *host.Workflow // nil: it cannot be read
+	Effects  workflow.Report
+	Problems []terminal.Problem
+}
+
+// OK reports whether it could be deployed.
+func (c Checked) OK() bool { return c.Workflow != nil && !terminal.HasErrors(c.Problems) }
+
+// Check reads a script from memory and checks it as keep check does. The file is a name that
+// errors use.
+func (b Bench) Check(ctx context.Context, file, source string) (Checked, error) {
+	c := Checked{Problems: []terminal.Problem{}}
+	bundle, err := sandbox.BuildFiles(file, map[string][]byte{file: []byte(source)})
+	if err == nil {
+		c.Workflow, err = host.LoadBundle(ctx, b.Runtime, bundle)
+	}
+	if err != nil {
+		found := project.Problems("", err)
+		if len(found) == 0 {
+			return c, err
+		}
+		c.Workflow, c.Problems = nil, found
+		return c, nil
+	}
+	if c.Effects, err = workflow.Effects(c.Workflow.Declaration, c.Workflow.Sources, b.Connections); err != nil {
+		return c, err
+	}
+	c.Problems = append(c.Problems, project.Findings("", c.Effects)...)
+	c.Effects.Findings = []workflow.Finding{}
+	return c, nil
+}
+
+// Plan returns what a script that is OK would do, with live reads. The bench must be live.
+func (b Bench) Plan(ctx context.Context, c Checked) (_ *plan.Plan, err error) {
+	cfg := plan.Config{Scripts: []*host.Workflow{c.Workflow}, Base: b.Base, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
+	if b.Granted != nil {
+		if cfg.Granted, err = b.Granted(ctx, cfg.Scripts); err != nil {
+			return nil, err
+		}
+	}
+	if b.Budgets != nil {
+		if cfg.Budgets, err = b.Budgets(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return plan.Make(ctx, cfg)
+}
+
+// with opens a bench for f.
+func (s *server) with(ctx context.Context, live bool, f func(Bench) error) (err error) {
+	b, err := s.Open(ctx, live)
+	if err != nil {
+		return err
+	}
+	if b.Close != nil {
+		defer func() { err = errors.Join(err, b.Close()) }()
+	}
+	return f(b)
+}
+
+// A typesParams narrows the types.
+type typesParams struct {
+	Connection string `json:"connection,omitempty" jsonschema:"only this one"`
+}
+
+func (s *server) types(ctx context.Context, in typesParams) (out answer, err error) {
+	err = s.with(ctx, false, func(b Bench) error {
+		var conns []connector.Connection
+		for _, c := range b.Connections {
+			if in.Connection == "" || c.Name == in.Connection {
+				conns = append(conns, c)
+			}
+		}
+		if len(conns) == 0 && in.Connection != "" {
+			return fmt.Errorf("there is no connection %q", in.Connection)
+		}
+		text := workflow.Types(conns)
+		if in.Connection == "" && len(text) > framed.MaxAnswer {
+			text = "The types are too long for one answer: ask for a connection. There are:\n"
+			for _, c := range b.Connections {
+				text += "- " + c.Name + " (" + c.Connector + ")\n"
+			}
+		}
+		out = answer{plain: text}
+		return nil
+	})
+	return out, err
+}
+
+// A report says what is wrong with a script.
+type report struct {
+	OK       bool               `json:"ok"`
+	Problems []terminal.Problem `json:"problems"`
+}
+
+// A checkReport is a report with what the script would do.
+type checkReport struct {
+	report
+	Workflow *workflow.Report `json:"workflow"` // null: it cannot be read
+}
+
+func (s *server) check(ctx context.Context, in scriptParams) (out answer, err error) {
+	err = s.with(ctx, false, func(b Bench) error {
+		c, err := b.Check(ctx, in.file(), in.Source)
+		if err != nil {
+			return err
+		}
+		r := checkReport{report: report{c.OK(), c.Problems}}
+		if c.Workflow != nil {
+			r.Workflow = &c.Effects
+		}
+		out = answer{data: r}
+		return nil
+	})
+	return out, err
+}
+
+func (s *server) plan(ctx context.Context, in scriptParams) (out answer, err error) {
+	err = s.with(ctx, true, func(b Bench) error {
+		c, err := b.Check(ctx, in.file(), in.Source)
+		if err != nil {
+			return err
+		}
+		if !c.OK() {
+			out = answer{said: "It is not planned: it has problems.", data: report{false, c.Problems}}
+			return nil
+		}
+		made, err := b.Plan(ctx, c)
+		out = answer{said: "Nothing was sent.", data: made}
+		return err
+	})
+	return out, err
+}
+
+// A testParams is a script with its tests.
+type testParams struct {
+	Source string `json:"source" jsonschema:"the whole script"`
+	Tests  string `json:"tests" jsonschema:"the text of a NAME.test.toml; see the section tests of guide"`
+	File   string `json:"file,omitempty" jsonschema:"name that errors use"`
+}
+
+// A Verdict is what keep test --json says of a test.
+type Verdict struct {
+	Name     string   `json:"name"`
+	Passed   bool     `json:"passed"`
+	Problems []string `json:"problems"`
+}
+
+// A testReport says which tests passed.
+type testReport struct {
+	report
+	Passed int       `json:"passed"`
+	Failed int       `json:"failed"`
+	Tests  []Verdict `json:"tests"`
+}
+
+// maxTests bounds what one call runs (law: bounded).
+const maxTests = 100
+
+func (s *server) test(ctx context.Context, in testParams) (out answer, err error) {
+	tests, err := parseTests(in.Tests)
+	if err != nil {
+		return answer{}, err
+	}
+	err = s.with(ctx, false, func(b Bench) error {
+		c, err := b.Check(ctx, scriptParams{in.Source, in.File}.file(), in.Source)
+		if err != nil {
+			return err
+		}
+		r := testReport{report: report{c.OK(), c.Problems}, Tests: []Verdict{}}
+		if c.Workflow == nil {
+			out = answer{said: "It is not tested: it cannot be read.", data: r}
+			return nil
+		}
+		if r.Tests, err = b.run(ctx, c, tests); err != nil {
+			return err
+		}
+		for _, v := range r.Tests {
+			if v.Passed {
+				r.Passed++
+			} else {
+				r.Failed++
+			}
+		}
+		r.OK = r.OK && r.Failed == 0
+		out = answer{data: r}
+		return nil
+	})
+	return out, err
+}
+
+// parseTests reads the text of tests.
+func parseTests(text string) (*scripttest.File, error) {
+	tests, err := scripttest.Parse([]byte(text))
+	if err == nil && (len(tests.Tests) == 0 || len(tests.Tests) > maxTests) {
+		err = fmt.Errorf("%d tests: want 1 to %d", len(tests.Tests), maxTests)
+	}
+	if err != nil {
+		return tests, fmt.Errorf("tests: %w", err)
+	}
+	return tests, nil
+}
+
+// Test runs tests, the text of a NAME.test.toml, of a script that can be read.
+func (b Bench) Test(ctx context.Context, c Checked, text string) ([]Verdict, error) {
+	tests, err := parseTests(text)
+	if err != nil {
+		return nil, err
+	}
+	return b.run(ctx, c, tests)
+}
+
+func (b Bench) run(ctx context.Context, c Checked, tests *scripttest.File) ([]Verdict, error) {
+	cfg := scripttest.Config{
+		Script: c.Workflow, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime, Shared: rehearsal.NewShared(b.Runtime),
+	}
+	out := []Verdict{}
+	for _, t := range tests.Tests {
+		v, err := scripttest.Run(ctx, cfg, t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Verdict{v.Name, len(v.Problems) == 0, append([]string{}, v.Problems...)})
+	}
+	return out, nil
+}
+
+// A proposed is what became of a proposal.
+type proposed struct {
+	report
+	Workflow keep.WorkflowName `json:"workflow"`
+	State    string            `json:"state"`    // waiting, or current: nothing would change
+	Proposal *string           `json:"proposal"` // version that waits
+	Version  *string           `json:"version"`  // that is current; null: the workflow is new
+	Question *string           `json:"question"` // that a person answers
+}
+
+func (s *server) propose(ctx context.Context, in scriptParams) (out answer, err error) {
+	err = s.with(ctx, false, func(b Bench) error {
+		c, err := b.Check(ctx, in.file(), in.Source)
+		if err != nil {
+			return err
+		}
+		if !c.OK() {
+			out = answer{said: "It is not proposed: it has problems.", data: report{false, c.Problems}}
+			return nil
+		}
+		return s.Deploy(ctx, gated(func(client *api.Client) error {
+			p, err := client.Propose(ctx, c.Workflow.Name, api.Script{File: in.file(), Source: in.Source})
+			if err != nil {
+				return err
+			}
+			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Version: p.Version}
+			said := "This script is current already."
+			if p.Waiting != nil {
+				question := string(p.Waiting.Question)
+				r.State, r.Proposal, r.Question = "waiting", &p.Waiting.Version, &question
+				said = "It waits for a person, and does not run before: tell yours to look at keep inbox."
+			}
+			out = answer{said: said, data: r}
+			return nil
+		}))
+	})
+	return out, err
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+)
+
+// besides returns the files of a script: its tests and its grants.
+func besides(script string) (tests, grants string) {
+	bare := strings.TrimSuffix(script, filepath.Ext(script))
+	return bare + ".test.toml", bare + ".grants.toml"
+}
+
+// free refuses the file of a script if it, or one beside it, is there.
+func (w *author) free(script string) error {
+	if ext := filepath.Ext(script); ext != ".js" && ext != ".ts" {
+		return exit.Misusef("%s: a script ends with .js or .ts", script)
+	}
+	tests, grants := besides(script)
+	for _, file := range []string{script, tests, grants} {
+		switch _, err := os.Lstat(file); {
+		case err == nil && !w.force:
+			return exit.Misusef("%s is there already, and nothing is overwritten: name another file with --out, or say --force", terminal.Short(file))
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}
+
+// grantTable returns what a script may call as a table of keep.toml.
+func grantTable(w keep.WorkflowName, version string, tools []keep.ToolName) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# What version %s of %s calls. Put the table into keep.toml to hold the workflow to it,\n# whatever its script calls; docs/grants.md says how to add conditions.\n[grants.%q]\ntools = [", version, w, string(w))
+	for i, t := range tools {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", string(t))
+	}
+	b.WriteString("]\n")
+	return b.String()
+}
+
+// A file is one that is to be written.
+type newFile struct{ name, text string }
+
+// writeFiles writes files, each whole or not at all, in their order. Without over, one that is
+// there by now is left alone, and the error says so.
+func writeFiles(files []newFile, over bool) error {
+	for _, f := range files {
+		if err := f.write(over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the text beside its name first, and gives it the name when it is on disk.
+func (f newFile) write(over bool) (err error) {
+	dir := filepath.Dir(f.name)
+	temp, err := os.CreateTemp(dir, ".keep-write-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gone(os.Remove(temp.Name()))) }()
+	_, err = temp.WriteString(f.text)
+	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", f.name, err)
+	}
+	if over {
+		err = os.Rename(temp.Name(), f.name)
+	} else {
+		err = os.Link(temp.Name(), f.name)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return exit.Misusef("%s is there by now, and is not overwritten without --force", terminal.Short(f.name))
+	}
+	if err != nil && !over { // a file system without links
+		if _, there := os.Lstat(f.name); errors.Is(there, fs.ErrNotExist) {
+			err = os.Rename(temp.Name(), f.name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// gone is the error of a removal, nil if there was nothing to remove.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

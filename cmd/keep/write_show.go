@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/draft"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+)
+
+// An authoredDraft is a draft that is shown, stored and decided about.
+type authoredDraft struct {
+	*author
+	draft.Draft
+	report *authored
+	intent string
+	file   string
+	change *editing // nil: the workflow is new
+}
+
+// finish stores the draft as a version that waits, writes the files, shows both and asks. In
+// this order: what a crash leaves is a version that waits, and files that are whole; a host that
+// finds the script leaves it waiting.
+func (d *authoredDraft) finish(ctx context.Context) error {
+	r, w := d.report, d.Checked.Workflow
+	r.Workflow, r.Note, r.State = &w.Name, d.Note, "waiting"
+	if r.Plan = any(d.Plan); d.Plan == nil {
+		r.Plan, r.NoPlan = nil, &d.NoPlan
+	}
+	for _, t := range d.Tools() {
+		r.Grants = append(r.Grants, string(t))
+	}
+	if d.change == nil {
+		if err := d.free(d.file); err != nil {
+			return err
+		}
+	}
+	if err := d.propose(ctx); err != nil {
+		return err
+	}
+	if d.html != "" && d.Plan != nil {
+		if err := writePlan(d.html, d.Plan); err != nil {
+			return err
+		}
+	}
+	if d.change == nil {
+		if err := d.store(); err != nil {
+			return err
+		}
+	} else if err := d.change.compare(ctx, d); err != nil {
+		return err
+	}
+	if !d.JSON {
+		if err := d.show(); err != nil {
+			return err
+		}
+	}
+	agreed, err := d.agree(ctx)
+	if err != nil {
+		return err
+	}
+	if d.change != nil && (agreed || d.force || d.change.isNew) {
+		if err := d.store(); err != nil {
+			return err
+		}
+	}
+	return d.end(agreed)
+}
+
+// script returns the draft as a host takes it.
+func (d *authoredDraft) script() (api.Script, error) {
+	abs, err := filepath.Abs(d.file)
+	if err != nil {
+		return api.Script{}, err
+	}
+	name := filepath.Base(abs)
+	if rel, err := filepath.Rel(d.cfg.Dir, abs); err == nil && filepath.IsLocal(rel) {
+		name = filepath.ToSlash(rel)
+	}
+	intent := d.intent
+	if d.change != nil {
+		intent = d.change.intent(d.intent)
+	}
+	return api.Script{File: name, Source: d.Source, Intent: intent}, nil
+}
+
+// propose stores the draft as a version that waits for the person.
+func (d *authoredDraft) propose(ctx context.Context) error {
+	s, err := d.script()
+	if err != nil {
+		return err
+	}
+	return d.agent.deploying(ctx, func(c *api.Client) error {
+		p, err := c.Propose(ctx, d.Checked.Workflow.Name, s)
+		if err != nil {
+			return fmt.Errorf("store the script: %w", err)
+		}
+		if p.Waiting == nil {
+			return exit.Failedf("the model changed nothing: this script is current already")
+		}
+		id := string(d.Checked.Workflow.Name) + "@" + p.Waiting.Version
+		d.report.Version, d.report.Question, d.report.Proposal = &p.Waiting.Version, &p.Waiting.Question, &id
+		return nil
+	})
+}
+
+// store writes the files: the script last, since it is what counts.
+func (d *authoredDraft) store() error {
+	tests, grants := besides(d.file)
+	table := grantTable(d.Checked.Workflow.Name, *d.report.Version, d.Tools())
+	err := writeFiles([]newFile{{tests, d.Tests}, {grants, table}, {d.file, d.Source}}, d.force || d.change != nil)
+	if err != nil {
+		return err
+	}
+	if d.report.Draft != nil {
+		if err := os.RemoveAll(*d.report.Draft); err != nil {
+			return fmt.Errorf("remove the draft: %w", err)
+		}
+	}
+	d.report.File, d.report.Tests, d.report.GrantFile, d.report.Draft = &d.file, &tests, &grants, nil
+	return nil
+}
+
+// show shows a person what was written and what it would do.
+func (d *authoredDraft) show() error {
+	w, r := d.Out, d.report
+	fmt.Fprintf(w, "%s: %s\n", d.OutInk.Bold(string(*r.Workflow)), terminal.Clean(d.Note))
+	for _, q := range r.Questions {
+		fmt.Fprintf(w, "asked: %s\n  you: %s\n", terminal.Clean(q.Question), terminal.Clean(q.Answer))
+	}
+	if d.change == nil {
+		fmt.Fprintf(w, "\n%s\n", terminal.CleanText(d.Source))
+	} else if err := d.change.show(d); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "It may call: %s\n", strings.Join(append(r.Grants, none(r.Grants)...), ", "))
+	for _, t := range d.Checked.Effects.Findings {
+		fmt.Fprintf(w, "%s %s\n", d.OutInk.Yellow("warning:"), terminal.Clean(t.Text()))
+	}
+	d.PrintProblems(d.Checked.Problems)
+	if d.Plan == nil {
+		fmt.Fprintf(w, "%s no plan could be made: %s\n", d.OutInk.Red("plan:"), terminal.Clean(d.NoPlan))
+		return nil
+	}
+	fmt.Fprintln(w, "\nWhat it would do now:")
+	(&planner{app: d.app}).text(w, d.Plan)
+	return nil
+}
+
+func none(list []string) []string {
+	if len(list) > 0 {
+		return nil
+	}
+	return []string{"nothing"}
+}
+
+// agree asks the person whether the version may become current. Where nobody is there, or there
+// is no plan to look at, it waits.
+func (d *authoredDraft) agree(ctx context.Context) (bool, error) {
+	if d.in == nil || d.Plan == nil {
+		return false, nil
+	}
+	fmt.Fprintf(d.Err, "\nDeploy version %s of %s, and let it call this? Write yes: ", *d.report.Version, *d.report.Workflow)
+	answer, err := d.line(ctx)
+	if err != nil && !errors.Is(err, draft.ErrUnanswered) {
+		return false, err
+	}
+	if answer != "yes" {
+		return false, nil
+	}
+	return true, d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
+		_, err := c.Decide(ctx, *d.report.Question, api.DecisionRequest{Action: keep.Approve})
+		return err
+	})
+}
+
+// end says how it ended, and returns the error that ends the command.
+func (d *authoredDraft) end(agreed bool) error {
+	r := d.report
+	if agreed {
+		r.State = "current"
+	}
+	if d.JSON {
+		if err := d.PrintJSON(r); err != nil {
+			return err
+		}
+	} else {
+		d.sayEnd(agreed)
+	}
+	if agreed {
+		return nil
+	}
+	return exit.With(exit.NeedsPerson)
+}
+
+func (d *authoredDraft) sayEnd(agreed bool) {
+	r := d.report
+	fmt.Fprintf(d.Err, "Written in %s, %d tokens", terminal.Plural(r.Attempts, "conversation"), r.Tokens)
+	if r.Cost > 0 {
+		fmt.Fprintf(d.Err, ", cost %.4g", r.Cost)
+	}
+	fmt.Fprintln(d.Err, ".")
+	if r.File != nil {
+		fmt.Fprintf(d.Err, "The files are %s, %s and %s.\n", *r.File, *r.Tests, *r.GrantFile)
+	} else if r.Draft != nil {
+		fmt.Fprintf(d.Err, "%s is as it was. The new texts are in %s: once you agree, put them in place before you run or deploy the file (--force does it at once).\n", d.file, *r.Draft)
+	}
+	if agreed {
+		fmt.Fprintf(d.Err, "Version %s of %s is current.\n", *r.Version, *r.Workflow)
+		return
+	}
+	fmt.Fprintf(d.Err, "Version %s of %s waits for you, and does nothing before: keep inbox show %s, and keep inbox do %s approve\n",
+		*r.Version, *r.Workflow, *r.Question, *r.Question)
+}

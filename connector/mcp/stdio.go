@@ -1,0 +1,246 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// A process is a server that is a child of this one. It ends with its stdin, which the kernel
+// closes however this process ends.
+type process struct {
+	cfg ServerConfig
+	cmd *exec.Cmd
+	in  io.WriteCloser
+
+	loops   sync.WaitGroup // end with the process
+	writing sync.Mutex     // one frame at a time
+
+	mu      sync.Mutex // protects all below
+	n       int64
+	waiting map[int64]chan Message
+	ended   error // why nothing is read any more; nil: it is
+	over    chan struct{}
+}
+
+// startProcess starts a server.
+func startProcess(_ context.Context, cfg ServerConfig) (*process, error) {
+	cmd := exec.Command(cfg.Command, cfg.Args...)
+	cmd.Dir = cfg.Dir
+	cmd.Env = os.Environ()
+	for k, v := range cfg.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cfg: cfg, cmd: cmd, in: in, waiting: make(map[int64]chan Message), over: make(chan struct{})}
+	logged := make(chan struct{})
+	p.loops.Go(func() {
+		defer close(logged)
+		p.log(said)
+	})
+	p.loops.Go(func() {
+		p.end(p.read(out))
+		<-logged
+		_ = cmd.Wait()
+	})
+	return p, nil
+}
+
+// log passes on what the server says on stderr, in lines that are cut.
+func (p *process) log(r io.Reader) {
+	lines := bufio.NewReaderSize(r, 4<<10)
+	for {
+		line, more, err := lines.ReadLine()
+		if err != nil {
+			return
+		}
+		p.cfg.Logger.Debug("an MCP server says", "server", p.cfg.Name, "text", string(line), "cut", more)
+		for more && err == nil {
+			_, more, err = lines.ReadLine()
+		}
+	}
+}
+
+// read takes frames until the server ends.
+func (p *process) read(out io.Reader) error {
+	frames := NewReader(out, p.cfg.MessageLimit)
+	for {
+		line, err := frames.Next()
+		if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
+			p.deliver(Message{ID: tooLarge.ID, Error: &RPCError{codeTooLarge, tooLarge.Error(), nil}})
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the MCP server %s ended", p.cfg.Name)
+		}
+		var m Message
+		if json.Unmarshal(line, &m) != nil {
+			p.cfg.Logger.Warn("an MCP server wrote what is no message", "server", p.cfg.Name, "bytes", len(line))
+			continue
+		}
+		p.take(m)
+	}
+}
+
+// codeTooLarge marks an answer that was too large to be read: no server uses it.
+const codeTooLarge = -1
+
+// take handles a message of the server.
+func (p *process) take(m Message) {
+	switch {
+	case m.Method != "" && m.ID != nil:
+		p.loops.Go(func() { p.answer(m) }) // it must not keep answers from being read
+	case m.Method != "":
+		if p.cfg.Notified != nil {
+			p.cfg.Notified(m)
+		}
+	default:
+		p.deliver(m)
+	}
+}
+
+// answer answers a request of the server: it was told that the client can do nothing.
+func (p *process) answer(m Message) {
+	ans := Message{Version: "2.0", ID: m.ID, Result: json.RawMessage(`{}`)}
+	if m.Method != "ping" {
+		ans.Result, ans.Error = nil, &RPCError{Code: -32601, Message: "method not found"}
+	}
+	_, _ = p.write(context.Background(), ans)
+}
+
+// deliver gives an answer to whoever waits for it. An id that nobody has is dropped.
+func (p *process) deliver(m Message) {
+	var n int64
+	if json.Unmarshal(m.ID, &n) != nil {
+		return
+	}
+	p.mu.Lock()
+	ch := p.waiting[n]
+	delete(p.waiting, n)
+	p.mu.Unlock()
+	if ch != nil {
+		ch <- m
+	}
+}
+
+// end notes that nothing is read any more.
+func (p *process) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended == nil {
+		p.ended = err
+		close(p.over)
+	}
+}
+
+func (p *process) dead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended != nil
+}
+
+func (p *process) call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
+	p.mu.Lock()
+	if p.ended != nil {
+		p.mu.Unlock()
+		return Message{}, &UnsentError{p.ended}
+	}
+	p.n++
+	n, ch := p.n, make(chan Message, 1)
+	p.waiting[n] = ch
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiting, n)
+		p.mu.Unlock()
+	}()
+	if left, err := p.write(ctx, Message{Version: "2.0", ID: json.RawMessage(itoa(int(n))), Method: method, Params: params}); err != nil {
+		if !left {
+			err = &UnsentError{err}
+		}
+		return Message{}, err
+	}
+	select {
+	case m := <-ch:
+		if m.Error != nil && m.Error.Code == codeTooLarge {
+			return Message{}, m.Error
+		}
+		return m, nil
+	case <-ctx.Done():
+		return Message{}, context.Cause(ctx)
+	case <-p.over:
+		select {
+		case m := <-ch:
+			return m, nil
+		default:
+			return Message{}, p.ended
+		}
+	}
+}
+
+func (p *process) notify(ctx context.Context, method string, params json.RawMessage) error {
+	_, err := p.write(ctx, Message{Version: "2.0", Method: method, Params: params})
+	return err
+}
+
+// write sends one frame and reports whether any of it may have left. A server that reads
+// nothing ends it with ctx, and with it the connection: half a frame is in the pipe.
+func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
+	frame, err := Frame(m)
+	if err != nil {
+		return false, err
+	}
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return false, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.in.Close() })
+	n, err := p.in.Write(append(frame, '\n'))
+	if !stop() {
+		return true, context.Cause(ctx)
+	}
+	if err != nil {
+		p.end(fmt.Errorf("write to the MCP server %s: %w", p.cfg.Name, err))
+	}
+	return n > 0, err
+}
+
+// stopTime is how long a server has to end after its stdin.
+const stopTime = time.Second
+
+var errKilled = errors.New("the MCP server did not end with its stdin, and was killed")
+
+// close ends the server. What it started in turn may still have its streams, and is not waited for.
+func (p *process) close() {
+	_ = p.in.Close()
+	timer := time.NewTimer(stopTime)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+	case <-timer.C:
+		_ = p.cmd.Process.Kill()
+		p.end(errKilled)
+	}
+}

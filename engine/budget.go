@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// What calls may spend is decided here in order to ask a person, and by the commit that
+// records a call in order to hold to it (keep.Within; law: within-budget): two hosts that find
+// room at the same moment do not both take it. What was taken stands in the record of the call
+// and in nothing else.
+
+// SetBudgets replaces the budgets. They count for the next call, and runs that wait for one look
+// again when the operator says so.
+func (e *Engine) SetBudgets(rules []budget.Rule) {
+	rules = slices.Clone(rules)
+	e.budgets.Store(&rules)
+}
+
+// Budgets returns the budgets that are configured.
+func (e *Engine) Budgets() []budget.Rule {
+	if rules := e.budgets.Load(); rules != nil {
+		return *rules
+	}
+	return nil
+}
+
+// An overBudgetError ends a phase at a call for which a budget has no room.
+type overBudgetError struct {
+	call    ledger.Call
+	rule    budget.Rule
+	balance budget.Balance // without the call
+	amount  keep.Amount
+	roomAt  time.Time // zero: never by itself
+}
+
+// Error says how much is spent, and how much the call would be.
+func (e *overBudgetError) Error() string {
+	doubt := ""
+	if e.balance.InDoubt > 0 {
+		doubt = fmt.Sprintf(", %s of it in doubt", e.balance.InDoubt)
+	}
+	return fmt.Sprintf("budget %s, %s within %s, of which %s is spent%s, has no room for %s",
+		e.rule.Name, e.balance.Limit, e.rule.Window(), e.balance.Spent, doubt, e.amount)
+}
+
+// spend returns what a call counts in budgets, each under its limit. The error is a failure if
+// that is not known, and an *overBudgetError if a person must decide first.
+func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) ([]keep.Spent, error) {
+	var rules []budget.Rule
+	var longest time.Duration
+	for _, r := range x.e.Budgets() {
+		if r.Covers(x.a.name, call.tool.name) {
+			rules, longest = append(rules, r), max(longest, r.Per)
+		}
+	}
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	now := x.e.Now()
+	records, err := x.e.store.Spending(ctx, now.Add(-longest))
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	var spent []keep.Spent
+	for _, r := range rules {
+		amount, err := r.AmountOf(call.params)
+		if err != nil {
+			return nil, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudgetAmount, Tool: call.tool.name, At: call.at,
+				Message: fmt.Sprintf("what the call counts in the budget %s (%s) is not known: %v; nothing was sent", r.Name, r.Sum, err)}
+		}
+		s, _, err := x.e.budgetState(ctx, r.Name)
+		if err != nil {
+			return nil, &storeError{err}
+		}
+		b := r.BalanceOf(s, records, c.Key, now)
+		took := keep.Spent{Budget: r.Name, Amount: amount, Limit: b.Limit, Per: r.Per}
+		if !b.Fits(amount) {
+			if took.Allowed, err = x.allowedBeside(ctx, c, r.Name); err != nil {
+				return nil, &storeError{err}
+			}
+			if !took.Allowed {
+				return nil, &overBudgetError{c, r, b, amount, r.RoomAt(s, records, c.Key, amount, now)}
+			}
+		}
+		spent = append(spent, took)
+	}
+	return spent, nil
+}
+
+// allowedBeside reports whether a person allowed this very call beside the limit of a budget.
+func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, name string) (bool, error) {
+	answers, err := x.answers(ctx, keep.AskBudget)
+	return slices.ContainsFunc(answers, func(q keep.Escalation) bool {
+		return q.Budget == name && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
+	}), err
+}
+
+// budgetState reads what is stored of a budget beside the ledger, and its row.
+func (e *Engine) budgetState(ctx context.Context, name string) (s budget.State, row keep.Gate, err error) {
+	if row, err = e.store.Gate(ctx, keep.BudgetGate(name)); err == nil && len(row.State) > 0 {
+		err = json.Unmarshal(row.State, &s)
+	}
+	if err != nil {
+		return s, row, fmt.Errorf("state of the budget %s: %w", name, err)
+	}
+	return s, row, nil
+}
+
+// askBudget pauses the run at a call until its budget has room, or a person has decided. Nothing
+// was sent, and nothing was taken. There is one question about a budget, whatever the number of
+// runs that wait for it; the others wait for its end.
+func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
+	now := x.e.Now()
+	f := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: e.call.Tool, At: x.callAt, Message: e.Error(), Budget: e.rule.Name}
+	v := lifecycle.Consequence{Status: keep.StatusApproval, Retry: !e.roomAt.IsZero()}
+	if now.After(e.roomAt) || now.Equal(e.roomAt) {
+		e.roomAt = now.Add(time.Second) // another budget had no room
+	}
+	n, open, err := x.nextBudgetQuestion(ctx, e.rule.Name)
+	if err != nil {
+		return err
+	}
+	if open {
+		return x.stop(ctx, f, v, e.roomAt)
+	}
+	if err := x.stop(ctx, f, v, e.roomAt, keep.OpenEscalation{Escalation: x.budgetQuestion(e, n, now)}); err != nil {
+		return err
+	}
+	return x.e.noteAsked(ctx, e.rule.Name, n)
+}
+
+// nextBudgetQuestion returns the number of the question about a budget that is open, or of the
+// next one. One that this very run closes, since it continues, is not open any more. The row
+// says how many were asked, which may have been swept, and it is behind by one if a
+// process died after it asked.
+func (x *execution) nextBudgetQuestion(ctx context.Context, name string) (n int, open bool, err error) {
+	s, _, err := x.e.budgetState(ctx, name)
+	if err != nil {
+		return 0, false, err
+	}
+	for n = max(s.Asked, 1); ; n++ {
+		q, err := x.e.store.Escalation(ctx, budget.QuestionID(name, n))
+		switch {
+		case isNotFound(err) && n > s.Asked:
+			return n, false, nil
+		case isNotFound(err): // it was swept
+		case err != nil:
+			return 0, false, err
+		case q.ClosedAt.IsZero() && !slices.Contains(x.questions, q.ID):
+			return n, true, nil
+		}
+	}
+}
+
+// noteAsked notes in the row of a budget that its nth question was asked.
+func (e *Engine) noteAsked(ctx context.Context, name string, n int) error {
+	for {
+		s, row, err := e.budgetState(ctx, name)
+		if err != nil || s.Asked >= n {
+			return err
+		}
+		s.Asked = n
+		row.State = marshal(s)
+		if err := e.store.PutGate(ctx, row); !errors.Is(err, keep.ErrStale) {
+			return err
+		}
+	}
+}
+
+// budgetQuestion returns what a person is asked.
+func (x *execution) budgetQuestion(e *overBudgetError, n int, now time.Time) keep.Escalation {
+	c := e.call
+	q := keep.Escalation{
+		ID: budget.QuestionID(e.rule.Name, n), Kind: keep.AskBudget, Budget: e.rule.Name, Workflow: x.a.name, Run: x.run.ID,
+		Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
+		Question: fmt.Sprintf("The budget %s is spent: may %s of workflow %s call %s on %s nevertheless, which counts %s?",
+			e.rule.Name, x.run.Handler, x.a.name, c.Tool, c.Target, e.amount),
+		// Whole: nothing is allowed that a person cannot see all of.
+		Attempted: fmt.Sprintf("%s on %s with %s", c.Tool, c.Target, c.Payload),
+		Why:       e.Error() + "; nothing was sent. Whatever else waits for this budget waits for this answer, too.",
+		Choices: []keep.Choice{
+			{Action: keep.Allow, Label: "Allow this one", Effect: "makes this very call once; it counts, also beyond the limit; a call that differs asks again"},
+			{Action: keep.Raise, Label: "Raise the limit", Effect: "gives the budget another limit, for all calls, until a time or without an end; needs the role admin"},
+			{Action: keep.Skip, Label: "Skip", Effect: x.rejectEffect()},
+			{Action: keep.Stop, Label: "Stop", Effect: fmt.Sprintf("pauses workflow %s; the question stays", x.a.name)},
+		},
+	}
+	if !e.roomAt.IsZero() {
+		q.Why += fmt.Sprintf(" There is room at %s if nothing else is spent; the run then continues by itself.", e.roomAt.UTC().Format("2006-01-02 15:04:05 UTC"))
+	}
+	return q
+}

@@ -1,0 +1,305 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/budget"
+)
+
+// budget bounds what the calls of the world may count within an hour.
+func (w *world) budget(limit keep.Amount, sum string) {
+	w.t.Helper()
+	r, err := budget.New(budget.Rule{Name: "money", Tools: []string{"svc.*"}, Sum: sum, Limit: limit * keep.AmountUnit, Per: time.Hour})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.budgets = []budget.Rule{r}
+}
+
+// pays makes each call count what is in the amounts, by event.
+func (w *world) pays(amounts map[string]any) {
+	w.script["consumers.act.mutate"] = func(c *call) any {
+		var p struct{ Data struct{ ID string } }
+		c.arg(0, &p)
+		params := map[string]any{"id": p.Data.ID, "text": "hello"}
+		if a, ok := amounts[p.Data.ID]; ok {
+			params["amount"] = a
+		}
+		c.do("svc.create", params)
+		return nil
+	}
+}
+
+// asks fails the test unless one question is open, about a budget, and the last run waits for it.
+func (w *world) asks(calls int) keep.Escalation {
+	w.t.Helper()
+	qs, r := w.questions(), w.lastRun()
+	if len(qs) != 1 || qs[0].Kind != keep.AskBudget || qs[0].Budget != "money" || r.Status != keep.StatusApproval ||
+		r.Error == nil || r.Error.Code != keep.CodeBudget || w.service.calls != calls {
+		w.t.Fatalf("run %s (%v) after %d calls, questions %+v; want paused:approval after %d, one about the budget (law: within-budget)",
+			r.Status, r.Error, w.service.calls, qs, calls)
+	}
+	return qs[0]
+}
+
+// What does not fit is not sent, and the run continues when the window has room; the question closes then.
+func TestBudgetHasRoomAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(10, "params.amount")
+		w.pays(map[string]any{"a": 6, "b": 4.0, "c": 5})
+		w.deploy()
+		w.publish("in", "a", "b", "c")
+		w.run()
+		q := w.asks(2)
+		at := w.lastRun().RetryAt
+		if first := w.mutations()[1]; !at.Equal(first.SpentAt.Add(time.Hour)) {
+			t.Errorf("it waits until %s, want an hour after %s", at, first.SpentAt)
+		}
+		if n := w.records(); n != 2 {
+			t.Errorf("the ledger has %d records, want 2", n)
+		}
+		if !strings.Contains(q.Why, "10 within 1h, of which 10 is spent, has no room for 5") {
+			t.Errorf("the question says %q", q.Why)
+		}
+		time.Sleep(time.Until(at) - time.Second)
+		w.run()
+		w.asks(2)
+		time.Sleep(time.Second)
+		w.run()
+		if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 3 || len(w.questions()) != 0 {
+			t.Errorf("run %s after %d effects, %d questions; want committed after 3, none", r.Status, w.service.total(), len(w.questions()))
+		}
+	})
+}
+
+// What a call counts must be known before it is sent.
+func TestBudgetOfAnUnknownAmount(t *testing.T) {
+	for name, amounts := range map[string]map[string]any{"missing": nil, "negative": {"a": -1}, "text": {"a": "5"}, "null": {"a": nil}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.budget(10, "params.amount")
+				w.pays(amounts)
+				w.deploy()
+				w.publish("in", "a")
+				w.run()
+				if r := w.lastRun(); r.Status != keep.StatusPerson || r.Error.Class != keep.ClassPermission || r.Error.Code != keep.CodeBudgetAmount || w.service.calls != 0 || w.records() != 0 {
+					t.Errorf("run %s (%v) after %d calls, want paused:person, budget-amount, after none", r.Status, r.Error, w.service.calls)
+				}
+			})
+		})
+	}
+}
+
+// One call is allowed beside the limit: this one, and it counts.
+func TestBudgetAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.deploy()
+		w.publish("in", "a", "b", "c")
+		w.run()
+		w.asks(1)
+		if err := w.decide(keep.Allow); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if q := w.asks(2); q.ID != budget.QuestionID("money", 2) {
+			t.Errorf("the second question is %s", q.ID)
+		}
+		if m := w.newest(); len(m.Spent) != 1 || !m.Spent[0].Allowed {
+			t.Errorf("the call that was allowed counts %+v", m.Spent)
+		}
+	})
+}
+
+// A limit that is raised holds for all calls, until its time.
+func TestBudgetRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.deploy()
+		w.publish("in", "a", "b", "c", "d")
+		w.run()
+		q := w.asks(1)
+		raise := keep.Decision{Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit, Until: time.Now().Add(90 * time.Minute)}
+		for _, wrong := range []keep.Decision{{Action: keep.Raise}, {Action: keep.Raise, Limit: -1}, {Action: keep.Raise, Limit: 1, Until: time.Now().Add(-1)}} {
+			if err := w.operator().Decide(t.Context(), q.ID, wrong); err == nil {
+				t.Errorf("raised to %+v", wrong)
+			}
+		}
+		if err := w.operator().Decide(t.Context(), q.ID, raise); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		w.asks(2)
+		time.Sleep(61 * time.Minute)
+		w.run() // both have left the window
+		if w.service.calls != 4 || len(w.questions()) != 0 {
+			t.Fatalf("%d calls and %d questions while the limit is raised, want 4 and none", w.service.calls, len(w.questions()))
+		}
+		time.Sleep(30 * time.Minute) // the raise is over
+		w.publish("in", "e")
+		w.run()
+		w.asks(4)
+		time.Sleep(31 * time.Minute)
+		w.run()
+		w.publish("in", "f")
+		w.run()
+		w.asks(5)
+	})
+}
+
+func TestBudgetSkippedAndStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.deploy()
+		w.publish("in", "a", "b")
+		w.run()
+		w.asks(1)
+		if err := w.decide(keep.Stop); err != nil {
+			t.Fatal(err)
+		}
+		w.asks(1)
+		if wf, err := w.store.Workflow(t.Context(), "w"); err != nil || !wf.Paused {
+			t.Errorf("the workflow is not paused: %v", err)
+		}
+		if err := w.decide(keep.Skip); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if e := w.event("in", "b"); e.Status != keep.EventSkipped || w.service.calls != 1 || len(w.questions()) != 0 {
+			t.Errorf("event %s after %d calls, want skipped after 1", e.Status, w.service.calls)
+		}
+	})
+}
+
+// What is known not to have happened is given back, and taken again by the retry. What is in doubt
+// counts, also when its window is over.
+func TestBudgetIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.service.onCall = func(n int) (bool, error) {
+			if n == 1 {
+				return false, keep.Failf(keep.ClassTransient, "http-503", "not now")
+			}
+			return true, nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || m.Attempts != 2 || !m.SpentAt.After(m.CreatedAt) {
+			t.Errorf("record %s after %d calls, counts since %s", m.State, m.Attempts, m.SpentAt)
+		}
+	})
+}
+
+func TestBudgetCountsDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.crowd(2, 1)
+		w.budget(1, "")
+		w.service.level = keep.LevelNone
+		w.service.onCall = func(n int) (bool, error) { return n > 1, noAnswer(n) }
+		w.run()
+		if err := w.runFor(48 * time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(48 * time.Hour)
+		w.crowd(3, 1) // one more, which asks for room when the window is over
+		w.run()
+		if w.service.calls != 1 {
+			t.Fatalf("%d calls beside a doubt that counts, want 1", w.service.calls)
+		}
+		for _, q := range w.questions() {
+			if q.Kind == keep.AskUnknownOutcome {
+				if err := w.operator().Decide(t.Context(), q.ID, keep.Decision{Action: keep.DidNotHappen, By: "ann"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.run()
+		if w.service.calls != 2 || w.service.total() != 1 {
+			t.Errorf("%d calls and %d effects after the doubt ended, want 2 and 1", w.service.calls, w.service.total())
+		}
+	})
+}
+
+func noAnswer(n int) error {
+	if n == 1 {
+		return keep.Failf(keep.ClassUnknown, "timeout", "no answer")
+	}
+	return nil
+}
+
+// Many runs that wait for one budget ask once; an answer counts for all of them.
+func TestBudgetIsAskedAboutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.crowd(8, 1)
+		w.budget(3, "")
+		w.run()
+		qs := w.questions()
+		if len(qs) != 1 || qs[0].Kind != keep.AskBudget || w.service.calls != 3 {
+			t.Fatalf("%d questions after %d calls, want 1 after 3", len(qs), w.service.calls)
+		}
+		raise := keep.Decision{Action: keep.Raise, By: "ann", From: "test", Limit: 8 * keep.AmountUnit}
+		if err := w.operator().Decide(t.Context(), qs[0].ID, raise); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if w.service.calls != 8 || len(w.questions()) != 0 {
+			t.Errorf("%d calls and %d questions after the limit was raised for all, want 8 and none", w.service.calls, len(w.questions()))
+		}
+	})
+}
+
+// A crash between any two steps neither loses what was spent nor counts it twice.
+func TestBudgetOverCrashes(t *testing.T) {
+	for _, p := range engine.Points() {
+		for _, level := range []keep.Level{keep.LevelWitness, keep.LevelKey} {
+			t.Run(fmt.Sprint(p, level), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.service.level = level
+					w.budget(2, "")
+					w.deploy()
+					w.publish("in", "a", "b", "c")
+					w.dieAt = p
+					w.runUntil(time.Minute)
+					w.runUntil(10 * time.Minute)
+					if w.service.total() != 2 {
+						t.Fatalf("%d effects within the window, want 2 (law: within-budget)", w.service.total())
+					}
+					w.asks(w.service.calls)
+				})
+			})
+		}
+	}
+}
+
+// A question that was asked and swept since gives its id to no other.
+func TestBudgetQuestionsKeepTheirIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.store.PutGate(t.Context(), keep.Gate{Connection: keep.BudgetGate("money"), State: []byte(`{"asked":5}`)}); err != nil {
+			t.Fatal(err)
+		}
+		w.budget(0, "")
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if q := w.asks(0); q.ID != budget.QuestionID("money", 6) {
+			t.Errorf("the question is %s, want the sixth", q.ID)
+		}
+	})
+}

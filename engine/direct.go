@@ -1,0 +1,394 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
+)
+
+// DirectWorkflow is the workflow to which calls belong that no script makes: those of agents
+// (docs/design/0012-gateway.md). Its runs have a call and nothing else; no actor executes it.
+const DirectWorkflow keep.WorkflowName = "gateway"
+
+// DirectHandler is the one handler of DirectWorkflow.
+const DirectHandler keep.HandlerName = "call"
+
+// DirectDeployment is the one version of DirectWorkflow.
+func DirectDeployment(now time.Time) keep.Deployment {
+	code := []byte("// The calls of agents: nothing is executed here. See docs/gateway.md.\n")
+	return keep.Deployment{
+		Workflow: DirectWorkflow, Version: keep.Version{Major: 1}, Hash: ledger.Hash(code), Entry: "gateway.js", Code: code, CreatedAt: now,
+		Definition: keep.Definition{Name: DirectWorkflow, Handlers: []keep.Handler{{Name: DirectHandler, Kind: keep.Consumer, HasMutate: true, IgnoresResult: true}}},
+	}
+}
+
+// A DirectCall is one call of a mutate tool that no script makes.
+type DirectCall struct {
+	Lane     keep.Lane // of calls that are the same: one is open at a time
+	Agent    string    // who makes it
+	Tool     keep.ToolName
+	Params   json.RawMessage // canonical
+	Identity json.RawMessage // canonical
+
+	// Ask is why a person must agree to the call, beside what its tool says; empty: nothing.
+	Ask string
+
+	// Prev is the run before, of the same call: one that waited for a person, or whose
+	// call is known to have failed. Zero: there is none.
+	Prev keep.Run
+
+	// With returns what becomes durable together with the run, at its first commit.
+	With func(keep.Run) []keep.Change
+}
+
+// A DirectOutcome is what became of a DirectCall: its run and its record as they are stored.
+// A run without a revision was refused before anything was recorded, as Failure says.
+type DirectOutcome struct {
+	Run      keep.Run
+	Mutation keep.Mutation // zero: nothing was recorded
+	Failure  *keep.Failure // why it is not applied; nil: it is
+}
+
+// A Caller makes calls that no script makes, each in a run of its own, and finds out what
+// became of those in doubt.
+type Caller struct {
+	e    *Engine
+	hard context.Context // ends when calls in flight must be given up
+
+	calls sync.WaitGroup // of tools that ignore the end of their context
+}
+
+// Caller returns a Caller whose calls are given up when hard ends.
+func (e *Engine) Caller(hard context.Context) *Caller { return &Caller{e: e, hard: hard} }
+
+// values is a context that ends with one and has the values of another.
+type values struct {
+	context.Context
+	of context.Context
+}
+
+// Value implements context.Context.
+func (v values) Value(key any) any {
+	if found := v.of.Value(key); found != nil {
+		return found
+	}
+	return v.Context.Value(key)
+}
+
+// actor returns one for one call: nothing that an actor has is shared between calls.
+func (c *Caller) actor(ctx context.Context) (*actor, error) {
+	a := newActor(c.e, keep.Lease{Workflow: DirectWorkflow})
+	a.hard = values{c.hard, ctx}
+	a.states = make(map[keep.HandlerName]keep.HandlerState)
+	var err error
+	if a.workflow, err = c.e.store.Workflow(ctx, DirectWorkflow); err != nil {
+		return nil, err
+	}
+	a.current = version{Deployment: DirectDeployment(time.Time{})}
+	_, err = a.learnGrant(ctx, a.workflow.Granted)
+	return a, err
+}
+
+// execution returns that of a run.
+func (c *Caller) execution(a *actor, r keep.Run) *execution {
+	x := a.execution(a.current, a.current.Definition.Handlers[0], r)
+	x.direct, x.seen = true, nil
+	return x
+}
+
+// Call makes a call and records what became of it, whatever becomes of ctx. Values of ctx
+// reach the tool. An error that is no failure says that the store could not be written; what
+// is on disk is then what counts.
+func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) {
+	ctx = context.WithoutCancel(ctx)
+	a, err := c.actor(ctx)
+	if err != nil {
+		return DirectOutcome{}, err
+	}
+	defer a.calls.Wait()
+	t := c.e.tools.get(d.Tool)
+	if t == nil || t.spec.Effect != connector.Mutate {
+		return DirectOutcome{Failure: keep.Failf(keep.ClassPrecondition, "unknown-tool", "there is no tool %s", d.Tool)}, nil
+	}
+	x, err := c.begin(ctx, a, d)
+	if err != nil {
+		return DirectOutcome{}, err
+	}
+	target, f := t.target(d.Params, "")
+	if f != nil {
+		return DirectOutcome{Run: x.run, Failure: f}, nil
+	}
+	call := &takenCall{tool: t, params: d.Params, identity: d.Identity, payload: d.Params, target: target, ask: d.Ask}
+	lc := call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(d.Params))
+	lc.Pin = c.pin(t, d.Agent)
+	return c.conclude(ctx, x, call, lc)
+}
+
+// pin is that of a tool with the agent that calls it.
+func (c *Caller) pin(t *tool, agent string) json.RawMessage {
+	p := t.sentAs
+	p.Agent = agent
+	return marshal(p)
+}
+
+// begin returns the execution of the next attempt at a call.
+func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution, error) {
+	now := c.e.Now()
+	id := keep.RunID(c.e.newID("run", now))
+	if d.Prev.ID == "" {
+		x := c.execution(a, keep.Run{
+			ID: id, Chain: id, Workflow: DirectWorkflow, Version: a.current.Version, Handler: DirectHandler, Kind: keep.Consumer,
+			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
+			Prepared: marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask}, "reservations": []any{}}),
+		})
+		x.extra = d.With(x.run)
+		return x, nil
+	}
+	var m keep.Mutation
+	if d.Prev.Mutation != "" {
+		var err error
+		if m, err = c.e.store.Mutation(ctx, d.Prev.Mutation); err != nil {
+			return nil, err
+		}
+	}
+	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
+	next.Closed = false
+	x := c.execution(a, next)
+	x.mut, x.closes = m, &closed
+	if m.Key == "" {
+		x.run.Mutation = ""
+	}
+	var err error
+	if x.questions, err = a.openQuestions(ctx, d.Prev); err != nil {
+		return nil, err
+	}
+	x.extra = d.With(x.run)
+	return x, nil
+}
+
+// conclude makes the call and records what became of it.
+func (c *Caller) conclude(ctx context.Context, x *execution, call *takenCall, lc ledger.Call) (DirectOutcome, error) {
+	mutating := func() ([]keep.Change, error) { return nil, x.transition(keep.Mutating) }
+	err := x.makeCall(ctx, call, lc, x.mut, mutating)
+	if done, ok := errors.AsType[*treatedError](err); ok {
+		x.mut, x.run.Mutation = done.outcome(), ""
+		return c.settle(ctx, x, nil)
+	}
+	if err != nil {
+		return c.refused(ctx, x, err)
+	}
+	return c.settle(ctx, x, nil)
+}
+
+// refused records why a call was not made. One that a person decides about waits; every other
+// one is over, and leaves a record only if there was one before.
+func (c *Caller) refused(ctx context.Context, x *execution, err error) (DirectOutcome, error) {
+	if e, ok := errors.AsType[*storeError](err); ok {
+		return DirectOutcome{}, e.err
+	}
+	_, rival := errors.AsType[*rivalError](err)
+	_, budget := errors.AsType[*overBudgetError](err)
+	if unapproved(err) != nil || rival || budget {
+		if err := x.fail(ctx, err); err != nil {
+			return DirectOutcome{}, err
+		}
+		return DirectOutcome{x.run, x.mut, x.run.Error}, nil
+	}
+	if errors.Is(err, errStopping) {
+		return DirectOutcome{}, err
+	}
+	f := asFailure(err)
+	if x.run.Rev == 0 && x.closes == nil {
+		return DirectOutcome{Run: x.run, Failure: f}, nil
+	}
+	return c.settle(ctx, x, f)
+}
+
+// settle records the outcome of a run: it commits if its call was applied or a person skipped
+// it, is over if the call failed, and waits if nobody knows.
+func (c *Caller) settle(ctx context.Context, x *execution, f *keep.Failure) (DirectOutcome, error) {
+	now := c.e.Now()
+	switch {
+	case f == nil && lifecycle.Settled(x.mut.State):
+		x.run = direct(x.run, now)
+		if err := x.commit(ctx); err != nil {
+			return DirectOutcome{}, err
+		}
+		x.trace(AfterCommit)
+		return DirectOutcome{Run: x.run, Mutation: x.mut}, nil
+	case f == nil && lifecycle.Unknown(x.mut.State):
+		if err := x.fail(ctx, x.callFailure()); err != nil {
+			return DirectOutcome{}, err
+		}
+		return DirectOutcome{x.run, x.mut, x.run.Error}, nil
+	case f == nil:
+		f = x.callFailure()
+	}
+	// It does not count towards the breaker of the tool: an agent that gets its arguments wrong says
+	// nothing about the calls of others.
+	x.run = lifecycle.Abort(x.run, now)
+	x.run.Error = f
+	if err := x.commit(ctx); err != nil {
+		return DirectOutcome{}, err
+	}
+	return DirectOutcome{x.run, x.mut, f}, nil
+}
+
+// direct returns a run committed whose call has its outcome. It has no next.
+func direct(r keep.Run, now time.Time) keep.Run {
+	for _, to := range []keep.Phase{keep.Mutated, keep.Emitting, keep.Committed} {
+		if next, err := lifecycle.Advance(r, to, now); err == nil {
+			r = next
+		}
+	}
+	return r
+}
+
+// Recover takes over the runs that a process left while their calls were out. Alone says that
+// no other process can be at work on the store; else a call is taken over after its deadline,
+// at which the one that made it gave it up.
+func (c *Caller) Recover(ctx context.Context, alone bool) error {
+	open, err := c.e.store.OpenRuns(ctx, DirectWorkflow)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		if r.Status != keep.StatusActive {
+			continue
+		}
+		if err := c.recover(ctx, r, alone); err != nil && !errors.Is(err, keep.ErrStale) {
+			return fmt.Errorf("recover run %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+// recover takes over one run.
+func (c *Caller) recover(ctx context.Context, r keep.Run, alone bool) error {
+	x, err := c.resume(ctx, r)
+	if err != nil {
+		return err
+	}
+	now := c.e.Now()
+	ends := r.UpdatedAt.Add(time.Minute) // it waited for a limit, and says so each second
+	if x.mut.Key != "" {
+		ends = x.mut.CallDeadline.Add(overtime)
+	}
+	if !alone && now.Before(ends) {
+		return nil
+	}
+	switch {
+	case x.mut.State == keep.InFlight:
+		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: diedWithCall, Failure: keep.Failf(keep.ClassUnknown, "crash", diedWithCall)}
+		if !x.mut.CanReconcile {
+			fact.Evidence = ledger.CannotAsk
+		}
+		if err := x.learn(fact); err != nil {
+			return err
+		}
+		_, err = c.settle(ctx, x, nil)
+	case x.mut.Key == "" || lifecycle.Resends(x.mut):
+		_, err = c.settle(ctx, x, keep.Failf(keep.ClassTransient, "crash", "the gateway ended before the call was recorded; nothing was sent"))
+	default:
+		_, err = c.settle(ctx, x, nil)
+	}
+	return err
+}
+
+// resume returns the execution of an open run.
+func (c *Caller) resume(ctx context.Context, r keep.Run) (*execution, error) {
+	a, err := c.actor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x := c.execution(a, r)
+	if r.Mutation != "" {
+		if x.mut, err = c.e.store.Mutation(ctx, r.Mutation); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// Ask finds out what became of the calls in doubt about which a lookup is due, and ends the runs
+// whose calls a person decided about. It returns when to ask next; zero: nothing is planned.
+func (c *Caller) Ask(ctx context.Context) (next time.Time, err error) {
+	open, err := c.e.store.OpenRuns(ctx, DirectWorkflow)
+	if err != nil {
+		return next, err
+	}
+	for _, r := range open {
+		if r.Status == keep.StatusActive || ctx.Err() != nil {
+			continue
+		}
+		at, err := c.ask(ctx, r)
+		if err != nil && !errors.Is(err, keep.ErrStale) {
+			return next, fmt.Errorf("ask about run %s: %w", r.ID, err)
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next, nil
+}
+
+// AskAbout is Ask about one run.
+func (c *Caller) AskAbout(ctx context.Context, r keep.Run) error {
+	if r.Closed || r.Status == keep.StatusActive {
+		return nil
+	}
+	_, err := c.ask(ctx, r)
+	if errors.Is(err, keep.ErrStale) {
+		return nil
+	}
+	return err
+}
+
+// ask moves one open run on, if it can be.
+func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error) {
+	x, err := c.resume(ctx, r)
+	if err != nil {
+		return next, err
+	}
+	now := c.e.Now()
+	switch m := x.mut; {
+	case lifecycle.Settled(m.State), lifecycle.Resends(m) && r.Status == keep.StatusReconciliation:
+		_, err = c.settle(ctx, x, nil)
+		return next, err
+	case m.NextReconcileAt.IsZero():
+		return next, nil // it waits for a person
+	case m.NextReconcileAt.After(now):
+		return m.NextReconcileAt, nil
+	}
+	x.a.open = []schedule.Open{{Run: r, Doubt: x.mut}}
+	doubt, fact, until, err := x.a.find(ctx, x.mut)
+	switch {
+	case err != nil:
+		return next, err
+	case !until.IsZero():
+		return until, nil
+	}
+	now = c.e.Now()
+	x.mut = doubt
+	m, move, err := ledger.AfterLookup(x.mut, fact, c.e.askLimit(x.mut, fact, now), now)
+	if err != nil {
+		return next, err
+	}
+	x.mut, x.moves = m, []keep.Move{move}
+	if lifecycle.Settled(m.State) {
+		if x.questions, err = x.a.openQuestions(ctx, r); err != nil {
+			return next, err
+		}
+	}
+	_, err = c.settle(ctx, x, nil)
+	return m.NextReconcileAt, err
+}

@@ -1,0 +1,373 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/repeat"
+)
+
+// A flight is a call under way. Who makes the same call waits for its answer.
+type flight struct {
+	payload string
+	done    chan struct{}
+	answer  answer
+}
+
+// An answer is what an agent gets.
+type answer struct {
+	result json.RawMessage
+	err    *mcp.RPCError
+
+	// of names the call whose last answer this is, and run its run; empty: the answer is not
+	// the last one, or of no call.
+	of  string
+	run keep.RunID
+}
+
+// A request is a call of a tool that changes something, as an agent made it.
+type request struct {
+	agent    string
+	tool     keep.ToolName
+	params   json.RawMessage // canonical
+	identity json.RawMessage // canonical
+	meta     json.RawMessage // that is passed on; nil: none
+	id       string          // the name of the call
+	rule     Rule
+}
+
+// newRequest returns the request for a call, or why it cannot be made.
+func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMessage, intent string) (request, *mcp.RPCError) {
+	r := request{agent: agent, tool: tool, rule: g.rule(tool)}
+	if len(args) == 0 || string(args) == "null" {
+		args = json.RawMessage("{}")
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(args, &all); err != nil {
+		return r, &mcp.RPCError{Code: invalidParams, Message: "arguments must be an object"}
+	}
+	var err error
+	if r.params, err = canonical.JSON(args); err != nil {
+		return r, &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("the arguments of %s cannot be recorded exactly, so nothing was sent: %v", tool, err)}
+	}
+	r.identity = r.params
+	if names := r.rule.Identity; len(names) > 0 {
+		some := make(map[string]json.RawMessage)
+		for _, n := range names {
+			if v, ok := all[n]; ok {
+				some[n] = v
+			}
+		}
+		if r.identity, err = canonical.Object(some); err != nil {
+			return r, &mcp.RPCError{Code: invalidParams, Message: err.Error()}
+		}
+	}
+	r.id = repeat.Identity{Agent: agent, Tool: tool, Identity: r.identity, Intent: intent}.Hash()
+	return r, nil
+}
+
+// call makes a call, joins the same one that is under way, or answers from the ledger. It is not
+// cut short by ctx once a call was begun: only who waits for one that another began is.
+func (g *Gateway) call(ctx context.Context, r request) answer {
+	for {
+		g.mu.Lock()
+		f := g.flights[r.id]
+		if f == nil && g.closed {
+			g.mu.Unlock()
+			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
+		}
+		if f == nil {
+			g.loops.Add(1)
+			f = &flight{payload: string(r.params), done: make(chan struct{})}
+			g.flights[r.id] = f
+			g.mu.Unlock()
+			f.answer = g.make(r)
+			g.mu.Lock()
+			delete(g.flights, r.id)
+			g.mu.Unlock()
+			close(f.done)
+			g.loops.Done()
+			return f.answer
+		}
+		g.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
+		}
+		if f.payload == string(r.params) {
+			return f.answer
+		}
+	}
+}
+
+// make makes a call, or answers from the ledger. Nobody else in this process is at the same one.
+func (g *Gateway) make(r request) answer {
+	ctx := context.WithoutCancel(g.ctx)
+	waits := time.Now().Add(g.timeout(r) + joinMore)
+	for first := true; ; first = false {
+		a, again, err := g.try(ctx, r)
+		switch {
+		case g.ctx.Err() != nil && (err != nil || again):
+			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
+		case err != nil && !errors.Is(err, keep.ErrStale) && !errors.Is(err, keep.ErrRunOpen):
+			g.log.Error("a call could not be recorded", "tool", r.tool, "err", err)
+			return failed(fmt.Sprintf("%s: the ledger could not be written or read (%v). If the call was sent, it is on record; ask again with the same arguments.", r.tool, err), nil)
+		case err == nil && !again:
+			return a
+		case time.Now().After(waits):
+			return failed(fmt.Sprintf("%s: the same call is still being made by another process. Make it again later: it is the same call, and is not sent twice.", r.tool), nil)
+		}
+		if !first {
+			select {
+			case <-time.After(pollEvery):
+			case <-g.ctx.Done():
+			}
+		}
+	}
+}
+
+const (
+	joinMore  = 10 * time.Second // beyond its timeout, a call of another process is waited for
+	pollEvery = 50 * time.Millisecond
+)
+
+// timeout is how long the call may be out.
+func (g *Gateway) timeout(r request) time.Duration {
+	if r.rule.Timeout > 0 {
+		return r.rule.Timeout
+	}
+	return mcp.DefaultTimeout
+}
+
+// try decides what the call is, and does it. Again says that another process has it.
+func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err error) {
+	last, err := g.last(ctx, r.id)
+	if err != nil {
+		return a, false, err
+	}
+	rules := g.cfg.Repeat
+	if r.rule.Repeat != "" {
+		rules.Repeat = r.rule.Repeat
+	}
+	verdict := repeat.Decide(last, rules, g.engine.Now())
+	switch verdict {
+	case repeat.Join: // nobody here makes it: its process died, or is another one
+		return a, true, g.caller.Recover(ctx, g.cfg.Alone)
+	case repeat.Answer:
+		if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
+			return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
+				"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", r.tool, last.Mutation.Key), nil), false, nil
+		}
+		if !last.Run.Closed { // a person may have decided, or a lookup be due
+			if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
+				return a, false, err
+			}
+			if last, err = g.last(ctx, r.id); err != nil {
+				return a, false, err
+			}
+			if v := repeat.Decide(last, rules, g.engine.Now()); v != repeat.Answer {
+				return a, true, nil
+			}
+		}
+		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
+	}
+	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
+	if verdict == repeat.Again {
+		d.Prev = last.Run
+	}
+	switch verdict {
+	case repeat.Again:
+		d.Ask = pinnedOf(last.Run).Ask
+	case repeat.Confirm:
+		d.Ask = fmt.Sprintf("the agent %s made the same call before, and got its answer; repeat = \"ask\" wants a person's word before it is made once more", r.agent)
+	}
+	changes, undo := g.takeDelivered()
+	d.With = func(run keep.Run) []keep.Change {
+		return append(changes, delivery{Run: run.ID}.put(r.id))
+	}
+	var said mcp.Answer
+	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
+	if err != nil || out.Run.Rev == 0 {
+		undo()
+	}
+	if err != nil {
+		return a, false, err
+	}
+	if out.Run.Rev == 0 && out.Mutation.Key == "" {
+		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
+		return failed(fmt.Sprintf("%s was not called: %s. Nothing was sent.", r.tool, why), map[string]any{metaState: "failed"}), false, nil
+	}
+	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
+}
+
+// Members of _meta on answers.
+const (
+	metaRef      = "keep/ref"
+	metaState    = "keep/state"
+	metaReplayed = "keep/replayed"
+	metaIntent   = "keep/intent"
+)
+
+// known returns the answer from what is known of a call. said is what the server has just said;
+// nil: nothing.
+func (g *Gateway) known(r request, run keep.Run, m keep.Mutation, said *mcp.Answer, replayed bool) answer {
+	ref := repeat.Ref(run)
+	meta := map[string]any{metaRef: ref, metaState: repeat.State(run, m)}
+	if replayed && m.State.Happened() {
+		meta[metaReplayed] = true
+	}
+	var a answer
+	switch {
+	case m.State.Happened() && m.Result == nil:
+		a = answer{result: withMeta(textResult(fmt.Sprintf("%s happened. Its result is not known.", r.tool)), meta)}
+	case m.State.Happened() || m.Key == "" && run.Status == keep.StatusCommitted:
+		a = answer{result: withMeta(mcp.Unwrap(m.Result), meta)}
+	case lifecycle.Resends(m) && said != nil && said.Error != nil:
+		return answer{err: said.Error}
+	case lifecycle.Resends(m) && said != nil && said.Result != nil:
+		return answer{result: withMeta(said.Result, meta)}
+	case lifecycle.Unknown(m.State) && m.Error != nil && m.Error.Code == mcp.CodeToolError:
+		return failed(m.Error.Message+"\n\n"+repeat.Sentence(r.tool, run, m), meta)
+	default:
+		a = failed(repeat.Sentence(r.tool, run, m), meta)
+	}
+	if repeat.Final(run, m) {
+		a.of, a.run = r.id, run.ID
+	}
+	return a
+}
+
+// textResult returns a result that is one text.
+func textResult(text string) json.RawMessage {
+	result, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}})
+	return result
+}
+
+// failed returns a result with isError.
+func failed(text string, meta map[string]any) answer {
+	r := map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "isError": true}
+	if meta != nil {
+		r["_meta"] = meta
+	}
+	result, _ := json.Marshal(r)
+	return answer{result: result}
+}
+
+// withMeta returns a result with more in its _meta. Everything else stays, in its order.
+func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(result, &all) != nil || all == nil {
+		return result
+	}
+	merged := make(map[string]any)
+	if all["_meta"] != nil {
+		var was map[string]json.RawMessage
+		_ = json.Unmarshal(all["_meta"], &was)
+		for k, v := range was {
+			merged[k] = v
+		}
+	}
+	for k, v := range meta {
+		merged[k] = v
+	}
+	text, err := json.Marshal(merged)
+	if err != nil {
+		return result
+	}
+	if all["_meta"] != nil {
+		all["_meta"] = text
+		out, _ := json.Marshal(all)
+		return out
+	}
+	return insert(result, `"_meta":`+string(text), len(all) == 0)
+}
+
+// insert returns an object with more members before the others, which stay as they are.
+func insert(object json.RawMessage, members string, empty bool) json.RawMessage {
+	members = strings.Trim(members, ",")
+	if members == "" {
+		return object
+	}
+	i := strings.IndexByte(string(object), '{') + 1
+	if !empty {
+		members += ","
+	}
+	return json.RawMessage(string(object[:i]) + members + string(object[i:]))
+}
+
+// outcome answers keep_outcome.
+func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessage) answer {
+	var in struct {
+		Ref string `json:"ref"`
+	}
+	if err := json.Unmarshal(args, &in); err != nil || in.Ref == "" {
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "keep_outcome takes {\"ref\": \"mut_…\"}"}}
+	}
+	unknown := failed(fmt.Sprintf("There is no call %.60s of yours. The reference of a call is in the sentence that you got for it, and in _meta[%q].", in.Ref, metaRef), nil)
+	m, err := g.store.Mutation(ctx, keep.MutationKey(in.Ref))
+	id := m.Run
+	if isMissing(err) { // it waits for a person, or was refused by one
+		rest, ok := strings.CutPrefix(in.Ref, "mut_")
+		if !ok {
+			return unknown
+		}
+		id, err = keep.RunID("run_"+rest), nil
+	}
+	if err != nil {
+		return failed("The ledger could not be read: "+err.Error(), nil)
+	}
+	run, err := g.store.Run(ctx, id)
+	if isMissing(err) || err == nil && (run.Workflow != engine.DirectWorkflow || pinnedOf(run).Agent != agent) {
+		return unknown
+	}
+	if err != nil {
+		return failed("The ledger could not be read: "+err.Error(), nil)
+	}
+	if err := g.caller.AskAbout(g.ctx, run); err != nil {
+		g.log.Warn("ask what became of a call", "ref", in.Ref, "err", err)
+	}
+	if again, err := g.store.Mutation(ctx, m.Key); err == nil && m.Key != "" {
+		m = again
+	}
+	if again, err := g.store.Run(ctx, run.ID); err == nil {
+		run = again
+	}
+	tool := pinnedOf(run).Tool
+	out := map[string]any{"ref": in.Ref, "tool": tool, "state": repeat.State(run, m), "sentence": repeat.Sentence(tool, run, m), "result": nil}
+	if m.State.Happened() && m.Result != nil {
+		out["result"] = mcp.Unwrap(m.Result)
+	}
+	text, _ := json.Marshal(out)
+	return answer{result: textResult(string(text))}
+}
+
+// A pinnedCall is what a run keeps of who makes which call.
+type pinnedCall struct {
+	Agent string        `json:"agent"`
+	Tool  keep.ToolName `json:"tool"`
+	Ask   string        `json:"ask"` // why a person had to agree, beside what the tool says
+}
+
+func pinnedOf(run keep.Run) pinnedCall {
+	var p struct {
+		Data pinnedCall `json:"data"`
+	}
+	_ = json.Unmarshal(run.Prepared, &p)
+	return p.Data
+}
+
+func isMissing(err error) bool {
+	_, missing := errors.AsType[*keep.NotFoundError](err)
+	return missing
+}

@@ -1,0 +1,334 @@
+// Package gateway stands between agents and servers of the Model Context Protocol, and makes
+// each call that may change something a mutation of the ledger (docs/design/0012-gateway.md).
+//
+//   - recorded-before-sent: the record of a call is on disk before the call is passed on.
+//   - A call that an agent issues again because it got no answer is the same call: it joins the
+//     first, or gets its answer. What an equal call means after the answer was delivered is the
+//     owner's policy; package law/repeat decides.
+//   - An unknown outcome is asked for by the pairing of its tool, and without one by a person.
+//     The agent gets one sentence, and keep_outcome to ask with.
+//   - What an agent cancels, or a client that goes away, does not stop a call that was sent.
+//
+// Each call is a run of the workflow engine.DirectWorkflow with one mutation; questions,
+// approvals, budgets and grants are those of scripts.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/repeat"
+	"github.com/keep-run/keep/store"
+)
+
+// A Store keeps what a gateway did. It is wide because the engine works on all of it.
+type Store interface {
+	engine.Store
+	store.Identity
+}
+
+// A Rule is what an owner says of a tool.
+type Rule struct {
+	Read bool // it changes nothing: its calls pass straight on
+	mcp.Pairing
+	Repeat repeat.Policy // empty: that of the gateway
+}
+
+// Config configures a Gateway.
+type Config struct {
+	Servers []mcp.ServerConfig
+	Rules   map[keep.ToolName]Rule // of tools; of one without a rule nothing is known
+	Repeat  repeat.Rules           // zero: repeat.DefaultRules
+	Policy  *policy.Policy         // nil: policy.Default
+	Budgets []budget.Rule
+
+	// Alone says that no other process makes calls over the store, as with a file that this
+	// process has locked: what is in flight at the start was left by a crash.
+	Alone bool
+
+	MessageLimit int // of a frame; zero: mcp.DefaultMessageLimit
+	ResultLimit  int // of what is kept of a result; zero: mcp.DefaultResultLimit
+
+	Version string       // of Keep
+	Logger  *slog.Logger // nil: slog.Default
+
+	// Trace is called between durable steps; tests die there. Nil: nothing is called.
+	Trace func(w keep.WorkflowName, p engine.Point)
+}
+
+// A Gateway serves agents. Make one with New, and end it with Close.
+type Gateway struct {
+	cfg     Config
+	log     *slog.Logger
+	store   Store
+	engine  *engine.Engine
+	tools   *engine.Tools
+	caller  *engine.Caller
+	servers []*mcp.Server
+	ctx     context.Context // ends with the gateway
+	stop    context.CancelCauseFunc
+	loops   sync.WaitGroup
+	kick    chan struct{} // holds a token when a lookup may be due sooner
+
+	mu        sync.Mutex               // protects all below
+	flights   map[string]*flight       // calls under way, by the name of the call
+	delivered map[string]delivery      // not stored yet
+	lists     map[string][]toolEntry   // tools of servers, as they were listed last
+	sessions  map[*session]struct{}    // to whom notifications go
+	progress  map[string]progressOf    // by the token that a server was given
+	listing   map[string]chan struct{} // servers that are being listed
+	tokens    int
+	closed    bool // no call begins any more
+}
+
+// errEnded ends what is out when a gateway is closed.
+var errEnded = errors.New("the gateway is stopping")
+
+// New opens a gateway over an open store, and takes over what an earlier one left. It starts no
+// server.
+func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
+	if cfg.Repeat == (repeat.Rules{}) {
+		cfg.Repeat = repeat.DefaultRules()
+	}
+	cfg.MessageLimit = cmp.Or(cfg.MessageLimit, mcp.DefaultMessageLimit)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	g := &Gateway{
+		cfg: cfg, log: cfg.Logger, store: db, kick: make(chan struct{}, 1),
+		flights: make(map[string]*flight), delivered: make(map[string]delivery), lists: make(map[string][]toolEntry),
+		sessions: make(map[*session]struct{}), progress: make(map[string]progressOf), listing: make(map[string]chan struct{}),
+	}
+	for _, s := range cfg.Servers {
+		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger
+		s.Notified = func(m mcp.Message) { g.notified(s.Name, m) }
+		g.servers = append(g.servers, mcp.NewServer(s))
+	}
+	var err error
+	if g.tools, err = engine.NewTools(g.connections()); err != nil {
+		return nil, err
+	}
+	salt, err := db.StoreID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules := policy.Default()
+	if cfg.Policy != nil {
+		rules = *cfg.Policy
+	}
+	rules.Outage.After = 0 // the agent repeats calls, not the gateway: none is held back since others were lost
+	g.engine, err = engine.New(db, nil, g.tools, engine.Config{Policy: &rules, Budgets: cfg.Budgets, Salt: salt,
+		Only: []keep.WorkflowName{}, Logger: cfg.Logger, Trace: cfg.Trace})
+	if err != nil {
+		return nil, err
+	}
+	if err := g.deploy(ctx); err != nil {
+		return nil, err
+	}
+	g.ctx, g.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	g.caller = g.engine.Caller(g.ctx)
+	if err := g.caller.Recover(ctx, cfg.Alone); err != nil {
+		return nil, err
+	}
+	g.loops.Go(g.ask)
+	return g, nil
+}
+
+// deploy makes the workflow to which the calls belong, if there is none.
+func (g *Gateway) deploy(ctx context.Context) error {
+	_, err := g.store.Workflow(ctx, engine.DirectWorkflow)
+	if _, missing := errors.AsType[*keep.NotFoundError](err); !missing {
+		return err
+	}
+	now := g.engine.Now()
+	err = g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: []keep.Change{
+		keep.Deploy{Deployment: engine.DirectDeployment(now)},
+	}})
+	if errors.Is(err, keep.ErrStale) {
+		return nil // another process did
+	}
+	return err
+}
+
+// Close gives up what is out, which stays in flight and is asked about at the next start, and
+// ends the servers.
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.stop(errEnded)
+	g.loops.Wait()
+	var errs []error
+	for _, s := range g.servers {
+		errs = append(errs, s.Close())
+	}
+	errs = append(errs, g.flush(context.Background()))
+	return errors.Join(errs...)
+}
+
+// connections returns the tools of the servers as the engine has them: those with a rule, and
+// those that were listed.
+func (g *Gateway) connections() []connector.Connection {
+	var conns []connector.Connection
+	for _, s := range g.servers {
+		c := connector.Connection{Name: s.Name(), Connector: "mcp"}
+		seen := make(map[string]bool)
+		add := func(name string) {
+			rule := g.rule(keep.ToolName(s.Name() + "." + name))
+			if seen[name] || rule.Read {
+				return
+			}
+			seen[name] = true
+			rule.Tool = name
+			c.Tools = append(c.Tools, s.Tool(rule.Pairing, g.cfg.ResultLimit))
+		}
+		for name := range g.cfg.Rules {
+			if name.Connection() == s.Name() {
+				add(string(name[len(s.Name())+1:]))
+			}
+		}
+		for _, t := range g.lists[s.Name()] {
+			add(t.name)
+		}
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// rule returns what the owner says of a tool.
+func (g *Gateway) rule(name keep.ToolName) Rule { return g.cfg.Rules[name] }
+
+// server returns a server by its name; nil: there is none.
+func (g *Gateway) server(name string) *mcp.Server {
+	i := slices.IndexFunc(g.servers, func(s *mcp.Server) bool { return s.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return g.servers[i]
+}
+
+// How often the gateway looks what people decided, and stores what was delivered.
+const (
+	askEvery   = time.Second
+	flushEvery = 5 * time.Second
+)
+
+// ask asks about calls in doubt when that is due, and stores what was delivered.
+func (g *Gateway) ask() {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	flushed := time.Now()
+	for {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-tick.C:
+		case <-g.kick:
+		}
+		if err := errors.Join(g.caller.Recover(g.ctx, false), g.look()); err != nil && g.ctx.Err() == nil {
+			g.log.Warn("ask what became of calls", "err", err)
+		}
+		if time.Since(flushed) >= flushEvery {
+			flushed = time.Now()
+			if err := g.flush(g.ctx); err != nil && g.ctx.Err() == nil {
+				g.log.Warn("store what was delivered", "err", err)
+			}
+		}
+	}
+}
+
+// look asks about calls in doubt once.
+func (g *Gateway) look() error {
+	_, err := g.caller.Ask(g.ctx)
+	return err
+}
+
+// A delivery says that the answer of a call reached its agent.
+type delivery struct {
+	Run       keep.RunID `json:"run"`
+	Delivered time.Time  `json:"delivered,omitzero"`
+}
+
+// place is where the last call of an identity is kept.
+func place(id string) keep.HandlerName { return keep.HandlerName("call:" + id) }
+
+const lastKey = "last"
+
+// put returns the change that stores what the last call of an identity is.
+func (d delivery) put(id string) keep.Change {
+	value, _ := json.Marshal(d)
+	return keep.SetKV{Producer: place(id), Key: lastKey, Value: value}
+}
+
+// takeDelivered returns the changes that store what was delivered. It needs no commit of its own:
+// what is lost counts as not delivered, and is answered again.
+func (g *Gateway) takeDelivered() (changes []keep.Change, undo func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.delivered
+	g.delivered = make(map[string]delivery)
+	for id, d := range taken {
+		changes = append(changes, d.put(id))
+	}
+	return changes, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for id, d := range taken {
+			if _, newer := g.delivered[id]; !newer {
+				g.delivered[id] = d
+			}
+		}
+	}
+}
+
+// flush stores what was delivered.
+func (g *Gateway) flush(ctx context.Context) error {
+	changes, undo := g.takeDelivered()
+	if len(changes) == 0 {
+		return nil
+	}
+	err := g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: changes})
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
+// last returns the last call of an identity; nil: there is none that is kept.
+func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
+	raw, err := g.store.KV(ctx, engine.DirectWorkflow, place(id), lastKey)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	var d delivery
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	if later, ok := g.delivered[id]; ok && later.Run == d.Run {
+		d = later
+	}
+	g.mu.Unlock()
+	last := &repeat.Last{Delivered: d.Delivered}
+	last.Run, err = g.store.Run(ctx, d.Run)
+	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {
+		return nil, nil
+	}
+	if err == nil && last.Run.Mutation != "" {
+		last.Mutation, err = g.store.Mutation(ctx, last.Run.Mutation)
+		if _, missing := errors.AsType[*keep.NotFoundError](err); missing {
+			err = nil // it waits for a person before its call is recorded
+		}
+	}
+	return last, err
+}

@@ -1,0 +1,373 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/engine"
+)
+
+// outcomeTool is the one tool of the gateway's own.
+const outcomeTool = "keep_outcome"
+
+const outcomeEntry = `{"name":"keep_outcome","title":"What became of a call","description":"Tells what is known of a call whose outcome was unknown, or that waits for a person. It sends nothing. Use it in place of repeating the call.","inputSchema":{"type":"object","properties":{"ref":{"type":"string","description":"the reference of the call, such as mut_01..."}},"required":["ref"]},"annotations":{"readOnlyHint":true}}`
+
+// between stands in the name of a tool between its server and its own name.
+const between = "__"
+
+// A toolEntry is a tool as a server lists it.
+type toolEntry struct {
+	name string
+	raw  json.RawMessage
+}
+
+// Versions of the protocol that clients may speak, newest first.
+var versions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+// initialize agrees on a version, and says what there is.
+func (s *session) initialize(ctx context.Context, params json.RawMessage) answer {
+	var p struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "initialize takes {protocolVersion, capabilities, clientInfo}"}}
+	}
+	version := p.ProtocolVersion
+	if !slices.Contains(versions, version) {
+		version = versions[0]
+	}
+	result, _ := json.Marshal(map[string]any{"protocolVersion": version, "capabilities": s.g.capabilities(ctx),
+		"serverInfo": s.g.info(), "instructions": instructions})
+	return answer{result: result}
+}
+
+const instructions = "Tools are named SERVER__TOOL. If the outcome of a call is unknown, do not repeat the call: ask keep_outcome with its reference."
+
+// info is what the gateway says of itself.
+func (g *Gateway) info() map[string]string {
+	return map[string]string{"name": "keep-gateway", "title": "Keep gateway", "version": g.cfg.Version}
+}
+
+// capabilities are those of all servers together.
+func (g *Gateway) capabilities(ctx context.Context) map[string]any {
+	capabilities := map[string]any{"tools": map[string]any{"listChanged": true}}
+	for _, i := range g.infos(ctx) {
+		var c map[string]json.RawMessage
+		_ = json.Unmarshal(i.Capabilities, &c)
+		for _, name := range []string{"resources", "prompts", "completions", "logging"} {
+			if c[name] != nil && capabilities[name] == nil {
+				capabilities[name] = c[name]
+			}
+		}
+	}
+	return capabilities
+}
+
+// infos returns what the servers say of themselves, of those that can be reached.
+func (g *Gateway) infos(ctx context.Context) []mcp.Info {
+	out := make([]mcp.Info, len(g.servers))
+	g.each(func(i int, s *mcp.Server) {
+		var err error
+		if out[i], err = s.Info(ctx); err != nil {
+			g.log.Warn("an MCP server does not start", "server", s.Name(), "err", err)
+		}
+	})
+	return out
+}
+
+// each calls f with every server, at once.
+func (g *Gateway) each(f func(i int, s *mcp.Server)) {
+	var wg sync.WaitGroup
+	for i, s := range g.servers {
+		wg.Go(func() { f(i, s) })
+	}
+	wg.Wait()
+}
+
+// list returns the tools of a server, and whether they are known.
+func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, bool) {
+	g.mu.Lock()
+	tools, known := g.lists[s.Name()]
+	g.mu.Unlock()
+	if known {
+		return tools, true
+	}
+	infos, err := s.Tools(ctx)
+	if err != nil {
+		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
+		return nil, false
+	}
+	for _, t := range infos {
+		tools = append(tools, toolEntry{t.Name, t.Raw})
+	}
+	g.mu.Lock()
+	g.lists[s.Name()] = tools
+	fresh, err := engine.NewTools(g.connections())
+	g.mu.Unlock()
+	if err != nil {
+		g.log.Error("the tools of an MCP server cannot be used", "server", s.Name(), "err", err)
+		return tools, true
+	}
+	g.tools.Replace(fresh, func() {})
+	return tools, true
+}
+
+// listTools answers tools/list.
+func (g *Gateway) listTools(ctx context.Context) answer {
+	lists := make([][]toolEntry, len(g.servers))
+	g.each(func(i int, s *mcp.Server) { lists[i], _ = g.list(ctx, s) })
+	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
+	for i, s := range g.servers {
+		for _, t := range lists[i] {
+			all = append(all, shown(t.raw, s.Name()+between+t.name))
+		}
+	}
+	result, err := json.Marshal(map[string]any{"tools": all})
+	if err != nil {
+		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
+	}
+	return answer{result: result}
+}
+
+// shown returns the entry of a list under another name, with its hidden characters marked.
+func shown(raw json.RawMessage, name string) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return raw
+	}
+	var v any
+	_ = json.Unmarshal(raw, &v)
+	if hides(v) {
+		for k, member := range all {
+			var m any
+			if json.Unmarshal(member, &m) == nil {
+				all[k], _ = json.Marshal(marked(m))
+			}
+		}
+	}
+	all["name"], _ = json.Marshal(markText(name))
+	out, err := json.Marshal(all)
+	if err != nil {
+		return raw
+	}
+	return out
+}
+
+// isHidden reports whether a character may be in a text without being seen.
+func isHidden(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Co, r))
+}
+
+// markText returns a text in which hidden characters are written as what they are.
+func markText(s string) string {
+	if strings.IndexFunc(s, isHidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if isHidden(r) {
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// hides reports whether there are hidden characters in a value.
+func hides(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.IndexFunc(v, isHidden) >= 0
+	case []any:
+		return slices.ContainsFunc(v, hides)
+	case map[string]any:
+		for k, e := range v {
+			if hides(k) || hides(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// marked returns a value with its texts marked.
+func marked(v any) any {
+	switch v := v.(type) {
+	case string:
+		return markText(v)
+	case []any:
+		for i := range v {
+			v[i] = marked(v[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[markText(k)] = marked(e)
+		}
+		return out
+	}
+	return v
+}
+
+// find returns the server and the tool of a name.
+func (g *Gateway) find(ctx context.Context, name string) (*mcp.Server, string, *mcp.RPCError) {
+	prefix, tool, ok := strings.Cut(name, between)
+	s := g.server(prefix)
+	if !ok || s == nil || tool == "" {
+		return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
+	}
+	_, ruled := g.cfg.Rules[keep.ToolName(prefix+"."+tool)]
+	tools, known := g.list(ctx, s)
+	listed := slices.ContainsFunc(tools, func(t toolEntry) bool { return t.name == tool })
+	switch {
+	case listed || ruled && !known:
+		return s, tool, nil
+	case !known:
+		return nil, "", &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("The MCP server %s does not answer, so nothing was sent; it is tried again at the next call.", prefix)}
+	}
+	return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
+}
+
+// read passes a call on that changes nothing. One whose connection broke is made once more.
+func (g *Gateway) read(ctx context.Context, s *mcp.Server, tool string, args, meta json.RawMessage) answer {
+	params, err := json.Marshal(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments,omitempty"`
+		Meta      json.RawMessage `json:"_meta,omitempty"`
+	}{tool, args, meta})
+	if err != nil {
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: err.Error()}}
+	}
+	return g.relay(ctx, s, "tools/call", params)
+}
+
+// relay passes a request on that changes nothing.
+func (g *Gateway) relay(ctx context.Context, s *mcp.Server, method string, params json.RawMessage) answer {
+	ans, err := s.Call(ctx, method, params)
+	if err != nil && ctx.Err() == nil {
+		ans, err = s.Call(ctx, method, params)
+	}
+	if err != nil {
+		return answer{err: &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("%s of the MCP server %s: %v", method, s.Name(), err)}}
+	}
+	return answer{result: ans.Result, err: ans.Error}
+}
+
+// lists of servers that are put together, and where they are in the answer.
+var joined = map[string]string{
+	"resources/list": "resources", "resources/templates/list": "resourceTemplates", "prompts/list": "prompts",
+}
+
+// pass answers what is no call of a tool.
+func (g *Gateway) pass(ctx context.Context, m mcp.Message) answer {
+	if member := joined[m.Method]; member != "" {
+		return g.join(ctx, m.Method, member)
+	}
+	var p struct {
+		Name string `json:"name"`
+		Ref  struct {
+			Type, Name string
+		} `json:"ref"`
+	}
+	_ = json.Unmarshal(m.Params, &p)
+	switch m.Method {
+	case "prompts/get":
+		prefix, name, _ := strings.Cut(p.Name, between)
+		if s := g.server(prefix); s != nil {
+			return g.relay(ctx, s, m.Method, with(m.Params, "name", name))
+		}
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown prompt: %.100s", p.Name)}}
+	case "completion/complete":
+		if prefix, name, ok := strings.Cut(p.Ref.Name, between); ok && g.server(prefix) != nil {
+			ref, _ := json.Marshal(map[string]string{"type": p.Ref.Type, "name": name})
+			return g.relay(ctx, g.server(prefix), m.Method, with(m.Params, "ref", json.RawMessage(ref)))
+		}
+		return g.first(ctx, m, "completions")
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return g.first(ctx, m, "resources")
+	case "logging/setLevel":
+		return g.first(ctx, m, "logging")
+	}
+	return answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("there is no method %.60s", m.Method)}}
+}
+
+// with returns params with another value of a member.
+func with(params json.RawMessage, name string, value any) json.RawMessage {
+	all := make(map[string]any)
+	var was map[string]json.RawMessage
+	_ = json.Unmarshal(params, &was)
+	for k, v := range was {
+		all[k] = v
+	}
+	all[name] = value
+	out, _ := json.Marshal(all)
+	return out
+}
+
+// can reports whether a server says that it can do something.
+func can(i mcp.Info, what string) bool {
+	var c map[string]json.RawMessage
+	return json.Unmarshal(i.Capabilities, &c) == nil && c[what] != nil
+}
+
+// join answers with the lists of all servers.
+func (g *Gateway) join(ctx context.Context, method, member string) answer {
+	needs := "resources"
+	if member == "prompts" {
+		needs = "prompts"
+	}
+	infos := g.infos(ctx)
+	lists := make([][]json.RawMessage, len(g.servers))
+	g.each(func(i int, s *mcp.Server) {
+		if !can(infos[i], needs) {
+			return
+		}
+		err := s.List(ctx, method, member, func(raw json.RawMessage) error {
+			if member == "prompts" {
+				var p struct {
+					Name string `json:"name"`
+				}
+				_ = json.Unmarshal(raw, &p)
+				raw = shown(raw, s.Name()+between+p.Name)
+			}
+			if lists[i] = append(lists[i], raw); len(lists[i]) > mcp.MaxTools {
+				return fmt.Errorf("it lists more than %d", mcp.MaxTools)
+			}
+			return nil
+		})
+		if err != nil {
+			g.log.Warn("a list of an MCP server is not known", "server", s.Name(), "method", method, "err", err)
+		}
+	})
+	all := []json.RawMessage{}
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	result, err := json.Marshal(map[string]any{member: all})
+	if err != nil {
+		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
+	}
+	return answer{result: result}
+}
+
+// first answers with what the first server says that knows the thing.
+func (g *Gateway) first(ctx context.Context, m mcp.Message, needs string) answer {
+	a := answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("no server has %s", needs)}}
+	for i, info := range g.infos(ctx) {
+		if !can(info, needs) {
+			continue
+		}
+		if a = g.relay(ctx, g.servers[i], m.Method, m.Params); a.err == nil {
+			return a
+		}
+	}
+	return a
+}

@@ -1,0 +1,367 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+)
+
+// Codes of errors of the protocol.
+const (
+	parseError     = -32700
+	invalidRequest = -32600
+	methodNotFound = -32601
+	invalidParams  = -32602
+	internalError  = -32603
+)
+
+// maxInFlight is how many requests of a session are worked on at once (law: bounded).
+const maxInFlight = 64
+
+// A session is one client: a process on stdin and stdout, or a session of HTTP.
+type session struct {
+	g     *Gateway
+	agent string
+	write func(mcp.Message) error // one after another; an error means that it was not taken whole
+
+	requests sync.WaitGroup
+	telling  chan struct{} // holds a token while a last answer is written
+
+	mu     sync.Mutex                    // protects all below
+	cancel map[string]context.CancelFunc // of requests under way, by their id
+	told   map[string]keep.RunID         // calls whose last answer was written, by name
+}
+
+// newSession returns a session whose messages are written by write.
+func (g *Gateway) newSession(agent string, write func(mcp.Message) error) *session {
+	s := &session{g: g, agent: agent, write: write, cancel: make(map[string]context.CancelFunc), told: make(map[string]keep.RunID), telling: make(chan struct{}, 1)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions[s] = struct{}{}
+	return s
+}
+
+// end forgets the session. What it began is not stopped.
+func (s *session) end() {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	delete(s.g.sessions, s)
+	for token, p := range s.g.progress {
+		if p.session == s {
+			delete(s.g.progress, token)
+		}
+	}
+}
+
+// take handles a frame of the client. A request is worked on beside the next ones.
+func (s *session) take(ctx context.Context, frame []byte) {
+	if len(bytes.TrimSpace(frame)) > 0 && bytes.TrimSpace(frame)[0] == '[' {
+		s.refuse(nil, invalidRequest, "batches are not taken: send one message after another")
+		return
+	}
+	var m mcp.Message
+	if err := json.Unmarshal(frame, &m); err != nil {
+		s.refuse(nil, parseError, "the message is not JSON")
+		return
+	}
+	switch {
+	case m.Version != "2.0":
+		s.refuse(m.ID, invalidRequest, `jsonrpc must be "2.0"`)
+	case m.Method == "" && m.ID != nil: // an answer: the gateway asks clients nothing
+		s.heard(s.written(), "")
+	case m.Method == "":
+		s.refuse(nil, invalidRequest, "the message has no method")
+	case m.ID == nil:
+		s.heard(s.written(), "")
+		s.notification(m)
+	case !mcp.ValidID(m.ID):
+		s.refuse(nil, invalidRequest, "the id of a request is a text or a number")
+	default:
+		s.begin(ctx, m)
+	}
+}
+
+// begin works on a request.
+func (s *session) begin(ctx context.Context, m mcp.Message) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	_, used := s.cancel[string(m.ID)]
+	full := len(s.cancel) >= maxInFlight
+	if !used && !full {
+		s.cancel[string(m.ID)] = cancel
+	}
+	s.mu.Unlock()
+	if used || full {
+		cancel()
+		why := "a request with this id is still being answered"
+		if full {
+			why = fmt.Sprintf("%d requests are being answered, and more are not taken", maxInFlight)
+		}
+		s.refuse(m.ID, invalidRequest, why)
+		return
+	}
+	before := s.written()
+	s.requests.Go(func() {
+		defer cancel()
+		a := s.answer(ctx, m, before)
+		s.mu.Lock()
+		delete(s.cancel, string(m.ID)) // who has the answer may use the id again
+		s.mu.Unlock()
+		reply := mcp.Message{Version: "2.0", ID: m.ID, Result: a.result, Error: a.err}
+		if a.err == nil && a.result == nil {
+			reply.Result = json.RawMessage(`{}`)
+		}
+		s.tell(reply, a)
+	})
+}
+
+// tell writes an answer. While a last answer is written, written waits: the client may have read
+// it, and sent its next message, before this goroutine notes that.
+func (s *session) tell(reply mcp.Message, a answer) {
+	if a.of == "" {
+		_ = s.write(reply)
+		return
+	}
+	s.telling <- struct{}{}
+	defer func() { <-s.telling }()
+	if s.write(reply) == nil {
+		s.mu.Lock()
+		s.told[a.of] = a.run
+		s.mu.Unlock()
+	}
+}
+
+// patience is how long a message waits for an answer that is being written: a client that does
+// not read must not keep its own messages from being read for good.
+const patience = 100 * time.Millisecond
+
+// written returns the last answers that were written so far. It is asked when a message
+// arrives: what is written while that one is worked on, its sender did not have.
+func (s *session) written() map[string]keep.RunID {
+	select {
+	case s.telling <- struct{}{}:
+		<-s.telling
+	case <-time.After(patience):
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.told)
+}
+
+// heard notes that the client sent another message than the call of that name: it has the
+// answers that were written before.
+func (s *session) heard(before map[string]keep.RunID, call string) {
+	s.mu.Lock()
+	var got map[string]keep.RunID
+	for id, run := range before {
+		if id == call || s.told[id] != run {
+			continue
+		}
+		if got == nil {
+			got = make(map[string]keep.RunID)
+		}
+		got[id] = run
+		delete(s.told, id)
+	}
+	s.mu.Unlock()
+	if got == nil {
+		return
+	}
+	now := s.g.engine.Now()
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	for id, run := range got {
+		s.g.delivered[id] = delivery{Run: run, Delivered: now}
+	}
+}
+
+// refuse answers what is no request.
+func (s *session) refuse(id json.RawMessage, code int, why string) {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	_ = s.write(mcp.Message{Version: "2.0", ID: id, Error: &mcp.RPCError{Code: code, Message: why}})
+}
+
+// notification handles what wants no answer.
+func (s *session) notification(m mcp.Message) {
+	if m.Method != "notifications/cancelled" {
+		return // servers were told that the client is ready, and know nothing of roots
+	}
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(m.Params, &p) != nil {
+		return
+	}
+	s.mu.Lock()
+	cancel := s.cancel[string(p.RequestID)]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel() // of reads, and of who waits: a call that was sent is not stopped
+	}
+}
+
+// answer works on one request.
+func (s *session) answer(ctx context.Context, m mcp.Message, before map[string]keep.RunID) answer {
+	version, modern, refused := versionOf(m.Params)
+	if refused {
+		s.heard(before, "")
+		return unsupported(version)
+	}
+	var a answer
+	if m.Method == "tools/call" {
+		a = s.callTool(ctx, m.Params, before)
+	} else {
+		s.heard(before, "")
+		a = s.other(ctx, m)
+	}
+	if modern && a.err == nil {
+		a.result = complete(a.result, m.Method)
+	}
+	return a
+}
+
+// other answers what is no call of a tool.
+func (s *session) other(ctx context.Context, m mcp.Message) answer {
+	switch m.Method {
+	case "server/discover":
+		return s.discover(ctx)
+	case "initialize":
+		return s.initialize(ctx, m.Params)
+	case "ping":
+		return answer{result: json.RawMessage(`{}`)}
+	case "tools/list":
+		return s.g.listTools(ctx)
+	}
+	return s.g.pass(ctx, m)
+}
+
+// callTool answers a call of a tool.
+func (s *session) callTool(ctx context.Context, params json.RawMessage, before map[string]keep.RunID) answer {
+	var p struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		Meta      json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil || p.Name == "" {
+		s.heard(before, "")
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "tools/call takes {name, arguments}"}}
+	}
+	if p.Name == outcomeTool {
+		s.heard(before, "")
+		return s.g.outcome(ctx, s.agent, p.Arguments)
+	}
+	server, tool, err := s.g.find(ctx, p.Name)
+	if err != nil {
+		s.heard(before, "")
+		return answer{err: err}
+	}
+	intent, meta, done := s.meta(p.Meta)
+	defer done()
+	name := keep.ToolName(server.Name() + "." + tool)
+	if s.g.rule(name).Read {
+		s.heard(before, "")
+		return s.g.read(ctx, server, tool, p.Arguments, meta)
+	}
+	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
+	if err != nil {
+		s.heard(before, "")
+		return answer{err: err}
+	}
+	r.meta = meta
+	s.heard(before, r.id)
+	return s.g.call(ctx, r)
+}
+
+// meta returns what a call says of itself: its intent, and what is passed on, in which the
+// token of progress is one that no other session has.
+func (s *session) meta(raw json.RawMessage) (intent string, passed json.RawMessage, done func()) {
+	done = func() {}
+	var all map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
+		return "", nil, done
+	}
+	if v := all[metaIntent]; v != nil && json.Unmarshal(v, &intent) != nil {
+		intent = string(v)
+	}
+	delete(all, metaIntent)
+	maps.DeleteFunc(all, func(k string, _ json.RawMessage) bool { return strings.HasPrefix(k, metaProtocol) }) // of this side alone
+	if own := all["progressToken"]; own != nil {
+		g := s.g
+		g.mu.Lock()
+		g.tokens++
+		token := fmt.Sprintf("keep-%d", g.tokens)
+		g.progress[token] = progressOf{s, own}
+		g.mu.Unlock()
+		all["progressToken"], _ = json.Marshal(token)
+		done = func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			delete(g.progress, token)
+		}
+	}
+	if len(all) == 0 {
+		return intent, nil, done
+	}
+	passed, _ = json.Marshal(all)
+	return intent, passed, done
+}
+
+// A progressOf says whose a token of progress is, and which it was.
+type progressOf struct {
+	session *session
+	token   json.RawMessage
+}
+
+// notified passes on what a server tells.
+func (g *Gateway) notified(server string, m mcp.Message) {
+	switch m.Method {
+	case "notifications/progress":
+		g.passProgress(m)
+		return
+	case "notifications/cancelled":
+		return
+	case "notifications/tools/list_changed":
+		g.mu.Lock()
+		delete(g.lists, server)
+		g.mu.Unlock()
+	}
+	g.mu.Lock()
+	var to []*session
+	for s := range g.sessions {
+		to = append(to, s)
+	}
+	g.mu.Unlock()
+	for _, s := range to {
+		_ = s.write(mcp.Message{Version: "2.0", Method: m.Method, Params: m.Params})
+	}
+}
+
+// passProgress passes the progress of a call to its session, under the token that it gave.
+func (g *Gateway) passProgress(m mcp.Message) {
+	var all map[string]json.RawMessage
+	var token string
+	if json.Unmarshal(m.Params, &all) != nil || json.Unmarshal(all["progressToken"], &token) != nil {
+		return
+	}
+	g.mu.Lock()
+	p, known := g.progress[token]
+	g.mu.Unlock()
+	if !known {
+		return
+	}
+	all["progressToken"] = p.token
+	params, err := json.Marshal(all)
+	if err == nil {
+		_ = p.session.write(mcp.Message{Version: "2.0", Method: m.Method, Params: params})
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/policy"
+)
+
+// page is a tool that returns 2 KB of a list, as services write them.
+type page struct{}
+
+func (page) Spec() connector.Spec { return connector.Spec{Name: "show", Effect: connector.Get} }
+func (page) Read(_ context.Context, params json.RawMessage) (json.RawMessage, error) {
+	var b strings.Builder
+	for i := 0; b.Len() < 2000; i++ {
+		fmt.Fprintf(&b, `,{"row":%d,"of":%s,"status":"open","amount":%d.%02d,"customer":"c-%d@example.com"}`, i, params, 7919*i%10_000, i%100, 104_729*i%1_000_003)
+	}
+	return json.RawMessage("[" + b.String()[1:] + "]"), nil
+}
+
+// reads compares hosts that record what runs read with hosts that do not, in turns of the order
+// ABBA, each on a file of its own. Only the host of a turn is open: the connections of a process
+// share the pages that SQLite keeps, and two hosts would take them from each other.
+func reads(ctx context.Context, dir string, s size, out io.Writer) error {
+	const workflows = 64
+	var sides [2]*bench
+	for i := range sides {
+		p := policy.Default()
+		if i == 0 {
+			p.Limits.Trace = 0
+		}
+		sides[i] = &bench{dir: filepath.Join(dir, fmt.Sprint("reads", i)), last: make(map[keep.WorkflowName]time.Time), policy: &p,
+			connection: &connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}, page{}}}}
+		if err := sides[i].makeReaders(ctx, workflows); err != nil {
+			return err
+		}
+	}
+	if err := compareReads(ctx, sides, max(1, s.turn/workflows/4), 4*s.turns, out); err != nil {
+		return err
+	}
+	return stored(sides, out)
+}
+
+// makeReaders deploys the workflows, and closes the host.
+func (b *bench) makeReaders(ctx context.Context, workflows int) error {
+	if err := b.open(ctx); err != nil {
+		return err
+	}
+	for n := range workflows {
+		name := fmt.Sprintf("w%03d", n)
+		script := strings.Replace(fmt.Sprintf(consumer, name), "return {\n", "await ctx.svc.show({ id: trigger.messageId });\n        return {\n", 1)
+		if err := b.deploy(ctx, name, script); err != nil {
+			return err
+		}
+	}
+	return b.close()
+}
+
+// compareReads makes the turns, and prints each pair.
+func compareReads(ctx context.Context, sides [2]*bench, per, pairs int, out io.Writer) error {
+	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with 2 KB of reads each, synchronous=FULL, in turns of %d runs\n", len(sides[0].workflows), per*len(sides[0].workflows))
+	fmt.Fprintf(out, "  %12s %12s %9s | %12s %12s %9s\n", "off, runs/s", "on, runs/s", "on/off", "off, CPU/run", "on, CPU/run", "on/off")
+	var rates, cpus []float64
+	for pair := range pairs {
+		var rate, cpu [2]float64
+		for turn := range 2 {
+			i := (turn + pair) % 2
+			wall, used, err := sides[i].turn(ctx, per)
+			if err != nil {
+				return err
+			}
+			total := float64(per * len(sides[i].workflows))
+			rate[i], cpu[i] = total/wall.Seconds(), used.Seconds()/total*1e6
+		}
+		rates, cpus = append(rates, rate[1]/rate[0]), append(cpus, cpu[1]/cpu[0])
+		fmt.Fprintf(out, "  %12.0f %12.0f %8.3fx | %10.0fµs %10.0fµs %8.3fx\n", rate[0], rate[1], rate[1]/rate[0], cpu[0], cpu[1], cpu[1]/cpu[0])
+	}
+	_, err := fmt.Fprintf(out, "  geometric means of %d pairs: %.3fx runs/s, %.3fx CPU/run\n", pairs, mean(rates), mean(cpus))
+	return err
+}
+
+// turn opens the host, lets it load its scripts with a few runs, measures n runs of each
+// workflow, and closes it.
+func (b *bench) turn(ctx context.Context, n int) (wall, cpu time.Duration, err error) {
+	if err := b.open(ctx); err != nil {
+		return 0, 0, err
+	}
+	for _, n := range []int{8, n} {
+		if err := b.seed(ctx, "in", n); err != nil {
+			return 0, 0, err
+		}
+		if wall, cpu, err = b.drain(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	return wall, cpu, b.close()
+}
+
+// mean returns the geometric mean of ratios: of two turns the second is some 10 % slower, and each
+// side is the second one as often as the other.
+func mean(ratios []float64) float64 {
+	var sum float64
+	for _, r := range ratios {
+		sum += math.Log(r)
+	}
+	return math.Exp(sum / float64(len(ratios)))
+}
+
+// stored prints what the files have grown to.
+func stored(sides [2]*bench, out io.Writer) error {
+	var sizes [2]int64
+	for i, b := range sides {
+		info, err := os.Stat(filepath.Join(b.dir, "keep.db"))
+		if err != nil {
+			return err
+		}
+		sizes[i] = info.Size()
+	}
+	runs := int64(sides[0].seeded * len(sides[0].workflows))
+	_, err := fmt.Fprintf(out, "  file: %d bytes a run without, %d with: %d for what it saw\n\n", sizes[0]/runs, sizes[1]/runs, (sizes[1]-sizes[0])/runs)
+	return err
+}

@@ -1,0 +1,100 @@
+package budget
+
+import (
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// An EntryState says what became of what a call took.
+type EntryState string
+
+const (
+	Spent    EntryState = "spent"    // the call happened, or a person skipped it without knowing
+	InDoubt  EntryState = "in_doubt" // it may have happened, or may yet
+	Returned EntryState = "returned" // it is known not to have happened
+)
+
+// An Entry is what one call counts in a budget.
+type Entry struct {
+	Mutation keep.MutationKey
+	Workflow keep.WorkflowName
+	Tool     keep.ToolName
+	Amount   keep.Amount
+	State    EntryState
+	At       time.Time
+	Allowed  bool // a person allowed it beside the limit
+}
+
+// EntriesOf returns what records count in a budget, in their order.
+func EntriesOf(name string, records []keep.Mutation) []Entry {
+	var list []Entry
+	for _, m := range records {
+		for _, s := range m.Spent {
+			if s.Budget == name {
+				list = append(list, Entry{m.Key, m.Workflow, m.Tool, s.Amount, stateOf(m.State), m.SpentAt, s.Allowed})
+			}
+		}
+	}
+	return list
+}
+
+func stateOf(s keep.MutationState) EntryState {
+	switch {
+	case !s.Spends():
+		return Returned
+	case s.InDoubt():
+		return InDoubt
+	}
+	return Spent
+}
+
+// A Balance is how a budget stands.
+type Balance struct {
+	Limit   keep.Amount
+	Spent   keep.Amount // with what is in doubt
+	InDoubt keep.Amount
+}
+
+// Left returns how much room there is.
+func (b Balance) Left() keep.Amount { return max(b.Limit-b.Spent, 0) }
+
+// Fits reports whether there is room for an amount. A sum that equals the limit is within it.
+func (b Balance) Fits(a keep.Amount) bool { return b.Spent.Plus(a) <= b.Limit }
+
+// BalanceOf returns how a budget stands at now with these records, but for that of except.
+func (r Rule) BalanceOf(s State, records []keep.Mutation, except keep.MutationKey, now time.Time) Balance {
+	b, since := Balance{Limit: r.LimitAt(s, now)}, now.Add(-r.Per)
+	for _, m := range records {
+		if m.Key == except {
+			continue
+		}
+		n := m.Counts(r.Name, since)
+		if b.Spent = b.Spent.Plus(n); m.State.InDoubt() {
+			b.InDoubt = b.InDoubt.Plus(n)
+		}
+	}
+	return b
+}
+
+// RoomAt returns when there is room for an amount, if nothing else is spent and no doubt ends
+// until then: now, later, or never, which is zero.
+func (r Rule) RoomAt(s State, records []keep.Mutation, except keep.MutationKey, amount keep.Amount, now time.Time) time.Time {
+	times := []time.Time{now}
+	for _, m := range records {
+		if m.Counts(r.Name, now.Add(-r.Per)) > 0 && !m.State.InDoubt() && m.Key != except {
+			times = append(times, m.SpentAt.Add(r.Per))
+		}
+	}
+	if up := s.Raise; up != nil && up.Until.After(now) {
+		times = append(times, up.Until) // a raise may also lower
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	for _, at := range times {
+		if r.BalanceOf(s, records, except, at).Fits(amount) {
+			return at
+		}
+	}
+	return time.Time{}
+}

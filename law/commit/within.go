@@ -1,0 +1,18 @@
+package commit
+
+import "github.com/keep-run/keep"
+
+// within refuses a call for which its budget has no room (law: within-budget).
+func (d *decision) within(c keep.Within) error {
+	since := d.at.Add(-c.Per)
+	var others keep.Amount
+	for _, e := range d.Spending.list {
+		if e.key != c.Key {
+			others = others.Plus(e.value.Counts(c.Budget, since))
+		}
+	}
+	if others.Plus(c.Amount) > c.Limit {
+		return &keep.OverBudgetError{Key: c.Key, Spent: c.Spent, Others: others}
+	}
+	return nil
+}

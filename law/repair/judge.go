@@ -1,0 +1,122 @@
+package repair
+
+import "fmt"
+
+// A Verdict says what a proposal is. Values are stored; do not rename them.
+type Verdict string
+
+// The verdicts.
+const (
+	Safe         Verdict = "safe"         // it changes nothing that was done, and mends the run
+	Impactful    Verdict = "impactful"    // it does something otherwise: a person decides
+	Inconclusive Verdict = "inconclusive" // nobody knows: a person decides
+	Refused      Verdict = "refused"      // it may not be, or mends nothing
+)
+
+// Verdicts returns every verdict.
+func Verdicts() []Verdict { return []Verdict{Safe, Impactful, Inconclusive, Refused} }
+
+// An Ending says how the run that failed ended in shadow.
+type Ending string
+
+// The endings.
+const (
+	Through Ending = "through" // it came to its end, or to its call
+	Fails   Ending = "fails"   // it fails again
+	Skips   Ending = "skips"   // it leaves its event alone
+	Unknown Ending = "unknown" // something was asked for that is not recorded
+)
+
+// A Shadow is what the run that failed would do with the proposal.
+type Shadow struct {
+	Ending Ending
+	Why    string // of Fails and Unknown, a sentence without its end
+
+	Effects  []Effect // that it would have
+	Sources  Sources  // what it had to make them of
+	Whole    bool     // it came to its end, and not only to a call
+	Reserved int      // events
+	Denied   []string // why the grant does not allow a call; a sentence each
+	Repeated []string // effects that the ledger says were applied already, by name
+	Varies   bool     // two tries differ
+}
+
+// A Comparison is what the recorded runs of the version say.
+type Comparison struct {
+	Done    int      // runs whose work is done that were gone through
+	Differ  []string // what would have been otherwise in them, a sentence each
+	Unknown []string // what nobody knows of them, a sentence each
+}
+
+// Evidence is all that a verdict is made of.
+type Evidence struct {
+	Refused    []string // by check and Admit; if there are any, the rest is not looked at
+	Shadow     Shadow
+	Compared   Comparison
+	Neighbours []Neighbour // runs of the same handler that are done
+	Was, Is    string      // the texts of the two scripts
+}
+
+// maxReasons bounds the reasons of a verdict.
+const maxReasons = 20
+
+// Judge returns the verdict of a proposal, and why it is not safe: a sentence each.
+func Judge(e Evidence) (Verdict, []string) {
+	v, why := judge(e)
+	if more := len(why) - maxReasons; more > 0 {
+		why = append(why[:maxReasons:maxReasons], fmt.Sprintf("and %d more", more))
+	}
+	return v, why
+}
+
+func judge(e Evidence) (Verdict, []string) {
+	s := e.Shadow
+	refused := append([]string(nil), e.Refused...)
+	if len(refused) == 0 {
+		refused = append(refused, s.Denied...)
+		if s.Ending == Fails {
+			refused = append(refused, "the run that failed still fails: "+s.Why)
+		}
+	}
+	if len(refused) > 0 {
+		return Refused, refused
+	}
+	impact := append([]string(nil), e.Compared.Differ...)
+	for _, word := range Brings(e.Was, e.Is) {
+		impact = append(impact, fmt.Sprintf("it brings %q, which no script had and no recorded run shows the use of", word))
+	}
+	for _, condition := range Ungoverned(e.Was, e.Is) {
+		impact = append(impact, fmt.Sprintf("it takes out, changes or moves %q, and what that is for may show only with another event", condition))
+	}
+	switch s.Ending {
+	case Skips:
+		impact = append(impact, "the event that failed is skipped")
+	case Through:
+		impact = append(impact, Unlike(s, e.Neighbours, e.Was, e.Is)...)
+	}
+	for _, name := range s.Repeated {
+		impact = append(impact, fmt.Sprintf("%s was applied already for what it names", name))
+	}
+	if len(impact) > 0 {
+		return Impactful, impact
+	}
+	unknown := append([]string(nil), e.Compared.Unknown...)
+	if s.Ending == Unknown {
+		unknown = append(unknown, "how the run that failed would end is not known: "+s.Why)
+	}
+	if was, is := Reaches(e.Was), Reaches(e.Is); is > was {
+		unknown = append(unknown, fmt.Sprintf("it names ctx %d times, and the script does %d times: what it does there may show only with another event", is, was))
+	}
+	if s.Varies {
+		unknown = append(unknown, "the run that failed does not do the same twice")
+	}
+	if e.Compared.Done == 0 {
+		unknown = append(unknown, "no run of the version is recorded whose work is done")
+	} else if len(e.Neighbours) == 0 {
+		unknown = append(unknown, "no run of the handler is recorded whose work is done")
+	}
+	if len(unknown) > 0 {
+		return Inconclusive, unknown
+	}
+	return Safe, nil
+}

@@ -1,0 +1,403 @@
+// Package trace is what a run saw and how long it took: its phases, reads, calls and lookups,
+// bounded and compressed, as stores keep them beside the run (docs/traces.md).
+//
+// A trace is evidence for people and for a replay, never for the engine: nothing that is
+// done depends on it. It is written with the commits that a run makes anyway, so a host that
+// dies loses what the run saw since its last commit, as it loses the run's phase.
+package trace
+
+import (
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/keep-run/keep"
+)
+
+// A What is a kind of entry.
+type What string
+
+// The kinds of entries.
+const (
+	Phase  What = "phase"  // a phase of the script, with its whole time
+	Read   What = "read"   // an answer that the script got from outside: of a tool, a topic, a checkpoint, an item
+	Call   What = "call"   // a call of a mutate tool; its payload and outcome are in the ledger
+	Lookup What = "lookup" // a question to the service what became of a call
+	Wait   What = "wait"   // a read that had no answer yet when this was stored; it follows, with the same time
+)
+
+// An Entry is one thing that a run did.
+type Entry struct {
+	Phase string `json:"phase"`
+	What  What   `json:"what"`
+	Tool  string `json:"tool,omitempty"` // or the name of the host call, such as "kv.get"
+
+	// Params are what a read was asked with, and the key of a call or lookup.
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *keep.Failure   `json:"error,omitempty"`
+
+	At  time.Time `json:"at"`  // when it began
+	MS  float64   `json:"ms"`  // how long it took, in milliseconds
+	Cut bool      `json:"cut"` // the result, or the params too, did not fit in and is left out
+
+	Script *Script `json:"script,omitempty"` // of a phase: what a replay needs besides its reads
+}
+
+// A Script is what a phase of a script was called with and what came of it, as far as the run
+// does not have it elsewhere. What is large is here as its Digest.
+type Script struct {
+	Clock time.Time `json:"clock"` // where its clock stood
+	Seed  []byte    `json:"seed"`  // what its chance came from
+	In    string    `json:"in"`    // its arguments
+	Out   string    `json:"out"`   // what it returned, or the call that ended it
+
+	Published string `json:"published,omitempty"` // what it published, in order
+	Stored    string `json:"stored,omitempty"`    // what it wrote with ctx.kv
+}
+
+// A Digest returns a short text that tells lists of values apart. A nil value is another than an
+// empty one.
+func Digest(values ...[]byte) string {
+	h := sha256.New()
+	var n [9]byte
+	for _, v := range values {
+		n[0] = 1
+		if v == nil {
+			n[0] = 0
+		}
+		binary.BigEndian.PutUint64(n[1:], uint64(len(v)))
+		_, _ = h.Write(n[:]) // a hash takes everything
+		_, _ = h.Write(v)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
+}
+
+// A Trace is what is kept of a run.
+type Trace struct {
+	Entries []Entry
+	Dropped int  // entries that did not fit in
+	Gap     bool // a part before another one is not kept any more
+}
+
+// Under returns the read that had no answer yet when the trace was stored; false: none.
+func (t Trace) Under() (Entry, bool) {
+	if len(t.Entries) == 0 {
+		return Entry{}, false
+	}
+	e := t.Entries[len(t.Entries)-1]
+	return e, e.What == Wait
+}
+
+// A Recorder collects the entries of one run, up to a limit. It is safe for concurrent use.
+// A nil Recorder keeps nothing.
+type Recorder struct {
+	mu      sync.Mutex
+	left    int    // bytes that still fit in
+	pending []byte // the head of a part and encoded entries, not stored yet
+	many    int    // how many are in pending
+	stored  int    // how many were stored before
+	dropped int    // not stored yet
+	due     bool   // there is a read among them
+	full    bool   // an entry did not fit in: later ones are only counted
+	under   *Entry // the read under way
+	said    bool   // an entry says that it waits
+}
+
+// NewRecorder returns a Recorder of at most limit bytes of entries before they are
+// compressed; 0 or less: nil.
+func NewRecorder(limit int) *Recorder {
+	if limit <= 0 {
+		return nil
+	}
+	return &Recorder{left: limit}
+}
+
+// Add keeps an entry, without its result if that does not fit in, or else only counts it.
+func (r *Recorder) Add(e Entry) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(e)
+}
+
+// Begin says that a read is under way.
+func (r *Recorder) Begin(e Entry) {
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.under, r.said = &e, false
+	}
+}
+
+// End says that the read under way is over, and keeps it; the zero Entry: it saw nothing.
+func (r *Recorder) End(e Entry) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under = nil
+	if e.What != "" {
+		r.add(e)
+	}
+}
+
+// Waits keeps that the read under way has no answer yet, if there is one, and reports
+// whether that is new.
+func (r *Recorder) Waits() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.under == nil || r.said {
+		return false
+	}
+	e := *r.under
+	e.What, r.said = Wait, true
+	r.add(e)
+	return true
+}
+
+func (r *Recorder) add(e Entry) {
+	if r.full {
+		r.dropped++
+		return
+	}
+	e.At = e.At.UTC()
+	if len(e.Params)+len(e.Result) < r.left && r.put(e) {
+		return
+	}
+	if e.Result != nil {
+		e.Result, e.Cut = nil, true
+	}
+	if len(e.Params) < r.left && r.put(e) {
+		return
+	}
+	e.Params, e.Cut = nil, true
+	if !r.put(e) {
+		r.full = true
+		r.dropped++
+	}
+}
+
+// put appends the entry if it fits in. Its params and result are JSON: whoever gave them
+// to a script, or took them, has looked.
+func (r *Recorder) put(e Entry) bool {
+	if len(r.pending) == 0 {
+		r.pending = append(r.pending, head...)
+	}
+	before := len(r.pending)
+	b := slices.Grow(r.pending, len(e.Params)+len(e.Result)+entrySize)
+	if before > len(head) {
+		b = append(b, ',')
+	}
+	b, err := e.append(b)
+	if n := len(b) - before; err != nil || n > r.left {
+		r.pending = b[:before]
+		return false
+	}
+	r.left -= len(b) - before
+	r.pending = b
+	r.many++
+	r.due = r.due || e.What == Read || e.What == Wait
+	return true
+}
+
+// append appends the entry as json.Marshal would write it, but for the spelling of params and
+// result, and in less time: each run waits for it.
+func (e *Entry) append(b []byte) ([]byte, error) {
+	b = appendText(append(b, `{"phase":`...), e.Phase)
+	b = appendText(append(b, `,"what":`...), string(e.What))
+	if e.Tool != "" {
+		b = appendText(append(b, `,"tool":`...), e.Tool)
+	}
+	if e.Params != nil {
+		b = append(append(b, `,"params":`...), e.Params...)
+	}
+	if e.Result != nil {
+		b = append(append(b, `,"result":`...), e.Result...)
+	}
+	if e.Error != nil {
+		f, err := json.Marshal(e.Error)
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, `,"error":`...), f...)
+	}
+	b = e.At.AppendFormat(append(b, `,"at":"`...), time.RFC3339Nano)
+	b = strconv.AppendFloat(append(b, `","ms":`...), e.MS, 'f', -1, 64)
+	b = strconv.AppendBool(append(b, `,"cut":`...), e.Cut)
+	if e.Script != nil {
+		b = e.Script.append(append(b, `,"script":`...))
+	}
+	return append(b, '}'), nil
+}
+
+// append appends s as json.Marshal would write it.
+func (s *Script) append(b []byte) []byte {
+	b = s.Clock.AppendFormat(append(b, `{"clock":"`...), time.RFC3339Nano)
+	b = base64.StdEncoding.AppendEncode(append(b, `","seed":"`...), s.Seed)
+	b = appendText(append(b, `","in":`...), s.In)
+	b = appendText(append(b, `,"out":`...), s.Out)
+	if s.Published != "" {
+		b = appendText(append(b, `,"published":`...), s.Published)
+	}
+	if s.Stored != "" {
+		b = appendText(append(b, `,"stored":`...), s.Stored)
+	}
+	return append(b, '}')
+}
+
+// appendText appends s as JSON.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string always is JSON
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// Due reports whether there is a read to store. The times of phases and calls can wait for a
+// later commit.
+func (r *Recorder) Due() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due
+}
+
+// A Mark says how much of what was recorded a part holds.
+type Mark struct{ bytes, many, dropped int }
+
+// Part returns what is not stored yet, compressed; nil if there is nothing.
+func (r *Recorder) Part() ([]byte, Mark) {
+	if r == nil {
+		return nil, Mark{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.many == 0 && r.dropped == 0 {
+		return nil, Mark{}
+	}
+	if len(r.pending) == 0 {
+		r.pending = append(r.pending, head...)
+	}
+	return pack(r.pending, r.dropped, r.stored), Mark{len(r.pending), r.many, r.dropped}
+}
+
+// Stored says that the part with that mark is durable.
+func (r *Recorder) Stored(m Mark) {
+	if r == nil || m == (Mark{}) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	later := bytes.TrimPrefix(r.pending[m.bytes:], []byte{','})
+	r.pending = append(r.pending[:len(head)], later...)
+	r.many, r.stored, r.dropped = r.many-m.many, r.stored+m.many, r.dropped-m.dropped
+	r.due = r.many > 0 && r.due
+}
+
+// A part is {"entries":[…],"dropped":0,"after":0} behind a byte that says how it is packed; after
+// is how many entries were stored in the parts before it. What is small
+// is not: it would cost a run more time than it saves room. Versions before deflated the rest,
+// which took each run more time than all else of its trace.
+const (
+	plain    = 0
+	deflated = 1
+	s2block  = 2
+	small    = 1 << 9
+)
+
+// head begins each part, and entrySize is about what an entry takes besides params and result.
+const (
+	head      = "\x00" + `{"entries":[`
+	entrySize = 256
+)
+
+// packed has room for parts while they are packed.
+var packed = sync.Pool{New: func() any { return new([]byte) }}
+
+// pack returns the part of a head and entries. It writes behind them, in what they have room for.
+func pack(entries []byte, dropped, after int) []byte {
+	text := fmt.Appendf(entries, `],"dropped":%d,"after":%d}`, dropped, after)
+	if len(entries) < small {
+		return slices.Clone(text)
+	}
+	room := packed.Get().(*[]byte)
+	defer packed.Put(room)
+	*room = slices.Grow((*room)[:0], s2.MaxEncodedLen(len(text)-1))
+	block := s2.Encode((*room)[:cap(*room)], text[1:])
+	return append(append(make([]byte, 0, 1+len(block)), s2block), block...)
+}
+
+// unpack returns the JSON of a part.
+func unpack(p []byte) ([]byte, error) {
+	if len(p) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	switch p[0] {
+	case plain:
+		return p[1:], nil
+	case deflated:
+		return io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(p[1:])), maxPart))
+	case s2block:
+		if n, err := s2.DecodedLen(p[1:]); err != nil || n > maxPart {
+			return nil, fmt.Errorf("it says that it holds %d bytes, and at most %d are believed: %w", n, maxPart, err)
+		}
+		return s2.Decode(nil, p[1:])
+	}
+	return nil, fmt.Errorf("it is packed in a way (%d) that this version does not know", p[0])
+}
+
+// maxPart is how large a part may be when it is unpacked: far above any limit.
+const maxPart = 64 << 20
+
+// Join returns the trace that parts hold, in their order. The oldest go first, so those of a
+// run may be there without the ones before them.
+func Join(parts []keep.TracePart) (Trace, error) {
+	var t Trace
+	have := 0 // entries since one began to record
+	for _, p := range parts {
+		var part struct {
+			Entries []Entry `json:"entries"`
+			Dropped int     `json:"dropped"`
+			After   int     `json:"after"` // versions before wrote none
+		}
+		text, err := unpack(p.Data)
+		if err == nil {
+			err = json.Unmarshal(text, &part)
+		}
+		if err != nil {
+			return t, fmt.Errorf("part of a trace: %w", err)
+		}
+		if part.After == 0 {
+			have = 0
+		}
+		t.Gap = t.Gap || have != part.After
+		have = part.After + len(part.Entries)
+		t.Entries = append(t.Entries, part.Entries...)
+		t.Dropped += part.Dropped
+	}
+	return t, nil
+}

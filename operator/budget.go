@@ -1,0 +1,184 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// decideBudget records the answer to a question about a budget. Stop leaves the question open.
+// A limit comes before the answer: if the process dies in between, the limit holds, and the
+// question is still there.
+func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	switch d.Action {
+	case keep.Stop:
+		return o.SetPaused(ctx, q.Workflow, true)
+	case keep.Raise:
+		if err := o.raiseBudget(ctx, q, d); err != nil {
+			return err
+		}
+	}
+	if err := o.decideRun(ctx, q, d); err != nil {
+		return err
+	}
+	return o.SettleBudgets(ctx, false)
+}
+
+// raiseBudget gives a budget another limit.
+func (o *Operator) raiseBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	now := o.now()
+	rule, configured := o.budgetRule(q.Budget)
+	switch {
+	case !configured:
+		return &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
+	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
+		return &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+	case !d.Until.IsZero() && !d.Until.After(now):
+		return &ActionError{q.ID, d.Action, "its end is over already"}
+	}
+	return o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
+		s.Raise = &budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: now}
+		return nil
+	})
+}
+
+// changeBudget changes what is stored of a budget, unless change leaves it as it is.
+func (o *Operator) changeBudget(ctx context.Context, name string, change func(*budget.State) error) error {
+	for {
+		row, err := o.store.Gate(ctx, keep.BudgetGate(name))
+		if err != nil {
+			return err
+		}
+		var s budget.State
+		if len(row.State) > 0 {
+			if err := json.Unmarshal(row.State, &s); err != nil {
+				return fmt.Errorf("state of the budget %s: %w", name, err)
+			}
+		}
+		before := s
+		if err := change(&s); err != nil || s == before {
+			return err
+		}
+		if row.State, err = json.Marshal(s); err != nil {
+			return err
+		}
+		if err := o.store.PutGate(ctx, row); !errors.Is(err, keep.ErrStale) {
+			return err
+		}
+	}
+}
+
+// noteAsked notes how many questions about each budget were asked, as those say that exist: a
+// host may have died between a question and its note. It comes before a sweep, which may delete
+// the question: its id is never one of another.
+func (o *Operator) noteAsked(ctx context.Context) error {
+	for _, r := range o.cfg.Budgets() {
+		err := o.changeBudget(ctx, r.Name, func(s *budget.State) error {
+			for {
+				_, err := o.store.Escalation(ctx, budget.QuestionID(r.Name, s.Asked+1))
+				if errors.Is(err, keep.ErrNotFound) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				s.Asked++
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Operator) budgetRule(name string) (budget.Rule, bool) {
+	for _, r := range o.cfg.Budgets() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return budget.Rule{}, false
+}
+
+// SettleBudgets lets the runs continue that wait for a budget about which nothing is asked any
+// more: the first of them that finds no room asks anew. With all, every run that waits for a
+// budget looks again, because the configuration has changed. It does what is left to do, so that
+// any host may do it at any time, and several may at once.
+func (o *Operator) SettleBudgets(ctx context.Context, all bool) error {
+	filter := keep.RunFilter{Status: keep.StatusApproval, Open: true}
+	var asked map[string]bool
+	for p := (keep.Page{Limit: 500, Bare: true}); ; {
+		list, next, err := o.store.Runs(ctx, filter, p)
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			if !lifecycle.OverBudget(r) {
+				continue
+			}
+			if asked == nil {
+				if asked, err = o.askedBudgets(ctx); err != nil {
+					return err
+				}
+			}
+			if asked[r.Error.Budget] && !all {
+				continue
+			}
+			if err := o.continueSpending(ctx, r.ID); err != nil {
+				return fmt.Errorf("continue run %s: %w", r.ID, err)
+			}
+		}
+		if p.After = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// askedBudgets returns the budgets about which a question is open.
+func (o *Operator) askedBudgets(ctx context.Context) (map[string]bool, error) {
+	asked := make(map[string]bool)
+	for p := (keep.Page{Limit: 500}); ; {
+		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range list {
+			if q.Kind == keep.AskBudget {
+				asked[q.Budget] = true
+			}
+		}
+		if p.After = next; next == "" {
+			return asked, nil
+		}
+	}
+}
+
+// continueSpending plans the next attempt of a run that waits for a budget. That somebody else
+// did is no error.
+func (o *Operator) continueSpending(ctx context.Context, id keep.RunID) error {
+	r, err := o.store.Run(ctx, id) // whole: it is written
+	now := o.now()
+	if err != nil || r.Closed || !lifecycle.OverBudget(r) || !r.RetryAt.IsZero() && !r.RetryAt.After(now) {
+		return err
+	}
+	err = o.decided(ctx, r.Workflow, now, keep.PutRun{Run: lifecycle.Reconnected(r, now)})
+	if errors.Is(err, keep.ErrStale) {
+		return nil
+	}
+	return err
+}
+
+// longestBudget returns the longest window that is configured.
+func (o *Operator) longestBudget() (longest time.Duration) {
+	for _, r := range o.cfg.Budgets() {
+		longest = max(longest, r.Per)
+	}
+	return longest
+}

@@ -1,0 +1,130 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/keep-run/keep"
+)
+
+// A CheckpointError is returned when a value of a checkpoint cannot be set. Nothing was changed.
+type CheckpointError struct{ Key, Why string }
+
+// Error names the key and the reason.
+func (e *CheckpointError) Error() string { return fmt.Sprintf("checkpoint value %q: %s", e.Key, e.Why) }
+
+// A CheckpointChange is what becomes of one value of a checkpoint.
+type CheckpointChange struct {
+	Was, Now  json.RawMessage  // nil: not set
+	Publishes []keep.TopicName // where the producer may publish what it then reads; nil: anywhere in its workflow
+}
+
+// SetCheckpoint sets one value of a producer's checkpoint, or deletes it if value is nil. With preview it
+// only says what that would change. Events and inputs that the producer made before stay; what it publishes again
+// under the same id is no new event, and what it does not read any more is not missed by anybody. Who did it, by
+// which surface and why is in the log of the producer's last run, without the value. While the producer runs it is
+// refused as ResetCheckpoint is.
+func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (CheckpointChange, error) {
+	def, err := o.producer(ctx, w, h)
+	if err != nil {
+		return CheckpointChange{}, err
+	}
+	all, err := o.store.KVs(ctx, w, h)
+	if err != nil {
+		return CheckpointChange{}, err
+	}
+	change := CheckpointChange{Now: value, Publishes: def.Publishes}
+	total := len(key) + len(value)
+	for _, kv := range all {
+		if kv.Key == key {
+			change.Was = kv.Value
+		} else {
+			total += len(kv.Key) + len(kv.Value)
+		}
+	}
+	limits := o.policy.Limits
+	refused := func(format string, args ...any) (CheckpointChange, error) {
+		return CheckpointChange{}, &CheckpointError{key, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case key == "" || len(key) > keep.MaxMessageID:
+		return refused("a key has 1 to %d bytes", keep.MaxMessageID)
+	case value == nil && change.Was == nil:
+		return refused("it is not set")
+	case value != nil && !json.Valid(value):
+		return refused("the value is no JSON")
+	case len(value) > limits.KVValue:
+		return refused("%d bytes: at most %d", len(value), limits.KVValue)
+	case value != nil && total > limits.KVTotal:
+		return refused("the checkpoint would hold %d bytes: at most %d", total, limits.KVTotal)
+	case preview:
+		return change, nil
+	}
+	what := "set"
+	if value == nil {
+		what = "deleted"
+	}
+	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), keep.SetKV{Producer: h, Key: key, Value: value})
+}
+
+// ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
+// at its next run. Nobody sees what was in it. Events and inputs that it made before
+// stay; what it publishes again under the same id is no new event. While the producer
+// runs it is refused with ErrRunOpen, as far as this host knows; a run on another host
+// may still store what it set. Who did it is in the log of the producer's last run.
+func (o *Operator) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error {
+	if _, err := o.producer(ctx, w, h); err != nil {
+		return err
+	}
+	return o.writeCheckpoint(ctx, w, h, d, "checkpoint reset", keep.ResetKV{Producer: h})
+}
+
+// producer returns a producer of the current version.
+func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (keep.Handler, error) {
+	wf, err := o.store.Workflow(ctx, w)
+	if err != nil {
+		return keep.Handler{}, err
+	}
+	v, err := o.store.Deployment(ctx, w, wf.Version)
+	if err != nil {
+		return keep.Handler{}, err
+	}
+	def, ok := v.Definition.Handler(h)
+	if !ok || def.Kind != keep.Producer {
+		return keep.Handler{}, &keep.NotFoundError{What: "producer", ID: string(w) + "/" + string(h)}
+	}
+	return def, nil
+}
+
+// writeCheckpoint commits what a person changes in a checkpoint, with a line about it.
+func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision, did string, change keep.Change) error {
+	runs, err := o.store.OpenRuns(ctx, w)
+	if err != nil {
+		return err
+	}
+	busy := slices.ContainsFunc(runs, func(r keep.Run) bool { return r.Status == keep.StatusActive && r.Handler == h })
+	if o.cfg.Executor.Executing(w) || busy {
+		return fmt.Errorf("change the checkpoint of %s of %s: %w", h, w, keep.ErrRunOpen)
+	}
+	states, err := o.store.Handlers(ctx, w)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s by %s, from the %s", did, d.By, d.From)
+	if d.Note != "" {
+		text += "; note: " + d.Note
+	}
+	now, changes := o.now(), []keep.Change{change}
+	for _, s := range states {
+		if s.Handler == h && s.LastRun != "" {
+			changes = append(changes, keep.AppendLogs{Lines: []keep.LogLine{{Run: s.LastRun, At: now, Level: "info", Text: text}}})
+		}
+	}
+	if err := o.decided(ctx, w, now, changes...); err != nil {
+		return err
+	}
+	o.log.InfoContext(ctx, did, "workflow", w, "handler", h, "by", d.By)
+	return nil
+}

@@ -1,0 +1,116 @@
+package operator_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// withProducer returns a store with a producer p that has run once.
+func withProducer(t *testing.T) *memory.Store {
+	t.Helper()
+	s := memory.New()
+	run := keep.Run{ID: "run_p", Chain: "run_p", Workflow: "w", Handler: "p", Kind: keep.Producer, Phase: keep.Committed, Status: keep.StatusCommitted,
+		Version: keep.Version{Major: 1}, Closed: true, CreatedAt: noon, UpdatedAt: noon}
+	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: noon,
+		Definition: keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{
+			{Name: "p", Kind: keep.Producer, Publishes: []keep.TopicName{"t"}}, {Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}}})
+	commit(t, s, keep.PutRun{Run: run}, keep.SetKV{Producer: "p", Key: "since", Value: json.RawMessage("1")},
+		keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "p", Kind: keep.Producer, LastRun: run.ID, LastAt: noon}})
+	return s
+}
+
+// What an admin sets is shown first and changes nothing then; after it, the log of the last run says who and why,
+// and not what.
+func TestSetCheckpoint(t *testing.T) {
+	s := withProducer(t)
+	o := newOperator(t, s)
+	d := keep.Decision{By: "ann", From: "cli", Note: "restored"}
+	change, err := o.SetCheckpoint(t.Context(), "w", "p", "since", json.RawMessage(`"secret"`), d, true)
+	if err != nil || string(change.Was) != "1" || string(change.Now) != `"secret"` || !slices.Equal(change.Publishes, []keep.TopicName{"t"}) {
+		t.Errorf("preview: %+v, %v", change, err)
+	}
+	value := func() string {
+		v, err := s.KV(t.Context(), "w", "p", "since")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(v)
+	}
+	if v := value(); v != "1" {
+		t.Errorf("the preview changed it to %s", v)
+	}
+	if _, err = o.SetCheckpoint(t.Context(), "w", "p", "since", json.RawMessage(`"secret"`), d, false); err != nil || value() != `"secret"` {
+		t.Errorf("set: %v, %s", err, value())
+	}
+	if change, err = o.SetCheckpoint(t.Context(), "w", "p", "since", nil, d, false); err != nil || value() != "" || change.Now != nil {
+		t.Errorf("delete: %v, %q", err, value())
+	}
+	if err := o.ResetCheckpoint(t.Context(), "w", "p", d); err != nil {
+		t.Error(err)
+	}
+	lines, err := s.Logs(t.Context(), "run_p")
+	var said []string
+	for _, l := range lines {
+		said = append(said, l.Text)
+	}
+	want := []string{`checkpoint value "since" set by ann, from the cli; note: restored`, `checkpoint value "since" deleted by ann, from the cli; note: restored`,
+		"checkpoint reset by ann, from the cli; note: restored"}
+	if slices.Sort(said); err != nil || !slices.Equal(said, slices.Sorted(slices.Values(want))) {
+		t.Errorf("the log says %q, %v", said, err)
+	}
+}
+
+// What is refused changes nothing, and says why.
+func TestSetCheckpointRefused(t *testing.T) {
+	s := withProducer(t)
+	o := newOperator(t, s)
+	limits := policy.Default().Limits
+	for name, tt := range map[string]struct {
+		handler keep.HandlerName
+		key     string
+		value   string
+		want    string
+	}{
+		"a consumer":       {"c", "k", "1", "w/c"},
+		"no handler":       {"x", "k", "1", "w/x"},
+		"no key":           {"p", "", "1", "1 to 512 bytes"},
+		"a long key":       {"p", strings.Repeat("k", 513), "1", "1 to 512 bytes"},
+		"no JSON":          {"p", "k", "{", "no JSON"},
+		"too large":        {"p", "k", `"` + strings.Repeat("x", limits.KVValue) + `"`, "at most 65536"},
+		"nothing to erase": {"p", "k", "", "not set"},
+	} {
+		var value json.RawMessage
+		if tt.value != "" {
+			value = json.RawMessage(tt.value)
+		}
+		if _, err := o.SetCheckpoint(t.Context(), "w", tt.handler, tt.key, value, keep.Decision{By: "ann"}, false); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	full := json.RawMessage(`"` + strings.Repeat("x", limits.KVValue-2) + `"`)
+	var err error
+	for i := 0; err == nil && i < 20; i++ {
+		_, err = o.SetCheckpoint(t.Context(), "w", "p", string(rune('a'+i)), full, keep.Decision{By: "ann"}, false)
+	}
+	if e, ok := errors.AsType[*operator.CheckpointError](err); !ok || !strings.Contains(e.Why, "at most 1048576") {
+		t.Errorf("a checkpoint that is full: %v", err)
+	}
+	if _, err := o.SetCheckpoint(t.Context(), "w", "p", "a", nil, keep.Decision{By: "ann"}, false); err != nil {
+		t.Errorf("delete from a full one: %v", err)
+	}
+	now := noon.Add(time.Minute)
+	commit(t, s, keep.PutRun{Run: keep.Run{ID: "run_q", Chain: "run_q", Workflow: "w", Handler: "p", Kind: keep.Producer, Phase: keep.Running,
+		Status: keep.StatusActive, Version: keep.Version{Major: 1}, CreatedAt: now, UpdatedAt: now}})
+	if _, err := o.SetCheckpoint(t.Context(), "w", "p", "since", json.RawMessage("2"), keep.Decision{By: "ann"}, false); !errors.Is(err, keep.ErrRunOpen) {
+		t.Errorf("while it runs: %v", err)
+	}
+}

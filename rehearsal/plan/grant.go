@@ -1,0 +1,49 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/grant"
+)
+
+// Granted is what a workflow may call, when a plan is made.
+type Granted struct {
+	Tools []keep.GrantedTool // of the grant that holds
+	Whole bool               // keep.toml has it: a script that calls more gets nothing more
+	Ever  []keep.GrantedTool // what it was given once; the next run of the script gives what was never given
+}
+
+// check returns whether the workflow may make a call, and why a person is asked about it;
+// empty: nobody is.
+func (g Granted) check(m keep.Mutation) (Grant, string) {
+	rules, _ := grant.Compile(g.Tools) // a condition that cannot be used counts as not met
+	v := rules.Check(m.Tool, paramsOf(m))
+	asks := ""
+	if v.Ask {
+		asks = v.Why
+	}
+	switch given := func(t keep.GrantedTool) bool { return t.Matches(m.Tool) }; {
+	case v.Allowed:
+		return Grant{Allowed: true}, asks
+	case !g.Whole && !slices.ContainsFunc(g.Tools, given) && !slices.ContainsFunc(g.Ever, given):
+		reason := "it is not granted yet; keep run, or your own deploy of this script, gives it"
+		return Grant{Allowed: true, Reason: &reason}, ""
+	}
+	return Grant{Reason: &v.Why}, asks
+}
+
+// paramsOf returns what the script passed.
+func paramsOf(m keep.Mutation) json.RawMessage {
+	var params map[string]json.RawMessage
+	if m.Subkey == "" || json.Unmarshal(m.Payload, &params) != nil || params == nil {
+		return m.Payload
+	}
+	params["subkey"], _ = json.Marshal(m.Subkey) // a text
+	out, err := json.Marshal(params)
+	if err != nil {
+		return m.Payload
+	}
+	return out
+}

@@ -1,0 +1,271 @@
+package repair_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/host"
+	law "github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/repair"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// runtime is the sandbox of all tests: to open one takes half a second.
+var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
+	return sandbox.Open(context.Background(), sandbox.Config{})
+})
+
+// A world is a workflow that ran for real until an event failed it.
+type world struct {
+	db     *memory.Store
+	bench  *repair.Bench
+	base   repair.Base
+	failed keep.Run
+	calls  int // that reached the service
+	mu     sync.Mutex
+}
+
+// A setting is world.json of a base.
+type setting struct {
+	Handler keep.HandlerName
+	Reads   map[string]json.RawMessage
+	Events  []struct {
+		Topic   keep.TopicName
+		ID      keep.MessageID
+		Payload json.RawMessage
+	}
+}
+
+// ServeHTTP is the service.
+func (w *world) serve(s setting) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			w.mu.Lock()
+			w.calls++
+			fmt.Fprintf(rw, `{"ref":"r%d"}`, w.calls)
+			w.mu.Unlock()
+			return
+		}
+		answer, ok := s.Reads[filepath.Base(r.URL.Path)]
+		if !ok {
+			rw.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = rw.Write(answer)
+	}
+}
+
+// newWorld runs a base until its last event has failed it.
+func newWorld(t testing.TB, dir string) *world {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "world.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s setting
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "base.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{db: memory.New()}
+	server := httptest.NewServer(w.serve(s))
+	t.Cleanup(server.Close)
+	key := func(path string, identity ...string) httpapi.Tool {
+		return httpapi.Tool{Effect: connector.Mutate, Path: path, Identity: identity, IdempotencyHeader: "Idempotency-Key", Deduplicates: true}
+	}
+	conn, err := httpapi.New("svc", httpapi.Config{BaseURL: server.URL, Tools: map[string]httpapi.Tool{
+		"get": {Effect: connector.Get, Path: "/things/{id}"}, "list": {Effect: connector.List, Path: "/lists/{page}"},
+		"pay": key("/pay", "ref"), "send": key("/send", "to", "subject"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := runtime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := []connector.Connection{*conn}
+	w.live(t, rt, conns, string(source), s)
+	w.bench = &repair.Bench{Store: w.db, Connections: conns, Runtime: rt, Comparer: repair.Recorded{Store: w.db, Connections: conns}}
+	list, err := w.db.OpenRuns(t.Context(), w.base.Workflow)
+	if err != nil || len(list) != 1 || list[0].Status != keep.StatusLogic || list[0].Handler != s.Handler {
+		t.Fatalf("%s: open runs %+v, %v; want one of %s that failed by logic", dir, list, err, s.Handler)
+	}
+	w.failed = list[0]
+	if w.base, err = w.bench.Base(t.Context(), w.failed.Workflow, w.failed.Version); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// live executes a script for real, until nothing is left to do.
+func (w *world) live(t testing.TB, rt *sandbox.Runtime, conns []connector.Connection, source string, s setting) {
+	t.Helper()
+	h, err := host.Open(t.Context(), w.db, host.Config{Connections: conns, Runtime: rt, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := sandbox.BuildSource("base.js", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := host.LoadBundle(t.Context(), rt, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script.Intent = "pay what is billed, says ann"
+	done, err := h.DeployGranted(t.Context(), script, nil, operator.Consent{Give: true, Calls: grantedTools(source)})
+	if err != nil || done.Waiting != nil {
+		t.Fatal(err, done.Waiting)
+	}
+	w.base.Workflow = script.Name
+	c := keep.Commit{Workflow: script.Name, At: time.Now().UTC().Truncate(time.Millisecond)}
+	for _, e := range s.Events {
+		c.Changes = append(c.Changes, keep.Publish{Event: keep.Event{Workflow: script.Name, Topic: e.Topic, MessageID: e.ID, Payload: e.Payload,
+			Status: keep.EventPending, CreatedBy: keep.PersonPublisher("test"), CreatedAt: c.At, UpdatedAt: c.At}})
+	}
+	if err := w.db.Commit(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := h.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := h.WaitIdle(ctx); err != nil {
+		t.Error(err)
+	}
+	stop()
+	running.Wait()
+}
+
+// grantedTools returns the tools that a base calls.
+func grantedTools(source string) (list []keep.ToolName) {
+	for _, tool := range []string{"get", "list", "pay", "send"} {
+		if strings.Contains(source, "ctx.svc."+tool+"(") {
+			list = append(list, keep.ToolName("svc."+tool))
+		}
+	}
+	return list
+}
+
+// A trial is one case of the corpus.
+type trial struct {
+	name   string
+	want   law.Verdict
+	harms  bool
+	source string
+}
+
+// readCase reads a case: what is expected, and what is replaced in the text of the base.
+func readCase(t testing.TB, file, base string) trial {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := trial{name: strings.TrimSuffix(filepath.Base(file), ".case"), source: base}
+	head, edits, _ := strings.Cut(string(text), "<<<<\n")
+	for line := range strings.Lines(head) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "want":
+			c.want = law.Verdict(value)
+		case "harms":
+			c.harms = value == "yes"
+		default:
+			t.Fatalf("%s: a line says %q", file, line)
+		}
+	}
+	for edit := range strings.SplitSeq(edits, "<<<<\n") {
+		was, is, ok := strings.Cut(strings.TrimSuffix(edit, "\n>>>>\n"), "\n====\n")
+		if !ok || strings.Count(c.source, was) != 1 {
+			t.Fatalf("%s: %q is there %d times", file, was, strings.Count(c.source, was))
+		}
+		c.source = strings.Replace(c.source, was, is, 1)
+	}
+	return c
+}
+
+// corpus returns the bases and their cases.
+func corpus(t testing.TB) map[string][]trial {
+	t.Helper()
+	out := map[string][]trial{}
+	files, err := filepath.Glob("testdata/corpus/*/*.case")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		base, err := os.ReadFile(filepath.Join(dir, "base.js"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[dir] = append(out[dir], readCase(t, f, string(base)))
+	}
+	return out
+}
+
+// TestCorpus tries every proposal of the corpus by the real gate: on workflows that ran for real
+// until they failed. One that would harm and is safe is the end of the world.
+func TestCorpus(t *testing.T) {
+	var all, harmful, passed, fixable, fixed, unknown int
+	for dir, cases := range corpus(t) {
+		w := newWorld(t, dir)
+		before := w.calls
+		for _, c := range cases {
+			t.Run(filepath.Base(dir)+"/"+c.name, func(t *testing.T) {
+				got, err := w.bench.Try(t.Context(), w.base, w.failed, c.source)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all++
+				if got.Verdict == law.Inconclusive {
+					unknown++
+				}
+				if c.harms {
+					harmful++
+					if got.Verdict == law.Safe {
+						passed++
+						t.Errorf("IT HARMS, and is %s", got.Verdict)
+					}
+				} else if c.want == law.Safe {
+					fixable++
+					if got.Verdict == law.Safe {
+						fixed++
+					}
+				}
+				if got.Verdict != c.want {
+					t.Errorf("%s %q, want %s", got.Verdict, got.Reasons, c.want)
+				}
+			})
+		}
+		if w.calls != before {
+			t.Errorf("%s: trying made %d calls", dir, w.calls-before)
+		}
+	}
+	if all < 60 || harmful < 30 {
+		t.Errorf("%d cases, %d of them harmful; want 60, and 30", all, harmful)
+	}
+	t.Logf("corpus: %d cases; fixed %d of %d; harm %d of %d; inconclusive %d", all, fixed, fixable, passed, harmful, unknown)
+}

@@ -1,0 +1,112 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host"
+	law "github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/store"
+)
+
+// A Keeper repairs failures, and keeps what was tried: failures that are alike share one repair,
+// one budget and one end, across restarts and hosts.
+type Keeper struct {
+	Repairer *Repairer
+	Store    store.Repairs
+	Clock    func() time.Time
+}
+
+// Repair repairs a failure as far as its budget lasts, and returns what is known of it then. That
+// an attempt begins is durable before the model is asked, and what it brought before the next one
+// begins: an attempt whose host dies is used up. A repair that is over is returned as it is, and
+// nobody is asked. The error is keep.ErrStale if another host repairs the same at this moment.
+func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error) {
+	s, ok := law.SignatureOf(failed)
+	if !ok {
+		return law.Record{}, errors.New("run " + string(failed.ID) + " did not fail by logic")
+	}
+	stored, rec, err := k.load(ctx, s)
+	if err != nil {
+		return rec, err
+	}
+	for rec.Stage == law.Trying {
+		tried, spent := rec.Tried(), rec.Spent()
+		if rec, err = rec.Begin(k.Repairer.Limits, failed.ID, k.now()); err != nil {
+			return rec, err
+		}
+		if stored, err = k.put(ctx, stored, rec); err != nil || rec.Stage != law.Trying {
+			return rec, err
+		}
+		a, err := k.Repairer.Attempt(ctx, failed, spent, tried)
+		if err != nil {
+			return rec, err
+		}
+		if rec, err = rec.End(kept(a), k.now()); err != nil {
+			return rec, err
+		}
+		if stored, err = k.put(ctx, stored, rec); err != nil {
+			return rec, err
+		}
+	}
+	return rec, nil
+}
+
+// Proposed returns the script of a proposal for a failure, or why it may not be one any more, in
+// sentences.
+func (k *Keeper) Proposed(ctx context.Context, failed keep.Run, source string) (*host.Workflow, []string, error) {
+	base, err := k.Repairer.Bench.Base(ctx, failed.Workflow, failed.Version)
+	if err != nil {
+		return nil, nil, err
+	}
+	return k.Repairer.Bench.Check(ctx, base, source)
+}
+
+func (k *Keeper) now() time.Time { return k.Clock().UTC().Truncate(time.Millisecond) }
+
+// kept returns an attempt as it is kept.
+func kept(a Attempt) law.Attempt {
+	out := law.Attempt{Source: a.Source, Note: a.Note, Why: a.Why, Tokens: a.Used.Tokens(), Cost: a.Used.Cost}
+	if a.Tried != nil {
+		out.Verdict, out.Reasons = a.Tried.Verdict, a.Tried.Reasons
+	}
+	return out
+}
+
+// load returns the record of a signature: a new one if there is none yet, which is over at once if
+// the workflow had all the repairs of a day.
+func (k *Keeper) load(ctx context.Context, s law.Signature) (keep.Repair, law.Record, error) {
+	stored, err := k.Store.Repair(ctx, s.ID())
+	if err == nil {
+		rec, err := law.ReadRecord(stored)
+		return stored, rec, err
+	}
+	if !errors.Is(err, keep.ErrNotFound) {
+		return stored, law.Record{}, err
+	}
+	stored, rec := keep.Repair{ID: s.ID(), Workflow: s.Workflow, CreatedAt: k.now()}, law.Begun(s)
+	today, err := k.Store.Repairs(ctx, s.Workflow, stored.CreatedAt.Add(-24*time.Hour))
+	if err != nil {
+		return stored, rec, err
+	}
+	if why := k.Repairer.Limits.Begin(len(today)); why != "" {
+		rec = rec.Refuse(why) // it is not kept: it may begin another day
+	}
+	return stored, rec, nil
+}
+
+// put writes a record over the one that was read.
+func (k *Keeper) put(ctx context.Context, stored keep.Repair, rec law.Record) (keep.Repair, error) {
+	state, err := rec.Encode()
+	if err != nil {
+		return stored, err
+	}
+	stored.State = state
+	if err := k.Store.PutRepair(ctx, stored); err != nil {
+		return stored, err
+	}
+	stored.Rev++
+	return stored, nil
+}

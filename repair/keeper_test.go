@@ -1,0 +1,184 @@
+package repair_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/llmtest"
+	law "github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/repair"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+func (w *world) keeper(t testing.TB, s *llmtest.Server, db store.Repairs) *repair.Keeper {
+	t.Helper()
+	return &repair.Keeper{Repairer: w.repairer(t, s, false), Store: db, Clock: time.Now}
+}
+
+// openRepairs opens a database in a file.
+func openRepairs(t testing.TB) *sqlite.DB {
+	t.Helper()
+	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// TestKeeper repairs a failure once: those that are alike get what came of it, and nobody is asked.
+func TestKeeper(t *testing.T) {
+	w := newWorld(t, renamed)
+	fixed := caseOf(t, "falls-back").source
+	for name, tt := range map[string]struct {
+		reply    llmtest.Reply
+		stage    law.Stage
+		requests int
+	}{
+		"safe":      {call("propose", fixed), law.Proposed, 1},
+		"impactful": {call("propose", caseOf(t, "drops-the-guard").source), law.Proposed, 1},
+		"refused":   {call("propose", caseOf(t, "another-tool").source), law.Used, 3},
+		"words":     {llmtest.Reply{Text: "no"}, law.Used, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openRepairs(t)
+			s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return tt.reply })
+			failed := w.failed
+			for i := range 1000 {
+				rec, err := w.keeper(t, s, db).Repair(t.Context(), failed)
+				if err != nil || rec.Stage != tt.stage || (rec.Proposal() != nil) != (tt.stage == law.Proposed) {
+					t.Fatalf("repair %d: %+v, %v; want %s", i+1, rec, err, tt.stage)
+				}
+				if len(rec.Tried()) != tt.requests || rec.Spent().Tokens == 0 || rec.Stage == law.Used && rec.Why == "" {
+					t.Fatalf("tried %q, %d tokens, %q", rec.Tried(), rec.Spent().Tokens, rec.Why)
+				}
+				failed.ID = keep.RunID("run_other")
+			}
+			if n := len(s.Requests()); n != tt.requests {
+				t.Errorf("1,000 failures that are alike asked %d times, want %d", n, tt.requests)
+			}
+			all, err := db.Repairs(t.Context(), w.failed.Workflow, time.Time{})
+			if err != nil || len(all) != 1 {
+				t.Errorf("%d repairs, %v; want one", len(all), err)
+			}
+		})
+	}
+}
+
+// TestPerDay ends a repair before it begins when the workflow had enough of them.
+func TestPerDay(t *testing.T) {
+	w := newWorld(t, renamed)
+	db := openRepairs(t)
+	s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return llmtest.Reply{Text: "no"} })
+	now := time.Now()
+	for i := range 12 {
+		failed := w.failed
+		f := *failed.Error
+		failed.Error, f.At = &f, strings.Repeat("x", i+1) // another place
+		k := w.keeper(t, s, db)
+		k.Clock = func() time.Time { return now }
+		rec, err := k.Repair(t.Context(), failed)
+		if err != nil || rec.Stage != law.Used || (i >= 10) != strings.Contains(rec.Why, "10 repairs of the workflow") {
+			t.Errorf("repair %d: %+v, %v", i+1, rec, err)
+		}
+		if want := 3 * min(i+1, 10); len(s.Requests()) != want {
+			t.Errorf("after repair %d: %d requests, want %d", i+1, len(s.Requests()), want)
+		}
+	}
+	if all, err := db.Repairs(t.Context(), "", time.Time{}); err != nil || len(all) != 10 {
+		t.Errorf("%d repairs are kept, %v; want 10", len(all), err)
+	}
+	failed := w.failed
+	k := w.keeper(t, s, db)
+	k.Clock = func() time.Time { return now.Add(25 * time.Hour) }
+	if rec, err := k.Repair(t.Context(), failed); err != nil || len(rec.Attempts) != 3 {
+		t.Errorf("a day later: %+v, %v; want three attempts", rec, err)
+	}
+}
+
+type kept = store.Repairs
+
+// A dying store is one whose host dies at a write: before it, or right after.
+type dying struct {
+	kept
+	at    int // writes until then
+	after bool
+	n     atomic.Int64
+}
+
+var errDead = errors.New("the host is dead")
+
+func (d *dying) PutRepair(ctx context.Context, r keep.Repair) error {
+	n := int(d.n.Add(1))
+	if n > d.at || n == d.at && !d.after {
+		return errDead
+	}
+	if err := d.kept.PutRepair(ctx, r); err != nil {
+		return err
+	}
+	if n == d.at {
+		return errDead
+	}
+	return nil
+}
+
+// TestDies has the host die at each durable step of a repair, and another one continue: no attempt
+// is made twice, the model is asked no more often than there are attempts, and the end is the same
+// whenever it is asked for.
+func TestDies(t *testing.T) {
+	w := newWorld(t, renamed)
+	replies := []llmtest.Reply{{Text: "no"}, call("propose", caseOf(t, "another-tool").source), call("propose", caseOf(t, "falls-back").source)}
+	for at := 1; at <= 7; at++ {
+		for _, after := range []bool{false, true} {
+			db := openRepairs(t)
+			s := llmtest.Start(t, func(q llmtest.Request) llmtest.Reply { return replies[min(q.N, 3)-1] })
+			_, err := w.keeper(t, s, &dying{kept: db, at: at, after: after}).Repair(t.Context(), w.failed)
+			if died := at <= 6; errors.Is(err, errDead) != died {
+				t.Fatalf("at write %d: %v, want it to die: %t", at, err, died)
+			}
+			rec, err := w.keeper(t, s, db).Repair(t.Context(), w.failed)
+			if err != nil || rec.Stage == law.Trying || len(rec.Attempts) > 3 {
+				t.Fatalf("after write %d: %+v, %v", at, rec, err)
+			}
+			again, err := w.keeper(t, s, db).Repair(t.Context(), w.failed)
+			if err != nil || again.Stage != rec.Stage || len(again.Attempts) != len(rec.Attempts) {
+				t.Errorf("after write %d: %+v, and then %+v, %v", at, rec, again, err)
+			}
+			if n := len(s.Requests()); n > 3 {
+				t.Errorf("after write %d (written: %t) the model was asked %d times, for %d attempts", at, after, n, len(rec.Attempts))
+			}
+		}
+	}
+}
+
+// Of two hosts that repair the same one continues.
+func TestTwoHosts(t *testing.T) {
+	w := newWorld(t, renamed)
+	db := openRepairs(t)
+	var other error
+	s := llmtest.Start(t, func(q llmtest.Request) llmtest.Reply {
+		if q.N == 1 { // while the first host waits for the model
+			_, other = w.keeper(t, llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return llmtest.Reply{Text: "no"} }), db).Repair(t.Context(), w.failed)
+		}
+		return call("propose", caseOf(t, "falls-back").source)
+	})
+	_, err := w.keeper(t, s, db).Repair(t.Context(), w.failed)
+	if other != nil || !errors.Is(err, keep.ErrStale) {
+		t.Errorf("the first host: %v, want %v; the one that came later: %v", err, keep.ErrStale, other)
+	}
+	rec, err := w.keeper(t, s, db).Repair(t.Context(), w.failed)
+	if err != nil || rec.Stage != law.Used || len(rec.Attempts) != 3 || rec.Proposal() != nil {
+		t.Errorf("%+v, %v; want the end that the other host found", rec, err)
+	}
+}

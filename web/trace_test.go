@@ -1,0 +1,37 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/law/trace"
+)
+
+// The page of a run shows what it saw, as text, and for which read it waits.
+func TestWhatARunSaw(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	now := keepNow()
+	run := keep.Run{ID: "run_reads", Chain: "run_reads", Workflow: "counter", Version: w.version("counter").Version, Handler: "take", Kind: keep.Consumer,
+		Phase: keep.Preparing, Status: keep.StatusActive, CreatedAt: now.Add(-time.Hour), UpdatedAt: now.Add(-time.Hour)}
+	bare := run
+	bare.ID, bare.Chain, bare.Status, bare.Phase, bare.Closed = "run_bare", "run_bare", keep.StatusCommitted, keep.Committed, true
+	seen := trace.NewRecorder(400)
+	at := now.Add(-time.Minute)
+	seen.Add(trace.Entry{Phase: "prepare", What: trace.Read, Tool: "crm.find", Params: json.RawMessage(`{"id":1}`), Result: json.RawMessage(`"<b>Ada</b>"`), At: at, MS: 1234})
+	seen.Add(trace.Entry{Phase: "prepare", What: trace.Read, Tool: "crm.list", Result: json.RawMessage(`"` + strings.Repeat("x", 500) + `"`), At: at})
+	seen.Begin(trace.Entry{Phase: "prepare", Tool: "crm.slow", At: at})
+	seen.Waits()
+	part, _ := seen.Part()
+	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: bare}, keep.PutRun{Run: run},
+		keep.AppendTrace{Part: keep.TracePart{Run: run.ID, At: now, Data: part}}}}))
+	c := w.as("vera", access.Viewer)
+	a := c.get("/runs/run_reads")
+	a.want(t, http.StatusOK, "crm.find", "&lt;b&gt;Ada&lt;/b&gt;", "1.2 s", "too large to be kept", "Waits for crm.slow since", at.Format("2006-01-02 15:04:05"))
+	c.get("/runs/run_bare").want(t, http.StatusOK, "What this run read is not kept")
+}
