@@ -290,22 +290,28 @@ func TestRepairServe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			waits := make(chan string, 10)
-			var s *repairSite
-			s = newRepairSite(t, tt.chat, "safe", func(q llmtest.Request) llmtest.Reply {
+			asked, seen := make(chan struct{}), make(chan struct{})
+			s := newRepairSite(t, tt.chat, "safe", func(q llmtest.Request) llmtest.Reply {
 				if q.N == 1 {
-					out, err := s.command("runs", "--json", "--open").Output()
-					waits <- string(out) + errorText(err)
+					close(asked)
+					<-seen
 				}
 				return tt.reply
 			})
+			look := sync.OnceValue(func() string {
+				defer close(seen)
+				out, err := s.command("runs", "--json", "--open").Output()
+				return string(out) + errorText(err)
+			})
+			defer look() // or the model would never answer
 			if tt.reply.Fault == llmtest.Silent {
 				s.setting(`timeout  = "20s"`, `timeout  = "100ms"`)
 			}
 			s.keep(0, "run", ".")
 			s.serve()
 			s.keep(0, "publish", "bills", "mail", "--id", "m9", oddBill)
-			if got := <-waits; !strings.Contains(got, "for a repair, attempt 1 of 3, after: ") {
+			<-asked
+			if got := look(); !strings.Contains(got, "for a repair, attempt 1 of 3, after: ") {
 				t.Errorf("while it is repaired, the run says: %s", got)
 			}
 			var qs []repairQuestion
