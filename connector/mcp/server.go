@@ -45,7 +45,7 @@ type ServerConfig struct {
 
 	Command string
 	Args    []string
-	Env     map[string]string // beside that of Keep
+	Env     map[string]string // beside the few variables that every program needs; nothing else of Keep's is inherited
 	Dir     string
 
 	URL     string

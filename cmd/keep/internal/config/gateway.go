@@ -31,7 +31,7 @@ type (
 	gatewayServerTable struct {
 		Command string            `toml:"command"` // program that serves on stdin and stdout
 		Args    []string          `toml:"args"`    // its arguments
-		Env     map[string]string `toml:"env"`     // its variables, beside those of Keep
+		Env     map[string]string `toml:"env"`     // its variables, beside HOME, PATH and the like: nothing else of Keep's environment is passed on
 		Cwd     string            `toml:"cwd"`     // its directory; empty: that of keep.toml
 		URL     string            `toml:"url"`     // of a server that speaks HTTP, in place of a command
 		Headers map[string]string `toml:"headers"` // that each request to it carries
