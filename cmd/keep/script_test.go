@@ -293,6 +293,7 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Env = []string{
 			"PATH=" + ts.Getenv("PATH"), "XDG_CACHE_HOME=" + ts.Getenv("XDG_CACHE_HOME"),
 			"CRM_URL=" + ts.Getenv("CRM_URL"), "KEEP_SECRET_CRM=" + ts.Getenv("KEEP_SECRET_CRM"), "HOME=" + ts.Getenv("HOME"),
+			"GORACE=" + ts.Getenv("GORACE"),
 		}
 		if db := ts.Getenv("KEEP_DB"); db != "" {
 			cmd.Env = append(cmd.Env, "KEEP_DB="+db)

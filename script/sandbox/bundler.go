@@ -201,7 +201,12 @@ func (r bundleRequest) buildApart() (*Bundle, error) {
 	return answer.Bundle, nil
 }
 
-// bundlerCommand returns this executable as a bundler. Nothing of the environment
+// bundlerInherits names what a bundler gets of the environment: Windows starts
+// nothing without the first, and a program that is watched for data races waits a
+// second before it exits unless the second says otherwise.
+var bundlerInherits = []string{"SYSTEMROOT", "GORACE"}
+
+// bundlerCommand returns this executable as a bundler. Nothing else of the environment
 // goes with it: secrets are there.
 func bundlerCommand(ctx context.Context) (*exec.Cmd, error) {
 	// On Linux this is the file that runs, even if it was replaced since. Elsewhere, and
@@ -214,8 +219,10 @@ func bundlerCommand(ctx context.Context) (*exec.Cmd, error) {
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = []string{bundlerEnv + "=" + bundlerVersion}
-	if root := os.Getenv("SYSTEMROOT"); root != "" { // Windows starts nothing without it
-		cmd.Env = append(cmd.Env, "SYSTEMROOT="+root)
+	for _, name := range bundlerInherits {
+		if v := os.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
 	}
 	cmd.WaitDelay = time.Second
 	return cmd, nil
