@@ -182,6 +182,9 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		}
 		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 	}
+	if why := g.stopped(g.ctx, r.tool); why != "" {
+		return notCalled(r.tool, why), false, nil
+	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
 	if verdict == repeat.Again {
 		d.Prev = last.Run
@@ -206,9 +209,14 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	}
 	if out.Run.Rev == 0 && out.Mutation.Key == "" {
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
-		return failed(fmt.Sprintf("%s was not called: %s. Nothing was sent.", r.tool, why), map[string]any{metaState: "failed"}), false, nil
+		return notCalled(r.tool, why), false, nil
 	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
+}
+
+// notCalled answers a call of which nothing was sent.
+func notCalled(tool keep.ToolName, why string) answer {
+	return failed(fmt.Sprintf("%s was not called: %s. Nothing was sent.", tool, why), map[string]any{metaState: "failed"})
 }
 
 // Members of _meta on answers.

@@ -80,15 +80,16 @@ type Gateway struct {
 	ctx     context.Context // ends with the gateway
 	stop    context.CancelCauseFunc
 	loops   sync.WaitGroup
-	kick    chan struct{} // holds a token when a lookup may be due sooner
+	kick    chan struct{}            // holds a token when a lookup may be due sooner
+	listing map[string]chan struct{} // by server: holds a token while it is listed
 
-	mu        sync.Mutex               // protects all below
-	flights   map[string]*flight       // calls under way, by the name of the call
-	delivered map[string]delivery      // not stored yet
-	lists     map[string][]toolEntry   // tools of servers, as they were listed last
-	sessions  map[*session]struct{}    // to whom notifications go
-	progress  map[string]progressOf    // by the token that a server was given
-	listing   map[string]chan struct{} // servers that are being listed
+	mu        sync.Mutex            // protects all below
+	flights   map[string]*flight    // calls under way, by the name of the call
+	delivered map[string]delivery   // not stored yet
+	lists     map[string]listing    // tools of servers, as they were listed last
+	changes   map[string]int        // how often servers said that their tools changed
+	sessions  map[*session]struct{} // to whom notifications go
+	progress  map[string]progressOf // by the token that a server was given
 	tokens    int
 	closed    bool // no call begins any more
 }
@@ -106,13 +107,14 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	g := &Gateway{
 		cfg: cfg, log: cfg.Logger, store: db, kick: make(chan struct{}, 1),
-		flights: make(map[string]*flight), delivered: make(map[string]delivery), lists: make(map[string][]toolEntry),
+		flights: make(map[string]*flight), delivered: make(map[string]delivery), lists: make(map[string]listing), changes: make(map[string]int),
 		sessions: make(map[*session]struct{}), progress: make(map[string]progressOf), listing: make(map[string]chan struct{}),
 	}
 	for _, s := range cfg.Servers {
 		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger
 		s.Notified = func(m mcp.Message) { g.notified(s.Name, m) }
 		g.servers = append(g.servers, mcp.NewServer(s))
+		g.listing[s.Name] = make(chan struct{}, 1)
 	}
 	var err error
 	if g.tools, err = engine.NewTools(g.connections()); err != nil {
@@ -197,7 +199,7 @@ func (g *Gateway) connections() []connector.Connection {
 				add(string(name[len(s.Name())+1:]))
 			}
 		}
-		for _, t := range g.lists[s.Name()] {
+		for _, t := range g.lists[s.Name()].tools {
 			add(t.name)
 		}
 		conns = append(conns, c)

@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/pin"
 )
 
 // outcomeTool is the one tool of the gateway's own.
@@ -21,12 +20,6 @@ const outcomeEntry = `{"name":"keep_outcome","title":"What became of a call","de
 
 // between stands in the name of a tool between its server and its own name.
 const between = "__"
-
-// A toolEntry is a tool as a server lists it.
-type toolEntry struct {
-	name string
-	raw  json.RawMessage
-}
 
 // Versions of the protocol that clients may speak, newest first.
 var versions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
@@ -91,42 +84,16 @@ func (g *Gateway) each(f func(i int, s *mcp.Server)) {
 	wg.Wait()
 }
 
-// list returns the tools of a server, and whether they are known.
-func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, bool) {
-	g.mu.Lock()
-	tools, known := g.lists[s.Name()]
-	g.mu.Unlock()
-	if known {
-		return tools, true
-	}
-	infos, err := s.Tools(ctx)
-	if err != nil {
-		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
-		return nil, false
-	}
-	for _, t := range infos {
-		tools = append(tools, toolEntry{t.Name, t.Raw})
-	}
-	g.mu.Lock()
-	g.lists[s.Name()] = tools
-	fresh, err := engine.NewTools(g.connections())
-	g.mu.Unlock()
-	if err != nil {
-		g.log.Error("the tools of an MCP server cannot be used", "server", s.Name(), "err", err)
-		return tools, true
-	}
-	g.tools.Replace(fresh, func() {})
-	return tools, true
-}
-
 // listTools answers tools/list.
 func (g *Gateway) listTools(ctx context.Context) answer {
 	lists := make([][]toolEntry, len(g.servers))
-	g.each(func(i int, s *mcp.Server) { lists[i], _ = g.list(ctx, s) })
+	g.each(func(i int, s *mcp.Server) { lists[i] = g.offered(ctx, s) })
 	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
 	for i, s := range g.servers {
 		for _, t := range lists[i] {
-			all = append(all, shown(t.raw, s.Name()+between+t.name))
+			if !t.state.Stopped() {
+				all = append(all, shown(t.raw, s.Name()+between+t.name))
+			}
 		}
 	}
 	result, err := json.Marshal(map[string]any{"tools": all})
@@ -152,7 +119,7 @@ func shown(raw json.RawMessage, name string) json.RawMessage {
 			}
 		}
 	}
-	all["name"], _ = json.Marshal(markText(name))
+	all["name"], _ = json.Marshal(pin.Mark(name))
 	out, err := json.Marshal(all)
 	if err != nil {
 		return raw
@@ -160,32 +127,11 @@ func shown(raw json.RawMessage, name string) json.RawMessage {
 	return out
 }
 
-// isHidden reports whether a character may be in a text without being seen.
-func isHidden(r rune) bool {
-	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Co, r))
-}
-
-// markText returns a text in which hidden characters are written as what they are.
-func markText(s string) string {
-	if strings.IndexFunc(s, isHidden) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if isHidden(r) {
-			fmt.Fprintf(&b, `\u{%04X}`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
 // hides reports whether there are hidden characters in a value.
 func hides(v any) bool {
 	switch v := v.(type) {
 	case string:
-		return strings.IndexFunc(v, isHidden) >= 0
+		return strings.IndexFunc(v, pin.Hidden) >= 0
 	case []any:
 		return slices.ContainsFunc(v, hides)
 	case map[string]any:
@@ -202,7 +148,7 @@ func hides(v any) bool {
 func marked(v any) any {
 	switch v := v.(type) {
 	case string:
-		return markText(v)
+		return pin.Mark(v)
 	case []any:
 		for i := range v {
 			v[i] = marked(v[i])
@@ -210,7 +156,7 @@ func marked(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, e := range v {
-			out[markText(k)] = marked(e)
+			out[pin.Mark(k)] = marked(e)
 		}
 		return out
 	}
@@ -225,7 +171,7 @@ func (g *Gateway) find(ctx context.Context, name string) (*mcp.Server, string, *
 		return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
 	}
 	_, ruled := g.cfg.Rules[keep.ToolName(prefix+"."+tool)]
-	tools, known := g.list(ctx, s)
+	tools, known := g.lastList(ctx, s)
 	listed := slices.ContainsFunc(tools, func(t toolEntry) bool { return t.name == tool })
 	switch {
 	case listed || ruled && !known:

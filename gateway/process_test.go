@@ -156,7 +156,11 @@ func serveNotes(dir string) {
 			result = map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]string{"name": "notes", "version": "1"}}
 		case m.Method == "tools/list":
 			schema := map[string]string{"type": "object"}
-			result = map[string]any{"tools": []any{map[string]any{"name": "create", "description": "adds\u200b a note", "inputSchema": schema}, map[string]any{"name": "list", "inputSchema": schema}}}
+			tools := []any{map[string]any{"name": "create", "description": "adds\u200b a note", "inputSchema": schema}, map[string]any{"name": "list", "inputSchema": schema}}
+			if text, err := os.ReadFile(filepath.Join(dir, "tools")); err == nil {
+				_ = json.Unmarshal(text, &tools)
+			}
+			result = map[string]any{"tools": tools}
 		case m.Params.Name == "list":
 			text, _ := os.ReadFile(effects)
 			rows := []any{}
@@ -171,6 +175,9 @@ func serveNotes(dir string) {
 			}
 			if next == "die-before" {
 				kill()
+			}
+			if next == "changes" { // and says so, before its answer
+				_, _ = os.Stdout.WriteString(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n")
 			}
 			if next == "refuse" {
 				answerLine(m.ID, map[string]any{"content": []any{map[string]string{"type": "text", "text": "upstream timed out"}}, "isError": true}, "")

@@ -270,6 +270,9 @@ func (s *session) callTool(ctx context.Context, params json.RawMessage, before m
 	name := keep.ToolName(server.Name() + "." + tool)
 	if s.g.rule(name).Read {
 		s.heard(before, "")
+		if why := s.g.stopped(ctx, name); why != "" {
+			return notCalled(name, why)
+		}
 		return s.g.read(ctx, server, tool, p.Arguments, meta)
 	}
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
@@ -332,7 +335,7 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 		return
 	case "notifications/tools/list_changed":
 		g.mu.Lock()
-		delete(g.lists, server)
+		g.changes[server]++
 		g.mu.Unlock()
 	}
 	g.mu.Lock()

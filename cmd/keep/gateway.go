@@ -34,7 +34,7 @@ know is a question in keep inbox. It ends with its stdin.`,
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "local", "`name` of the agent: two agents never share an answer")
-	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd())
+	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd(), a.gatewayToolsCmd())
 	return a.anewFlag(cmd)
 }
 

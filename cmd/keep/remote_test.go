@@ -53,6 +53,7 @@ var aside = map[string]string{
 	"secrets set": "needs the key beside keep.toml", "secrets rm": "needs the key beside keep.toml", "prove": "asks a service",
 	"write": "asks a model", "edit": "asks a model",
 	"gateway": "is a server", "gateway import": "opens no database", "gateway install": "opens no database",
+	"gateway tools": "reads, and must not depend on a daemon", "gateway tools accept": "is for a gateway, which has no API",
 }
 
 // A place is a project, with or without a daemon.

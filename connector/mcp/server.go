@@ -86,6 +86,7 @@ type Server struct {
 
 	mu     sync.Mutex // protects all below
 	link   link       // nil: none
+	made   int        // how many connections there were
 	info   Info
 	closed bool
 }
@@ -129,6 +130,15 @@ func (s *Server) Info(ctx context.Context) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.info, err
+}
+
+// Connection connects if need be, and returns the number of the connection. After another one the
+// server may be another program, with other tools.
+func (s *Server) Connection(ctx context.Context) (int, error) {
+	_, err := s.connect(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.made, err
 }
 
 // Call sends a request and returns its response. An error of the protocol is in the message. The
@@ -176,6 +186,7 @@ func (s *Server) connect(ctx context.Context) (link, error) {
 		return nil, err
 	}
 	s.link = l
+	s.made++
 	return l, nil
 }
 

@@ -41,6 +41,7 @@ law/breaker             pure   .
 law/approval            pure   .
 law/repair              pure   .
 law/repeat              pure   . law/ledger
+law/pin                 pure   . law/canonical
 
 store                   timed  .
 store/memory            timed  . law/key law/search

@@ -1020,4 +1020,10 @@ var breaks = []Break{
 		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
 	{"repeat-before-an-answer-delivers", "once", "gateway/session.go",
 		`if id == call || s.told[id] != run {`, `if s.told[id] != run {`, "./gateway -run TestCall"},
+	{"changed-tool-is-the-same", "no-ambient-power", "law/pin/pin.go",
+		`case agreed != nil && agreed.Hash == listed.Hash:`, `case agreed != nil:`, "./law/pin"},
+	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
+		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
+	{"changed-tool-is-called", "no-ambient-power", "gateway/call.go",
+		`if why := g.stopped(g.ctx, r.tool); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
 }

@@ -1,0 +1,377 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/pin"
+)
+
+// Where pins are kept, as checkpoints of the workflow of the gateway. Only the gateway writes what
+// servers list, and what was agreed to with the first list; a person's word writes the rest.
+const (
+	listedServers = "servers" // by server, when it was listed first
+
+	agreedTools = "agreed:" // and a server: by tool, the pin that was agreed to
+	listedTools = "listed:" // and a server: by tool, the pin of what is listed otherwise
+	toolEntries = "tool:"   // and a tool: the entries of both
+
+	agreedEntry = "agreed"
+	listedEntry = "listed"
+)
+
+const (
+	listTime  = 30 * time.Second // for the list of a server
+	maxName   = 128              // of a tool, in bytes
+	maxAgreed = 2 * mcp.MaxTools // of a server
+)
+
+// Points of the durable step of pinning.
+const (
+	BeforePin engine.Point = "before-pin"
+	AfterPin  engine.Point = "after-pin"
+)
+
+// A toolEntry is a tool as a server lists it.
+type toolEntry struct {
+	name  string
+	raw   json.RawMessage
+	hash  string
+	state pin.State
+}
+
+// A listing is the list of a server, and when it holds: until the server is connected to again, or
+// says that its tools changed.
+type listing struct {
+	tools      []toolEntry
+	connection int
+	changes    int
+}
+
+// stops reports whether a tool of the list is stopped.
+func (l listing) stops() bool {
+	return slices.ContainsFunc(l.tools, func(t toolEntry) bool { return t.state.Stopped() })
+}
+
+// lastList returns the tools of a server as they were listed last, and whether they are known. It
+// is enough to find what was called, not to call it.
+func (g *Gateway) lastList(ctx context.Context, s *mcp.Server) ([]toolEntry, bool) {
+	g.mu.Lock()
+	l, known := g.lists[s.Name()]
+	current := l.changes == g.changes[s.Name()]
+	g.mu.Unlock()
+	if known && current {
+		return l.tools, true
+	}
+	tools, err := g.list(ctx, s)
+	if err != nil {
+		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
+	}
+	return tools, err == nil
+}
+
+// offered returns the tools of a server for the list of an agent: of one that does not answer, those
+// that it had.
+func (g *Gateway) offered(ctx context.Context, s *mcp.Server) []toolEntry {
+	tools, err := g.list(ctx, s)
+	if err == nil {
+		return tools
+	}
+	g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lists[s.Name()].tools
+}
+
+// stopped says why a tool may not be called now; empty: it may. A call is not passed on to a server
+// whose tools were not compared with what was agreed to.
+func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
+	s := g.server(name.Connection())
+	tools, err := g.list(ctx, s)
+	if err != nil {
+		return fmt.Sprintf("the MCP server %s does not answer (%v)", s.Name(), err)
+	}
+	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == string(name[len(s.Name())+1:]) })
+	switch {
+	case i < 0:
+		return fmt.Sprintf("the MCP server %s does not list it any more", s.Name())
+	case tools[i].state == pin.New:
+		return "its server did not list it when its tools were agreed to; a person must look at it first (keep gateway tools)"
+	case tools[i].state.Stopped():
+		return "its server changed it since it was agreed to; a person must look at it first (keep gateway tools)"
+	}
+	return ""
+}
+
+// list returns the tools of a server as it lists them now, each compared with what was agreed to.
+func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	connection, err := s.Connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if l, holds := g.holds(s.Name(), connection); holds && !l.stops() {
+		return l.tools, nil
+	}
+	select {
+	case g.listing[s.Name()] <- struct{}{}:
+		defer func() { <-g.listing[s.Name()] }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l, holds := g.holds(s.Name(), connection)
+	if !holds {
+		g.mu.Lock()
+		l = listing{connection: connection, changes: g.changes[s.Name()]}
+		g.mu.Unlock()
+		infos, err := s.Tools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.tools = g.usable(s.Name(), infos)
+	}
+	if !holds || l.stops() { // a person may have looked meanwhile
+		if l.tools, err = g.compare(ctx, s.Name(), l.tools); err != nil {
+			return nil, err
+		}
+	}
+	return l.tools, g.use(s.Name(), l)
+}
+
+// holds returns the list of a server if it still holds.
+func (g *Gateway) holds(server string, connection int) (listing, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, known := g.lists[server]
+	return l, known && l.connection == connection && l.changes == g.changes[server]
+}
+
+// use makes the tools of a list those of the engine.
+func (g *Gateway) use(server string, l listing) error {
+	g.mu.Lock()
+	g.lists[server] = l
+	fresh, err := engine.NewTools(g.connections())
+	g.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("the tools of %s cannot be used: %w", server, err)
+	}
+	g.tools.Replace(fresh, func() {})
+	return nil
+}
+
+// usable returns the tools of a list that can be named, each once.
+func (g *Gateway) usable(server string, infos []mcp.ToolInfo) []toolEntry {
+	var tools []toolEntry
+	seen := make(map[string]bool)
+	for _, t := range infos {
+		if seen[t.Name] || len(t.Name) > maxName || strings.ContainsFunc(t.Name, pin.Hidden) {
+			g.log.Warn("a tool is left out: its name is not unique, too long, or has hidden characters", "server", server, "tool", pin.Mark(t.Name[:min(len(t.Name), maxName)]))
+			continue
+		}
+		seen[t.Name] = true
+		tools = append(tools, toolEntry{name: t.Name, raw: t.Raw, hash: pin.Of(t.Raw, time.Time{}).Hash})
+	}
+	return tools
+}
+
+// compare returns the tools of a list with their states. What it pins, and what it stops, is on
+// disk before any agent sees the list.
+func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry) ([]toolEntry, error) {
+	p, err := readPins(ctx, g.store, server)
+	if err != nil {
+		return nil, err
+	}
+	now := g.engine.Now()
+	var changes []keep.Change
+	out := slices.Clone(tools)
+	for i, t := range out {
+		is := pin.Of(t.raw, now)
+		out[i].state = pin.Decide(p.agreed[t.name], &is, p.first)
+		switch was := p.listed[t.name]; {
+		case out[i].state == pin.Take:
+			changes = append(changes, put(server, t.name, agreedTools, is)...)
+			out[i].state = pin.Pinned
+		case out[i].state.Stopped() && (was == nil || was.Hash != is.Hash):
+			changes = append(changes, put(server, t.name, listedTools, is)...)
+			g.log.Warn("a tool is stopped until a person has looked at it", "tool", server+"."+t.name, "why", out[i].state, "hash", pin.Short(is.Hash))
+		}
+		if out[i].state.Stopped() {
+			delete(p.listed, t.name)
+		}
+	}
+	for name := range p.listed { // it is as it was agreed to again, or gone
+		changes = append(changes, keep.SetKV{Producer: handler(listedTools, server), Key: name},
+			keep.SetKV{Producer: handler(toolEntries, server+"."+name), Key: listedEntry})
+	}
+	if p.first {
+		value, _ := json.Marshal(now)
+		changes = append(changes, keep.SetKV{Producer: listedServers, Key: server, Value: value})
+	}
+	if len(changes) == 0 {
+		return out, nil
+	}
+	g.trace(BeforePin)
+	if err := g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes}); err != nil {
+		return nil, fmt.Errorf("store what was agreed to: %w", err)
+	}
+	g.trace(AfterPin)
+	return out, nil
+}
+
+// trace calls what a test asked to be called.
+func (g *Gateway) trace(p engine.Point) {
+	if g.cfg.Trace != nil {
+		g.cfg.Trace(engine.DirectWorkflow, p)
+	}
+}
+
+// handler returns the name of a checkpoint.
+func handler(kind, of string) keep.HandlerName { return keep.HandlerName(kind + of) }
+
+// put returns the changes that store a pin and its entry.
+func put(server, tool, kind string, p pin.Pin) []keep.Change {
+	value, _ := json.Marshal(p)
+	return []keep.Change{
+		keep.SetKV{Producer: handler(kind, server), Key: tool, Value: value},
+		keep.SetKV{Producer: handler(toolEntries, server+"."+tool), Key: strings.TrimSuffix(kind, ":"), Value: p.Entry},
+	}
+}
+
+// pins are those of a server.
+type pins struct {
+	first          bool // the server was never listed
+	agreed, listed map[string]*pin.Pin
+}
+
+// readPins returns the pins of a server, without their entries.
+func readPins(ctx context.Context, db Pins, server string) (pins, error) {
+	since, err := db.KV(ctx, engine.DirectWorkflow, listedServers, server)
+	if err != nil {
+		return pins{}, err
+	}
+	p := pins{first: since == nil}
+	if p.agreed, err = readIndex(ctx, db, agreedTools, server); err != nil {
+		return pins{}, err
+	}
+	p.listed, err = readIndex(ctx, db, listedTools, server)
+	return p, err
+}
+
+// readIndex returns the pins of one kind.
+func readIndex(ctx context.Context, db Pins, kind, server string) (map[string]*pin.Pin, error) {
+	rows, err := db.KVs(ctx, engine.DirectWorkflow, handler(kind, server))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*pin.Pin, len(rows))
+	for _, row := range rows {
+		var p pin.Pin
+		if err := json.Unmarshal(row.Value, &p); err != nil {
+			return nil, fmt.Errorf("the pin of %s.%s: %w", server, row.Key, err)
+		}
+		out[row.Key] = &p
+	}
+	return out, nil
+}
+
+// A Pins is where pins are kept.
+type Pins interface {
+	KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error)
+	KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error)
+	Commit(ctx context.Context, c keep.Commit) error
+}
+
+// A ToolPin says how a tool stands.
+type ToolPin struct {
+	Tool    keep.ToolName
+	State   pin.State
+	Agreed  *pin.Pin     // nil: nobody agreed to it
+	Listed  *pin.Pin     // what its server lists otherwise; nil: nothing
+	Changes []pin.Change // from one to the other
+}
+
+// ToolPins returns how the tools of servers stand, as they were listed last: by server, and by
+// name.
+func ToolPins(ctx context.Context, db Pins, servers []string) ([]ToolPin, error) {
+	var out []ToolPin
+	for _, server := range servers {
+		p, err := readPins(ctx, db, server)
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for name := range p.agreed {
+			names = append(names, name)
+		}
+		for name := range p.listed {
+			if p.agreed[name] == nil {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			t, err := toolPin(ctx, db, server, name, p)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// toolPin returns how one tool stands.
+func toolPin(ctx context.Context, db Pins, server, name string, p pins) (ToolPin, error) {
+	t := ToolPin{Tool: keep.ToolName(server + "." + name), State: pin.Pinned, Agreed: p.agreed[name], Listed: p.listed[name]}
+	if t.Listed == nil || t.Agreed != nil && t.Agreed.Hash == t.Listed.Hash {
+		t.Listed = nil
+		return t, nil
+	}
+	t.State = pin.Decide(t.Agreed, t.Listed, false)
+	for key, of := range map[string]*pin.Pin{agreedEntry: t.Agreed, listedEntry: t.Listed} {
+		if of == nil {
+			continue
+		}
+		entry, err := db.KV(ctx, engine.DirectWorkflow, handler(toolEntries, string(t.Tool)), key)
+		if err != nil {
+			return t, err
+		}
+		if entry != nil && pin.Of(entry, of.At).Hash == of.Hash {
+			of.Entry = bytes.Clone(entry)
+		}
+	}
+	t.Changes = pin.Changes(t.Agreed, t.Listed)
+	return t, nil
+}
+
+// AcceptTool agrees to a tool as its server lists it now, if that is what was shown. Shown is the
+// hash of that, or its beginning. A running gateway sees it at the next call.
+func AcceptTool(ctx context.Context, db Pins, tool keep.ToolName, shown, by string, now time.Time) error {
+	server := tool.Connection()
+	name := strings.TrimPrefix(string(tool), server+".")
+	p, err := readPins(ctx, db, server)
+	if err != nil {
+		return err
+	}
+	t, err := toolPin(ctx, db, server, name, p)
+	if err != nil {
+		return err
+	}
+	if t.Agreed == nil && len(p.agreed) >= maxAgreed {
+		return fmt.Errorf("%s has %d tools that were agreed to, and may not have more", server, maxAgreed)
+	}
+	accepted, err := pin.Accept(t.Listed, shown, by, now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", tool, err)
+	}
+	return db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: put(server, name, agreedTools, accepted)})
+}
