@@ -6,12 +6,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +31,8 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.BundlerMain()
 	os.Setenv(config.Ceiling, os.TempDir()) // a keep.toml there is none of ours
+	// Most of these tests wait for processes: leases that end, answers that never come.
+	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // an argument says otherwise
 	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain})
 }
 
