@@ -225,13 +225,13 @@ type UnderGrant struct {
 }
 
 // PutProposal stores a version that waits for a person. Proposal.Over must be the current
-// version of the workflow, no other proposal of it may wait, and Proposal.Version must be
-// later than that of every version and proposal, else ErrStale.
+// version of the workflow, no other proposal of it may wait, and Proposal.Version must be later than
+// the current version and not that of another proposal, else ErrStale.
 type PutProposal struct{ Proposal Proposal }
 
-// EndProposal ends the wait of the newest proposal of the workflow, which must be Version and
-// wait, else ErrStale. State says how. While one waits, Deploy is ErrStale; after it was
-// approved, its version may be deployed, else only a later one.
+// EndProposal ends the wait of a proposal of the workflow, which must be Version and wait, else
+// ErrStale. State says how. While one waits, Deploy is ErrStale; after it was approved, its
+// version may be deployed, else never.
 type EndProposal struct {
 	Version Version
 	State   ProposalState

@@ -23,10 +23,10 @@ func ProposalStates() []ProposalState {
 
 // A Proposal is a version that was deployed by somebody who may not give what it calls. It
 // is stored and executed by nobody, until a person agrees. A workflow has one that waits
-// at most: its newest one.
+// at most.
 type Proposal struct {
-	// Deployment is what becomes current. Its version is later than that of every
-	// deployment and proposal before.
+	// Deployment is what becomes current. Its version is later than Over, and no other proposal
+	// or deployment has it: the number of one that was refused is not used again.
 	Deployment
 
 	Over     Version       // current when it was proposed; zero: the workflow is new

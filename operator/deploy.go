@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -47,14 +48,14 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		return Deployed{}, err
 	}
 	if c != nil && c.Await && b.awaits(d) {
-		return Deployed{Version: b.workflow.Version, Waiting: b.proposed}, nil
+		return Deployed{Version: b.workflow.Version, Waiting: b.waiting}, nil
 	}
 	granted, err := o.consent(ctx, b.workflow, c, now)
 	if err != nil {
 		return Deployed{}, err
 	}
 	repairs := c != nil && c.Repair
-	if p := b.proposed; repairs && p != nil && p.State == keep.ProposalWaiting && p.By != c.By {
+	if p := b.waiting; repairs && p != nil && p.By != c.By {
 		return Deployed{}, &WaitsError{*p}
 	}
 	d.Version, d.CreatedAt, d.Definition.Intent = b.next(repairs), now, b.intentOf(d)
@@ -91,7 +92,8 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 type beforeDeploy struct {
 	workflow keep.Workflow   // only named if it is new
 	current  keep.Deployment // zero: the workflow is new
-	proposed *keep.Proposal  // the newest one, without its code; nil: there is none
+	proposed []keep.Proposal // every one, without its code
+	waiting  *keep.Proposal  // the one of them that waits; nil: there is none
 }
 
 // before reads what a deploy finds. If over is not nil, it must be the current version.
@@ -109,9 +111,9 @@ func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *kee
 		return b, err
 	}
 	b.workflow.Name = name
-	all, err := o.store.Proposals(ctx, name)
-	if len(all) > 0 {
-		b.proposed = &all[0]
+	b.proposed, err = o.store.Proposals(ctx, name)
+	if i := slices.IndexFunc(b.proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalWaiting }); i >= 0 {
+		b.waiting = &b.proposed[i]
 	}
 	return b, err
 }
@@ -120,24 +122,27 @@ func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *kee
 // for, or what the version before is for.
 func (b beforeDeploy) intentOf(d keep.Deployment) string {
 	intent := d.Definition.Intent
-	if p := b.proposed; intent == "" && p != nil && p.Hash == d.Hash && p.Entry == d.Entry {
-		intent = p.Definition.Intent
+	if i := slices.IndexFunc(b.proposed, func(p keep.Proposal) bool { return p.Hash == d.Hash && p.Entry == d.Entry }); intent == "" && i >= 0 {
+		intent = b.proposed[i].Definition.Intent
 	}
 	return cmp.Or(intent, b.current.Definition.Intent)
 }
 
 // awaits reports whether a person is asked about this very script.
 func (b beforeDeploy) awaits(d keep.Deployment) bool {
-	p := b.proposed
-	return p != nil && p.State == keep.ProposalWaiting && p.Over == b.workflow.Version && p.Hash == d.Hash && p.Entry == d.Entry
+	p := b.waiting
+	return p != nil && p.Over == b.workflow.Version && p.Hash == d.Hash && p.Entry == d.Entry
 }
 
 // next returns the number of the next version: the next major one, or the next minor one of a
-// repair. One that was proposed is not given again.
+// repair, which mends the current one whatever else was proposed. One that was proposed is not
+// given again.
 func (b beforeDeploy) next(repair bool) keep.Version {
 	last := b.current.Version
-	if b.proposed != nil && b.proposed.Version.After(last) {
-		last = b.proposed.Version
+	for _, p := range b.proposed {
+		if p.Version.After(last) && (!repair || p.Version.Major == last.Major) {
+			last = p.Version
+		}
 	}
 	if repair {
 		return keep.Version{Major: last.Major, Minor: last.Minor + 1}
@@ -156,12 +161,12 @@ func (e *WaitsError) Error() string {
 
 // replaced returns the changes that end the wait of a proposal for a later version.
 func (b beforeDeploy) replaced() []keep.Change {
-	if b.proposed == nil || b.proposed.State != keep.ProposalWaiting {
+	if b.waiting == nil {
 		return nil
 	}
 	return []keep.Change{
-		keep.EndProposal{Version: b.proposed.Version, State: keep.ProposalReplaced},
-		keep.CloseEscalation{ID: b.proposed.Question},
+		keep.EndProposal{Version: b.waiting.Version, State: keep.ProposalReplaced},
+		keep.CloseEscalation{ID: b.waiting.Question},
 	}
 }
 

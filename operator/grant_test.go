@@ -252,6 +252,49 @@ func TestProposals(t *testing.T) {
 	is("7.0, 5.0 replaced, 4.0 approved, 3.0 replaced, 1.0 rejected")
 }
 
+// A repair mends the version that is current: its number is the next minor one of that, whatever else
+// was proposed, and no number is given twice.
+func TestRepairVersions(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	deploy := func(hash string, c operator.Consent) operator.Deployed {
+		t.Helper()
+		out, err := o.DeployGranted(t.Context(), script(hash), nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	repair := func(hash string, ask bool) operator.Deployed {
+		t.Helper()
+		return deploy(hash, operator.Consent{Giver: operator.Giver{By: "rep_" + hash, From: keep.FromRepair}, Repair: true, Ask: ask})
+	}
+	reject := func(d operator.Deployed) {
+		t.Helper()
+		if err := o.Decide(t.Context(), d.Waiting.Question, keep.Decision{Action: keep.Reject, By: "bob", From: "cli"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(want string) {
+		t.Helper()
+		if got := state(t, s); got != want {
+			t.Errorf("there is %s, want %s", got, want)
+		}
+	}
+	deploy("1", calls(true, "a.x"))
+	reject(deploy("2", calls(false, "a.x", "a.y")))
+	is("1.0, 2.0 rejected")
+	reject(repair("3", true))
+	is("1.0, 2.0 rejected, 1.1 rejected")
+	repair("4", false)
+	is("1.2, 2.0 rejected, 1.2 approved, 1.1 rejected")
+	repair("5", true)
+	deploy("6", calls(true, "a.x")) // ends the wait of 1.3
+	is("3.0, 2.0 rejected, 1.3 replaced, 1.2 approved, 1.1 rejected")
+	repair("7", false)
+	is("3.1, 3.1 approved, 2.0 rejected, 1.3 replaced, 1.2 approved, 1.1 rejected")
+}
+
 // Whether the version or the grant is committed: never one without the other, and the
 // question stays open.
 func TestProposalIsOneCommit(t *testing.T) {

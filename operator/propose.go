@@ -13,7 +13,7 @@ import (
 // that is current continues. The same script again is not asked about again.
 func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeploy, lacking []keep.GrantedTool, c Consent) (Deployed, error) {
 	out := Deployed{Version: b.workflow.Version}
-	if p := b.proposed; b.awaits(d) && slices.Equal(p.Tools, lacking) {
+	if p := b.waiting; b.awaits(d) && slices.Equal(p.Tools, lacking) {
 		out.Waiting = p
 		return out, nil
 	}
@@ -35,14 +35,14 @@ func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep
 	if err != nil {
 		return err
 	}
-	if b.proposed == nil || b.proposed.Question != q.ID || b.proposed.State != keep.ProposalWaiting {
+	if b.waiting == nil || b.waiting.Question != q.ID {
 		return &ActionError{q.ID, d.Action, "the version does not wait any more"}
 	}
 	ended := keep.CloseEscalation{ID: q.ID, Decision: &d}
 	if d.Action == keep.Reject {
-		return o.decided(ctx, q.Workflow, d.At, keep.EndProposal{Version: b.proposed.Version, State: keep.ProposalRejected}, ended)
+		return o.decided(ctx, q.Workflow, d.At, keep.EndProposal{Version: b.waiting.Version, State: keep.ProposalRejected}, ended)
 	}
-	p, err := o.store.Proposal(ctx, q.Workflow, b.proposed.Version)
+	p, err := o.store.Proposal(ctx, q.Workflow, b.waiting.Version)
 	if err != nil {
 		return err
 	}

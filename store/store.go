@@ -145,7 +145,7 @@ type Proposals interface {
 	// Proposal returns one, or *keep.NotFoundError.
 	Proposal(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Proposal, error)
 
-	// Proposals returns those of a workflow, newest first, without their code.
+	// Proposals returns those of a workflow, the latest version first, without their code.
 	Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Proposal, error)
 }
 

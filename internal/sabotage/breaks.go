@@ -152,7 +152,11 @@ var breaks = []Break{
 		`		case q.Kind == keep.AskGrant:
 `, ``, "./api -run TestDeployThatNeedsMore"},
 	{"deploy-beside-a-version-that-waits", "permitted", "law/commit/records.go",
-		`(p.State == keep.ProposalWaiting || older(v.Version, p.Version) ||`, `(older(v.Version, p.Version) ||`, "./store/sqlite -run TestStore/a_version_that_waits"},
+		`(p.State == keep.ProposalWaiting || v.Version == p.Version && p.State != keep.ProposalApproved)`, `v.Version == p.Version && p.State != keep.ProposalApproved`, "./store/sqlite -run TestStore/a_version_that_waits"},
+	{"number-of-a-refused-version-is-used-again", "permitted", "law/commit/records.go",
+		`|| before.Version == p.Version)`, `)`, "./store/sqlite -run TestStore/a_version_that_was_refused"},
+	{"repair-counts-from-a-refused-version", "explained", "operator/deploy.go",
+		`(!repair || p.Version.Major == last.Major)`, `true`, "./operator -run TestRepairVersions"},
 	{"condition-that-fails-is-a-yes", "permitted", "law/grant/grant.go",
 		`return false, err.Error()`, `return true, ""`, "./law/grant -run TestCheck"},
 	{"repair-other-files", "permitted", "law/repair/admit.go",

@@ -12,7 +12,7 @@ type ReadSet struct {
 	Open        bool // the runs of the workflow that are not closed
 	Workflow    bool // the row of the workflow
 	AllTopics   bool // all topics of the workflow
-	Proposal    bool // the newest proposal of the workflow
+	Proposal    bool // the proposals of the workflow
 	Topics      []keep.TopicName
 	Runs        []keep.RunID
 	Mutations   []keep.MutationKey

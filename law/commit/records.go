@@ -232,9 +232,10 @@ func (d *decision) deploy(v keep.Deployment) error {
 	if v.Version.IsZero() || w != nil && !older(w.Version, v.Version) {
 		return fmt.Errorf("deploy %s: %w", v.Version, keep.ErrStale)
 	}
-	if p := d.Proposals.Get(d.w); p != nil && (p.State == keep.ProposalWaiting || older(v.Version, p.Version) ||
-		v.Version == p.Version && p.State != keep.ProposalApproved) {
-		return fmt.Errorf("deploy %s beside the proposal %s (%s): %w", v.Version, p.Version, p.State, keep.ErrStale)
+	for _, e := range d.Proposals.list {
+		if p := e.value; e.key.Workflow == d.w && (p.State == keep.ProposalWaiting || v.Version == p.Version && p.State != keep.ProposalApproved) {
+			return fmt.Errorf("deploy %s beside the proposal %s (%s): %w", v.Version, p.Version, p.State, keep.ErrStale)
+		}
 	}
 	if w == nil {
 		w = d.Workflows.Put(v.Workflow, &Workflow{Row: Row{New: true}, Workflow: keep.Workflow{Name: v.Workflow, CreatedAt: d.at}})
@@ -305,12 +306,15 @@ func (d *decision) putProposal(p keep.Proposal) error {
 	if w := d.Workflows.Get(d.w); w != nil {
 		current = w.Version
 	}
-	last := d.Proposals.Get(d.w)
-	if p.State != keep.ProposalWaiting || p.Over != current || !older(current, p.Version) ||
-		last != nil && (last.State == keep.ProposalWaiting || !older(last.Version, p.Version)) {
+	for _, e := range d.Proposals.list {
+		if before := e.value; e.key.Workflow == d.w && (before.State == keep.ProposalWaiting || before.Version == p.Version) {
+			return fmt.Errorf("proposal %s beside %s (%s): %w", p.ID(), before.Version, before.State, keep.ErrStale)
+		}
+	}
+	if p.State != keep.ProposalWaiting || p.Over != current || !older(current, p.Version) {
 		return fmt.Errorf("proposal %s after %s: %w", p.ID(), current, keep.ErrStale)
 	}
-	put := d.Proposals.Put(d.w, &Proposal{Row: Row{New: true}, Version: p.Version, State: p.State, Put: &p})
+	put := d.Proposals.Put(VersionKey{d.w, p.Version}, &Proposal{Row: Row{New: true}, Version: p.Version, State: p.State, Put: &p})
 	plan(&d.p.Proposals, put, &put.Row)
 	return nil
 }
@@ -318,8 +322,8 @@ func (d *decision) putProposal(p keep.Proposal) error {
 // endProposal ends the wait of a proposal once: of two people who decide at once one is
 // refused.
 func (d *decision) endProposal(c keep.EndProposal) error {
-	p := d.Proposals.Get(d.w)
-	if p == nil || p.Version != c.Version || p.State != keep.ProposalWaiting || c.State == keep.ProposalWaiting {
+	p := d.Proposals.Get(VersionKey{d.w, c.Version})
+	if p == nil || p.State != keep.ProposalWaiting || c.State == keep.ProposalWaiting {
 		return fmt.Errorf("proposal %s %s becomes %s: %w", d.w, c.Version, c.State, keep.ErrStale)
 	}
 	if p.State = c.State; p.New {

@@ -38,6 +38,10 @@ type (
 		Tool             keep.ToolName
 		Identity, Subkey string
 	}
+	VersionKey struct {
+		Workflow keep.WorkflowName
+		Version  keep.Version
+	}
 	NoticeKey struct {
 		Escalation keep.EscalationID
 		Sink       keep.Sink
@@ -172,7 +176,7 @@ type Snapshot struct {
 	Escalations Table[keep.EscalationID, *Escalation]
 	Notices     Table[NoticeKey, *Notice]
 	Workflows   Table[keep.WorkflowName, *Workflow]
-	Proposals   Table[keep.WorkflowName, *Proposal] // the newest one
+	Proposals   Table[VersionKey, *Proposal]
 	Handlers    Table[HandlerKey, *Handler]
 	Chains      Table[keep.RunID, *Chain]
 

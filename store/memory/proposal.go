@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,13 +9,12 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// lastProposal returns the newest proposal of the workflow.
-func (t *tx) lastProposal() (keep.Proposal, bool) {
-	list := t.s.proposals[t.workflow]
-	if len(list) == 0 {
-		return keep.Proposal{}, false
-	}
-	return list[len(list)-1], true
+// proposed reports whether a proposal of the workflow waits, or has the number of v, which is not
+// to be deployed.
+func (t *tx) proposed(v keep.Version, deploy bool) bool {
+	return slices.ContainsFunc(t.s.proposals[t.workflow], func(p keep.Proposal) bool {
+		return p.State == keep.ProposalWaiting || p.Version == v && !(deploy && p.State == keep.ProposalApproved)
+	})
 }
 
 // putProposal stores a version that waits for a person.
@@ -26,23 +26,21 @@ func (t *tx) putProposal(p keep.Proposal) error {
 		return err
 	}
 	current := t.s.workflows[t.workflow].Version
-	last, exists := t.lastProposal()
-	waits := exists && last.State == keep.ProposalWaiting
-	if p.State != keep.ProposalWaiting || waits || p.Over != current || !older(current, p.Version) || exists && !older(last.Version, p.Version) {
+	if p.State != keep.ProposalWaiting || p.Over != current || !older(current, p.Version) || t.proposed(p.Version, false) {
 		return fmt.Errorf("proposal %s: %w", p.ID(), keep.ErrStale)
 	}
 	put(t, t.s.proposals, t.workflow, append(slices.Clone(t.s.proposals[t.workflow]), p))
 	return nil
 }
 
-// endProposal ends the wait of the newest proposal.
+// endProposal ends the wait of a proposal.
 func (t *tx) endProposal(c keep.EndProposal) error {
-	last, exists := t.lastProposal()
-	if !exists || last.Version != c.Version || last.State != keep.ProposalWaiting || c.State == keep.ProposalWaiting {
+	list := slices.Clone(t.s.proposals[t.workflow])
+	i := slices.IndexFunc(list, func(p keep.Proposal) bool { return p.Version == c.Version && p.State == keep.ProposalWaiting })
+	if i < 0 || c.State == keep.ProposalWaiting {
 		return fmt.Errorf("end proposal %s: %w", c.Version, keep.ErrStale)
 	}
-	list := slices.Clone(t.s.proposals[t.workflow])
-	list[len(list)-1].State, list[len(list)-1].EndedAt = c.State, t.at
+	list[i].State, list[i].EndedAt = c.State, t.at
 	put(t, t.s.proposals, t.workflow, list)
 	return nil
 }
@@ -64,11 +62,14 @@ func (s *Store) Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Prop
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []keep.Proposal
-	for _, p := range slices.Backward(s.proposals[w]) {
+	for _, p := range s.proposals[w] {
 		p = copyProposal(p)
 		p.Code, p.Map = nil, nil
 		list = append(list, p)
 	}
+	slices.SortFunc(list, func(a, b keep.Proposal) int {
+		return cmp.Or(cmp.Compare(b.Version.Major, a.Version.Major), cmp.Compare(b.Version.Minor, a.Version.Minor))
+	})
 	return list, context.Cause(ctx)
 }
 

@@ -17,8 +17,8 @@ func (t *tx) deploy(d keep.Deployment) error {
 	if older(d.Version, w.Version) || d.Version == w.Version {
 		return fmt.Errorf("deploy %s after %s: %w", d.Version, w.Version, keep.ErrStale)
 	}
-	if p, ok := t.lastProposal(); ok && (p.State == keep.ProposalWaiting || !older(p.Version, d.Version) && (p.Version != d.Version || p.State != keep.ProposalApproved)) {
-		return fmt.Errorf("deploy %s beside %s: %w", d.Version, p.Version, keep.ErrStale)
+	if t.proposed(d.Version, true) {
+		return fmt.Errorf("deploy %s beside a proposal: %w", d.Version, keep.ErrStale)
 	}
 	if !exists {
 		w = keep.Workflow{Name: d.Workflow, CreatedAt: t.at}

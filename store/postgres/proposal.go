@@ -36,15 +36,14 @@ func (t *tx) addProposal(p keep.Proposal) error {
 	return nil
 }
 
-// proposalFacts reads the newest one of each workflow.
-const proposalFacts = `SELECT DISTINCT ON (workflow) workflow, major, minor, state FROM proposal WHERE workflow = ANY($1)
-	 ORDER BY workflow, major DESC, minor DESC`
+// proposalFacts reads those of each workflow.
+const proposalFacts = `SELECT workflow, major, minor, state FROM proposal WHERE workflow = ANY($1)`
 
 func (s *snapshot) scanProposal(row pgx.CollectableRow) error {
 	var w keep.WorkflowName
 	p := new(commit.Proposal)
 	err := row.Scan(into(&w), &p.Version.Major, &p.Version.Minor, into(&p.State))
-	s.Proposals.Put(w, p)
+	s.Proposals.Put(commit.VersionKey{Workflow: w, Version: p.Version}, p)
 	return err
 }
 

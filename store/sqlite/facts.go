@@ -28,7 +28,7 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 		err = t.readWorkflow(s)
 	}
 	if r.Proposal && err == nil {
-		err = t.readProposal(s)
+		err = t.readProposals(s)
 	}
 	err = readAll(t, s, err, r.Runs, (*tx).readRun)
 	err = readAll(t, s, err, r.Mutations, (*tx).readMutation)

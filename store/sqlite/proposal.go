@@ -40,13 +40,12 @@ func (t *tx) addProposal(p keep.Proposal) error {
 	return nil
 }
 
-// readProposal reads the newest one.
-func (t *tx) readProposal(s *commit.Snapshot) error {
-	return t.each(`SELECT major, minor, state FROM proposal WHERE workflow = ? ORDER BY major DESC, minor DESC LIMIT 1`,
+// readProposals reads those of the workflow.
+func (t *tx) readProposals(s *commit.Snapshot) error {
+	return t.each(`SELECT major, minor, state FROM proposal WHERE workflow = ?`,
 		[]any{t.workflow}, func(row []driver.Value) error {
-			s.Proposals.Put(t.workflow, &commit.Proposal{
-				Version: keep.Version{Major: number(row[0]), Minor: number(row[1])}, State: name[keep.ProposalState](row[2]),
-			})
+			v := keep.Version{Major: number(row[0]), Minor: number(row[1])}
+			s.Proposals.Put(commit.VersionKey{Workflow: t.workflow, Version: v}, &commit.Proposal{Version: v, State: name[keep.ProposalState](row[2])})
 			return nil
 		})
 }

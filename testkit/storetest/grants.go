@@ -137,6 +137,31 @@ var grantPromises = []promise{
 		w.refuse("new", isStale, keep.PutProposal{Proposal: w.proposal("new", 2)})
 		w.refuse("new", isStale, keep.PutProposal{Proposal: w.proposal("new", 3)}) // over 1.0
 	}},
+	{"a version that was refused leaves the minor numbers before it", func(w *world) {
+		w.deploy("a", "t")
+		major := w.proposal("a", 2)
+		w.commit("a", keep.PutProposal{Proposal: major}, keep.OpenEscalation{Escalation: w.grantQuestion(major)})
+		minor := w.proposal("a", 1)
+		minor.Deployment.Version.Minor, minor.Question = 1, "esc_minor"
+		ask := []keep.Change{keep.PutProposal{Proposal: minor}, keep.OpenEscalation{Escalation: w.grantQuestion(minor)}}
+		w.refuse("a", isStale, ask...) // the major one waits
+		w.commit("a", keep.EndProposal{Version: major.Version, State: keep.ProposalRejected}, keep.CloseEscalation{ID: major.Question})
+		w.commit("a", ask...)
+		again := w.proposal("a", 2)
+		again.Question = "esc_again"
+		w.refuse("a", isStale, append([]keep.Change{keep.EndProposal{Version: minor.Version, State: keep.ProposalReplaced}}, keep.PutProposal{Proposal: again})...)
+		var list []keep.Version
+		for _, p := range get[[]keep.Proposal](w)(w.Proposals(w.ctx, "a")) {
+			list = append(list, p.Version)
+		}
+		w.same("the latest version first", list, []keep.Version{major.Version, minor.Version})
+		w.refuse("a", isStale, keep.EndProposal{Version: major.Version, State: keep.ProposalApproved})
+		w.commit("a", keep.EndProposal{Version: minor.Version, State: keep.ProposalApproved}, keep.Deploy{Deployment: minor.Deployment}, keep.CloseEscalation{ID: minor.Question})
+		w.same("current", get[keep.Workflow](w)(w.Workflow(w.ctx, "a")).Version, minor.Version)
+		w.refuse("a", isStale, keep.Deploy{Deployment: major.Deployment})
+		major.Deployment.Version.Major = 3
+		w.commit("a", keep.Deploy{Deployment: major.Deployment})
+	}},
 }
 
 // proposal returns a version that waits, over version 1.0.
