@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -65,11 +67,30 @@ type repairsStore interface {
 	store.Workflows
 }
 
-// repairOf returns the object of a repair. proposed are the proposals of its workflow.
-func repairOf(r keep.Repair, proposed []keep.Proposal) (Repair, error) {
+// repairedWorkflow is what is known of a workflow that repairs are about.
+type repairedWorkflow struct {
+	current  keep.Version
+	proposed []keep.Proposal
+}
+
+func readRepaired(ctx context.Context, s repairsStore, name keep.WorkflowName) (repairedWorkflow, error) {
+	proposed, err := s.Proposals(ctx, name)
+	if err != nil {
+		return repairedWorkflow{}, err
+	}
+	w, err := s.Workflow(ctx, name)
+	return repairedWorkflow{w.Version, proposed}, err
+}
+
+// repairOf returns the object of a repair.
+func repairOf(r keep.Repair, w repairedWorkflow) (Repair, error) {
 	rec, err := law.ReadRecord(r)
 	if err != nil {
 		return Repair{}, err
+	}
+	i := slices.IndexFunc(w.proposed, func(p keep.Proposal) bool { return p.IsRepair() && p.By == r.ID })
+	if i < 0 { // a host may have ended before it kept that another version came
+		rec = rec.Under(w.current, r.CreatedAt)
 	}
 	sig, spent := rec.Signature, rec.Spent()
 	out := Repair{
@@ -84,19 +105,24 @@ func repairOf(r keep.Repair, proposed []keep.Proposal) (Repair, error) {
 			out.Reasons = append([]string{}, a.Reasons...)
 		}
 	}
-	if rec.Stage == law.Used {
+	switch rec.Stage {
+	case law.Used:
 		out.State = RepairRejected
+	case law.Replaced:
+		out.State = RepairSuperseded
 	}
-	i := slices.IndexFunc(proposed, func(p keep.Proposal) bool { return p.IsRepair() && p.By == r.ID })
 	if i < 0 {
 		return out, nil
 	}
-	p := proposed[i]
+	p := w.proposed[i]
 	out.Version = orNull(p.Version.String())
 	out.State = map[keep.ProposalState]RepairState{keep.ProposalWaiting: RepairWaiting, keep.ProposalApproved: RepairActive,
 		keep.ProposalRejected: RepairRejected, keep.ProposalReplaced: RepairSuperseded}[p.State]
-	if p.State == keep.ProposalWaiting {
+	switch p.State {
+	case keep.ProposalWaiting:
 		out.Question = &p.Question
+	case keep.ProposalReplaced:
+		out.Why = cmp.Or(out.Why, fmt.Sprintf("another version came before a person decided about %s", p.Version))
 	}
 	return out, nil
 }
@@ -107,15 +133,15 @@ func ListRepairs(ctx context.Context, s repairsStore, w keep.WorkflowName) ([]Re
 	if err != nil {
 		return nil, err
 	}
-	proposed := make(map[keep.WorkflowName][]keep.Proposal)
+	known := make(map[keep.WorkflowName]repairedWorkflow)
 	out := make([]Repair, 0, len(all))
 	for _, r := range all {
-		if _, known := proposed[r.Workflow]; !known {
-			if proposed[r.Workflow], err = s.Proposals(ctx, r.Workflow); err != nil {
+		if _, read := known[r.Workflow]; !read {
+			if known[r.Workflow], err = readRepaired(ctx, s, r.Workflow); err != nil {
 				return nil, err
 			}
 		}
-		one, err := repairOf(r, proposed[r.Workflow])
+		one, err := repairOf(r, known[r.Workflow])
 		if err != nil {
 			return nil, err
 		}
@@ -131,11 +157,11 @@ func ShowRepair(ctx context.Context, s repairsStore, id string) (Repair, error) 
 	if err != nil {
 		return Repair{}, err
 	}
-	proposed, err := s.Proposals(ctx, r.Workflow)
+	w, err := readRepaired(ctx, s, r.Workflow)
 	if err != nil {
 		return Repair{}, err
 	}
-	out, err := repairOf(r, proposed)
+	out, err := repairOf(r, w)
 	if err != nil || out.Source == "" {
 		return out, err
 	}

@@ -320,19 +320,30 @@ func (m *mender) settleRun(ctx context.Context, with *Repairs, id keep.RunID) (t
 	if err != nil || !ok || !lifecycle.NeedsScript(run) {
 		return false, err
 	}
-	if newer, err := m.newer(ctx, run); err != nil || newer {
-		return false, err
-	}
 	stored, rec, err := m.record(ctx, s)
 	none := errors.Is(err, keep.ErrNotFound)
-	switch {
-	case err != nil && !none:
+	if err != nil && !none {
 		return true, err
+	}
+	if current, tried, err := m.newer(ctx, run); err != nil || tried {
+		return false, err
+	} else if current.After(run.Version) { // and would execute the run with its own version again
+		why, err := m.replaced(ctx, stored, rec, current)
+		if err != nil {
+			return true, err
+		}
+		return true, m.h.AskAbout(ctx, run, why)
+	}
+	switch {
 	case none && with == nil:
 		return false, m.h.AskAbout(ctx, run, "")
 	case with != nil && (none || rec.Stage == law.Trying):
 		if rec, err = m.attempts(ctx, with, run); err != nil {
 			return true, err
+		}
+		if rec.Stage == law.Replaced {
+			m.h.Engine.Wake(run.Workflow) // another process may have deployed
+			return true, keep.ErrStale    // the version that came lets the run continue
 		}
 		if rec.Stage == law.Proposed { // and is stored, so that it can be changed
 			if stored, rec, err = m.record(ctx, s); err != nil {
@@ -364,21 +375,36 @@ func (m *mender) attempts(ctx context.Context, with *Repairs, run keep.Run) (law
 	return with.Repairer.Repair(ctx, run)
 }
 
-// newer reports whether a run failed with a version that is not current any more; it is then tried
-// again with the one that is.
-func (m *mender) newer(ctx context.Context, run keep.Run) (bool, error) {
+// newer returns the version that is current. A run that failed with another one is tried again with it,
+// if it has the handler.
+func (m *mender) newer(ctx context.Context, run keep.Run) (current keep.Version, tried bool, err error) {
 	w, err := m.h.store.Workflow(ctx, run.Workflow)
 	if err != nil || !w.Version.After(run.Version) {
-		return false, err
+		return w.Version, false, err
 	}
 	d, err := m.h.store.Deployment(ctx, run.Workflow, w.Version)
 	if err != nil {
-		return false, err
+		return w.Version, false, err
 	}
 	if _, has := d.Definition.Handler(run.Handler); !has {
-		return false, nil // it would be executed by its own version again
+		return w.Version, false, nil
 	}
-	return true, m.h.TryCurrent(ctx, run.ID)
+	return w.Version, true, m.h.TryCurrent(ctx, run.ID)
+}
+
+// replaced ends a repair of a version that is not current any more, and returns what was tried; empty:
+// nothing was.
+func (m *mender) replaced(ctx context.Context, stored keep.Repair, rec law.Record, current keep.Version) (string, error) {
+	if stored.ID == "" {
+		return "", nil
+	}
+	if after := rec.Under(current, time.Now().UTC().Truncate(time.Millisecond)); after.Stage != rec.Stage {
+		rec = after
+		if err := m.put(ctx, stored, rec); err != nil {
+			return "", err
+		}
+	}
+	return Tried(rec), nil
 }
 
 // record reads what was done about a failure.

@@ -22,7 +22,8 @@ type Keeper struct {
 // Repair repairs a failure as far as its budget lasts, and returns what is known of it then. That
 // an attempt begins is durable before the model is asked, and what it brought before the next one
 // begins: an attempt whose host dies is used up. A repair that is over is returned as it is, and
-// nobody is asked. The error is keep.ErrStale if another host repairs the same at this moment.
+// nobody is asked. It ends when another version is current: the model is not asked again, and what it
+// answers then is not kept. The error is keep.ErrStale if another host repairs the same at this moment.
 func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error) {
 	s, ok := law.SignatureOf(failed)
 	if !ok {
@@ -33,6 +34,9 @@ func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error
 		return rec, err
 	}
 	for rec.Stage == law.Trying {
+		if err := k.Repairer.current(ctx, failed); err != nil {
+			return k.replaced(ctx, stored, rec, err)
+		}
 		tried, spent := rec.Tried(), rec.Spent()
 		if rec, err = rec.Begin(k.Repairer.Limits, failed.ID, k.now()); err != nil {
 			return rec, err
@@ -41,8 +45,13 @@ func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error
 			return rec, err
 		}
 		a, err := k.Repairer.Attempt(ctx, failed, spent, tried)
+		if err == nil {
+			err = k.Repairer.current(ctx, failed)
+		}
 		if err != nil {
-			return rec, err
+			n := len(rec.Attempts) - 1
+			rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost
+			return k.replaced(ctx, stored, rec, err)
 		}
 		if rec, err = rec.End(kept(a), k.now()); err != nil {
 			return rec, err
@@ -52,6 +61,20 @@ func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error
 		}
 	}
 	return rec, nil
+}
+
+// replaced keeps that a repair is over, if err is that another version is current. Of a repair that never
+// began nothing is kept.
+func (k *Keeper) replaced(ctx context.Context, stored keep.Repair, rec law.Record, err error) (law.Record, error) {
+	other, ok := errors.AsType[*keep.VersionError](err)
+	if !ok {
+		return rec, err
+	}
+	if rec = rec.Under(other.Current, k.now()); stored.Rev == 0 {
+		return rec, nil
+	}
+	_, err = k.put(ctx, stored, rec)
+	return rec, err
 }
 
 // Proposed returns the script of a proposal for a failure, or why it may not be one any more, in

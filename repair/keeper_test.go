@@ -162,6 +162,46 @@ func TestDies(t *testing.T) {
 	}
 }
 
+// TestReplaced has a person deploy while a model is asked: it is not asked again, what it answers is not kept,
+// and what it cost is.
+func TestReplaced(t *testing.T) {
+	for name, reply := range map[string]llmtest.Reply{
+		"talks": {Calls: []llmtest.Call{{Name: "check", Arguments: map[string]string{"source": "x"}}}},
+		"words": {Text: "no"}, "proposes": call("propose", caseOf(t, "falls-back").source),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, renamed)
+			db := openRepairs(t)
+			s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply {
+				d := w.base.Deployment
+				d.Version = keep.Version{Major: 2}
+				if err := w.db.Commit(t.Context(), keep.Commit{Workflow: d.Workflow, At: time.Now().UTC().Truncate(time.Millisecond), Changes: []keep.Change{keep.Deploy{Deployment: d}}}); err != nil {
+					t.Error(err)
+				}
+				return reply
+			})
+			for i := range 2 {
+				rec, err := w.keeper(t, s, db).Repair(t.Context(), w.failed)
+				if err != nil || rec.Stage != law.Replaced || rec.Why != "version 2.0 was deployed meanwhile" || len(rec.Attempts) != 1 || rec.Attempts[0].Source != "" || rec.Spent().Tokens == 0 {
+					t.Errorf("repair %d: %+v, %v; want one that version 2.0 replaced", i, rec, err)
+				}
+			}
+			failed := w.failed
+			f := *failed.Error
+			failed.Error, f.At = &f, "another place"
+			if rec, err := w.keeper(t, s, db).Repair(t.Context(), failed); err != nil || rec.Stage != law.Replaced || len(rec.Attempts) != 0 {
+				t.Errorf("another failure of the version that was replaced: %+v, %v", rec, err)
+			}
+			if all, err := db.Repairs(t.Context(), "", time.Time{}); err != nil || len(all) != 1 {
+				t.Errorf("%d repairs are kept, %v; want the one that began", len(all), err)
+			}
+			if n := len(s.Requests()); n != 1 {
+				t.Errorf("the model was asked %d times, want once", n)
+			}
+		})
+	}
+}
+
 // Of two hosts that repair the same one continues.
 func TestTwoHosts(t *testing.T) {
 	w := newWorld(t, renamed)

@@ -25,18 +25,21 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/llmtest"
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/law/policy"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/llm"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/repair"
 	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/postgres"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A life is what a process of TestKilled does; it is told in the environment, as JSON.
 type life struct {
 	Dir, Service, Model string
+	Postgres            string // URL of the database; empty: a file in Dir
 	Activate            law.Activate
 	At                  int  // the durable step of the repair at which it is killed, from 1; 0: none
 	After               bool // right after the step, not before it
@@ -46,7 +49,7 @@ const lifeVariable = "KEEP_TEST_REPAIR_LIFE"
 
 // A killing store ends its process, by SIGKILL, at a durable step of a repair.
 type killing struct {
-	*sqlite.DB
+	database
 	life life
 	mu   sync.Mutex
 	n    int
@@ -69,18 +72,20 @@ func (k *killing) step(do func() error) error {
 }
 
 func (k *killing) PutRepair(ctx context.Context, r keep.Repair) error {
-	return k.step(func() error { return k.DB.PutRepair(ctx, r) })
+	return k.step(func() error { return k.database.PutRepair(ctx, r) })
 }
 
 func (k *killing) Commit(ctx context.Context, c keep.Commit) error {
 	for _, change := range c.Changes {
 		switch change.(type) {
 		case keep.PutProposal, keep.OpenEscalation:
-			return k.step(func() error { return k.DB.Commit(ctx, c) })
+			return k.step(func() error { return k.database.Commit(ctx, c) })
 		}
 	}
-	return k.DB.Commit(ctx, c)
+	return k.database.Commit(ctx, c)
 }
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // TestLife is one process of TestKilled; it is no test by itself.
 func TestLife(t *testing.T) {
@@ -95,12 +100,56 @@ func TestLife(t *testing.T) {
 	l.live(t, true)
 }
 
-// live opens the database, publishes the odd event if there is to be one, and works until nothing is left to do.
-func (l life) live(t *testing.T, odd bool) {
-	db := sqlite.New(filepath.Join(l.Dir, "keep.db"), sqlite.Config{Host: true})
+// A database is a store that is open.
+type database interface {
+	host.Store
+	repair.Store
+	Open(ctx context.Context) error
+	Close() error
+}
+
+// open opens the database, as a host or as a command beside one.
+func (l life) open(t *testing.T, hosts bool) database {
+	t.Helper()
+	var db database = sqlite.New(filepath.Join(l.Dir, "keep.db"), sqlite.Config{Host: hosts})
+	if l.Postgres != "" {
+		db = postgres.New(l.Postgres, postgres.Config{Host: hosts})
+	}
 	if err := db.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return db
+}
+
+// replace is a person who deploys a version that does what the one that failed was to do.
+func (l life) replace(t *testing.T, source string) {
+	db := l.open(t, false)
+	defer db.Close()
+	rt, err := runtime()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	b, err := sandbox.BuildSource("base.js", []byte(source))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	w, err := host.LoadBundle(t.Context(), rt, b)
+	if err == nil {
+		var o *operator.Operator
+		if o, err = operator.New(db, operator.Config{}); err == nil {
+			_, err = o.Deploy(t.Context(), keep.Deployment{Workflow: w.Name, Hash: b.Hash(), Entry: b.Entry, Code: b.Code, Map: b.Map, Definition: w.Definition})
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// live opens the database, publishes the odd event if there is to be one, and works until nothing is left to do.
+func (l life) live(t *testing.T, odd bool) {
+	db := l.open(t, true)
 	defer db.Close()
 	rt, err := runtime()
 	if err != nil {
@@ -111,8 +160,8 @@ func (l life) live(t *testing.T, odd bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, conns := &killing{DB: db, life: l}, []connector.Connection{*conn}
-	cfg := host.Config{Connections: conns, Runtime: rt, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	store, conns := &killing{database: db, life: l}, []connector.Connection{*conn}
+	cfg := host.Config{Presence: l.Dir, Connections: conns, Runtime: rt, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if odd {
 		cfg.Repairs = l.repairs(t, store, conns, rt)
 	}
@@ -179,7 +228,7 @@ func (l life) repairs(t *testing.T, store *killing, conns []connector.Connection
 	if err != nil {
 		t.Fatal(err)
 	}
-	bench := &repair.Bench{Store: store.DB, Connections: conns, Runtime: rt, Comparer: repair.Recorded{Store: store.DB, Connections: conns}}
+	bench := &repair.Bench{Store: store.database, Connections: conns, Runtime: rt, Comparer: repair.Recorded{Store: store.database, Connections: conns}}
 	return &host.Repairs{Activate: l.Activate, Repairer: &repair.Keeper{Store: store, Clock: time.Now,
 		Repairer: &repair.Repairer{Bench: bench, Model: c, Name: "m-1", Limits: limits}}}
 }
@@ -204,7 +253,7 @@ func (l life) process(t *testing.T) bool {
 	return false
 }
 
-// TestKilled kills a host, by SIGKILL, before and after each durable step of a repair, and starts it again: a version is current, or a
+// TestKilled kills a host of each store, by SIGKILL, before and after each durable step of a repair, and starts it again: a version is current, or a
 // person is asked, once; nothing is half of both, and the service got the call once or never.
 func TestKilled(t *testing.T) {
 	var mu sync.Mutex
@@ -224,6 +273,19 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare := func(t *testing.T, store string) life {
+		l := life{Dir: t.TempDir(), Service: service.URL}
+		if store == "postgres" {
+			l.Postgres = pgtest.URL(t)
+			l.live(t, false)
+		} else if err := os.WriteFile(filepath.Join(l.Dir, "keep.db"), prepared, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		clear(paid)
+		mu.Unlock()
+		return l
+	}
 	fixed := call("propose", caseOf(t, "falls-back").source)
 	for _, tt := range []struct {
 		name     string
@@ -232,24 +294,28 @@ func TestKilled(t *testing.T) {
 		steps    []int
 		version  string
 		asked    keep.EscalationKind // empty: nothing
+		made     int                 // versions of the repair
 	}{
 		// Attempt begun, verdict stored, version current.
-		{"safe", law.WhenSafe, fixed, []int{1, 2, 3}, "1.1", ""},
-		{"ask", law.Ask, fixed, []int{3}, "1.0", keep.AskProposal},
+		{"safe", law.WhenSafe, fixed, []int{1, 2, 3}, "1.1", "", 1},
+		{"ask", law.Ask, fixed, []int{3}, "1.0", keep.AskProposal, 1},
 		// Attempts begin and end at 1 to 6, the budget is spent at 7, and the question is asked at 8.
-		{"nothing", law.WhenSafe, llmtest.Reply{Text: "no"}, []int{1, 6, 7, 8}, "1.0", keep.AskLogic},
+		{"nothing", law.WhenSafe, llmtest.Reply{Text: "no"}, []int{1, 6, 7, 8}, "1.0", keep.AskLogic, 0},
+		// A person deploys while the model is asked: attempt begun, repair replaced.
+		{"deployed", law.WhenSafe, fixed, []int{1, 2}, "2.0", "", 0},
 	} {
-		for _, at := range tt.steps {
+		for i, at := range append(tt.steps, tt.steps...) {
+			store := []string{"sqlite", "postgres"}[i/len(tt.steps)]
 			for _, after := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%d/%t", tt.name, at, after), func(t *testing.T) {
-					s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return tt.reply })
-					l := life{Dir: t.TempDir(), Service: service.URL, Model: s.Base(false), Activate: tt.activate, At: at, After: after}
-					if err := os.WriteFile(filepath.Join(l.Dir, "keep.db"), prepared, 0o600); err != nil {
-						t.Fatal(err)
-					}
-					mu.Lock()
-					clear(paid)
-					mu.Unlock()
+				t.Run(fmt.Sprintf("%s/%s/%d/%t", store, tt.name, at, after), func(t *testing.T) {
+					l := prepare(t, store)
+					s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply {
+						if tt.name == "deployed" {
+							l.replace(t, caseOf(t, "falls-back").source)
+						}
+						return tt.reply
+					})
+					l.Model, l.Activate, l.At, l.After = s.Base(false), tt.activate, at, after
 					if !l.process(t) {
 						t.Fatal("it was not killed")
 					}
@@ -261,10 +327,14 @@ func TestKilled(t *testing.T) {
 					if once := strings.Count(sent, "REF9") == 1 && strings.HasSuffix(sent, ":1]"); once != (tt.asked == "") {
 						t.Errorf("the service got %s", sent)
 					}
-					if n := len(s.Requests()); n > limits.Attempts {
-						t.Errorf("the model was asked %d times", n)
+					most := limits.Attempts
+					if tt.name == "deployed" {
+						most = 1
 					}
-					l.check(t, tt.version, tt.asked)
+					if n := len(s.Requests()); n > most {
+						t.Errorf("the model was asked %d times, want %d at most", n, most)
+					}
+					l.check(t, tt.version, tt.asked, tt.made)
 				})
 			}
 		}
@@ -272,12 +342,9 @@ func TestKilled(t *testing.T) {
 }
 
 // check looks at what the second life left.
-func (l life) check(t *testing.T, version string, asked keep.EscalationKind) {
+func (l life) check(t *testing.T, version string, asked keep.EscalationKind, made int) {
 	t.Helper()
-	db := sqlite.New(filepath.Join(l.Dir, "keep.db"), sqlite.Config{Host: true})
-	if err := db.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := l.open(t, true)
 	defer db.Close()
 	w, err := db.Workflow(t.Context(), "bills")
 	if err != nil || w.Version.String() != version {
@@ -290,12 +357,8 @@ func (l life) check(t *testing.T, version string, asked keep.EscalationKind) {
 	if err != nil || len(qs) > 1 || (len(qs) == 0) != (asked == "") || len(qs) == 1 && (qs[0].Kind != asked || !qs[0].ClosedAt.IsZero()) {
 		t.Errorf("the questions are %+v, %v; want one of kind %q", qs, err, asked)
 	}
-	want := 0
-	if asked != keep.AskLogic {
-		want = 1
-	}
 	ps, err := db.Proposals(t.Context(), "bills")
-	if err != nil || len(ps) != want || want == 1 && (ps[0].State == keep.ProposalApproved) != (version == "1.1") {
-		t.Errorf("the proposals are %+v, %v; want %d", ps, err, want)
+	if err != nil || len(ps) != made || made == 1 && (ps[0].State == keep.ProposalApproved) != (version == "1.1") {
+		t.Errorf("the proposals are %+v, %v; want %d", ps, err, made)
 	}
 }

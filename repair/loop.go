@@ -104,7 +104,7 @@ func (r *Repairer) attempt(ctx context.Context, base Base, failed keep.Run, d do
 		return a, err
 	}
 	q := llm.Request{Model: r.Name, System: instructions, Tools: tools(), Messages: []llm.Message{{Text: text}}}
-	talk := llm.Conversation{Model: r.Model, Turns: law.Turns,
+	talk := llm.Conversation{Model: r.while(failed), Turns: law.Turns,
 		Stop: func(used llm.Usage) string {
 			return r.Limits.Stop(law.Spent{Attempts: before.Attempts, Tokens: before.Tokens + used.Tokens(), Cost: before.Cost + used.Cost})
 		},
@@ -119,6 +119,31 @@ func (r *Repairer) attempt(ctx context.Context, base Base, failed keep.Run, d do
 		a.Why = end.Why
 	}
 	return a, err
+}
+
+// current returns *keep.VersionError if the version that failed is not current any more.
+func (r *Repairer) current(ctx context.Context, failed keep.Run) error {
+	w, err := r.Bench.Store.Workflow(ctx, failed.Workflow)
+	if err == nil && w.Version != failed.Version {
+		err = &keep.VersionError{Workflow: failed.Workflow, Want: failed.Version, Current: w.Version}
+	}
+	return err
+}
+
+// A during is a model that is asked only while the version that failed is current.
+type during struct {
+	*Repairer
+	failed keep.Run
+}
+
+func (r *Repairer) while(failed keep.Run) during { return during{r, failed} }
+
+// Ask implements Model.
+func (d during) Ask(ctx context.Context, q llm.Request) (llm.Answer, llm.Usage, error) {
+	if err := d.current(ctx, d.failed); err != nil {
+		return llm.Answer{}, llm.Usage{}, err
+	}
+	return d.Model.Ask(ctx, q)
 }
 
 // maxNote bounds what a model says of its proposal, in bytes.

@@ -16,7 +16,7 @@ type Record struct {
 	Stage     Stage      `json:"stage"`
 	Attempts  []Attempt  `json:"attempts"` // that began, the last one may be under way
 	Limit     int        `json:"limit"`    // how many attempts there may be
-	Why       string     `json:"why"`      // of Used, a sentence without its end
+	Why       string     `json:"why"`      // of Used and Replaced, a sentence without its end
 }
 
 // A Stage says how far a repair came. Values are stored; do not rename them.
@@ -27,6 +27,7 @@ const (
 	Trying   Stage = "trying"   // attempts are made, or will be
 	Proposed Stage = "proposed" // the last attempt has a proposal that waits for a person, or is to be activated
 	Used     Stage = "spent"    // nothing is tried any more: a person is asked
+	Replaced Stage = "replaced" // nothing is tried any more: a person deployed another version
 )
 
 // An Attempt is one, as it is kept.
@@ -129,6 +130,19 @@ func (r Record) Waits() string {
 // is tried any more.
 func (r Record) Refuse(why string) Record {
 	r.Stage, r.Why = Used, why
+	return r
+}
+
+// Under returns the record as it is when a version is current: a repair of an earlier one that did
+// not come to its end is replaced, and so is the attempt that is under way.
+func (r Record) Under(current keep.Version, now time.Time) Record {
+	if r.Stage != Trying && r.Stage != Proposed || !current.After(r.Signature.Version) {
+		return r
+	}
+	r.Stage, r.Why, r.Attempts = Replaced, fmt.Sprintf("version %s was deployed meanwhile", current), append([]Attempt(nil), r.Attempts...)
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].EndedAt.IsZero() {
+		r.Attempts[n-1].EndedAt, r.Attempts[n-1].Why = now, r.Why
+	}
 	return r
 }
 

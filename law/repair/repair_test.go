@@ -301,3 +301,38 @@ func TestReasonsAreBounded(t *testing.T) {
 		t.Errorf("%d reasons", len(why))
 	}
 }
+
+// A repair is over when another version is current, whatever it was about to do, and stays what it came to
+// before.
+func TestUnder(t *testing.T) {
+	v1, began, now := keep.Version{Major: 1}, time.Unix(1, 0), time.Unix(2, 0)
+	sig := repair.Signature{Workflow: "w", Version: v1, Handler: "h", Code: "c"}
+	for _, stage := range []repair.Stage{repair.Trying, repair.Proposed, repair.Used, repair.Replaced} {
+		for _, current := range []keep.Version{{}, v1, {Major: 1, Minor: 1}, {Major: 2}} {
+			for _, underWay := range []bool{false, true} {
+				r := repair.Record{Signature: sig, Stage: stage, Limit: 3, Attempts: []repair.Attempt{{BeganAt: began, EndedAt: began, Why: "no"}}}
+				if underWay {
+					r.Attempts = append(r.Attempts, repair.Attempt{BeganAt: began, Tokens: 7})
+				}
+				got := r.Under(current, now)
+				ends := current.After(v1) && (stage == repair.Trying || stage == repair.Proposed)
+				if !ends {
+					if got.Stage != stage || got.Why != r.Why || underWay && !got.Attempts[1].EndedAt.IsZero() {
+						t.Errorf("%s under %s: %+v, want it as it was", stage, current, got)
+					}
+					continue
+				}
+				why := fmt.Sprintf("version %s was deployed meanwhile", current)
+				if got.Stage != repair.Replaced || got.Why != why || got.Waits() != "" || got.Proposal() != nil || got.Spent() != r.Spent() || got.Attempts[0].Why != "no" {
+					t.Errorf("%s under %s: %+v, want its end", stage, current, got)
+				}
+				if underWay && (got.Attempts[1].Why != why || !got.Attempts[1].EndedAt.Equal(now) || !r.Attempts[1].EndedAt.IsZero()) {
+					t.Errorf("%s under %s: its attempt is %+v, before %+v", stage, current, got.Attempts[1], r.Attempts[1])
+				}
+				if _, err := got.Begin(repair.Limits{Attempts: 9, Tokens: 9}, "run_1", now); err == nil {
+					t.Errorf("%s under %s: another attempt begins", stage, current)
+				}
+			}
+		}
+	}
+}

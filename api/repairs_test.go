@@ -1,0 +1,89 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	law "github.com/keep-run/keep/law/repair"
+	"github.com/keep-run/keep/operator"
+)
+
+// failing is a failure of the version that is current, and repairing its repair while an attempt is under way.
+func (w *world) failing(at string) keep.Repair {
+	w.t.Helper()
+	rec := law.Begun(law.Signature{Workflow: "invoices", Version: fullDeployment.Version, Handler: "addRow", Code: "script-failed", At: at})
+	rec, err := rec.Begin(law.Limits{Attempts: 3, Tokens: 100}, "run_1", noon)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := keep.Repair{ID: rec.Signature.ID(), Workflow: "invoices", CreatedAt: noon}
+	if r.State, err = rec.Encode(); err == nil {
+		err = w.store.PutRepair(w.t.Context(), r)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// proposes has a repair propose a version, and returns it.
+func (w *world) proposes(r keep.Repair) keep.Proposal {
+	w.t.Helper()
+	d := fullDeployment
+	d.Hash, d.Code = "mended "+r.ID, []byte("x")
+	out, err := w.engine.DeployGranted(w.t.Context(), d, nil, operator.Consent{Giver: operator.Giver{By: r.ID, From: keep.FromRepair}, Repair: true, Ask: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return *out.Waiting
+}
+
+// A repair that another version replaced is over, says so, and asks nothing: also if no host lived to keep that.
+func TestReplacedRepairs(t *testing.T) {
+	w := newWorld(t, nil)
+	trying, waiting := w.failing("a.js:1"), w.failing("a.js:2")
+	p := w.proposes(waiting)
+	ask := func(path string) answer { return w.ask("ann viewer", "GET", api.Prefix+path, "") }
+	ask("/repairs/"+trying.ID).want(t, 200, `"state":"judging"`, `"ended_at":null`)
+	ask("/repairs/"+waiting.ID).want(t, 200, `"state":"waiting"`, `"version":"1.3"`, `"question":"`+string(p.Question)+`"`)
+	d := fullDeployment
+	d.Hash, d.Code = "a person's", []byte("y")
+	if _, err := w.engine.Deploy(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	ask("/repairs/"+trying.ID).want(t, 200, `"state":"superseded"`, `"why":"version 2.0 was deployed meanwhile"`, `"ended_at":"`)
+	ask("/repairs/"+waiting.ID).want(t, 200, `"state":"superseded"`, `"why":"another version came before a person decided about 1.3"`, `"question":null`)
+	ask("/repairs").want(t, 200, `"version 2.0 was deployed meanwhile"`, `"another version came before a person decided about 1.3"`)
+	ask("/workflows/invoices/versions").want(t, 200, `"version":"2.0","state":"current"`, `"version":"1.3","state":"replaced"`)
+	w.ask("ann admin", "POST", api.Prefix+"/escalations/"+string(p.Question)+"/decision", `{"action":"approve"}`).
+		want(t, http.StatusConflict, "was closed at", "since it no longer applied")
+	ask("/workflows/invoices").want(t, 200, `"version":"2.0"`)
+}
+
+// A version that a repair wrote becomes current, or is refused, by who may deploy, and by nobody else.
+func TestProposalRoles(t *testing.T) {
+	for _, role := range access.Roles() {
+		for _, action := range []keep.Action{keep.Approve, keep.Reject} {
+			w := newWorld(t, nil)
+			p := w.proposes(w.failing("a.js:1"))
+			a := w.ask("ann "+string(role), "POST", api.Prefix+"/escalations/"+string(p.Question)+"/decision", `{"action":"`+string(action)+`"}`)
+			state, version := keep.ProposalWaiting, "1.2"
+			if role.Covers(access.Author) {
+				a.want(t, 200)
+				if state = keep.ProposalRejected; action == keep.Approve {
+					state, version = keep.ProposalApproved, "1.3"
+				}
+			} else {
+				a.want(t, http.StatusForbidden, "ann has the role "+string(role))
+			}
+			got, err := w.store.Proposal(t.Context(), "invoices", p.Version)
+			if err != nil || got.State != state {
+				t.Errorf("after %s by a %s the version is %s, %v; want %s", action, role, got.State, err, state)
+			}
+			w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"`+version+`"`)
+		}
+	}
+}
