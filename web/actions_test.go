@@ -279,6 +279,31 @@ func TestVersionsAndLogs(t *testing.T) {
 	c.get("/runs/"+string(w.ran("mails", "poll"))).want(t, 200, "version 2.0", "polled &lt;b&gt;again&lt;/b&gt;", "It committed.")
 }
 
+// What a workflow is for, in the words of who wanted it, is on its page and on those of its versions, and
+// stays there when a later version says nothing about it.
+func TestIntent(t *testing.T) {
+	w := newWorld(t, "letters.js")
+	const said, shown = `note <b>each</b> letter`, `It is for: <q>note &lt;b&gt;each&lt;/b&gt; letter</q>`
+	c := w.as("vera", access.Viewer)
+	for _, path := range []string{"/workflows/letters", "/workflows/letters/versions/1.0"} {
+		if a := c.get(path); strings.Contains(a.body, "It is for") {
+			t.Errorf("%s says what it is for, and nobody did", path)
+		}
+	}
+	d, err := w.db.Deployment(t.Context(), "letters", w.version("letters").Version)
+	w.must(err)
+	for i, intent := range []string{said, ""} {
+		d.Hash, d.Definition.Intent = "another "+intent, intent
+		v, err := w.host.Operator.Deploy(t.Context(), d)
+		w.must(err)
+		if v.Major != i+2 {
+			t.Fatalf("version %s", v)
+		}
+		c.get("/workflows/letters").want(t, 200, shown)
+		c.get("/workflows/letters/versions/"+v.String()).want(t, 200, shown)
+	}
+}
+
 // Keys of HTTP requests: one whose outcome is unknown is resolved once, and one that
 // is done can be forgotten.
 func TestKeys(t *testing.T) {

@@ -84,6 +84,12 @@ type repairSite struct {
 // newRepairSite makes a project with three bills that its script understands.
 func newRepairSite(t *testing.T, chat bool, activate string, answer func(llmtest.Request) llmtest.Reply) *repairSite {
 	t.Helper()
+	return newRepairSiteOn(t, "", chat, activate, answer)
+}
+
+// newRepairSiteOn is newRepairSite with a head of keep.toml.
+func newRepairSiteOn(t *testing.T, head string, chat bool, activate string, answer func(llmtest.Request) llmtest.Reply) *repairSite {
+	t.Helper()
 	s := &repairSite{t: t, dir: shortDir(t), calls: map[string]int{}, llm: llmtest.Start(t, answer)}
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -95,7 +101,7 @@ func newRepairSite(t *testing.T, chat bool, activate string, answer func(llmtest
 	}))
 	t.Cleanup(service.Close)
 	api := map[bool]string{false: "anthropic", true: "openai"}[chat]
-	s.write("keep.toml", strings.NewReplacer("SERVICE", service.URL, "API", api, "BASE", s.llm.Base(chat), "ACTIVATE", activate).Replace(repairConfig))
+	s.write("keep.toml", strings.NewReplacer("SERVICE", service.URL, "API", api, "BASE", s.llm.Base(chat), "ACTIVATE", activate).Replace(head+repairConfig))
 	s.write("bills.js", repairScript)
 	s.keep(0, "deploy", ".")
 	for n, total := range map[string]string{"1": "10", "2": "20", "3": "900"} { // the last one is too much
@@ -352,8 +358,15 @@ func errorText(err error) string {
 // serve runs keep serve until the test ends, from when it serves.
 func (s *repairSite) serve() *exec.Cmd {
 	s.t.Helper()
+	cmd, _ := s.daemon("Serving 1 workflow", "serve", "--listen", "off")
+	return cmd
+}
+
+// daemon runs a command until the test ends, from when it says something.
+func (s *repairSite) daemon(says string, args ...string) (*exec.Cmd, *listener) {
+	s.t.Helper()
 	said := newListener()
-	cmd := s.command("serve", "--listen", "off")
+	cmd := s.command(args...)
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -362,8 +375,8 @@ func (s *repairSite) serve() *exec.Cmd {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
 	})
-	said.wait(s.t, "Serving 1 workflow")
-	return cmd
+	said.wait(s.t, says)
+	return cmd, said
 }
 
 // TestRepairShares has several runs of one workflow fail alike: they share one repair and one question, and the next
