@@ -88,7 +88,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.writeCmd(), a.editCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.guideCmd(), a.mcpCmd(), a.gatewayCmd(), a.packsCmd(), a.connectCmd(), a.proveCmd(), a.proxyCmd())
+	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.writeCmd(), a.editCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.guideCmd(), a.docsCmd(), a.mcpCmd(), a.gatewayCmd(), a.packsCmd(), a.connectCmd(), a.proveCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.whyCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
 		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.hooksCmd(), a.grantsCmd(), a.budgetsCmd(), a.repairsCmd(),
 		a.checkpointsCmd())

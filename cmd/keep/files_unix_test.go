@@ -37,7 +37,7 @@ var drillCommands = [][]string{
 // for its commands, which open the database in one way.
 var drillAside = map[string]string{
 	"api": "asks a daemon", "login": "asks a daemon", "connect": "asks a service first", "prove": "asks a service first",
-	"guide": "opens nothing", "update": "opens nothing", "mcp": "opens a file when a tool is called, as other commands do",
+	"guide": "opens nothing", "docs": "opens nothing", "update": "opens nothing", "mcp": "opens a file when a tool is called, as other commands do",
 	"demo": "has a database of its own", "init": "makes files in a new directory", "version": "opens nothing", "trust": "keeps a list of its own",
 	"idempotency": "opens nothing", "idempotency backend": "is a server without files", "idempotency guide": "opens nothing",
 	"gateway": "needs a server in keep.toml first", "write": "needs a model first", "edit": "needs a model first",

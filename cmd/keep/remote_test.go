@@ -45,7 +45,7 @@ var aside = map[string]string{
 	"packs": "opens no database", "packs list": "opens no database", "packs show": "opens no database", "packs copy": "opens no database",
 	"idempotency guide": "opens no database",
 	"idempotency":       "prints help", "idempotency test": "asks another server", "idempotency backend": "is a server",
-	"version": "opens nothing", "update": "opens nothing", "guide": "opens nothing", "mcp": "serves an agent",
+	"version": "opens nothing", "update": "opens nothing", "guide": "opens nothing", "docs": "opens nothing", "docs search": "opens nothing", "mcp": "serves an agent",
 	"accounts": "needs the key beside keep.toml", "accounts list": "needs the key beside keep.toml", "accounts show": "needs the key beside keep.toml",
 	"accounts test": "asks a service", "accounts renew": "asks a service", "accounts revoke": "asks a service", "accounts rekey": "changes the key beside keep.toml",
 	"accounts export": "needs the key beside keep.toml", "accounts import": "needs the key beside keep.toml", "accounts recipient": "needs the key beside keep.toml",

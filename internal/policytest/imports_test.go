@@ -95,6 +95,8 @@ web                     clock  . law/... store view host/feed api api/access con
 web/graph               pure
 web/internal/...        main   internal/npm
 
+docs                    timed
+
 rehearsal               clock  . law/policy connector engine host script/sandbox store store/memory
 rehearsal/plan          clock  . law/budget law/canonical law/grant law/policy law/trace connector host script/sandbox rehearsal
 rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector engine rehearsal store store/memory
@@ -139,6 +141,7 @@ cmd/keep/internal/guide clock
 cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/guide
 cmd/keep/internal/mcp clock . api api/access cmd/keep/internal/guide cmd/keep/internal/project cmd/keep/internal/terminal connector host internal/framed law/policy llm rehearsal rehearsal/plan rehearsal/scripttest script/sandbox script/workflow
 cmd/keep/internal/keychain clock
+cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main

@@ -1,5 +1,5 @@
 // Command generate writes what the guide has of the code: the reference of keep.toml and
-// of scripts, the JSON Schemas, docs/guide.md and llms.txt. Run it with go generate in the
+// of scripts, the JSON Schemas, docs/guide.md and llms.txt; and what keep docs has of it. Run it with go generate in the
 // package guide. Its output is committed; a test fails where it is stale.
 package main
 
