@@ -59,6 +59,7 @@ type setup struct {
 	Rules  map[keep.ToolName]gateway.Rule
 	Repeat repeat.Rules
 	URL    string // of the server; empty: it is a process
+	HTTP   bool   // agents speak to it by HTTP, at the address that it prints
 }
 
 func testPolicy() *policy.Policy {
@@ -102,6 +103,9 @@ func serveGateway() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
+	if s.HTTP {
+		return serveAgents(g)
+	}
 	var out io.Writer = os.Stdout
 	if s.CutAt > 0 {
 		out = &cutting{os.Stdout, s.CutAt}

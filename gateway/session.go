@@ -37,12 +37,19 @@ type session struct {
 
 	mu     sync.Mutex                    // protects all below
 	cancel map[string]context.CancelFunc // of requests under way, by their id
-	told   map[string]keep.RunID         // calls whose last answer was written, by name
+	told   map[string]toldAnswer         // calls whose last answer was written, by name
+	used   time.Time                     // by HTTP, when its last message came
+}
+
+// A toldAnswer is a last answer that was written.
+type toldAnswer struct {
+	run  keep.RunID
+	conn int64 // on which: a later message on it shows that the client read the answer
 }
 
 // newSession returns a session whose messages are written by write.
 func (g *Gateway) newSession(agent string, write func(mcp.Message) error) *session {
-	s := &session{g: g, agent: agent, write: write, cancel: make(map[string]context.CancelFunc), told: make(map[string]keep.RunID), telling: make(chan struct{}, 1)}
+	s := &session{g: g, agent: agent, write: write, cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), telling: make(chan struct{}, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[s] = struct{}{}
@@ -76,11 +83,11 @@ func (s *session) take(ctx context.Context, frame []byte) {
 	case m.Version != "2.0":
 		s.refuse(m.ID, invalidRequest, `jsonrpc must be "2.0"`)
 	case m.Method == "" && m.ID != nil: // an answer: the gateway asks clients nothing
-		s.heard(s.written(), "")
+		s.heard(s.written(0), "")
 	case m.Method == "":
 		s.refuse(nil, invalidRequest, "the message has no method")
 	case m.ID == nil:
-		s.heard(s.written(), "")
+		s.heard(s.written(0), "")
 		s.notification(m)
 	case !mcp.ValidID(m.ID):
 		s.refuse(nil, invalidRequest, "the id of a request is a text or a number")
@@ -108,7 +115,7 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
-	before := s.written()
+	before := s.written(0)
 	s.requests.Go(func() {
 		defer cancel()
 		a := s.answer(ctx, m, before)
@@ -119,22 +126,22 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 		if a.err == nil && a.result == nil {
 			reply.Result = json.RawMessage(`{}`)
 		}
-		s.tell(reply, a)
+		s.tell(func() error { return s.write(reply) }, a, 0)
 	})
 }
 
 // tell writes an answer. While a last answer is written, written waits: the client may have read
 // it, and sent its next message, before this goroutine notes that.
-func (s *session) tell(reply mcp.Message, a answer) {
+func (s *session) tell(write func() error, a answer, conn int64) {
 	if a.of == "" {
-		_ = s.write(reply)
+		_ = write()
 		return
 	}
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
-	if s.write(reply) == nil {
+	if write() == nil {
 		s.mu.Lock()
-		s.told[a.of] = a.run
+		s.told[a.of] = toldAnswer{a.run, conn}
 		s.mu.Unlock()
 	}
 }
@@ -143,9 +150,9 @@ func (s *session) tell(reply mcp.Message, a answer) {
 // not read must not keep its own messages from being read for good.
 const patience = 100 * time.Millisecond
 
-// written returns the last answers that were written so far. It is asked when a message
+// written returns the last answers that were written so far on a connection. It is asked when a message
 // arrives: what is written while that one is worked on, its sender did not have.
-func (s *session) written() map[string]keep.RunID {
+func (s *session) written(conn int64) map[string]keep.RunID {
 	select {
 	case s.telling <- struct{}{}:
 		<-s.telling
@@ -153,7 +160,13 @@ func (s *session) written() map[string]keep.RunID {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.told)
+	before := make(map[string]keep.RunID)
+	for id, t := range s.told {
+		if t.conn == conn {
+			before[id] = t.run
+		}
+	}
+	return before
 }
 
 // heard notes that the client sent another message than the call of that name: it has the
@@ -162,7 +175,7 @@ func (s *session) heard(before map[string]keep.RunID, call string) {
 	s.mu.Lock()
 	var got map[string]keep.RunID
 	for id, run := range before {
-		if id == call || s.told[id] != run {
+		if id == call || s.told[id].run != run {
 			continue
 		}
 		if got == nil {

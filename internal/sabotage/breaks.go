@@ -1028,7 +1028,7 @@ var breaks = []Break{
 	{"error-of-a-tool-is-a-failure", "doubt-is-not-failure", "connector/mcp/tool.go",
 		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
 	{"repeat-before-an-answer-delivers", "once", "gateway/session.go",
-		`if id == call || s.told[id] != run {`, `if s.told[id] != run {`, "./gateway -run TestCall"},
+		`if id == call || s.told[id].run != run {`, `if s.told[id].run != run {`, "./gateway -run TestCall"},
 	{"changed-tool-is-the-same", "no-ambient-power", "law/pin/pin.go",
 		`case agreed != nil && agreed.Hash == listed.Hash:`, `case agreed != nil:`, "./law/pin"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",

@@ -1,0 +1,342 @@
+//go:build unix
+
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// agentTokens are those of the tests.
+var agentTokens = map[string]string{"ann": "token-of-ann-0123456789", "bob": "token-of-bob-0123456789"}
+
+// serveAgents serves agents by HTTP until the end of stdin.
+func serveAgents(g *gateway.Gateway) error {
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("http://%s\n", l.Addr())
+	srv := &http.Server{Handler: h, ConnContext: h.ConnContext}
+	go func() { _ = srv.Serve(l) }()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return srv.Close()
+}
+
+// A hall is a gateway in this process, to which agents speak by HTTP.
+type hall struct {
+	url string
+	db  *sqlite.DB
+}
+
+func openHall(t *testing.T, s setup) hall {
+	t.Helper()
+	db := sqlite.New(filepath.Join(s.Dir, "keep.db"), sqlite.Config{Host: true})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(t.Context(), db, gateway.Config{Servers: []mcp.ServerConfig{s.serverConfig()}, Rules: s.Rules, Policy: testPolicy(), Alone: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ConnContext = h.ConnContext
+	srv.Start()
+	t.Cleanup(func() {
+		srv.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return hall{srv.URL, db}
+}
+
+// An httpAgent speaks by HTTP, on a connection of its own.
+type httpAgent struct {
+	t                   *testing.T
+	url, agent, session string
+	client              *http.Client
+}
+
+func newAgent(t *testing.T, url, agent string) *httpAgent {
+	transport := new(http.Transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	return &httpAgent{t, url, agent, "", &http.Client{Transport: transport}}
+}
+
+// send sends a message; header changes its headers. The reply is empty if no whole answer came.
+func (a *httpAgent) send(method, params string, header func(*http.Request)) (reply, *http.Response) {
+	a.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
+	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.url, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+agentTokens[a.agent])
+	if a.session != "" {
+		req.Header.Set("Mcp-Session-Id", a.session)
+	}
+	if header != nil {
+		header(req)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return reply{}, nil
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return reply{}, nil
+	}
+	var r reply
+	if err := json.Unmarshal(text, &r); err != nil {
+		a.t.Fatalf("%d: %v: %q", resp.StatusCode, err, text)
+	}
+	r.raw = string(bytes.TrimSpace(text))
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && method == "initialize" {
+		a.session = id
+	}
+	return r, resp
+}
+
+func (a *httpAgent) begin() {
+	a.t.Helper()
+	a.session = ""
+	if _, resp := a.send("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, nil); resp == nil || a.session == "" {
+		a.t.Fatal("no session")
+	}
+}
+
+func (a *httpAgent) create(title string) reply {
+	a.t.Helper()
+	r, _ := a.send("tools/call", createParams(title), nil)
+	return r
+}
+
+// Two agents that make the same call make two, also at once; a session is of one agent alone.
+func TestAgentsByHTTP(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Rules: paired()}
+	h := openHall(t, s)
+	ann, bob := newAgent(t, h.url, "ann"), newAgent(t, h.url, "bob")
+	ann.begin()
+	bob.begin()
+	got := make(chan reply, 2)
+	for _, a := range []*httpAgent{ann, bob} {
+		go func() { got <- a.create("same") }()
+	}
+	for range 2 {
+		if r := <-got; r.state() != "applied" || r.Result.Meta["keep/replayed"] != nil {
+			t.Errorf("%s", r.raw)
+		}
+	}
+	if n := effects(t, s.Dir, "same"); n != 2 {
+		t.Errorf("%d effects", n)
+	}
+	if _, resp := bob.send("ping", `{}`, func(r *http.Request) { r.Header.Set("Mcp-Session-Id", ann.session) }); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("an agent uses the session of another: %s", resp.Status)
+	}
+}
+
+// An answer is delivered when the next message of its session comes on the connection that brought
+// it: what another connection brings shows nothing.
+func TestDeliveredByHTTP(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Rules: paired()}
+	h := openHall(t, s)
+	a := newAgent(t, h.url, "ann")
+	a.begin()
+	if r := a.create("x"); r.state() != "applied" {
+		t.Fatalf("%s", r.raw)
+	}
+	other := newAgent(t, h.url, "ann")
+	other.session = a.session
+	other.send("ping", `{}`, nil)
+	if r := other.create("x"); r.Result.Meta["keep/replayed"] != true || effects(t, s.Dir, "x") != 1 {
+		t.Errorf("on another connection: %d effects, %s", effects(t, s.Dir, "x"), r.raw)
+	}
+	fresh := newAgent(t, h.url, "ann") // a client that began anew and calls again
+	fresh.begin()
+	if r := fresh.create("x"); r.Result.Meta["keep/replayed"] != true || effects(t, s.Dir, "x") != 1 {
+		t.Errorf("in another session: %d effects, %s", effects(t, s.Dir, "x"), r.raw)
+	}
+	fresh.send("ping", `{}`, nil)
+	if r := fresh.create("x"); r.state() != "applied" || effects(t, s.Dir, "x") != 2 {
+		t.Errorf("after it was delivered: %d effects, %s", effects(t, s.Dir, "x"), r.raw)
+	}
+}
+
+// What a page, a stranger or a broken client sends is refused.
+func TestRefusedByHTTP(t *testing.T) {
+	t.Parallel()
+	h := openHall(t, setup{Dir: t.TempDir()})
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		status int
+	}{
+		"another host":       {func(r *http.Request) { r.Host = "evil.example:80" }, 403},
+		"a host that begins": {func(r *http.Request) { r.Host = "localhost.evil.example" }, 403},
+		"localhost":          {func(r *http.Request) { r.Host = "localhost:1234" }, 200},
+		"IPv6":               {func(r *http.Request) { r.Host = "[::1]:80" }, 200},
+		"another origin":     {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, 403},
+		"null origin":        {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
+		"two origins":        {func(r *http.Request) { r.Header["Origin"] = []string{"http://localhost", "https://evil.example"} }, 403},
+		"own origin":         {func(r *http.Request) { r.Header.Set("Origin", "http://localhost:80") }, 200},
+		"no token":           {func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"wrong token":        {func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
+		"empty token":        {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401},
+		"two tokens":         {func(r *http.Request) { r.Header.Add("Authorization", "Bearer "+agentTokens["bob"]) }, 401},
+		"no session":         {func(r *http.Request) { r.Header.Set("Mcp-Session-Id", "x") }, 404},
+		"version":            {func(r *http.Request) { r.Header.Set("MCP-Protocol-Version", "1999-01-01") }, 400},
+		"a form":             {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415},
+		"GET":                {func(r *http.Request) { r.Method = http.MethodGet }, 405},
+	} {
+		if r, resp := newAgent(t, h.url, "ann").send("ping", `{}`, c.change); resp == nil || resp.StatusCode != c.status {
+			t.Errorf("%s: %v %s", name, resp, r.raw)
+		}
+	}
+	a := newAgent(t, h.url, "ann")
+	a.begin()
+	first := a.session
+	for range 200 {
+		a.begin()
+	}
+	a.session = first
+	if _, resp := a.send("ping", `{}`, nil); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("sessions have no bound: %s", resp.Status)
+	}
+}
+
+// withToken adds the token of an agent.
+type withToken string
+
+// RoundTrip implements http.RoundTripper.
+func (token withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestOfficialClientByHTTP speaks to the gateway with the client of the official SDK.
+func TestOfficialClientByHTTP(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Rules: paired()}
+	h := openHall(t, s)
+	for _, agent := range []string{"ann", "bob"} {
+		session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.StreamableClientTransport{Endpoint: h.url, HTTPClient: &http.Client{Transport: withToken(agentTokens[agent])}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools, err := session.ListTools(t.Context(), nil)
+		if err != nil || len(tools.Tools) != 3 {
+			t.Errorf("%v, %v", tools, err)
+		}
+		r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "notes__create", Arguments: map[string]any{"title": "x"}})
+		if err != nil || r.IsError || r.Meta["keep/state"] != "applied" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := effects(t, s.Dir, "x"); n != 2 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// startHTTP starts a gateway as a process of its own.
+func startHTTP(t *testing.T, s setup) (url string, stop func()) {
+	t.Helper()
+	s.HTTP = true
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line), func() { in.Close(); _ = cmd.Wait() }
+}
+
+// The gateway is killed at every point of a call, and the client begins a session of the next one
+// and issues the call again. Law: once.
+func TestKilledByHTTP(t *testing.T) {
+	for _, p := range []engine.Point{engine.BeforeCall, engine.Recorded, engine.Answered, engine.AfterCommit} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Rules: paired()}
+			dying := s
+			dying.KillAt = p
+			url, stop := startHTTP(t, dying)
+			a := newAgent(t, url, "ann")
+			a.begin()
+			if r := a.create("x"); r.raw != "" {
+				t.Errorf("it was to die: %s", r.raw)
+			}
+			stop()
+			url, stop = startHTTP(t, s)
+			again := newAgent(t, url, "ann")
+			again.begin()
+			r := again.create("x")
+			for range 1000 {
+				if r.state() == "applied" {
+					break
+				}
+				r = again.create("x")
+			}
+			stop()
+			if n := effects(t, s.Dir, "x"); n != 1 || r.state() != "applied" {
+				t.Errorf("%d effects, %s", n, r.raw)
+			}
+			if q := check(t, s.Dir); len(q) != 0 {
+				t.Errorf("%d questions", len(q))
+			}
+		})
+	}
+}

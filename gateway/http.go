@@ -1,0 +1,326 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+)
+
+// Bounds of a gateway by HTTP (law: bounded).
+const (
+	maxSessions = 200 // of one agent; the one that was used least recently ends for the next
+	maxWorking  = 512 // requests of all agents at once
+)
+
+// writeTime is how long a client may take to read an answer.
+const writeTime = 30 * time.Second
+
+// Headers of the protocol.
+const (
+	headerSession = "Mcp-Session-Id"
+	headerVersion = "MCP-Protocol-Version"
+)
+
+// An HTTPConfig says who may speak to a gateway by HTTP.
+type HTTPConfig struct {
+	Agents map[string]string // tokens, by the name of their agent
+
+	// Hosts are the names by which clients may reach the gateway, with a port if it is not that
+	// of the scheme. Empty: those of this machine alone, with any port. A page of another name,
+	// which resolves to this machine, is refused.
+	Hosts []string
+}
+
+// An HTTPHandler serves agents by streamable HTTP, on one path. Its ConnContext must be that of
+// the http.Server: without it no answer counts as delivered before the rejoin time.
+type HTTPHandler struct {
+	g     *Gateway
+	hosts []string
+	names map[[sha256.Size]byte]string // of agents, by the hash of their token
+	room  chan struct{}
+
+	mu       sync.Mutex // protects all below
+	sessions map[sessionKey]*session
+}
+
+// A sessionKey names a session: no agent reaches that of another.
+type sessionKey struct{ agent, id string }
+
+// minToken is the shortest token that is taken.
+const minToken = 16
+
+// HTTP returns a handler for agents.
+func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), sessions: make(map[sessionKey]*session)}
+	for agent, token := range cfg.Agents {
+		sum := sha256.Sum256([]byte(token))
+		switch {
+		case agent == "" || len(agent) > 64:
+			return nil, errors.New("the name of an agent has 1 to 64 characters")
+		case len(token) < minToken:
+			return nil, fmt.Errorf("the token of the agent %s has fewer than %d characters", agent, minToken)
+		case h.names[sum] != "":
+			return nil, fmt.Errorf("the agents %s and %s have the same token", agent, h.names[sum])
+		}
+		h.names[sum] = agent
+	}
+	return h, nil
+}
+
+type connKey struct{}
+
+var lastConn atomic.Int64
+
+// ConnContext gives each connection a number.
+func (h *HTTPHandler) ConnContext(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, lastConn.Add(1))
+}
+
+// connOf returns the number of the connection of a request. One that is not known is that of no
+// other request. A connection of HTTP/2 carries several answers at once, and shows nothing.
+func connOf(r *http.Request) int64 {
+	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 {
+		return n
+	}
+	return lastConn.Add(1)
+}
+
+// ServeHTTP implements http.Handler.
+func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case !h.knownHost(r.Host):
+		refuseHTTP(w, http.StatusForbidden, "this name is not one of the gateway's")
+		return
+	case !h.knownOrigin(r.Header.Values("Origin")):
+		refuseHTTP(w, http.StatusForbidden, "pages of other origins may not speak to the gateway")
+		return
+	}
+	agent := h.agent(r)
+	if agent == "" {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuseHTTP(w, http.StatusUnauthorized, "the token is not one of an agent's")
+		return
+	}
+	select {
+	case h.room <- struct{}{}:
+		defer func() { <-h.room }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuseHTTP(w, http.StatusServiceUnavailable, "too many requests are being answered")
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r, agent)
+	case http.MethodDelete:
+		h.delete(w, r, agent)
+	default:
+		w.Header().Set("Allow", "POST, DELETE")
+		refuseHTTP(w, http.StatusMethodNotAllowed, "the gateway takes POST and DELETE")
+	}
+}
+
+// knownHost reports whether a request may name the gateway so.
+func (h *HTTPHandler) knownHost(host string) bool {
+	if len(h.hosts) > 0 {
+		return slices.ContainsFunc(h.hosts, func(known string) bool { return strings.EqualFold(known, host) })
+	}
+	name := host
+	if n, _, err := net.SplitHostPort(host); err == nil {
+		name = n
+	}
+	ip := net.ParseIP(strings.Trim(name, "[]"))
+	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// knownOrigin reports whether a request comes from no page, or from one of the gateway's hosts.
+func (h *HTTPHandler) knownOrigin(origins []string) bool {
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return len(origins) == 1 && err == nil && (u.Scheme == "http" || u.Scheme == "https") && h.knownHost(u.Host)
+}
+
+// agent returns whose token a request has; empty: nobody's.
+func (h *HTTPHandler) agent(r *http.Request) string {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return h.names[sha256.Sum256([]byte(token))]
+}
+
+// post takes one message.
+func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		refuseHTTP(w, http.StatusUnsupportedMediaType, "the body is application/json")
+		return
+	}
+	if v := r.Header.Get(headerVersion); v != "" && !slices.Contains(speaks(), v) {
+		refuseHTTP(w, http.StatusBadRequest, fmt.Sprintf("version %.40q of the protocol is not known here", v))
+		return
+	}
+	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.cfg.MessageLimit)))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		refuseHTTP(w, http.StatusRequestEntityTooLarge, "the message is too large")
+		return
+	}
+	var m mcp.Message
+	if err != nil || json.Unmarshal(frame, &m) != nil || m.Version != "2.0" || m.ID != nil && !mcp.ValidID(m.ID) {
+		refuseHTTP(w, http.StatusBadRequest, "the body is one message of JSON-RPC 2.0")
+		return
+	}
+	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize")
+	if s == nil {
+		refuseHTTP(w, http.StatusNotFound, "there is no such session: begin a new one")
+		return
+	}
+	if id != "" {
+		w.Header().Set(headerSession, id)
+	}
+	conn := connOf(r)
+	before := s.written(conn)
+	if m.ID == nil || m.Method == "" {
+		s.heard(before, "")
+		if m.Method != "" {
+			s.notification(m)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	h.answer(w, r, s, m, before, conn)
+}
+
+// answer works on a request. A call is made to its end though the client does not wait for it. A
+// request whose id is in use is worked on like any other: it may be the same one, issued again.
+func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	key := string(m.ID)
+	s.mu.Lock()
+	full := len(s.cancel) >= maxInFlight
+	_, used := s.cancel[key]
+	if used {
+		key += " " + rand.Text()
+	}
+	if !full {
+		s.cancel[key] = cancel
+	}
+	s.mu.Unlock()
+	if full {
+		refuseHTTP(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests of the session are being answered", maxInFlight))
+		return
+	}
+	a := s.answer(ctx, m, before)
+	s.mu.Lock()
+	delete(s.cancel, key)
+	s.mu.Unlock()
+	reply := mcp.Message{Version: "2.0", ID: m.ID, Result: a.result, Error: a.err}
+	if a.err == nil && a.result == nil {
+		reply.Result = json.RawMessage(`{}`)
+	}
+	frame, err := mcp.Frame(reply)
+	if err != nil {
+		refuseHTTP(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", fmt.Sprint(len(frame)))
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTime))
+	s.tell(func() error {
+		if _, err := w.Write(frame); err != nil {
+			return err
+		}
+		return control.Flush()
+	}, a, conn)
+}
+
+// refuseHTTP answers what is no message that can be worked on.
+func refuseHTTP(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(mcp.Message{Version: "2.0", ID: json.RawMessage("null"), Error: &mcp.RPCError{Code: invalidRequest, Message: why}})
+}
+
+// session returns the session of a request, and the id of one that begins with it; nil: there is
+// no such session of this agent. Requests without a session are of one that the agent always has.
+func (h *HTTPHandler) session(agent, id string, begins bool) (*session, string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fresh := ""
+	key := sessionKey{agent, id}
+	switch {
+	case begins:
+		fresh = rand.Text()
+		key = sessionKey{agent, fresh}
+	case id != "" && h.sessions[key] == nil:
+		return nil, ""
+	}
+	s := h.sessions[key]
+	if s == nil {
+		h.bound(agent)
+		s = h.g.newSession(agent, func(mcp.Message) error { return errNoStream })
+		h.sessions[key] = s
+	}
+	s.used = time.Now()
+	return s, fresh
+}
+
+// errNoStream says that what a server tells without being asked does not reach a client by HTTP.
+var errNoStream = errors.New("the client has no stream for notifications")
+
+// bound makes room for a session of an agent. What an ended one began is not stopped.
+func (h *HTTPHandler) bound(agent string) {
+	var oldest sessionKey
+	n := 0
+	for key, s := range h.sessions {
+		if s.agent != agent {
+			continue
+		}
+		n++
+		if n == 1 || s.used.Before(h.sessions[oldest].used) {
+			oldest = key
+		}
+	}
+	if n >= maxSessions {
+		h.sessions[oldest].end()
+		delete(h.sessions, oldest)
+	}
+}
+
+// delete ends a session.
+func (h *HTTPHandler) delete(w http.ResponseWriter, r *http.Request, agent string) {
+	key := sessionKey{agent, r.Header.Get(headerSession)}
+	h.mu.Lock()
+	s := h.sessions[key]
+	delete(h.sessions, key)
+	h.mu.Unlock()
+	if s == nil {
+		refuseHTTP(w, http.StatusNotFound, "there is no such session")
+		return
+	}
+	s.end()
+	w.WriteHeader(http.StatusNoContent)
+}
