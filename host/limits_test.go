@@ -26,7 +26,7 @@ func TestSandboxLimits(t *testing.T) {
 		{"ThrowsText", `throw "boom"`, "script-error"},
 	}
 	w := newWorld(t)
-	w.limits = sandbox.Limits{Wall: 300 * time.Millisecond, HostCalls: 20, Result: 4000}
+	w.limits = sandbox.Limits{HostCalls: 20, Result: 4000}
 	w.service.onRead = func(ctx context.Context, params jsonText) (jsonText, error) {
 		if w.service.received()[len(w.service.received())-1] != "list" {
 			return nil, nil
@@ -41,6 +41,7 @@ func TestSandboxLimits(t *testing.T) {
 		}
 	}
 	w.run()
+	w.limits.Wall = time.Second
 	w.deploy(script("Wall", `consumers: { c: Keep.consumer({ subscribe: ["in"], async prepare(ctx) { await ctx.svc.list({}) } }) }`))
 	w.publish("Wall", "in", "a")
 	w.run()
@@ -63,12 +64,12 @@ func TestSandboxLimits(t *testing.T) {
 // then does the job fail, and what it did stays done.
 func TestWallDoesNotCutAMutation(t *testing.T) {
 	w := newWorld(t)
-	w.limits = sandbox.Limits{Wall: 200 * time.Millisecond}
+	w.limits = sandbox.Limits{Wall: time.Second}
 	w.service.onCall = func(ctx context.Context, _ keep.Mutation, _ int) (bool, error) {
 		select {
 		case <-ctx.Done():
 			return true, context.Cause(ctx)
-		case <-time.After(500 * time.Millisecond): // longer than the phase may last
+		case <-time.After(3 * time.Second / 2): // longer than the phase may last
 			return true, nil
 		}
 	}
