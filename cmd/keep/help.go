@@ -1,22 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
-
-const exitCodesHelp = `Exit codes of every command:
-
-  0  done
-  1  failed: what was asked for did not work, or --timeout came first
-  2  misused: the command line, a script or keep.toml is wrong
-  3  not found: no such run, workflow, file, …
-  4  a person must decide something: see keep inbox
-  5  the database cannot be reached: another process is its host, it is not
-     Keep's, a newer Keep wrote it, or its file cannot be opened`
 
 const envHelp = `Every setting of keep.toml can come from the environment, which wins:
 
@@ -32,13 +25,6 @@ A secret ${secret:crm-key} is looked for as KEEP_SECRET_CRM_KEY, then in
 $CREDENTIALS_DIRECTORY/crm-key, then in .secrets/crm-key beside keep.toml (mode
 0600). ${env:NAME} is the variable NAME.
 
-Also: KEEP_TRUST lists directories whose keep.toml is believed although others own or
-may write it (see keep trust); KEEP_CEILING lists those above which none is looked for;
-KEEP_CONFIG names the configuration file; NO_COLOR switches colours off;
-XDG_CACHE_HOME (or the system's place) holds the compiled sandbox.
-XDG_RUNTIME_DIR (or the place of temporary files) is where hosts of one machine find each other.
-
-Settings:
 `
 
 const jsonHelp = `Every command takes --json. Lists print an array, show prints an object, and
@@ -74,10 +60,50 @@ RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
 // addTopics adds what keep help can say beside the verbs.
 func (a *app) addTopics(root *cobra.Command) {
 	for _, t := range []struct{ name, short, text string }{
-		{"exit-codes", "What the exit codes mean", exitCodesHelp},
-		{"env", "Which environment variables are read", envHelp + "  " + strings.Join(config.Variables(), "\n  ")},
+		{"exit-codes", "What the exit codes mean", exitCodesHelp()},
+		{"env", "Which environment variables are read", variablesHelp()},
 		{"json", "What --json prints", jsonHelp},
 	} {
 		root.AddCommand(&cobra.Command{Use: t.name, Short: t.short, Long: t.text})
 	}
+}
+
+// exitCodesHelp explains the statuses of the process.
+func exitCodesHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes of every command:\n")
+	for _, c := range exit.Codes() {
+		fmt.Fprintf(&b, "\n  %d  %s", c.Status, folded(c.Meaning, 72, "\n     "))
+	}
+	return b.String()
+}
+
+// variablesHelp names every variable that is read.
+func variablesHelp() string {
+	var b strings.Builder
+	b.WriteString(envHelp + "Also:\n")
+	for _, v := range config.ProcessVariables() {
+		fmt.Fprintf(&b, "\n  %s\n      %s", v.Name, folded(v.About, 72, "\n      "))
+	}
+	return b.String() + "\n\nSettings:\n\n  " + strings.Join(config.Variables(), "\n  ")
+}
+
+// folded breaks a text between words where a line would be longer than width.
+func folded(text string, width int, end string) string {
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && used+1+n > width:
+			b.WriteString(end)
+			used = 0
+		case i > 0:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += n
+	}
+	return b.String()
 }

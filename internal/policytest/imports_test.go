@@ -138,7 +138,7 @@ cmd/keep/internal/buildinfo timed
 cmd/keep/internal/config timed . connector connector/... law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/seal api/hook internal/regular cmd/keep/internal/keychain
 cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow
 cmd/keep/internal/guide clock
-cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/guide
+cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/exit cmd/keep/internal/guide cmd/keep/internal/metrics
 cmd/keep/internal/mcp clock . api api/access cmd/keep/internal/guide cmd/keep/internal/project cmd/keep/internal/terminal connector host internal/framed law/policy llm rehearsal rehearsal/plan rehearsal/scripttest script/sandbox script/workflow
 cmd/keep/internal/keychain clock
 cmd/keep/internal/manual timed docs idempotency

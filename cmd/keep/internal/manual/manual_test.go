@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/manual"
 	"github.com/keep-run/keep/idempotency"
 )
@@ -179,6 +180,23 @@ func TestFind(t *testing.T) {
 	} {
 		if got, ok := l.Find(topic); got != want || ok != (want != "") {
 			t.Errorf("%q is at %q, %v; want %q", topic, got, ok, want)
+		}
+	}
+}
+
+// TestProblemTypes looks whether the type of a problem leads to what is said about it. That all
+// are there is held by what generates the document.
+func TestProblemTypes(t *testing.T) {
+	h := manual.Handler()
+	for _, kind := range append(idempotency.Kinds(), idempotency.Kind(api.KindStale), idempotency.Kind(api.KindRunOpen), "unverified") {
+		want := "/problems#" + string(kind)
+		for _, topic := range []string{idempotency.ProblemBase + string(kind), string(kind)} {
+			if got, ok := manual.Open().Find(topic); !ok || got != want {
+				t.Errorf("%s is at %q, want %q", topic, got, want)
+			}
+		}
+		if a := get(t, h, "/problems/"+string(kind)); a.status != http.StatusFound || a.header.Get("Location") != want {
+			t.Errorf("/problems/%s: %d, %q", kind, a.status, a.header.Get("Location"))
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (x *reader) plain(n ast.Node) string {
 }
 
 // most is how many entries a table of contents has with headings of two levels.
-const most = 40
+const most = 60
 
 // contents returns the table of contents: the first level of headings below the title and,
 // if that is not too much, the second.

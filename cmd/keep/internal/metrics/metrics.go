@@ -13,7 +13,9 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,20 +104,50 @@ func New(cfg Config) *Host {
 // ServeHTTP answers in Prometheus' text format.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
 
-// Names returns what Keep's own figures are called, sorted, also those that have no value yet.
-func (h *Host) Names() []string {
-	var names []string
+// A Figure describes one figure of Keep's own.
+type Figure struct {
+	Name, Type, Help string // Type is gauge, counter or histogram
+	Labels           []string
+}
+
+// described takes apart how a description prints itself: there is no other way to read one.
+var described = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
+
+// Figures returns Keep's own figures, sorted by name, also those that have no value yet.
+func (h *Host) Figures() []Figure {
+	var out []Figure
 	for _, c := range append(h.took.collectors(), h, h.certainty, h.swept) {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)
 		for d := range descriptions {
-			_, name, _ := strings.Cut(d.String(), `fqName: "`)
-			name, _, _ = strings.Cut(name, `"`)
-			names = append(names, name)
+			m := described.FindStringSubmatch(d.String())
+			if m == nil {
+				panic("metrics: a description has another form: " + d.String())
+			}
+			f := Figure{Name: m[1], Type: "gauge", Labels: strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })}
+			f.Help, _ = strconv.Unquote(m[2]) // it was quoted to be printed
+			switch c.(type) {
+			case prometheus.Histogram, *prometheus.HistogramVec:
+				f.Type = "histogram"
+			default:
+				if strings.HasSuffix(f.Name, "_total") {
+					f.Type = "counter"
+				}
+			}
+			out = append(out, f)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(out, func(a, b Figure) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Names returns what Keep's own figures are called, sorted.
+func (h *Host) Names() []string {
+	var names []string
+	for _, f := range h.Figures() {
+		names = append(names, f.Name)
+	}
 	return names
 }
 

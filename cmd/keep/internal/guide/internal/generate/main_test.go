@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,5 +163,46 @@ func TestSchemasRefuse(t *testing.T) {
 		if err := validate(t, schemaOf(t, test.schema), []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.at) {
 			t.Errorf("%s of\n%s\nsays %v, want something about %s", test.schema, test.text, err, test.at)
 		}
+	}
+}
+
+// TestWhatIsNotDocumentedIsFound gives the readers of the source a package with what no document
+// has: that is what makes go generate fail where the code has more than the documents.
+func TestWhatIsNotDocumentedIsFound(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.go")
+	if err := os.WriteFile(file, []byte(`package x
+import "os"
+type Kind string
+const (
+	KindA Kind = "brand-new" // it is new
+	Found = 7
+)
+const Name = Prefix + "FRESH"
+var a = problemOf(http.StatusConflict, KindA, os.Getenv("STRANGE"))
+var b = refusal{http.StatusGone, "gone", ""}
+var c = []string{"KEEP_MORE", "KEEP_"}
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]*kind{}
+	if err := kindsIn(dir, kinds); err != nil {
+		t.Fatal(err)
+	}
+	if k := kinds["brand-new"]; k == nil || k.comment != "it is new" || len(k.statuses) != 1 || k.statuses[0] != 409 {
+		t.Errorf("the kind brand-new is %+v", k)
+	}
+	if k := kinds["gone"]; k == nil || len(k.statuses) != 1 || k.statuses[0] != 410 {
+		t.Errorf("the kind gone is %+v", k)
+	}
+	var names []string
+	if err := variablesIn(file, func(name string) { names = append(names, name) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"KEEP_FRESH", "STRANGE", "KEEP_MORE"}; !slices.Equal(names, want) {
+		t.Errorf("the variables are %q, want %q", names, want)
+	}
+	if statuses, err := constantsOf(file); err != nil || len(statuses) != 1 {
+		t.Errorf("the statuses are %q: %v", statuses, err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -47,11 +46,11 @@ func references(root string) (map[string][]byte, error) {
 		home + "text/80-keep-toml-reference.md": []byte(guide.Generated + reference(settings)),
 		home + "text/90-script-reference.md":    []byte(guide.Generated + scripts()),
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	of, err := manual(root)
 	if err != nil {
 		return nil, err
 	}
-	out["cmd/keep/internal/manual/text/readme.md"] = append([]byte(guide.Generated), readme...)
+	maps.Copy(out, of)
 	for name, schema := range map[string]any{"keep": settings, "pack": pack} {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
