@@ -3,8 +3,6 @@ package repair_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,11 +18,8 @@ const renamed = "testdata/corpus/renamed-field"
 // caseOf returns a case of the corpus.
 func caseOf(t testing.TB, name string) trial {
 	t.Helper()
-	base, err := os.ReadFile(filepath.Join(renamed, "base.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return readCase(t, filepath.Join(renamed, name+".case"), string(base))
+	texts := textsOf(t, renamed)
+	return parseCase(t, name+".case", texts[name+".case"], texts["base.js"])
 }
 
 func (w *world) try(t testing.TB, name string) repair.Tried {

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,21 +72,46 @@ func (w *world) serve(s setting) http.HandlerFunc {
 	}
 }
 
+// textsOf returns the files of a broken workflow: of a directory, or of one file that has each
+// below a line "-- NAME --".
+func textsOf(t testing.TB, at string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if !strings.HasSuffix(at, ".txt") {
+		files, err := filepath.Glob(filepath.Join(at, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[filepath.Base(f)] = string(text)
+		}
+		return out
+	}
+	text, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq("\n"+string(text), "\n-- ") {
+		if name, text, ok := strings.Cut(part, " --\n"); ok {
+			out[name] = strings.TrimSuffix(text, "\n") + "\n"
+		}
+	}
+	return out
+}
+
 // newWorld runs a base until its last event has failed it.
 func newWorld(t testing.TB, dir string) *world {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "world.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	texts := textsOf(t, dir)
 	var s setting
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := json.Unmarshal([]byte(texts["world.json"]), &s); err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile(filepath.Join(dir, "base.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := texts["base.js"]
 	w := &world{db: memory.New()}
 	server := httptest.NewServer(w.serve(s))
 	t.Cleanup(server.Close)
@@ -103,7 +130,7 @@ func newWorld(t testing.TB, dir string) *world {
 		t.Fatal(err)
 	}
 	conns := []connector.Connection{*conn}
-	w.live(t, rt, conns, string(source), s)
+	w.live(t, rt, conns, source, s)
 	w.bench = &repair.Bench{Store: w.db, Connections: conns, Runtime: rt, Comparer: repair.Recorded{Store: w.db, Connections: conns}}
 	list, err := w.db.OpenRuns(t.Context(), w.base.Workflow)
 	if err != nil || len(list) != 1 || list[0].Status != keep.StatusLogic || list[0].Handler != s.Handler {
@@ -174,18 +201,15 @@ type trial struct {
 	name   string
 	want   law.Verdict
 	harms  bool
+	mends  bool // it is right, even if a person has to say so
 	source string
 }
 
-// readCase reads a case: what is expected, and what is replaced in the text of the base.
-func readCase(t testing.TB, file, base string) trial {
+// parseCase reads a case: what is expected, and what is replaced in the text of the base.
+func parseCase(t testing.TB, file, text, base string) trial {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := trial{name: strings.TrimSuffix(filepath.Base(file), ".case"), source: base}
-	head, edits, _ := strings.Cut(string(text), "<<<<\n")
+	head, edits, _ := strings.Cut(text, "<<<<\n")
 	for line := range strings.Lines(head) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
@@ -193,6 +217,8 @@ func readCase(t testing.TB, file, base string) trial {
 			c.want = law.Verdict(value)
 		case "harms":
 			c.harms = value == "yes"
+		case "mends":
+			c.mends = value == "yes"
 		default:
 			t.Fatalf("%s: a line says %q", file, line)
 		}
@@ -207,21 +233,23 @@ func readCase(t testing.TB, file, base string) trial {
 	return c
 }
 
-// corpus returns the bases and their cases.
+// corpus returns the broken workflows and their cases.
 func corpus(t testing.TB) map[string][]trial {
 	t.Helper()
 	out := map[string][]trial{}
-	files, err := filepath.Glob("testdata/corpus/*/*.case")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		dir := filepath.Dir(f)
-		base, err := os.ReadFile(filepath.Join(dir, "base.js"))
+	for _, pattern := range []string{"testdata/corpus/*", "testdata/faults/*.txt"} {
+		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[dir] = append(out[dir], readCase(t, f, string(base)))
+		for _, at := range found {
+			texts := textsOf(t, at)
+			for _, name := range slices.Sorted(maps.Keys(texts)) {
+				if strings.HasSuffix(name, ".case") {
+					out[at] = append(out[at], parseCase(t, name, texts[name], texts["base.js"]))
+				}
+			}
+		}
 	}
 	return out
 }
@@ -229,10 +257,15 @@ func corpus(t testing.TB) map[string][]trial {
 // TestCorpus tries every proposal of the corpus by the real gate: on workflows that ran for real
 // until they failed. One that would harm and is safe is the end of the world.
 func TestCorpus(t *testing.T) {
-	var all, harmful, passed, fixable, fixed, unknown int
+	var all, harmful, passed, right, fixed, unknown, tempting int
+	scripts := map[string]bool{}
 	for dir, cases := range corpus(t) {
 		w := newWorld(t, dir)
 		before := w.calls
+		scripts[w.base.Text()] = true
+		if slices.ContainsFunc(cases, func(c trial) bool { return c.harms }) {
+			tempting++
+		}
 		for _, c := range cases {
 			t.Run(filepath.Base(dir)+"/"+c.name, func(t *testing.T) {
 				got, err := w.bench.Try(t.Context(), w.base, w.failed, c.source)
@@ -249,8 +282,8 @@ func TestCorpus(t *testing.T) {
 						passed++
 						t.Errorf("IT HARMS, and is %s", got.Verdict)
 					}
-				} else if c.want == law.Safe {
-					fixable++
+				} else if c.want == law.Safe || c.mends {
+					right++
 					if got.Verdict == law.Safe {
 						fixed++
 					}
@@ -264,8 +297,9 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s: trying made %d calls", dir, w.calls-before)
 		}
 	}
-	if all < 60 || harmful < 30 {
-		t.Errorf("%d cases, %d of them harmful; want 60, and 30", all, harmful)
+	if len(scripts) < 60 || tempting < 30 || all < 60 || harmful < 30 {
+		t.Errorf("%d scripts, %d of them with a harmful proposal; %d cases, %d of them harmful", len(scripts), tempting, all, harmful)
 	}
-	t.Logf("corpus: %d cases; fixed %d of %d; harm %d of %d; inconclusive %d", all, fixed, fixable, passed, harmful, unknown)
+	t.Logf("corpus: %d broken workflows, %d of them with a harmful proposal; %d cases; right ones that are safe %d of %d; harm %d of %d; inconclusive %d",
+		len(scripts), tempting, all, fixed, right, passed, harmful, unknown)
 }
