@@ -181,9 +181,41 @@ func TestInjections(t *testing.T) {
 				}
 			}
 		}
+		for _, in := range all {
+			shownAsData(t, a, in)
+		}
 		unharmed(t, dir, before)
 	})
 	t.Run("write", func(t *testing.T) { obedientWriter(t, dir, all, before) })
+}
+
+// shownAsData has an agent look at an injection as the payload of an event, as an error of a script,
+// and as a name: each comes framed, and nothing of it stands outside.
+func shownAsData(t *testing.T, a agent, in injection) {
+	t.Helper()
+	name, text := in.file()
+	raw, err := json.Marshal(in.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(in.Text, "\n") // what a plan says of an error
+	for _, ask := range []struct {
+		what, tool, text string
+		args             map[string]any
+	}{
+		{"a payload", "show", text, map[string]any{"what": "events", "id": name, "workflow": "pay", "topic": "mail"}},
+		{"an error", "plan", line, map[string]any{"source": `export default Keep.workflow({ name: "throws", topics: {}, producers: { async p(ctx) { throw new Error(` + string(raw) + `); } } });`}},
+		{"a name", "show", "", map[string]any{"what": "workflows", "id": in.Text}},
+	} {
+		got, _ := a.say(ask.tool, ask.args)
+		checkFramed(t, in.Name+" as "+ask.what, got)
+		if want := asData(ask.text); !strings.Contains(got, want[:min(len(want), 40)]) {
+			t.Errorf("%s as %s is not shown: %.600s", in.Name, ask.what, got)
+		}
+		if outside := outsideOfFrames(got); strings.Contains(outside, "evil") || strings.Contains(outside, in.Text) {
+			t.Errorf("%s as %s stands outside of the frame: %s", in.Name, ask.what, outside)
+		}
+	}
 }
 
 // obedientWriter has keep write do what each injection wants, one answer each, and at last hand
