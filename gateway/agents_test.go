@@ -5,6 +5,7 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -40,10 +42,12 @@ func serveAgents(g *gateway.Gateway) error {
 		return err
 	}
 	fmt.Printf("http://%s\n", l.Addr())
-	srv := &http.Server{Handler: h, ConnContext: h.ConnContext}
-	go func() { _ = srv.Serve(l) }()
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return srv.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	return h.Serve(ctx, l)
 }
 
 // A hall is a gateway in this process, to which agents speak by HTTP.
@@ -338,5 +342,41 @@ func TestKilledByHTTP(t *testing.T) {
 				t.Errorf("%d questions", len(q))
 			}
 		})
+	}
+}
+
+// A timedRecorder notes until when its request may be read.
+type timedRecorder struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+func (r *timedRecorder) SetReadDeadline(t time.Time) error { r.read = t; return nil }
+
+// TestLongCallByHTTP shows that the server's time to read a request ends with its body: passing later, it
+// would cancel a call that takes longer.
+func TestLongCallByHTTP(t *testing.T) {
+	t.Parallel()
+	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	g, err := gateway.New(t.Context(), db, gateway.Config{Policy: testPolicy(), Alone: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+agentTokens["ann"])
+	w := &timedRecorder{httptest.NewRecorder(), time.Now()}
+	h.ServeHTTP(w, req)
+	if w.Code != http.StatusOK || !w.read.IsZero() {
+		t.Errorf("status %d, the request may be read until %v, want 200 and no end", w.Code, w.read)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net"
 	"net/http"
@@ -62,8 +63,8 @@ type HTTPHandler struct {
 // A sessionKey names a session: no agent reaches that of another.
 type sessionKey struct{ agent, id string }
 
-// minToken is the shortest token that is taken.
-const minToken = 16
+// MinToken is how many characters a token has at least.
+const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
@@ -73,8 +74,8 @@ func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
 		switch {
 		case agent == "" || len(agent) > 64:
 			return nil, errors.New("the name of an agent has 1 to 64 characters")
-		case len(token) < minToken:
-			return nil, fmt.Errorf("the token of the agent %s has fewer than %d characters", agent, minToken)
+		case len(token) < MinToken:
+			return nil, fmt.Errorf("the token of the agent %s has fewer than %d characters", agent, MinToken)
 		case h.names[sum] != "":
 			return nil, fmt.Errorf("the agents %s and %s have the same token", agent, h.names[sum])
 		}
@@ -191,6 +192,8 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string)
 		refuseHTTP(w, http.StatusBadRequest, "the body is one message of JSON-RPC 2.0")
 		return
 	}
+	// The server's time to read a request is not for the work on it: its end would cancel the request.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize")
 	if s == nil {
 		refuseHTTP(w, http.StatusNotFound, "there is no such session: begin a new one")
@@ -323,4 +326,24 @@ func (h *HTTPHandler) delete(w http.ResponseWriter, r *http.Request, agent strin
 	}
 	s.end()
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// Serve serves agents on a listener until ctx ends, and returns nil then. Calls that were sent are
+// waited for a moment, so that their outcome is recorded.
+func (h *HTTPHandler) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: h, ConnContext: h.ConnContext, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(h.g.log.Handler(), slog.LevelDebug)}
+	served := make(chan error, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() { served <- srv.Serve(l) })
+	defer serving.Wait() // it ends with srv
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	_ = srv.Shutdown(end) // what is not done by then is given up with the gateway
+	return srv.Close()
 }

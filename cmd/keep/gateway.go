@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,7 +20,7 @@ import (
 
 // gatewayCmd writes nothing but messages of the protocol on stdout.
 func (a *app) gatewayCmd() *cobra.Command {
-	var agent string
+	var agent, listen string
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Stand between an agent and its MCP servers, with the ledger",
@@ -26,24 +28,29 @@ func (a *app) gatewayCmd() *cobra.Command {
 its calls on to the servers of [gateway.servers] in keep.toml. Each call of a tool that
 is not known to read only is recorded before it is sent. An agent that got no answer and
 makes the call again gets the answer of the first; nothing is sent twice. What nobody can
-know is a question in keep inbox. It ends with its stdin.`,
-		Example: "  claude mcp add keep -- keep gateway\n  keep gateway --agent alice",
+know is a question in keep inbox. It ends with its stdin.
+
+With --listen it serves the agents of [gateway.agents] by streamable HTTP, each by its token,
+until it is stopped.`,
+		Example: "  claude mcp add keep -- keep gateway\n  keep gateway --agent alice\n  keep gateway --listen 127.0.0.1:7421",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.gateway(cmd.Context(), agent, cmd.InOrStdin())
+			return a.gateway(cmd.Context(), agent, listen, cmd.InOrStdin())
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "local", "`name` of the agent: two agents never share an answer")
+	cmd.Flags().StringVar(&listen, "listen", "", "serve agents by HTTP at this `address`, in place of one on stdin and stdout")
+	cmd.MarkFlagsMutuallyExclusive("agent", "listen")
 	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd(), a.gatewayToolsCmd())
 	return a.anewFlag(cmd)
 }
 
-// gateway serves one agent.
-func (a *app) gateway(ctx context.Context, agent string, in io.Reader) (err error) {
+// gateway serves one agent, or those that come by HTTP.
+func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (err error) {
 	switch {
 	case agent == "" || len(agent) > 64:
 		return exit.Misusef("--agent must have 1 to 64 characters")
-	case in == os.Stdin && a.TTY:
+	case listen == "" && in == os.Stdin && a.TTY:
 		return exit.Misusef("keep gateway speaks to a program on stdin and stdout; see keep gateway --help for how clients start it")
 	}
 	cfg, err := a.LoadConfig(".")
@@ -55,6 +62,20 @@ func (a *app) gateway(ctx context.Context, agent string, in io.Reader) (err erro
 [gateway.servers.files]
 command = "npx"
 args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
+	}
+	if listen != "" && len(cfg.Gateway.Agents) == 0 {
+		return exit.Misusef(`--listen needs agents; write into keep.toml, for example:
+[gateway.agents.alice]
+token = "${secret:alice}"`)
+	}
+	if listen != "" && len(cfg.Gateway.Hosts) == 0 {
+		if at, err := net.ResolveTCPAddr("tcp", listen); err != nil {
+			return exit.Misusef("--listen: %w", err)
+		} else if !at.IP.IsLoopback() {
+			return exit.Misusef(`--listen %s is reached by other machines, without TLS; if that is meant, write into keep.toml by which names, for example:
+[gateway]
+hosts = ["gateway.example.com:7421"]`, listen)
+		}
 	}
 	if len(cfg.Missing) > 0 {
 		return &config.Error{Problems: cfg.Missing}
@@ -73,5 +94,23 @@ args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
+	if listen != "" {
+		return a.serveAgents(ctx, g, cfg.Gateway, listen)
+	}
 	return g.ServeStdio(ctx, agent, in, a.Out)
+}
+
+// serveAgents serves agents by HTTP.
+func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, cfg config.Gateway, listen string) error {
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts})
+	if err != nil {
+		return exit.Misusef("[gateway.agents]: %w", err)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", listen)
+	if err != nil {
+		return exit.Misusef("--listen: %w", err)
+	}
+	fmt.Fprintf(a.Err, "Agents are served at http://%s.\n", l.Addr())
+	return h.Serve(ctx, l)
 }

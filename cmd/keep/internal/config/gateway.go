@@ -20,12 +20,18 @@ import (
 type (
 	gatewayTable struct {
 		Servers      map[string]gatewayServerTable `toml:"servers"`       // MCP servers behind the gateway, by name
+		Agents       map[string]gatewayAgentTable  `toml:"agents"`        // agents that come by HTTP, by name
+		Hosts        []string                      `toml:"hosts"`         // names by which agents reach it by HTTP, with a port; empty: those of this machine alone
 		Tools        map[string]gatewayToolTable   `toml:"tools"`         // what is known of their tools, by SERVER.TOOL
 		Repeat       string                        `toml:"repeat"`        // what an equal call means after its answer was delivered: allow, ask or replay
 		RepeatWindow time.Duration                 `toml:"repeat_window"` // for how long after that; later an equal call is another one
 		Rejoin       time.Duration                 `toml:"rejoin"`        // an answer that was not delivered for so long counts as delivered
 		MessageLimit size                          `toml:"message_limit"` // of one message of an agent or a server
 		ResultLimit  size                          `toml:"result_limit"`  // of what is kept of a result; a larger one is cut
+	}
+
+	gatewayAgentTable struct {
+		Token string `toml:"token"` // with which it comes by HTTP, as a bearer token; of at least 16 characters
 	}
 
 	gatewayServerTable struct {
@@ -69,6 +75,8 @@ type (
 // A Gateway is what keep.toml says of the gateway. Servers are sorted by name.
 type Gateway struct {
 	Servers      []mcp.ServerConfig
+	Agents       map[string]string // their tokens, by name; nil: no agent comes by HTTP
+	Hosts        []string
 	Rules        map[keep.ToolName]gateway.Rule
 	Repeat       repeat.Rules
 	MessageLimit int
@@ -91,6 +99,18 @@ func (b *binder) gateway(t gatewayTable, root *node, dir string, budgets []Budge
 	}
 	if t.ResultLimit > 1<<20 {
 		b.addf(n.table()["result_limit"], at+".result_limit", "is more than the 1MiB that a record holds")
+	}
+	g.Hosts = t.Hosts
+	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
+		token := t.Agents[name].Token
+		if len(name) > 64 || token == "" || len(token) < gateway.MinToken && !isOpen(token) {
+			b.addf(n.table()["agents"].table()[name], dotted("gateway.agents", name), "an agent has a name of at most 64 characters, and a token of at least %d", gateway.MinToken)
+			continue
+		}
+		if g.Agents == nil {
+			g.Agents = make(map[string]string)
+		}
+		g.Agents[name] = token
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
 		g.Servers = append(g.Servers, b.gatewayServer(name, t.Servers[name], n.table()["servers"].table()[name], dir))
