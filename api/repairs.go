@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -122,7 +121,7 @@ func repairOf(r keep.Repair, w repairedWorkflow) (Repair, error) {
 	case keep.ProposalWaiting:
 		out.Question = &p.Question
 	case keep.ProposalReplaced:
-		out.Why = cmp.Or(out.Why, fmt.Sprintf("another version came before a person decided about %s", p.Version))
+		out.Why = fmt.Sprintf("another version came before a person decided about %s", p.Version) // whatever a host kept of it
 	}
 	return out, nil
 }

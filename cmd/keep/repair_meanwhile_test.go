@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -71,20 +72,28 @@ func TestRepairAndDeploy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var s *repairSite
+			asked, deployed := make(chan struct{}), make(chan struct{})
+			answer := sync.OnceFunc(func() { close(deployed) })
+			defer answer() // or the model would never answer
+			s := newRepairSite(t, false, tt.activate, func(q llmtest.Request) llmtest.Reply {
+				if tt.while && q.N == 1 {
+					close(asked)
+					<-deployed
+				}
+				return proposing(mended)
+			})
 			deploy := func() {
 				s.write("bills.js", tt.deploy)
 				s.goes("deploy", ".")
 			}
-			s = newRepairSite(t, false, tt.activate, func(q llmtest.Request) llmtest.Reply {
-				if tt.while && q.N == 1 {
-					deploy()
-				}
-				return proposing(mended)
-			})
 			s.keep(0, "run", ".")
 			s.serve()
 			s.keep(0, "publish", "bills", "mail", "--id", "m9", oddBill)
+			if tt.while {
+				<-asked
+				deploy()
+				answer()
+			}
 			s.until(func() bool { list := s.repairs(); return len(list) == 1 && list[0].State != "judging" })
 			if !tt.while {
 				qs := s.questions()
