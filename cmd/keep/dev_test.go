@@ -39,6 +39,13 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// String returns all that was said.
+func (l *listener) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.said)
+}
+
 // wait waits until text is said, after what was waited for before.
 func (l *listener) wait(t *testing.T, text string) {
 	t.Helper()
