@@ -284,6 +284,8 @@ var breaks = []Break{
 		`return o.Host == host || !o.Until.After(now) }`, `return o.Host == host }`, "./law/limit -run TestConcurrency"},
 	{"outage-costs-every-run", "bounded", "law/limit/limit.go",
 		`case s.Probe != nil && s.Probe.Until.After(now):`, `case false:`, "./law/limit -run TestOneProbe"},
+	{"late-probe-takes-the-next-ones-place", "bounded", "law/limit/limit.go",
+		`o.Probe = o.Probe && !s.Shut.probedByOther(o)`, `_ = s.Shut.probedByOther(o)`, "./law/limit -run TestLateProbe"},
 	{"lost-host-shuts-others-out", "bounded", "law/limit/limit.go",
 		`|| s.Host != "" && c.Host == s.Host)`, `|| false)`, "./law/limit -run TestAnotherHostProbes"},
 	{"late-answer-opens", "bounded", "law/limit/limit.go",

@@ -257,8 +257,10 @@ type Outcome struct {
 // outage; 0: none are. jitter is as in policy.Backoff.Delay.
 //
 // While a connection is shut only a probe opens it, or a person does: a call that began
-// before says nothing about now.
+// before says nothing about now. Nor does a probe that was over before it was reported, if
+// another one is out: that one keeps its place.
 func Report(s State, o Outcome, b policy.Backoff, after int, jitter float64, now time.Time) State {
+	o.Probe = o.Probe && !s.Shut.probedByOther(o)
 	switch {
 	case o.Unsent && !o.Probe:
 		return s
@@ -296,6 +298,11 @@ func Report(s State, o Outcome, b policy.Backoff, after int, jitter float64, now
 	}
 	s.Shut, s.Failures = &shut, 0
 	return s
+}
+
+// probedByOther reports whether the probe that is out is not the one of the outcome.
+func (s *Shut) probedByOther(o Outcome) bool {
+	return s != nil && s.Probe != nil && (s.Probe.Who != o.Who || o.Host != "" && s.Probe.Host != o.Host)
 }
 
 // named returns s after the service named a time.

@@ -207,7 +207,7 @@ func TestOneProbe(t *testing.T) {
 		t.Errorf("after its time: %+v, want a probe", ans)
 	}
 	// The one whose probe failed leaves the next one to others.
-	s = limit.Report(s, limit.Outcome{Who: "v", Probe: true, Failed: true}, backoff, 3, 0, now)
+	s = limit.Report(s, limit.Outcome{Host: "v", Who: "v", Probe: true, Failed: true}, backoff, 3, 0, now)
 	now = now.Add(10 * time.Second)
 	if _, ans := claim("v", now); ans.Granted {
 		t.Error("the same one probes again at once")
@@ -217,6 +217,40 @@ func TestOneProbe(t *testing.T) {
 	}
 	if _, ans := claim("v", now.Add(time.Second)); !ans.Probe {
 		t.Errorf("the same one a second later: %+v, want a probe", ans)
+	}
+}
+
+// A probe that was over before it was reported says nothing, if another one is out: that one stays the only one.
+func TestLateProbe(t *testing.T) {
+	shut := limit.Report(limit.State{}, limit.Outcome{Who: "w", Failed: true, RetryAfter: time.Minute}, backoff, 3, 0, start)
+	take := func(s limit.State, host, who string, at time.Time) limit.State {
+		s, ans := limit.Take(s, limit.Rule{}, limit.Claim{Host: host, Who: who, Until: at.Add(30 * time.Second)}, at)
+		if !ans.Probe {
+			t.Fatalf("%s at %s: %+v, want a probe", who, at, ans)
+		}
+		return s
+	}
+	now := start.Add(time.Minute)
+	first := take(shut, "a", "v", now)
+	now = now.Add(30 * time.Second)
+	for _, other := range []limit.Outcome{{Host: "a", Who: "u"}, {Host: "b", Who: "v"}} {
+		second := take(first, other.Host, other.Who, now)
+		for _, late := range []limit.Outcome{{}, {Unsent: true}, {Failed: true, Why: "late"}, {Failed: true, RetryAfter: time.Second}} {
+			late.Host, late.Who, late.Probe = "a", "v", true
+			s := limit.Report(second, late, backoff, 3, 0, now)
+			if s.Shut == nil || s.Shut.Probe == nil || s.Shut.Probe.Who != other.Who || s.Shut.Probe.Host != other.Host {
+				t.Errorf("%+v after %+v is out: %+v, want it to be the probe", late, other, s.Shut)
+			}
+			other.Probe = true
+			if s = limit.Report(s, other, backoff, 3, 0, now); s.Shut != nil {
+				t.Errorf("%+v succeeded: %+v, want it open", other, s.Shut)
+			}
+		}
+	}
+	for _, host := range []string{"a", ""} { // where there is one host only, outcomes do not name it
+		if s := limit.Report(first, limit.Outcome{Host: host, Who: "v", Probe: true}, backoff, 3, 0, now); s.Shut != nil {
+			t.Errorf("a late probe of host %q beside none: %+v, want it open", host, s.Shut)
+		}
 	}
 }
 
