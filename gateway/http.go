@@ -159,7 +159,7 @@ func (h *HTTPHandler) knownOrigin(origins []string) bool {
 	return len(origins) == 1 && err == nil && (u.Scheme == "http" || u.Scheme == "https") && h.knownHost(u.Host)
 }
 
-// agent returns whose token a request has; empty: nobody's.
+// agent returns whose token a request has; empty: of no agent.
 func (h *HTTPHandler) agent(r *http.Request) string {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {

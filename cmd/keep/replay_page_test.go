@@ -29,7 +29,7 @@ func TestReplayOnThePages(t *testing.T) {
 		fmt.Fprint(w, `[{"id":"o1","mail":"ada@example.com"}]`)
 	}))
 	t.Cleanup(shop.Close)
-	// The producer is not due, so that the shop hears of calls alone.
+	// The producer is not due, so that the shop receives calls only.
 	script := strings.NewReplacer("async poll(ctx) {", `poll: { schedule: { cron: "0 0 1 1 *" }, async handler(ctx) {`, "mail: o.mail }); } },", "mail: o.mail }); } } },").Replace(recordedScript)
 	s := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
 	for name, text := range map[string]string{"w.js": script, "keep.toml": fmt.Sprintf(`db = "keep.db"

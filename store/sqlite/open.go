@@ -222,7 +222,7 @@ const maxUnmade = 64 << 10
 func (db *DB) unfinished(ctx context.Context) error {
 	if db.cfg.ReadOnly {
 		if info, err := os.Stat(db.path); err != nil || info.Size() > maxUnmade {
-			return cmp.Or(err, errors.New("somebody was killed who wrote it first: start a host once"))
+			return cmp.Or(err, errors.New("its first write was cut off: start a host once"))
 		}
 		return nil // of version 0
 	}
