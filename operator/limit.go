@@ -36,7 +36,8 @@ func (o *Operator) tryNow(ctx context.Context, q keep.Escalation, d keep.Decisio
 			return err
 		}
 	}
-	err := o.decided(ctx, q.Workflow, d.At, keep.CloseEscalation{ID: q.ID, Decision: &d})
+	// Before the answer, whose commit wakes the workflow once more: woken twice at once, its actor would
+	// read again once or twice, as the scheduler likes.
 	o.cfg.Executor.ReloadLimits(ctx)
-	return err
+	return o.decided(ctx, q.Workflow, d.At, keep.CloseEscalation{ID: q.ID, Decision: &d})
 }

@@ -36,16 +36,11 @@ func RunGroup(t *testing.T, seed uint64, trace io.Writer) Result {
 	return w.run(t)
 }
 
-// reached takes limits and outages out of a world. Whether an actor looks once more at the instant
-// at which a gate changes is not decided by the seed: such a world keeps the laws either way, and
-// may have two traces.
-func (w *world) reached() { w.limits, w.downs = limit.Rule{}, 0 }
-
 // unlimited takes limits, outages, grants, budgets and breakers out of a world of several hosts. Whether a host
 // learns of what another has changed before or after what it does at the same instant is not
 // decided by the seed: such a world keeps the laws in each order, and may have two traces.
 func (w *world) unlimited() {
-	w.reached()
+	w.limits, w.downs = limit.Rule{}, 0
 	w.granted, w.budgets, w.policy.Breaker.Failures = false, nil, 0
 }
 

@@ -81,8 +81,12 @@ func (s *store) Gate(ctx context.Context, connection string) (keep.Gate, error) 
 	return s.Store.Gate(ctx, connection)
 }
 
-// Gates is read when a host begins and after polls, which take a turn.
+// Gates is read when a host begins, and after polls and decisions, which take a turn. In a group the
+// poll may wake actors before, so this takes one more.
 func (s *store) Gates(ctx context.Context) ([]keep.Gate, error) {
+	if s.p.w.group != nil {
+		s.p.turn("gates")
+	}
 	if s.p.cut {
 		return nil, errCut
 	}

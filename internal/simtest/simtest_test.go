@@ -11,7 +11,10 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 )
 
-var seed = flag.Uint64("seed", 0, "the seed that TestSeed replays")
+var (
+	seed      = flag.Uint64("seed", 0, "the seed that TestSeed replays")
+	sameSeeds = flag.Uint64("same-seeds", 5, "how many seeds TestSameSeedSameTrace lives through twice")
+)
 
 // TestSeed replays one seed and prints every step: -run TestSeed -seed N -v.
 func TestSeed(t *testing.T) {
@@ -25,15 +28,10 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// The same seed is the same history, but for limits and outages.
+// The same seed is the same history.
 func TestSameSeedSameTrace(t *testing.T) {
-	for n := range uint64(5) {
-		live := func(trace io.Writer) Result {
-			w := newWorld(n+1, trace)
-			w.reached()
-			return w.run(t)
-		}
-		a, b := live(nil), live(io.Discard)
+	for n := range *sameSeeds {
+		a, b := Run(t, n+1, nil), Run(t, n+1, io.Discard)
 		if a.Digest != b.Digest || a.Digest == 0 {
 			t.Errorf("seed %d: digests %x and %x", n+1, a.Digest, b.Digest)
 		}

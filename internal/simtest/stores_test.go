@@ -62,7 +62,7 @@ func onPostgres(t *testing.T) Opener {
 // The same worlds on every store: commits that fail, that are made and reported
 // as failed, crashes, and all else that a seed decides. No law is broken, and
 // the engine does the same things in the same order as in memory, since a store
-// makes no difference. The worlds have no limits and no outages; see reached.
+// makes no difference.
 //
 // On Postgres there is one difference, and no other. A sweep leaves the newest row of the
 // database, so that ids and cursors are not used again. Rows of several workflows are
@@ -89,7 +89,6 @@ func TestStoresMakeNoDifference(t *testing.T) {
 				live := func(open Opener, trace io.Writer) Result {
 					w := newWorld(seed, trace)
 					w.open = open
-					w.reached()
 					return w.run(t)
 				}
 				want, got := live(inMemory(), &asIs), live(store.open(t), &onStore)
