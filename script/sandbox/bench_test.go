@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -171,3 +172,75 @@ func BenchmarkBuild(b *testing.B) {
 		}
 	}
 }
+
+const consumerSource = `export default Keep.workflow({
+  name: "consumer",
+  topics: { "in": {}, "out": {} },
+  consumers: {
+    act: Keep.consumer({
+      subscribe: ["in"],
+      publishes: ["out"],
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        return {
+          reservations: [{ topic: "in", ids: [trigger.messageId] }],
+          data: { id: trigger.messageId, text: trigger.payload.text },
+          ui: { title: "Handle " + trigger.messageId },
+        };
+      },
+      async mutate(ctx, prepared) {
+        await ctx.svc.create({ id: prepared.data.id, text: prepared.data.text });
+      },
+      async next(ctx, prepared, m) {
+        if (m.status === "applied") await ctx.publish("out", { messageId: "out:" + prepared.data.id, ref: m.result.id });
+      },
+    }),
+  },
+});`
+
+// BenchmarkConsumer runs the three phases of a consumer with 1 KB of data, one after another.
+func BenchmarkConsumer(b *testing.B) {
+	rt, err := sandbox.Open(b.Context(), sandbox.Config{CacheDir: cacheDir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close()
+	bundle, err := sandbox.BuildSource("consumer.js", []byte(consumerSource))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := rt.Load(b.Context(), bundle)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := strings.Repeat("x", 1000)
+	trigger := json.RawMessage(`{"topic":"in","messageId":"m000000001","payload":{"text":"` + text + `"},"title":"","createdAt":1}`)
+	prepared := json.RawMessage(`{"reservations":[{"topic":"in","ids":["m000000001"]}],"data":{"id":"m000000001","text":"` + text + `"},"ui":{"title":"Handle m000000001"}}`)
+	result := json.RawMessage(`{"status":"applied","result":{"id":"7"}}`)
+	for _, c := range []struct {
+		name string
+		args []json.RawMessage
+		err  bool
+	}{{"prepare", []json.RawMessage{trigger}, false}, {"mutate", []json.RawMessage{prepared}, true}, {"next", []json.RawMessage{prepared, result}, false}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			cpu := cputime.Used()
+			defer func() { b.ReportMetric(float64((cputime.Used()-cpu).Nanoseconds())/float64(b.N), "cpu-ns/op") }()
+			for b.Loop() {
+				_, err := p.Call(context.Background(), sandbox.Call{Path: []string{"consumers", "act", c.name}, Args: c.args, Now: time.Unix(1, 0), Seed: []byte("seedseedseed"),
+					Host: hostFunc(func(context.Context, sandbox.HostCall) (json.RawMessage, error) {
+						if c.err {
+							return nil, errTaken
+						}
+						return nil, nil
+					})})
+				if (err != nil) != c.err {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// errTaken ends mutate at its call, as the engine does.
+var errTaken = errors.New("taken")

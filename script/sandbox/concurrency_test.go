@@ -157,7 +157,7 @@ func TestManyProgramsShareInstances(t *testing.T) {
 	}
 }
 
-// The memory of a phase that needs more than the slack does not stay.
+// The memory of a phase that needs much does not stay.
 func TestGrownInstanceIsDropped(t *testing.T) {
 	rt := openRuntime(t, sandbox.Config{})
 	p := mustLoad(t, rt, "t.js", handler(`return "x".repeat(x).length`))
@@ -173,6 +173,27 @@ func TestGrownInstanceIsDropped(t *testing.T) {
 	}
 	if n := rt.Idle(); n != 0 {
 		t.Errorf("%d instances idle after a large call, want 0", n)
+	}
+}
+
+// What a phase grew its memory by is gone when the next one begins, and comes back as zeros.
+func TestMemoryIsMadeSmaller(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{})
+	p := mustLoad(t, rt, "t.js", handler(`return "x".repeat(x).length`))
+	large := mustLoad(t, rt, "large.js", handler(`return kept.length`)+`const kept = "y".repeat(700_000);`)
+	_, _, template := p.Footprint()
+	rt.Reap(time.Now())
+	for range 3 {
+		if got, err := call(p, nil, "500000"); got != "500000" || err != nil {
+			t.Fatalf("call that grows = %s, %v", got, err)
+		}
+		size, given, left, err := p.Restored()
+		if err != nil || rt.Idle() != 1 || size != template || given <= size || left != 0 {
+			t.Errorf("memory of %d of %d bytes, %d behind its end not zero, in %d instances (%v), want %d, more, 0, 1", size, given, left, rt.Idle(), err, template)
+		}
+		if got, err := call(large, nil); got != "700000" || err != nil {
+			t.Errorf("call of the larger program = %s, %v", got, err)
+		}
 	}
 }
 

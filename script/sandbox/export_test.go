@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bytes"
+	"errors"
 	"time"
 	"unsafe"
 )
@@ -40,4 +42,20 @@ func SetBundlerTime(d time.Duration) (undo func()) {
 	was := bundlerTime
 	bundlerTime = d
 	return func() { bundlerTime = was }
+}
+
+// Restored makes an idle instance hold the program, and returns how large its memory is
+// then, how much of it the system has given, and how much of what is beyond its end is not
+// zero, in bytes.
+func (prog *Program) Restored() (size, given, left int, err error) {
+	in, err := prog.rt.pool.take(prog.template.size)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer func() { err = errors.Join(err, prog.rt.pool.give(in, prog.template.size)) }()
+	if err := prog.template.restore(in); err != nil {
+		return 0, 0, 0, err
+	}
+	size, given = int(in.mem.Size()), in.own.size
+	return size, given, given - size - bytes.Count(in.own.reserved[size:given], []byte{0}), nil
 }

@@ -15,12 +15,13 @@ import (
 // instance is one WebAssembly instance of the engine. All of its state is in
 // its linear memory and one global, the stack pointer, so a template can be
 // copied over whatever the last phase left there, and any instance can run any
-// program whose template has the same size.
+// program.
 //
 // An instance belongs to one goroutine at a time.
 type instance struct {
 	mod api.Module
 	mem api.Memory
+	own *linearMemory // behind mem
 	sp  api.MutableGlobal
 	fn  exports
 
@@ -64,7 +65,10 @@ var errTrap = errors.New("engine trapped")
 func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error) {
 	in := &instance{}
 	in.ctx = context.WithValue(context.Background(), instanceKey{}, in)
-	ctx := experimental.WithMemoryAllocator(in.ctx, experimental.MemoryAllocatorFunc(newLinearMemory))
+	ctx := experimental.WithMemoryAllocator(in.ctx, experimental.MemoryAllocatorFunc(func(_, limit uint64) experimental.LinearMemory {
+		in.own = newLinearMemory(limit)
+		return in.own
+	}))
 	m, err := rt.InstantiateModule(ctx, mod, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: new instance: %w", err)

@@ -1,7 +1,5 @@
 package sandbox
 
-import "github.com/tetratelabs/wazero/experimental"
-
 // linearMemory backs the memory of one wasm instance. The whole limit is
 // reserved as address space at once, so that the memory never moves; only what
 // the instance has grown to is backed by real memory. It lies outside of the
@@ -9,13 +7,14 @@ import "github.com/tetratelabs/wazero/experimental"
 // its pacing should see them.
 type linearMemory struct {
 	reserved []byte
-	size     int
+	size     int    // what is usable of it
+	smaller  uint64 // what the next Reallocate answers, whatever it is asked for; 0: that
 }
 
-// newLinearMemory reserves limit bytes. It matches
-// [experimental.MemoryAllocator], which knows no errors: without address space
-// the memory is nil, and then Reallocate refuses.
-func newLinearMemory(_, limit uint64) experimental.LinearMemory {
+// newLinearMemory reserves limit bytes. An
+// [experimental.MemoryAllocator] knows no errors: without address space the memory is
+// nil, and then Reallocate refuses.
+func newLinearMemory(limit uint64) *linearMemory {
 	b, err := reserve(int(limit))
 	if err != nil {
 		b = nil
@@ -23,8 +22,13 @@ func newLinearMemory(_, limit uint64) experimental.LinearMemory {
 	return &linearMemory{reserved: b}
 }
 
-// Reallocate grows the memory to size bytes, or returns nil.
+// Reallocate grows the memory to size bytes, or returns nil. WebAssembly has no way to
+// make a memory smaller, but the engine takes the length of what it gets for the length of
+// the memory: see instance.resize.
 func (m *linearMemory) Reallocate(size uint64) []byte {
+	if m.smaller != 0 {
+		size, m.smaller = m.smaller, 0
+	}
 	if size > uint64(len(m.reserved)) {
 		return nil
 	}

@@ -12,11 +12,15 @@ import (
 // idleTime is how long an instance may wait for work before it is freed.
 const idleTime = 30 * time.Second
 
-// pool keeps instances between phases, by the size of their memory, which can
-// only grow. Any instance of a template's size can run it.
+// maxGrown is how much more memory than its template an instance may take from the
+// system and be used for it.
+const maxGrown = 1 << 20
+
+// pool keeps instances between phases. Any instance can run any template.
 type pool struct {
-	open func() (*instance, error)
-	max  int // instances kept
+	open  func() (*instance, error)
+	max   int // instances kept
+	limit int // of the memory of an instance: one that reached it cannot be made smaller
 
 	mu     sync.Mutex // protects all below
 	idle   []idleInstance
@@ -26,16 +30,14 @@ type pool struct {
 
 type idleInstance struct {
 	in    *instance
-	size  uint32
 	since time.Time
 }
 
-// take returns an instance whose memory is no larger than size.
+// take returns an instance for a template of that size.
 func (p *pool) take(size int) (*instance, error) {
 	p.mu.Lock()
 	for i := len(p.idle) - 1; i >= 0; i-- { // the warmest first
-		if p.idle[i].size == uint32(size) {
-			in := p.idle[i].in
+		if in := p.idle[i].in; in.own.size <= size+maxGrown {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
 			p.mu.Unlock()
 			return in, nil
@@ -46,9 +48,9 @@ func (p *pool) take(size int) (*instance, error) {
 }
 
 // give takes an instance back, for others or to be freed. size is that of the
-// template it ran; an instance that grew or trapped is not used again.
+// template it ran; an instance that grew much or trapped is not used again.
 func (p *pool) give(in *instance, size int) error {
-	if in.broken || int(in.mem.Size()) != size {
+	if in.broken || in.own.size > size+maxGrown || int(in.mem.Size()) >= p.limit {
 		return in.close()
 	}
 	p.mu.Lock()
@@ -61,7 +63,7 @@ func (p *pool) give(in *instance, size int) error {
 		old = p.idle[0].in
 		p.idle = append(p.idle[:0], p.idle[1:]...)
 	}
-	p.idle = append(p.idle, idleInstance{in, uint32(size), time.Now()})
+	p.idle = append(p.idle, idleInstance{in, time.Now()})
 	if p.timer == nil {
 		p.timer = time.AfterFunc(idleTime, p.tick)
 	}

@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := rt.compile(ctx, cfg.CacheDir, n); err != nil {
 		return nil, errors.Join(err, rt.Close())
 	}
-	rt.pool = &pool{max: max(8, 4*n), open: func() (*instance, error) { return newInstance(rt.wasm, rt.module) }}
+	rt.pool = &pool{max: max(8, 4*n), limit: limits.Memory, open: func() (*instance, error) { return newInstance(rt.wasm, rt.module) }}
 	if err := rt.boot(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: boot: %w", err), rt.Close())
 	}

@@ -19,13 +19,9 @@ const (
 	// closely: more than any one frame leaves untouched.
 	deepWindow = 8 * block
 
-	// slack is memory that a template has free beyond what it uses, so that
-	// most phases never grow it: an instance that grew cannot be used again.
-	slack = 256 << 10
-
-	// sizeStep rounds the sizes of templates, so that programs of similar size
-	// share instances.
-	sizeStep = 512 << 10
+	// firstCollection is how much a phase allocates before the engine first looks for
+	// garbage: most end long before it pays.
+	firstCollection = 256 << 10
 
 	// block is the unit in which templates are compared with the base. Small
 	// ones cost nothing at a restore, and a script changes little in many
@@ -54,7 +50,7 @@ type part struct {
 
 // freeze makes a template of what in holds. base may be nil.
 func freeze(in *instance, base *template) (*template, error) {
-	if err := in.reserveSlack(); err != nil {
+	if err := in.settle(); err != nil {
 		return nil, err
 	}
 	mem, ok := in.mem.Read(0, in.mem.Size())
@@ -104,29 +100,14 @@ func freeze(in *instance, base *template) (*template, error) {
 
 var zeroBlock [block]byte
 
-// reserveSlack makes the engine's allocator own at least slack free bytes, and
-// rounds the size of the memory up.
-func (in *instance) reserveSlack() error {
+// settle frees the garbage that the evaluation left.
+func (in *instance) settle() error {
 	used, err := in.collect()
 	if err != nil {
 		return err
 	}
-	// Most phases end long before it pays to look for garbage; the first look
-	// is due when the slack is about to be used up.
-	if _, err := in.setup("qjs_set_gc_threshold", uint64(used+slack)); err != nil {
-		return err
-	}
-	p, err := in.do(in.fn.malloc, slack)
-	if err != nil {
-		return err
-	}
-	if p == 0 {
-		return errHeap
-	}
-	if _, err := in.do(in.fn.free, uint64(p)); err != nil {
-		return err
-	}
-	return in.grow((int(in.mem.Size()) + sizeStep - 1) / sizeStep * sizeStep)
+	_, err = in.setup("qjs_set_gc_threshold", uint64(used+firstCollection))
+	return err
 }
 
 // collect frees the garbage and returns the bytes that are in use.
@@ -150,12 +131,29 @@ func (in *instance) collect() (used int, err error) {
 	return int(n), err
 }
 
-// grow makes the memory size bytes large, if it is smaller.
-func (in *instance) grow(size int) error {
-	if n := size - int(in.mem.Size()); n > 0 {
-		if _, ok := in.mem.Grow(uint32(n / wasmPage)); !ok {
+// resize makes the memory size bytes large. What is beyond the end of a memory is zero,
+// as WebAssembly wants it of a memory that grows: so whatever a phase grew it by is cleared
+// here, and nobody has to clear what no phase touched.
+func (in *instance) resize(size int) error {
+	was, by := int(in.mem.Size()), 1 // one page more is asked for, and fewer given
+	switch {
+	case size == was:
+		return nil
+	case size < was:
+		b, ok := in.mem.Read(uint32(size), uint32(was-size))
+		if !ok {
 			return errHeap
 		}
+		clear(b)
+		in.own.smaller = uint64(size)
+	default:
+		by = (size - was) / wasmPage
+	}
+	_, ok := in.mem.Grow(uint32(by))
+	in.own.smaller = 0
+	if !ok || int(in.mem.Size()) != size {
+		in.broken = true
+		return errHeap
 	}
 	return nil
 }
@@ -177,14 +175,13 @@ func (in *instance) wentDeep() bool {
 	return false
 }
 
-// restore makes in hold t, whatever it held before. The instance's memory must
-// not be larger than the template's.
+// restore makes in hold t, whatever it held before.
 func (t *template) restore(in *instance) error {
-	if err := in.grow(t.size); err != nil {
+	if err := in.resize(t.size); err != nil {
 		return err
 	}
 	mem, ok := in.mem.Read(0, uint32(t.size))
-	if !ok || int(in.mem.Size()) != t.size {
+	if !ok {
 		return fmt.Errorf("sandbox: template of %d bytes in a memory of %d", t.size, in.mem.Size())
 	}
 	clear(mem[stackTop-deepStack-deepWindow : stackTop])
