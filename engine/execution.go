@@ -150,10 +150,11 @@ func (x *execution) changes() []keep.Change {
 }
 
 // tracePart returns what the next commit stores of what the run saw. The times of phases and calls by
-// themselves wait for a commit after which the run is not executed.
+// themselves wait for a commit after which the run may not be executed: the one before its call is such
+// a one, or a run that dies in its call could not be replayed.
 func (x *execution) tracePart() (part []byte) {
 	x.mark = trace.Mark{}
-	if x.seen.Due() || x.run.Closed || x.run.Status != keep.StatusActive {
+	if x.seen.Due() || x.run.Closed || x.run.Status != keep.StatusActive || x.run.Phase == keep.Mutating {
 		part, x.mark = x.seen.Part()
 	}
 	return part

@@ -33,6 +33,10 @@ func TestCrashRecord(t *testing.T) {
 			if out, err := w.keep("test", "--record", string(died.ID)); err == nil || !strings.Contains(string(out), "the host died in it") {
 				t.Errorf("record of the run that died: %v\n%s", err, out)
 			}
+			// What it saw went with the commit before its call, although prepare had read nothing.
+			if out, err := w.keep("runs", "replay", string(died.ID)); err != nil || !strings.Contains(string(out), "equal: gone through prepare, mutate of a run") {
+				t.Errorf("replay of the run that died: %v\n%s", err, out)
+			}
 			run := w.listRuns("--handler", "create", "--limit", "1")[0]
 			if run.RetryOf == nil || *run.RetryOf != died.ID {
 				t.Fatalf("%s continued %v, want %s", run.ID, run.RetryOf, died.ID)

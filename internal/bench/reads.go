@@ -28,10 +28,19 @@ func (page) Read(_ context.Context, params json.RawMessage) (json.RawMessage, er
 	return json.RawMessage("[" + b.String()[1:] + "]"), nil
 }
 
-// reads compares hosts that record what runs read with hosts that do not, in turns of the order
-// ABBA, each on a file of its own. Only the host of a turn is open: the connections of a process
-// share the pages that SQLite keeps, and two hosts would take them from each other.
+// reads compares hosts that record what runs see with hosts that do not, for runs that read and for
+// those that read nothing.
 func reads(ctx context.Context, dir string, s size, out io.Writer) error {
+	if err := recording(ctx, filepath.Join(dir, "reads"), s, "2 KB of reads each", "await ctx.svc.show({ id: trigger.messageId });\n", out); err != nil {
+		return err
+	}
+	return recording(ctx, filepath.Join(dir, "none"), s, "no reads", "", out)
+}
+
+// recording compares the hosts in turns of the order ABBA, each on a file of its own. Only the host of a
+// turn is open: the connections of a process share the pages that SQLite keeps, and two hosts would take
+// them from each other. read is what prepare does first, and what says it in words.
+func recording(ctx context.Context, dir string, s size, what, read string, out io.Writer) error {
 	const workflows = 64
 	var sides [2]*bench
 	for i := range sides {
@@ -39,26 +48,26 @@ func reads(ctx context.Context, dir string, s size, out io.Writer) error {
 		if i == 0 {
 			p.Limits.Trace = 0
 		}
-		sides[i] = &bench{dir: filepath.Join(dir, fmt.Sprint("reads", i)), last: make(map[keep.WorkflowName]time.Time), policy: &p,
+		sides[i] = &bench{dir: fmt.Sprint(dir, i), last: make(map[keep.WorkflowName]time.Time), policy: &p,
 			connection: &connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}, page{}}}}
-		if err := sides[i].makeReaders(ctx, workflows); err != nil {
+		if err := sides[i].makeReaders(ctx, workflows, read); err != nil {
 			return err
 		}
 	}
-	if err := compareReads(ctx, sides, max(1, s.turn/workflows/4), 4*s.turns, out); err != nil {
+	if err := compareReads(ctx, sides, what, max(1, s.turn/workflows/4), 4*s.turns, out); err != nil {
 		return err
 	}
 	return stored(sides, out)
 }
 
-// makeReaders deploys the workflows, and closes the host.
-func (b *bench) makeReaders(ctx context.Context, workflows int) error {
+// makeReaders deploys workflows whose prepare begins with read, and closes the host.
+func (b *bench) makeReaders(ctx context.Context, workflows int, read string) error {
 	if err := b.open(ctx); err != nil {
 		return err
 	}
 	for n := range workflows {
 		name := fmt.Sprintf("w%03d", n)
-		script := strings.Replace(fmt.Sprintf(consumer, name), "return {\n", "await ctx.svc.show({ id: trigger.messageId });\n        return {\n", 1)
+		script := strings.Replace(fmt.Sprintf(consumer, name), "return {\n", read+"        return {\n", 1)
 		if err := b.deploy(ctx, name, script); err != nil {
 			return err
 		}
@@ -67,8 +76,8 @@ func (b *bench) makeReaders(ctx context.Context, workflows int) error {
 }
 
 // compareReads makes the turns, and prints each pair.
-func compareReads(ctx context.Context, sides [2]*bench, per, pairs int, out io.Writer) error {
-	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with 2 KB of reads each, synchronous=FULL, in turns of %d runs\n", len(sides[0].workflows), per*len(sides[0].workflows))
+func compareReads(ctx context.Context, sides [2]*bench, what string, per, pairs int, out io.Writer) error {
+	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with %s, synchronous=FULL, in turns of %d runs\n", len(sides[0].workflows), what, per*len(sides[0].workflows))
 	fmt.Fprintf(out, "  %12s %12s %9s | %12s %12s %9s\n", "off, runs/s", "on, runs/s", "on/off", "off, CPU/run", "on, CPU/run", "on/off")
 	var rates, cpus []float64
 	for pair := range pairs {

@@ -28,6 +28,7 @@ func (r *replay) compare(ctx context.Context, p phase, got engine.ReplayResult) 
 			if err := r.compareCalls(ctx, p, got); err != nil {
 				return false, err
 			}
+			r.ends(got)
 		}
 	default:
 		r.compareAsked(p, got)
@@ -150,6 +151,18 @@ func (r *replay) compareCalls(ctx context.Context, p phase, got engine.ReplayRes
 		r.diffCalls(p.name, was, now)
 	}
 	return nil
+}
+
+// ends says why next is not gone through after a mutate that ended otherwise.
+func (r *replay) ends(got engine.ReplayResult) {
+	if h, ok := r.cfg.Definition.Handler(r.run.Handler); !ok || !h.HasNext {
+		return
+	}
+	why := "the run did not make the call with which mutate ends, so nobody knows what the service would have answered"
+	if got.Call == nil {
+		why = "mutate makes no call, and next of the run began with what became of one"
+	}
+	r.missing("next", "", nil, why)
 }
 
 // A call is one of a mutate tool.
