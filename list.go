@@ -96,7 +96,8 @@ type InputFilter struct {
 type EscalationFilter struct {
 	Workflow WorkflowName
 	Run      RunID
-	Open     bool // only those that nobody has answered
+	Open     bool   // only those that nobody has answered
+	Made     Period // by when they were asked
 }
 
 // An ItemFilter selects items. Zero fields select everything.
@@ -118,6 +119,9 @@ func (f InputFilter) Bounded() bool { return f.Text != "" || !f.Made.IsZero() }
 
 // Bounded is as of a RunFilter.
 func (f ItemFilter) Bounded() bool { return f.Text != "" || !f.Made.IsZero() }
+
+// Bounded is as of a RunFilter.
+func (f EscalationFilter) Bounded() bool { return !f.Made.IsZero() }
 
 // A TopicCount says how many events of a topic are in which state.
 type TopicCount struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -11,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/search"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
@@ -81,6 +83,8 @@ type (
 		Workflow keep.WorkflowName `query:"workflow"`
 		Run      keep.RunID        `query:"run"`
 		All      bool              `query:"all" doc:"also those that are answered"`
+		Made
+		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title, of the question, of what was attempted, or of why; a page may have fewer rows than it could, and a next"`
 	}
 )
 
@@ -141,8 +145,39 @@ func countOf[F interface{ Bounded() bool }, S ~string](ctx context.Context, s *S
 	return counted(f.Bounded(), by, err)
 }
 
-func (f EscalationQuery) filter() keep.EscalationFilter {
-	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All}
+func (f EscalationQuery) filter(now time.Time) (keep.EscalationFilter, error) {
+	made, err := f.in(now)
+	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All, Made: made}, err
+}
+
+// questions returns those of a page that a query selects. No index has their words: there are few,
+// since each one stops something.
+func (s *Server) questions(ctx context.Context, in EscalationQuery, p keep.Page) ([]keep.Escalation, string, error) {
+	f, err := in.filter(s.cfg.Clock())
+	if err != nil {
+		return nil, "", err
+	}
+	qs, next, err := s.cfg.Store.Escalations(ctx, f, p)
+	terms := search.Terms(in.Text)
+	return slices.DeleteFunc(qs, func(q keep.Escalation) bool { return !search.OfQuestion(q).Has(terms) }), next, err
+}
+
+// countQuestions counts what a query selects; with a text it stops a little above search.MaxCount.
+func (s *Server) countQuestions(ctx context.Context, in EscalationQuery) (Counted, error) {
+	if in.Text == "" {
+		return countOf(ctx, s, in.filter, s.cfg.Store.CountEscalations)
+	}
+	by, total := make(map[keep.EscalationKind]int), 0
+	for p := (keep.Page{Limit: keep.MaxPage}); ; {
+		qs, next, err := s.questions(ctx, in, p)
+		for _, q := range qs {
+			by[q.Kind]++
+		}
+		if total += len(qs); err != nil || next == "" || total > search.MaxCount {
+			return counted(true, by, err)
+		}
+		p.After = next
+	}
 }
 
 // reads registers everything that changes nothing.
@@ -300,7 +335,7 @@ func (s *Server) readEscalations() {
 		EscalationQuery
 		Paging
 	}) (Page[Escalation], error) {
-		qs, next, err := s.cfg.Store.Escalations(ctx, in.filter(), in.page())
+		qs, next, err := s.questions(ctx, in.EscalationQuery, in.page())
 		if err != nil {
 			return Page[Escalation]{}, err
 		}
@@ -308,8 +343,7 @@ func (s *Server) readEscalations() {
 		return paged(all, next, err)
 	})
 	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
-		by, err := s.cfg.Store.CountEscalations(ctx, in.filter())
-		return counted(false, by, err)
+		return s.countQuestions(ctx, *in)
 	})
 	get(s, "/escalations/{escalation}", "show-escalation", "One question, with its evidence", func(ctx context.Context, in *struct {
 		ID keep.EscalationID `path:"escalation"`

@@ -34,12 +34,31 @@ func (a *app) eventsCmd() *cobra.Command {
 			},
 		})
 	}
-	show := showCmd(a, "show WORKFLOW TOPIC ID", "Show one event with its payload", 3,
-		func(ctx context.Context, c *api.Client, args []string) (api.Event, error) {
-			return c.Event(ctx, keep.WorkflowName(args[0]), keep.TopicName(args[1]), keep.MessageID(args[2]))
-		}, a.printEvent)
+	show := showCmd(a, "show [WORKFLOW TOPIC] ID", "Show one event with its payload", 3, shownEvent, a.printEvent)
+	show.Long = "Show prints everything about an event. The ID last is the newest, of a topic or of all."
+	show.Args = namedOrLast(3)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())
+}
+
+// shownEvent reads the event that the arguments name.
+func shownEvent(ctx context.Context, c *api.Client, args []string) (api.Event, error) {
+	show := func(w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (api.Event, error) {
+		return c.Event(ctx, w, t, id)
+	}
+	newest := func(w keep.WorkflowName, t keep.TopicName) (api.Event, error) {
+		page, err := c.Events(ctx, w, api.EventQuery{Topic: t}, api.Paging{Limit: 1})
+		e, err := firstOf("event", page, err)
+		if err != nil {
+			return e, err
+		}
+		return show(e.Workflow, e.Topic, e.MessageID)
+	}
+	if len(args) == 1 {
+		return newest("", "")
+	}
+	w, t := keep.WorkflowName(args[0]), keep.TopicName(args[1])
+	return orNewest(args[2], func() (api.Event, error) { return show(w, t, keep.MessageID(args[2])) }, func() (api.Event, error) { return newest(w, t) })
 }
 
 // printEvent shows an event, where it came from and who has it.

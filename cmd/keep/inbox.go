@@ -26,8 +26,9 @@ func (a *app) inboxCmd() *cobra.Command {
 		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Escalation]{
 			header: []string{"QUESTION", "WORKFLOW", "KIND", "SINCE", "ACTIONS", "ABOUT"},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Escalation], error) {
-				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow)}, p)
+				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow), Made: f.made(), Text: f.text}, p)
 			},
+			words: "titles, questions, what was attempted, and why",
 			row: func(q api.Escalation) []string {
 				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.At(q.CreatedAt),
 					actionNames(q.Actions), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}

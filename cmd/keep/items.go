@@ -31,12 +31,28 @@ func (a *app) itemsCmd() *cobra.Command {
 			},
 		})
 	}
-	show := showCmd(a, "show WORKFLOW ID", "Show one item with its mutations", 2,
-		func(ctx context.Context, c *api.Client, args []string) (api.Item, error) {
-			return c.Item(ctx, keep.WorkflowName(args[0]), args[1])
-		}, a.printItem)
+	show := showCmd(a, "show [WORKFLOW] ID", "Show one item with its mutations", 2, shownItem, a.printItem)
+	show.Long = "Show prints everything about an item. The ID last is the newest, of a workflow or of all."
+	show.Args = namedOrLast(2)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())
+}
+
+// shownItem reads the item that the arguments name.
+func shownItem(ctx context.Context, c *api.Client, args []string) (api.Item, error) {
+	newest := func(w keep.WorkflowName) (api.Item, error) {
+		page, err := c.Items(ctx, api.ItemQuery{Workflow: w}, api.Paging{Limit: 1})
+		it, err := firstOf("item", page, err)
+		if err != nil {
+			return it, err
+		}
+		return c.Item(ctx, it.Workflow, it.ID)
+	}
+	if len(args) == 1 {
+		return newest("")
+	}
+	w := keep.WorkflowName(args[0])
+	return orNewest(args[1], func() (api.Item, error) { return c.Item(ctx, w, args[1]) }, func() (api.Item, error) { return newest(w) })
 }
 
 // itemIDs completes the items of the workflow named before.

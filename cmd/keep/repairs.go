@@ -52,7 +52,14 @@ type shownRepair struct {
 
 // repair reads a repair, and compares its version with the one that failed.
 func (a *app) repair(ctx context.Context, c *api.Client, id string) (shownRepair, error) {
-	r, err := c.Repair(ctx, id)
+	r, err := orNewest(id, func() (api.Repair, error) { return c.Repair(ctx, id) }, func() (api.Repair, error) {
+		all, err := c.Repairs(ctx, "")
+		newest, err := firstOf("repair", api.Page[api.Repair]{Items: all}, err)
+		if err != nil {
+			return newest, err
+		}
+		return c.Repair(ctx, newest.ID)
+	})
 	out := shownRepair{Repair: r, Diff: []string{}}
 	if err != nil || r.Source == "" {
 		return out, err

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -22,6 +25,37 @@ func fullID[ID ~string](ctx context.Context, c *api.Client, n keep.Noun, given s
 	}
 	id, err := c.FullID(ctx, n, given)
 	return ID(id), err
+}
+
+// orNewest returns the record that a person named by an id that a script made, or the newest one if the
+// name is last and no record has it.
+func orNewest[T any](given string, named, newest func() (T, error)) (T, error) {
+	v, err := named()
+	if given != view.Last || !errors.Is(err, keep.ErrNotFound) {
+		return v, err
+	}
+	return newest()
+}
+
+// firstOf returns the first row of a page.
+func firstOf[T any](what string, p api.Page[T], err error) (T, error) {
+	if err == nil && len(p.Items) == 0 {
+		err = &keep.NotFoundError{What: what, ID: view.Last}
+	}
+	if err != nil {
+		return *new(T), err
+	}
+	return p.Items[0], nil
+}
+
+// namedOrLast refuses arguments that are neither those that name a record, n of them, nor last alone.
+func namedOrLast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] == view.Last {
+			return nil
+		}
+		return cobra.ExactArgs(n)(cmd, args)
+	}
 }
 
 // fixedID is fullID for what changes something. It does not take last: something newer

@@ -153,6 +153,11 @@ func OfEvent(e keep.Event) Document {
 	return Document{e.Workflow, string(e.Topic), []string{string(e.MessageID)}}
 }
 
+// OfQuestion returns the document of a question: its title, what is asked about what, and why.
+func OfQuestion(q keep.Escalation) Document {
+	return Document{q.Workflow, "", []string{q.Title, q.Item, q.Connection, q.Budget, q.Question, q.Attempted, q.Why}}
+}
+
 // Words returns the words by which the record is found.
 func (d Document) Words() []string {
 	var words []string

@@ -27,6 +27,11 @@ func periods(w *world) {
 		w.commit(name, keep.PutInput{Input: in}, keep.Publish{Event: e},
 			keep.PutItem{Item: keep.Item{Workflow: name, ID: w.id("item"), Title: fmt.Sprint("Mail ", i), Status: keep.ItemStatuses()[i%5], Attempt: 1, CreatedAt: made, UpdatedAt: made}})
 		w.stopped(name, made, i, codes[i%3])
+		q := keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskLogic, Workflow: name, CreatedAt: made}
+		w.commit(name, keep.OpenEscalation{Escalation: q})
+		if i%4 < 2 {
+			w.commit(name, keep.CloseEscalation{ID: q.ID})
+		}
 	}
 	for i, p := range []keep.Period{
 		{}, {Since: start.Add(30 * time.Hour), Until: start.Add(60 * time.Hour)}, {Since: start.Add(-time.Hour)}, {Since: start.Add(30 * time.Hour)}, {Since: start.Add(1000 * time.Hour)},
@@ -111,6 +116,13 @@ func (w *world) ofPeriod(name keep.WorkflowName, p keep.Period, text string, err
 			return want(name, in.Workflow) && want(status, in.Status) && p.Has(in.CreatedAt) && search.OfInput(in).Has(words)
 		})
 		counted(w, "Inputs", w.Inputs, w.CountInputs, f, func(in keep.Input) keep.InputStatus { return in.Status })
+	}
+	for _, open := range []bool{false, true} {
+		f := keep.EscalationFilter{Workflow: name, Open: open, Made: p}
+		filtered(w, "Escalations", w.Escalations, f, func(q keep.Escalation) bool {
+			return want(name, q.Workflow) && (!open || q.ClosedAt.IsZero()) && p.Has(q.CreatedAt)
+		})
+		counted(w, "Escalations", w.Escalations, w.CountEscalations, f, func(q keep.Escalation) keep.EscalationKind { return q.Kind })
 	}
 	for _, status := range []keep.ItemStatus{"", keep.ItemFailed} {
 		f := keep.ItemFilter{Workflow: name, Status: status, Made: p, Text: text}

@@ -146,6 +146,6 @@ var (
 	SelectEscalations = newSelection(Selection[keep.EscalationFilter, keep.EscalationKind]{
 		Kind: "q", Table: "escalation", State: "kind", States: keep.EscalationKinds(), Open: "escalation.closed_at = 0",
 	}, "workflow run", func(f keep.EscalationFilter) Filter {
-		return Filter{Values: []string{string(f.Workflow), string(f.Run)}, Open: f.Open, Few: f.Open || f.Run != ""}
+		return Filter{Values: []string{string(f.Workflow), string(f.Run)}, Open: f.Open, Few: f.Open || f.Run != ""}.in(f.Made)
 	})
 )
