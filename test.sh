@@ -89,6 +89,18 @@ install_agents() {
 	mkdir -p "$suite" && npm install --no-audit --no-fund --loglevel=error --prefix "$suite" "$agents" >&2
 }
 
+# The same for each version of the protocol, which needs a newer Node.js.
+all_agents=@modelcontextprotocol/conformance@0.2.0-alpha.12
+suites="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/$all_agents"
+
+have_all_agents() { [ -x "$suites/node_modules/.bin/node" ]; }
+
+install_all_agents() {
+	command -v npm >/dev/null || return
+	say "installing $all_agents"
+	mkdir -p "$suites" && npm install --no-audit --no-fund --loglevel=error --prefix "$suites" "$all_agents" node@22.23.3 >&2
+}
+
 have_keychain() { [ "$(uname)" != Linux ] || { command -v gnome-keyring-daemon && command -v dbus-run-session; } >/dev/null; }
 
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
@@ -155,6 +167,10 @@ fi
 have_agents || install_agents </dev/null || true
 if ! have_agents; then
 	lacking 'there is no conformance suite of MCP, or no npm to install it' 'what agents speak with is not tested against it'
+fi
+have_all_agents || install_all_agents </dev/null || true
+if ! have_all_agents; then
+	lacking 'there is no conformance suite of MCP for each version, or no npm to install it' 'keep gateway is not tested against it'
 fi
 if ! have_compiler; then
 	race=

@@ -41,7 +41,7 @@ func serveAgents(g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("http://%s\n", l.Addr())
+	fmt.Printf("http://%s/mcp\n", l.Addr())
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -82,7 +82,7 @@ func openHall(t *testing.T, s setup) hall {
 			t.Error(err)
 		}
 	})
-	return hall{srv.URL, db}
+	return hall{srv.URL + "/mcp", db}
 }
 
 // An httpAgent speaks by HTTP, on a connection of its own.
@@ -223,8 +223,12 @@ func TestRefusedByHTTP(t *testing.T) {
 		"two tokens":         {func(r *http.Request) { r.Header.Add("Authorization", "Bearer "+agentTokens["bob"]) }, 401},
 		"no session":         {func(r *http.Request) { r.Header.Set("Mcp-Session-Id", "x") }, 404},
 		"version":            {func(r *http.Request) { r.Header.Set("MCP-Protocol-Version", "1999-01-01") }, 400},
+		"another path":       {func(r *http.Request) { r.URL.Path = "/mcp/../mcp" }, 404},
+		"the root":           {func(r *http.Request) { r.URL.Path = "/" }, 404},
+		"a token in the URL": {func(r *http.Request) { r.URL.RawQuery = "access_token=" + agentTokens["ann"] }, 400},
 		"a form":             {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415},
-		"GET":                {func(r *http.Request) { r.Method = http.MethodGet }, 405},
+		"PUT":                {func(r *http.Request) { r.Method = http.MethodPut }, 405},
+		"GET of nothing":     {func(r *http.Request) { r.Method = http.MethodGet }, 406},
 	} {
 		if r, resp := newAgent(t, h.url, "ann").send("ping", `{}`, c.change); resp == nil || resp.StatusCode != c.status {
 			t.Errorf("%s: %v %s", name, resp, r.raw)
@@ -282,6 +286,12 @@ func TestOfficialClientByHTTP(t *testing.T) {
 
 // startHTTP starts a gateway as a process of its own.
 func startHTTP(t *testing.T, s setup) (url string, stop func()) {
+	url, stop, _ = startKillable(t, s)
+	return url, stop
+}
+
+// startKillable starts a gateway that can be stopped in order, or killed.
+func startKillable(t *testing.T, s setup) (url string, stop, kill func()) {
 	t.Helper()
 	s.HTTP = true
 	text, err := json.Marshal(s)
@@ -305,7 +315,7 @@ func startHTTP(t *testing.T, s setup) (url string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(line), func() { in.Close(); _ = cmd.Wait() }
+	return strings.TrimSpace(line), func() { in.Close(); _ = cmd.Wait() }, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 }
 
 // The gateway is killed at every point of a call, and the client begins a session of the next one
@@ -371,7 +381,7 @@ func TestLongCallByHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+agentTokens["ann"])
 	w := &timedRecorder{httptest.NewRecorder(), time.Now()}

@@ -17,13 +17,6 @@ import (
 	"github.com/keep-run/keep/law/repeat"
 )
 
-// A flight is a call under way. Who makes the same call waits for its answer.
-type flight struct {
-	payload string
-	done    chan struct{}
-	answer  answer
-}
-
 // An answer is what an agent gets.
 type answer struct {
 	result json.RawMessage
@@ -41,7 +34,7 @@ type request struct {
 	tool     keep.ToolName
 	params   json.RawMessage // canonical
 	identity json.RawMessage // canonical
-	meta     json.RawMessage // that is passed on; nil: none
+	meta     json.RawMessage // as the agent gave it; nil: none
 	id       string          // the name of the call
 	rule     Rule
 }
@@ -76,44 +69,8 @@ func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMess
 	return r, nil
 }
 
-// call makes a call, joins the same one that is under way, or answers from the ledger. It is not
-// cut short by ctx once a call was begun: only who waits for one that another began is.
-func (g *Gateway) call(ctx context.Context, r request) answer {
-	for {
-		g.mu.Lock()
-		f := g.flights[r.id]
-		if f == nil && g.closed {
-			g.mu.Unlock()
-			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
-		}
-		if f == nil {
-			g.loops.Add(1)
-			f = &flight{payload: string(r.params), done: make(chan struct{})}
-			g.flights[r.id] = f
-			g.mu.Unlock()
-			f.answer = g.make(r)
-			g.mu.Lock()
-			delete(g.flights, r.id)
-			g.mu.Unlock()
-			close(f.done)
-			g.loops.Done()
-			return f.answer
-		}
-		g.mu.Unlock()
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
-		}
-		if f.payload == string(r.params) {
-			return f.answer
-		}
-	}
-}
-
 // make makes a call, or answers from the ledger. Nobody else in this process is at the same one.
-func (g *Gateway) make(r request) answer {
-	ctx := context.WithoutCancel(g.ctx)
+func (g *Gateway) make(ctx context.Context, r request) answer {
 	waits := time.Now().Add(g.timeout(r) + joinMore)
 	for first := true; ; first = false {
 		a, again, err := g.try(ctx, r)
@@ -182,7 +139,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		}
 		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 	}
-	if why := g.stopped(g.ctx, r.tool); why != "" {
+	if why := g.stopped(ctx, r.tool); why != "" {
 		return notCalled(r.tool, why), false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
@@ -320,7 +277,7 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 		Ref string `json:"ref"`
 	}
 	if err := json.Unmarshal(args, &in); err != nil || in.Ref == "" {
-		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "keep_outcome takes {\"ref\": \"mut_…\"}"}}
+		return failed("keep_outcome takes {\"ref\": \"mut_…\"}", nil)
 	}
 	unknown := failed(fmt.Sprintf("There is no call %.60s of yours. The reference of a call is in the sentence that you got for it, and in _meta[%q].", in.Ref, metaRef), nil)
 	m, err := g.store.Mutation(ctx, keep.MutationKey(in.Ref))

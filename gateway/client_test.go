@@ -51,7 +51,7 @@ func TestUnknownVersion(t *testing.T) {
 	if r.Error == nil || r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), `"2026-07-28"`) {
 		t.Errorf("%s", r.raw)
 	}
-	if r, _ := d.ask(4, "ping", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`); !strings.Contains(r.raw, `"resultType":"complete"`) {
+	if r, _ := d.ask(4, "tools/list", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`); !strings.Contains(r.raw, `"resultType":"complete"`) {
 		t.Errorf("%s", r.raw)
 	}
 }

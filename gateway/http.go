@@ -27,6 +27,7 @@ import (
 const (
 	maxSessions = 200 // of one agent; the one that was used least recently ends for the next
 	maxWorking  = 512 // requests of all agents at once
+	maxStreams  = 512 // streams of all agents that wait for what servers tell
 )
 
 // writeTime is how long a client may take to read an answer.
@@ -38,6 +39,9 @@ const (
 	headerVersion = "MCP-Protocol-Version"
 )
 
+// Path is where a gateway is.
+const Path = "/mcp"
+
 // An HTTPConfig says who may speak to a gateway by HTTP.
 type HTTPConfig struct {
 	Agents map[string]string // tokens, by the name of their agent
@@ -48,13 +52,14 @@ type HTTPConfig struct {
 	Hosts []string
 }
 
-// An HTTPHandler serves agents by streamable HTTP, on one path. Its ConnContext must be that of
+// An HTTPHandler serves agents by streamable HTTP, at Path. Its ConnContext must be that of
 // the http.Server: without it no answer counts as delivered before the rejoin time.
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
 	names map[[sha256.Size]byte]string // of agents, by the hash of their token
-	room  chan struct{}
+	room  chan struct{}                // a token for each request
+	aside chan struct{}                // and one for each stream that waits
 
 	mu       sync.Mutex // protects all below
 	sessions map[sessionKey]*session
@@ -68,7 +73,7 @@ const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
-	h := &HTTPHandler{g: g, hosts: cfg.Hosts, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), sessions: make(map[sessionKey]*session)}
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
 	for agent, token := range cfg.Agents {
 		sum := sha256.Sum256([]byte(token))
 		switch {
@@ -105,6 +110,12 @@ func connOf(r *http.Request) int64 {
 // ServeHTTP implements http.Handler.
 func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.URL.Path != Path:
+		refuseHTTP(w, http.StatusNotFound, "the gateway is at "+Path)
+		return
+	case r.URL.RawQuery != "": // a token in it would be in logs
+		refuseHTTP(w, http.StatusBadRequest, "the gateway takes no query: a token goes into the header Authorization")
+		return
 	case !h.knownHost(r.Host):
 		refuseHTTP(w, http.StatusForbidden, "this name is not one of the gateway's")
 		return
@@ -118,22 +129,28 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusUnauthorized, "the token is not one of an agent's")
 		return
 	}
-	select {
-	case h.room <- struct{}{}:
-		defer func() { <-h.room }()
-	default:
-		w.Header().Set("Retry-After", "1")
-		refuseHTTP(w, http.StatusServiceUnavailable, "too many requests are being answered")
+	room := h.room
+	if r.Method == http.MethodGet {
+		room = h.aside
+	}
+	leave := enter(w, room)
+	if leave == nil {
 		return
 	}
-	switch r.Method {
-	case http.MethodPost:
-		h.post(w, r, agent)
-	case http.MethodDelete:
+	defer leave()
+	switch {
+	case r.Method == http.MethodPost:
+		h.post(w, r, agent, leave)
+	case r.Header.Get(headerVersion) == mcp.Modern: // it has no sessions
+		w.Header().Set("Allow", "POST")
+		refuseHTTP(w, http.StatusMethodNotAllowed, "the version of the protocol has only POST")
+	case r.Method == http.MethodDelete:
 		h.delete(w, r, agent)
+	case r.Method == http.MethodGet:
+		h.get(w, r, agent)
 	default:
-		w.Header().Set("Allow", "POST, DELETE")
-		refuseHTTP(w, http.StatusMethodNotAllowed, "the gateway takes POST and DELETE")
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuseHTTP(w, http.StatusMethodNotAllowed, "the gateway takes GET, POST and DELETE")
 	}
 }
 
@@ -173,13 +190,9 @@ func (h *HTTPHandler) agent(r *http.Request) string {
 }
 
 // post takes one message.
-func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string) {
+func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string, leave func()) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		refuseHTTP(w, http.StatusUnsupportedMediaType, "the body is application/json")
-		return
-	}
-	if v := r.Header.Get(headerVersion); v != "" && !slices.Contains(speaks(), v) {
-		refuseHTTP(w, http.StatusBadRequest, fmt.Sprintf("version %.40q of the protocol is not known here", v))
 		return
 	}
 	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.cfg.MessageLimit)))
@@ -194,7 +207,12 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string)
 	}
 	// The server's time to read a request is not for the work on it: its end would cancel the request.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize")
+	isModern, status, wrong := h.check(r, m)
+	if wrong != nil {
+		answerHTTP(w, status, mcp.Message{Version: "2.0", ID: m.ID, Error: wrong})
+		return
+	}
+	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize" && !isModern)
 	if s == nil {
 		refuseHTTP(w, http.StatusNotFound, "there is no such session: begin a new one")
 		return
@@ -208,16 +226,88 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string)
 		s.heard(before, "")
 		if m.Method != "" {
 			s.notification(m)
+		} else {
+			s.answered(m)
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	h.answer(w, r, s, m, before, conn)
+	if isModern && m.Method == "subscriptions/listen" {
+		done := enter(w, h.aside)
+		if done == nil {
+			return
+		}
+		defer done()
+		leave()
+	}
+	h.answer(w, r, s, m, before, conn, isModern)
+}
+
+// enter takes a place of a room, and returns what leaves it; nil: it is full, and the client was told.
+func enter(w http.ResponseWriter, room chan struct{}) (leave func()) {
+	select {
+	case room <- struct{}{}:
+		return sync.OnceFunc(func() { <-room })
+	default:
+	}
+	w.Header().Set("Retry-After", "1")
+	refuseHTTP(w, http.StatusServiceUnavailable, "too many requests are being answered")
+	return nil
+}
+
+// check returns the version of a request, and what is wrong with what it says of it.
+func (h *HTTPHandler) check(r *http.Request, m mcp.Message) (isModern bool, status int, wrong *mcp.RPCError) {
+	header := r.Header.Get(headerVersion)
+	if m.ID == nil || m.Method == "" {
+		if header != "" && !slices.Contains(speaks(), header) {
+			return false, http.StatusBadRequest, unsupported(header).err
+		}
+		return false, 0, nil
+	}
+	var version string
+	_ = json.Unmarshal(metaOf(m.Params)[metaVersion], &version)
+	if header != mcp.Modern && version != mcp.Modern {
+		switch {
+		case header != "" && version != "" && header != version:
+			return false, http.StatusBadRequest, &mcp.RPCError{Code: headerMismatch, Message: fmt.Sprintf("the header %s is %.40q, and the message is of version %.40q", headerVersion, header, version)}
+		case version != "" && !slices.Contains(speaks(), version):
+			return false, http.StatusBadRequest, unsupported(version).err
+		case header != "" && !slices.Contains(speaks(), header):
+			return false, http.StatusBadRequest, unsupported(header).err
+		}
+		return false, 0, nil
+	}
+	if header != version && version != "" {
+		return true, http.StatusBadRequest, &mcp.RPCError{Code: headerMismatch, Message: fmt.Sprintf("the header %s is %.40q, and the message is of version %.40q", headerVersion, header, version)}
+	}
+	if wrong := checkMeta(m.Params); wrong != nil {
+		return true, http.StatusBadRequest, wrong
+	}
+	if err := mcp.CheckHeaders(r.Header.Get, m.Method, m.Params, h.g.mirrored(m)); err != nil {
+		return true, http.StatusBadRequest, &mcp.RPCError{Code: headerMismatch, Message: err.Error()}
+	}
+	return true, 0, nil
+}
+
+// mirrored returns which params of a call are repeated in headers.
+func (g *Gateway) mirrored(m mcp.Message) []mcp.Mirrored {
+	if m.Method != "tools/call" {
+		return nil
+	}
+	server, tool, _ := strings.Cut(mcp.NameOf(m.Method, m.Params), between)
+	g.mu.Lock()
+	tools := g.lists[server].tools
+	g.mu.Unlock()
+	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == tool })
+	if i < 0 {
+		return nil
+	}
+	return mcp.MirroredOf(tools[i].raw)
 }
 
 // answer works on a request. A call is made to its end though the client does not wait for it. A
 // request whose id is in use is worked on like any other: it may be the same one, issued again.
-func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64) {
+func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64, isModern bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	key := string(m.ID)
@@ -235,7 +325,15 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 		refuseHTTP(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests of the session are being answered", maxInFlight))
 		return
 	}
-	a := s.answer(ctx, m, before)
+	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
+	send := st.push
+	if !accepts(r, "text/event-stream") {
+		send = func(mcp.Message) error { return errNoStream }
+	}
+	x := s.exchangeOf(m.Params, isModern, send)
+	answered := make(chan answer, 1)
+	s.requests.Go(func() { answered <- s.answer(ctx, x, m, before) })
+	a := k.until(st, answered, cancel)
 	s.mu.Lock()
 	delete(s.cancel, key)
 	s.mu.Unlock()
@@ -243,28 +341,32 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	if a.err == nil && a.result == nil {
 		reply.Result = json.RawMessage(`{}`)
 	}
-	frame, err := mcp.Frame(reply)
-	if err != nil {
-		refuseHTTP(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", fmt.Sprint(len(frame)))
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(writeTime))
-	s.tell(func() error {
-		if _, err := w.Write(frame); err != nil {
-			return err
+	s.tell(func() error { return k.answer(reply, isModern) }, a, conn)
+}
+
+// accepts reports whether a client takes a kind of content.
+func accepts(r *http.Request, kind string) bool {
+	for _, line := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, _, err := mime.ParseMediaType(strings.TrimSpace(part))
+			if err == nil && (name == kind || name == "*/*") {
+				return true
+			}
 		}
-		return control.Flush()
-	}, a, conn)
+	}
+	return false
+}
+
+// answerHTTP answers with one message.
+func answerHTTP(w http.ResponseWriter, status int, m mcp.Message) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(m)
 }
 
 // refuseHTTP answers what is no message that can be worked on.
 func refuseHTTP(w http.ResponseWriter, status int, why string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(mcp.Message{Version: "2.0", ID: json.RawMessage("null"), Error: &mcp.RPCError{Code: invalidRequest, Message: why}})
+	answerHTTP(w, status, mcp.Message{Version: "2.0", ID: json.RawMessage("null"), Error: &mcp.RPCError{Code: invalidRequest, Message: why}})
 }
 
 // session returns the session of a request, and the id of one that begins with it; nil: there is
@@ -284,15 +386,12 @@ func (h *HTTPHandler) session(agent, id string, begins bool) (*session, string) 
 	s := h.sessions[key]
 	if s == nil {
 		h.bound(agent)
-		s = h.g.newSession(agent, func(mcp.Message) error { return errNoStream })
+		s = h.g.newSession(agent, nil)
 		h.sessions[key] = s
 	}
 	s.used = time.Now()
 	return s, fresh
 }
-
-// errNoStream says that what a server tells without being asked does not reach a client by HTTP.
-var errNoStream = errors.New("the client has no stream for notifications")
 
 // bound makes room for a session of an agent. What an ended one began is not stopped.
 func (h *HTTPHandler) bound(agent string) {
@@ -342,6 +441,11 @@ func (h *HTTPHandler) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
+	h.mu.Lock()
+	for _, s := range h.sessions {
+		s.end() // and with it the streams that wait
+	}
+	h.mu.Unlock()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	_ = srv.Shutdown(end) // what is not done by then is given up with the gateway

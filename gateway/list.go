@@ -25,13 +25,19 @@ const between = "__"
 var versions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
 // initialize agrees on a version, and says what there is.
-func (s *session) initialize(ctx context.Context, params json.RawMessage) answer {
+func (s *session) initialize(ctx context.Context, x *exchange, params json.RawMessage) answer {
 	var p struct {
-		ProtocolVersion string `json:"protocolVersion"`
+		ProtocolVersion string          `json:"protocolVersion"`
+		Capabilities    json.RawMessage `json:"capabilities"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "initialize takes {protocolVersion, capabilities, clientInfo}"}}
 	}
+	s.mu.Lock()
+	s.capabilities = p.Capabilities
+	s.mu.Unlock()
+	x.capabilities = p.Capabilities
+	ctx = mcp.WithClient(ctx, x.client())
 	version := p.ProtocolVersion
 	if !slices.Contains(versions, version) {
 		version = versions[0]
@@ -183,16 +189,24 @@ func (g *Gateway) find(ctx context.Context, name string) (*mcp.Server, string, *
 }
 
 // read passes a call on that changes nothing. One whose connection broke is made once more.
-func (g *Gateway) read(ctx context.Context, s *mcp.Server, tool string, args, meta json.RawMessage) answer {
+func (g *Gateway) read(ctx context.Context, x *exchange, s *mcp.Server, tool string, args, meta json.RawMessage) answer {
+	token := ""
+	if x.token != nil {
+		var done func()
+		token, done = g.progressing(func() *exchange { return x })
+		defer done()
+	}
+	_, meta = passed(meta, token)
 	params, err := json.Marshal(struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments,omitempty"`
 		Meta      json.RawMessage `json:"_meta,omitempty"`
-	}{tool, args, meta})
+		mcp.Inputs
+	}{tool, args, meta, x.inputs})
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: err.Error()}}
 	}
-	return g.relay(ctx, s, "tools/call", params)
+	return g.relay(x.reading(ctx, tool), s, "tools/call", params)
 }
 
 // relay passes a request on that changes nothing.
@@ -213,10 +227,11 @@ var joined = map[string]string{
 }
 
 // pass answers what is no call of a tool.
-func (g *Gateway) pass(ctx context.Context, m mcp.Message) answer {
+func (g *Gateway) pass(ctx context.Context, x *exchange, m mcp.Message) answer {
 	if member := joined[m.Method]; member != "" {
 		return g.join(ctx, m.Method, member)
 	}
+	m.Params = with(m.Params, "", nil)
 	var p struct {
 		Name string `json:"name"`
 		Ref  struct {
@@ -228,7 +243,7 @@ func (g *Gateway) pass(ctx context.Context, m mcp.Message) answer {
 	case "prompts/get":
 		prefix, name, _ := strings.Cut(p.Name, between)
 		if s := g.server(prefix); s != nil {
-			return g.relay(ctx, s, m.Method, with(m.Params, "name", name))
+			return g.relay(x.reading(ctx, name), s, m.Method, with(m.Params, "name", name))
 		}
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown prompt: %.100s", p.Name)}}
 	case "completion/complete":
@@ -237,15 +252,13 @@ func (g *Gateway) pass(ctx context.Context, m mcp.Message) answer {
 			return g.relay(ctx, g.server(prefix), m.Method, with(m.Params, "ref", json.RawMessage(ref)))
 		}
 		return g.first(ctx, m, "completions")
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		return g.first(ctx, m, "resources")
-	case "logging/setLevel":
-		return g.first(ctx, m, "logging")
+	case "resources/read":
+		return g.first(x.reading(ctx, ""), m, "resources")
 	}
 	return answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("there is no method %.60s", m.Method)}}
 }
 
-// with returns params with another value of a member.
+// with returns params with another value of a member, and without what is of this side alone.
 func with(params json.RawMessage, name string, value any) json.RawMessage {
 	all := make(map[string]any)
 	var was map[string]json.RawMessage
@@ -253,7 +266,14 @@ func with(params json.RawMessage, name string, value any) json.RawMessage {
 	for k, v := range was {
 		all[k] = v
 	}
-	all[name] = value
+	if _, meta := passed(was["_meta"], ""); meta != nil {
+		all["_meta"] = meta
+	} else {
+		delete(all, "_meta")
+	}
+	if name != "" {
+		all[name] = value
+	}
 	out, _ := json.Marshal(all)
 	return out
 }

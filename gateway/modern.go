@@ -11,33 +11,58 @@ import (
 
 // The version of 2026-07-28 has no handshake: each request says which version it is of.
 
-// modern is that version.
-const modern = "2026-07-28"
-
 const (
-	metaProtocol = "io.modelcontextprotocol/" // what members of _meta begin with that are of the protocol
-	metaVersion  = metaProtocol + "protocolVersion"
-	metaServer   = metaProtocol + "serverInfo"
+	metaProtocol     = "io.modelcontextprotocol/" // what members of _meta begin with that are of the protocol
+	metaVersion      = metaProtocol + "protocolVersion"
+	metaServer       = metaProtocol + "serverInfo"
+	metaCapabilities = metaProtocol + "clientCapabilities"
+	metaLogLevel     = metaProtocol + "logLevel"
+	metaSubscription = metaProtocol + "subscriptionId"
 
+	headerMismatch     = -32020
 	unsupportedVersion = -32022
 )
 
 // speaks are all versions, newest first.
-func speaks() []string { return append([]string{modern}, versions...) }
+func speaks() []string { return append([]string{mcp.Modern}, versions...) }
 
-// versionOf returns the version that a request says it is of; empty: it says none. Refused says
-// that it is not known here.
-func versionOf(params json.RawMessage) (version string, isModern, refused bool) {
+// metaOf returns the _meta of a request.
+func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	if json.Unmarshal(params, &p) != nil || p.Meta[metaVersion] == nil {
-		return "", false, false
+	_ = json.Unmarshal(params, &p)
+	return p.Meta
+}
+
+// isModern reports whether a request says that it is of the version of 2026-07-28.
+func isModern(params json.RawMessage) bool {
+	var version string
+	return json.Unmarshal(metaOf(params)[metaVersion], &version) == nil && version == mcp.Modern
+}
+
+// refusedVersion returns the version that a request says it is of, and whether it is not known here.
+func refusedVersion(params json.RawMessage) (version string, refused bool) {
+	raw := metaOf(params)[metaVersion]
+	if raw == nil {
+		return "", false
 	}
-	if json.Unmarshal(p.Meta[metaVersion], &version) != nil {
-		return string(p.Meta[metaVersion]), false, true
+	if json.Unmarshal(raw, &version) != nil {
+		return string(raw), true
 	}
-	return version, version == modern, !slices.Contains(speaks(), version)
+	return version, !slices.Contains(speaks(), version)
+}
+
+// checkMeta returns what a request of the version of 2026-07-28 lacks; nil: nothing.
+func checkMeta(params json.RawMessage) *mcp.RPCError {
+	meta := metaOf(params)
+	var capabilities map[string]json.RawMessage
+	for name, into := range map[string]any{metaVersion: new(string), metaCapabilities: &capabilities} {
+		if meta[name] == nil || json.Unmarshal(meta[name], into) != nil {
+			return &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("_meta has no %q, or what it has is none", name)}
+		}
+	}
+	return nil
 }
 
 // unsupported refuses a request of a version that is not known here.

@@ -5,8 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,15 +29,24 @@ const maxInFlight = 64
 type session struct {
 	g     *Gateway
 	agent string
-	write func(mcp.Message) error // one after another; an error means that it was not taken whole
+	alone bool                    // it is the one client of the gateway
+	write func(mcp.Message) error // what belongs to no request; an error means that it was not taken whole
+	over  chan struct{}           // closed at its end
 
 	requests sync.WaitGroup
 	telling  chan struct{} // holds a token while a last answer is written
 
-	mu     sync.Mutex                    // protects all below
-	cancel map[string]context.CancelFunc // of requests under way, by their id
-	told   map[string]toldAnswer         // calls whose last answer was written, by name
-	used   time.Time                     // by HTTP, when its last message came
+	mu           sync.Mutex                    // protects all below
+	cancel       map[string]context.CancelFunc // of requests under way, by their id
+	told         map[string]toldAnswer         // calls whose last answer was written, by name
+	used         time.Time                     // by HTTP, when its last message came
+	capabilities json.RawMessage               // as the client declared them by a handshake
+	logLevel     string
+	asked        map[string]chan mcp.Message // requests of servers that the client has, by their id
+	asks         int
+	listens      map[*listen]struct{}
+	watches      map[string]bool // resources
+	stream       *stream         // by HTTP, of what belongs to no request; nil: the client reads none
 }
 
 // A toldAnswer is a last answer that was written.
@@ -47,9 +55,14 @@ type toldAnswer struct {
 	conn int64 // on which: a later message on it shows that the client read the answer
 }
 
-// newSession returns a session whose messages are written by write.
+// newSession returns a session, for what belongs to no request written by write; nil: to its stream.
 func (g *Gateway) newSession(agent string, write func(mcp.Message) error) *session {
-	s := &session{g: g, agent: agent, write: write, cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), telling: make(chan struct{}, 1)}
+	s := &session{g: g, agent: agent, alone: write != nil, write: write, over: make(chan struct{}), telling: make(chan struct{}, 1),
+		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
+		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
+	if write == nil {
+		s.write = s.toStream
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[s] = struct{}{}
@@ -59,12 +72,12 @@ func (g *Gateway) newSession(agent string, write func(mcp.Message) error) *sessi
 // end forgets the session. What it began is not stopped.
 func (s *session) end() {
 	s.g.mu.Lock()
-	defer s.g.mu.Unlock()
+	_, known := s.g.sessions[s]
 	delete(s.g.sessions, s)
-	for token, p := range s.g.progress {
-		if p.session == s {
-			delete(s.g.progress, token)
-		}
+	s.g.mu.Unlock()
+	if known {
+		close(s.over)
+		s.g.watch()
 	}
 }
 
@@ -82,8 +95,9 @@ func (s *session) take(ctx context.Context, frame []byte) {
 	switch {
 	case m.Version != "2.0":
 		s.refuse(m.ID, invalidRequest, `jsonrpc must be "2.0"`)
-	case m.Method == "" && m.ID != nil: // an answer: the gateway asks clients nothing
+	case m.Method == "" && m.ID != nil:
 		s.heard(s.written(0), "")
+		s.answered(m)
 	case m.Method == "":
 		s.refuse(nil, invalidRequest, "the message has no method")
 	case m.ID == nil:
@@ -118,7 +132,7 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 	before := s.written(0)
 	s.requests.Go(func() {
 		defer cancel()
-		a := s.answer(ctx, m, before)
+		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
 		s.mu.Lock()
 		delete(s.cancel, string(m.ID)) // who has the answer may use the id again
 		s.mu.Unlock()
@@ -224,42 +238,82 @@ func (s *session) notification(m mcp.Message) {
 }
 
 // answer works on one request.
-func (s *session) answer(ctx context.Context, m mcp.Message, before map[string]keep.RunID) answer {
-	version, modern, refused := versionOf(m.Params)
-	if refused {
+func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message, before map[string]keep.RunID) answer {
+	if version, refused := refusedVersion(m.Params); refused {
 		s.heard(before, "")
 		return unsupported(version)
 	}
+	ctx = mcp.WithClient(ctx, x.client())
 	var a answer
 	if m.Method == "tools/call" {
-		a = s.callTool(ctx, m.Params, before)
+		a = s.callTool(ctx, x, m.Params, before)
 	} else {
 		s.heard(before, "")
-		a = s.other(ctx, m)
+		a = s.other(ctx, x, m)
 	}
-	if modern && a.err == nil {
+	if x.modern && a.err == nil {
 		a.result = complete(a.result, m.Method)
 	}
 	return a
 }
 
+// handshaking are the methods that the version of 2026-07-28 has not.
+var handshaking = []string{"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+
 // other answers what is no call of a tool.
-func (s *session) other(ctx context.Context, m mcp.Message) answer {
+func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer {
+	if x.modern && slices.Contains(handshaking, m.Method) {
+		return answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("version %s of the protocol has no method %s", mcp.Modern, m.Method)}}
+	}
 	switch m.Method {
 	case "server/discover":
 		return s.discover(ctx)
+	case "subscriptions/listen":
+		if x.modern {
+			return s.listen(ctx, x, m)
+		}
 	case "initialize":
-		return s.initialize(ctx, m.Params)
+		return s.initialize(ctx, x, m.Params)
 	case "ping":
 		return answer{result: json.RawMessage(`{}`)}
 	case "tools/list":
 		return s.g.listTools(ctx)
+	case "resources/subscribe", "resources/unsubscribe":
+		return s.subscribe(ctx, m)
+	case "logging/setLevel":
+		return s.setLevel(ctx, m)
 	}
-	return s.g.pass(ctx, m)
+	return s.g.pass(ctx, x, m)
+}
+
+// setLevel answers logging/setLevel: all servers that have a log are told.
+func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
+	var p struct {
+		Level string `json:"level"`
+	}
+	if json.Unmarshal(m.Params, &p) != nil || p.Level == "" {
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "logging/setLevel takes {level}"}}
+	}
+	s.mu.Lock()
+	s.logLevel = p.Level
+	s.mu.Unlock()
+	a := answer{err: &mcp.RPCError{Code: methodNotFound, Message: "no server has logging"}}
+	for i, info := range s.g.infos(ctx) {
+		switch {
+		case !can(info, "logging"):
+		case info.Version == mcp.Modern: // it is told with each request
+			a = answer{result: json.RawMessage("{}")}
+		default:
+			if one := s.g.relay(ctx, s.g.servers[i], m.Method, m.Params); a.err != nil {
+				a = one
+			}
+		}
+	}
+	return a
 }
 
 // callTool answers a call of a tool.
-func (s *session) callTool(ctx context.Context, params json.RawMessage, before map[string]keep.RunID) answer {
+func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMessage, before map[string]keep.RunID) answer {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
@@ -278,106 +332,21 @@ func (s *session) callTool(ctx context.Context, params json.RawMessage, before m
 		s.heard(before, "")
 		return answer{err: err}
 	}
-	intent, meta, done := s.meta(p.Meta)
-	defer done()
 	name := keep.ToolName(server.Name() + "." + tool)
 	if s.g.rule(name).Read {
 		s.heard(before, "")
 		if why := s.g.stopped(ctx, name); why != "" {
 			return notCalled(name, why)
 		}
-		return s.g.read(ctx, server, tool, p.Arguments, meta)
+		return s.g.read(ctx, x, server, tool, p.Arguments, p.Meta)
 	}
+	intent, _ := passed(p.Meta, "")
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
 	if err != nil {
 		s.heard(before, "")
 		return answer{err: err}
 	}
-	r.meta = meta
+	r.meta = p.Meta
 	s.heard(before, r.id)
-	return s.g.call(ctx, r)
-}
-
-// meta returns what a call says of itself: its intent, and what is passed on, in which the
-// token of progress is one that no other session has.
-func (s *session) meta(raw json.RawMessage) (intent string, passed json.RawMessage, done func()) {
-	done = func() {}
-	var all map[string]json.RawMessage
-	if len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
-		return "", nil, done
-	}
-	if v := all[metaIntent]; v != nil && json.Unmarshal(v, &intent) != nil {
-		intent = string(v)
-	}
-	delete(all, metaIntent)
-	maps.DeleteFunc(all, func(k string, _ json.RawMessage) bool { return strings.HasPrefix(k, metaProtocol) }) // of this side alone
-	if own := all["progressToken"]; own != nil {
-		g := s.g
-		g.mu.Lock()
-		g.tokens++
-		token := fmt.Sprintf("keep-%d", g.tokens)
-		g.progress[token] = progressOf{s, own}
-		g.mu.Unlock()
-		all["progressToken"], _ = json.Marshal(token)
-		done = func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			delete(g.progress, token)
-		}
-	}
-	if len(all) == 0 {
-		return intent, nil, done
-	}
-	passed, _ = json.Marshal(all)
-	return intent, passed, done
-}
-
-// A progressOf says whose a token of progress is, and which it was.
-type progressOf struct {
-	session *session
-	token   json.RawMessage
-}
-
-// notified passes on what a server tells.
-func (g *Gateway) notified(server string, m mcp.Message) {
-	switch m.Method {
-	case "notifications/progress":
-		g.passProgress(m)
-		return
-	case "notifications/cancelled":
-		return
-	case "notifications/tools/list_changed":
-		g.mu.Lock()
-		g.changes[server]++
-		g.mu.Unlock()
-	}
-	g.mu.Lock()
-	var to []*session
-	for s := range g.sessions {
-		to = append(to, s)
-	}
-	g.mu.Unlock()
-	for _, s := range to {
-		_ = s.write(mcp.Message{Version: "2.0", Method: m.Method, Params: m.Params})
-	}
-}
-
-// passProgress passes the progress of a call to its session, under the token that it gave.
-func (g *Gateway) passProgress(m mcp.Message) {
-	var all map[string]json.RawMessage
-	var token string
-	if json.Unmarshal(m.Params, &all) != nil || json.Unmarshal(all["progressToken"], &token) != nil {
-		return
-	}
-	g.mu.Lock()
-	p, known := g.progress[token]
-	g.mu.Unlock()
-	if !known {
-		return
-	}
-	all["progressToken"] = p.token
-	params, err := json.Marshal(all)
-	if err == nil {
-		_ = p.session.write(mcp.Message{Version: "2.0", Method: m.Method, Params: params})
-	}
+	return s.g.call(ctx, x, r)
 }

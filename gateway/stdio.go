@@ -37,6 +37,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, agent string, in io.Reader, ou
 	case err = <-read:
 	case <-ctx.Done():
 	}
+	s.stopListening()
 	s.drain()
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -56,6 +57,17 @@ func (s *session) readAll(ctx context.Context, frames *mcp.Reader) error {
 			return err
 		}
 		s.take(ctx, frame)
+	}
+}
+
+// stopListening ends the requests that wait for what servers tell.
+func (s *session) stopListening() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.listens {
+		if cancel := s.cancel[string(l.id)]; cancel != nil {
+			cancel()
+		}
 	}
 }
 

@@ -111,6 +111,6 @@ func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, cfg config.Ga
 	if err != nil {
 		return exit.Misusef("--listen: %w", err)
 	}
-	fmt.Fprintf(a.Err, "Agents are served at http://%s.\n", l.Addr())
+	fmt.Fprintf(a.Err, "Agents are served at http://%s%s\n", l.Addr(), gateway.Path)
 	return h.Serve(ctx, l)
 }

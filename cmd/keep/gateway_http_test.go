@@ -40,8 +40,8 @@ token = "${secret:bob}"
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said.wait(t, ".\n")
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(said.String())
+	said.wait(t, "/mcp\n")
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp`).FindString(said.String())
 	connect := func(token string) (*mcp.ClientSession, error) {
 		return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: withToken{token: token}}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -21,6 +19,9 @@ type httpLink struct {
 	cfg    ServerConfig
 	client *http.Client
 	n      atomic.Int64
+	loops  sync.WaitGroup // end with the link
+	ctx    context.Context
+	stop   context.CancelFunc
 
 	mu      sync.Mutex // protects all below
 	session string
@@ -31,8 +32,10 @@ type httpLink struct {
 func newHTTP(cfg ServerConfig) *httpLink {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
-	return &httpLink{cfg: cfg, client: &http.Client{Transport: t,
+	h := &httpLink{cfg: cfg, client: &http.Client{Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
 }
 
 // agree notes the version that both sides speak.
@@ -48,7 +51,11 @@ func (h *httpLink) dead() bool {
 	return h.gone
 }
 
-func (h *httpLink) close() { h.client.CloseIdleConnections() }
+func (h *httpLink) close() {
+	h.stop()
+	h.loops.Wait()
+	h.client.CloseIdleConnections()
+}
 
 // A StatusError is an answer of a server that is none of the protocol.
 type StatusError struct{ Status int }
@@ -56,26 +63,43 @@ type StatusError struct{ Status int }
 // Error names the status.
 func (e *StatusError) Error() string { return fmt.Sprintf("the MCP server answered HTTP %d", e.Status) }
 
-func (h *httpLink) notify(ctx context.Context, method string, params json.RawMessage) error {
-	resp, err := h.post(ctx, Message{Version: "2.0", Method: method, Params: params}, new(atomic.Bool))
+func (h *httpLink) notify(ctx context.Context, r request) error {
+	resp, err := h.post(ctx, Message{Version: "2.0", Method: r.method, Params: r.params}, r.header, new(atomic.Bool))
 	if err != nil {
 		return err
+	}
+	if resp.StatusCode >= 400 { // some servers agree on a version that they do not speak
+		resp.Body.Close()
+		return &StatusError{resp.StatusCode}
 	}
 	return resp.Body.Close()
 }
 
-func (h *httpLink) call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
+func (h *httpLink) call(ctx context.Context, r request) (Message, error) {
 	id := json.RawMessage(itoa(int(h.n.Add(1))))
 	var left atomic.Bool
-	resp, err := h.post(ctx, Message{Version: "2.0", ID: id, Method: method, Params: params}, &left)
+	m, err := h.exchange(ctx, r, id, &left)
+	if ctx.Err() != nil && clientOf(ctx).Cancels && r.header == nil { // with the headers of 2026-07-28, the end of the stream says it
+		h.loops.Go(func() {
+			ctx, cancel := context.WithTimeout(h.ctx, stopTime)
+			defer cancel()
+			_ = h.notify(ctx, cancelled(string(id)))
+		})
+	}
+	if err != nil && !left.Load() {
+		err = &UnsentError{err}
+	}
+	return m, err
+}
+
+// exchange sends a request and reads its answer.
+func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, left *atomic.Bool) (Message, error) {
+	resp, err := h.post(ctx, Message{Version: "2.0", ID: id, Method: r.method, Params: r.params}, r.header, left)
 	if err != nil {
-		if !left.Load() {
-			err = &UnsentError{err}
-		}
 		return Message{}, err
 	}
 	defer resp.Body.Close()
-	if s := resp.Header.Get("Mcp-Session-Id"); s != "" && method == "initialize" {
+	if s := resp.Header.Get("Mcp-Session-Id"); s != "" && r.method == "initialize" {
 		h.mu.Lock()
 		h.session = s
 		h.mu.Unlock()
@@ -83,7 +107,7 @@ func (h *httpLink) call(ctx context.Context, method string, params json.RawMessa
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
-		return h.stream(resp.Body, id)
+		return h.stream(ctx, resp.Body, id)
 	case kind == "application/json":
 		if m, err := h.whole(resp.Body, id); err == nil || resp.StatusCode == http.StatusOK {
 			return m, err
@@ -98,7 +122,7 @@ func (h *httpLink) call(ctx context.Context, method string, params json.RawMessa
 }
 
 // post sends a frame. It notes in left that something of it may have left.
-func (h *httpLink) post(ctx context.Context, m Message, left *atomic.Bool) (*http.Response, error) {
+func (h *httpLink) post(ctx context.Context, m Message, header map[string]string, left *atomic.Bool) (*http.Response, error) {
 	frame, err := Frame(m)
 	if err != nil {
 		return nil, err
@@ -109,20 +133,28 @@ func (h *httpLink) post(ctx context.Context, m Message, left *atomic.Bool) (*htt
 		return nil, err
 	}
 	req.GetBody = nil // the transport must not send it again
+	req.Header.Set("Content-Type", "application/json")
+	h.head(req, header)
+	return h.client.Do(req)
+}
+
+// head sets the headers of every request.
+func (h *httpLink) head(req *http.Request, header map[string]string) {
 	for k, v := range h.cfg.Headers {
 		req.Header.Set(k, v)
 	}
-	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.session != "" {
 		req.Header.Set("Mcp-Session-Id", h.session)
 	}
 	if h.version != "" {
 		req.Header.Set("MCP-Protocol-Version", h.version)
 	}
-	h.mu.Unlock()
-	return h.client.Do(req)
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
 }
 
 // whole reads an answer that is one frame.
@@ -145,50 +177,68 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 }
 
 // stream reads events until the answer to the request is among them.
-func (h *httpLink) stream(body io.Reader, id json.RawMessage) (Message, error) {
-	lines := bufio.NewReaderSize(body, 64<<10)
-	var data []byte
+func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessage) (Message, error) {
+	c := clientOf(ctx)
+	events := newEvents(body, h.cfg.MessageLimit)
 	for {
-		line, err := readLine(lines, h.cfg.MessageLimit)
-		if err != nil {
-			return Message{}, fmt.Errorf("the stream ended before the answer: %w", err)
-		}
-		if rest, ok := strings.CutPrefix(line, "data:"); ok {
-			if data = append(data, strings.TrimPrefix(rest, " ")...); len(data) > h.cfg.MessageLimit {
-				return Message{}, &TooLargeError{id, h.cfg.MessageLimit}
-			}
-			continue
-		}
-		if line != "" || len(data) == 0 {
-			continue
-		}
-		var m Message
-		err = json.Unmarshal(data, &m)
-		data = data[:0]
+		m, err := events.next()
 		switch {
 		case err != nil:
+			if large, ok := errors.AsType[*TooLargeError](err); ok {
+				large.ID = id
+			}
+			return Message{}, fmt.Errorf("the stream ended before the answer: %w", err)
 		case m.Method == "" && bytes.Equal(m.ID, id):
 			return m, nil
-		case m.Method != "" && m.ID == nil && h.cfg.Notified != nil:
-			m.Params = bytes.Clone(m.Params)
+		case m.Method != "" && m.ID != nil:
+			h.loops.Go(func() { h.answer(ctx, m, c.Ask) }) // it must not keep the answer from being read
+		case m.Method == "notifications/message" && c.Tell != nil:
+			c.Tell(m)
+		case m.Method != "" && h.cfg.Notified != nil:
 			h.cfg.Notified(m)
 		}
 	}
 }
 
-// readLine returns a line without its end.
-func readLine(r *bufio.Reader, limit int) (string, error) {
-	var line []byte
+// answer answers a request of the server.
+func (h *httpLink) answer(ctx context.Context, m Message, ask func(context.Context, Message) Message) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
+	resp, err := h.post(ctx, answerTo(ctx, m, ask), nil, new(atomic.Bool))
+	if err == nil {
+		resp.Body.Close()
+	}
+}
+
+// listen reads what a server with a handshake tells outside of requests, until the connection is
+// over. False: the server tells nothing.
+func (h *httpLink) listen() bool {
+	req, err := http.NewRequestWithContext(h.ctx, http.MethodGet, h.cfg.URL, nil)
+	if err != nil {
+		return false
+	}
+	h.head(req, nil)
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return true
+	}
+	defer resp.Body.Close()
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind != "text/event-stream" || resp.StatusCode != http.StatusOK {
+		return false
+	}
+	events := newEvents(resp.Body, h.cfg.MessageLimit)
 	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > limit+16 {
-			return "", &TooLargeError{nil, limit}
-		}
-		if err == nil {
-			return strings.TrimRight(string(line), "\r\n"), nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return "", err
+		m, err := events.next()
+		switch {
+		case err != nil:
+			return true
+		case m.Method != "" && m.ID != nil:
+			h.answer(h.ctx, m, nil)
+		case m.Method != "" && h.cfg.Notified != nil:
+			h.cfg.Notified(m)
 		}
 	}
 }

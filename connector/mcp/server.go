@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -53,9 +54,12 @@ type ServerConfig struct {
 
 	MessageLimit int // zero: DefaultMessageLimit
 
-	// Notified is called with each notification of the server, in their order. Nil: they are
-	// dropped.
+	// Notified is called with each notification of the server that is not told to the client of a
+	// request, in their order. Nil: they are dropped.
 	Notified func(Message)
+
+	// Asked answers a request of a server that is a process. Nil: it is refused.
+	Asked func(context.Context, Message) Message
 
 	Logger *slog.Logger // nil: slog.Default()
 }
@@ -73,22 +77,41 @@ func (e *UnsentError) Unwrap() error { return e.Err }
 type link interface {
 	// call sends a request and waits for its response. The error is an *UnsentError if
 	// the request provably never left.
-	call(ctx context.Context, method string, params json.RawMessage) (Message, error)
-	notify(ctx context.Context, method string, params json.RawMessage) error
+	call(ctx context.Context, r request) (Message, error)
+	notify(ctx context.Context, r request) error
 	dead() bool
 	close()
 }
 
+// A connection is a link whose sides agreed on a version.
+type connection struct {
+	link
+	info Info
+}
+
+func (c *connection) modern() bool { return c.info.Version == Modern }
+
+// A slot has the connection for clients that can do the same.
+type slot struct {
+	mu   sync.Mutex  // protects all below, and is held while a connection is made
+	conn *connection // nil: none
+}
+
 // A Server is one server, started or connected to when it is first needed, and again after it
-// was lost. Its methods may be called at once.
+// was lost. Its methods may be called at once. A server that is a process has one connection. By
+// HTTP there is one for each version and set of capabilities: with a handshake, they are declared
+// once.
 type Server struct {
 	cfg ServerConfig
 
-	mu     sync.Mutex // protects all below
-	link   link       // nil: none
-	made   int        // how many connections there were
-	info   Info
-	closed bool
+	mu       sync.Mutex // protects all below
+	slots    map[string]*slot
+	made     int // how many connections there were
+	closed   bool
+	mirrored map[string][]Mirrored // by tool
+	watched  []string              // resources whose changes matter
+	rewatch  chan struct{}         // closed when that changes
+	watches  sync.WaitGroup        // end with the connections
 }
 
 // Info is what a server said of itself.
@@ -106,34 +129,44 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Server{cfg: cfg}
+	return &Server{cfg: cfg, slots: make(map[string]*slot), rewatch: make(chan struct{})}
 }
 
 // Name returns the name of the server.
 func (s *Server) Name() string { return s.cfg.Name }
 
-// Close ends the connection.
+// Close ends the connections.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
-	if s.link != nil {
-		s.link.close()
-		s.link = nil
+	var slots []*slot
+	for _, sl := range s.slots {
+		slots = append(slots, sl)
 	}
+	s.mu.Unlock()
+	for _, sl := range slots {
+		sl.mu.Lock()
+		if sl.conn != nil {
+			sl.conn.close()
+			sl.conn = nil
+		}
+		sl.mu.Unlock()
+	}
+	s.watches.Wait()
 	return nil
 }
 
 // Info connects if need be, and returns what the server said of itself.
 func (s *Server) Info(ctx context.Context) (Info, error) {
-	_, err := s.connect(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.info, err
+	c, err := s.connect(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	return c.info, nil
 }
 
-// Connection connects if need be, and returns the number of the connection. After another one the
-// server may be another program, with other tools.
+// Connection connects if need be, and returns the number of the last connection. After another one
+// the server may be another program, with other tools.
 func (s *Server) Connection(ctx context.Context) (int, error) {
 	_, err := s.connect(ctx)
 	s.mu.Lock()
@@ -145,62 +178,132 @@ func (s *Server) Connection(ctx context.Context) (int, error) {
 // error is an *UnsentError if the request provably never left; after every other one nobody
 // knows whether the server acted on it.
 func (s *Server) Call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
-	l, err := s.connect(ctx)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return Message{}, &UnsentError{fmt.Errorf("start the MCP server %s: %w", s.cfg.Name, err)}
 	}
-	return l.call(ctx, method, params)
+	c := clientOf(ctx)
+	return c.rounds(ctx, method, params, func(params json.RawMessage) (Message, error) {
+		r := request{method: method, params: params}
+		if conn.modern() {
+			if r, err = s.modernRequest(c, method, params); err != nil {
+				return Message{}, &UnsentError{err}
+			}
+		}
+		return conn.call(ctx, r)
+	})
 }
 
-// Notify sends a notification.
-func (s *Server) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	l, err := s.connect(ctx)
-	if err != nil {
-		return err
+// slot returns where the connection for a client is.
+func (s *Server) slot(c *Client) (*slot, error) {
+	key := "" // of a process
+	switch {
+	case s.cfg.URL != "" && c.Modern:
+		key = Modern
+	case s.cfg.URL != "":
+		key = c.handshake(false)
 	}
-	return l.notify(ctx, method, params)
-}
-
-// connect returns a connection that works, as far as it is known.
-func (s *Server) connect(ctx context.Context) (link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errors.New("it was closed")
 	}
-	if s.link != nil && !s.link.dead() {
-		return s.link, nil
+	if s.slots[key] == nil {
+		s.slots[key] = new(slot)
 	}
-	if s.link != nil {
-		s.link.close()
-		s.link = nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	l, err := s.open(ctx)
+	return s.slots[key], nil
+}
+
+// connect returns a connection that works, as far as it is known.
+func (s *Server) connect(ctx context.Context) (*connection, error) {
+	c := clientOf(ctx)
+	sl, err := s.slot(c)
 	if err != nil {
 		return nil, err
 	}
-	if s.info, err = handshake(ctx, l); err != nil {
-		l.close()
+	sl.mu.Lock()
+	defer sl.mu.Unlock()
+	if sl.conn != nil && !sl.conn.dead() {
+		return sl.conn, nil
+	}
+	if sl.conn != nil {
+		sl.conn.close()
+		sl.conn = nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := s.agree(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	s.link = l
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		conn.close()
+		return nil, errors.New("it was closed")
+	}
 	s.made++
-	return l, nil
+	sl.conn = conn
+	s.watches.Go(func() { s.watch(conn) })
+	return conn, nil
 }
 
-// open makes the connection.
-func (s *Server) open(ctx context.Context) (link, error) {
+// open makes a link.
+func (s *Server) open() (link, error) {
 	if s.cfg.URL != "" {
 		return newHTTP(s.cfg), nil
 	}
-	return startProcess(ctx, s.cfg)
+	return startProcess(s.cfg)
 }
 
-// handshake agrees on a version.
-func handshake(ctx context.Context, l link) (Info, error) {
-	ans, err := l.call(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+Latest+`","capabilities":{},"clientInfo":{"name":"keep","version":"1"}}`))
+// discoverTime is how long a server has to say whether it knows a version without a handshake.
+const discoverTime = 5 * time.Second
+
+// agree makes a connection of the version of the client, or of the other kind if the server knows
+// only that.
+func (s *Server) agree(ctx context.Context, c *Client) (*connection, error) {
+	kinds := []func(context.Context, link) (Info, error){
+		func(ctx context.Context, l link) (Info, error) { return s.initialize(ctx, c, l) },
+		func(ctx context.Context, l link) (Info, error) {
+			ctx, cancel := context.WithTimeout(ctx, discoverTime)
+			defer cancel()
+			return s.discover(ctx, l)
+		},
+	}
+	if c.Modern {
+		slices.Reverse(kinds)
+	}
+	var first error
+	var l link
+	for i, kind := range kinds {
+		if l == nil || l.dead() || s.cfg.URL != "" {
+			if l != nil {
+				l.close()
+			}
+			var err error
+			if l, err = s.open(); err != nil {
+				return nil, err
+			}
+		}
+		info, err := kind(ctx, l)
+		if err == nil {
+			return &connection{l, info}, nil
+		}
+		if i == 0 {
+			first = err
+		}
+		if _, unsent := errors.AsType[*UnsentError](err); unsent || ctx.Err() != nil {
+			break
+		}
+	}
+	l.close()
+	return nil, first
+}
+
+// initialize agrees on a version by a handshake.
+func (s *Server) initialize(ctx context.Context, c *Client, l link) (Info, error) {
+	ans, err := l.call(ctx, request{method: "initialize", params: json.RawMessage(`{"protocolVersion":"` + Latest + `","capabilities":` + c.handshake(s.cfg.URL == "") +
+		`,"clientInfo":{"name":"keep","version":"1"}}`)})
 	if err != nil {
 		return Info{}, err
 	}
@@ -215,17 +318,13 @@ func handshake(ctx context.Context, l link) (Info, error) {
 	if err := json.Unmarshal(ans.Result, &r); err != nil {
 		return Info{}, fmt.Errorf("read the answer to initialize: %w", err)
 	}
-	known := false
-	for _, v := range versions {
-		known = known || v == r.ProtocolVersion
-	}
-	if !known {
+	if !slices.Contains(versions, r.ProtocolVersion) {
 		return Info{}, fmt.Errorf("it speaks version %.40q of the protocol, which is not known here", r.ProtocolVersion)
 	}
 	if h, ok := l.(*httpLink); ok {
 		h.agree(r.ProtocolVersion)
 	}
-	return Info{r.ProtocolVersion, r.Capabilities, r.Instructions}, l.notify(ctx, "notifications/initialized", nil)
+	return Info{r.ProtocolVersion, r.Capabilities, r.Instructions}, l.notify(ctx, request{method: "notifications/initialized"})
 }
 
 // A ToolInfo is a tool as its server lists it.
@@ -237,6 +336,7 @@ type ToolInfo struct {
 // Tools lists the tools of the server.
 func (s *Server) Tools(ctx context.Context) ([]ToolInfo, error) {
 	var tools []ToolInfo
+	mirrored := make(map[string][]Mirrored)
 	err := s.List(ctx, "tools/list", "tools", func(raw json.RawMessage) error {
 		var t struct {
 			Name string `json:"name"`
@@ -247,8 +347,16 @@ func (s *Server) Tools(ctx context.Context) ([]ToolInfo, error) {
 		if tools = append(tools, ToolInfo{t.Name, raw}); len(tools) > MaxTools {
 			return fmt.Errorf("it has more than %d tools", MaxTools)
 		}
+		if m := MirroredOf(raw); m != nil {
+			mirrored[t.Name] = m
+		}
 		return nil
 	})
+	if err == nil {
+		s.mu.Lock()
+		s.mirrored = mirrored
+		s.mu.Unlock()
+	}
 	return tools, err
 }
 

@@ -54,7 +54,7 @@ func environment(own map[string]string) []string {
 }
 
 // startProcess starts a server.
-func startProcess(_ context.Context, cfg ServerConfig) (*process, error) {
+func startProcess(cfg ServerConfig) (*process, error) {
 	cmd := exec.Command(cfg.Command, cfg.Args...)
 	cmd.Dir = cfg.Dir
 	cmd.Env = environment(cfg.Env)
@@ -140,13 +140,39 @@ func (p *process) take(m Message) {
 	}
 }
 
-// answer answers a request of the server: it was told that the client can do nothing.
+// answer answers a request of the server.
 func (p *process) answer(m Message) {
-	ans := Message{Version: "2.0", ID: m.ID, Result: json.RawMessage(`{}`)}
-	if m.Method != "ping" {
-		ans.Result, ans.Error = nil, &RPCError{Code: -32601, Message: "method not found"}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	p.loops.Go(func() {
+		select {
+		case <-p.over:
+			cancel()
+		case <-stop:
+		}
+	})
+	_, _ = p.write(ctx, answerTo(ctx, m, p.cfg.Asked))
+}
+
+// answerTo answers a request of a server: by ask, if there is one.
+func answerTo(ctx context.Context, m Message, ask func(context.Context, Message) Message) Message {
+	ans := Message{Result: json.RawMessage(`{}`)}
+	switch {
+	case m.Method == "ping":
+	case ask != nil:
+		ans = ask(ctx, m)
+	default:
+		ans = Refused(m)
 	}
-	_, _ = p.write(context.Background(), ans)
+	ans.Version, ans.ID = "2.0", m.ID
+	return ans
+}
+
+// Refused is the answer to a request of a method that nobody here has.
+func Refused(m Message) Message {
+	return Message{Version: "2.0", ID: m.ID, Error: &RPCError{Code: -32601, Message: "method not found"}}
 }
 
 // deliver gives an answer to whoever waits for it. An id that nobody has is dropped.
@@ -180,7 +206,7 @@ func (p *process) dead() bool {
 	return p.ended != nil
 }
 
-func (p *process) call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
+func (p *process) call(ctx context.Context, r request) (Message, error) {
 	p.mu.Lock()
 	if p.ended != nil {
 		p.mu.Unlock()
@@ -195,7 +221,7 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		delete(p.waiting, n)
 		p.mu.Unlock()
 	}()
-	if left, err := p.write(ctx, Message{Version: "2.0", ID: json.RawMessage(itoa(int(n))), Method: method, Params: params}); err != nil {
+	if left, err := p.write(ctx, Message{Version: "2.0", ID: json.RawMessage(itoa(int(n))), Method: r.method, Params: r.params}); err != nil {
 		if !left {
 			err = &UnsentError{err}
 		}
@@ -208,6 +234,9 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 		}
 		return m, nil
 	case <-ctx.Done():
+		if clientOf(ctx).Cancels {
+			p.cancel(n)
+		}
 		return Message{}, context.Cause(ctx)
 	case <-p.over:
 		select {
@@ -219,9 +248,21 @@ func (p *process) call(ctx context.Context, method string, params json.RawMessag
 	}
 }
 
-func (p *process) notify(ctx context.Context, method string, params json.RawMessage) error {
-	_, err := p.write(ctx, Message{Version: "2.0", Method: method, Params: params})
+func (p *process) notify(ctx context.Context, r request) error {
+	_, err := p.write(ctx, Message{Version: "2.0", Method: r.method, Params: r.params})
 	return err
+}
+
+// cancel tells the server that nobody waits for a request any more.
+func (p *process) cancel(n int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	_ = p.notify(ctx, cancelled(itoa(int(n))))
+}
+
+// cancelled is the notification that a request of that id is cancelled.
+func cancelled(id string) request {
+	return request{method: "notifications/cancelled", params: json.RawMessage(`{"requestId":` + id + `}`)}
 }
 
 // write sends one frame and reports whether any of it may have left. A server that reads

@@ -1,0 +1,62 @@
+package mcp
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+)
+
+// events reads the messages of a stream of events.
+type events struct {
+	lines *bufio.Reader
+	limit int
+	data  []byte
+}
+
+func newEvents(r io.Reader, limit int) *events {
+	return &events{lines: bufio.NewReaderSize(r, 4<<10), limit: limit}
+}
+
+// next returns the next message. What is none is passed over.
+func (e *events) next() (Message, error) {
+	for {
+		line, err := readLine(e.lines, e.limit)
+		if err != nil {
+			return Message{}, err
+		}
+		if rest, ok := strings.CutPrefix(line, "data:"); ok {
+			if e.data = append(e.data, strings.TrimPrefix(rest, " ")...); len(e.data) > e.limit {
+				return Message{}, &TooLargeError{nil, e.limit}
+			}
+			continue
+		}
+		if line != "" || len(e.data) == 0 {
+			continue
+		}
+		var m Message // its parts are copies of data
+		err = json.Unmarshal(e.data, &m)
+		e.data = e.data[:0]
+		if err == nil {
+			return m, nil
+		}
+	}
+}
+
+// readLine returns a line without its end.
+func readLine(r *bufio.Reader, limit int) (string, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if line = append(line, part...); len(line) > limit+16 {
+			return "", &TooLargeError{nil, limit}
+		}
+		if err == nil {
+			return strings.TrimRight(string(line), "\r\n"), nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return "", err
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+// How long a stream that broke is waited with before it is opened again.
+const (
+	watchFirst = time.Second
+	watchMax   = 10 * time.Second
+)
+
+// watch has a server tell of its changes, until the connection is over.
+func (s *Server) watch(c *connection) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	over := c.link
+	switch l := over.(type) {
+	case *httpLink:
+		defer context.AfterFunc(l.ctx, stop)()
+	case *process:
+		done := make(chan struct{})
+		defer close(done)
+		s.watches.Go(func() {
+			select {
+			case <-l.over:
+				stop()
+			case <-done:
+			}
+		})
+	}
+	for wait := watchFirst; ; wait = min(2*wait, watchMax) {
+		if !s.listen(ctx, c) {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// listen reads what a server tells outside of requests until that ends. False: it tells nothing, or
+// tells it without being asked.
+func (s *Server) listen(ctx context.Context, c *connection) bool {
+	if !c.modern() {
+		h, ok := c.link.(*httpLink)
+		return ok && h.listen()
+	}
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		watched, changed := slices.Clone(s.watched), s.rewatch
+		s.mu.Unlock()
+		again, err := s.subscribe(ctx, c, wanted(c.info.Capabilities, watched), changed)
+		if err != nil || !again {
+			return err != nil
+		}
+	}
+	return false
+}
+
+// subscribe has a server of 2026-07-28 tell of what is wanted, until the server ends that. Again says that
+// something else is wanted now. An error says that it may work later.
+func (s *Server) subscribe(ctx context.Context, c *connection, want map[string]any, changed <-chan struct{}) (again bool, err error) {
+	if want == nil {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		return true, nil
+	}
+	params, err := json.Marshal(map[string]any{"notifications": want})
+	if err != nil {
+		return false, nil
+	}
+	r, err := s.modernRequest(new(Client), "subscriptions/listen", params)
+	if err != nil {
+		return false, nil
+	}
+	once, stop := context.WithCancel(WithClient(ctx, &Client{Modern: true, Cancels: true}))
+	defer stop()
+	s.watches.Go(func() {
+		select {
+		case <-changed:
+			stop()
+		case <-once.Done():
+		}
+	})
+	ans, err := c.call(once, r)
+	if once.Err() != nil {
+		return true, nil
+	}
+	if err == nil && ans.Error == nil {
+		err = errEnded
+	}
+	return false, err
+}
+
+var errEnded = errors.New("the server ended what it tells")
+
+// wanted is what a server is to tell of; nil: it tells of nothing.
+func wanted(capabilities json.RawMessage, watched []string) map[string]any {
+	var can struct {
+		Tools, Prompts, Resources struct {
+			ListChanged bool `json:"listChanged"`
+			Subscribe   bool `json:"subscribe"`
+		}
+	}
+	_ = json.Unmarshal(capabilities, &can)
+	want := make(map[string]any)
+	for name, is := range map[string]bool{"toolsListChanged": can.Tools.ListChanged, "promptsListChanged": can.Prompts.ListChanged, "resourcesListChanged": can.Resources.ListChanged} {
+		if is {
+			want[name] = true
+		}
+	}
+	if can.Resources.Subscribe && len(watched) > 0 {
+		want["resourceSubscriptions"] = watched
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	return want
+}
+
+// Watch says of which resources a server is to tell changes.
+func (s *Server) Watch(uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(s.watched, uris) {
+		return
+	}
+	s.watched = slices.Clone(uris)
+	close(s.rewatch)
+	s.rewatch = make(chan struct{})
+}
