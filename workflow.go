@@ -148,6 +148,10 @@ type Definition struct {
 
 	OnBlocked OnBlocked `json:"on_blocked,omitempty"`
 
+	// Go says that the handlers are functions of a Go program (package handler). Only a host in
+	// that program runs them; Deployment.Code then describes them.
+	Go bool `json:"go,omitempty"`
+
 	// Intent is what the workflow is for, in the words of the person who asked for it. No script
 	// declares it: it comes with a deploy, and later versions inherit it. Empty: nobody said.
 	Intent string `json:"intent,omitempty"`

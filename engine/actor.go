@@ -262,9 +262,11 @@ func (a *actor) load(ctx context.Context) error {
 		return err
 	}
 	if a.current.Version != a.workflow.Version || a.current.script == nil {
-		if a.current, err = a.version(ctx, a.workflow.Version); err != nil {
+		current, err := a.version(ctx, a.workflow.Version)
+		if err != nil {
 			return err
 		}
+		a.current = current
 		a.e.tools.unfollow(a.name, func(name keep.HandlerName) bool {
 			h, ok := a.current.Definition.Handler(name)
 			return ok && polls(h)
@@ -340,7 +342,8 @@ func (a *actor) openRun(id keep.RunID) schedule.Open {
 	panic("engine: no open run " + id) // a step names one of the snapshot
 }
 
-// version loads a version of the workflow with its script.
+// version loads a version of the workflow with its script. If the error wraps ErrNotHere, the rest of the
+// version is returned.
 func (a *actor) version(ctx context.Context, v keep.Version) (version, error) {
 	if a.current.script != nil && a.current.Version == v {
 		return a.current, nil
@@ -351,7 +354,7 @@ func (a *actor) version(ctx context.Context, v keep.Version) (version, error) {
 	}
 	s, err := a.e.scripts.Script(ctx, d)
 	if err != nil {
-		return version{}, fmt.Errorf("load version %s: %w", v, err)
+		return version{d, nil}, fmt.Errorf("load version %s: %w", v, err)
 	}
 	return version{d, s}, nil
 }

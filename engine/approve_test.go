@@ -9,36 +9,38 @@ import (
 
 // Nothing is sent before a person agreed, and then exactly once.
 func TestApproval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.service.approve = "always"
-		w.deploy()
-		w.publish("in", "a")
-		w.run()
-		w.run()
-		r := w.lastRun()
-		if r.Status != keep.StatusApproval || w.service.calls != 0 || w.event("in", "a").ReservedBy != r.Chain {
-			t.Fatalf("run = %s after %d calls, want paused:approval after none, its event reserved", r.Status, w.service.calls)
-		}
-		w.service.onCall = func(n int) (bool, error) {
-			if n == 1 {
-				return false, keep.Failf(keep.ClassTransient, "http-429", "too many requests")
+	for _, kind := range kinds {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t).writtenIn(kind)
+			w.service.approve = "always"
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			w.run()
+			r := w.lastRun()
+			if r.Status != keep.StatusApproval || w.service.calls != 0 || w.event("in", "a").ReservedBy != r.Chain {
+				t.Fatalf("run = %s after %d calls, want paused:approval after none, its event reserved", r.Status, w.service.calls)
 			}
-			return true, nil
-		}
-		if err := w.decide(keep.Approve); err != nil {
-			t.Fatal(err)
-		}
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.calls != 2 || w.service.total() != 1 {
-			t.Errorf("run = %s after %d calls, want committed after 2: the approval holds until the change is made", r.Status, w.service.calls)
-		}
-		w.publish("in", "b")
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusApproval || w.service.calls != 2 {
-			t.Errorf("the next run = %s after %d calls, want paused:approval: an approval is for one change", r.Status, w.service.calls)
-		}
-	})
+			w.service.onCall = func(n int) (bool, error) {
+				if n == 1 {
+					return false, keep.Failf(keep.ClassTransient, "http-429", "too many requests")
+				}
+				return true, nil
+			}
+			if err := w.decide(keep.Approve); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.calls != 2 || w.service.total() != 1 {
+				t.Errorf("run = %s after %d calls, want committed after 2: the approval holds until the change is made", r.Status, w.service.calls)
+			}
+			w.publish("in", "b")
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusApproval || w.service.calls != 2 {
+				t.Errorf("the next run = %s after %d calls, want paused:approval: an approval is for one change", r.Status, w.service.calls)
+			}
+		})
+	}
 }
 
 // A payload that differs from what was approved asks again.
@@ -66,44 +68,48 @@ func TestApprovalIsBoundToThePayload(t *testing.T) {
 }
 
 func TestRejection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.service.approve = "always"
-		w.deploy()
-		w.publish("in", "a")
-		w.run()
-		if err := w.decide(keep.Reject); err != nil {
-			t.Fatal(err)
-		}
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusAborted || w.service.calls != 0 || w.event("in", "a").Status != keep.EventSkipped {
-			t.Errorf("run = %s after %d calls, event %s; want aborted, none, skipped", r.Status, w.service.calls, w.event("in", "a").Status)
-		}
-	})
+	for _, kind := range kinds {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t).writtenIn(kind)
+			w.service.approve = "always"
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			if err := w.decide(keep.Reject); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusAborted || w.service.calls != 0 || w.event("in", "a").Status != keep.EventSkipped {
+				t.Errorf("run = %s after %d calls, event %s; want aborted, none, skipped", r.Status, w.service.calls, w.event("in", "a").Status)
+			}
+		})
+	}
 }
 
 // In an item too, and each item for itself.
 func TestApprovalInItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newJobWorld(t, "a", "b")
-		w.service.approve = "always"
-		w.deploy()
-		w.run()
-		if err := w.decide(keep.Approve); err != nil {
-			t.Fatal(err)
-		}
-		w.run()
-		if w.service.calls != 1 || w.items()["a"] != keep.ItemDone {
-			t.Fatalf("%d calls, items %v; want 1, a done", w.service.calls, w.items())
-		}
-		if err := w.decide(keep.Reject); err != nil {
-			t.Fatal(err)
-		}
-		w.run()
-		if w.service.calls != 1 || w.items()["b"] != keep.ItemSkipped {
-			t.Errorf("%d calls, items %v; want 1, b skipped", w.service.calls, w.items())
-		}
-	})
+	for _, kind := range kinds {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJobWorld(t, "a", "b").writtenIn(kind)
+			w.service.approve = "always"
+			w.deploy()
+			w.run()
+			if err := w.decide(keep.Approve); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if w.service.calls != 1 || w.items()["a"] != keep.ItemDone {
+				t.Fatalf("%d calls, items %v; want 1, a done", w.service.calls, w.items())
+			}
+			if err := w.decide(keep.Reject); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if w.service.calls != 1 || w.items()["b"] != keep.ItemSkipped {
+				t.Errorf("%d calls, items %v; want 1, b skipped", w.service.calls, w.items())
+			}
+		})
+	}
 }
 
 // An item whose content changed after its call is done again only if a person

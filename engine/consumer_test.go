@@ -163,9 +163,9 @@ func TestLostAnswer(t *testing.T) {
 		// The absence counts only after deadline + settle time.
 		{"NothingHappened", false, "[in_flight needs_reconcile needs_reconcile failed in_flight applied]", 2},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		inKinds(t, tt.name, func(t *testing.T, kind string) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newWorld(t).writtenIn(kind)
 				w.service.onCall = func(n int) (bool, error) {
 					if n == 1 {
 						return tt.effect, errReset
@@ -408,9 +408,9 @@ func TestPermissionAsksAPerson(t *testing.T) {
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, p := range engine.Points() {
 		for _, level := range []keep.Level{keep.LevelWitness, keep.LevelNone} {
-			t.Run(string(p)+"/"+string(level), func(t *testing.T) {
+			inKinds(t, string(p)+"/"+string(level), func(t *testing.T, kind string) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
+					w := newWorld(t).writtenIn(kind)
 					w.service.level = level
 					w.deploy()
 					w.publish("in", "a")

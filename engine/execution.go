@@ -363,7 +363,7 @@ func (x *execution) stop(ctx context.Context, f *keep.Failure, v lifecycle.Conse
 	}
 	switch {
 	case v.Escalate == "", v.Escalate == keep.AskPermission && lifecycle.AsksForAccount(f):
-	case v.Escalate == keep.AskLogic && x.e.cfg.Repairs != nil && x.e.cfg.Repairs():
+	case v.Escalate == keep.AskLogic && x.e.cfg.Repairs != nil && x.e.cfg.Repairs() && !x.v.Definition.Go:
 		x.run.Error = x.aboutItem(f)
 	default:
 		more = append(more, keep.OpenEscalation{Escalation: x.question(ctx, v.Escalate, f, now, x.moves)})

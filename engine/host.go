@@ -138,6 +138,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	case t.spec.Effect != connector.Mutate:
 		return h.read(ctx, t, c, params)
 	}
+	if c.ReadOnly {
+		f := c.logicf("not-a-read", "%s changes something and is called by a function that only reads; nothing was sent", t.name)
+		f.Tool = t.name
+		return nil, f
+	}
 	call := &takenCall{tool: t, params: params, at: c.At, pause: c.Pause}
 	var err error
 	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {

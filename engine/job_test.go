@@ -33,6 +33,7 @@ func (c *call) withItem(id string, f func(c *call, isDone bool)) {
 // newJobWorld returns a world whose workflow is one job over items.
 func newJobWorld(t testing.TB, items ...string) *world {
 	w := newWorld(t)
+	w.jobItems = items
 	w.def = keep.Definition{Name: "w", Handlers: []keep.Handler{
 		{Name: "remind", Kind: keep.Job, Schedule: keep.Schedule{Interval: time.Hour}},
 	}}
@@ -197,9 +198,9 @@ func TestPayloadMismatchNeedsAttention(t *testing.T) {
 // A lost answer in an item is asked about; the job then continues.
 func TestLostAnswerInItem(t *testing.T) {
 	for _, effect := range []bool{true, false} {
-		t.Run(fmt.Sprint(effect), func(t *testing.T) {
+		inKinds(t, fmt.Sprint(effect), func(t *testing.T, kind string) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newJobWorld(t, "a", "b")
+				w := newJobWorld(t, "a", "b").writtenIn(kind)
 				w.service.onCall = func(n int) (bool, error) {
 					if n == 1 {
 						return effect, errReset
@@ -222,9 +223,9 @@ func TestLostAnswerInItem(t *testing.T) {
 // Every place between durable steps of a call in an item.
 func TestDeathAtEveryPointOfAnItem(t *testing.T) {
 	for _, p := range []engine.Point{engine.BeforeCall, engine.Recorded, engine.Answered, engine.OutcomeWritten, engine.AfterCommit} {
-		t.Run(string(p), func(t *testing.T) {
+		inKinds(t, string(p), func(t *testing.T, kind string) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newJobWorld(t, "a", "b", "c")
+				w := newJobWorld(t, "a", "b", "c").writtenIn(kind)
 				w.deploy()
 				w.dieAt = p
 				_ = w.runFor(time.Minute)

@@ -178,7 +178,7 @@ func TestTooLarge(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for _, tt := range []struct {
 		path, code string
-		f          handler
+		f          scripted
 	}{
 		{"consumers.act.mutate", "params-too-large", func(c *call) any {
 			return c.do("svc.create", map[string]any{"id": "a", "text": big})

@@ -297,19 +297,21 @@ func TestGrantAsksForApproval(t *testing.T) {
 
 // In items of jobs the same holds: each call is checked when it is made.
 func TestNotGrantedInItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newJobWorld(t, "a", "b")
-		w.deploy()
-		w.give(keep.GrantedTool{Tool: "svc.*", When: "params.id == 'a'"})
-		w.run()
-		w.refused(1)
-		w.give(keep.GrantedTool{Tool: "svc.*"})
-		if err := w.decide(keep.Retry); err != nil {
-			t.Fatal(err)
-		}
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 2 {
-			t.Errorf("run %s, %d effects; want committed and 2", r.Status, w.service.total())
-		}
-	})
+	for _, kind := range kinds {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJobWorld(t, "a", "b").writtenIn(kind)
+			w.deploy()
+			w.give(keep.GrantedTool{Tool: "svc.*", When: "params.id == 'a'"})
+			w.run()
+			w.refused(1)
+			w.give(keep.GrantedTool{Tool: "svc.*"})
+			if err := w.decide(keep.Retry); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 2 {
+				t.Errorf("run %s, %d effects; want committed and 2", r.Status, w.service.total())
+			}
+		})
+	}
 }

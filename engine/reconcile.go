@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -158,7 +159,7 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 	if m.State != keep.Applied {
 		return x.fail(ctx, x.callFailure())
 	}
-	if x.run.Kind != keep.Consumer {
+	if x.run.Kind != keep.Consumer || x.v.script == nil {
 		return x.goOn(ctx, now)
 	}
 	if x.questions, err = a.openQuestions(ctx, x.run); err != nil {
@@ -193,7 +194,8 @@ func (e *Engine) askLimit(m keep.Mutation, f ledger.Fact, now time.Time) ledger.
 	return ledger.Limit{Attempts: p.Attempts, Next: now.Add(p.Delay(n, 0, e.jitter()))}
 }
 
-// goOn plans the attempt of a job that replays what is now known.
+// goOn plans the attempt of a job that replays what is now known, or the one by the current version if
+// this program does not have that of the run.
 func (x *execution) goOn(ctx context.Context, now time.Time) error {
 	x.run.RetryAt, x.run.UpdatedAt = now, now
 	if err := x.commit(ctx); err != nil {
@@ -203,11 +205,12 @@ func (x *execution) goOn(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// resume returns the execution of an open run, to carry on with it.
+// resume returns the execution of an open run, to carry on with it. Without the script of its
+// version the service can still be asked.
 func (a *actor) resume(ctx context.Context, o schedule.Open) (*execution, error) {
 	run := o.Run
 	v, err := a.version(ctx, run.Version)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNotHere) {
 		return nil, err
 	}
 	h, ok := successorIn(v.Definition, run)

@@ -56,8 +56,8 @@ func TestTenCrashesAskAPerson(t *testing.T) {
 // never believe or repeat anything: times already stored lie in the future then.
 func TestClockSetBack(t *testing.T) {
 	for _, p := range engine.Points() {
-		for _, effect := range []bool{true, false} {
-			w := newWorld(t)
+		for i, effect := range []bool{true, false, true, false} {
+			w := newWorld(t).writtenIn(kinds[i/2])
 			deadAt := time.Time{}
 			synctest.Test(t, func(t *testing.T) {
 				w.t = t

@@ -14,7 +14,8 @@ import (
 // Scripts gives the engine the script of a version. The host keeps them loaded.
 type Scripts interface {
 	// Script returns the loaded script of d. It may be called again and again
-	// for the same version.
+	// for the same version. The error wraps ErrNotHere if d is written in Go, and this program
+	// does not have it.
 	Script(ctx context.Context, d keep.Deployment) (Script, error)
 }
 
@@ -54,10 +55,17 @@ type HostCall struct {
 	Scope   int               // 0: the handler's own ctx; else the item scope that made it
 	Waiting []string          // names of the calls issued behind this one
 
+	// ReadOnly says that the call was made by a function that only reads: a tool that changes
+	// something is refused, wherever it is made.
+	ReadOnly bool
+
 	// Pause stops the clock of the phase until the function that it returns is called.
 	// Nil: the phase has none.
 	Pause func() (resume func())
 }
+
+// ErrNotHere says that a version is not among those that this program has.
+var ErrNotHere = errors.New("this program does not have the version")
 
 // arg returns the i-th argument, nil if there is none.
 func (c HostCall) arg(i int) json.RawMessage {

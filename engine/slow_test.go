@@ -13,7 +13,7 @@ import (
 
 // slowly returns f with a pause before its calls, long enough that the run is
 // made visible meanwhile.
-func slowly(f handler) handler {
+func slowly(f scripted) scripted {
 	return func(c *call) any {
 		select {
 		case <-time.After(time.Second): // virtual

@@ -41,6 +41,8 @@ type world struct {
 	store    database
 	service  *service
 	script   script
+	native   engine.Script // handlers in Go; nil: script
+	jobItems []string      // of newJobWorld
 	def      keep.Definition
 	secrets  string // mark of those of the connection
 	version  int
@@ -60,11 +62,11 @@ type world struct {
 	skipPoints int // times that dieAt is passed before
 }
 
-// A handler is one function of a script, in Go.
-type handler func(c *call) any
+// A scripted is one function of a script, played in Go.
+type scripted func(c *call) any
 
 // script maps paths such as "consumers.addRow.prepare" to functions.
-type script map[string]handler
+type script map[string]scripted
 
 // A call is a running function with its ctx.
 type call struct {
@@ -115,7 +117,12 @@ type ended struct{ err error }
 type thrown string
 
 // Script implements engine.Scripts.
-func (w *world) Script(context.Context, keep.Deployment) (engine.Script, error) { return w, nil }
+func (w *world) Script(context.Context, keep.Deployment) (engine.Script, error) {
+	if w.native != nil {
+		return w.native, nil
+	}
+	return w, nil
+}
 
 // Call implements engine.Script.
 func (w *world) Call(ctx context.Context, c engine.ScriptCall) (out json.RawMessage, err error) {

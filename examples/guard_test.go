@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/store/sqlite"
@@ -49,3 +50,25 @@ func check(err error) {
 		panic(err)
 	}
 }
+
+// serveWithKeys is the middleware of docs/idempotency.md, which is compiled here.
+func serveWithKeys(ctx context.Context, mux *http.ServeMux) error {
+	db := sqlite.New("keys.db", sqlite.Config{})
+	if err := db.Open(ctx); err != nil {
+		return err
+	}
+	defer db.Close()
+	guard, err := idempotency.New(db.Keys(), idempotency.Config{
+		Rules: []idempotency.Rule{
+			{Path: "/payments", Require: true, Wait: 5 * time.Second},
+			{}, // everything else
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go guard.Run(ctx) // deletes what is over
+	return http.ListenAndServe("127.0.0.1:8080", guard.Handler(mux))
+}
+
+var _ = serveWithKeys

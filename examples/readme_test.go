@@ -216,23 +216,54 @@ func TestREADMEWorkflow(t *testing.T) {
 	}
 }
 
-// The Go of README.md is part of an example that go test runs.
-func TestREADMEGo(t *testing.T) {
+// The Go of every document is part of a program or an example that is built and run, whatever its
+// indentation there.
+func TestGoOfDocuments(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, file := range []string{"../host/example_test.go", "guard_test.go"} {
+	for _, file := range []string{"../host/example_test.go", "guard_test.go", "go/main.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(text)) {
-			code.WriteString(strings.TrimPrefix(line, "\t"))
+		code.WriteString(flush(string(text)))
+	}
+	seen := 0
+	for _, file := range documents(t) {
+		name, err := filepath.Rel("..", file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks(t, name) {
+			if b.lang != "go" {
+				continue
+			}
+			if seen++; !strings.Contains(code.String(), flush(b.text)) {
+				t.Errorf("%s:%d: this code is in no example:\n%s", name, b.line, b.text)
+			}
 		}
 	}
-	for _, b := range inLang(t, "go") {
-		if !strings.Contains(code.String(), b.text) {
-			t.Errorf("README.md:%d: this code is in no example:\n%s", b.line, b.text)
-		}
+	if seen < 8 {
+		t.Errorf("the documents have %d blocks of Go, want 8 or more", seen)
+	}
+}
+
+// flush returns lines without their indentation.
+func flush(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimLeft(line, "\t"))
+	}
+	return b.String()
+}
+
+// The example in Go sends each mail once although every answer is lost.
+func TestGo(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), program("go")).Output()
+	want := "mailer: sends to ada@example.com and loses the answer\nmailer: sends to bob@example.com and loses the answer\n2 mails for 2 invoices\n"
+	if err != nil || string(out) != want {
+		t.Errorf("the program printed %q, %v; want %q", out, err, want)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
@@ -21,7 +20,7 @@ func ExampleOpen() {
 		fmt.Fprint(w, `[{"id": "m1", "subject": "Hello"}, {"id": "m2", "subject": "Invoice 12"}]`)
 	}))
 	defer api.Close()
-	ctx, stop := context.WithCancel(context.Background())
+	ctx := context.Background()
 
 	db := memory.New() // sqlite.New("keep.db", sqlite.Config{Host: true}) forgets nothing
 	gmail, err := httpapi.New("gmail", httpapi.Config{BaseURL: api.URL, Tools: map[string]httpapi.Tool{
@@ -34,17 +33,13 @@ func ExampleOpen() {
 	check(err)
 	_, err = h.Deploy(ctx, w)
 	check(err)
-	var running sync.WaitGroup
-	running.Go(func() { check(h.Run(ctx)) }) // until ctx is done
-	check(h.WaitIdle(ctx))
+	check(h.RunUntilIdle(ctx)) // or h.Run(ctx), until ctx is done
 
 	counts, err := db.TopicCounts(ctx, w.Name)
 	check(err)
 	for _, c := range counts {
 		fmt.Printf("%s: %d pending, %d consumed\n", c.Topic, c.Pending, c.Consumed)
 	}
-	stop()
-	running.Wait()
 	check(h.Close())
 	// Output:
 	// email.received: 0 pending, 2 consumed

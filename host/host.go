@@ -14,6 +14,8 @@
 //	…
 //	err = h.Run(ctx) // until ctx is done
 //
+// Workflows are scripts (Load) or written in Go (LoadGo, package handler), side by side.
+//
 // An importer pays only for the connectors and the store that it passes: there is
 // no registry and no init.
 //
@@ -33,6 +35,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +45,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/host/presence"
@@ -76,6 +80,10 @@ type Config struct {
 
 	// Sandbox limits scripts. Zero fields have the sandbox's defaults.
 	Sandbox sandbox.Config
+
+	// Build names this build of the program, for workflows that are written in Go: another build is another
+	// version of them. If empty, it is the hash of the program's executable.
+	Build string
 
 	// Runtime runs scripts; the caller closes it after the host. If nil, the
 	// host opens one as Sandbox says, and closes it.
@@ -256,6 +264,25 @@ func (h *Host) Run(ctx context.Context) error {
 	return h.Engine.Run(ctx)
 }
 
+// RunUntilIdle works until nothing is left to do without a person, an event or a later time, or until ctx is
+// done, and returns the cause of that then.
+func (h *Host) RunUntilIdle(ctx context.Context) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		done  sync.WaitGroup
+		ended error
+	)
+	done.Go(func() {
+		ended = h.Run(running)
+		stop() // nothing is left to wait for
+	})
+	idle := h.WaitIdle(running)
+	stop()
+	done.Wait()
+	return errors.Join(ended, idle)
+}
+
 // watch wakes the engine when another process changed the store.
 func (h *Host) watch(ctx context.Context, w store.Watcher) {
 	tick := time.NewTicker(pollForeign)
@@ -343,12 +370,14 @@ func (h *Host) closeRuntime() error {
 	return h.runtime.Close()
 }
 
-// A Workflow is a script that was read and checked, ready to be deployed.
+// A Workflow is a script, or a workflow written in Go, that was read and checked, ready to be deployed.
 type Workflow struct {
 	keep.Definition
 	Bundle      *sandbox.Bundle
 	Declaration json.RawMessage   // as the sandbox describes it
 	Sources     map[string]string // the author's files, by the names that errors use
+
+	native *handler.Workflow // nil: it is a script
 }
 
 // Load reads the script in a file below root, and checks it without any call
@@ -376,6 +405,9 @@ func Load(ctx context.Context, rt *sandbox.Runtime, root, entry string) (*Workfl
 
 // LoadBundle is Load for a script that is bundled already.
 func LoadBundle(ctx context.Context, rt *sandbox.Runtime, b *sandbox.Bundle) (*Workflow, error) {
+	if name, inGo := strings.CutSuffix(b.Entry, nativeEntry); inGo {
+		return nil, fmt.Errorf("workflow %s is written in Go: its handlers run only in the program that has them", name)
+	}
 	p, err := rt.Load(ctx, b)
 	if err != nil {
 		return nil, err
@@ -409,23 +441,27 @@ func sources(sourceMap []byte) map[string]string {
 // Deploy makes the script current and returns its version: the current one if
 // nothing changed, else one with the next major number.
 func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
-	return h.Operator.Deploy(ctx, w.deployment())
+	return h.Operator.Deploy(ctx, h.deployment(w))
 }
 
 // Replace is Deploy over the version that is current for sure; see
 // operator.Operator.Replace.
 func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (keep.Version, error) {
-	return h.Operator.Replace(ctx, w.deployment(), over)
+	return h.Operator.Replace(ctx, h.deployment(w), over)
 }
 
 // DeployGranted is Deploy, or Replace if over is not nil, of a workflow that may do only what
 // it was granted; see operator.Operator.DeployGranted. A workflow that is only ever deployed
 // by the others may call every tool.
 func (h *Host) DeployGranted(ctx context.Context, w *Workflow, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
-	return h.Operator.DeployGranted(ctx, w.deployment(), over, c)
+	return h.Operator.DeployGranted(ctx, h.deployment(w), over, c)
 }
 
-func (w *Workflow) deployment() keep.Deployment {
+// deployment returns what is stored of w. What is written in Go is known to the host from now on.
+func (h *Host) deployment(w *Workflow) keep.Deployment {
+	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
+		defer h.Engine.Reload() // the version may be current already
+	}
 	return keep.Deployment{
 		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
 		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,

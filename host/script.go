@@ -25,7 +25,8 @@ type scripts struct {
 
 	mu     sync.Mutex // protects all below, and the program and place of each script
 	loaded map[versionOf]*script
-	recent list.List // of those in loaded, the last used first
+	recent list.List                // of those in loaded, the last used first
+	native map[string]engine.Script // versions written in Go, by their hash
 }
 
 // A versionOf names one version of one workflow.
@@ -35,12 +36,15 @@ type versionOf struct {
 }
 
 func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script)}
+	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]engine.Script)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no
 // other workflow: only the actor of its own workflow asks for it.
 func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script, error) {
+	if d.Definition.Go {
+		return s.nativeOf(d)
+	}
 	of := versionOf{d.Workflow, d.Version}
 	if sc := s.find(of); sc != nil {
 		return sc, nil
@@ -56,6 +60,9 @@ func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script,
 // handlers without a host. If other is nil, it is the version's own.
 func LoadScript(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, other *sandbox.Bundle) (engine.Script, error) {
 	sc := &script{owner: newScripts(rt), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
+	if d.Definition.Go {
+		return sc.owner.nativeOf(d)
+	}
 	if other != nil {
 		sc.bundle.Entry, sc.bundle.Code, sc.bundle.Map = other.Entry, other.Code, other.Map
 	}

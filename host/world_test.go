@@ -112,7 +112,8 @@ func isRequest(c keep.Commit) bool {
 
 // A world is a database, a service outside, and the hosts that come and go.
 type world struct {
-	gated bool // the connection has limits
+	gated bool   // the connection has limits
+	build string // of the program, for handlers in Go
 
 	t       testing.TB
 	path    string // of the SQLite file; empty: mem
@@ -169,6 +170,7 @@ func (w *world) open() *host.Host {
 	h, err := host.Open(w.t.Context(), store, host.Config{
 		Connections: []connector.Connection{w.connection()},
 		Policy:      &w.policy,
+		Build:       w.build,
 		Sandbox:     sandbox.Config{Limits: w.limits, CacheDir: cacheDir},
 		Logger:      slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		Trace:       w.trace,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -138,7 +137,7 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	db.maxRuns, db.works, db.full = cfg.MaxRuns, cfg.Works, func() { end(errCut) }
-	err = execute(running, h)
+	err = h.RunUntilIdle(running)
 	if errors.Is(context.Cause(running), errCut) {
 		return more, true, nil
 	}
@@ -210,24 +209,6 @@ func put(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Ti
 
 // given is who published the events that are there at the start.
 const given keep.Publisher = "given"
-
-// execute drives the host until it is idle.
-func execute(ctx context.Context, h *host.Host) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var (
-		running sync.WaitGroup
-		ended   error
-	)
-	running.Go(func() {
-		ended = h.Run(ctx)
-		stop() // nothing is left to wait for
-	})
-	idle := h.WaitIdle(ctx)
-	stop()
-	running.Wait()
-	return errors.Join(ended, idle)
-}
 
 // collect reads what the rehearsal left.
 func collect(ctx context.Context, db *memory.Store) (*Result, error) {

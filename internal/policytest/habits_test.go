@@ -22,6 +22,7 @@ var (
 var goroutines = map[string]string{
 	"cmd/keep/stdin.go":                      "the process ends first, or this ends the process",
 	"engine/execution.go":                    "call waits for it",
+	"handler/phase.go":                       "Call waits for it, and abandons what ignores the end of its context",
 	"script/sandbox/bundler.go":              "a build that takes too long is abandoned, and the watch ends with its process",
 	"store/sqlite/writer.go":                 "Close waits for the one writer",
 	"cmd/keep/write.go":                      "a read of what a person types cannot be interrupted: the line is abandoned with the process",

@@ -66,17 +66,18 @@ connector/s3            clock  . law/ledger connector connector/internal/...
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
 script/workflow         timed  . connector law/policy law/schedule
-script/sandbox          clock  script/sandbox/internal/... internal/regular
+script/sandbox          clock  script/sandbox/internal/... internal/regular internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
 engine                  clock  . law/... store connector engine/lease internal/commitlog
+handler                 clock  . engine script/workflow internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
 
 idempotency             clock  . law/ledger law/key idempotency/...
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
 
-host                    clock  . law/... store script/... engine engine/... operator connector host/...
+host                    clock  . law/... store script/... engine engine/... handler operator connector host/...
 host/account/oauth      clock  internal/redact
 host/feed               clock  .
 host/presence           clock  .
@@ -118,6 +119,7 @@ internal/commitlog      timed  .
 internal/redact         pure
 internal/framed         timed
 internal/regular        timed
+internal/wall           clock
 internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
 internal/mailtest       test
@@ -146,6 +148,7 @@ cmd/keep/internal/metrics clock . engine law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main
 examples/try            dev    internal/twin testkit/connectortest
+examples/go             main   . connector handler host store/memory
 `
 
 // impure are what pure packages may not import, and all below them.

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/keep-run/keep/internal/wall"
 )
 
 // Bounds that are not settings, in bytes.
@@ -41,7 +43,7 @@ type phase struct {
 
 	// ctx is the caller's context. A phase is a call: it ends with it.
 	ctx      context.Context
-	wall     *wall           // ends hostCtx
+	wall     *wall.Wall      // ends hostCtx
 	hostCtx  context.Context // ctx with the wall limit; made at the first host call
 	cancel   context.CancelFunc
 	deadline time.Time // the wall limit
@@ -378,13 +380,13 @@ func (p *phase) serve(q request) error {
 		}
 	}
 	if p.hostCtx == nil {
-		p.wall = newWall(p.ctx, p.deadline, &LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
-		p.hostCtx, p.cancel = p.wall.ctx, p.wall.stop
+		p.wall = wall.New(p.ctx, p.deadline, &LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
+		p.hostCtx, p.cancel = p.wall.Context(), p.wall.Stop
 	}
-	c.Pause = p.wall.pause
+	c.Pause = p.wall.Pause
 	p.leave()
 	answer, err := p.host.Call(p.hostCtx, c)
-	p.deadline = p.deadline.Add(p.wall.stood())
+	p.deadline = p.deadline.Add(p.wall.Stood())
 	if err != nil {
 		return &HostError{Call: q.name, At: c.At, Err: err}
 	}
@@ -441,7 +443,7 @@ func (p *phase) renewTime() {
 	p.used, p.deadline = 0, p.entered.Add(p.limits.Wall)
 	// A context with a timer for each of many short items costs more than they
 	// do: a call may be cut off a tenth of the limit early instead.
-	if p.deadline.Sub(p.wall.end()) > p.limits.Wall/10 {
+	if p.deadline.Sub(p.wall.Until()) > p.limits.Wall/10 {
 		p.cancel()
 		p.hostCtx, p.cancel, p.wall = nil, nil, nil
 	}

@@ -1,0 +1,138 @@
+package connector
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keep-run/keep"
+)
+
+// NewReader returns a tool that reads by a Go function. Params becomes Params from the JSON that a workflow
+// passes, and Result becomes JSON. An error with a *keep.Failure has its class; any other is
+// transient. Params that do not fit are a logic failure.
+func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p Params) (Result, error)) Reader {
+	spec.Effect = cmp.Or(spec.Effect, Get)
+	return reader[Params, Result]{spec, read}
+}
+
+type reader[P, R any] struct {
+	spec Spec
+	read func(context.Context, P) (R, error)
+}
+
+// Spec implements Tool.
+func (r reader[P, R]) Spec() Spec { return r.spec }
+
+// Read implements Reader.
+func (r reader[P, R]) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	p, err := paramsOf[P](params)
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.read(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// A Change is a Go function that changes something, and what else Keep must know of it.
+type Change[Params, Result any] struct {
+	// Do makes the change once, and stops at the end of ctx. Key is the same for every attempt at
+	// this change, and another for every other change: give it to the service, so that
+	// Find can look for it. An error says that the change may have happened, unless it has a
+	// *keep.Failure of another class than keep.ClassUnknown.
+	Do func(ctx context.Context, key string, p Params) (Result, error)
+
+	// Find asks the service for the change with that key, and changes nothing. If nil, nobody but
+	// a person can say whether a change happened whose answer was lost, and the level is D.
+	Find func(ctx context.Context, key string, p Params) (r Result, found bool, err error)
+
+	// Target names for a person what is changed. If nil, the name of the tool.
+	Target func(p Params) string
+}
+
+// NewMutator returns a tool that changes something by a Go function. With c.Find its level is C, and the effect
+// that Find finds is that of the key (Spec.Marked); Spec.SettleAfter says how long Find may
+// lag behind a change. A spec that names a level keeps it.
+func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator {
+	spec.Effect = Mutate
+	m := mutator[Params, Result]{spec, c}
+	if c.Find == nil {
+		m.spec.Level = cmp.Or(spec.Level, keep.LevelNone)
+		return m
+	}
+	m.spec.Level, m.spec.Marked = cmp.Or(spec.Level, keep.LevelWitness), true
+	return finder[Params, Result]{m}
+}
+
+type mutator[P, R any] struct {
+	spec   Spec
+	change Change[P, R]
+}
+
+// Spec implements Tool.
+func (m mutator[P, R]) Spec() Spec { return m.spec }
+
+// Target implements Mutator.
+func (m mutator[P, R]) Target(params json.RawMessage) string {
+	p, err := paramsOf[P](params)
+	if m.change.Target == nil || err != nil {
+		return m.spec.Name
+	}
+	return m.change.Target(p)
+}
+
+// Mutate implements Mutator.
+func (m mutator[P, R]) Mutate(ctx context.Context, rec keep.Mutation) (Receipt, error) {
+	p, err := paramsOf[P](rec.Payload)
+	if err != nil {
+		return Receipt{}, err // nothing was sent
+	}
+	result, err := m.change.Do(ctx, rec.Token, p)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receiptOf(result), nil
+}
+
+// A finder is a mutator that can be asked.
+type finder[P, R any] struct{ mutator[P, R] }
+
+// Reconcile implements Reconciler.
+func (f finder[P, R]) Reconcile(ctx context.Context, rec keep.Mutation) (Answer, error) {
+	p, err := paramsOf[P](rec.Payload)
+	if err != nil {
+		return Answer{}, err
+	}
+	result, found, err := f.change.Find(ctx, rec.Token, p)
+	switch {
+	case err != nil:
+		return Answer{}, err
+	case !found:
+		return Answer{Verdict: Absent, Detail: "not found by its key"}, nil
+	}
+	return Answer{Verdict: Happened, Receipt: receiptOf(result), Detail: "found by its key"}, nil
+}
+
+// receiptOf returns what a change brought. It happened, whatever the result is.
+func receiptOf(result any) Receipt {
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return Receipt{Warning: "the result was left out: " + err.Error()}
+	}
+	return Receipt{Result: raw}
+}
+
+// paramsOf reads params. The failure says that nothing was sent.
+func paramsOf[P any](raw json.RawMessage) (p P, err error) {
+	if len(raw) == 0 {
+		return p, nil
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, keep.Failf(keep.ClassLogic, "bad-params", "invalid params: %s", fmt.Sprint(err))
+	}
+	return p, nil
+}

@@ -1,0 +1,78 @@
+package connector_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+type contact struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+}
+
+// A reader of a Go function decodes params and encodes the result; params that do not fit are the
+// workflow's fault, and the function is not called.
+func TestNewReader(t *testing.T) {
+	r := connector.NewReader(connector.Spec{Name: "get"}, func(_ context.Context, p contact) (contact, error) {
+		return contact{p.ID, p.ID + "@example.com"}, nil
+	})
+	if r.Spec().Effect != connector.Get {
+		t.Errorf("effect %q, want get", r.Spec().Effect)
+	}
+	out, err := r.Read(t.Context(), []byte(`{"id":"ada"}`))
+	if err != nil || string(out) != `{"id":"ada","email":"ada@example.com"}` {
+		t.Errorf("Read = %s, %v", out, err)
+	}
+	_, err = r.Read(t.Context(), []byte(`{"id":7}`))
+	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassLogic {
+		t.Errorf("params that do not fit: %v, want a logic failure", err)
+	}
+}
+
+// A mutator of a Go function gives it the key of the record, asks with the same key, and reports
+// what it does not know as unknown. Without Find it is no Reconciler, so that the first doubt
+// stops the run.
+func TestNewMutator(t *testing.T) {
+	made := map[string]contact{}
+	lost := errors.New("connection reset")
+	change := connector.Change[contact, contact]{
+		Do: func(_ context.Context, key string, p contact) (contact, error) {
+			made[key] = p
+			return contact{}, lost
+		},
+		Find: func(_ context.Context, key string, _ contact) (contact, bool, error) {
+			c, ok := made[key]
+			return c, ok, nil
+		},
+		Target: func(p contact) string { return "contact " + p.ID },
+	}
+	m := connector.NewMutator(connector.Spec{Name: "create", SettleAfter: time.Second}, change)
+	rec := keep.Mutation{Token: "k1", Payload: []byte(`{"id":"ada","email":"a@b"}`)}
+	if s := m.Spec(); s.Effect != connector.Mutate || s.Level != keep.LevelWitness || !s.Marked || m.Target(rec.Payload) != "contact ada" {
+		t.Errorf("spec %+v, target %q", s, m.Target(rec.Payload))
+	}
+	asker := m.(connector.Reconciler)
+	if a, err := asker.Reconcile(t.Context(), rec); err != nil || a.Verdict != connector.Absent {
+		t.Errorf("before the call: %+v, %v; want absent", a, err)
+	}
+	if _, err := m.Mutate(t.Context(), rec); !errors.Is(err, lost) {
+		t.Errorf("Mutate: %v, want the error of the function", err)
+	}
+	if a, err := asker.Reconcile(t.Context(), rec); err != nil || a.Verdict != connector.Happened || string(a.Result) != `{"id":"ada","email":"a@b"}` {
+		t.Errorf("after it: %+v, %v; want happened with its result", a, err)
+	}
+	rec.Token = "k2"
+	if a, _ := asker.Reconcile(t.Context(), rec); a.Verdict != connector.Absent {
+		t.Errorf("with another key: %s, want absent", a.Verdict)
+	}
+	change.Find = nil
+	blind := connector.NewMutator(connector.Spec{Name: "create"}, change)
+	if _, asks := blind.(connector.Reconciler); asks || blind.Spec().Level != keep.LevelNone {
+		t.Errorf("without Find: asks %t, level %s; want level D", asks, blind.Spec().Level)
+	}
+}

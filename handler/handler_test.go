@@ -1,0 +1,241 @@
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/handler"
+)
+
+// A host answers the calls of a handler, and notes them.
+type host struct {
+	calls  []string
+	answer func(ctx context.Context, c engine.HostCall) (json.RawMessage, error)
+}
+
+func (h *host) HostCall(ctx context.Context, c engine.HostCall) (json.RawMessage, error) {
+	h.calls = append(h.calls, c.Name)
+	if h.answer == nil {
+		return json.RawMessage(`{}`), nil
+	}
+	return h.answer(ctx, c)
+}
+
+// produce runs a producer's function.
+func produce(t *testing.T, l handler.Limits, h *host, run func(ctx context.Context, in *handler.Ingress) error) error {
+	t.Helper()
+	_, err := call(t, l, h, handler.Producer{Name: "p", Run: run}, "producers.p")
+	return err
+}
+
+func call(t *testing.T, l handler.Limits, h *host, of handler.Handler, path string, args ...json.RawMessage) (json.RawMessage, error) {
+	t.Helper()
+	w := handler.Workflow{Name: "w", Topics: []keep.TopicName{"in", "out"}, Handlers: []handler.Handler{of}}
+	if _, _, err := w.Declare(); err != nil {
+		t.Fatal(err)
+	}
+	return w.Script(l).Call(t.Context(), engine.ScriptCall{Path: strings.Split(path, "."), Args: args, Host: h, Log: func(string, string, string) {}})
+}
+
+// wantFailure checks a failure of class logic, and that its place is in this file, on that line.
+func wantFailure(t *testing.T, err error, code, text string, line int) {
+	t.Helper()
+	f, ok := errors.AsType[*keep.Failure](err)
+	if !ok || f.Class != keep.ClassLogic || f.Code != code || !strings.Contains(f.Message, text) {
+		t.Fatalf("error %v, want a logic failure %s with %q", err, code, text)
+	}
+	if want := fmt.Sprintf("handler/handler_test.go:%d", line); line > 0 && f.At != want {
+		t.Errorf("at %q, want %q", f.At, want)
+	}
+}
+
+// here returns the line of its caller, moved by n.
+func here(n int) int {
+	_, _, line, _ := runtime.Caller(1)
+	return line + n
+}
+
+// A panic and an error of the author are logic failures with file and line; so is the end of the
+// goroutine.
+func TestAuthorsMistakes(t *testing.T) {
+	var none map[string]int
+	line := here(1)
+	err := produce(t, handler.Limits{}, &host{}, func(context.Context, *handler.Ingress) error { none["x"] = 1; return nil })
+	wantFailure(t, err, "handler-panic", "assignment to entry in nil map", line)
+
+	line = here(1)
+	err = produce(t, handler.Limits{}, &host{}, func(context.Context, *handler.Ingress) error { return errors.New("no subject") })
+	wantFailure(t, err, "handler-error", "no subject", line)
+
+	err = produce(t, handler.Limits{}, &host{}, func(context.Context, *handler.Ingress) error { runtime.Goexit(); return nil })
+	wantFailure(t, err, "handler-exit", "Goexit", 0)
+}
+
+// Law not-catchable: whatever a function does with the error of a call, the phase ends with it, no later
+// call reaches the host, and the context ends.
+func TestFailedCallEndsThePhase(t *testing.T) {
+	down := keep.Failf(keep.ClassTransient, "refused", "connection refused")
+	down.At = "x.go:1"
+	h := &host{answer: func(context.Context, engine.HostCall) (json.RawMessage, error) { return nil, down }}
+	err := produce(t, handler.Limits{}, h, func(ctx context.Context, in *handler.Ingress) error {
+		_ = in.Read(ctx, "svc.list", nil, nil)
+		if err := in.Publish(context.Background(), "in", handler.Message{ID: "a"}); !errors.Is(err, error(down)) {
+			t.Errorf("the next call: %v, want the error of the first", err)
+		}
+		if ctx.Err() == nil {
+			t.Error("the context has not ended")
+		}
+		return nil // swallowed
+	})
+	if !errors.Is(err, error(down)) || len(h.calls) != 1 {
+		t.Errorf("phase ended with %v after calls %v, want the failure of the first and only call", err, h.calls)
+	}
+}
+
+// A function that takes longer than the limit and ignores its context is abandoned after a second: its
+// later calls do not reach the host.
+func TestAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		hang, late := make(chan struct{}), make(chan error, 1)
+		began := time.Now()
+		err := produce(t, handler.Limits{Wall: time.Minute}, h, func(ctx context.Context, in *handler.Ingress) error {
+			<-hang
+			late <- in.Publish(ctx, "in", handler.Message{ID: "a"})
+			return nil
+		})
+		wantFailure(t, err, "limit-wall", "took more than 1m0s", 0)
+		if d := time.Since(began); d != time.Minute+time.Second {
+			t.Errorf("abandoned after %s, want 1m1s", d)
+		}
+		close(hang)
+		if err := <-late; err == nil || len(h.calls) != 0 {
+			t.Errorf("a late call returned %v, and the host got %v; want an error and nothing", err, h.calls)
+		}
+	})
+}
+
+// A call that the limit of the phase cuts off ends with the limit, and not with what the call says of it;
+// each item of a job has the time of a phase.
+func TestWallLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{answer: func(ctx context.Context, c engine.HostCall) (json.RawMessage, error) {
+			if c.Name != "svc.get" {
+				return json.RawMessage(`{}`), nil
+			}
+			<-ctx.Done()
+			return nil, keep.Failf(keep.ClassTransient, "timeout", "%v", ctx.Err())
+		}}
+		line := here(2)
+		err := produce(t, handler.Limits{Wall: time.Minute}, h, func(ctx context.Context, in *handler.Ingress) error {
+			return in.Read(ctx, "svc.get", nil, nil)
+		})
+		wantFailure(t, err, "limit-wall", "limit wall", line)
+
+		job := handler.Job{Name: "j", Run: func(ctx context.Context, w *handler.Worker) error {
+			for i := range 5 {
+				err := w.Item(ctx, fmt.Sprint(i), "", func(context.Context, *handler.Item) error { time.Sleep(40 * time.Second); return nil })
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+		if _, err := call(t, handler.Limits{Wall: time.Minute}, h, job, "jobs.j"); err != nil {
+			t.Errorf("five items of 40 s each: %v, want no limit", err)
+		}
+	})
+}
+
+// The other limits are those of scripts.
+func TestLimits(t *testing.T) {
+	small := handler.Limits{Calls: 3, Result: 100, Items: 2}
+	loop := func(ctx context.Context, in *handler.Ingress) error {
+		for range 10 {
+			if err := in.Read(ctx, "svc.get", nil, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	h := &host{}
+	wantFailure(t, produce(t, small, h, loop), "limit-host_calls", "more than 3 calls", 0)
+	if len(h.calls) != 3 {
+		t.Errorf("%d calls reached the host, want 3", len(h.calls))
+	}
+	err := produce(t, small, &host{}, func(ctx context.Context, in *handler.Ingress) error {
+		return in.Publish(ctx, "in", handler.Message{ID: "a", Payload: strings.Repeat("x", 200)})
+	})
+	wantFailure(t, err, "limit-result", "more than 100 bytes", 0)
+	job := handler.Job{Name: "j", Run: func(ctx context.Context, w *handler.Worker) error {
+		for i := range 3 {
+			if err := w.Item(ctx, fmt.Sprint(i), "", func(context.Context, *handler.Item) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	_, err = call(t, small, &host{}, job, "jobs.j")
+	wantFailure(t, err, "limit-items", "more than 2 items", 0)
+}
+
+// Mutate makes the call that it returns, and no other: one that changes nothing is refused, and none at
+// all is none.
+func TestMutateReturnsItsCall(t *testing.T) {
+	var returned handler.Call
+	taken := errors.New("taken")
+	h := &host{}
+	consumer := handler.Consumer[string, handler.NoResult]{
+		Name: "c", Subscribe: []keep.TopicName{"in"},
+		Prepare: func(context.Context, *handler.Reader, *handler.Event) (handler.Prepared[string], error) {
+			return handler.Prepared[string]{}, nil
+		},
+		Mutate: func(context.Context, *handler.Getter, handler.Prepared[string]) (handler.Call, error) {
+			return returned, nil
+		},
+	}
+	mutate := func() error {
+		_, err := call(t, handler.Limits{}, h, consumer, "consumers.c.mutate", json.RawMessage(`{"reservations":[],"data":"x"}`))
+		return err
+	}
+	if err := mutate(); err != nil || len(h.calls) != 0 {
+		t.Errorf("no call: %v, %v", err, h.calls)
+	}
+	returned = handler.Call{Tool: "svc.get"}
+	wantFailure(t, mutate(), "not-a-mutation", "svc.get, which changes nothing", 0)
+	h.answer = func(context.Context, engine.HostCall) (json.RawMessage, error) { return nil, taken }
+	returned.Tool = "svc.create"
+	if err := mutate(); !errors.Is(err, taken) {
+		t.Errorf("a call that the host takes over: %v, want what the host said", err)
+	}
+}
+
+// What is wrong with a declaration is said as it is for scripts, without what to write in JavaScript.
+func TestDeclarationProblems(t *testing.T) {
+	w := handler.Workflow{Name: "w", Topics: []keep.TopicName{"in"}, Handlers: []handler.Handler{
+		handler.Producer{Name: "p", Schedule: keep.Schedule{Interval: time.Second / 2}, Run: func(context.Context, *handler.Ingress) error { return nil }},
+		handler.Consumer[string, handler.NoResult]{Name: "c", Subscribe: []keep.TopicName{"inn"}},
+		handler.Job{Name: "p"},
+	}}
+	_, _, err := w.Declare()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"producers.p.schedule.interval", `topic "inn" is not declared`, "consumers.c.prepare: is missing", "jobs.p: producers.p has that name already"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nsays nothing of %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "ctx") {
+		t.Errorf("%v\nspeaks of scripts", err)
+	}
+}

@@ -1,0 +1,312 @@
+package handler
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/wall"
+)
+
+// Limits bound one phase. The zero value of each field is its default, which is that of scripts.
+type Limits struct {
+	Wall    time.Duration // from start to end, calls included; of a job, each item. If zero, 5 min.
+	Calls   int           // but publishes; of a job, in each item. If zero, 1000.
+	Result  int           // bytes of JSON that a phase returns, or passes to one call. If zero, 1 MiB.
+	LogLine int           // bytes of a log line, which is cut there. If zero, 4 KiB.
+	Items   int           // that a job begins in one run. If zero, 100,000.
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Wall: cmp.Or(l.Wall, 5*time.Minute), Calls: cmp.Or(l.Calls, 1000), Result: cmp.Or(l.Result, 1<<20),
+		LogLine: cmp.Or(l.LogLine, 4<<10), Items: cmp.Or(l.Items, 100_000),
+	}
+}
+
+// grace is how long a function may take to return after its context has ended.
+const grace = time.Second
+
+// A function is one handler function: it is given the arguments after ctx, and returns JSON.
+type function func(ctx context.Context, p *phase, args []json.RawMessage) (any, error)
+
+// Script returns what calls the handlers of the workflow, as an engine wants it.
+func (w *Workflow) Script(l Limits) engine.Script {
+	s := script{limits: l.withDefaults(), functions: make(map[string]function)}
+	for _, h := range w.Handlers {
+		for path, f := range h.functions() {
+			s.functions[path] = f
+		}
+	}
+	return s
+}
+
+type script struct {
+	limits    Limits
+	functions map[string]function
+}
+
+// A phase is one call of a handler function. The function runs in a goroutine of its own, and
+// everything that it asks for is done by the goroutine of Call, one after another: so nothing
+// of it reaches the host when Call has returned.
+type phase struct {
+	call   engine.ScriptCall
+	limits Limits
+	wall   *wall.Wall
+	ctx    context.Context // of the function and its calls
+	asks   chan request
+	over   chan struct{} // is closed when Call returns
+
+	// What follows belongs to the goroutine of Call.
+	err          error // why nothing is called any more; nil: the phase continues
+	calls, items int
+	at           string // of the last call
+
+	scopes int // items that were begun, for the function's goroutine
+}
+
+// A request is what the function wants to have done.
+type request struct {
+	do   func()
+	done chan struct{}
+}
+
+// An answer is how a function ended.
+type answer struct {
+	result any
+	err    error
+}
+
+// Call implements engine.Script.
+func (s script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage, error) {
+	f := s.functions[strings.Join(c.Path, ".")]
+	if f == nil {
+		return nil, keep.Failf(keep.ClassInternal, "no-handler", "the program has no function %s", strings.Join(c.Path, "."))
+	}
+	p := &phase{call: c, limits: s.limits, asks: make(chan request), over: make(chan struct{})}
+	p.wall = wall.New(ctx, time.Now().Add(s.limits.Wall), p.limit("wall", "the handler took more than %s, calls included: do less in one run", s.limits.Wall))
+	p.ctx = p.wall.Context()
+	defer p.wall.Stop()
+	defer close(p.over)
+	done := make(chan answer, 1)
+	go p.run(f, done)
+	ans := p.serve(done)
+	switch cause := context.Cause(p.ctx); {
+	case p.err != nil:
+		return nil, p.placed(p.err)
+	case ans.err != nil && cause != nil:
+		return nil, p.placed(cause)
+	case ans.err != nil:
+		return nil, p.placed(ans.err)
+	}
+	return p.finish(ans.result)
+}
+
+// run calls the function.
+func (p *phase) run(f function, done chan<- answer) {
+	ans := answer{err: keep.Failf(keep.ClassLogic, "handler-exit", "the handler ended its goroutine with runtime.Goexit; return an error")}
+	defer func() {
+		if v := recover(); v != nil {
+			ans = answer{err: &keep.Failure{Class: keep.ClassLogic, Code: "handler-panic", Message: fmt.Sprintf("panic: %v", v), At: callerPlace()}}
+		}
+		done <- ans
+	}()
+	result, err := f(p.ctx, p, p.call.Args)
+	ans = answer{result, err}
+}
+
+// serve does what the function asks for until it returns, or is abandoned.
+func (p *phase) serve(done <-chan answer) answer {
+	ended := p.ctx.Done()
+	var giveUp <-chan time.Time
+	for {
+		select {
+		case ans := <-done:
+			return ans
+		case r := <-p.asks:
+			r.do()
+			close(r.done)
+		case <-ended:
+			t := time.NewTimer(grace)
+			defer t.Stop()
+			ended, giveUp = nil, t.C
+		case <-giveUp:
+			return answer{err: context.Cause(p.ctx)}
+		}
+	}
+}
+
+// finish returns the result as JSON, after the call that Mutate returned was made.
+func (p *phase) finish(result any) (json.RawMessage, error) {
+	if c, ok := result.(terminal); ok {
+		if _, err := p.perform(p.ctx, hostCall{at: c.at, name: string(c.Tool), args: []any{params(c.Params)}}); err != nil {
+			return nil, p.placed(err)
+		}
+		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "not-a-mutation", Tool: c.Tool, At: c.at,
+			Message: fmt.Sprintf("Mutate returned a call of %s, which changes nothing; read it with Getter.Read", c.Tool)}
+	}
+	if result == nil {
+		return nil, nil
+	}
+	return p.encode(result, "the phase returned")
+}
+
+// A terminal is the call that Mutate returned, and where Mutate is.
+type terminal struct {
+	Call
+	at string
+}
+
+// ask has do done by the goroutine of Call. It returns an error if the phase is over.
+func (p *phase) ask(do func() error) error {
+	var err error
+	r := request{do: func() { err = do() }, done: make(chan struct{})}
+	select {
+	case p.asks <- r:
+	case <-p.over:
+		return errOver
+	}
+	select {
+	case <-r.done:
+		return err
+	case <-p.over: // what was under way ended the goroutine of Call
+		return errOver
+	}
+}
+
+// errOver is what an abandoned function gets.
+var errOver = errors.New("the phase is over: Keep answers nothing any more")
+
+// A hostCall is a call that a function makes on the host.
+type hostCall struct {
+	at    string // where; empty: found by host
+	scope int
+	name  string
+	reads bool // it may change nothing
+	args  []any
+}
+
+// host makes a call on the host for the function. It ends with ctx, too.
+func (p *phase) host(ctx context.Context, c hostCall) (out json.RawMessage, err error) {
+	c.at = callerPlace()
+	err = p.ask(func() (err error) {
+		out, err = p.perform(ctx, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// perform makes a call on the host. The first error ends the phase.
+func (p *phase) perform(ctx context.Context, c hostCall) (json.RawMessage, error) {
+	if p.err == nil && p.ctx.Err() != nil {
+		p.err = context.Cause(p.ctx)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	p.at = c.at
+	within, end := context.WithCancelCause(p.ctx)
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
+	out, err := p.pass(within, c)
+	if err == nil {
+		return out, nil
+	}
+	// A read that the end of the phase cut off has not failed: the phase has.
+	f, failed := errors.AsType[*keep.Failure](err)
+	limit, over := errors.AsType[*keep.Failure](context.Cause(p.ctx))
+	if failed && over && f.Class == keep.ClassTransient {
+		err = limit
+	}
+	p.err = err
+	p.wall.End(err)
+	return nil, err
+}
+
+// pass encodes a call, counts it and passes it on.
+func (p *phase) pass(ctx context.Context, c hostCall) (json.RawMessage, error) {
+	hc := engine.HostCall{Name: c.name, At: c.at, Scope: c.scope, ReadOnly: c.reads, Pause: p.wall.Pause}
+	size := 0
+	for _, a := range c.args {
+		raw, err := p.encode(a, "passed to "+c.name)
+		if err != nil {
+			return nil, err
+		}
+		size += len(raw)
+		hc.Args = append(hc.Args, raw)
+	}
+	if size > p.limits.Result {
+		return nil, p.tooLarge("passed to " + c.name)
+	}
+	switch c.name {
+	case "item.begin":
+		if p.items++; p.items > p.limits.Items {
+			return nil, p.limit("items", "the handler began more than %d items: do less in one run", p.limits.Items)
+		}
+		p.renew()
+	case "item.end":
+		p.renew()
+	case "publish", "item.fail":
+	default:
+		if p.calls++; p.calls > p.limits.Calls {
+			return nil, p.limit("host_calls", "the handler made more than %d calls: do less in one run", p.limits.Calls)
+		}
+	}
+	return p.call.Host.HostCall(ctx, hc)
+}
+
+// renew gives an item, or what comes after it, the limits of a phase.
+func (p *phase) renew() {
+	p.calls = 0
+	p.wall.Renew(time.Now().Add(p.limits.Wall))
+}
+
+// encode returns v as JSON within the limit.
+func (p *phase) encode(v any, what string) (json.RawMessage, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", At: p.at, Message: fmt.Sprintf("what is %s is not JSON: %v", what, err)}
+	}
+	if len(raw) > p.limits.Result {
+		return nil, p.tooLarge(what)
+	}
+	return raw, nil
+}
+
+func (p *phase) tooLarge(what string) error {
+	return p.limit("result", "more than %d bytes of JSON are "+what+": send less, and keep large data in a service", p.limits.Result)
+}
+
+// limit returns the failure of a phase that reached a limit.
+func (p *phase) limit(name, format string, args ...any) *keep.Failure {
+	return &keep.Failure{Class: keep.ClassLogic, Code: "limit-" + name, Message: fmt.Sprintf(format, args...) + " (limit " + name + ")", At: p.at}
+}
+
+// placed adds to a failure of this package where the function was last.
+func (p *phase) placed(err error) error {
+	f, ok := err.(*keep.Failure)
+	if !ok || f.At != "" {
+		return err
+	}
+	here := *f
+	here.At = p.at
+	return &here
+}
+
+// log adds a line to the log of the run.
+func (p *phase) log(level, text string) {
+	if len(text) > p.limits.LogLine {
+		text = strings.ToValidUTF8(text[:p.limits.LogLine], "") + "…"
+	}
+	where := callerPlace()
+	_ = p.ask(func() error { p.call.Log(level, text, where); return nil }) // over: nobody reads it
+}

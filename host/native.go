@@ -1,0 +1,92 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/script/sandbox"
+)
+
+// LoadGo checks a workflow whose handlers are Go functions, ready to be deployed. Each start of a program
+// deploys its workflows: a host runs those versions alone that were deployed from the same
+// build (Config.Build).
+func (h *Host) LoadGo(w *handler.Workflow) (*Workflow, error) { return LoadGo(w, h.cfg.Build) }
+
+// LoadGo is Host.LoadGo without a host. Build names the build of the program; if empty, it is the
+// hash of the executable.
+func LoadGo(w *handler.Workflow, build string) (*Workflow, error) {
+	if build == "" {
+		sum, err := executable()
+		if err != nil {
+			return nil, fmt.Errorf("workflow %s: hash of this program: %w", w.Name, err)
+		}
+		build = sum
+	}
+	decl, def, err := w.Declare()
+	if err != nil {
+		return nil, err
+	}
+	code, err := json.MarshalIndent(struct {
+		Build       string          `json:"build"`
+		Declaration json.RawMessage `json:"declaration"`
+	}{build, decl}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s: %w", w.Name, err)
+	}
+	return &Workflow{
+		Definition: def, Declaration: decl, native: w,
+		Bundle: &sandbox.Bundle{Entry: string(w.Name) + nativeEntry, Code: code},
+	}, nil
+}
+
+// nativeEntry is how the entry of a version that is written in Go ends. Its code is JSON for people: the build and
+// the declaration.
+const nativeEntry = ".go.json"
+
+// executable returns the hash of the file that this process runs.
+var executable = sync.OnceValues(func() (sum string, err error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+})
+
+// addNative makes the handlers of w known to the host, by the hash of the version. It reports whether they are new.
+func (s *scripts) addNative(w *Workflow, l sandbox.Limits) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := w.Bundle.Hash()
+	if s.native[hash] != nil {
+		return false
+	}
+	s.native[hash] = w.native.Script(handler.Limits{Wall: l.Wall, Calls: l.HostCalls, Result: l.Result, LogLine: l.LogLine, Items: l.Items})
+	return true
+}
+
+// nativeOf returns the handlers of a version that is written in Go.
+func (s *scripts) nativeOf(d keep.Deployment) (engine.Script, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sc := s.native[d.Hash]; sc != nil {
+		return sc, nil
+	}
+	return nil, fmt.Errorf("%w %s of workflow %s, which is written in Go: start the program that deployed it, or deploy the workflow from this one", engine.ErrNotHere, d.Version, d.Workflow)
+}
