@@ -116,6 +116,10 @@ type Run struct {
 	// most one run that is not closed.
 	Closed bool
 
+	// Idle means that the run committed and found nothing to do: nothing came in, nothing
+	// was reserved, called or published. Most polls are like that.
+	Idle bool
+
 	// Rev counts the stored changes of this row. A store writes a run only if
 	// its stored Rev is the one that was read; 0 means not stored yet.
 	Rev int

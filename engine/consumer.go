@@ -219,6 +219,7 @@ func (x *execution) next(context.Context) error {
 	if err := x.transition(keep.Committed); err != nil {
 		return x.fail(ctx, err)
 	}
+	x.run.Idle = len(x.run.Reservations) == 0 && x.run.Mutation == "" && len(host.publishes) == 0
 	now := x.run.UpdatedAt
 	more, err := x.finish(ctx, host, now)
 	if err != nil {

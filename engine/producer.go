@@ -34,6 +34,7 @@ func (x *execution) produce(ctx context.Context) error {
 	if err := x.transition(keep.Committed); err != nil {
 		return x.fail(ctx, err)
 	}
+	x.run.Idle = len(host.inputs) == 0 && len(host.publishes) == 0
 	now := x.run.UpdatedAt
 	var more []keep.Change
 	for _, in := range host.inputs {

@@ -63,6 +63,7 @@ type Store interface {
 	engine.Store
 	store.Identity
 	store.Repairs
+	store.Counting
 	operator.Store
 }
 
@@ -254,6 +255,7 @@ func (h *Host) Run(ctx context.Context) error {
 	defer enough()
 	wg.Go(func() { h.sweep(sweeping) })
 	wg.Go(func() { h.settleBudgets(sweeping) })
+	wg.Go(func() { h.count(sweeping) })
 	wg.Go(func() { h.mender.run(sweeping) })
 	if h.peers != nil {
 		wg.Go(func() { h.peers.broadcast(beside) })

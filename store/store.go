@@ -20,6 +20,7 @@ type Store interface {
 	Accounts
 	Gates
 	Repairs
+	Counting
 	Identity
 	Links
 	Checker
@@ -350,6 +351,7 @@ type Reader interface {
 	Usage
 	Limits
 	RepairRecords
+	Counters
 }
 
 // A Sweeper finds what is over and old, for keep.Sweep, and forgets what runs saw.
@@ -425,6 +427,31 @@ type Accounts interface {
 
 	// DropAccount deletes an account. One that is gone is a *keep.NotFoundError.
 	DropAccount(ctx context.Context, kind keep.AccountKind, name string) error
+}
+
+// Counters reads what workflows did over time.
+type Counters interface {
+	// Counters returns the counters of a step that begin in [from, to), of a workflow or of
+	// all if w is empty, sorted by time and workflow.
+	Counters(ctx context.Context, step keep.Step, w keep.WorkflowName, from, to time.Time) ([]keep.Counter, error)
+}
+
+// Counting makes counters of the records. They are derived: whoever counts a time again
+// writes the same, and no law speaks of them.
+type Counting interface {
+	Counters
+
+	// Ended counts the runs that were closed in [from, to), by minute and workflow. It reads
+	// no others.
+	Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error)
+
+	// Standing counts, by workflow, the unfinished runs that wait and the questions that are
+	// open. The counters have no step and no time.
+	Standing(ctx context.Context) ([]keep.Counter, error)
+
+	// PutCounters writes counters in the place of those of the same step, time and workflow,
+	// and deletes those of each step in before that begin earlier than it says: all or nothing.
+	PutCounters(ctx context.Context, list []keep.Counter, before map[keep.Step]time.Time) error
 }
 
 // RepairRecords has what was done about failures of scripts.

@@ -34,6 +34,7 @@ law/trace               pure   .
 law/rename              pure   .
 law/commit              pure   .
 law/account             pure   .
+law/count               pure   .
 law/limit               pure   . law/policy
 law/grant               pure   .
 law/budget              pure   . law/grant

@@ -64,6 +64,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
 	export(`SELECT `+repairColumns+` FROM repair`, scanRepair),
+	export(`SELECT `+counterColumns+` FROM counter`, scanCounter),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -167,6 +168,12 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 		case keep.Repair:
 			r.Rev--
 			b.Queue(putRepair, values(repairArgs(r))...)
+		case keep.Counter:
+			args, err := counterArgs(r)
+			if err != nil {
+				return err
+			}
+			b.Queue(putCounter, values(args)...)
 		default:
 			if err := s.put(t, r, of[i]); err != nil {
 				return err

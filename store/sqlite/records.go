@@ -59,6 +59,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 	export(`SELECT `+accountColumns+` FROM account`, scanAccount),
 	export(`SELECT `+gateColumns+` FROM gate`, scanGate),
 	export(`SELECT `+repairColumns+` FROM repair`, scanRepair),
+	export(`SELECT `+counterColumns+` FROM counter`, scanCounter),
 }
 
 // export returns a function that calls f with each row of a query.
@@ -195,6 +196,8 @@ func (s sink) addBeside(r transfer.Record) error {
 	case keep.Repair:
 		r.Rev--
 		return putRepair(s.conn, r)
+	case keep.Counter:
+		return addCounter(s.conn, r)
 	}
 	return errors.New("a record of an unknown kind")
 }

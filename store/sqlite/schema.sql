@@ -81,7 +81,7 @@ CREATE TABLE run (
 	updated_at      INTEGER NOT NULL,
 	error           TEXT, -- JSON; NULL: none
 	reservations    TEXT, -- JSON
-	prepared        TEXT, lane TEXT NOT NULL DEFAULT '', -- JSON
+	prepared        TEXT, lane TEXT NOT NULL DEFAULT '', idle INTEGER NOT NULL DEFAULT 0 CHECK (idle = 0 OR idle = 1 AND status = 'committed'), -- JSON
 	CONSTRAINT run_phase_of_kind CHECK (phase = 'committed' OR CASE kind
 		WHEN 'consumer' THEN phase = 'mutating' OR phase = 'preparing' OR phase = 'prepared' OR phase = 'mutated' OR phase = 'emitting'
 		ELSE phase = 'running' END),
@@ -556,6 +556,21 @@ CREATE INDEX escalation_by_run ON escalation (run);
 CREATE INDEX escalation_by_mutation ON escalation (mutation) WHERE mutation <> '';
 
 CREATE INDEX escalation_by_kind ON escalation (kind, workflow);
+
+CREATE INDEX run_by_end ON run (updated_at) WHERE closed = 1;
+
+CREATE TABLE counter (
+	step      TEXT    NOT NULL CHECK (step = 'minute' OR step = 'hour' OR step = 'day'),
+	at        INTEGER NOT NULL,
+	workflow  TEXT    NOT NULL,
+	committed INTEGER NOT NULL,
+	idle      INTEGER NOT NULL,
+	failed    INTEGER NOT NULL,
+	waiting   INTEGER NOT NULL,
+	asked     INTEGER NOT NULL,
+	took      TEXT, -- JSON
+	PRIMARY KEY (step, at, workflow)
+) STRICT, WITHOUT ROWID;
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

@@ -118,7 +118,7 @@ func full() []transfer.Record {
 		transfer.Handler{Seen: seen, HandlerState: keep.HandlerState{Workflow: w, Handler: "h", Kind: keep.Consumer, IdleSeq: 1,
 			WakeAt: at, NextAt: at.Add(1 * time.Second), RequestedAt: at.Add(2 * time.Second), LastRun: run, LastAt: at.Add(3 * time.Second)}},
 		transfer.Run{Seen: seen, Run: keep.Run{Lane: keep.KeyLane("h", "k"), ID: run, Chain: run, RetryOf: "run_0", Workflow: w, Version: version, Handler: "h", Kind: keep.Consumer,
-			Phase: keep.Mutating, Status: keep.StatusTransient, Trigger: seen, Reservations: []keep.Reservation{{Topic: "topic", IDs: []keep.MessageID{"m"}, Attempts: []int{2}}},
+			Phase: keep.Committed, Status: keep.StatusCommitted, Idle: true, Trigger: seen, Reservations: []keep.Reservation{{Topic: "topic", IDs: []keep.MessageID{"m"}, Attempts: []int{2}}},
 			Prepared: json.RawMessage(`{}`), Mutation: "mut_1", Title: "title", WakeAt: at, SeenSeq: 1, Error: failure, RetryAt: at.Add(1 * time.Second),
 			Retries: 2, Crashes: 3, Closed: true, Rev: 4, CreatedAt: at.Add(2 * time.Second), UpdatedAt: at.Add(3 * time.Second)}},
 		keep.LogLine{Run: run, At: at, Level: "warn", Text: "text", Where: "file:1:2"},
@@ -153,6 +153,7 @@ func full() []transfer.Record {
 			LeaseHost: "h", LeaseUntil: at.Add(4 * time.Second), Rev: 3},
 		keep.Gate{Connection: "crm", State: json.RawMessage(`{"failures": 1}`), Rev: 3},
 		keep.Repair{ID: "abc", Workflow: w, State: json.RawMessage(`{"attempts": 1}`), CreatedAt: at, Rev: 2},
+		keep.Counter{Step: keep.Minute, At: at.Truncate(time.Minute), Workflow: w, Committed: 1, Idle: 2, Failed: 3, Waiting: 4, Asked: 5, Took: []int{1, 0, 2}},
 	}
 }
 

@@ -93,6 +93,7 @@ var Kinds = []Kind{
 	kind[keep.Account]("account", true),
 	kind[keep.Gate]("gate", true),
 	kind[keep.Repair]("repair", true),
+	kind[keep.Counter]("counter", true),
 }
 
 func kind[T any](name string, named bool) Kind { return Kind{name, reflect.TypeFor[T](), named} }

@@ -110,6 +110,8 @@ func Encode(part any) ([]byte, error) {
 		return encodeApproval(*p)
 	case *[]keep.Spent:
 		return encodeList(*p)
+	case *[]int:
+		return encodeList(*p)
 	case *keep.Definition:
 		return json.Marshal(p)
 	}

@@ -41,12 +41,12 @@ var (
 
 	Runs = newNoun(`id chain retry_of workflow major minor handler kind phase status closed rev
 		trigger_topic trigger_message mutation title wake_at seen_seq retry_at retries crashes
-		created_at updated_at error reservations *prepared lane`, func(r *keep.Run) []any {
+		created_at updated_at error reservations *prepared lane idle`, func(r *keep.Run) []any {
 		return []any{
 			(*string)(&r.ID), (*string)(&r.Chain), (*string)(&r.RetryOf), (*string)(&r.Workflow), &r.Version.Major, &r.Version.Minor,
 			(*string)(&r.Handler), (*string)(&r.Kind), (*string)(&r.Phase), (*string)(&r.Status), &r.Closed, &r.Rev,
 			(*string)(&r.Trigger.Topic), (*string)(&r.Trigger.MessageID), (*string)(&r.Mutation), &r.Title, &r.WakeAt, &r.SeenSeq,
-			&r.RetryAt, &r.Retries, &r.Crashes, &r.CreatedAt, &r.UpdatedAt, &r.Error, &r.Reservations, &r.Prepared, (*string)(&r.Lane),
+			&r.RetryAt, &r.Retries, &r.Crashes, &r.CreatedAt, &r.UpdatedAt, &r.Error, &r.Reservations, &r.Prepared, (*string)(&r.Lane), &r.Idle,
 		}
 	})
 
@@ -56,6 +56,10 @@ var (
 
 	TraceParts = newNoun(`run at *data`, func(p *keep.TracePart) []any {
 		return []any{(*string)(&p.Run), &p.At, &p.Data}
+	})
+
+	Counters = newNoun(`step at workflow committed idle failed waiting asked took`, func(c *keep.Counter) []any {
+		return []any{(*string)(&c.Step), &c.At, (*string)(&c.Workflow), &c.Committed, &c.Idle, &c.Failed, &c.Waiting, &c.Asked, &c.Took}
 	})
 
 	Items = newNoun(`workflow id title status attempt swept rev created_at updated_at`, func(it *keep.Item) []any {

@@ -1,0 +1,122 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A counterKey names a counter.
+type counterKey struct {
+	step     keep.Step
+	at       int64 // in milliseconds
+	workflow keep.WorkflowName
+}
+
+func sortCounters(list []keep.Counter) []keep.Counter {
+	slices.SortFunc(list, func(a, b keep.Counter) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Workflow, b.Workflow))
+	})
+	return list
+}
+
+// Counters returns counters; see store.Counters.
+func (s *Store) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName, from, to time.Time) ([]keep.Counter, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []keep.Counter
+	for _, c := range s.counters {
+		if c.Step == step && (w == "" || c.Workflow == w) && !c.At.Before(clean(from)) && c.At.Before(clean(to)) {
+			c.Took = slices.Clone(c.Took)
+			list = append(list, c)
+		}
+	}
+	return sortCounters(list), context.Cause(ctx)
+}
+
+// Ended counts runs that were closed; see store.Counting.
+func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	found := make(map[counterKey]*keep.Counter)
+	for _, row := range s.runs {
+		r := row.v
+		if !r.Closed || r.Status == keep.StatusAborted || r.UpdatedAt.Before(clean(from)) || !r.UpdatedAt.Before(clean(to)) {
+			continue
+		}
+		at := r.UpdatedAt.Truncate(time.Minute)
+		key := counterKey{keep.Minute, at.UnixMilli(), r.Workflow}
+		c := found[key]
+		if c == nil {
+			c = &keep.Counter{Step: keep.Minute, At: at, Workflow: r.Workflow}
+			found[key] = c
+		}
+		switch {
+		case r.Idle:
+			c.Idle++
+		case r.Status == keep.StatusCommitted:
+			if c.Took == nil {
+				c.Took = make([]int, len(keep.TookBounds())+1)
+			}
+			c.Committed++
+			i, _ := slices.BinarySearch(keep.TookBounds(), r.UpdatedAt.Sub(r.CreatedAt))
+			c.Took[i]++
+		default:
+			c.Failed++
+		}
+	}
+	var list []keep.Counter
+	for _, c := range found {
+		list = append(list, *c)
+	}
+	return sortCounters(list), context.Cause(ctx)
+}
+
+// Standing counts what waits now; see store.Counting.
+func (s *Store) Standing(ctx context.Context) ([]keep.Counter, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	found := make(map[keep.WorkflowName]keep.Counter)
+	for _, id := range s.open {
+		if r := s.runs[id].v; r.Status != keep.StatusActive {
+			c := found[r.Workflow]
+			c.Waiting++
+			found[r.Workflow] = c
+		}
+	}
+	for _, q := range s.escalations {
+		if q.v.ClosedAt.IsZero() && q.v.Workflow != "" {
+			c := found[q.v.Workflow]
+			c.Asked++
+			found[q.v.Workflow] = c
+		}
+	}
+	var list []keep.Counter
+	for w, c := range found {
+		c.Workflow = w
+		list = append(list, c)
+	}
+	return sortCounters(list), context.Cause(ctx)
+}
+
+// PutCounters writes counters, and deletes old ones; see store.Counting.
+func (s *Store) PutCounters(ctx context.Context, list []keep.Counter, before map[keep.Step]time.Time) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.counters {
+		if at, some := before[c.Step]; some && c.At.Before(clean(at)) {
+			delete(s.counters, key)
+		}
+	}
+	for _, c := range list {
+		c.At, c.Took = clean(c.At), slices.Clone(c.Took)
+		s.counters[counterKey{c.Step, c.At.UnixMilli(), c.Workflow}] = c
+	}
+	return nil
+}

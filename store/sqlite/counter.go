@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
+)
+
+var (
+	counterColumns = stored.Counters.Columns("")
+	scanCounter    = scanOf(stored.Counters)
+	putCounter     = insertInto("counter", stored.Counters) + ` ON CONFLICT (step, at, workflow) DO UPDATE SET
+		committed = excluded.committed, idle = excluded.idle, failed = excluded.failed, waiting = excluded.waiting, asked = excluded.asked, took = excluded.took`
+)
+
+// Counters returns counters; see store.Counters.
+func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName, from, to time.Time) ([]keep.Counter, error) {
+	return rows(ctx, db, scanCounter, `SELECT `+counterColumns+` FROM counter
+		 WHERE step = ?1 AND at >= ?2 AND at < ?3 AND (?4 = '' OR workflow = ?4) ORDER BY at, workflow`, string(step), millis(from), millis(to), string(w))
+}
+
+// endedRuns counts by the index of when runs ended.
+var endedRuns = `-- of what ended in a few minutes
+	SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle = 1") + ` AS ended, count(*)
+	  FROM run INDEXED BY run_by_end
+	 WHERE closed = 1 AND updated_at >= ? AND updated_at < ? AND status <> 'aborted'
+	 GROUP BY minute, workflow, ended ORDER BY minute, workflow, ended`
+
+// Ended counts runs that were closed; see store.Counting.
+func (db *DB) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error) {
+	list, err := rows(ctx, db, func(row scanner) (e stored.Ended, err error) {
+		var at int64
+		err = row.Scan((*string)(&e.Workflow), &at, &e.As, &e.N)
+		e.At = moment(at)
+		return e, err
+	}, endedRuns, millis(from), millis(to))
+	return stored.EndedCounters(list), err
+}
+
+// Standing counts what waits now; see store.Counting.
+func (db *DB) Standing(ctx context.Context) ([]keep.Counter, error) {
+	list, err := rows(ctx, db, func(row scanner) (c keep.Counter, err error) {
+		err = row.Scan((*string)(&c.Workflow), &c.Waiting, &c.Asked)
+		return c, err
+	}, `SELECT workflow, 1, 0 FROM run WHERE closed = 0 AND status <> 'active'
+		UNION ALL SELECT workflow, 0, 1 FROM escalation WHERE closed_at = 0 AND workflow <> ''`)
+	return stored.StandingCounters(list), err
+}
+
+// PutCounters writes counters, and deletes old ones; see store.Counting.
+func (db *DB) PutCounters(ctx context.Context, list []keep.Counter, before map[keep.Step]time.Time) error {
+	return db.change(ctx, func(conn *conn) error {
+		for step, at := range before {
+			if _, err := conn.exec(`DELETE FROM counter WHERE step = ? AND at < ?`, string(step), at); err != nil {
+				return fmt.Errorf("delete old counters: %w", err)
+			}
+		}
+		for _, c := range list {
+			if err := addCounter(conn, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func addCounter(conn *conn, c keep.Counter) error {
+	if _, _, err := write(conn, putCounter, stored.Counters, &c); err != nil {
+		return fmt.Errorf("counter of %s: %w", c.Workflow, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+var counterPromises = []promise{
+	{"runs that ended are counted by minute and workflow, by how they ended and how long they took", func(w *world) {
+		minute := w.at.UTC().Truncate(time.Minute)
+		w.same("nothing", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), []keep.Counter(nil))
+		end := func(name keep.WorkflowName, at, took time.Duration, status keep.RunStatus, idle bool) {
+			w.Helper()
+			r := w.newRun(name)
+			r.CreatedAt, r.UpdatedAt = minute.Add(at-took), minute.Add(at-took)
+			w.commit(name, keep.PutRun{Run: r})
+			r.Rev, r.Status, r.Closed, r.Idle, r.UpdatedAt = 1, status, true, idle, minute.Add(at)
+			if status == keep.StatusCommitted {
+				r.Phase = keep.Committed
+			}
+			w.commit(name, keep.PutRun{Run: r})
+		}
+		end("a", 0, 5*time.Millisecond, keep.StatusCommitted, false)
+		end("a", time.Minute-time.Millisecond, 6*time.Millisecond, keep.StatusCommitted, false)
+		end("a", time.Second, 25*time.Hour, keep.StatusCommitted, false)
+		end("a", time.Second, time.Second, keep.StatusCommitted, true)
+		end("a", time.Second, time.Second, keep.StatusAborted, false)
+		end("a", time.Minute, time.Second, keep.StatusCrashed, false)
+		end("b", time.Minute, time.Second, keep.StatusLogic, false)
+		end("b", time.Hour, time.Second, keep.StatusCommitted, false) // too late
+		w.start("b", "t")                                             // not over
+		want := []keep.Counter{
+			{Step: keep.Minute, At: minute, Workflow: "a", Committed: 3, Idle: 1, Took: []int{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "a", Failed: 1},
+			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "b", Failed: 1},
+		}
+		w.same("Ended", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), want)
+		w.same("Ended later", get[[]keep.Counter](w)(w.Ended(w.ctx, minute.Add(time.Minute), minute.Add(time.Hour))), want[1:])
+	}},
+	{"runs that wait and questions that are open are counted by workflow", func(w *world) {
+		w.same("nothing", get[[]keep.Counter](w)(w.Standing(w.ctx)), []keep.Counter(nil))
+		r := w.start("b", "t")
+		w.start("c", "t") // active
+		r.Status = keep.StatusPerson
+		q := keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskPermission, Workflow: "b", Run: r.ID}
+		closed := q
+		closed.ID = keep.EscalationID(w.id("esc"))
+		w.commit("b", keep.PutRun{Run: r}, keep.OpenEscalation{Escalation: q}, keep.OpenEscalation{Escalation: closed})
+		w.commit("b", keep.CloseEscalation{ID: closed.ID})
+		w.same("Standing", get[[]keep.Counter](w)(w.Standing(w.ctx)), []keep.Counter{{Workflow: "b", Waiting: 1, Asked: 1}})
+	}},
+	{"counters are replaced, listed by time and workflow, and deleted by age", func(w *world) {
+		hour := w.at.UTC().Truncate(time.Hour)
+		put := func(before map[keep.Step]time.Time, list ...keep.Counter) {
+			w.Helper()
+			if err := w.PutCounters(w.ctx, list, before); err != nil {
+				w.Error(err)
+			}
+		}
+		list := func(step keep.Step, name keep.WorkflowName, to time.Duration) []keep.Counter {
+			w.Helper()
+			return get[[]keep.Counter](w)(w.Counters(w.ctx, step, name, hour, hour.Add(to)))
+		}
+		a := keep.Counter{Step: keep.Minute, At: hour, Workflow: "a", Committed: 1, Idle: 2, Failed: 3, Waiting: 4, Asked: 5, Took: []int{0, 1}}
+		b, later, large := a, a, a
+		b.Workflow, later.At, large.Step = odd, hour.Add(time.Minute), keep.Hour
+		put(nil, later, a, b, large)
+		w.same("all", list(keep.Minute, "", time.Hour), []keep.Counter{b, a, later})
+		w.same("of one", list(keep.Minute, "a", time.Hour), []keep.Counter{a, later})
+		w.same("until", list(keep.Minute, "", time.Minute), []keep.Counter{b, a})
+		w.same("hours", list(keep.Hour, "", time.Hour), []keep.Counter{large})
+		w.same("days", list(keep.Day, "", time.Hour), []keep.Counter(nil))
+		a = keep.Counter{Step: keep.Minute, At: hour, Workflow: "a", Failed: 1}
+		put(nil, a)
+		w.same("replaced", list(keep.Minute, "", time.Hour), []keep.Counter{b, a, later})
+		put(map[keep.Step]time.Time{keep.Minute: hour.Add(time.Minute)})
+		w.same("after a deletion", list(keep.Minute, "", time.Hour), []keep.Counter{later})
+		w.same("another step", list(keep.Hour, "", time.Hour), []keep.Counter{large})
+	}},
+}
