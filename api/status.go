@@ -93,8 +93,10 @@ func StatusOf(o *view.Overview) Status {
 		Connections: each(o.Connections, connectionOf),
 
 		Workflows: each(o.Workflows, workflowOf),
-		Causes:    each(o.Causes(), func(c view.Cause) Cause { return Cause(c) }),
-		NeedsYou:  waitedFor(each(o.Questions, listed), waiting),
+		Causes: each(o.Causes(), func(c view.Cause) Cause {
+			return Cause{c.Kind, c.Tool, c.Code, c.Count, c.Workflows, c.Example}
+		}),
+		NeedsYou: waitedFor(each(o.Questions, listed), waiting),
 		NotTold: each(o.GivenUp, func(n keep.Notice) NotTold {
 			return NotTold{n.Escalation, n.Sink, n.Attempts, n.Error}
 		}),

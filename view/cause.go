@@ -16,7 +16,11 @@ type Cause struct {
 	Count     int
 	Workflows []keep.WorkflowName // sorted
 	Example   keep.EscalationID   // the newest of the questions
+	All       []keep.EscalationID // newest first
 }
+
+// Key names the cause among those of the same time.
+func (c Cause) Key() string { return string(c.Kind) + " " + c.Tool + " " + c.Code }
 
 // Causes returns what the open questions are about, the most frequent first.
 func (o *Overview) Causes() []Cause {
@@ -39,6 +43,7 @@ func (o *Overview) Causes() []Cause {
 			out = append(out, Cause{Kind: q.Kind, Tool: tool, Code: code, Workflows: []keep.WorkflowName{}, Example: q.ID})
 		}
 		out[i].Count++
+		out[i].All = append(out[i].All, q.ID)
 		if q.Workflow != "" && !slices.Contains(out[i].Workflows, q.Workflow) {
 			out[i].Workflows = append(out[i].Workflows, q.Workflow)
 		}

@@ -63,6 +63,7 @@ func funcs(s *static) template.FuncMap {
 		"tone":     tone,
 		"word":     word,
 		"level":    levelMeaning,
+		"lasted":   lasted,
 		"list":     func(s ...string) []string { return s },
 		"asks":     kindWord,
 		"form":     func(c card, from string) map[string]any { return map[string]any{"Card": c, "From": from} },
@@ -146,18 +147,20 @@ func human(d time.Duration) string {
 	return s
 }
 
-// tone is the colour of a state: what is well, what moves, what needs a person. It
-// is never the only sign: the word stands beside it.
+// tone is the colour of a state: what is well, what moves, what failed, what is not known, what
+// needs a person. It is never the only sign: the word stands beside it.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "applied", "done", "committed", "consumed", "ok":
 		return "ok"
 	case "active", "in_flight", "processing", "in_progress", "running", "reserved", string(keep.StatusTransient), "crashed":
 		return "run"
-	case "needs_reconcile", "indeterminate", "failed", "needs_attention", "unknown", "paused", "late",
-		string(keep.StatusApproval), string(keep.StatusReconciliation), string(keep.StatusPerson),
-		string(keep.StatusLogic), string(keep.StatusInternal):
-		return "bad"
+	case "failed", string(keep.StatusLogic), string(keep.StatusInternal):
+		return "err"
+	case "needs_reconcile", "indeterminate", "unknown", string(keep.StatusReconciliation):
+		return "doubt"
+	case "needs_attention", "paused", "late", string(keep.StatusApproval), string(keep.StatusPerson):
+		return "ask"
 	}
 	return ""
 }

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"html/template"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -13,16 +15,35 @@ import (
 
 // homeData is what the first page shows: what needs a person comes first.
 type homeData struct {
-	Questions []card // the newest, without their mutations
-	More      int    // open questions that are not shown
+	Causes    []causeRow // of the open questions, the most frequent first
+	More      int        // causes that are not shown
+	Over      overTime
 	Failing   []*standing
 	Doubts    []doubtRow // of items whose job continued without them
 	Late      []view.Late
 	Unlike    []api.Mismatch // connections that hosts don't have alike
 	Totals    totals
 	Today     today
-	Workflows []workflowRow
-	Inputs    []inputRow // the newest
+	Workflows []workflowRow // those that need a look first
+	Others    int           // workflows that are not shown
+	Inputs    []inputRow    // the newest
+}
+
+// A causeRow is what several open questions have in common, with the newest of them.
+type causeRow struct {
+	view.Cause
+	Newest card
+}
+
+// Word is the kind in words.
+func (c causeRow) Word() string { return kindWord(c.Kind) }
+
+// Link leads to the question, or to all of the cause.
+func (c causeRow) Link() string {
+	if c.Count == 1 {
+		return "/inbox/" + pathEscape(string(c.Example))
+	}
+	return "/inbox" + query("cause", c.Key())
 }
 
 // A doubtRow is a call with an unknown outcome that no open run waits for.
@@ -34,12 +55,14 @@ type doubtRow struct {
 // A workflowRow is a workflow in a list.
 type workflowRow struct {
 	view.Workflow
-	Standing *standing // nil: nothing under way
+	Standing *standing     // nil: nothing under way
+	Heat     template.HTML // what it did over time; empty: nothing was counted
 }
 
 // Home shows this many of each.
 const (
-	homeQuestions = 5
+	homeCauses    = 6
+	homeWorkflows = 40
 	homeInputs    = 8
 )
 
@@ -51,16 +74,18 @@ func (s *site) home(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	open, err := s.openQuestions(ctx)
-	if err != nil {
+	st := situationOf(o.Situation)
+	d := homeData{Late: o.Late()}
+	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), now); err != nil {
 		return p, err
 	}
-	st := situationOf(o.Situation)
-	shown := o.Questions[:min(len(o.Questions), homeQuestions)]
-	d := homeData{Workflows: workflowRows(o, st), Late: o.Late(), More: max(open-len(shown), 0)}
-	for _, q := range shown {
-		d.Questions = append(d.Questions, cardOf(q))
-	}
+	causes := causeRows(o)
+	d.Causes = causes[:min(len(causes), homeCauses)]
+	d.More = len(causes) - len(d.Causes)
+	rows := workflowRows(o, st, d.Over)
+	slices.SortStableFunc(rows, func(a, b workflowRow) int { return cmp.Compare(b.urgency(), a.urgency()) })
+	d.Workflows = rows[:min(len(rows), homeWorkflows)]
+	d.Others = len(rows) - len(d.Workflows)
 	for _, r := range o.Failing() {
 		d.Failing = append(d.Failing, &standing{r})
 	}
@@ -90,10 +115,34 @@ func (s *site) home(r *http.Request) (page, error) {
 }
 
 // workflowRows returns the workflows of an overview.
-func workflowRows(o *view.Overview, st *situation) []workflowRow {
+func workflowRows(o *view.Overview, st *situation, over overTime) []workflowRow {
 	rows := make([]workflowRow, 0, len(o.Workflows))
 	for _, w := range o.Workflows {
-		rows = append(rows, workflowRow{w, st.first(w.Name)})
+		rows = append(rows, workflowRow{w, st.first(w.Name), over.Heat(w.Name)})
+	}
+	return rows
+}
+
+// urgency says how much a workflow needs a look: 2 if it is blocked, 1 if it moves.
+func (w workflowRow) urgency() int {
+	switch {
+	case w.Standing == nil:
+		return 0
+	case w.Standing.Status == keep.StatusActive:
+		return 1
+	}
+	return 2
+}
+
+// causeRows returns the causes of the open questions, with the newest of each.
+func causeRows(o *view.Overview) []causeRow {
+	questions := make(map[keep.EscalationID]keep.Escalation, len(o.Questions))
+	for _, q := range o.Questions {
+		questions[q.ID] = q
+	}
+	var rows []causeRow
+	for _, c := range o.Causes() {
+		rows = append(rows, causeRow{c, cardOf(questions[c.Example])})
 	}
 	return rows
 }

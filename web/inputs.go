@@ -246,6 +246,7 @@ type inputData struct {
 	More     bool         // there are more events than shown
 	MaySkip  bool
 	Attempts []keep.Run // that tried its events, newest first
+	Drawing  drawing
 }
 
 // maxShown bounds what belongs to one thing and is listed on its page.
@@ -280,6 +281,7 @@ func (s *site) input(r *http.Request) (page, error) {
 	if d.Attempts, err = s.cfg.Store.RunsOf(ctx, in.ID, maxShown); err != nil {
 		return p, err
 	}
+	d.Drawing = drawChain(d)
 	p.Data = d
 	return p, nil
 }

@@ -147,3 +147,6 @@ func whose(m keep.Mutation) string {
 	}
 	return "resolved by " + m.ResolvedBy
 }
+
+// mutationPath is the page of a mutation.
+func mutationPath(key keep.MutationKey) string { return "/mutations/" + pathEscape(string(key)) }

@@ -1,8 +1,9 @@
 package web
 
 import (
-	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/trace"
 )
 
 func TestVisible(t *testing.T) {
@@ -149,22 +151,41 @@ func TestEveryStateHasAWord(t *testing.T) {
 	}
 }
 
-// A timeline is well-formed, in order, and within its picture, whatever the times.
-func TestTimeline(t *testing.T) {
+// The axes of a waterfall are linear and have all bars within, whatever the times.
+func TestWaterfall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-		d := &runData{Moves: map[keep.MutationKey][]keep.Move{}}
-		for i := range rapid.IntRange(1, 6).Draw(t, "attempts") {
-			end := at.Add(time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "took")))
-			d.Attempts = append(d.Attempts, keep.Run{ID: keep.RunID(fmt.Sprint(i)), CreatedAt: at, UpdatedAt: end, Closed: true, Status: keep.StatusCrashed})
-			at = end
+		var entries []trace.Entry
+		for range rapid.IntRange(1, 12).Draw(t, "entries") {
+			at = at.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "later")))
+			what := rapid.SampledFrom([]trace.What{trace.Read, trace.Call, trace.Phase, trace.Lookup}).Draw(t, "what")
+			entries = append(entries, trace.Entry{Phase: "mutate", What: what, At: at, MS: rapid.Float64Range(0, 1e7).Draw(t, "ms")})
 		}
-		sc := newScale(spans(d, at))
-		if !slices.IsSorted(sc.x) || sc.x[0] < lineLeft || sc.x[len(sc.x)-1] > lineWidth {
-			t.Fatalf("the scale is %v", sc.x)
+		rows := 0
+		for i, s := range waterfall(entries, "") {
+			rows += len(s.Rows)
+			if (s.Waited == "") != (i == 0) {
+				t.Fatalf("stretch %d waited %q", i, s.Waited)
+			}
+			for _, r := range s.Rows {
+				m := drawnBar.FindStringSubmatch(string(r.SVG))
+				if m == nil {
+					t.Fatalf("no bar in %s", r.SVG)
+				}
+				x, _ := strconv.ParseFloat(m[1], 64)
+				w, _ := strconv.ParseFloat(m[2], 64)
+				if x < 0 || w <= 0 || x+w > 100.02 {
+					t.Fatalf("a bar from %g, %g wide", x, w)
+				}
+			}
+			if n := strings.Count(string(s.Axis), "<text"); n < 1 || n > 6 || strings.Contains(string(s.Axis), "NaN") {
+				t.Fatalf("an axis with %d times: %s", n, s.Axis)
+			}
 		}
-		if svg := string(timeline(d, at)); strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Fatalf("the picture is %s", svg)
+		if rows != len(entries) {
+			t.Fatalf("%d rows of %d entries", rows, len(entries))
 		}
 	})
 }
+
+var drawnBar = regexp.MustCompile(`x="([0-9.]+)%" width="([0-9.]+)%" height="100%"`)

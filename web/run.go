@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -16,31 +15,66 @@ import (
 	"github.com/keep-run/keep/view"
 )
 
-// runsData is the list of runs.
+// runsData is the list of runs: those that need a look, then all.
 type runsData struct {
 	period
 	Filter    keep.RunFilter
 	Workflows []keep.WorkflowName
+	Handlers  []keep.HandlerName
 	Statuses  []keep.RunStatus
 	Found     view.Found[keep.RunStatus] // by the filter without status; without counts for unfinished ones
+	Blocked   []runRow                   // that need a look; only on the first page, if nothing else is looked for
 	Rows      []runRow
+	Each      bool // every attempt and every idle run has a row of its own
 	Pager     pager
 }
 
-// A runRow is a run in a list; an unfinished one says what it waits for.
+// A runRow is a run in a list, in the place of all attempts of its chain, or of idle runs.
 type runRow struct {
 	keep.Run
-	Standing *standing
+	Standing *standing // nil: it is over
+	Attempts int       // of its chain
+	Polls    []idleRow // runs that found nothing, one after another; not nil: the row is about them
 }
 
-// Link leads to the list with the same filter, of unfinished runs or of all.
-func (d runsData) Link(open bool) string {
+// An idleRow is how often a handler found nothing.
+type idleRow struct {
+	Workflow keep.WorkflowName
+	Handler  keep.HandlerName
+	N        int
+	Last     keep.Run // the newest
+}
+
+// Lasted is how long the run took; empty: it is not over.
+func (r runRow) Lasted() string { return lasted(r.Run) }
+
+// Count is how many idle runs the row stands for.
+func (r runRow) Count() int {
+	n := 0
+	for _, one := range r.Polls {
+		n += one.N
+	}
+	return n
+}
+
+// query writes the address of the list with the same filter.
+func (d runsData) query(open bool, each string, more ...string) string {
 	f, only := d.Filter, ""
 	if open {
 		only = "1"
 	}
-	return "/runs" + query("workflow", string(f.Workflow), "status", string(f.Status), "handler", string(f.Handler), "open", only, "q", f.Text, "error", f.Error, "since", d.Since, "until", d.Until)
+	return query(append([]string{"workflow", string(f.Workflow), "status", string(f.Status), "handler", string(f.Handler), "open", only, "q", f.Text,
+		"error", f.Error, "since", d.Since, "until", d.Until, "each", each}, more...)...)
 }
+
+// Link leads to the list with the same filter, of unfinished runs or of all.
+func (d runsData) Link(open bool) string { return "/runs" + d.query(open, "") }
+
+// EachLink leads to the list in which every attempt and every idle run has a row.
+func (d runsData) EachLink() string { return "/runs" + d.query(false, "1") }
+
+// mostBlocked bounds the runs that the list shows before all others.
+const mostBlocked = 20
 
 func (s *site) runs(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
@@ -50,13 +84,17 @@ func (s *site) runs(r *http.Request) (page, error) {
 	if err := checkFilter(f.Text, f.Status, keep.RunStatuses()); err != nil {
 		return p, err
 	}
-	d := runsData{Statuses: keep.RunStatuses()}
+	// Who looks for a state or an error looks for attempts.
+	d := runsData{Statuses: keep.RunStatuses(), Each: q.Get("each") != "" || f.Status != "" || f.Error != "" || f.Open}
 	var err error
 	if d.period, f.Made, err = periodOf(q); err != nil {
 		return p, err
 	}
 	d.Filter = f
 	if d.Workflows, err = s.names(ctx); err != nil {
+		return p, err
+	}
+	if d.Handlers, err = s.handlers(ctx, f.Workflow); err != nil {
 		return p, err
 	}
 	if !f.Open {
@@ -68,31 +106,113 @@ func (s *site) runs(r *http.Request) (page, error) {
 		}
 		d.Found = view.FoundOf(every.Bounded(), by)
 	}
-	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: pageSize, After: q.Get("after"), Bare: true})
-	if err != nil {
+	if err := s.listRuns(ctx, &d, q.Get("after"), q.Get("each")); err != nil {
 		return p, err
 	}
-	if d.Rows, err = s.runRows(ctx, runs); err != nil {
-		return p, err
-	}
-	d.Pager = pagerOf("/runs", q.Get("after"), next, "workflow", string(f.Workflow), "status", string(f.Status),
-		"handler", string(f.Handler), "open", q.Get("open"), "q", f.Text, "error", f.Error, "since", d.Since, "until", d.Until)
 	p.Data = d
 	return p, nil
 }
 
-// runRows says of each unfinished run what it waits for.
+// listRuns reads one page of the list.
+func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) error {
+	size, f := 2*pageSize, d.Filter
+	if d.Each {
+		size = pageSize
+	}
+	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: size, After: after, Bare: true})
+	if err != nil {
+		return err
+	}
+	d.Pager = pagerOf("/runs", after, next, "workflow", string(f.Workflow), "status", string(f.Status), "handler", string(f.Handler),
+		"open", map[bool]string{true: "1"}[f.Open], "q", f.Text, "error", f.Error, "since", d.Since, "until", d.Until, "each", each)
+	if d.Each {
+		d.Rows, err = s.runRows(ctx, runs)
+		return err
+	}
+	if after == "" {
+		open := f
+		open.Open = true
+		blocked, _, err := s.cfg.Store.Runs(ctx, open, keep.Page{Limit: mostBlocked, Bare: true})
+		if err != nil {
+			return err
+		}
+		blocked = slices.DeleteFunc(blocked, func(r keep.Run) bool { return r.Status == keep.StatusActive })
+		if d.Blocked, err = s.runRows(ctx, blocked); err != nil {
+			return err
+		}
+	}
+	shown := make(map[keep.RunID]bool)
+	for _, r := range d.Blocked {
+		shown[r.ID] = true
+	}
+	runs = slices.DeleteFunc(runs, func(r keep.Run) bool { return replaced(r) || shown[r.ID] })
+	rows, err := s.runRows(ctx, runs)
+	d.Rows = foldIdle(rows)
+	return err
+}
+
+// replaced reports whether another attempt took over from a run: the row of that one stands for
+// both.
+func replaced(r keep.Run) bool {
+	return r.Closed && r.Status != keep.StatusCommitted && r.Status != keep.StatusAborted
+}
+
+// foldIdle puts idle runs that follow one another into one row.
+func foldIdle(rows []runRow) []runRow {
+	var out []runRow
+	for _, r := range rows {
+		if !r.Idle {
+			out = append(out, r)
+			continue
+		}
+		if n := len(out); n == 0 || out[n-1].Polls == nil {
+			out = append(out, runRow{Run: r.Run, Polls: []idleRow{}})
+		}
+		row := &out[len(out)-1]
+		i := slices.IndexFunc(row.Polls, func(o idleRow) bool { return o.Workflow == r.Workflow && o.Handler == r.Handler })
+		if i < 0 {
+			i = len(row.Polls)
+			row.Polls = append(row.Polls, idleRow{r.Workflow, r.Handler, 0, r.Run})
+		}
+		row.Polls[i].N++
+	}
+	return out
+}
+
+// handlers returns the names of the handlers of a workflow, or of all, sorted.
+func (s *site) handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerName, error) {
+	states, err := s.cfg.Store.Handlers(ctx, w)
+	var names []keep.HandlerName
+	for _, h := range states {
+		names = append(names, h.Handler)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), maxPlaces)], err
+}
+
+// runRows says of each unfinished run what it waits for, and of each how many attempts its
+// chain has.
 func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 	var open []keep.Run
+	var chains []keep.RunID
 	for _, r := range runs {
 		if !r.Closed {
 			open = append(open, r)
 		}
+		if r.RetryOf != "" {
+			chains = append(chains, r.Chain)
+		}
 	}
 	explained, err := view.Explain(ctx, s.cfg.Store, open, nil)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(chains)
+	attempts, err := s.cfg.Store.Attempts(ctx, slices.Compact(chains))
 	rows := make([]runRow, 0, len(runs))
 	for _, r := range runs {
-		row := runRow{Run: r}
+		row := runRow{Run: r, Attempts: attempts[r.Chain]}
 		if !r.Closed && len(explained) > 0 {
 			row.Standing, explained = &standing{explained[0]}, explained[1:]
 		}
@@ -114,7 +234,6 @@ type runData struct {
 	Saw       saw
 	Inputs    []keep.Input
 	Story     []entry
-	Timeline  template.HTML
 	Source    *excerpt // where it failed; nil: unknown
 	Prepared  *payload
 	Versions  []keep.Version // that the run can be gone through with; nil: this host replays none
@@ -191,7 +310,6 @@ func (s *site) run(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Story = history(d)
-	d.Timeline = timeline(d, time.Now())
 	p.Data = d
 	return p, nil
 }
@@ -293,3 +411,28 @@ func runPath(id keep.RunID) string { return "/runs/" + pathEscape(string(id)) }
 
 // pathEscape escapes an id for a path.
 func pathEscape(s string) string { return url.PathEscape(s) }
+
+// lasted is how long an attempt that is over took; empty: it is not over.
+func lasted(r keep.Run) string {
+	if !r.Closed {
+		return ""
+	}
+	return took(float64(r.UpdatedAt.Sub(r.CreatedAt).Milliseconds()))
+}
+
+// Said reports whether the page says the message of the last error already, where it says what
+// the run waits for.
+func (d *runData) Said() bool {
+	return d.Standing != nil && d.Error != nil && strings.Contains(d.Standing.Wait.String(), d.Error.Message)
+}
+
+// Others are the attempts, without the error of this one, which the page has said.
+func (d *runData) Others() []keep.Run {
+	list := slices.Clone(d.Attempts)
+	for i, r := range list {
+		if r.ID == d.ID {
+			list[i].Error = nil
+		}
+	}
+	return list
+}

@@ -27,7 +27,11 @@ func (s *site) workflows(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Data = workflowsData{workflowRows(o, situationOf(o.Situation)), o.Late()}
+	over, err := s.overTime(r.Context(), "", time.Now())
+	if err != nil {
+		return p, err
+	}
+	p.Data = workflowsData{workflowRows(o, situationOf(o.Situation), over), o.Late()}
 	return p, nil
 }
 

@@ -313,6 +313,7 @@ Retries       3        zero       3         kept                   3        3
 Crashes       kept     zero       kept      kept                   kept     kept
 Lane          kept     kept       kept      kept                   kept     kept
 Closed        kept     kept       kept      kept                   kept     kept
+Idle          kept     kept       kept      kept                   kept     kept
 Rev           zero     zero       zero      zero                   zero     zero
 CreatedAt     now      now        now       now                    now      now
 UpdatedAt     now      now        now       now                    now      now

@@ -14,6 +14,7 @@
 
 	var exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 	var clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+	var minutes = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 	var units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 	var words = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 
@@ -35,6 +36,10 @@
 			var today = then.toDateString() === new Date(now).toDateString();
 			var text = (today ? clock : exact).format(then);
 			if (t.classList.contains("ago") && Math.abs(then - now) < 7 * 86400000) text = relative(then, now);
+			if (t.textContent !== text) t.textContent = text;
+		});
+		all("text[data-clock]").forEach(function (t) {
+			var text = minutes.format(new Date(t.getAttribute("data-clock")));
 			if (t.textContent !== text) t.textContent = text;
 		});
 		all("text[data-time]").forEach(function (t) {

@@ -1,0 +1,76 @@
+package web
+
+import (
+	"html/template"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/web/graph"
+)
+
+// mostOfChain bounds the events, the runs and the calls that the picture of an input has.
+const mostOfChain = 12
+
+// drawChain makes the picture of an input: its events, the runs that worked on them, and what
+// those did outside. Attempts of one chain are one box, with their last state.
+func drawChain(d inputData) drawing {
+	g := graph.Graph{Title: "What became of the input: events, runs and calls"}
+	g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, d.Title), Sub: "input · " + d.State, Kind: "input", State: d.Tone, Round: true})
+	chains, order := make(map[keep.RunID]int), []keep.Run{}
+	for _, r := range slices.Backward(d.Attempts) { // oldest first: the last attempt stands for all
+		if i, known := chains[r.Chain]; known {
+			order[i] = r
+			continue
+		}
+		if len(order) < mostOfChain {
+			chains[r.Chain] = len(order)
+			order = append(order, r)
+		}
+	}
+	of := func(id keep.RunID) int { // the box of a run of any attempt
+		for _, r := range d.Attempts {
+			if r.ID == id || r.Chain == id {
+				if i, known := chains[r.Chain]; known {
+					return i
+				}
+			}
+		}
+		return -1
+	}
+	firstRun := 1 + min(len(d.Events), mostOfChain)
+	for i, e := range slices.Backward(d.Events) {
+		if len(d.Events)-i > mostOfChain {
+			break
+		}
+		n := len(g.Nodes)
+		g.Nodes = append(g.Nodes, eventNode(e))
+		if by := of(e.CreatedBy.Run()); by >= 0 {
+			g.Edges = append(g.Edges, graph.Edge{From: firstRun + by, To: n})
+		} else {
+			g.Edges = append(g.Edges, graph.Edge{From: 0, To: n})
+		}
+		if by := of(e.ReservedBy); by >= 0 {
+			g.Edges = append(g.Edges, graph.Edge{From: n, To: firstRun + by})
+		}
+	}
+	for _, r := range order {
+		g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, string(r.Handler)), Sub: word(r.Status), Kind: string(r.Kind), State: tone(r.Status), Link: runPath(r.ID)})
+	}
+	for _, m := range d.Outputs[:min(len(d.Outputs), mostOfChain)] {
+		if by := of(m.Run); by >= 0 {
+			g.Edges = append(g.Edges, graph.Edge{From: firstRun + by, To: len(g.Nodes)})
+		}
+		g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, string(m.Tool)), Sub: word(m.State), Kind: "call", State: tone(m.State), Link: mutationPath(m.Key), Round: true})
+	}
+	// The labels are escaped by package graph.
+	return drawing{Wide: template.HTML(graph.SVG(g, graph.Right, "wide")), Tall: template.HTML(graph.SVG(g, graph.Down, "tall"))}
+}
+
+func eventNode(e keep.Event) graph.Node {
+	state := string(e.Status)
+	if e.Status == keep.EventPending && e.ReservedBy != "" {
+		state = "reserved"
+	}
+	return graph.Node{Label: cut(22, string(e.Topic)), Sub: cut(16, string(e.MessageID)) + " · " + state, Kind: "topic", State: tone(state),
+		Link: "/event" + query("workflow", string(e.Workflow), "topic", string(e.Topic), "id", string(e.MessageID))}
+}
