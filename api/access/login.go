@@ -130,23 +130,29 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
+// loginPage has the style of the other pages, whose files need no credential. Its script presses
+// the button if the page was opened by who asked for the link: see OpenedURL.
 var loginPage = template.Must(template.New("login").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Log in to Keep</title><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"></head><body>
-<main><h1>Keep</h1>
-{{with .Problem}}<p role="alert">{{.}}</p>{{end}}
-<form method="post" action="/login"><input type="hidden" name="next" value="{{.Next}}">
-{{if .Code}}<input type="hidden" name="code" value="{{.Code}}"><p><button>Log in on this browser</button></p>
-{{else}}<p><label>Token <input type="password" name="token" autocomplete="current-password" required></label> <button>Log in</button></p>
-<p>On the machine of the server, <code>keep login</code> prints a link.</p>{{end}}
-</form></main></body></html>
+<html lang="en"><head><meta charset="utf-8"><title>Log in to Keep</title><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/app.css"></head><body class="alone">
+<main><h1>Log in to Keep</h1>
+{{with .Problem}}<p class="notice bad" role="alert">{{.}}</p>{{end}}
+<form class="card" method="post" action="/login"{{if .Go}} data-go{{end}}><input type="hidden" name="next" value="{{.Next}}">
+{{if .Code}}<input type="hidden" name="code" value="{{.Code}}"><p>This link logs one browser in, once.</p><p><button class="primary">Log in on this browser</button></p>
+{{else}}<h2>With a link</h2><p>Type this where Keep runs, and open the link that it prints:</p><pre>keep login</pre>
+<h2>With a token</h2><p><label for="token">A token that an admin gave you (<code>keep token add</code> makes one)</label></p><p class="with"><input id="token" type="password" name="token" autocomplete="current-password" required> <button class="primary">Log in</button></p>{{end}}
+</form></main>{{if .Go}}<script src="/static/login.js"></script>{{end}}</body></html>
 `))
+
+// OpenedURL returns a URL of LoginURL that logs in at once, without a press of the button: for
+// the browser of who asked for it, never for a message that programs may open.
+func OpenedURL(link string) string { return link + "&now=1" }
 
 // form shows the login.
 func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -155,7 +161,7 @@ func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem
 	if problem == "" {
 		code = r.URL.Query().Get("code")
 	}
-	_ = loginPage.Execute(w, map[string]string{ // the client is gone
-		"Next": local(r.FormValue("next")), "Code": code, "Problem": problem,
+	_ = loginPage.Execute(w, map[string]any{ // the client is gone
+		"Next": local(r.FormValue("next")), "Code": code, "Problem": problem, "Go": code != "" && r.URL.Query().Get("now") != "",
 	})
 }

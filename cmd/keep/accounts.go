@@ -169,6 +169,11 @@ func (a *app) showPage(page, code string, only bool) error {
 	if only {
 		return nil
 	}
+	return openPage(page)
+}
+
+// openPage opens a page in the person's browser, if there is a program that does.
+func openPage(page string) error {
 	opener := os.Getenv("BROWSER")
 	if opener == "" {
 		opener = map[string]string{"darwin": "open", "windows": "explorer"}[runtime.GOOS]
@@ -179,7 +184,7 @@ func (a *app) showPage(page, code string, only bool) error {
 	cmd := exec.Command(opener, page)
 	cmd.Env = config.Harmless(os.Environ())
 	if err := cmd.Start(); err != nil {
-		return nil // the page was printed, and a person can open it
+		return nil // a person can open it: the page was printed
 	}
 	return cmd.Process.Release()
 }

@@ -10,7 +10,7 @@ import (
 
 // devCmd is for the person who writes a script.
 func (a *app) devCmd() *cobra.Command {
-	var poll bool
+	var poll, browser bool
 	var listen string
 	cmd := &cobra.Command{
 		Use:   "dev [PATH]",
@@ -18,7 +18,8 @@ func (a *app) devCmd() *cobra.Command {
 		Long: `Dev runs the workflows of a file or a directory and deploys them again whenever
 a script or keep.toml changes. A script that is broken is shown with its line,
 and the version before it continues. On a terminal there is one page of status;
-elsewhere there are plain lines.`,
+elsewhere there are plain lines. On a terminal of this machine it opens the pages
+in the browser ($BROWSER names the program), logged in.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "."
@@ -28,10 +29,18 @@ elsewhere there are plain lines.`,
 			if _, err := os.Stat(path); err != nil {
 				return err
 			}
-			return dev.Run(cmd.Context(), dev.Config{Terminal: a.Terminal, Log: a.log, Flags: a.Flags, Path: path, Poll: poll, Listen: listen})
+			cfg := dev.Config{Terminal: a.Terminal, Log: a.log, Flags: a.Flags, Path: path, Poll: poll, Listen: listen}
+			if !cmd.Flags().Changed("browser") {
+				browser = a.TTY && os.Getenv("SSH_CONNECTION") == "" // somebody sits at this machine
+			}
+			if browser {
+				cfg.Open = openPage
+			}
+			return dev.Run(cmd.Context(), cfg)
 		},
 	}
 	listenFlag(cmd, &listen)
+	cmd.Flags().BoolVar(&browser, "browser", false, "open the pages in the browser, logged in (default: on a terminal, not over SSH)")
 	cmd.Flags().BoolVar(&poll, "poll", false, "look at the files each second, where changes are not notified")
 	return a.anewFlag(cmd)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
@@ -231,4 +232,34 @@ func TestDevHearsOthers(t *testing.T) {
 	}
 	commit(keep.RequestRun{Handler: "look"})
 	said.wait(t, "[journal] second.txt applied")
+}
+
+// On a terminal keep dev opens the browser, and whoever sits there is logged in.
+func TestDevOpensTheBrowser(t *testing.T) {
+	opened := filepath.Join(t.TempDir(), "opened")
+	program := filepath.Join(t.TempDir(), "browser")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nprintf '%s' \"$1\" > "+opened+".part && mv "+opened+".part "+opened+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BROWSER", program)
+	_, said := startDev(t, "--browser")
+	said.wait(t, "Look at")
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var page []byte
+	for end := time.Now().Add(time.Minute); len(page) == 0; <-tick.C {
+		page, _ = os.ReadFile(opened)
+		if time.Now().After(end) {
+			t.Fatal("nothing was opened")
+		}
+	}
+	who := browsertest.Sit(t)
+	who.Open(string(page))
+	who.Shows("Over time")
+	if got := who.Script("location.pathname"); got != "/" {
+		t.Errorf("the browser is at %s, want the home page", got)
+	}
+	again := browsertest.Sit(t) // the link worked once
+	again.Open(string(page))
+	again.Shows("keep login")
 }

@@ -7,7 +7,7 @@ type ProcessVariable struct{ Name, About string }
 // the reference print them; a test compares them with the source.
 func ProcessVariables() []ProcessVariable {
 	return []ProcessVariable{
-		{"BROWSER", "the program that opens a page, for keep connect and keep docs --open"},
+		{"BROWSER", "the program that opens a page, for keep connect, keep docs --open and keep dev"},
 		{"CREDENTIALS_DIRECTORY", "a directory with secrets, one a file, as systemd makes it"},
 		{"KEEP_BUNDLER", "Keep sets it for a process of its own; leave it unset"},
 		{"KEEP_CEILING", "directories in which, and above which, no keep.toml is looked for from below"},

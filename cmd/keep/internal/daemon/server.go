@@ -412,6 +412,18 @@ func (s *Server) Announce(ctx context.Context, tell func(format string, args ...
 	return nil
 }
 
+// Show opens the pages, logged in, if they are at an address of this machine alone.
+func (s *Server) Show(ctx context.Context, open func(page string) error) error {
+	if s == nil || access.CheckListen(s.listener.Addr().String(), false) != nil {
+		return nil
+	}
+	link, err := access.LoginURL(ctx, s.store, s.base, User(), time.Now())
+	if err != nil {
+		return err
+	}
+	return open(access.OpenedURL(link))
+}
+
 // known reports whether somebody has a token or a session.
 func (s *Server) known(ctx context.Context) (bool, error) {
 	for _, kind := range []keep.CredentialKind{keep.CredentialToken, keep.CredentialSession} {

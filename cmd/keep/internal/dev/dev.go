@@ -32,6 +32,9 @@ type Config struct {
 	Path   string
 	Poll   bool   // look at the files each second
 	Listen string // of the pages; empty: as keep.toml says
+
+	// Open, if not nil, shows a page to the person who sits there: once, with a link that logs in.
+	Open func(page string) error
 }
 
 // Run runs the project until ctx ends.
@@ -202,6 +205,10 @@ func (d *developer) restart(ctx context.Context, p *project.Project, settings []
 	srv, err := d.env().OpenServer(ctx, s, seen)
 	if err == nil {
 		err = srv.Announce(ctx, d.screen.say)
+	}
+	if err == nil && d.Open != nil {
+		err = srv.Show(ctx, d.Open)
+		d.Open = nil
 	}
 	if err != nil {
 		return errors.Join(err, srv.Close(), s.Close())
