@@ -200,7 +200,7 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 		if !r.Closed {
 			open = append(open, r)
 		}
-		if r.RetryOf != "" {
+		if r.ID != r.Chain {
 			chains = append(chains, r.Chain)
 		}
 	}
