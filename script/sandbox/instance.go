@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -32,7 +33,7 @@ type instance struct {
 	phase  *phase // what runs now; nil between phases
 	broken bool   // not to be used again: a call trapped, or recursed deeply
 
-	stack [4]uint64 // arguments and result of one call
+	stack [5]uint64 // arguments and result of one call
 	buf   []byte    // text on its way in
 }
 
@@ -40,15 +41,15 @@ type instance struct {
 // while it is running already, so those that the imports use (which run inside
 // of eval, call and job) are never the outer ones.
 type exports struct {
-	eval, call, job api.Function // outer: JavaScript runs inside
-	inner           api.Function // call once more, for inside of the others
+	eval, call, apply, job api.Function // outer: JavaScript runs inside
+	inner                  api.Function // call once more, for inside of the others
 
 	malloc, free                        api.Function
-	newString, newNumber, newBytes      api.Function
+	newString, newBytes                 api.Function
 	toBytes, toFree, bufferOf           api.Function
 	dup, drop, prop, exception, isThrow api.Function
 	newError, throw, uncatchable        api.Function
-	float                               api.Function
+	float, parse, dropRaw               api.Function
 }
 
 // value is a handle: the address of a cell that holds a JavaScript value.
@@ -78,7 +79,7 @@ func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error
 	for name, fn := range map[string]*api.Function{
 		"qjs_eval": &in.fn.eval, "qjs_call": &in.fn.call, "qjs_execute_pending_job": &in.fn.job,
 		"wasm_malloc": &in.fn.malloc, "wasm_free": &in.fn.free,
-		"qjs_new_string": &in.fn.newString, "qjs_new_number": &in.fn.newNumber, "qjs_new_uint8_array": &in.fn.newBytes,
+		"qjs_new_string": &in.fn.newString, "JS_ParseJSON": &in.fn.parse, "JS_Call": &in.fn.apply, "JS_FreeValue": &in.fn.dropRaw, "qjs_new_uint8_array": &in.fn.newBytes,
 		"qjs_get_string_len": &in.fn.toBytes, "qjs_free_cstring": &in.fn.toFree, "qjs_get_array_buffer": &in.fn.bufferOf,
 		"qjs_dup_value": &in.fn.dup, "qjs_free_value": &in.fn.drop, "qjs_get_prop_string": &in.fn.prop,
 		"qjs_get_exception": &in.fn.exception, "qjs_is_exception": &in.fn.isThrow,
@@ -96,7 +97,7 @@ func newInstance(rt wazero.Runtime, mod wazero.CompiledModule) (*instance, error
 // close frees the instance and its memory.
 func (in *instance) close() error { return in.mod.Close(in.ctx) }
 
-// do calls an exported function of at most four arguments.
+// do calls an exported function of at most five arguments.
 func (in *instance) do(fn api.Function, args ...uint64) (uint32, error) {
 	copy(in.stack[:], args)
 	if err := fn.CallWithStack(in.ctx, in.stack[:]); err != nil {
@@ -233,11 +234,76 @@ func (in *instance) invoke(scratch uint32, fn, this value, args ...value) (value
 	return in.checked(value(r))
 }
 
+// A raw is a JavaScript value as the engine itself passes it, without a cell: the tag is the
+// upper half, and what it means the lower one.
+type raw uint64
+
+const (
+	rawException = 6 // a tag
+	rawUndefined = raw(3) << 32
+)
+
+// rawInt returns a small integer.
+func rawInt(n int) raw { return raw(uint32(n)) }
+
+// tag is negative for values that are counted and must be dropped.
+func (v raw) tag() int32 { return int32(v >> 32) }
+
+// parse makes a JavaScript value of JSON, as JSON.parse does.
+func (in *instance) parse(e *entries, text []byte) (raw, error) {
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	p, err := in.write(text)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := in.do(in.fn.parse, uint64(e.context), uint64(p), uint64(len(text)), uint64(e.origin)); err != nil {
+		return 0, err
+	}
+	v := raw(in.stack[0])
+	if _, err := in.do(in.fn.free, uint64(p)); err != nil {
+		return 0, err
+	}
+	if v.tag() == rawException {
+		return 0, in.pending()
+	}
+	return v, nil
+}
+
+// apply calls a function of the prelude that returns nothing, and drops the arguments. It
+// is what invoke is, for values without cells.
+func (in *instance) apply(e *entries, fn value, args ...raw) error {
+	argv := e.scratch + 8 // room for maxArgs values
+	if len(args) > maxArgs {
+		panic("sandbox: too many arguments")
+	}
+	for i, a := range args {
+		in.mem.WriteUint64Le(argv+uint32(8*i), uint64(a))
+	}
+	f, _ := in.mem.ReadUint64Le(uint32(fn))
+	if _, err := in.do(in.fn.apply, uint64(e.context), f, uint64(rawUndefined), uint64(len(args)), uint64(argv)); err != nil {
+		return err
+	}
+	result := raw(in.stack[0])
+	for _, v := range append(args, result) {
+		if v.tag() < 0 {
+			if _, err := in.do(in.fn.dropRaw, uint64(e.context), uint64(v)); err != nil {
+				return err
+			}
+		}
+	}
+	if result.tag() == rawException {
+		return in.pending()
+	}
+	return nil
+}
+
 // maxArgs is how many arguments an entry of the prelude takes at most.
 const maxArgs = 2
 
 // scratchSize is what invoke and text need: a length, and the arguments.
-const scratchSize = 8 + 4*maxArgs
+const scratchSize = 8 + 8*maxArgs
 
 // free drops a handle. An error also makes the instance broken, so that those
 // who cannot do anything about it may ignore it.

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tetratelabs/wazero/api"
-
 	"github.com/keep-run/keep/internal/wall"
 )
 
@@ -417,15 +415,14 @@ func (p *phase) answer(q request, result []byte) error {
 		}
 		return p.tell(entry.begun, text)
 	}
-	n, err := in.do(in.fn.newNumber, api.EncodeF64(float64(q.id)))
-	if err != nil {
-		return err
+	v := rawUndefined
+	if len(result) > 0 {
+		var err error
+		if v, err = in.parse(&entry, result); err != nil {
+			return err
+		}
 	}
-	text, err := in.newString(result)
-	if err != nil {
-		return err
-	}
-	return p.tell(entry.resume, value(n), text)
+	return in.apply(&entry, entry.resume, rawInt(q.id), v)
 }
 
 // tell calls an entry of the prelude that returns nothing.

@@ -274,11 +274,11 @@ func (p *phase) load(b *Bundle) error {
 
 // call starts the handler and sees it through.
 func (p *phase) call(c *Call) ([]byte, error) {
-	text, err := p.in.newString(p.message(c))
+	message, err := p.in.parse(&p.rt.entry, p.message(c))
 	if err != nil {
 		return nil, p.explain(err)
 	}
-	if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.start, p.rt.entry.undefined, text); err != nil {
+	if err := p.in.apply(&p.rt.entry, p.rt.entry.start, message); err != nil {
 		return nil, p.explain(err)
 	}
 	return p.finish()

@@ -78,6 +78,7 @@ type entries struct {
 	fail, where                value
 
 	scratch uint32 // scratchSize bytes that belong to the host
+	origin  uint32 // the name of JSON that the host made
 	context uint32 // the engine's JSContext
 }
 
@@ -263,6 +264,9 @@ func (rt *Runtime) initialize(in *instance) error {
 	}
 	var err error
 	if rt.entry.scratch, err = in.do(in.fn.malloc, scratchSize); err != nil {
+		return err
+	}
+	if rt.entry.origin, err = in.write([]byte("<input>")); err != nil {
 		return err
 	}
 	if rt.entry.context, err = in.setup("qjs_get_context_ptr"); err != nil {

@@ -177,10 +177,10 @@
     return p;
   };
 
-  const resume = (id, text) => {
+  const resume = (id, v) => {
     const take = mapGet(pending, id);
     mapDelete(pending, id);
-    take(text === "" ? undefined : listed(parse(text)));
+    take(listed(v));
   };
 
   // listed returns a list that was read in pages as an array that knows how far it got:
@@ -487,11 +487,11 @@
   };
   Math.random = () => ((random() >>> 5) * 67108864 + (random() >>> 6)) / 9007199254740992;
 
-  // start begins a phase. text is [path, a, b, c, d, args]; each argument is
+  // start begins a phase. m is [path, a, b, c, d, args]; each argument is
   // wrapped in an array, which is empty for undefined, and the first is ctx, but in a
   // pure call, which has a 1 more.
-  const start = (text) => {
-    const m = parse(text), path = m[0], args = m[5];
+  const start = (m) => {
+    const path = m[0], args = m[5];
     a = m[1]; b = m[2]; c = m[3]; d = m[4];
     let self, f = root, name = "";
     for (let i = 0; i < path.length; i++) {
