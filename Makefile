@@ -9,7 +9,7 @@ FAILOVER_FOR ?= 5m
 WORLDS_FOR ?= 10h
 TOOL ?=
 
-.PHONY: help build check test bench verify crossbuild archives examples lint sim replays pages-postgres torture worlds losses gateway canary sabotage failover renewals versions
+.PHONY: help build check test bench peers verify crossbuild archives examples lint sim replays pages-postgres torture worlds losses gateway canary sabotage failover renewals versions
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ check: ## gofmt, vet, verify, and the tests of test.sh
 
 test: ## install what the tests need, and run them with the race detector
 	@./test.sh
+
+peers: ## measure Keep beside other systems (ten minutes)
+	cd bench && $(GO) run .
 
 bench: ## measure a whole host against what the disk allows (a few minutes)
 	$(GO) run ./internal/bench

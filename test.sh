@@ -217,12 +217,23 @@ installed() (
 	CGO_ENABLED=0 go test -timeout 15m ./...
 )
 
+# measured builds what measures Keep beside other systems, by a module of its own, too.
+measured() (
+	cd bench
+	copy=$(mktemp -d)
+	trap 'rm -rf "$copy"' EXIT
+	cp go.mod go.sum "$copy"
+	CGO_ENABLED=0 go vet -mod=mod -modfile="$copy/go.mod" ./...
+)
+
 failed=0 # what fails does not keep the rest from running
 if [ $# -eq 0 ]; then
 	say 'go test ./... in idempotency/compattest'
 	compatible || failed=1
 	say 'go test ./... in deploy/check'
 	installed || failed=1
+	say 'go vet ./... in bench'
+	measured || failed=1
 	# What hostile input takes is measured without the race detector, and what has thousands of
 	# cases goes through all of them without it. So does what reads all code, by one goroutine.
 	whole='TestHostile|TestGreedy|TestPacksOverCrashes'

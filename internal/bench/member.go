@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/cputime"
+	"github.com/keep-run/keep/internal/wallog"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -63,13 +64,17 @@ func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 	if err := b.open(ctx); err != nil {
 		return err
 	}
-	log := watchLog(filepath.Join(spec.Dir, "keep.db-shm"), spec.URL == "")
-	defer log.close()
+	index := filepath.Join(spec.Dir, "keep.db-shm")
+	if spec.URL != "" {
+		index = ""
+	}
+	log := wallog.Watch(index)
+	defer log.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { err = b.host.Run(ctx) })
 	answer := json.NewEncoder(out)
-	startCPU, startLog := cputime.Used(), log.bytes()
+	startCPU, startLog := cputime.Used(), log.Bytes()
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var fault error
 		switch lines.Text() {
@@ -77,12 +82,12 @@ func member(ctx context.Context, as string, in io.Reader, out io.Writer) error {
 			fault = b.host.WaitIdle(ctx)
 		case "begin":
 			b.restart()
-			startCPU, startLog = cputime.Used(), log.bytes()
+			startCPU, startLog = cputime.Used(), log.Bytes()
 		case "go":
 			fault = b.resume(ctx)
 		}
 		s := standing{Runs: b.counted.consumed.Load(), Commits: b.counted.commits.Load(), Last: time.Unix(0, b.counted.last.Load()),
-			CPU: cputime.Used() - startCPU, Log: log.bytes() - startLog}
+			CPU: cputime.Used() - startCPU, Log: log.Bytes() - startLog}
 		if lines.Text() == "report" {
 			b.mu.Lock()
 			s.Took, s.RSS = b.took, rssBytes()

@@ -130,8 +130,9 @@ internal/oidctest       test
 internal/llmtest        test
 internal/ceiling        test   internal/cputime
 internal/cputime        test
+internal/wallog         test
 internal/torture        dev    *
-internal/bench          dev    * internal/pgtest internal/cputime
+internal/bench          dev    * internal/pgtest internal/cputime internal/wallog
 internal/sabotage       main
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
