@@ -35,7 +35,7 @@ type NewToken struct {
 	ID   string      `json:"id" pattern:"^[a-z2-7]{10}$" doc:"the second part of the secret: keep_ID_RANDOM"`
 	Hash string      `json:"hash" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the third part, which must be random: 26 letters of base 32 or more"`
 	Name string      `json:"name" minLength:"1" maxLength:"100" doc:"whose it is, as decisions record it"`
-	Role access.Role `json:"role" enum:"viewer,operator,author,admin"`
+	Role access.Role `json:"role" enum:"agent,viewer,operator,author,admin"`
 	Life int64       `json:"life,omitempty" minimum:"0" maximum:"3153600000" doc:"seconds until it ends; 0: never"`
 }
 

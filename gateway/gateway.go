@@ -50,6 +50,7 @@ type Rule struct {
 type Config struct {
 	Servers []mcp.ServerConfig
 	Rules   map[keep.ToolName]Rule // of tools; of one without a rule nothing is known
+	Grants  map[string][]string    // by agent, the tools that it may call: up.create_issue, up.list_*; an agent without one may call all
 	Repeat  repeat.Rules           // zero: repeat.DefaultRules
 	Policy  *policy.Policy         // nil: policy.Default
 	Budgets []budget.Rule

@@ -46,6 +46,10 @@ const Path = "/mcp"
 type HTTPConfig struct {
 	Agents map[string]string // tokens, by the name of their agent
 
+	// Agent returns whose token a token is that is none of Agents; empty: nobody's. Nil: there are
+	// no others.
+	Agent func(ctx context.Context, token string) (string, error)
+
 	// Hosts are the names by which clients may reach the gateway, with a port if it is not that
 	// of the scheme. Empty: those of this machine alone, with any port. A page of another name,
 	// which resolves to this machine, is refused.
@@ -57,9 +61,10 @@ type HTTPConfig struct {
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
-	names map[[sha256.Size]byte]string // of agents, by the hash of their token
-	room  chan struct{}                // a token for each request
-	aside chan struct{}                // and one for each stream that waits
+	other func(ctx context.Context, token string) (string, error) // returns whose token is none of names; nil: nobody's
+	names map[[sha256.Size]byte]string                            // of agents, by the hash of their token
+	room  chan struct{}                                           // a token for each request
+	aside chan struct{}                                           // and one for each stream that waits
 
 	mu       sync.Mutex // protects all below
 	sessions map[sessionKey]*session
@@ -73,7 +78,7 @@ const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
-	h := &HTTPHandler{g: g, hosts: cfg.Hosts, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, other: cfg.Agent, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
 	for agent, token := range cfg.Agents {
 		sum := sha256.Sum256([]byte(token))
 		switch {
@@ -123,7 +128,12 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusForbidden, "pages of other origins may not speak to the gateway")
 		return
 	}
-	agent := h.agent(r)
+	agent, err := h.agent(r)
+	if err != nil {
+		h.g.log.Error("look up a token", "err", err)
+		refuseHTTP(w, http.StatusServiceUnavailable, "the database cannot be read now")
+		return
+	}
 	if agent == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		refuseHTTP(w, http.StatusUnauthorized, "the token is not one of an agent's")
@@ -177,16 +187,20 @@ func (h *HTTPHandler) knownOrigin(origins []string) bool {
 }
 
 // agent returns whose token a request has; empty: of no agent.
-func (h *HTTPHandler) agent(r *http.Request) string {
+func (h *HTTPHandler) agent(r *http.Request) (string, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
-		return ""
+		return "", nil
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
+		return "", nil
 	}
-	return h.names[sha256.Sum256([]byte(token))]
+	name := h.names[sha256.Sum256([]byte(token))]
+	if name == "" && h.other != nil {
+		return h.other(r.Context(), token)
+	}
+	return name, nil
 }
 
 // post takes one message.

@@ -91,13 +91,13 @@ func (g *Gateway) each(f func(i int, s *mcp.Server)) {
 }
 
 // listTools answers tools/list.
-func (g *Gateway) listTools(ctx context.Context) answer {
+func (g *Gateway) listTools(ctx context.Context, agent string) answer {
 	lists := make([][]toolEntry, len(g.servers))
 	g.each(func(i int, s *mcp.Server) { lists[i] = g.offered(ctx, s) })
 	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
 	for i, s := range g.servers {
 		for _, t := range lists[i] {
-			if !t.state.Stopped() {
+			if !t.state.Stopped() && g.may(agent, keep.ToolName(s.Name()+"."+t.name)) {
 				all = append(all, shown(t.raw, s.Name()+between+t.name))
 			}
 		}

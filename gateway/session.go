@@ -277,7 +277,7 @@ func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer 
 	case "ping":
 		return answer{result: json.RawMessage(`{}`)}
 	case "tools/list":
-		return s.g.listTools(ctx)
+		return s.g.listTools(ctx, s.agent)
 	case "resources/subscribe", "resources/unsubscribe":
 		return s.subscribe(ctx, m)
 	case "logging/setLevel":
@@ -333,6 +333,10 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 		return answer{err: err}
 	}
 	name := keep.ToolName(server.Name() + "." + tool)
+	if !s.g.may(s.agent, name) {
+		s.heard(before, "")
+		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", s.agent))
+	}
 	if s.g.rule(name).Read {
 		s.heard(before, "")
 		if why := s.g.stopped(ctx, name); why != "" {

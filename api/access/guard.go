@@ -145,6 +145,10 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request, next http.Handler)
 		refuse(w, http.StatusServiceUnavailable, "the database cannot be read now")
 		return
 	}
+	if Role(c.Role) == Agent {
+		refuse(w, http.StatusForbidden, "this token is an agent's: it opens keep gateway, and nothing else")
+		return
+	}
 	ctx := With(r.Context(), Identity{Name: c.Name, Role: Role(c.Role), Via: via, ID: c.ID})
 	still, end := g.rights.of(c.ID)
 	defer end()

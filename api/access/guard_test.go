@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -223,6 +224,31 @@ func TestCookie(t *testing.T) {
 		value, rest, _ := strings.Cut(rest, ";")
 		if name+"=VALUE;"+rest != tt.want || len(value) < 40 {
 			t.Errorf("cookie %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// The token of an agent opens nothing here: neither pages nor the API, nor a session.
+func TestTokenOfAnAgent(t *testing.T) {
+	d := newDoor(t, access.Config{})
+	token := d.token(access.Agent, time.Hour, time.Now())
+	for _, path := range []string{"/x", "/", "/api/v1/runs", "/mcp", "/live"} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			status, text := d.ask(http.DefaultClient, method, path, nil, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+			if status != 403 || !strings.Contains(text, "keep gateway, and nothing else") {
+				t.Errorf("%s %s: %d %s", method, path, status, text)
+			}
+		}
+	}
+	if status, _ := d.post(browser(t), "/login", url.Values{"token": {token}}); status != 401 {
+		t.Errorf("login: %d", status)
+	}
+	if name, err := access.AgentOf(t.Context(), d.store, token, time.Now()); name != "ann" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	for _, other := range []string{d.token(access.Viewer, time.Hour, time.Now()), d.token(access.Admin, 0, time.Now()), d.token(access.Agent, time.Hour, time.Now().Add(-2*time.Hour)), token + "x", ""} {
+		if _, err := access.AgentOf(t.Context(), d.store, other, time.Now()); !errors.Is(err, access.ErrDenied) {
+			t.Errorf("%v", err)
 		}
 	}
 }

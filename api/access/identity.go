@@ -11,6 +11,9 @@ import (
 type Role string
 
 const (
+	// Agent may call tools through keep gateway, and nothing else: every server refuses it.
+	Agent Role = "agent"
+
 	// Viewer may read everything but secrets, which nobody can read.
 	Viewer Role = "viewer"
 
@@ -25,7 +28,7 @@ const (
 )
 
 // Roles returns every role, the least first.
-func Roles() []Role { return []Role{Viewer, Operator, Author, Admin} }
+func Roles() []Role { return []Role{Agent, Viewer, Operator, Author, Admin} }
 
 // Covers reports whether r may do what need may. An unknown role, such as the
 // empty one, covers nothing and is covered by nothing.

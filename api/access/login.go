@@ -87,6 +87,9 @@ func (g *Guard) exchange(ctx context.Context, code, token string, now time.Time)
 		}
 	} else {
 		from, err = verify(ctx, g.cfg.Store, keep.CredentialToken, token, now)
+		if err == nil && Role(from.Role) == Agent {
+			err = ErrDenied
+		}
 		parent = from.ID
 	}
 	if err != nil {

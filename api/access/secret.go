@@ -96,6 +96,18 @@ func verify(ctx context.Context, s store.Access, kind keep.CredentialKind, secre
 	return c, nil
 }
 
+// AgentOf returns the name of the agent whose token a secret is; ErrDenied: of none.
+func AgentOf(ctx context.Context, s store.Access, secret string, now time.Time) (string, error) {
+	c, err := verify(ctx, s, keep.CredentialToken, secret, now)
+	if err == nil && Role(c.Role) != Agent {
+		err = ErrDenied
+	}
+	if err == nil && now.Sub(c.UsedAt) >= time.Minute {
+		err = s.UseCredential(ctx, c.ID, now)
+	}
+	return c.Name, err
+}
+
 // expired reports whether a credential has ended.
 func expired(c keep.Credential, now time.Time) bool {
 	idle := c.Kind == keep.CredentialSession && now.Sub(latest(c.CreatedAt, c.UsedAt)) > SessionIdle

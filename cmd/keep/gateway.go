@@ -10,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/store"
 )
 
 // gatewayCmd writes nothing but messages of the protocol on stdout.
@@ -30,8 +32,8 @@ is not known to read only is recorded before it is sent. An agent that got no an
 makes the call again gets the answer of the first; nothing is sent twice. What nobody can
 know is a question in keep inbox. It ends with its stdin.
 
-With --listen it serves the agents of [gateway.agents] by streamable HTTP, each by its token,
-until it is stopped.`,
+With --listen it serves agents by streamable HTTP, each by its token, until it is stopped:
+keep token add NAME --role agent makes one, and [gateway.agents] may have others.`,
 		Example: "  claude mcp add keep -- keep gateway\n  keep gateway --agent alice\n  keep gateway --listen 127.0.0.1:7421",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,11 +65,6 @@ func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (
 command = "npx"
 args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
 	}
-	if listen != "" && len(cfg.Gateway.Agents) == 0 {
-		return exit.Misusef(`--listen needs agents; write into keep.toml, for example:
-[gateway.agents.alice]
-token = "${secret:alice}"`)
-	}
 	if listen != "" && len(cfg.Gateway.Hosts) == 0 {
 		if at, err := net.ResolveTCPAddr("tcp", listen); err != nil {
 			return exit.Misusef("--listen: %w", err)
@@ -86,7 +83,7 @@ hosts = ["gateway.example.com:7421"]`, listen)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	g, err := gateway.New(ctx, db, gateway.Config{
-		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
+		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
 		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
 		Version: buildinfo.Read().Version, Logger: a.log,
 	})
@@ -95,14 +92,20 @@ hosts = ["gateway.example.com:7421"]`, listen)
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	if listen != "" {
-		return a.serveAgents(ctx, g, cfg.Gateway, listen)
+		return a.serveAgents(ctx, g, db, cfg.Gateway, listen)
 	}
 	return g.ServeStdio(ctx, agent, in, a.Out)
 }
 
 // serveAgents serves agents by HTTP.
-func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, cfg config.Gateway, listen string) error {
-	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts})
+func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Access, cfg config.Gateway, listen string) error {
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts, Agent: func(ctx context.Context, token string) (string, error) {
+		name, err := access.AgentOf(ctx, db, token, a.Now())
+		if errors.Is(err, access.ErrDenied) {
+			return "", nil
+		}
+		return name, err
+	}})
 	if err != nil {
 		return exit.Misusef("[gateway.agents]: %w", err)
 	}

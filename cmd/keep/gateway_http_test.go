@@ -32,6 +32,8 @@ args    = ["mcp"]
 token = "${secret:ann}"
 [gateway.agents.bob]
 token = "${secret:bob}"
+[gateway.agents.eve]
+tools = ["own.why", "own.ch*"]
 `, buildKeep(t)))
 	cmd := exec.CommandContext(t.Context(), buildKeep(t), "gateway", "--listen", "127.0.0.1:0")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_SECRET_ANN="+tokens["ann"], "KEEP_SECRET_BOB="+tokens["bob"])
@@ -42,12 +44,20 @@ token = "${secret:bob}"
 	}
 	said.wait(t, "/mcp\n")
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp`).FindString(said.String())
+	for name, role := range map[string]string{"cat": "agent", "eve": "agent", "dan": "viewer"} {
+		token, _ := keepAt(t, dir, "token", "add", name, "--role", role)
+		tokens[name] = strings.TrimSpace(token)
+	}
+	refused := tokens["dan"]
+	delete(tokens, "dan")
 	connect := func(token string) (*mcp.ClientSession, error) {
 		return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: withToken{token: token}}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
 	}
-	if _, err := connect(strings.Repeat("c", 32)); err == nil {
-		t.Error("a token that nobody has was let in")
+	for _, token := range []string{strings.Repeat("c", 32), refused} {
+		if _, err := connect(token); err == nil {
+			t.Error("a token of no agent was let in")
+		}
 	}
 	for agent, token := range tokens {
 		s, err := connect(token)
@@ -55,7 +65,15 @@ token = "${secret:bob}"
 			t.Fatalf("%s: %v", agent, err)
 		}
 		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "own__guide", Arguments: map[string]any{}})
-		if err != nil || r.IsError || r.Meta["keep/state"] != "applied" || r.Meta["keep/replayed"] != nil {
+		if agent == "eve" { // what she may not call she does not see, either
+			list, err := s.ListTools(t.Context(), nil)
+			if err != nil || len(list.Tools) != 3 {
+				t.Errorf("%s: %v, %v", agent, list, err)
+			}
+			if text, _ := json.Marshal(r); r == nil || !r.IsError || !strings.Contains(string(text), "permission") {
+				t.Errorf("%s: %s", agent, text)
+			}
+		} else if err != nil || r.IsError || r.Meta["keep/state"] != "applied" || r.Meta["keep/replayed"] != nil {
 			t.Errorf("%s: %+v, %v", agent, r, err)
 		}
 		if err := s.Close(); err != nil {
@@ -75,7 +93,7 @@ token = "${secret:bob}"
 	for _, m := range list {
 		agents = append(agents, *m.Agent)
 	}
-	if slices.Sort(agents); !slices.Equal(agents, []string{"ann", "bob"}) {
+	if slices.Sort(agents); !slices.Equal(agents, []string{"ann", "bob", "cat"}) {
 		t.Errorf("the calls are of %q, want one of each agent: %s", agents, text)
 	}
 	for _, token := range tokens {

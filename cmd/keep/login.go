@@ -104,7 +104,7 @@ kept nowhere; who loses it makes another. It goes into the header of each reques
 
   Authorization: Bearer keep_…
 
-Roles: viewer sees; operator decides, skips, pauses and triggers, too; author deploys,
+Roles: agent opens keep gateway --listen, and nothing else; viewer sees; operator decides, skips, pauses and triggers, too; author deploys,
 too; admin may do everything.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,7 +120,7 @@ too; admin may do everything.`,
 			return a.addToken(cmd.Context(), args[0], role, life)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", role, "viewer, operator, author or admin")
+	cmd.Flags().StringVar(&role, "role", role, "agent, viewer, operator, author or admin")
 	cmd.Flags().DurationVar(&life, "life", life, "`duration` until it ends; 0: never")
 	return cmd
 }

@@ -57,7 +57,7 @@ type agentServer struct {
 
 func (m *agentServer) run(ctx context.Context, in io.Reader) (err error) {
 	role := access.Role(m.role)
-	if role.Validate() != nil || role == access.Admin {
+	if role.Validate() != nil || role == access.Admin || role == access.Agent {
 		return exit.Misusef("--role is %q, want viewer, operator or author", m.role)
 	}
 	if in == os.Stdin && m.TTY {

@@ -31,7 +31,8 @@ type (
 	}
 
 	gatewayAgentTable struct {
-		Token string `toml:"token"` // with which it comes by HTTP, as a bearer token; of at least 16 characters
+		Token string   `toml:"token"` // with which it comes by HTTP, as a bearer token, of at least 16 characters; keep token add NAME --role agent makes others
+		Tools []string `toml:"tools"` // that it may call, such as "tracker.create_issue" and "tracker.list_*"; without the key: all
 	}
 
 	gatewayServerTable struct {
@@ -75,7 +76,8 @@ type (
 // A Gateway is what keep.toml says of the gateway. Servers are sorted by name.
 type Gateway struct {
 	Servers      []mcp.ServerConfig
-	Agents       map[string]string // their tokens, by name; nil: no agent comes by HTTP
+	Agents       map[string]string   // their tokens, by name
+	Grants       map[string][]string // what they may call, by name; an agent without one may call everything
 	Hosts        []string
 	Rules        map[keep.ToolName]gateway.Rule
 	Repeat       repeat.Rules
@@ -102,15 +104,7 @@ func (b *binder) gateway(t gatewayTable, root *node, dir string, budgets []Budge
 	}
 	g.Hosts = t.Hosts
 	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
-		token := t.Agents[name].Token
-		if len(name) > 64 || token == "" || len(token) < gateway.MinToken && !isOpen(token) {
-			b.addf(n.table()["agents"].table()[name], dotted("gateway.agents", name), "an agent has a name of at most 64 characters, and a token of at least %d", gateway.MinToken)
-			continue
-		}
-		if g.Agents == nil {
-			g.Agents = make(map[string]string)
-		}
-		g.Agents[name] = token
+		b.gatewayAgent(&g, name, t.Agents[name], n.table()["agents"].table()[name], t)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
 		g.Servers = append(g.Servers, b.gatewayServer(name, t.Servers[name], n.table()["servers"].table()[name], dir))
@@ -119,6 +113,34 @@ func (b *binder) gateway(t gatewayTable, root *node, dir string, budgets []Budge
 		b.gatewayTool(g, name, t.Tools[name], n.table()["tools"].table()[name], t, budgets)
 	}
 	return g
+}
+
+// gatewayAgent checks one agent.
+func (b *binder) gatewayAgent(g *Gateway, name string, a gatewayAgentTable, n *node, t gatewayTable) {
+	at := dotted("gateway.agents", name)
+	if len(name) > 64 || a.Token != "" && len(a.Token) < gateway.MinToken && !isOpen(a.Token) {
+		b.addf(n, at, "an agent has a name of at most 64 characters, and a token of at least %d", gateway.MinToken)
+		return
+	}
+	if a.Token != "" {
+		if g.Agents == nil {
+			g.Agents = make(map[string]string)
+		}
+		g.Agents[name] = a.Token
+	}
+	if a.Tools == nil {
+		return
+	}
+	for _, tool := range a.Tools {
+		server, name, _ := strings.Cut(tool, ".")
+		if _, known := t.Servers[server]; name == "" || !known && server != "*" {
+			b.addf(n.table()["tools"], at+".tools", `%q: want SERVER.TOOL of a server in [gateway.servers], such as "%s.list_*"`, tool, server)
+		}
+	}
+	if g.Grants == nil {
+		g.Grants = make(map[string][]string)
+	}
+	g.Grants[name] = a.Tools
 }
 
 // repeatPolicy adds what is wrong with a policy.
