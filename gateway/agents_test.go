@@ -293,12 +293,25 @@ func startHTTP(t *testing.T, s setup) (url string, stop func()) {
 // startKillable starts a gateway that can be stopped in order, or killed.
 func startKillable(t *testing.T, s setup) (url string, stop, kill func()) {
 	t.Helper()
+	url, cmd, stop := startProcess(t, s)
+	return url, stop, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+}
+
+// startMeasured starts a gateway, and returns the number of its process.
+func startMeasured(t *testing.T, s setup) (url string, pid int, stop func()) {
+	t.Helper()
+	url, cmd, stop := startProcess(t, s)
+	return url, cmd.Process.Pid, stop
+}
+
+func startProcess(t *testing.T, s setup) (url string, cmd *exec.Cmd, stop func()) {
+	t.Helper()
 	s.HTTP = true
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
+	cmd = exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -315,7 +328,7 @@ func startKillable(t *testing.T, s setup) (url string, stop, kill func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(line), func() { in.Close(); _ = cmd.Wait() }, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	return strings.TrimSpace(line), cmd, func() { in.Close(); _ = cmd.Wait() }
 }
 
 // The gateway is killed at every point of a call, and the client begins a session of the next one

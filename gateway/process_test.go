@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		}
 	case "server":
 		serveNotes(os.Getenv("NOTES_DIR"))
+	case "echo":
+		serveEcho()
 	default:
 		os.Exit(m.Run())
 	}
@@ -59,6 +61,7 @@ type setup struct {
 	Rules  map[keep.ToolName]gateway.Rule
 	Repeat repeat.Rules
 	URL    string // of the server; empty: it is a process
+	Echoes int    // how many servers that do nothing there are in place of that
 	HTTP   bool   // agents speak to it by HTTP, at the address that it prints
 }
 
@@ -77,6 +80,13 @@ func (s setup) serverConfig() mcp.ServerConfig {
 	return mcp.ServerConfig{Name: "notes", Command: os.Args[0], Env: map[string]string{"GATEWAY_TEST_ROLE": "server", "NOTES_DIR": s.Dir}}
 }
 
+func (s setup) servers() []mcp.ServerConfig {
+	if s.Echoes > 0 {
+		return echoes(s.Echoes)
+	}
+	return []mcp.ServerConfig{s.serverConfig()}
+}
+
 // serveGateway is a whole gateway on stdin and stdout.
 func serveGateway() (err error) {
 	var s setup
@@ -91,7 +101,7 @@ func serveGateway() (err error) {
 	}
 	defer db.Close()
 	g, err := gateway.New(ctx, db, gateway.Config{
-		Servers: []mcp.ServerConfig{s.serverConfig()}, Rules: s.Rules, Repeat: s.Repeat, Policy: testPolicy(), Alone: true,
+		Servers: s.servers(), Rules: s.Rules, Repeat: s.Repeat, Policy: testPolicy(), Alone: true,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == s.KillAt {
