@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep/internal/childenv"
 )
 
 // A process is a server that is a child of this one. It ends with its stdin, which the kernel
@@ -30,34 +31,11 @@ type process struct {
 	over    chan struct{}
 }
 
-// inherited names what every server gets of Keep's environment: what a program needs to find
-// other programs, its user's files and the language to speak. The SDKs of MCP give their servers
-// as much. Secrets of Keep and of other services are in the rest.
-var inherited = []string{
-	"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR",
-	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES",
-	"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
-}
-
-// environment returns what a server gets as its environment: what is inherited, and its own.
-func environment(own map[string]string) []string {
-	env := []string{} // nil would be everything
-	for _, name := range inherited {
-		if v, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+v)
-		}
-	}
-	for name, v := range own {
-		env = append(env, name+"="+v)
-	}
-	return env
-}
-
 // startProcess starts a server.
 func startProcess(cfg ServerConfig) (*process, error) {
 	cmd := exec.Command(cfg.Command, cfg.Args...)
 	cmd.Dir = cfg.Dir
-	cmd.Env = environment(cfg.Env)
+	cmd.Env = childenv.Of(cfg.Env)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/childenv"
 	"github.com/keep-run/keep/internal/redact"
 )
 
@@ -58,7 +58,7 @@ const maxOutput = 4 << 10
 // Deliver runs the program once.
 func (c *Command) Deliver(ctx context.Context, m Message) error {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, environment(), bytes.NewReader(m.Body)
+	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, childenv.Of(nil), bytes.NewReader(m.Body)
 	out := head{code: m.Code}
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second // what it started may hold its output open
@@ -72,22 +72,6 @@ func (c *Command) Deliver(ctx context.Context, m Message) error {
 	}
 	c.log.InfoContext(ctx, "told of a question", "sink", string(SinkCommand), "question", m.ID, "output", out.text())
 	return nil
-}
-
-// inherited are the variables without which programs do not start or find their
-// home; the second line is for Windows.
-var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR",
-	"SYSTEMROOT", "PATHEXT", "COMSPEC", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA"}
-
-// environment returns the variables that programs get.
-func environment() []string {
-	env := []string{} // nil would be everything
-	for _, name := range inherited {
-		if v, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+v)
-		}
-	}
-	return env
 }
 
 // A head keeps the beginning of what is written to it, and takes the rest.

@@ -59,7 +59,7 @@ connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
 connector/files         timed  . law/ledger connector connector/internal/...
 connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact
-connector/mcp           timed  . law/ledger connector connector/internal/...
+connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact
 connector/packs         timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
 connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
@@ -83,7 +83,7 @@ host/account/oauth      clock  internal/redact
 host/feed               clock  .
 host/presence           clock  .
 host/link               clock  . law/approval store
-host/notify             clock  . law/policy store host/link internal/redact
+host/notify             clock  . law/policy store host/link internal/childenv internal/redact
 host/account            clock  . law/account store connector host/account/...
 host/account/seal       timed  . internal/regular
 
@@ -121,6 +121,7 @@ internal/redact         pure
 internal/framed         timed
 internal/regular        timed
 internal/wall           clock
+internal/childenv       timed
 internal/twin           test   testkit/connectortest
 internal/pgtest         test   internal/npm
 internal/mailtest       test

@@ -1,4 +1,4 @@
-package mcp
+package childenv
 
 import (
 	"slices"
@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// A server gets what every program needs and what its table says, and no secret of Keep.
-func TestEnvironment(t *testing.T) {
+// A program gets what every program needs and its own variables, and no secret of Keep.
+func TestOf(t *testing.T) {
 	t.Setenv("PATH", "/bin")
 	t.Setenv("KEEP_SECRET_CRM", "hunter2")
 	t.Setenv("KEEP_KEY", "hunter2")
 	t.Setenv("DATABASE_URL", "postgres://keep:hunter2@db")
-	env := environment(map[string]string{"NOTES_DIR": "/notes"})
+	env := Of(map[string]string{"NOTES_DIR": "/notes"})
 	for _, want := range []string{"PATH=/bin", "NOTES_DIR=/notes"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("the environment has no %s", want)
@@ -21,7 +21,7 @@ func TestEnvironment(t *testing.T) {
 	if strings.Contains(strings.Join(env, "\n"), "hunter2") {
 		t.Errorf("the environment has secrets of Keep: %q", env)
 	}
-	if environment(nil) == nil {
+	if Of(nil) == nil {
 		t.Error("an environment of nothing would be that of Keep")
 	}
 }
