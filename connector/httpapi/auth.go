@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -53,45 +52,12 @@ func (a Authorization) used() used {
 	return used{}
 }
 
-// A hider hides secrets that may change.
-type hider struct {
-	mu      sync.RWMutex
-	r       redact.Redactor
-	secrets []string
-}
-
 // newHider hides the secrets of a configuration.
-func newHider(cfg Config) *hider {
-	secrets := secretsOf(cfg.Headers, cfg.Secrets)
-	return &hider{r: redact.New(secrets...), secrets: secrets}
+func newHider(cfg Config) *redact.Hider {
+	h := new(redact.Hider)
+	h.Add(secretsOf(cfg.Headers, cfg.Secrets)...)
+	return h
 }
-
-// add hides further secrets, for good: an answer may hold one that is old by now.
-func (h *hider) add(secrets []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	fresh := false
-	for _, s := range secrets {
-		if !slices.Contains(h.secrets, s) {
-			h.secrets, fresh = append(h.secrets, s), true
-		}
-	}
-	if fresh {
-		h.r = redact.New(h.secrets...)
-	}
-}
-
-func (h *hider) redactor() redact.Redactor {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.r
-}
-
-// Text returns s without secrets.
-func (h *hider) Text(s string) string { return h.redactor().Text(s) }
-
-// JSON returns raw without secrets.
-func (h *hider) JSON(raw []byte) []byte { return h.redactor().JSON(raw) }
 
 // authorize puts credentials into a request.
 func (s *service) authorize(ctx context.Context, req *http.Request) (Authorization, error) {
@@ -102,7 +68,7 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 	if err != nil {
 		return a, err
 	}
-	s.hide.add(a.Secrets)
+	s.hide.Add(a.Secrets...)
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		req.Header.Set(name, a.Header[name])
 	}

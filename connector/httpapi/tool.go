@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // A service is what the tools of one connection share.
@@ -27,7 +28,7 @@ type service struct {
 	signer Signer            // of changes; nil: they are not signed
 
 	references map[string]string // headers without the values of secrets
-	hide       *hider
+	hide       *redact.Hider
 	auth       Auth // nil: the header and the query hold all credentials
 	reads      *http.Transport
 	writes     *http.Transport // has a connection for each request
