@@ -101,6 +101,19 @@ install_all_agents() {
 	mkdir -p "$suites" && npm install --no-audit --no-fund --loglevel=error --prefix "$suites" "$all_agents" node@22.23.3 >&2
 }
 
+# Real servers that agents speak with, in Node.js, on which pairings are tried.
+servers="${XDG_CACHE_HOME:-$HOME/.cache}/keep-test/mcp-servers"
+scope=@modelcontextprotocol/server
+
+have_servers() { [ -d "$servers/node_modules/$scope-filesystem" ] && [ -d "$servers/node_modules/$scope-memory" ] && [ -d "$servers/node_modules/$scope-postgres" ] && [ -d "$servers/node_modules/$scope-slack" ]; }
+
+install_servers() {
+	command -v npm >/dev/null || return
+	say "installing MCP servers"
+	mkdir -p "$servers" && npm install --no-audit --no-fund --loglevel=error --prefix "$servers" \
+		$scope-filesystem@2026.8.31 $scope-memory@2026.8.31 $scope-postgres@0.6.2 $scope-slack@2025.4.25 >&2
+}
+
 have_keychain() { [ "$(uname)" != Linux ] || { command -v gnome-keyring-daemon && command -v dbus-run-session; } >/dev/null; }
 
 have_ip() { [ "$(uname)" != Linux ] || command -v ip >/dev/null; }
@@ -171,6 +184,10 @@ fi
 have_all_agents || install_all_agents </dev/null || true
 if ! have_all_agents; then
 	lacking 'there is no conformance suite of MCP for each version, or no npm to install it' 'keep gateway is not tested against it'
+fi
+have_servers || install_servers </dev/null || true
+if ! have_servers; then
+	lacking 'there are no MCP servers of npm, or no npm to install them' 'pairings are not tried on real servers'
 fi
 if ! have_compiler; then
 	race=

@@ -184,7 +184,7 @@ func (g *Gateway) Close() error {
 func (g *Gateway) connections() []connector.Connection {
 	var conns []connector.Connection
 	for _, s := range g.servers {
-		c := connector.Connection{Name: s.Name(), Connector: "mcp"}
+		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack()}
 		seen := make(map[string]bool)
 		add := func(name string) {
 			rule := g.rule(keep.ToolName(s.Name() + "." + name))

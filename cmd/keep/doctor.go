@@ -20,7 +20,7 @@ import (
 
 // doctorCmd is for a person who does not trust what they see.
 func (a *app) doctorCmd() *cobra.Command {
-	compact := false
+	compact, servers := false, false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the configuration and the whole database",
@@ -32,7 +32,7 @@ With --compact it then writes an SQLite file anew without its free pages, if no
 law is broken. It needs as much disk again meanwhile, and no host may be running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.doctor(cmd.Context()); err != nil || !compact {
+			if err := a.doctor(cmd.Context(), servers); err != nil || !compact {
 				return err
 			}
 			return a.withStore(cmd.Context(), database.ToHost, func(_ *config.Config, db database.DB) error {
@@ -44,6 +44,7 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&servers, "servers", false, "start or connect to each MCP server, and compare what is declared of its tools with what it lists; no tool is called")
 	cmd.Flags().BoolVar(&compact, "compact", false, "then write the database file anew, without its free pages")
 	return cmd
 }
@@ -68,7 +69,7 @@ type violation struct {
 
 // doctor continues after a mistake in the configuration: the database is the more
 // important half.
-func (a *app) doctor(ctx context.Context) error {
+func (a *app) doctor(ctx context.Context, servers bool) error {
 	cfg, err := a.LoadConfig(".")
 	if cfg == nil {
 		return err
@@ -82,6 +83,9 @@ func (a *app) doctor(ctx context.Context) error {
 	}
 	conns, connErr := cfg.Connect()
 	d.Problems = append(d.Problems, project.Problems("", errors.Join(err, connErr, project.CloseConnections(conns)))...)
+	if servers {
+		d.Problems = append(d.Problems, project.ConfigProblems(cfg.Misfits(ctx), "error")...)
+	}
 	bad := len(d.Problems)
 	d.Problems = append(d.Problems, project.ConfigProblems(cfg.Warnings, "warning")...)
 	if cfg.DB != "" {

@@ -10,14 +10,22 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // An httpLink is a session with a server by streamable HTTP.
 type httpLink struct {
 	cfg    ServerConfig
+	hide   *redact.Hider
 	client *http.Client
+	single *http.Client // has a connection for each request, of which none was used before
 	n      atomic.Int64
 	loops  sync.WaitGroup // end with the link
 	ctx    context.Context
@@ -29,14 +37,23 @@ type httpLink struct {
 	gone    bool
 }
 
-func newHTTP(cfg ServerConfig) *httpLink {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DisableCompression = true
-	h := &httpLink{cfg: cfg, client: &http.Client{Transport: t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+func newHTTP(cfg ServerConfig, hide *redact.Hider) *httpLink {
+	client := func(alone bool) *http.Client {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.DisableCompression, t.DisableKeepAlives = true, alone
+		return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	h := &httpLink{cfg: cfg, hide: hide, client: client(false), single: client(true)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
+
+type aloneKey struct{}
+
+// alone returns a context whose call gets a connection of its own: one that was used before may
+// have been closed by the server without the client's knowledge, and then nobody knows whether
+// the call reached it.
+func alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
 
 // agree notes the version that both sides speak.
 func (h *httpLink) agree(version string) {
@@ -58,19 +75,26 @@ func (h *httpLink) close() {
 }
 
 // A StatusError is an answer of a server that is none of the protocol.
-type StatusError struct{ Status int }
+type StatusError struct {
+	Status int
+
+	account    string // whose credential was refused; empty: of none
+	generation int64  // of that account
+	renewed    bool   // there is another credential now
+	retryAfter time.Duration
+}
 
 // Error names the status.
 func (e *StatusError) Error() string { return fmt.Sprintf("the MCP server answered HTTP %d", e.Status) }
 
 func (h *httpLink) notify(ctx context.Context, r request) error {
-	resp, err := h.post(ctx, Message{Version: "2.0", Method: r.method, Params: r.params}, r.header, new(atomic.Bool))
+	resp, credential, err := h.post(ctx, Message{Version: "2.0", Method: r.method, Params: r.params}, r.header, new(atomic.Bool))
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode >= 400 { // some servers agree on a version that they do not speak
 		resp.Body.Close()
-		return &StatusError{resp.StatusCode}
+		return h.refused(ctx, resp, credential)
 	}
 	return resp.Body.Close()
 }
@@ -94,7 +118,7 @@ func (h *httpLink) call(ctx context.Context, r request) (Message, error) {
 
 // exchange sends a request and reads its answer.
 func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, left *atomic.Bool) (Message, error) {
-	resp, err := h.post(ctx, Message{Version: "2.0", ID: id, Method: r.method, Params: r.params}, r.header, left)
+	resp, credential, err := h.post(ctx, Message{Version: "2.0", ID: id, Method: r.method, Params: r.params}, r.header, left)
 	if err != nil {
 		return Message{}, err
 	}
@@ -118,24 +142,62 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		h.gone = true // the session is over; the next call begins another
 		h.mu.Unlock()
 	}
-	return Message{}, &StatusError{resp.StatusCode}
+	return Message{}, h.refused(ctx, resp, credential)
 }
 
-// post sends a frame. It notes in left that something of it may have left.
-func (h *httpLink) post(ctx context.Context, m Message, header map[string]string, left *atomic.Bool) (*http.Response, error) {
+// refused returns what an answer says that is none of the protocol.
+func (h *httpLink) refused(ctx context.Context, resp *http.Response, c connector.Credential) *StatusError {
+	e := &StatusError{Status: resp.StatusCode}
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.retryAfter = time.Duration(min(n, 24*60*60)) * time.Second
+	}
+	if h.cfg.Account != "" && e.Status == http.StatusUnauthorized {
+		e.account, e.generation = h.cfg.Account, c.Generation
+		e.renewed = h.cfg.Accounts.Refused(ctx, h.cfg.Account, c)
+	}
+	return e
+}
+
+// post sends a frame, and returns the credential that it carried. It notes in left that something
+// of it may have left.
+func (h *httpLink) post(ctx context.Context, m Message, header map[string]string, left *atomic.Bool) (*http.Response, connector.Credential, error) {
 	frame, err := Frame(m)
 	if err != nil {
-		return nil, err
+		return nil, connector.Credential{}, err
 	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { left.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(frame))
 	if err != nil {
-		return nil, err
+		return nil, connector.Credential{}, err
 	}
 	req.GetBody = nil // the transport must not send it again
 	req.Header.Set("Content-Type", "application/json")
 	h.head(req, header)
-	return h.client.Do(req)
+	return h.do(req)
+}
+
+// do sends a request with the account's credential, which it returns.
+func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Credential, err error) {
+	ctx, client := req.Context(), h.client
+	if ctx.Value(aloneKey{}) != nil {
+		client = h.single
+	}
+	if h.cfg.Account == "" {
+		resp, err = client.Do(req)
+		return resp, c, err
+	}
+	if h.cfg.Accounts == nil {
+		return nil, c, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", h.cfg.Account)
+	}
+	if c, err = h.cfg.Accounts.Credential(ctx, h.cfg.Account); err != nil {
+		return nil, c, err
+	}
+	h.hide.Add(append(c.Secrets, c.Value)...)
+	req.Header.Set("Authorization", "Bearer "+c.Value)
+	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
+		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)
+	}
+	return resp, c, err
 }
 
 // head sets the headers of every request.
@@ -205,7 +267,7 @@ func (h *httpLink) answer(ctx context.Context, m Message, ask func(context.Conte
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	resp, err := h.post(ctx, answerTo(ctx, m, ask), nil, new(atomic.Bool))
+	resp, _, err := h.post(ctx, answerTo(ctx, m, ask), nil, new(atomic.Bool))
 	if err == nil {
 		resp.Body.Close()
 	}
@@ -220,7 +282,7 @@ func (h *httpLink) listen() bool {
 	}
 	h.head(req, nil)
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := h.client.Do(req)
+	resp, _, err := h.do(req)
 	if err != nil {
 		return true
 	}

@@ -18,8 +18,13 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // Limits of what is read and kept.
@@ -27,7 +32,9 @@ const (
 	DefaultMessageLimit = 4 << 20
 	DefaultResultLimit  = 1 << 20
 	DefaultTimeout      = 60 * time.Second
-	MaxTools            = 1000 // of one server
+	DefaultKeyLasts     = 24 * time.Hour // of a token that a server honours as a key
+	DefaultSetLasts     = time.Hour      // of a call that says what is to be: later somebody else may have said otherwise
+	MaxTools            = 1000           // of one server
 
 	startTimeout = 30 * time.Second
 	maxPages     = 100
@@ -51,6 +58,17 @@ type ServerConfig struct {
 
 	URL     string
 	Headers map[string]string
+
+	// Account is an account whose access token each request carries; Accounts has it. Empty:
+	// the headers have all credentials.
+	Account  string
+	Accounts connector.Accounts
+
+	// Secrets are values that must never show in messages, logs and what is kept of results.
+	Secrets []string
+
+	// Pack is the file of what is known of its tools, for the records of calls. Nil: there is none.
+	Pack *keep.Pack
 
 	MessageLimit int // zero: DefaultMessageLimit
 
@@ -102,7 +120,8 @@ type slot struct {
 // HTTP there is one for each version and set of capabilities: with a handshake, they are declared
 // once.
 type Server struct {
-	cfg ServerConfig
+	cfg  ServerConfig
+	hide *redact.Hider
 
 	mu       sync.Mutex // protects all below
 	slots    map[string]*slot
@@ -129,11 +148,21 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Server{cfg: cfg, slots: make(map[string]*slot), rewatch: make(chan struct{})}
+	s := &Server{cfg: cfg, hide: new(redact.Hider), slots: make(map[string]*slot), rewatch: make(chan struct{})}
+	s.hide.Add(cfg.Secrets...)
+	for name, value := range cfg.Headers {
+		if _, word, ok := strings.Cut(value, " "); ok && strings.EqualFold(name, "Authorization") {
+			s.hide.Add(value, word)
+		}
+	}
+	return s
 }
 
 // Name returns the name of the server.
 func (s *Server) Name() string { return s.cfg.Name }
+
+// Pack returns the file of what is known of the server's tools; nil: there is none.
+func (s *Server) Pack() *keep.Pack { return s.cfg.Pack }
 
 // Close ends the connections.
 func (s *Server) Close() error {
@@ -194,6 +223,22 @@ func (s *Server) Call(ctx context.Context, method string, params json.RawMessage
 	})
 }
 
+// read calls a tool that changes nothing. It is called once more if it was refused for a
+// credential that was renewed meanwhile.
+func (s *Server) read(ctx context.Context, params json.RawMessage) (Message, error) {
+	ans, err := s.Call(ctx, "tools/call", params)
+	if renewed(err) {
+		return s.Call(ctx, "tools/call", params)
+	}
+	return ans, err
+}
+
+// renewed reports whether a request was refused for a credential, and there is another one now.
+func renewed(err error) bool {
+	refused, ok := errors.AsType[*StatusError](err)
+	return ok && refused.renewed
+}
+
 // slot returns where the connection for a client is.
 func (s *Server) slot(c *Client) (*slot, error) {
 	key := "" // of a process
@@ -233,6 +278,9 @@ func (s *Server) connect(ctx context.Context) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	conn, err := s.agree(ctx, c)
+	if renewed(err) {
+		conn, err = s.agree(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -251,9 +299,9 @@ func (s *Server) connect(ctx context.Context) (*connection, error) {
 // open makes a link.
 func (s *Server) open() (link, error) {
 	if s.cfg.URL != "" {
-		return newHTTP(s.cfg), nil
+		return newHTTP(s.cfg, s.hide), nil
 	}
-	return startProcess(s.cfg)
+	return startProcess(s.cfg, s.hide)
 }
 
 // discoverTime is how long a server has to say whether it knows a version without a handshake.

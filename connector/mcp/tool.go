@@ -24,6 +24,13 @@ type Pairing struct {
 	TokenAppend  string // text with {token} that is appended to that param; empty: the param is the token
 	Deduplicates bool   // the server honours the token as a key
 
+	// When are params with which a call has the token and can be asked about; the value "*"
+	// stands for any. A call with others is sent as it is, and nobody can know what became of it.
+	When map[string]json.RawMessage
+
+	Sets     bool          // a call says what is to be: the same one again changes nothing more
+	KeyLasts time.Duration // for how long a call may be sent again; zero: by what the server does
+
 	Lookup *Lookup // nil: there is none
 
 	SettleAfter   time.Duration
@@ -40,12 +47,14 @@ type Lookup struct {
 	Found    string                     // JSON path to the rows; empty: $
 	Match    []string                   // fields of a row that equal the params of the call; empty: a text in it has the token
 	Complete bool                       // the rows are all that there can be: none is there means that nothing happened
+	More     string                     // JSON path to what is true if there are more rows; empty: it is not said
+	Page     int                        // of as many rows or more there may be others; zero: any number is all
 }
 
 // Level returns how the outcome can be known.
 func (p Pairing) Level() keep.Level {
 	switch {
-	case p.TokenParam != "" && p.TokenAppend == "" && p.Deduplicates:
+	case p.Sets, p.TokenParam != "" && p.TokenAppend == "" && p.Deduplicates:
 		return keep.LevelKey
 	case p.Lookup != nil && (p.TokenParam != "" || len(p.Lookup.Match) > 0):
 		return keep.LevelWitness
@@ -64,6 +73,10 @@ func (p Pairing) Validate() error {
 		return errors.New("deduplicates: say in which param the key is (token = { param = … })")
 	case slices.Contains(p.Identity, p.TokenParam) && p.TokenParam != "" && p.TokenAppend == "":
 		return fmt.Errorf("identity: %s is the token, which is another for each call", p.TokenParam)
+	case p.Sets && (p.Deduplicates || len(p.When) > 0):
+		return errors.New("sets: the same call again is the key; deduplicates and when are for a token")
+	case len(p.When) > 0 && p.TokenParam == "":
+		return errors.New("when: says which calls have the token, and there is none (token = { param, append })")
 	case p.Lookup == nil:
 		return nil
 	case p.Lookup.Tool == "" || p.Lookup.Tool == p.Tool:
@@ -71,58 +84,92 @@ func (p Pairing) Validate() error {
 	case p.TokenParam == "" && len(p.Lookup.Match) == 0:
 		return errors.New("reconcile: nothing shows that a row is ours; send a token (token = { param, append }), or name fields (match = […])")
 	}
+	if _, err := parsePath(p.Lookup.More); err != nil {
+		return err
+	}
 	_, err := parsePath(p.Lookup.Found)
 	return err
 }
 
-// A tool makes calls of a tool of a server.
+// covers reports whether a call with these params has the token.
+func (p Pairing) covers(payload json.RawMessage) bool {
+	fields, err := jsonval.Fields(payload)
+	if err != nil {
+		return false
+	}
+	for name, want := range p.When {
+		if got := fields[name]; got == nil || string(want) != `"*"` && !jsonval.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// A tool makes calls of a tool of a server that changes something.
 type tool struct {
 	server *Server
 	p      Pairing
 	limit  int // of a result
+	spec   connector.Spec
+	whole  bool // results are kept as the server gives them, for whoever passes them on
 }
 
 // An asked tool can be asked what became of a call.
 type asked struct{ tool }
 
-// Tool returns a tool of a server that changes something.
+// Tool returns a tool of a server that changes something, for whoever passes its results on: they
+// are kept as the server gives them.
 func (s *Server) Tool(p Pairing, resultLimit int) connector.Tool {
-	if p.Timeout == 0 {
-		p.Timeout = DefaultTimeout
-	}
 	if resultLimit == 0 {
 		resultLimit = DefaultResultLimit
 	}
-	t := tool{s, p, resultLimit}
-	if p.Level() == keep.LevelNone {
+	return s.tool(tool{p: p, limit: resultLimit, whole: true, spec: connector.Spec{
+		Name: p.Tool, Description: "Calls the tool " + p.Tool + " of the MCP server " + s.Name() + ".",
+	}})
+}
+
+// tool completes t by its pairing.
+func (s *Server) tool(t tool) connector.Tool {
+	if t.p.Timeout == 0 {
+		t.p.Timeout = DefaultTimeout
+	}
+	p := t.p
+	t.server = s
+	t.spec.Effect, t.spec.Timeout, t.spec.Level, t.spec.Identity = connector.Mutate, p.Timeout, p.Level(), p.Identity
+	t.spec.SettleAfter, t.spec.Approve, t.spec.Unique = p.SettleAfter, p.Approve, p.Unique
+	t.spec.CarriesToken = p.TokenParam != "" && len(p.When) == 0
+	if t.spec.Level == keep.LevelKey {
+		t.spec.Sets = p.Sets
+		if t.spec.KeyLasts = p.KeyLasts; t.spec.KeyLasts == 0 {
+			t.spec.KeyLasts = map[bool]time.Duration{true: DefaultSetLasts, false: DefaultKeyLasts}[p.Sets]
+		}
+	}
+	if l := p.Lookup; l != nil && t.spec.Level != keep.LevelKey {
+		t.spec.ByTarget = len(l.Match) > 0
+		t.spec.Marked, t.spec.NeedsControl = p.TokenParam != "" && !t.spec.ByTarget, !l.Complete || l.More != "" || l.Page > 0 || len(p.When) > 0
+	}
+	if t.spec.Level == keep.LevelNone {
 		return &t
 	}
 	return &asked{t}
 }
 
 // Spec implements connector.Tool.
-func (t *tool) Spec() connector.Spec {
-	return connector.Spec{
-		Name: t.p.Tool, Effect: connector.Mutate, Description: "Calls the tool " + t.p.Tool + " of the MCP server " + t.server.Name() + ".",
-		Timeout: t.p.Timeout, Level: t.p.Level(), Identity: t.p.Identity, SettleAfter: t.p.SettleAfter, Approve: t.p.Approve, Unique: t.p.Unique,
-		Marked: t.p.TokenParam != "" && t.p.Lookup != nil && len(t.p.Lookup.Match) == 0, CarriesToken: t.p.TokenParam != "",
-		ByTarget: t.p.Lookup != nil && len(t.p.Lookup.Match) > 0,
-	}
-}
+func (t *tool) Spec() connector.Spec { return t.spec }
 
 // Pin implements connector.Pinner: where and how the tool sends, without secrets.
 func (t *tool) Pin() json.RawMessage {
 	cfg := t.server.cfg
-	pin, _ := json.Marshal(map[string]any{"command": cfg.Command, "args": cfg.Args, "url": cfg.URL, "tool": t.p.Tool,
-		"token": []string{t.p.TokenParam, t.p.TokenAppend}, "lookup": t.p.Lookup})
-	return pin
+	pin, _ := json.Marshal(map[string]any{"command": cfg.Command, "args": cfg.Args, "url": cfg.URL, "account": cfg.Account, "tool": t.p.Tool,
+		"token": []string{t.p.TokenParam, t.p.TokenAppend}, "when": t.p.When, "sets": t.p.Sets, "lookup": t.p.Lookup})
+	return t.server.hide.JSON(pin)
 }
 
 // Target implements connector.Mutator.
 func (t *tool) Target(params json.RawMessage) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(params, &all) != nil {
-		return t.p.Tool
+		return t.spec.Name
 	}
 	names := t.p.Identity
 	if len(names) == 0 {
@@ -138,7 +185,7 @@ func (t *tool) Target(params json.RawMessage) string {
 		}
 	}
 	if len(parts) == 0 {
-		return t.p.Tool
+		return t.spec.Name
 	}
 	return strings.Join(parts, " ")
 }
@@ -177,14 +224,15 @@ func (t *tool) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	if err != nil {
 		return connector.Receipt{}, err
 	}
-	ans, err := t.server.Call(ctx, "tools/call", params)
+	ans, err := t.server.Call(alone(ctx), "tools/call", params)
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok && err == nil {
 		a.Result, a.Error = ans.Result, ans.Error
 	}
-	if f := Classify(ans, err); f != nil {
+	if f := t.server.failure(ans, err); f != nil {
 		if f.Code == CodeToolError && t.p.ErrorsRefused {
 			f.Class = keep.ClassLogic
 		}
+		f.Tool = keep.ToolName(t.server.Name() + "." + t.spec.Name)
 		return connector.Receipt{}, f
 	}
 	return t.receipt(ans.Result), nil
@@ -204,12 +252,12 @@ func metaOf(ctx context.Context) json.RawMessage {
 
 // arguments returns what is sent: the payload with the token.
 func (t *tool) arguments(m keep.Mutation) (json.RawMessage, error) {
-	if t.p.TokenParam == "" {
-		return m.Payload, nil
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(m.Payload, &all); err != nil {
+	all, err := jsonval.Fields(m.Payload)
+	if err != nil {
 		return nil, err
+	}
+	if (t.p.TokenParam == "" || !t.p.covers(m.Payload)) && len(m.Payload) > 0 {
+		return m.Payload, nil
 	}
 	text := m.Token
 	if t.p.TokenAppend != "" {
@@ -230,126 +278,17 @@ func (t *tool) arguments(m keep.Mutation) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// Codes of failures.
-const (
-	// CodeToolError is that of a result with isError.
-	CodeToolError = "tool-error"
-
-	codeUnsent   = "not-sent"
-	codeNoAnswer = "no-answer"
-)
-
-// refusals are the errors that a server gives before it executes a tool.
-var refusals = []int{-32700, -32600, -32601, -32602, -32020, -32021, -32022}
-
-// refusing are the statuses of HTTP that say that a request was not executed.
-var refusing = []int{400, 401, 403, 404, 405, 413, 415, 422, 429}
-
-// Classify returns what the end of a call proves; nil: it succeeded.
-func Classify(ans Message, err error) *keep.Failure {
-	if _, unsent := errors.AsType[*UnsentError](err); unsent {
-		return keep.Failf(keep.ClassTransient, codeUnsent, "nothing was sent: %v", err)
-	}
-	if s, ok := errors.AsType[*StatusError](err); ok {
-		code := fmt.Sprintf("http-%d", s.Status)
-		switch {
-		case s.Status == 401 || s.Status == 403:
-			return keep.Failf(keep.ClassPermission, code, "%v", err)
-		case slices.Contains(refusing, s.Status):
-			return keep.Failf(keep.ClassLogic, code, "%v", err)
-		}
-		return keep.Failf(keep.ClassUnknown, code, "%v", err)
-	}
-	if err != nil {
-		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "%v", err)
-	}
-	if ans.Error != nil {
-		class := keep.ClassUnknown
-		if slices.Contains(refusals, ans.Error.Code) {
-			class = keep.ClassLogic
-		}
-		return keep.Failf(class, fmt.Sprintf("mcp%d", ans.Error.Code), "%s", shorten(ans.Error.Message, 2000))
-	}
-	var r struct {
-		IsError bool            `json:"isError"`
-		Content json.RawMessage `json:"content"`
-	}
-	if len(ans.Result) == 0 || ans.Result[0] != '{' || json.Unmarshal(ans.Result, &r) != nil {
-		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "the answer is no result of a tool")
-	}
-	if r.IsError {
-		return keep.Failf(keep.ClassUnknown, CodeToolError, "%s", shorten(TextOf(ans.Result), 2000))
-	}
-	return nil
-}
-
-// TextOf returns the text of a result of a tool.
-func TextOf(result json.RawMessage) string {
-	var r struct {
-		Content []struct {
-			Type, Text string
-		} `json:"content"`
-	}
-	if json.Unmarshal(result, &r) != nil {
-		return ""
-	}
-	var texts []string
-	for _, c := range r.Content {
-		if c.Type == "text" {
-			texts = append(texts, c.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
-}
-
-// receipt returns what is kept of a result: all of it, unless it is too large.
-func (t *tool) receipt(result json.RawMessage) connector.Receipt {
-	if len(result) > t.limit {
-		cut, _ := json.Marshal(map[string]any{"content": []any{
-			map[string]string{"type": "text", "text": shorten(TextOf(result), t.limit/2)},
-			map[string]string{"type": "text", "text": fmt.Sprintf("(The call was made. Its result of %d bytes was cut: at most %s are kept.)", len(result), bytesText(t.limit))},
-		}})
-		return connector.Receipt{Result: cut, Warning: fmt.Sprintf("the result of %d bytes was cut", len(result))}
-	}
-	if connector.CheckNumbers(result) != nil {
-		result, _ = json.Marshal(map[string]string{rawMember: string(result)})
-	}
-	return connector.Receipt{Result: result}
-}
-
-// rawMember holds a result that is kept as a text, since no record may have its numbers.
-const rawMember = "keep/raw"
-
-// Unwrap returns the result of a tool as its server gave it, from what a record has: also one
-// that a person typed in, who need not know the form.
-func Unwrap(result json.RawMessage) json.RawMessage {
-	var r map[string]json.RawMessage
-	var raw string
-	if json.Unmarshal(result, &r) == nil {
-		if r[rawMember] != nil && json.Unmarshal(r[rawMember], &raw) == nil {
-			return json.RawMessage(raw)
-		}
-		if r["content"] != nil {
-			return result
-		}
-	}
-	return rowResult(result)
-}
-
-// rowResult returns the result that a row makes which a lookup found, or a person's word.
-func rowResult(row json.RawMessage) json.RawMessage {
-	out := map[string]any{"content": []any{map[string]string{"type": "text", "text": string(row)}}}
-	if len(row) > 0 && row[0] == '{' {
-		out["structuredContent"] = row
-	}
-	result, _ := json.Marshal(out)
-	return result
-}
-
 // Reconcile implements connector.Reconciler.
 func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
-	if t.p.Lookup != nil {
+	switch {
+	case !t.p.covers(m.Payload):
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: "a call with these params has no mark"}, nil
+	case t.spec.Level == keep.LevelKey && t.spec.KeyLives(ctx, m):
+	case t.p.Lookup != nil:
 		return t.lookUp(ctx, m)
+	default:
+		return connector.Answer{}, keep.Failf(keep.ClassPrecondition, "key-forgotten",
+			"the call may be sent again for %s, and that time is over; only a person can look", t.spec.KeyLasts)
 	}
 	receipt, err := t.Mutate(ctx, m)
 	if err != nil {
@@ -364,8 +303,11 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, 
 	if err != nil {
 		return connector.Answer{}, err
 	}
-	ans, err := t.server.Call(ctx, "tools/call", params)
-	if f := Classify(ans, err); f != nil {
+	ans, err := t.server.read(ctx, params)
+	switch f := t.server.failure(ans, err); {
+	case f != nil && f.Class == keep.ClassPermission:
+		return connector.Answer{Verdict: connector.Retry, Detail: f.Message, Refused: f}, nil
+	case f != nil:
 		return connector.Answer{}, fmt.Errorf("%s: %s", t.p.Lookup.Tool, f.Message)
 	}
 	body, err := bodyOf(ans.Result)
@@ -386,34 +328,26 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, 
 		}
 	}
 	detail := fmt.Sprintf("%s shows %d rows, and none is of this call", t.p.Lookup.Tool, len(rows))
-	if t.p.Lookup.Complete {
+	if t.p.Lookup.complete(body, len(rows)) {
 		return connector.Answer{Verdict: connector.Absent, Detail: detail}, nil
 	}
 	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}, nil
 }
 
-// bodyOf returns the JSON that a result holds.
-func bodyOf(result json.RawMessage) (json.RawMessage, error) {
-	var r struct {
-		Structured json.RawMessage `json:"structuredContent"`
-		Content    []struct {
-			Type, Text string
-		} `json:"content"`
+// complete reports whether an answer with so many rows holds all that there can be.
+func (l *Lookup) complete(body json.RawMessage, rows int) bool {
+	if !l.Complete || l.Page > 0 && rows >= l.Page {
+		return false
 	}
-	if err := json.Unmarshal(result, &r); err != nil {
-		return nil, err
+	if l.More == "" {
+		return true
 	}
-	if len(r.Structured) > 0 && string(r.Structured) != "null" {
-		return r.Structured, nil
+	path, err := parsePath(l.More)
+	if err != nil {
+		return false
 	}
-	if len(r.Content) != 1 || r.Content[0].Type != "text" {
-		return nil, errors.New("the answer has neither structuredContent nor one text")
-	}
-	if text := json.RawMessage(r.Content[0].Text); json.Valid(text) {
-		return text, nil
-	}
-	quoted, err := json.Marshal(r.Content[0].Text)
-	return quoted, err
+	more, err := path.rows(body)
+	return err == nil && len(more) == 1 && string(more[0]) == "false"
 }
 
 // params returns those of the call that asks about m.
@@ -497,80 +431,4 @@ func hasText(v any, s string) bool {
 		}
 	}
 	return false
-}
-
-// A jsonPath names rows: $.issues, $.data[*], $[0].
-type jsonPath []string
-
-// parsePath reads a path. Empty is $.
-func parsePath(text string) (jsonPath, error) {
-	if text == "" || text == "$" {
-		return nil, nil
-	}
-	rest, ok := strings.CutPrefix(text, "$")
-	if !ok {
-		return nil, fmt.Errorf("found: %q is no path: it begins with $, such as $.issues", text)
-	}
-	var p jsonPath
-	for rest != "" {
-		switch {
-		case strings.HasPrefix(rest, "[*]"):
-			p, rest = append(p, "*"), rest[3:]
-		case rest[0] == '.':
-			name := rest[1:]
-			if i := strings.IndexAny(name, ".["); i >= 0 {
-				name = name[:i]
-			}
-			if name == "" {
-				return nil, fmt.Errorf("found: %q has a step without a name", text)
-			}
-			p, rest = append(p, "."+name), rest[1+len(name):]
-		default:
-			return nil, fmt.Errorf("found: %q: after $ there are steps such as .issues and [*]", text)
-		}
-	}
-	return p, nil
-}
-
-// rows returns what the path leads to: the elements of a list, or one value. It is an error if
-// the answer has another shape than the path says: that is no list without our row.
-func (p jsonPath) rows(body json.RawMessage) ([]json.RawMessage, error) {
-	at := []json.RawMessage{body}
-	for _, step := range p {
-		var next []json.RawMessage
-		for _, v := range at {
-			if step == "*" {
-				list, err := elements(v)
-				if err != nil {
-					return nil, err
-				}
-				next = append(next, list...)
-				continue
-			}
-			var fields map[string]json.RawMessage
-			if json.Unmarshal(v, &fields) != nil || fields[step[1:]] == nil {
-				return nil, fmt.Errorf("the answer has no %s", step[1:])
-			}
-			next = append(next, fields[step[1:]])
-		}
-		at = next
-	}
-	if len(p) > 0 && p[len(p)-1] == "*" || len(at) != 1 {
-		return at, nil
-	}
-	switch trimmed := strings.TrimSpace(string(at[0])); {
-	case trimmed == "" || trimmed == "null":
-		return nil, errors.New("the answer is empty where its rows should be")
-	case trimmed[0] == '[':
-		return elements(at[0])
-	}
-	return at, nil
-}
-
-func elements(v json.RawMessage) ([]json.RawMessage, error) {
-	var list []json.RawMessage
-	if json.Unmarshal(v, &list) != nil || list == nil {
-		return nil, errors.New("the answer has no list where its rows should be")
-	}
-	return list, nil
 }

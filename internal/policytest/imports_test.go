@@ -61,6 +61,7 @@ connector/files         timed  . law/ledger connector connector/internal/...
 connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact
 connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact
 connector/packs         timed
+connector/pairings      timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
 connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
 connector/s3            clock  . law/ledger connector connector/internal/...

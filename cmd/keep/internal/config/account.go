@@ -68,11 +68,16 @@ func inHeader(path string) bool {
 	return strings.HasPrefix(path, "connections.") && strings.Contains(path, ".headers.")
 }
 
-// UseAccounts gives the connections the accounts that they name. Without it each call that
-// needs one fails.
+// UseAccounts gives the connections, and the servers of the gateway, the accounts that they
+// name. Without it each call that needs one fails.
 func (c *Config) UseAccounts(accounts connector.Accounts) {
 	for _, conn := range c.Connections {
 		conn.v.accounts = accounts
+	}
+	for _, server := range c.Gateway.Servers {
+		if live, ok := server.Accounts.(liveAccounts); ok {
+			live.v.accounts = accounts
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -152,10 +153,16 @@ func Load(o Options) (*Config, error) {
 		cfg.Budgets = b.budgets(t.Budgets, root)
 		cfg.LLMs = b.llms(t.LLMs, root)
 		cfg.Write = b.write(t.Write, t.Repair, root, cfg.LLMs)
-		cfg.Gateway = b.gateway(t.Gateway, root, cfg.Dir, cfg.Budgets)
+		cfg.Gateway = b.gateway(t.Gateway, root, v, cfg.Budgets)
 		cfg.Repair = b.repair(t.Repair, root, cfg.LLMs)
 	}
 	cfg.Connections = b.connections(t.Connections, v)
+	for _, c := range cfg.Connections {
+		for _, tool := range slices.Sorted(maps.Keys(c.budgets)) {
+			full, at := c.Name+"."+tool, dotted(dotted("connections", c.Name)+".tools", tool)
+			b.spends(cfg.Budgets, c.budgets[tool], full, c.at.table()["tools"].table()[tool], at)
+		}
+	}
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
 	cfg.Ring, cfg.Clients = t.Accounts.ring(cfg, env), t.Packs
 	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket,

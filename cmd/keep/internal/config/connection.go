@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/connector/logsink"
 	"github.com/keep-run/keep/connector/mail"
+	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/connector/packs"
 	"github.com/keep-run/keep/connector/s3"
 	"github.com/keep-run/keep/connector/sqldb"
@@ -29,8 +31,10 @@ type Connection struct {
 	New       bool     // it is no connection of before by another name
 	Accounts  []string // that it uses
 
-	scopes map[string][]string // by tool
-	mark   string              // of the secrets that it uses; see connector.Connection
+	mcp     *mcp.Config         // of an MCP server; nil: it is another kind of service
+	scopes  map[string][]string // by tool
+	budgets map[string]string   // that tools name themselves, by tool
+	mark    string              // of the secrets that it uses; see connector.Connection
 
 	// Limits say how often it may be used, by all of its users together.
 	Limits limit.Rule
@@ -100,6 +104,9 @@ var kinds = map[string]kind{
 		}
 	}),
 	s3.Kind: kindOf(s3.New, nil),
+	mcp.Kind: kindOf(func(name string, c mcpConnection) (*connector.Connection, error) { return mcp.New(name, c.Config) },
+		func(c *mcpConnection, abs func(string) string) { c.Cwd = abs(cmp.Or(c.Cwd, ".")) },
+	).hiding(func(s any, values []string, _ map[string]string) { s.(*mcpConnection).Secrets = values }),
 	mail.Kind: kindOf(mail.New, func(c *mail.Config, abs func(string) string) {
 		if c.CA != "" {
 			c.CA = abs(c.CA)
@@ -205,9 +212,21 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 		b.problems = append(b.problems, p)
 		return Connection{}, false
 	}
+	return b.settings(name, at, n, v, text, k)
+}
+
+// settings binds one table to the Config of a connector that Keep has.
+func (b *binder) settings(name, at string, n *node, v *vault, text string, k kind) (Connection, bool) {
 	b.plainSecrets(n, at)
 	settings := reflect.New(k.settings)
-	before := len(b.problems)
+	before, budgets := len(b.problems), map[string]string{}
+	var pairing *Pairing
+	var server *mcp.Config
+	if text == mcp.Kind {
+		if pairing = b.named(n, at, v.dir); pairing != nil {
+			n = b.paired(n, at, pairing)
+		}
+	}
 	b.bind(settings.Elem(), n, at)
 	if len(b.problems) > before {
 		return Connection{}, false
@@ -226,9 +245,24 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 		if c.Account != "" {
 			c.Accounts, accounts = liveAccounts{v}, []string{c.Account}
 		}
+	case *mcpConnection:
+		if b.mcpAccount(n, at, c.Account, c.Place) {
+			c.Accounts, accounts = liveAccounts{v}, []string{c.Account}
+		}
+		if server = &c.Config; pairing != nil {
+			c.Pack = pairing.Pack()
+		}
+		for tool, t := range c.Tools {
+			if t.Budget != "" {
+				budgets[tool] = t.Budget
+			}
+		}
+	}
+	if len(b.problems) > before {
+		return Connection{}, false
 	}
 	return Connection{
-		Name: name, Connector: text, Accounts: accounts, at: n, b: b, v: v, mark: v.markOf(n),
+		Name: name, Connector: text, Accounts: accounts, budgets: budgets, mcp: server, at: n, b: b, v: v, mark: v.markOf(n),
 		open: func() (*connector.Connection, error) { return k.open(name, settings.Interface()) },
 	}, true
 }

@@ -1,16 +1,17 @@
 package config
 
 import (
-	"encoding/json"
+	"cmp"
 	"maps"
-	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/law/grant"
@@ -36,40 +37,15 @@ type (
 	}
 
 	gatewayServerTable struct {
-		Command string            `toml:"command"` // program that serves on stdin and stdout
-		Args    []string          `toml:"args"`    // its arguments
-		Env     map[string]string `toml:"env"`     // its variables, beside HOME, PATH and the like: nothing else of Keep's environment is passed on
-		Cwd     string            `toml:"cwd"`     // its directory; empty: that of keep.toml
-		URL     string            `toml:"url"`     // of a server that speaks HTTP, in place of a command
-		Headers map[string]string `toml:"headers"` // that each request to it carries
+		mcp.Place
+		Account string `toml:"account"` // a connected account whose token each request carries
+		Pairing string `toml:"pairing"` // file of what is known of the server's tools, such as github
 	}
 
 	gatewayToolTable struct {
-		Effect       string                 `toml:"effect"`       // mutate, or read: it changes nothing, and its calls pass straight on
-		Identity     []string               `toml:"identity"`     // params that say what is changed; empty: all
-		Token        gatewayTokenTable      `toml:"token"`        // where the call shows a mark of its own
-		Deduplicates bool                   `toml:"deduplicates"` // the server honours the token as a key
-		Reconcile    *gatewayReconcileTable `toml:"reconcile"`    // how the server is asked what became of a call
-		SettleAfter  time.Duration          `toml:"settle_after"` // how long an effect may lag behind the deadline of its call
-		Timeout      time.Duration          `toml:"timeout"`      // of a call; empty: 60s
-		Approve      string                 `toml:"approve"`      // when a person must agree: "always", or a condition over params
-		Budget       string                 `toml:"budget"`       // in which its calls count, as if that named the tool
-		Repeat       string                 `toml:"repeat"`       // as gateway.repeat, of this tool
-		Unique       bool                   `toml:"unique"`       // a person is asked before an identity is applied a second time
-		Errors       string                 `toml:"errors"`       // what an error in a result means: unknown, or refused: nothing happened
-	}
-
-	gatewayTokenTable struct {
-		Param  string `toml:"param"`  // that has the token
-		Append string `toml:"append"` // text with {token} that is appended to the param; empty: the param is the token
-	}
-
-	gatewayReconcileTable struct {
-		Tool     string         `toml:"tool"`     // of the same server, which reads
-		Args     map[string]any `toml:"args"`     // texts in it take {token}, {sent_at} and {param}
-		Found    string         `toml:"found"`    // JSON path to the rows; empty: $
-		Match    []string       `toml:"match"`    // fields of a row that equal the params; empty: a text in it has the token
-		Complete bool           `toml:"complete"` // the rows are all that there can be, so that none means that nothing happened
+		Effect string `toml:"effect"` // mutate, or read: it changes nothing, and its calls pass straight on
+		Repeat string `toml:"repeat"` // as gateway.repeat, of this tool
+		mcp.Knowledge
 	}
 )
 
@@ -80,6 +56,7 @@ type Gateway struct {
 	Grants       map[string][]string // what they may call, by name; an agent without one may call everything
 	Hosts        []string
 	Rules        map[keep.ToolName]gateway.Rule
+	Declared     map[string]map[string]mcp.ToolConfig // what pairings and the owner say of tools, by server and tool
 	Repeat       repeat.Rules
 	MessageLimit int
 	ResultLimit  int
@@ -89,13 +66,13 @@ var gatewayServerName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // gateway checks the table of the gateway and returns what it means. Budgets get the tools
 // that name them.
-func (b *binder) gateway(t gatewayTable, root *node, dir string, budgets []Budget) Gateway {
+func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget) Gateway {
 	n, at := root.table()["gateway"], "gateway"
 	g := Gateway{Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
 	g.Repeat = repeat.Rules{Repeat: repeat.Policy(t.Repeat), Window: t.RepeatWindow, Rejoin: t.Rejoin}
 	b.repeatPolicy(n, at, t.Repeat)
-	for key, v := range map[string]int64{"repeat_window": int64(t.RepeatWindow), "rejoin": int64(t.Rejoin), "message_limit": int64(t.MessageLimit), "result_limit": int64(t.ResultLimit)} {
-		if v < 0 {
+	for key, n64 := range map[string]int64{"repeat_window": int64(t.RepeatWindow), "rejoin": int64(t.Rejoin), "message_limit": int64(t.MessageLimit), "result_limit": int64(t.ResultLimit)} {
+		if n64 < 0 {
 			b.addf(n.table()[key], dotted(at, key), "must not be negative")
 		}
 	}
@@ -106,11 +83,23 @@ func (b *binder) gateway(t gatewayTable, root *node, dir string, budgets []Budge
 	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
 		b.gatewayAgent(&g, name, t.Agents[name], n.table()["agents"].table()[name], t)
 	}
+	said := make(map[string]gatewayToolTable) // what pairings say, by the full name of a tool
 	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
-		g.Servers = append(g.Servers, b.gatewayServer(name, t.Servers[name], n.table()["servers"].table()[name], dir))
+		kn := n.table()["servers"].table()[name]
+		server := b.gatewayServer(name, t.Servers[name], kn, v)
+		if p := b.named(kn, dotted("gateway.servers", name), v.dir); p != nil {
+			server.Pack = p.Pack()
+			for tool, cfg := range p.Tools {
+				said[name+"."+tool] = gatewayToolTable{Effect: gatewayEffect(cfg.Effect), Knowledge: cfg.Knowledge}
+			}
+		}
+		g.Servers = append(g.Servers, server)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.Tools)) {
-		b.gatewayTool(g, name, t.Tools[name], n.table()["tools"].table()[name], t, budgets)
+	for name, own := range t.Tools {
+		said[name] = overlaid(said[name], own, n.table()["tools"].table()[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		b.gatewayTool(&g, name, said[name], cmp.Or(n.table()["tools"].table()[name], n.table()["servers"]), t, budgets)
 	}
 	return g
 }
@@ -143,6 +132,25 @@ func (b *binder) gatewayAgent(g *Gateway, name string, a gatewayAgentTable, n *n
 	g.Grants[name] = a.Tools
 }
 
+// gatewayEffect returns an effect as the gateway says it.
+func gatewayEffect(e connector.Effect) string {
+	if e == connector.Mutate {
+		return "mutate"
+	}
+	return "read"
+}
+
+// overlaid returns what a pairing says of a tool, with the keys that the owner wrote over it.
+func overlaid(base, own gatewayToolTable, n *node) gatewayToolTable {
+	to, from := reflect.ValueOf(&base).Elem(), reflect.ValueOf(own)
+	for key, field := range fieldsOf(to.Type()) {
+		if n.table()[key] != nil {
+			to.FieldByIndex(field).Set(from.FieldByIndex(field))
+		}
+	}
+	return base
+}
+
 // repeatPolicy adds what is wrong with a policy.
 func (b *binder) repeatPolicy(n *node, at, policy string) {
 	if policy != "" && !slices.Contains(repeat.Policies(), repeat.Policy(policy)) {
@@ -151,73 +159,70 @@ func (b *binder) repeatPolicy(n *node, at, policy string) {
 }
 
 // gatewayServer checks one server.
-func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, dir string) mcp.ServerConfig {
+func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *vault) mcp.ServerConfig {
 	at := dotted("gateway.servers", name)
-	u, err := url.Parse(t.URL)
-	switch {
-	case !gatewayServerName.MatchString(name):
+	if !gatewayServerName.MatchString(name) {
 		b.addf(n, at, "%q is no name of a server: use up to 32 of a-z, 0-9 and -", name)
-	case (t.Command == "") == (t.URL == ""):
-		b.addf(n, at, "say where the server is: either command or url")
-	case t.URL != "" && !isOpen(t.URL) && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"):
-		b.addf(n.table()["url"], at+".url", "is no address, such as https://mcp.example.com/mcp")
+	}
+	if key, err := t.Validate(); err != nil {
+		b.addf(cmp.Or(n.table()[key], n), strings.TrimSuffix(at+"."+key, "."), "%v", err)
 	}
 	if !filepath.IsAbs(t.Cwd) {
-		t.Cwd = filepath.Join(dir, t.Cwd)
+		t.Cwd = filepath.Join(v.dir, t.Cwd)
 	}
-	return mcp.ServerConfig{Name: name, Command: t.Command, Args: t.Args, Env: t.Env, Dir: t.Cwd, URL: t.URL, Headers: t.Headers}
+	s := t.Server(name)
+	s.Secrets = v.secrets()
+	if b.mcpAccount(n, at, t.Account, t.Place) {
+		s.Account, s.Accounts = t.Account, liveAccounts{v}
+	}
+	return s
 }
 
 // gatewayTool checks one tool and adds its rule.
-func (b *binder) gatewayTool(g Gateway, name string, t gatewayToolTable, n *node, all gatewayTable, budgets []Budget) {
+func (b *binder) gatewayTool(g *Gateway, name string, t gatewayToolTable, n *node, all gatewayTable, budgets []Budget) {
 	at := dotted("gateway.tools", name)
 	server, tool, _ := strings.Cut(name, ".")
 	if _, known := all.Servers[server]; !known || tool == "" {
 		b.addf(n, at, `want the name of a tool, SERVER.TOOL, of a server in [gateway.servers]; there is no server %q`, server)
 		return
 	}
-	r := gateway.Rule{Read: t.Effect == "read", Repeat: repeat.Policy(t.Repeat), Pairing: mcp.Pairing{
-		Tool: tool, Identity: t.Identity, TokenParam: t.Token.Param, TokenAppend: t.Token.Append, Deduplicates: t.Deduplicates,
-		SettleAfter: t.SettleAfter, Timeout: t.Timeout, ErrorsRefused: t.Errors == "refused", Approve: t.Approve, Unique: t.Unique,
-	}}
-	if c := t.Reconcile; c != nil {
-		r.Lookup = &mcp.Lookup{Tool: c.Tool, Args: make(map[string]json.RawMessage), Found: c.Found, Match: c.Match, Complete: c.Complete}
-		for k, v := range c.Args {
-			raw, err := json.Marshal(v)
-			if err != nil {
-				b.addf(n.table()["reconcile"], at+".reconcile.args", "%s: %v", k, err)
-			}
-			r.Lookup.Args[k] = raw
-		}
+	if g.Declared == nil {
+		g.Declared = make(map[string]map[string]mcp.ToolConfig)
 	}
+	if g.Declared[server] == nil {
+		g.Declared[server] = make(map[string]mcp.ToolConfig)
+	}
+	g.Declared[server][tool] = mcp.ToolConfig{Knowledge: t.Knowledge}
+	p, err := t.Pairing(tool)
+	if err != nil {
+		b.addf(n, at, "%v", err)
+	}
+	r := gateway.Rule{Read: t.Effect == "read", Repeat: repeat.Policy(t.Repeat), Pairing: p}
 	if t.Effect != "" && t.Effect != "read" && t.Effect != "mutate" {
 		b.addf(n.table()["effect"], at+".effect", `%q: want "mutate" or "read"`, t.Effect)
 	}
-	if t.Errors != "" && t.Errors != "unknown" && t.Errors != "refused" {
-		b.addf(n.table()["errors"], at+".errors", `%q: want "unknown" or "refused"`, t.Errors)
-	}
-	if t.Timeout < 0 || t.SettleAfter < 0 {
-		b.addf(n, at, "timeout and settle_after must not be negative")
-	}
 	b.repeatPolicy(n, at, t.Repeat)
-	if err := r.Validate(); err != nil {
-		b.addf(n, at, "%v", err)
-	}
 	if t.Approve != "" {
 		if _, err := grant.CompileApprovals([]string{t.Approve}); err != nil {
 			b.addf(n.table()["approve"], at+".approve", "%v", err)
 		}
 	}
-	if t.Budget != "" {
-		i := slices.IndexFunc(budgets, func(x Budget) bool { return x.Name == t.Budget })
-		if i < 0 {
-			b.addf(n.table()["budget"], at+".budget", "there is no [budgets.%s]", t.Budget)
-		} else {
-			budgets[i].Tools = append(budgets[i].Tools, name)
-			budgets[i].tools = append(budgets[i].tools, n)
-		}
-	}
+	b.spends(budgets, t.Budget, name, n, at)
 	g.Rules[keep.ToolName(name)] = r
+}
+
+// spends makes a tool count in the budget that its own table names; empty: in none.
+func (b *binder) spends(budgets []Budget, budget, tool string, n *node, at string) {
+	if budget == "" {
+		return
+	}
+	i := slices.IndexFunc(budgets, func(x Budget) bool { return x.Name == budget })
+	if i < 0 {
+		b.addf(n.table()["budget"], at+".budget", "there is no [budgets.%s]", budget)
+		return
+	}
+	budgets[i].Tools = append(budgets[i].Tools, tool)
+	budgets[i].tools = append(budgets[i].tools, n)
 }
 
 // hasServer reports whether the gateway has a server of that name, whose tools only the server

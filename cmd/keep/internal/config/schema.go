@@ -59,6 +59,8 @@ var choices = map[string][]string{
 	"gatewayToolTable.repeat":     {"allow", "ask", "replay"},
 	"gatewayToolTable.effect":     {"mutate", "read"},
 	"gatewayToolTable.errors":     {"unknown", "refused"},
+	"ToolConfig.errors":           {"unknown", "refused"},
+	"ToolConfig.effect":           {string(connector.List), string(connector.Get), string(connector.Mutate)},
 	"repairTable.activate":        {string(repair.Ask), string(repair.WhenSafe)},
 	"Route.after_crash":           {"unknown", "retry"},
 }
@@ -66,8 +68,14 @@ var choices = map[string][]string{
 // needed are the keys that a table must have, by type.
 var needed = map[string][]string{
 	"hookTable": {"workflow", "topic", "verify"}, "budgetTable": {"tools", "limit", "per"}, "grantTable": {"tools"},
-	"packTable": {"name", "version", "title", "auth", "tools"}, "PackAuth": {"style"}, "webhookTable": {"url"},
+	"pairingTable": {"name", "version", "title", "tools"}, "ToolConfig": {"effect"}, "packTable": {"name", "version", "title", "auth", "tools"}, "PackAuth": {"style"}, "webhookTable": {"url"},
 	"packConnection": {"connector"}, "llmTable": {"api"},
+}
+
+// PairingSchema returns a JSON Schema of the file of a pairing.
+func PairingSchema(describe Describe) map[string]any {
+	m := newSchemaMaker(describe)
+	return m.document("pairing.toml", "How the outcomes of an MCP server's tools can be known", m.object(reflect.TypeFor[pairingTable](), reflect.Value{}))
 }
 
 func schemes() (out []string) {
@@ -177,7 +185,11 @@ func (m *schemaMaker) fields(into map[string]any, t reflect.Type, without reflec
 		if values := choices[t.Name()+"."+key]; values != nil {
 			p = map[string]any{"anyOf": []any{map[string]any{"enum": values}, map[string]any{"type": "string", "pattern": `\$\{`}}}
 		}
-		text := m.describe(t, field.Name)
+		of := t
+		if i := fields[key]; len(i) > 1 { // of a struct that is embedded
+			of = t.FieldByIndex(i[:len(i)-1]).Type
+		}
+		text := m.describe(of, field.Name)
 		if key == "connector" {
 			text = "the kind of service: " + strings.Join(Kinds(), ", ") + ", or the name of a pack (keep packs)"
 		}

@@ -173,9 +173,9 @@ func WriteSkill(dir string) ([]string, error) {
 }
 
 // Schemas are the names that Schema takes.
-func Schemas() []string { return []string{"keep", "pack"} }
+func Schemas() []string { return []string{"keep", "pack", "pairing"} }
 
-// Schema returns the JSON Schema of keep.toml, or of the file of a pack. It reports false
+// Schema returns the JSON Schema of keep.toml, or of the file of a pack or a pairing. It reports false
 // if there is none of that name.
 func Schema(name string) ([]byte, bool) {
 	text, err := files.ReadFile("schema/" + name + ".schema.json")

@@ -38,7 +38,7 @@ func documents() map[string][]byte {
 // references returns the schemas and the sections that are made of the code, by file.
 func references(root string) (map[string][]byte, error) {
 	c := comments{root: root, packages: map[string]map[string]string{}}
-	settings, pack := config.Schema(c.of), config.PackSchema(c.of)
+	settings, pack, pairing := config.Schema(c.of), config.PackSchema(c.of), config.PairingSchema(c.of)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -51,7 +51,7 @@ func references(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	maps.Copy(out, of)
-	for name, schema := range map[string]any{"keep": settings, "pack": pack} {
+	for name, schema := range map[string]any{"keep": settings, "pack": pack, "pairing": pairing} {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
@@ -162,7 +162,7 @@ func constants(t reflect.Type) *strings.Replacer {
 func reference(schema map[string]any) string {
 	var b strings.Builder
 	b.WriteString("# Every key of keep.toml\n\nThe keys that keep.toml takes, with their types and defaults. An unknown key is an error.\n" +
-		"`keep guide --schema keep` prints the same as a JSON Schema, `--schema pack` that of packs.\n")
+		"`keep guide --schema keep` prints the same as a JSON Schema, `--schema pack` that of packs, `--schema pairing` that of pairings.\n")
 	x := referrer{b: &b, definitions: schema["definitions"].(map[string]any)}
 	x.table("the top level", schema)
 	x.tables("", schema)

@@ -1,0 +1,90 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/keep-run/keep"
+)
+
+// Codes of failures.
+const (
+	// CodeToolError is that of a result with isError.
+	CodeToolError = "tool-error"
+
+	codeUnsent   = "not-sent"
+	codeNoAnswer = "no-answer"
+)
+
+// refusals are the errors that a server gives before it executes a tool.
+var refusals = []int{-32700, -32600, -32601, -32602, -32020, -32021, -32022}
+
+// refusing are the statuses of HTTP that say that a request was not executed, and what they mean.
+var refusing = map[int]keep.Class{
+	400: keep.ClassLogic, 401: keep.ClassPermission, 403: keep.ClassPermission, 404: keep.ClassLogic,
+	405: keep.ClassLogic, 413: keep.ClassLogic, 415: keep.ClassLogic, 422: keep.ClassLogic, 429: keep.ClassTransient,
+}
+
+// Classify returns what the end of a call proves; nil: it succeeded.
+func Classify(ans Message, err error) *keep.Failure {
+	if _, unsent := errors.AsType[*UnsentError](err); unsent {
+		if f, ok := errors.AsType[*keep.Failure](err); ok { // of the account
+			own := *f
+			return &own
+		}
+		return keep.Failf(keep.ClassTransient, codeUnsent, "nothing was sent: %v", err)
+	}
+	if s, ok := errors.AsType[*StatusError](err); ok {
+		return ofStatus(s)
+	}
+	if err != nil {
+		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "%v", err)
+	}
+	if ans.Error != nil {
+		class := keep.ClassUnknown
+		if slices.Contains(refusals, ans.Error.Code) {
+			class = keep.ClassLogic
+		}
+		return keep.Failf(class, fmt.Sprintf("mcp%d", ans.Error.Code), "%s", shorten(ans.Error.Message, 2000))
+	}
+	var r struct {
+		IsError bool            `json:"isError"`
+		Content json.RawMessage `json:"content"`
+	}
+	if len(ans.Result) == 0 || ans.Result[0] != '{' || json.Unmarshal(ans.Result, &r) != nil {
+		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "the answer is no result of a tool")
+	}
+	if r.IsError {
+		return keep.Failf(keep.ClassUnknown, CodeToolError, "%s", shorten(TextOf(ans.Result), 2000))
+	}
+	return nil
+}
+
+// ofStatus returns what an answer proves that is none of the protocol.
+func ofStatus(s *StatusError) *keep.Failure {
+	class, refused := refusing[s.Status]
+	switch {
+	case !refused:
+		class = keep.ClassUnknown
+	case s.Status == http.StatusUnauthorized && s.renewed:
+		class = keep.ClassTransient // there is another credential now
+	}
+	f := keep.Failf(class, fmt.Sprintf("http-%d", s.Status), "%v", s)
+	f.RetryAfter = s.retryAfter
+	if s.Status == http.StatusUnauthorized && s.account != "" {
+		f.Account, f.Generation = s.account, s.generation
+	}
+	return f
+}
+
+// failure is Classify, without secrets.
+func (s *Server) failure(ans Message, err error) *keep.Failure {
+	f := Classify(ans, err)
+	if f != nil {
+		f.Message = s.hide.Text(f.Message)
+	}
+	return f
+}
