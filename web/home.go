@@ -38,12 +38,15 @@ type causeRow struct {
 // Word is the kind in words.
 func (c causeRow) Word() string { return kindWord(c.Kind) }
 
+// Query names the cause in an address.
+func (c causeRow) Query() string { return query("cause", c.Key()) }
+
 // Link leads to the question, or to all of the cause.
 func (c causeRow) Link() string {
 	if c.Count == 1 {
 		return "/inbox/" + pathEscape(string(c.Example))
 	}
-	return "/inbox" + query("cause", c.Key())
+	return "/inbox" + c.Query()
 }
 
 // A doubtRow is a call with an unknown outcome that no open run waits for.

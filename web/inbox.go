@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +33,28 @@ type card struct {
 	Edits    []string       // where two payloads differ; nil: nothing to compare
 	Reason   string         // Why without the edits
 	Payload  *payload       // what was or would be sent; nil: nothing
+	Sent     *sent          // the same as a person reads it; nil: its tool does not say how
 	Note     string         // id of the field for a note
 	Waiting  []keep.RunID   // for the connection that it is about
 	Proposal *keep.Proposal // the version that is asked about; nil: none
+}
+
+// A sent is what was sent, as a person reads it.
+type sent struct {
+	Kind  keep.ViewKind
+	Lines []approval.Line
+}
+
+// sentOf reads a call by the view that its tool declares today; nil: it declares none.
+func (s *site) sentOf(m keep.Mutation) *sent {
+	for _, c := range s.cfg.Connections {
+		for _, t := range c.Tools {
+			if spec := t.Spec(); spec.View.Kind != keep.ViewFields && keep.ToolName(c.Name+"."+spec.Name) == m.Tool {
+				return &sent{spec.View.Kind, approval.Read(keep.Approval{Tool: m.Tool, Payload: m.Payload, View: spec.View})}
+			}
+		}
+	}
+	return nil
 }
 
 // kindWord is what a question is about, in a word or two.
@@ -285,18 +305,31 @@ func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 		what = "What was sent before, by another run"
 	}
 	p := payloadOf(what, m.Payload, mutationPath(m.Key)+"/payload")
-	c.Payload = &p
+	c.Payload, c.Sent = &p, s.sentOf(m)
 	return c, nil
 }
 
-// inboxData is the list of open questions, or of those that are decided.
+// inboxData is the list of open questions by cause, of those of one cause, or of those that are
+// decided.
 type inboxData struct {
-	Cards     []card
+	Cards     []causeCard
 	Decided   bool // shows the closed ones
+	Each      bool // every question has a card of its own
+	More      int  // causes that are not shown
+	Cause     *causeRow
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
 	Pager     pager
 }
+
+// A causeCard is a question in the place of all that have its cause.
+type causeCard struct {
+	card
+	Cause *causeRow // nil: the card is of one question
+}
+
+// Card is the question.
+func (c causeCard) Card() card { return c.card }
 
 // Query writes the filter of the list, with what is to be shown.
 func (d inboxData) Query(show string) string {
@@ -308,26 +341,112 @@ const inboxSize = 20
 
 func (s *site) inbox(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	d := inboxData{Decided: q.Get("show") == "decided", Workflow: keep.WorkflowName(q.Get("workflow"))}
+	d := inboxData{Decided: q.Get("show") == "decided", Workflow: keep.WorkflowName(q.Get("workflow")), Each: q.Get("show") == "each"}
 	p := page{Title: "Inbox", Section: "inbox", Watch: []feed.Kind{feed.Escalation, feed.Mutation}, Of: d.Workflow}
 	var err error
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
-	qs, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided},
-		keep.Page{Limit: inboxSize, After: q.Get("after")})
+	switch key := q.Get("cause"); {
+	case key != "":
+		err = s.listCause(ctx, &d, key, q.Get("from"))
+	case d.Decided || d.Each:
+		err = s.listQuestions(ctx, &d, q.Get("show"), q.Get("after"))
+	default:
+		err = s.listCauses(ctx, &d)
+	}
+	p.Data = d
+	return p, err
+}
+
+// listQuestions reads one page of questions.
+func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after string) error {
+	qs, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided}, keep.Page{Limit: inboxSize, After: after})
 	if err != nil {
-		return p, err
+		return err
 	}
 	if d.Decided {
 		qs = slices.DeleteFunc(qs, func(e keep.Escalation) bool { return e.ClosedAt.IsZero() })
 	}
-	if d.Cards, err = s.cards(ctx, qs); err != nil {
-		return p, err
+	cards, err := s.cards(ctx, qs)
+	for _, c := range cards {
+		d.Cards = append(d.Cards, causeCard{card: c})
 	}
-	d.Pager = pagerOf("/inbox", q.Get("after"), next, "show", q.Get("show"), "workflow", string(d.Workflow))
-	p.Data = d
-	return p, nil
+	d.Pager = pagerOf("/inbox", after, next, "show", show, "workflow", string(d.Workflow))
+	return err
+}
+
+// listCauses reads what the open questions are about, with the newest of each cause.
+func (s *site) listCauses(ctx context.Context, d *inboxData) error {
+	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+	if err != nil {
+		return err
+	}
+	rows := causeRows(o)
+	if d.Workflow != "" {
+		rows = slices.DeleteFunc(rows, func(c causeRow) bool { return !slices.Contains(c.Workflows, d.Workflow) })
+	}
+	shown := rows[:min(len(rows), inboxSize)]
+	d.More = len(rows) - len(shown)
+	var qs []keep.Escalation
+	for _, c := range shown {
+		qs = append(qs, c.Newest.Escalation)
+	}
+	cards, err := s.cards(ctx, qs)
+	for i, c := range cards {
+		one := causeCard{card: c}
+		if shown[i].Count > 1 {
+			one.Cause = &shown[i]
+		}
+		d.Cards = append(d.Cards, one)
+	}
+	return err
+}
+
+// listCause reads the questions of one cause, from a place on.
+func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) error {
+	at, err := strconv.Atoi(cmp.Or(from, "0"))
+	if err != nil || at < 0 {
+		return refusef("there is no place %q", cut(20, from))
+	}
+	cause, cards, err := s.ofCause(ctx, key, at, inboxSize)
+	if err != nil {
+		return err
+	}
+	d.Each, d.Cause = true, cause
+	for _, c := range cards {
+		d.Cards = append(d.Cards, causeCard{card: c})
+	}
+	if cause != nil && at+inboxSize < cause.Count {
+		d.Pager.Next = "/inbox" + query("cause", key, "from", strconv.Itoa(at+inboxSize))
+	}
+	if at > 0 {
+		d.Pager.First = "/inbox" + query("cause", key)
+	}
+	return nil
+}
+
+// ofCause reads up to limit of the open questions of a cause, newest first; nil: there are none.
+func (s *site) ofCause(ctx context.Context, key string, from, limit int) (*causeRow, []card, error) {
+	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range causeRows(o) {
+		if c.Key() != key {
+			continue
+		}
+		ids := c.All[min(from, len(c.All)):min(from+limit, len(c.All))]
+		var qs []keep.Escalation
+		for _, q := range o.Questions {
+			if slices.Contains(ids, q.ID) {
+				qs = append(qs, q)
+			}
+		}
+		cards, err := s.cards(ctx, qs)
+		return &c, cards, err
+	}
+	return nil, nil, nil
 }
 
 func (s *site) question(r *http.Request) (page, error) {

@@ -275,8 +275,12 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		s.log.ErrorContext(r.Context(), "serve page", "path", r.URL.Path, "err", err)
 	}
-	f := frame{page: page{Title: t.What, Data: t, Status: status}, Version: s.cfg.Version}
-	f.Who, _ = access.From(r.Context())
+	p := page{Title: t.What, Data: t, Status: status}
+	f, err := s.frame(r, p, "")
+	if who := f.Who; err != nil || !who.Role.Covers(access.Viewer) { // what is around the page needs the store, and a reader who may see it
+		f = frame{page: p, Who: who, Version: s.cfg.Version}
+	}
+	f.Notice = ""
 	s.write(w, r, "error", f)
 }
 

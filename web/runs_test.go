@@ -3,6 +3,7 @@ package web_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // The list of runs begins with what needs a look, has one row for all attempts of a chain, with
@@ -90,4 +92,67 @@ func TestHomeOverTime(t *testing.T) {
 	a.want(t, http.StatusOK, "Runs for each hour", "9 failed", "polls found nothing", "half within", `class="heat"`, "24 hours")
 	c.get("/?over=hour").want(t, http.StatusOK, "Runs for each minute")
 	c.get("/?over=month").want(t, http.StatusOK, "Runs for each day", "9 failed")
+}
+
+// What is printed is found: whatever has an id, by all of it or by a part.
+func TestFind(t *testing.T) {
+	w := fullWorld(t)
+	c := w.as("vera", access.Viewer)
+	q := w.question("mails")
+	in := string(w.inputOf(q))
+	for text, want := range map[string]string{
+		string(q.Run): "/runs/" + string(q.Run), string(q.ID): "/inbox/" + string(q.ID), string(q.Mutation): "/mutations/" + string(q.Mutation),
+		in: "/inputs/" + in, in[len(in)-8:]: "/inputs/" + in, "mails@1.0": "/workflows/mails/versions/1.0", "order:17": "/item?id=order%3A17&workflow=reminders",
+		"invoice 1002": "/inputs?q=invoice+1002", "nothing-like-it": "/inputs?q=nothing-like-it",
+	} {
+		if a := c.get("/find?q=" + url.QueryEscape(text)); a.path != want || a.status != http.StatusOK {
+			t.Errorf("find %q leads to %s (%d), want %s", text, a.path, a.status, want)
+		}
+	}
+	c.get("/nowhere").want(t, http.StatusNotFound, "Not found", `id="open-count"><span class="n">4`, `<li><a href="/workflows/mails">`)
+}
+
+// Questions with one cause are one card, and are answered together after a look at each.
+func TestInboxByCause(t *testing.T) {
+	db := memory.New()
+	now := time.Now()
+	for i := range 3 {
+		name := keep.WorkflowName(fmt.Sprintf("w%d", i))
+		run := keep.Run{ID: keep.RunID("run_" + name), Chain: keep.RunID("run_" + name), Workflow: name, Version: keep.Version{Major: 1}, Handler: "pay", Kind: keep.Consumer, Phase: keep.Prepared,
+			Status: keep.StatusPerson, Error: &keep.Failure{Class: keep.ClassPermission, Code: "unauthenticated", Tool: "bank.pay", Message: "401"}, CreatedAt: now, UpdatedAt: now}
+		q := keep.Escalation{ID: keep.EscalationID(fmt.Sprintf("esc_%d", i)), Kind: keep.AskPermission, Workflow: name, Run: run.ID, Question: "bank.pay was refused.", Attempted: fmt.Sprintf("bank.pay on to=%d", i),
+			Choices: []keep.Choice{{Action: keep.Retry, Label: "Retry"}, {Action: keep.Happened, Label: "It happened"}}, CreatedAt: now}
+		if i == 0 {
+			q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip"})
+		}
+		commit(t, db, name, now, keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}},
+			keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q})
+	}
+	ask := pagesWith(t, db)
+	list := ask("GET", "/inbox", nil)
+	list.want(t, http.StatusOK, "3 questions", "with the same cause", "unauthenticated", "in 3 workflows")
+	if n := strings.Count(list.body, "<article"); n != 1 {
+		t.Errorf("the inbox has %d cards for one cause", n)
+	}
+	ask("GET", "/", nil).want(t, http.StatusOK, "and 2 more with the same cause")
+	cause := "?cause=" + url.QueryEscape("permission bank.pay unauthenticated")
+	if each := ask("GET", "/inbox"+cause, nil); strings.Count(each.body, "<article") != 3 {
+		t.Errorf("the page of the cause has %d cards", strings.Count(each.body, "<article"))
+	}
+	preview := ask("GET", "/inbox/together"+cause, nil)
+	preview.want(t, http.StatusOK, "bank.pay on to=0", "bank.pay on to=2", `value="esc_1" checked`, `name="action" value="retry"`)
+	for _, never := range []string{`value="happened"`, `value="skip"`} { // it says more; not every one offers it
+		if strings.Contains(preview.body, never) {
+			t.Errorf("the preview offers %s", never)
+		}
+	}
+	ask("POST", "/inbox/together", url.Values{"action": {"happened"}, "id": {"esc_0"}}).want(t, http.StatusBadRequest)
+	ask("POST", "/inbox/together", url.Values{"action": {"skip"}, "id": {"esc_1"}}).want(t, http.StatusBadRequest, "does not offer that")
+	ask("POST", "/inbox/together", url.Values{"action": {"retry"}, "id": {"esc_0", "esc_1"}, "note": {"new token"}}).want(t, http.StatusSeeOther)
+	for i, decided := range []bool{true, true, false} {
+		q, err := db.Escalation(t.Context(), keep.EscalationID(fmt.Sprintf("esc_%d", i)))
+		if err != nil || (q.Decision != nil) != decided || decided && (q.Decision.Action != keep.Retry || q.Decision.Note != "new token") {
+			t.Errorf("%s: %+v, %v; want decided %t", q.ID, q.Decision, err, decided)
+		}
+	}
 }

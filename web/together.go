@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,55 +11,75 @@ import (
 	"github.com/keep-run/keep/law/approval"
 )
 
-// togetherData is the approvals that are alike, each with what it sends.
+// togetherData is questions that are alike, each with what it is about.
 type togetherData struct {
 	Tool     keep.ToolName
 	Workflow keep.WorkflowName
+	Cause    *causeRow // nil: approvals, of any cause
 	Cards    []card
-	Whole    []card // of Cards: those that the list shows all of
+	Whole    []card   // of Cards: those that the list shows all of
+	Actions  []button // that each of Whole offers
 }
 
 // mostTogether bounds what one press answers.
 const mostTogether = 100
 
-// ShownWhole reports whether a list shows all that is to be approved: nobody agrees to many
+// ShownWhole reports whether a list shows all that is to be decided: nobody agrees to many
 // calls of which he has not seen each.
 func (c card) ShownWhole() bool {
+	if c.Kind != keep.AskApproval {
+		return len(c.Attempted) <= listShows
+	}
 	return c.Approval != nil && !c.Hidden() && !slices.ContainsFunc(c.Marks(), func(m approval.Mark) bool { return m.Mark == approval.Long })
 }
 
-// Several reports whether the list has approvals that can be answered together.
-func (d inboxData) Several() bool {
-	n := 0
-	for _, c := range d.Cards {
-		if c.Kind == keep.AskApproval && c.ClosedAt.IsZero() && c.Approval != nil {
-			n++
-		}
-	}
-	return n > 1
-}
-
-// together lists the open approvals of a tool, or of a workflow, or all.
+// together lists the open questions of a cause, or the open approvals of a tool, of a workflow, or all.
 func (s *site) together(r *http.Request) (page, error) {
 	q := r.URL.Query()
 	d := togetherData{Tool: keep.ToolName(q.Get("tool")), Workflow: keep.WorkflowName(q.Get("workflow"))}
-	p := page{Title: "Approve several", Section: "inbox"}
-	open, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Workflow: d.Workflow, Open: true}, keep.Page{Limit: 1000})
-	if err != nil {
+	p := page{Title: "Answer several", Section: "inbox"}
+	var err error
+	if key := q.Get("cause"); key != "" {
+		if d.Cause, d.Cards, err = s.ofCause(r.Context(), key, 0, mostTogether); err != nil {
+			return p, err
+		}
+	} else if d.Cards, err = s.approvals(r.Context(), d); err != nil {
 		return p, err
 	}
-	for _, e := range open {
-		if e.Kind != keep.AskApproval || e.Approval == nil || d.Tool != "" && e.Approval.Tool != d.Tool || len(d.Cards) == mostTogether {
-			continue
-		}
-		c := cardOf(e)
-		if d.Cards = append(d.Cards, c); c.ShownWhole() {
+	for _, c := range d.Cards {
+		if c.ShownWhole() {
 			d.Whole = append(d.Whole, c)
 		}
 	}
+	d.Actions = inCommon(d.Whole)
 	p.Data = d
 	return p, nil
 }
+
+// approvals reads the open approvals that are asked for.
+func (s *site) approvals(ctx context.Context, d togetherData) ([]card, error) {
+	open, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: true}, keep.Page{Limit: 1000})
+	var cards []card
+	for _, e := range open {
+		if e.Kind == keep.AskApproval && e.Approval != nil && (d.Tool == "" || e.Approval.Tool == d.Tool) && len(cards) < mostTogether {
+			cards = append(cards, cardOf(e))
+		}
+	}
+	return cards, err
+}
+
+// inCommon returns the actions that all questions offer and that need nothing but a press.
+func inCommon(cards []card) []button {
+	if len(cards) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(cards[0].Buttons("together"), func(b button) bool {
+		return saysMore(b.Action) || slices.ContainsFunc(cards, func(c card) bool { return !c.Allows(b.Action) })
+	})
+}
+
+// saysMore reports whether an action comes with something that differs from question to question.
+func saysMore(a keep.Action) bool { return a == keep.Happened || a == keep.Raise }
 
 // decideTogether answers the questions that the form names, and no other. Each is answered
 // for itself: one that is refused keeps none of the others.
@@ -69,8 +90,8 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 	}
 	ids := r.PostForm["id"]
 	switch {
-	case d.Action != keep.Approve && d.Action != keep.Reject:
-		return "", "", refusef("several questions are approved or rejected together, and nothing else")
+	case d.Action == "" || saysMore(d.Action):
+		return "", "", refusef("that is not answered for several questions together")
 	case len(ids) == 0:
 		return "", "", refusef("no question was chosen")
 	case len(ids) > mostTogether:
@@ -94,10 +115,13 @@ func (s *site) decideOne(r *http.Request, id keep.EscalationID, d keep.Decision)
 	switch {
 	case err != nil:
 		return err
-	case q.Kind != keep.AskApproval:
-		return refusef("it is no approval")
-	case d.Action == keep.Approve && !cardOf(q).ShownWhole():
-		return refusef("the list does not show all of what would be sent; approve it on the page of the question")
+	case !q.Allows(d.Action):
+		return refusef("it does not offer that")
+	case (d.Action == keep.Approve || d.Action.NeedsConfirmation()) && !cardOf(q).ShownWhole():
+		return refusef("the list does not show all of what would be sent; answer it on the page of the question")
+	}
+	if err := s.mayAnswer(r.Context(), id); err != nil {
+		return err
 	}
 	return s.cfg.Actor.Decide(r.Context(), id, d)
 }

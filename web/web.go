@@ -112,6 +112,7 @@ func (s *site) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", s.static)
 	mux.HandleFunc("GET /live", s.allow(access.Viewer, s.live))
+	mux.HandleFunc("GET /find", s.allow(access.Viewer, s.find))
 	s.work(mux)
 	s.surroundings(mux)
 	mux.HandleFunc("/", s.allow(access.Viewer, s.notFound))
