@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/law/key"
 )
 
@@ -55,27 +56,40 @@ func (w *world) views() map[string]string {
 	}
 }
 
-// Every page, on a wide screen and on a phone, by day and by night, has nothing
-// that axe-core finds fault with, and fits.
+// Every page, by day and by night, has nothing that axe-core finds fault with; it fits a phone, a
+// tablet, a laptop and a wide screen; it has at most 200 KB, and no script but ours and htmx.
 func TestEveryViewIsAccessible(t *testing.T) {
 	w := fullWorld(t)
+	w.past("mails", "refunds", "reminders", "letters")
 	b := w.tab("ada")
 	views := w.views()
 	views["confirm"] = "/inbox/" + string(w.question("mails").ID) + "/confirm?action=did-not-happen"
 	views["confirm-key"], views["key"] = w.unknownKey()+"/confirm?action=did-not-happen", w.unknownKey()
 	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
+	views["together"], views["runs-each"], views["home-hour"] = "/inbox/together", "/runs?each=1", "/?over=hour"
+	c := w.as("ada", access.Operator)
 	for name, path := range views {
+		if a := c.get(path); len(a.body) > 200<<10 || a.header.Get("Content-Security-Policy") == "" || strings.Contains(a.header.Get("Content-Security-Policy"), "unsafe") {
+			t.Errorf("%s has %d bytes, and the policy %q", name, len(a.body), a.header.Get("Content-Security-Policy"))
+		}
+		b.size(1280, 900)
 		b.open(path)
+		if got := eval[string](b, `[...document.scripts].map(s => new URL(s.src).pathname.split("/").pop()).sort().join(" ")`); got != "app.js htmx.min.js hx-sse.min.js theme.js" {
+			t.Errorf("%s has the scripts %s", name, got)
+		}
 		for _, scheme := range []string{"light", "dark"} {
 			b.prefer(scheme)
 			b.accessible(name + ", " + scheme)
 			b.shot(name + "-" + scheme)
 		}
 		b.prefer("light")
+		for _, width := range []int64{768, 1280, 1920} {
+			b.size(width, 900)
+			b.fits(name)
+		}
 		b.size(390, 844, chromedp.EmulateMobile)
 		b.shot(name + "-phone")
 		b.fits(name)
-		b.size(1200, 900)
 	}
 }
 
