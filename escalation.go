@@ -24,12 +24,13 @@ const (
 	AskProposal       EscalationKind = "proposal"          // a version that a repair wrote waits for a person; no run's
 	AskBudget         EscalationKind = "budget"            // a budget is spent, and runs wait for it
 	AskBreaker        EscalationKind = "breaker"           // calls of a tool failed too often, and none is made
+	AskToolChanged    EscalationKind = "tool_changed"      // a server of the gateway changed a tool; no run's
 )
 
 // EscalationKinds returns every kind.
 func EscalationKinds() []EscalationKind {
 	return []EscalationKind{AskUnknownOutcome, AskPermission, AskPrecondition, AskRetries,
-		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection, AskGrant, AskProposal, AskBudget, AskBreaker}
+		AskLogic, AskInternal, AskApproval, AskItem, AskAlreadyDone, AskReconnect, AskConnection, AskGrant, AskProposal, AskBudget, AskBreaker, AskToolChanged}
 }
 
 // An Action is something that a person can decide.

@@ -97,6 +97,9 @@ func (g *Gateway) listTools(ctx context.Context, agent string) answer {
 	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
 	for i, s := range g.servers {
 		for _, t := range lists[i] {
+			if t.state == pin.Changed && t.was != nil { // agents see what was agreed to
+				t.raw, t.state = t.was, pin.Pinned
+			}
 			if !t.state.Stopped() && g.may(agent, keep.ToolName(s.Name()+"."+t.name)) {
 				all = append(all, shown(t.raw, s.Name()+between+t.name))
 			}

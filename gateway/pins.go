@@ -15,19 +15,6 @@ import (
 	"github.com/keep-run/keep/law/pin"
 )
 
-// Where pins are kept, as checkpoints of the workflow of the gateway. Only the gateway writes what
-// servers list, and what was agreed to with the first list; a person's word writes the rest.
-const (
-	listedServers = "servers" // by server, when it was listed first
-
-	agreedTools = "agreed:" // and a server: by tool, the pin that was agreed to
-	listedTools = "listed:" // and a server: by tool, the pin of what is listed otherwise
-	toolEntries = "tool:"   // and a tool: the entries of both
-
-	agreedEntry = "agreed"
-	listedEntry = "listed"
-)
-
 const (
 	listTime  = 30 * time.Second // for the list of a server
 	maxName   = 128              // of a tool, in bytes
@@ -46,6 +33,7 @@ type toolEntry struct {
 	raw   json.RawMessage
 	hash  string
 	state pin.State
+	was   json.RawMessage // the entry that was agreed to, of one that its server changed; nil: it is not kept
 }
 
 // A listing is the list of a server, and when it holds: until the server is connected to again, or
@@ -104,9 +92,9 @@ func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
 	case i < 0:
 		return fmt.Sprintf("the MCP server %s does not list it any more", s.Name())
 	case tools[i].state == pin.New:
-		return "its server did not list it when its tools were agreed to; a person must look at it first (keep gateway tools)"
+		return "its server listed too many tools over time; a person must look at it first (keep gateway tools)"
 	case tools[i].state.Stopped():
-		return "its server changed it since it was agreed to; a person must look at it first (keep gateway tools)"
+		return "its server changed it since it was agreed to; a person must look at it first (keep inbox, or keep gateway tools)"
 	}
 	return ""
 }
@@ -183,8 +171,8 @@ func (g *Gateway) usable(server string, infos []mcp.ToolInfo) []toolEntry {
 	return tools
 }
 
-// compare returns the tools of a list with their states. What it pins, and what it stops, is on
-// disk before any agent sees the list.
+// compare returns the tools of a list with their states. What it pins, what it stops and what it asks a
+// person is on disk before any agent sees the list.
 func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry) ([]toolEntry, error) {
 	p, err := readPins(ctx, g.store, server)
 	if err != nil {
@@ -193,28 +181,33 @@ func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry)
 	now := g.engine.Now()
 	var changes []keep.Change
 	out := slices.Clone(tools)
+	room := maxAgreed - len(p.agreed)
 	for i, t := range out {
 		is := pin.Of(t.raw, now)
-		out[i].state = pin.Decide(p.agreed[t.name], &is, p.first)
-		switch was := p.listed[t.name]; {
-		case out[i].state == pin.Take:
-			changes = append(changes, put(server, t.name, agreedTools, is)...)
+		out[i].state = pin.Decide(p.agreed[t.name], &is, room > 0)
+		if out[i].state == pin.Take {
+			room--
+			changes = append(changes, pin.Put(pin.Agreed, server, t.name, is)...)
 			out[i].state = pin.Pinned
-		case out[i].state.Stopped() && (was == nil || was.Hash != is.Hash):
-			changes = append(changes, put(server, t.name, listedTools, is)...)
-			g.log.Warn("a tool is stopped until a person has looked at it", "tool", server+"."+t.name, "why", out[i].state, "hash", pin.Short(is.Hash))
 		}
-		if out[i].state.Stopped() {
-			delete(p.listed, t.name)
+		if !out[i].state.Stopped() {
+			continue
 		}
+		more, err := g.stopTool(ctx, server, &out[i], p, is)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, more...)
+		delete(p.listed, t.name)
 	}
-	for name := range p.listed { // it is as it was agreed to again, or gone
-		changes = append(changes, keep.SetKV{Producer: handler(listedTools, server), Key: name},
-			keep.SetKV{Producer: handler(toolEntries, server+"."+name), Key: listedEntry})
-	}
-	if p.first {
-		value, _ := json.Marshal(now)
-		changes = append(changes, keep.SetKV{Producer: listedServers, Key: server, Value: value})
+	for name, was := range p.listed { // it is as it was agreed to again, or gone
+		tool := keep.ToolName(server + "." + name)
+		changes = append(changes, pin.Forget(pin.Listed, server, name)...)
+		if q, _, err := question(ctx, g.store, tool, was.Hash); err != nil {
+			return nil, err
+		} else if q != "" {
+			changes = append(changes, keep.CloseEscalation{ID: q})
+		}
 	}
 	if len(changes) == 0 {
 		return out, nil
@@ -227,6 +220,66 @@ func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry)
 	return out, nil
 }
 
+// stopTool returns the changes by which a tool is stopped and a person asked about it, and notes what agents see
+// of it.
+func (g *Gateway) stopTool(ctx context.Context, server string, t *toolEntry, p pins, is pin.Pin) ([]keep.Change, error) {
+	tool := keep.ToolName(server + "." + t.name)
+	agreed, was := p.agreed[t.name], p.listed[t.name]
+	var changes []keep.Change
+	if was == nil || was.Hash != is.Hash {
+		changes = pin.Put(pin.Listed, server, t.name, is)
+		g.log.Warn("a tool is stopped until a person has looked at it", "tool", tool, "why", t.state, "hash", pin.Short(is.Hash))
+	}
+	if agreed == nil {
+		return changes, nil
+	}
+	at, key := pin.EntryOf(pin.Agreed, server, t.name)
+	entry, err := g.store.KV(ctx, engine.DirectWorkflow, at, key)
+	if err != nil {
+		return nil, err
+	}
+	if entry != nil && pin.Of(entry, agreed.At).Hash == agreed.Hash {
+		t.was, agreed.Entry = bytes.Clone(entry), bytes.Clone(entry)
+	}
+	if was != nil && was.Hash != is.Hash {
+		open, _, err := question(ctx, g.store, tool, was.Hash)
+		if err != nil {
+			return nil, err
+		}
+		if open != "" {
+			changes = append(changes, keep.CloseEscalation{ID: open})
+		}
+	}
+	open, next, err := question(ctx, g.store, tool, is.Hash)
+	if err == nil && open == "" && next != "" {
+		changes = append(changes, keep.OpenEscalation{Escalation: pin.Question(next, engine.DirectWorkflow, tool, agreed, &is, is.At)})
+	}
+	return changes, err
+}
+
+// maxQuestions is how often a person is asked about one hash of a tool (law: bounded).
+const maxQuestions = 100
+
+// question returns the open question about a tool that is listed with that hash, or else the next one to
+// ask. Both are empty if a person answered.
+func question(ctx context.Context, db Pins, tool keep.ToolName, hash string) (open, next keep.EscalationID, err error) {
+	for n := 1; n <= maxQuestions; n++ {
+		id := pin.QuestionID(tool, hash, n)
+		q, err := db.Escalation(ctx, id)
+		switch {
+		case isMissing(err):
+			return "", id, nil
+		case err != nil:
+			return "", "", err
+		case q.ClosedAt.IsZero():
+			return id, "", nil
+		case q.Decision != nil && q.Decision.Action == keep.Reject:
+			return "", "", nil
+		}
+	}
+	return "", "", nil
+}
+
 // trace calls what a test asked to be called.
 func (g *Gateway) trace(p engine.Point) {
 	if g.cfg.Trace != nil {
@@ -234,41 +287,25 @@ func (g *Gateway) trace(p engine.Point) {
 	}
 }
 
-// handler returns the name of a checkpoint.
-func handler(kind, of string) keep.HandlerName { return keep.HandlerName(kind + of) }
-
-// put returns the changes that store a pin and its entry.
-func put(server, tool, kind string, p pin.Pin) []keep.Change {
-	value, _ := json.Marshal(p)
-	return []keep.Change{
-		keep.SetKV{Producer: handler(kind, server), Key: tool, Value: value},
-		keep.SetKV{Producer: handler(toolEntries, server+"."+tool), Key: strings.TrimSuffix(kind, ":"), Value: p.Entry},
-	}
-}
-
 // pins are those of a server.
 type pins struct {
-	first          bool // the server was never listed
 	agreed, listed map[string]*pin.Pin
 }
 
 // readPins returns the pins of a server, without their entries.
 func readPins(ctx context.Context, db Pins, server string) (pins, error) {
-	since, err := db.KV(ctx, engine.DirectWorkflow, listedServers, server)
-	if err != nil {
+	var p pins
+	var err error
+	if p.agreed, err = readIndex(ctx, db, pin.Agreed, server); err != nil {
 		return pins{}, err
 	}
-	p := pins{first: since == nil}
-	if p.agreed, err = readIndex(ctx, db, agreedTools, server); err != nil {
-		return pins{}, err
-	}
-	p.listed, err = readIndex(ctx, db, listedTools, server)
+	p.listed, err = readIndex(ctx, db, pin.Listed, server)
 	return p, err
 }
 
 // readIndex returns the pins of one kind.
 func readIndex(ctx context.Context, db Pins, kind, server string) (map[string]*pin.Pin, error) {
-	rows, err := db.KVs(ctx, engine.DirectWorkflow, handler(kind, server))
+	rows, err := db.KVs(ctx, engine.DirectWorkflow, pin.Pins(kind, server))
 	if err != nil {
 		return nil, err
 	}
@@ -287,6 +324,7 @@ func readIndex(ctx context.Context, db Pins, kind, server string) (map[string]*p
 type Pins interface {
 	KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error)
 	KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error)
+	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
 	Commit(ctx context.Context, c keep.Commit) error
 }
 
@@ -337,11 +375,12 @@ func toolPin(ctx context.Context, db Pins, server, name string, p pins) (ToolPin
 		return t, nil
 	}
 	t.State = pin.Decide(t.Agreed, t.Listed, false)
-	for key, of := range map[string]*pin.Pin{agreedEntry: t.Agreed, listedEntry: t.Listed} {
+	for kind, of := range map[string]*pin.Pin{pin.Agreed: t.Agreed, pin.Listed: t.Listed} {
 		if of == nil {
 			continue
 		}
-		entry, err := db.KV(ctx, engine.DirectWorkflow, handler(toolEntries, string(t.Tool)), key)
+		at, key := pin.EntryOf(kind, server, name)
+		entry, err := db.KV(ctx, engine.DirectWorkflow, at, key)
 		if err != nil {
 			return t, err
 		}
@@ -354,7 +393,7 @@ func toolPin(ctx context.Context, db Pins, server, name string, p pins) (ToolPin
 }
 
 // AcceptTool agrees to a tool as its server lists it now, if that is what was shown. Shown is the
-// hash of that, or its beginning. A running gateway sees it at the next call.
+// hash of that, or its beginning. It answers the question about it. A running gateway sees it at the next call.
 func AcceptTool(ctx context.Context, db Pins, tool keep.ToolName, shown, by string, now time.Time) error {
 	server := tool.Connection()
 	name := strings.TrimPrefix(string(tool), server+".")
@@ -373,5 +412,13 @@ func AcceptTool(ctx context.Context, db Pins, tool keep.ToolName, shown, by stri
 	if err != nil {
 		return fmt.Errorf("%s: %w", tool, err)
 	}
-	return db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: put(server, name, agreedTools, accepted)})
+	changes := pin.Put(pin.Agreed, server, name, accepted)
+	open, _, err := question(ctx, db, tool, t.Listed.Hash)
+	if err != nil {
+		return err
+	}
+	if open != "" {
+		changes = append(changes, keep.CloseEscalation{ID: open, Decision: &keep.Decision{Action: keep.Approve, By: by, From: "cli", At: now}})
+	}
+	return db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
 }

@@ -73,6 +73,8 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 		return o.decideBudget(ctx, q, d)
 	case keep.AskBreaker:
 		return o.closeBreaker(ctx, q, d)
+	case keep.AskToolChanged:
+		return o.settleTool(ctx, q, d)
 	}
 	return o.decideRun(ctx, q, d)
 }

@@ -90,6 +90,8 @@ func kindWord(k keep.EscalationKind) string {
 		return "Budget spent"
 	case keep.AskBreaker:
 		return "Calls stopped"
+	case keep.AskToolChanged:
+		return "Tool changed"
 	}
 	return word(k)
 }

@@ -24,9 +24,9 @@ import (
 func (a *app) gatewayToolsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tools", Short: "List the tools of MCP servers, and which are stopped",
-		Long: `Tools lists what the MCP servers listed last, and how each tool stands. The tools of a server's
-first list are pinned. One that its server changes later, or that is new, is neither shown to
-agents nor called until a person accepts it (keep gateway tools accept).`,
+		Long: `Tools lists what the MCP servers listed last, and how each tool stands. A tool is pinned as it is
+listed first. One that its server changes later is shown to agents as it was, and is not called until a
+person accepts it (keep inbox, or keep gateway tools accept).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.gatewayTools(cmd.Context()) },
 	}

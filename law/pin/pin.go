@@ -1,9 +1,9 @@
 // Package pin decides whether a tool of an MCP server is still the one that its owner agreed to
 // (docs/design/0012-gateway.md).
 //
-// An owner agrees to the tools of a server by naming the server in keep.toml: what the server
-// lists then is pinned. From then on a tool that is listed otherwise, or that is new, is stopped
-// until a person has seen it. A tool that is listed again as it was pinned is not stopped.
+// An owner agrees to the tools of a server by naming the server in keep.toml: a tool is pinned as it is
+// listed first. From then on one that is listed otherwise is stopped until a person has seen it. A tool
+// that is listed again as it was pinned is not stopped.
 package pin
 
 import (
@@ -57,21 +57,21 @@ type State string
 
 const (
 	Pinned  State = "pinned"  // it is as it was agreed to, and may be called
-	Take    State = "take"    // it is in the first list of its server: it is pinned before any agent sees it
+	Take    State = "take"    // it is listed for the first time: it is pinned before any agent sees it
 	Changed State = "changed" // it is not as it was agreed to: stopped
-	New     State = "new"     // it was not in the first list of its server: stopped
+	New     State = "new"     // it is listed for the first time, and its server has no room for more: stopped
 	Absent  State = "absent"  // it was agreed to, and is not listed
 )
 
 // States returns every state.
 func States() []State { return []State{Pinned, Take, Changed, New, Absent} }
 
-// Stopped reports whether a tool in the state is neither shown to agents nor called.
+// Stopped reports whether a tool in the state is not called.
 func (s State) Stopped() bool { return s == Changed || s == New }
 
 // Decide returns how a tool stands. Agreed is what was agreed to, and listed what its server
-// lists now; nil: nothing. First says that the server was never listed before.
-func Decide(agreed, listed *Pin, first bool) State {
+// lists now; nil: nothing. Room says that tools that are listed for the first time are pinned.
+func Decide(agreed, listed *Pin, room bool) State {
 	switch {
 	case listed == nil:
 		return Absent
@@ -79,7 +79,7 @@ func Decide(agreed, listed *Pin, first bool) State {
 		return Pinned
 	case agreed != nil:
 		return Changed
-	case first:
+	case room:
 		return Take
 	}
 	return New

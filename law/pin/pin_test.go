@@ -22,26 +22,26 @@ func of(entry string) *pin.Pin {
 func TestDecide(t *testing.T) {
 	a, b := of(`{"name":"a"}`), of(`{"name":"a","description":"x"}`)
 	want := map[string]pin.State{
-		"none none first": pin.Absent, "none none later": pin.Absent,
-		"none a first": pin.Take, "none a later": pin.New,
-		"none b first": pin.Take, "none b later": pin.New,
-		"a none first": pin.Absent, "a none later": pin.Absent,
-		"a a first": pin.Pinned, "a a later": pin.Pinned,
-		"a b first": pin.Changed, "a b later": pin.Changed,
+		"none none room": pin.Absent, "none none full": pin.Absent,
+		"none a room": pin.Take, "none a full": pin.New,
+		"none b room": pin.Take, "none b full": pin.New,
+		"a none room": pin.Absent, "a none full": pin.Absent,
+		"a a room": pin.Pinned, "a a full": pin.Pinned,
+		"a b room": pin.Changed, "a b full": pin.Changed,
 	}
 	seen := make(map[pin.State]bool)
 	for agreedName, agreed := range map[string]*pin.Pin{"none": nil, "a": a} {
 		for listedName, listed := range map[string]*pin.Pin{"none": nil, "a": a, "b": b} {
-			for when, first := range map[string]bool{"first": true, "later": false} {
+			for when, room := range map[string]bool{"room": true, "full": false} {
 				name := fmt.Sprint(agreedName, " ", listedName, " ", when)
-				got := pin.Decide(agreed, listed, first)
+				got := pin.Decide(agreed, listed, room)
 				seen[got] = true
 				if got != want[name] {
 					t.Errorf("%s: %s, want %s", name, got, want[name])
 				}
-				// Law: a tool that is not what was agreed to is never called, but in a first list.
+				// Law: a tool that is not what was agreed to is never called, but at first sight.
 				mayCall := !got.Stopped() && listed != nil
-				if agreedTo := agreed != nil && listed != nil && agreed.Hash == listed.Hash; mayCall && !agreedTo && (agreed != nil || !first) {
+				if agreedTo := agreed != nil && listed != nil && agreed.Hash == listed.Hash; mayCall && !agreedTo && (agreed != nil || !room) {
 					t.Errorf("%s: it may be called", name)
 				}
 			}

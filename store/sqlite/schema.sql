@@ -513,6 +513,21 @@ CREATE INDEX repair_by_workflow ON repair (workflow, created_at, id);
 
 CREATE INDEX repair_by_time ON repair (created_at, id);
 
+CREATE INDEX run_by_end ON run (updated_at) WHERE closed = 1;
+
+CREATE TABLE counter (
+	step      TEXT    NOT NULL CHECK (step = 'minute' OR step = 'hour' OR step = 'day'),
+	at        INTEGER NOT NULL,
+	workflow  TEXT    NOT NULL,
+	committed INTEGER NOT NULL,
+	idle      INTEGER NOT NULL,
+	failed    INTEGER NOT NULL,
+	waiting   INTEGER NOT NULL,
+	asked     INTEGER NOT NULL,
+	took      TEXT, -- JSON
+	PRIMARY KEY (step, at, workflow)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE "escalation" (
 	n               INTEGER PRIMARY KEY,
 	id              TEXT    NOT NULL UNIQUE CHECK (id <> ''),
@@ -520,7 +535,7 @@ CREATE TABLE "escalation" (
 		kind = 'unknown_outcome' OR kind = 'permission' OR kind = 'precondition' OR
 		kind = 'retries_exhausted' OR kind = 'logic' OR kind = 'internal' OR kind = 'approval' OR
 		kind = 'item_attention' OR kind = 'already_done' OR kind = 'reconnect' OR kind = 'connection' OR
-		kind = 'grant' OR kind = 'budget' OR kind = 'breaker' OR kind = 'proposal'),
+		kind = 'grant' OR kind = 'budget' OR kind = 'breaker' OR kind = 'proposal' OR kind = 'tool_changed'),
 	workflow        TEXT    NOT NULL,
 	run             TEXT    NOT NULL,
 	mutation        TEXT    NOT NULL,
@@ -556,21 +571,6 @@ CREATE INDEX escalation_by_run ON escalation (run);
 CREATE INDEX escalation_by_mutation ON escalation (mutation) WHERE mutation <> '';
 
 CREATE INDEX escalation_by_kind ON escalation (kind, workflow);
-
-CREATE INDEX run_by_end ON run (updated_at) WHERE closed = 1;
-
-CREATE TABLE counter (
-	step      TEXT    NOT NULL CHECK (step = 'minute' OR step = 'hour' OR step = 'day'),
-	at        INTEGER NOT NULL,
-	workflow  TEXT    NOT NULL,
-	committed INTEGER NOT NULL,
-	idle      INTEGER NOT NULL,
-	failed    INTEGER NOT NULL,
-	waiting   INTEGER NOT NULL,
-	asked     INTEGER NOT NULL,
-	took      TEXT, -- JSON
-	PRIMARY KEY (step, at, workflow)
-) STRICT, WITHOUT ROWID;
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
