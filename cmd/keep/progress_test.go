@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
@@ -14,6 +15,8 @@ func TestProgress(t *testing.T) {
 	run := func(id keep.RunID, status keep.RunStatus, closed bool) keep.Run {
 		return keep.Run{ID: id, Workflow: "w", Status: status, Closed: closed}
 	}
+	deployed := run("1", keep.StatusLogic, false)
+	deployed.RetryAt = time.Unix(1, 0)
 	type runs = []keep.Run
 	for _, tt := range []struct {
 		name    string
@@ -28,6 +31,8 @@ func TestProgress(t *testing.T) {
 			runCount{Runs: 3, Committed: 1, Failed: 2}},
 		{"failed_at_once", []runs{{run("1", keep.StatusLogic, false)}}, runCount{Runs: 1, Failed: 1}},
 		{"left_failed_by_an_earlier_command", []runs{{run("1", keep.StatusTransient, true), run("2", keep.StatusActive, false)},
+			{run("2", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
+		{"unblocked_by_a_deploy", []runs{{deployed}, {run("1", keep.StatusLogic, true), run("2", keep.StatusActive, false)},
 			{run("2", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},
 		{"carried_on", []runs{{run("1", keep.StatusReconciliation, false)}, {run("1", keep.StatusActive, false)},
 			{run("1", keep.StatusCommitted, true)}}, runCount{Runs: 1, Committed: 1}},

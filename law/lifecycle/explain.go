@@ -16,7 +16,7 @@ const (
 	WaitsForHost     WaitKind = "host"      // it is being executed
 	WaitsForRetry    WaitKind = "retry"     // the time of the next attempt
 	WaitsForLimit    WaitKind = "limit"     // the limits of a connection allow the call
-	WaitsForRecovery WaitKind = "recovery"  // a host takes up what another one left
+	WaitsForRecovery WaitKind = "recovery"  // a host takes up what another one left, or what was decided
 	WaitsForLookup   WaitKind = "lookup"    // the service says whether the call happened
 	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
 	WaitsForApproval WaitKind = "approval"  // a person agrees to the call
@@ -47,6 +47,9 @@ type Wait struct {
 func WaitOf(r keep.Run, m keep.Mutation) Wait {
 	if r.Closed {
 		return Wait{}
+	}
+	if r.Status == keep.StatusReconciliation && m.Key != "" && !Unknown(m.State) { // decided, or found
+		return Wait{Kind: WaitsForRecovery, Since: m.UpdatedAt, Call: callOf(m), phase: r.Phase, status: r.Status}
 	}
 	if r.Status == keep.StatusReconciliation && (m.Key != "" || r.RetryAt.IsZero()) {
 		return doubt(m, r.UpdatedAt)
@@ -212,6 +215,9 @@ func (w Wait) Moves() string {
 	case WaitsForLimit:
 		return "the limits of the connection"
 	case WaitsForRetry, WaitsForRecovery:
+		if w.Until.IsZero() {
+			return "the host"
+		}
 		return "the host, at that time"
 	case WaitsForLookup:
 		return "an answer of the service"
@@ -259,6 +265,9 @@ func (w Wait) Parts() []Part {
 		}
 		return []Part{s("Is being executed, in phase " + string(w.phase) + " since "), since, s(".")}
 	case WaitsForRecovery:
+		if w.Call != "" {
+			return []Part{s("It is known since "), since, s(" what became of " + w.Call + "; the work is taken up again next.")}
+		}
 		if w.status != keep.StatusCrashed {
 			return []Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again at "), until, s(".")}
 		}

@@ -159,6 +159,7 @@ interrupted            | recovery | the host, at that time           | Left in p
 doubt: in_flight       | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked next.
 doubt: needs_reconcile | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked again at 2026-11-20 09:01:00 UTC (lookup 3).
 doubt: indeterminate   | decision | a person                         | Nobody can tell whether crm.create on contacts/1 happened; waits since 2026-11-20 08:59:00 UTC for a person to decide in keep inbox.
+doubt: applied         | recovery | the host                         | It is known since 2026-11-20 09:00:00 UTC what became of crm.create on contacts/1; the work is taken up again next.
 `
 	var got strings.Builder
 	got.WriteString("\n")
@@ -195,6 +196,8 @@ doubt: indeterminate   | decision | a person                         | Nobody ca
 	say("doubt: needs_reconcile", keep.StatusReconciliation, false, m)
 	m.State = keep.Indeterminate
 	say("doubt: indeterminate", keep.StatusReconciliation, false, m)
+	m.State, m.NextReconcileAt, m.UpdatedAt = keep.Applied, time.Time{}, t0
+	say("doubt: applied", keep.StatusReconciliation, false, m)
 	check(t, want, got.String())
 }
 

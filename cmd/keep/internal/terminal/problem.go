@@ -22,9 +22,8 @@ type Problem struct {
 	Line     int    `json:"line"`     // from 1; 0: no line
 	Column   int    `json:"column"`   // from 1, in UTF-16 units; 0: no line
 	Message  string `json:"message"`
-	Fix      string `json:"fix"` // empty: the message says it
-
-	Source string // the line of code; empty: not shown
+	Fix      string `json:"fix"`    // empty: the message says it
+	Source   string `json:"source"` // the line of code; empty: not shown
 }
 
 // String is the complaint on one line: file:line:column: message (fix).
