@@ -121,6 +121,8 @@ func remedy(f *keep.Failure) string {
 			return "Give the call to the workflow if it may make it (keep grants give)"
 		case keep.CodeForbidden:
 			return "Give the credential the right to do this"
+		case keep.CodeBudgetAmount:
+			return "Correct the script or the budget"
 		}
 	}
 	return "Fix the permission or the credential"

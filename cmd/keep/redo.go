@@ -225,11 +225,16 @@ func (d *redoer) redo(do func(api.RedoBody) (api.RedoDone, error)) error {
 // finish says what was done.
 func (d *redoer) finish() error {
 	d.sum.Preview = !d.yes
+	if d.sum.Events == nil {
+		d.sum.Events = []api.RedoEvent{}
+	}
 	switch {
 	case d.sum.Redone > 0 && d.yes:
 		fmt.Fprintf(d.a.Err, "%s pending again, as new attempts.\n", terminal.Plural(d.sum.Redone, "event"))
 	case d.sum.Redone > 0:
 		fmt.Fprintf(d.a.Err, "%s would be done again. Nothing was changed. Add --yes to do it.\n", terminal.Plural(d.sum.Redone, "event"))
+	case d.sum.Refused == 0 && d.all:
+		fmt.Fprintf(d.a.Err, "There is no such event at attempt %d (--attempt). Nothing was changed.\n", d.attempt)
 	case d.sum.Refused == 0:
 		fmt.Fprintln(d.a.Err, "There is no such event. Nothing was changed.")
 	}
