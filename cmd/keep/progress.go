@@ -52,7 +52,7 @@ func (p *progress) commit(c keep.Commit) {
 func (p *progress) run(n *runCount, r keep.Run) {
 	failed, seen := p.seen[r.ID]
 	switch {
-	case r.Status == keep.StatusLogic && !r.RetryAt.IsZero(): // a deploy lets what an earlier command left begin anew
+	case lifecycle.BeginsAnew(r): // what an earlier command left
 		return
 	case r.Status == keep.StatusCrashed || r.Status == keep.StatusAborted || lifecycle.Interrupted(r),
 		r.Closed && r.Status != keep.StatusCommitted:

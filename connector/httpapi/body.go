@@ -439,10 +439,12 @@ func (b *builder) properties() map[string]any {
 	return properties
 }
 
-// fixedParams refuses a schema with a param whose name is fixed.
+// fixedParams refuses a schema or an identity with a param whose name is fixed.
 func (b *builder) fixedParams(t *tool) {
 	for name, f := range t.fixed.members {
-		if _, both := b.properties()[name]; both && f.members == nil && !slices.Contains(f.params(), name) {
+		_, both := b.properties()[name]
+		both = both || slices.Contains(b.cfg.Identity, name)
+		if both && f.members == nil && !slices.Contains(f.params(), name) {
 			b.addf("fixed."+name, "is also a param; what is fixed is not the script's to choose")
 		}
 	}

@@ -337,6 +337,9 @@ func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
 	return r, true
 }
 
+// BeginsAnew reports whether a deploy, or a person, lets a run begin again whose script had failed.
+func BeginsAnew(r keep.Run) bool { return r.Status == keep.StatusLogic && !r.RetryAt.IsZero() }
+
 // NeedsScript reports whether r failed by logic, and only another script or a person moves it.
 func NeedsScript(r keep.Run) bool {
 	return !r.Closed && r.Status == keep.StatusLogic && r.Error != nil && r.RetryAt.IsZero()

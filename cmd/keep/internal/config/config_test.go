@@ -247,8 +247,8 @@ func TestProblems(t *testing.T) {
 		"connections": {"[connections.a-b]\nconnector = 'http'\n[connections.kv]\nconnector = 'http'\n[connections.c]\n[connections.d]\nconnector = 'htp'\n[connections.e]\nconnector = 'files'\nroot = 1\nfoo = 2\n",
 			"keep.toml:1:14: connections.a-b: scripts could not say ctx.a-b: use letters, digits and underscores, starting with a letter\n" +
 				"keep.toml:3:14: connections.kv: ctx.kv is Keep's own; call the connection something else\n" +
-				"keep.toml:5:14: connections.c.connector: is missing; it is one of files, http, log, mail, mcp, s3, sql\n" +
-				"keep.toml:7:1: connections.d.connector: is the string \"htp\", want one of files, http, log, mail, mcp, s3, sql (did you mean http?)\n" +
+				"keep.toml:5:14: connections.c.connector: is missing; it is one of files, http, log, mail, mcp, s3, sql, or the name of a pack (keep packs)\n" +
+				"keep.toml:7:1: connections.d.connector: is the string \"htp\", want one of files, http, log, mail, mcp, s3, sql, or the name of a pack (keep packs) (did you mean http?)\n" +
 				"keep.toml:10:1: connections.e.root: want a string, not 1\n" +
 				"keep.toml:11:1: connections.e.foo: unknown key (did you mean root?)"},
 		"references": {"db = '${file:x}'\nworkflows = ['${secret:../x}', '${env:A']\n",

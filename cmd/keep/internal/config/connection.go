@@ -204,10 +204,10 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 	}
 	switch {
 	case kn == nil:
-		b.addf(n, at+".connector", "is missing; it is one of %s", strings.Join(Kinds(), ", "))
+		b.addf(n, at+".connector", "is missing; it is one of %s, or the name of a pack (keep packs)", strings.Join(Kinds(), ", "))
 		return Connection{}, false
 	case !isText || !known:
-		p := b.problem(kn, at+".connector", "is %s, want one of %s", kn.show(), strings.Join(Kinds(), ", "))
+		p := b.problem(kn, at+".connector", "is %s, want one of %s, or the name of a pack (keep packs)", kn.show(), strings.Join(Kinds(), ", "))
 		p.Fix = suggest(text, append(Kinds(), packs.Names()...))
 		b.problems = append(b.problems, p)
 		return Connection{}, false
