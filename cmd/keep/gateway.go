@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/store"
 )
@@ -82,6 +85,7 @@ hosts = ["gateway.example.com:7421"]`, listen)
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	defer a.serveAccounts(ctx, cfg, db)()
 	g, err := gateway.New(ctx, db, gateway.Config{
 		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
 		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
@@ -95,6 +99,23 @@ hosts = ["gateway.example.com:7421"]`, listen)
 		return a.serveAgents(ctx, g, db, cfg.Gateway, listen)
 	}
 	return g.ServeStdio(ctx, agent, in, a.Out)
+}
+
+// serveAccounts gives the servers the accounts of the database, and renews them until the function
+// that it returns is called.
+func (a *app) serveAccounts(ctx context.Context, cfg *config.Config, db database.DB) (end func()) {
+	if !slices.ContainsFunc(cfg.Gateway.Servers, func(s mcp.ServerConfig) bool { return s.Account != "" }) {
+		return func() {}
+	}
+	accounts := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil)
+	cfg.UseAccounts(accounts)
+	ctx, stop := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	loops.Go(func() { accounts.Run(ctx) })
+	return func() {
+		stop()
+		loops.Wait()
+	}
 }
 
 // serveAgents serves agents by HTTP.
