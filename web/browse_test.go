@@ -66,7 +66,7 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	views["confirm"] = "/inbox/" + string(w.question("mails").ID) + "/confirm?action=did-not-happen"
 	views["confirm-key"], views["key"] = w.unknownKey()+"/confirm?action=did-not-happen", w.unknownKey()
 	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
-	views["together"], views["runs-each"], views["home-hour"] = "/inbox/together", "/runs?each=1", "/?over=hour"
+	views["together"], views["each-run"], views["home-hour"] = "/inbox/together", "/runs?each=1", "/?over=hour"
 	c := w.as("ada", access.Operator)
 	for name, path := range views {
 		if a := c.get(path); len(a.body) > 200<<10 || a.header.Get("Content-Security-Policy") == "" || strings.Contains(a.header.Get("Content-Security-Policy"), "unsafe") {
@@ -90,6 +90,9 @@ func TestEveryViewIsAccessible(t *testing.T) {
 		b.size(390, 844, chromedp.EmulateMobile)
 		b.shot(name + "-phone")
 		b.fits(name)
+		if high := eval[int64](b, `document.documentElement.scrollHeight`); strings.HasPrefix(name, "run-") && high > 5*844/2 {
+			t.Errorf("%s is %d pixels high on a phone, want about two screens", name, high)
+		}
 	}
 }
 

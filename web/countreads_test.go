@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store"
@@ -262,4 +263,9 @@ func (c *countReads) ItemCalls(ctx context.Context, items []keep.ItemRef, limit 
 func (c *countReads) RunsOf(ctx context.Context, id keep.InputID, limit int) ([]keep.Run, error) {
 	c.reads.Add(1)
 	return c.Reader.RunsOf(ctx, id, limit)
+}
+
+func (c *countReads) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName, from, to time.Time) ([]keep.Counter, error) {
+	c.reads.Add(1)
+	return c.Reader.Counters(ctx, step, w, from, to)
 }
