@@ -76,8 +76,18 @@ type database interface {
 	Close() error
 }
 
-// startKeep runs a host with a workflow for each client.
+// startKeep runs a host with a script for each client.
 func startKeep(ctx context.Context, s spec, m *meter) (stop func() error, err error) {
+	return startHost(ctx, s, m, deploy)
+}
+
+// startKeepGo runs a host with a workflow in Go for each client.
+func startKeepGo(ctx context.Context, s spec, m *meter) (stop func() error, err error) {
+	return startHost(ctx, s, m, deployGo)
+}
+
+// startHost runs a host with a workflow for each client, which deploy makes.
+func startHost(ctx context.Context, s spec, m *meter, deploy func(context.Context, *host.Host, string) (keep.WorkflowName, error)) (stop func() error, err error) {
 	var db database = sqlite.New(s.File, sqlite.Config{Host: true})
 	if s.URL != "" {
 		db = postgres.New(s.URL, postgres.Config{Host: true})

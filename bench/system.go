@@ -20,12 +20,14 @@ type system struct {
 	promises string
 }
 
-// systems are in the order of the table; the first is what others are compared with. Keep with
-// handlers in Go is not among them, since there is no such thing.
+// systems are in the order of the table; the first is what others are compared with.
 var systems = []system{
 	{"keep-sqlite", "github.com/keep-run/keep", false, startKeep, true, true, "nothing",
 		"each call is recorded before it is sent and asked about after doubt; scripts run in a sandbox"},
 	{"keep-postgres", "github.com/keep-run/keep", true, startKeep, true, true, "nothing", "the same"},
+	{"keep-go-sqlite", "github.com/keep-run/keep", false, startKeepGo, true, true, "nothing",
+		"the same; handlers are Go functions in the program, as those of the others, in no sandbox"},
+	{"keep-go-postgres", "github.com/keep-run/keep", true, startKeepGo, true, true, "nothing", "the same"},
 	{"dbos-sqlite", "github.com/dbos-inc/dbos-transact-golang", false, startDBOS, false, false,
 		"a handle with synchronous=FULL, as its own has NORMAL, which a power cut may undo",
 		"a step is recorded after it ran: who dies between runs it again; the outside is not asked"},
