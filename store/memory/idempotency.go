@@ -17,10 +17,11 @@ import (
 // forgets everything with the process. The zero Keys is empty and ready; it is
 // safe for concurrent use.
 type Keys struct {
-	// mu protects the 2 next fields.
-	mu   sync.Mutex
-	made int64 // rows made so far; gives every row its place in lists
-	rows map[key.ID]row[key.Record]
+	// mu protects the 3 next fields.
+	mu      sync.Mutex
+	made    int64 // rows made so far; gives every row its place in lists
+	rows    map[key.ID]row[key.Record]
+	aliases map[key.ID]map[key.ID]bool // alias -> ids of the rows that have it
 }
 
 // Read returns the record of an id, or the zero Record.
@@ -55,9 +56,16 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 		was.n = k.made
 	}
 	if k.rows == nil {
-		k.rows = make(map[key.ID]row[key.Record])
+		k.rows, k.aliases = make(map[key.ID]row[key.Record]), make(map[key.ID]map[key.ID]bool)
 	}
 	r = copyRecord(r)
+	k.forgetAlias(was.v)
+	if r.Alias != (key.ID{}) {
+		if k.aliases[r.Alias] == nil {
+			k.aliases[r.Alias] = make(map[key.ID]bool, 1)
+		}
+		k.aliases[r.Alias][r.ID] = true
+	}
 	r.Rev++
 	k.rows[r.ID] = row[key.Record]{was.n, r}
 	return nil
@@ -88,14 +96,19 @@ func (k *Keys) ReadAlias(ctx context.Context, alias key.ID, now time.Time) (key.
 
 // byAlias returns the live record of an alias; the zero Record if there is none.
 func (k *Keys) byAlias(alias key.ID, now time.Time) key.Record {
-	if alias != (key.ID{}) {
-		for _, r := range k.rows {
-			if r.v.Alias == alias && !key.Free(r.v, now) {
-				return r.v
-			}
+	for id := range k.aliases[alias] {
+		if r := k.rows[id].v; !key.Free(r, now) {
+			return r
 		}
 	}
 	return key.Record{}
+}
+
+// forgetAlias says that a record has its alias no more.
+func (k *Keys) forgetAlias(r key.Record) {
+	if delete(k.aliases[r.Alias], r.ID); len(k.aliases[r.Alias]) == 0 {
+		delete(k.aliases, r.Alias)
+	}
 }
 
 // Sweep deletes at most limit records that are over at now.
@@ -112,6 +125,7 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time, limit int) (int, error)
 		}
 		if r.v.Expired(now) {
 			delete(k.rows, id)
+			k.forgetAlias(r.v)
 			n++
 		}
 	}
