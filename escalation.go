@@ -21,7 +21,7 @@ const (
 	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
 	AskConnection     EscalationKind = "connection"        // a service does not answer, and runs wait for it
 	AskGrant          EscalationKind = "grant"             // a version calls more than is granted; no run's
-	AskProposal       EscalationKind = "proposal"          // a version that a repair wrote waits for a person; no run's
+	AskProposal       EscalationKind = "proposal"          // a version that a repair, a model or an agent wrote waits for a person; no run's
 	AskBudget         EscalationKind = "budget"            // a budget is spent, and runs wait for it
 	AskBreaker        EscalationKind = "breaker"           // calls of a tool failed too often, and none is made
 	AskToolChanged    EscalationKind = "tool_changed"      // a server of the gateway changed a tool; no run's

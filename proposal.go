@@ -21,8 +21,8 @@ func ProposalStates() []ProposalState {
 	return []ProposalState{ProposalWaiting, ProposalApproved, ProposalRejected, ProposalReplaced}
 }
 
-// A Proposal is a version that was deployed by somebody who may not give what it calls. It
-// is stored and executed by nobody, until a person agrees. A workflow has one that waits
+// A Proposal is a version that somebody wrote who may not decide about it, or that was deployed
+// by somebody who may not give what it calls. It is stored and executed by nobody, until a person agrees. A workflow has one that waits
 // at most.
 type Proposal struct {
 	// Deployment is what becomes current. Its version is later than Over, and no other proposal
@@ -32,18 +32,38 @@ type Proposal struct {
 	Over     Version       // current when it was proposed; zero: the workflow is new
 	Tools    []GrantedTool // what it calls and was not granted: what a person agrees to
 	By       string        // who deployed it
-	From     string        // by which way
+	From     string        // by which way, or by which Origin
 	Question EscalationID
 	State    ProposalState
 	EndedAt  time.Time // when it ceased to wait; zero: it waits
 }
 
-// FromRepair is what the From of a proposal is that a repair made. Its By is then the id of the
-// repair.
-const FromRepair = "repair"
+// An Origin says who wrote the version of a proposal. Values are stored; do not rename them.
+type Origin string
 
-// IsRepair reports whether a repair wrote the version. It calls nothing that was not granted.
-func (p Proposal) IsRepair() bool { return p.From == FromRepair }
+const (
+	OriginRepair Origin = "repair" // a repair: By is its id, and nothing is called that was not granted
+	OriginWrite  Origin = "write"  // a model, for keep write
+	OriginEdit   Origin = "edit"   // a model, for keep edit
+	OriginAgent  Origin = "agent"  // an agent
+	OriginDeploy Origin = "deploy" // a person, who may not give what it calls
+)
+
+// Origins returns every origin.
+func Origins() []Origin {
+	return []Origin{OriginRepair, OriginWrite, OriginEdit, OriginAgent, OriginDeploy}
+}
+
+// Origin returns who wrote the version: From names each but a person.
+func (p Proposal) Origin() Origin {
+	if slices.Contains(Origins(), Origin(p.From)) {
+		return Origin(p.From)
+	}
+	return OriginDeploy
+}
+
+// IsRepair reports whether a repair wrote the version.
+func (p Proposal) IsRepair() bool { return p.Origin() == OriginRepair }
 
 // ID names the proposal for people.
 func (p Proposal) ID() string { return fmt.Sprintf("%s %s", p.Workflow, p.Version) }

@@ -155,7 +155,22 @@ type Definition struct {
 	// Intent is what the workflow is for, in the words of the person who asked for it. No script
 	// declares it: it comes with a deploy, and later versions inherit it. Empty: nobody said.
 	Intent string `json:"intent,omitempty"`
+
+	// Writing is what is known of how the script was written. No version inherits it.
+	Writing Writing `json:"writing,omitzero"`
 }
+
+// A Writing is how a model, or an agent, came to a script: what it says of it, which is its claim,
+// and what that took.
+type Writing struct {
+	Note     string  `json:"note,omitempty"`
+	Attempts int     `json:"attempts,omitempty"`
+	Tokens   int64   `json:"tokens,omitempty"`
+	Cost     float64 `json:"cost,omitempty"` // in the currency of the prices in keep.toml
+}
+
+// MaxNote bounds the note of a Writing, in bytes (law: bounded).
+const MaxNote = 2 << 10
 
 // MaxIntent bounds an intent, in bytes (law: bounded).
 const MaxIntent = 8 << 10

@@ -153,18 +153,13 @@ func (s *Server) mayAnswer(ctx context.Context, id keep.EscalationID, a keep.Act
 	what, needs := "to raise the limit of a budget", access.Admin
 	if a != keep.Raise {
 		q, err := s.cfg.Store.Escalation(ctx, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case q.Kind == keep.AskGrant:
-		case q.Kind == keep.AskProposal: // who may deploy may have a repair deployed
-			needs = access.Author
-		default:
-			return nil
 		}
-		if what = "to answer a question of kind " + string(q.Kind); who.Role.Covers(needs) {
-			return nil
+		if needs, err = MayDecide(ctx, s.cfg.Store, q); err != nil || needs == "" || who.Role.Covers(needs) {
+			return err
 		}
+		what = "to answer a question of kind " + string(q.Kind)
 	}
 	return problemOf(http.StatusForbidden, KindForbidden, fmt.Sprintf("%s has the role %s; %s needs %s", who.Name, who.Role, what, needs))
 }

@@ -75,12 +75,12 @@ func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, repl
 
 // Propose stores a script as a version that waits for a person. Waiting is nil if the script
 // is current already.
-func (c *Client) Propose(ctx context.Context, w keep.WorkflowName, s Script) (Proposal, error) {
-	return ask[Proposal](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w), "proposal"}, body: s})
+func (c *Client) Propose(ctx context.Context, w keep.WorkflowName, p NewProposal) (ProposalTaken, error) {
+	return ask[ProposalTaken](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w), "proposal"}, body: p})
 }
 
-// A Proposal is what became of a script that was proposed.
-type Proposal struct {
+// ProposalTaken is what became of a script that was proposed.
+type ProposalTaken struct {
 	Version *string   `json:"version"` // that is current; null: the workflow is new
 	Waiting *Proposed `json:"waiting"` // null: the script is current
 }

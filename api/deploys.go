@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -24,6 +25,21 @@ type Script struct {
 	Imports map[string]string `json:"imports,omitempty" maxProperties:"1000" doc:"text of the files that it imports, by their paths beside it"`
 	Intent  string            `json:"intent,omitempty" maxLength:"8192" doc:"what the workflow is for, in the words of who asked for it; left out: as the version before has it"`
 	Give    bool              `json:"give,omitempty" doc:"give the workflow what the script calls and its grant lacks; for the role admin"`
+}
+
+// A NewProposal is the text of a workflow that waits for a person, and how it was written.
+type NewProposal struct {
+	Script
+	Origin   keep.Origin `json:"origin,omitempty" enum:"write,edit,agent" doc:"who wrote it; left out: an agent"`
+	Note     string      `json:"note,omitempty" maxLength:"2048" doc:"what its author says of it; nobody checks it"`
+	Attempts int         `json:"attempts,omitempty" minimum:"0" doc:"conversations with a model that it took"`
+	Tokens   int64       `json:"tokens,omitempty" minimum:"0"`
+	Cost     float64     `json:"cost,omitempty" minimum:"0"`
+}
+
+// Writing returns what is kept of how it was written.
+func (p NewProposal) Writing() keep.Writing {
+	return keep.Writing{Note: p.Note, Attempts: p.Attempts, Tokens: p.Tokens, Cost: p.Cost}
 }
 
 // A deploy is a new script for a workflow.
@@ -59,18 +75,20 @@ func (s *Server) deploys() {
 // proposals registers what takes versions that wait for a person.
 func (s *Server) proposals() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}/proposal", "propose", "Store a script as a version that waits for a person", access.Author)
-	op.Description += " It never runs by itself: 202, and the question of kind grant that a person answers, whatever the workflow was granted. A script that is current already is answered 200."
+	op.Description += " It never runs by itself: 202, and the question of kind proposal that a person answers, whatever the workflow was granted. A script that is current already is answered 200."
 	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
 	op.MaxBodyBytes = maxScript
 	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
 	huma.Register(s.api, op, func(ctx context.Context, in *struct {
 		WorkflowPath
-		Body Script
+		Body NewProposal
 	}) (*deployAnswer, error) {
 		if s.cfg.Deployer == nil {
 			return nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
 		}
-		done, err := s.cfg.Deployer.Propose(ctx, in.Workflow, in.Body, giver(ctx))
+		by := giver(ctx)
+		by.From = string(cmp.Or(in.Body.Origin, keep.OriginAgent))
+		done, err := s.cfg.Deployer.Propose(ctx, in.Workflow, in.Body, by)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
@@ -102,12 +120,13 @@ type Waiting struct {
 // Proposed is a version that waits for a person.
 type Proposed struct {
 	Version  string            `json:"version"`
-	Question keep.EscalationID `json:"question" doc:"of kind grant; to answer it needs the role admin"`
+	Proposal string            `json:"proposal" doc:"its id: WORKFLOW@VERSION"`
+	Question keep.EscalationID `json:"question" doc:"of kind grant or proposal; to answer it needs the role admin"`
 }
 
 // waitingOf returns the answer to a deploy whose version waits.
 func waitingOf(w keep.WorkflowName, d operator.Deployed) *Waiting {
-	out := &Waiting{Name: w, Waiting: Proposed{Version: d.Waiting.Version.String(), Question: d.Waiting.Question}}
+	out := &Waiting{Name: w, Waiting: Proposed{Version: d.Waiting.Version.String(), Proposal: proposalID(*d.Waiting), Question: d.Waiting.Question}}
 	if !d.Version.IsZero() {
 		out.Version = orNull(d.Version.String())
 	}

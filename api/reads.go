@@ -188,7 +188,7 @@ func (s *Server) reads() {
 	s.readItems()
 	s.readEscalations()
 	s.readWorkflows()
-	s.readRepairs()
+	s.readProposals()
 	s.readTopics()
 	s.hosts()
 	s.hooks()

@@ -79,7 +79,7 @@ type Deployer interface {
 	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error)
 
 	// Propose is Deploy of a version that waits for a person, whatever is granted.
-	Propose(ctx context.Context, w keep.WorkflowName, s Script, by operator.Giver) (operator.Deployed, error)
+	Propose(ctx context.Context, w keep.WorkflowName, p NewProposal, by operator.Giver) (operator.Deployed, error)
 }
 
 // Config configures a Server.

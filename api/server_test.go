@@ -463,10 +463,10 @@ func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Scri
 	return operator.Deployed{Version: v}, err
 }
 
-func (d deployer) Propose(ctx context.Context, name keep.WorkflowName, s api.Script, by operator.Giver) (operator.Deployed, error) {
+func (d deployer) Propose(ctx context.Context, name keep.WorkflowName, s api.NewProposal, by operator.Giver) (operator.Deployed, error) {
 	deployment := fullDeployment
-	deployment.Workflow, deployment.Code, deployment.Hash = name, []byte(s.Source), s.Source
-	return d.w.engine.DeployGranted(ctx, deployment, nil, operator.Consent{Giver: by, Ask: true})
+	deployment.Workflow, deployment.Code, deployment.Hash, deployment.Definition.Writing = name, []byte(s.Source), s.Source, s.Writing()
+	return d.w.engine.DeployGranted(ctx, deployment, nil, operator.Consent{Giver: by, Ask: true, Calls: []keep.ToolName{"bank.pay"}})
 }
 
 // What is proposed waits for a person although it calls nothing that was not granted. The
@@ -476,18 +476,29 @@ func TestPropose(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.Deployer = d })
 	d.w = w
 	put := func(who, source string) answer {
-		return w.ask(who, "PUT", api.Prefix+"/workflows/invoices/proposal", `{"file":"a.js","source":"`+source+`"}`)
+		return w.ask(who, "PUT", api.Prefix+"/workflows/invoices/proposal", `{"file":"a.js","source":"`+source+`","note":"It pays.","tokens":7}`)
 	}
-	put("ann operator", "x").want(t, 403, "author")
-	const waits = `"name":"invoices","version":"1.2","waiting":{"version":"2.0","question":"esc_grant_invoices_2_0"}`
-	put("ann author", "x").want(t, 202, waits)
-	put("ann author", "x").want(t, 202, waits)
+	put("ann operator", "y").want(t, 403, "author")
+	const waits = `"name":"invoices","version":"1.2","waiting":{"version":"2.0","proposal":"invoices@2.0","question":"esc_grant_invoices_2_0"}`
+	put("ann author", "y").want(t, 202, waits)
+	put("ann author", "y").want(t, 202, waits)
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"1.2"`)
-	w.ask("ann viewer", "GET", api.Prefix+"/escalations/esc_grant_invoices_2_0", "").want(t, 200, "It calls nothing that was not granted.")
+	w.ask("ann viewer", "GET", api.Prefix+"/escalations/esc_grant_invoices_2_0", "").want(t, 200, `"kind":"proposal"`, "call what it was not granted: bank.pay")
+	const shown = `"id":"invoices@2.0","origin":"agent","workflow":"invoices","run":null,"base_version":"1.2","version":"2.0","state":"waiting","verdict":null`
+	for _, query := range []string{"", "?workflow=invoices", "?origin=agent&status=waiting"} {
+		w.ask("ann viewer", "GET", api.Prefix+"/proposals"+query, "").want(t, 200, shown, `"grants_added":["bank.pay"]`, `"note":"It pays."`, `"tokens":7`,
+			`"proposed_by":"ann"`, `"question":"esc_grant_invoices_2_0"`, `"decided_by":null`)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?origin=repair", "").want(t, 200, `"items":[]`)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?status=active", "").want(t, 200, `"items":[]`)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?origin=x", "").want(t, 422)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@2.0", "").want(t, 200, shown, `"source":"y"`, `"base_source":"x"`, `"- x"`, `"+ y"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@9.0", "").want(t, 404, "no proposal")
 	w.ask("ann author", "POST", api.Prefix+"/escalations/esc_grant_invoices_2_0/decision", `{"action":"approve"}`).want(t, 403, "admin")
 	w.ask("eve admin", "POST", api.Prefix+"/escalations/esc_grant_invoices_2_0/decision", `{"action":"approve"}`).want(t, 200, `"id":"esc_grant_invoices_2_0"`)
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
-	put("ann author", "x").want(t, 200, `"version":"2.0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@2.0", "").want(t, 200, `"state":"active"`, `"question":null`, `"decided_by":"eve"`)
+	put("ann author", "y").want(t, 200, `"version":"2.0"`)
 }
 
 // A script that calls more than is granted is stored, does not run, and asks an admin: the
@@ -503,7 +514,7 @@ func TestDeployThatNeedsMore(t *testing.T) {
 		return w.ask("ann viewer", "GET", api.Prefix+"/workflows/"+name+"/versions", "")
 	}
 	a := put("ann author", "invoices", `,"give":true`, "If-Match", "*") // an author gives nothing
-	a.want(t, 202, `"name":"invoices","version":"1.2","waiting":{"version":"2.0","question":"esc_grant_invoices_2_0"}`)
+	a.want(t, 202, `"name":"invoices","version":"1.2","waiting":{"version":"2.0","proposal":"invoices@2.0","question":"esc_grant_invoices_2_0"}`)
 	if tag := a.Header.Get("ETag"); tag != `"1.2"` {
 		t.Errorf("ETag = %s, want that of the version that continues", tag)
 	}

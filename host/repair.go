@@ -448,7 +448,7 @@ func (m *mender) land(ctx context.Context, with *Repairs, run keep.Run, rec law.
 		return "the proposal may not be one any more: " + refused[0], nil
 	}
 	c := operator.Consent{
-		Giver: operator.Giver{By: id, From: keep.FromRepair}, Repair: true, Ask: !with.Activate.Activates(a.Verdict), Why: whyAsked(run, rec),
+		Giver: operator.Giver{By: id, From: string(keep.OriginRepair)}, Repair: true, Ask: !with.Activate.Activates(a.Verdict), Why: whyAsked(run, rec),
 	}
 	out, err := m.h.DeployGranted(ctx, w, &run.Version, c)
 	if waits, ok := errors.AsType[*operator.WaitsError](err); ok {

@@ -267,7 +267,7 @@ func TestRepairVersions(t *testing.T) {
 	}
 	repair := func(hash string, ask bool) operator.Deployed {
 		t.Helper()
-		return deploy(hash, operator.Consent{Giver: operator.Giver{By: "rep_" + hash, From: keep.FromRepair}, Repair: true, Ask: ask})
+		return deploy(hash, operator.Consent{Giver: operator.Giver{By: "rep_" + hash, From: string(keep.OriginRepair)}, Repair: true, Ask: ask})
 	}
 	reject := func(d operator.Deployed) {
 		t.Helper()

@@ -36,8 +36,9 @@ func (c Recorded) Compare(ctx context.Context, base keep.Deployment, script engi
 	if err != nil {
 		return out, err
 	}
-	out.Differ = append(out.Differ, r.Declared...)
+	out.Differ, out.Counts = append(out.Differ, r.Declared...), make(map[string]int)
 	for _, run := range r.Runs {
+		out.Counts[string(run.Change)]++
 		if !run.Done || run.Run == failed.ID && onlyNext(run) {
 			continue
 		}

@@ -94,6 +94,7 @@ func kept(a Attempt) law.Attempt {
 	out := law.Attempt{Source: a.Source, Note: a.Note, Why: a.Why, Tokens: a.Used.Tokens(), Cost: a.Used.Cost}
 	if a.Tried != nil {
 		out.Verdict, out.Reasons = a.Tried.Verdict, a.Tried.Reasons
+		out.Replay = a.Tried.Evidence.Compared.Counts
 	}
 	return out
 }

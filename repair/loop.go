@@ -146,9 +146,6 @@ func (d during) Ask(ctx context.Context, q llm.Request) (llm.Answer, llm.Usage, 
 	return d.Model.Ask(ctx, q)
 }
 
-// maxNote bounds what a model says of its proposal, in bytes.
-const maxNote = 2 << 10
-
 // call does what the model asks for. A proposal is in the attempt afterwards.
 func (r *Repairer) call(ctx context.Context, base Base, failed keep.Run, c llm.Call, a *Attempt) (llm.Result, error) {
 	var in struct{ Source, Note string }
@@ -171,7 +168,7 @@ func (r *Repairer) call(ctx context.Context, base Base, failed keep.Run, c llm.C
 		if err != nil {
 			return llm.Result{}, err
 		}
-		a.Source, a.Note, a.Tried = in.Source, in.Note[:min(len(in.Note), maxNote)], &t
+		a.Source, a.Note, a.Tried = in.Source, in.Note[:min(len(in.Note), keep.MaxNote)], &t
 		if len(t.Reasons) > 0 {
 			a.Why = fmt.Sprintf("%s: %s", t.Verdict, t.Reasons[0])
 		}

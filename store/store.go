@@ -146,7 +146,8 @@ type Proposals interface {
 	// Proposal returns one, or *keep.NotFoundError.
 	Proposal(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Proposal, error)
 
-	// Proposals returns those of a workflow, the latest version first, without their code.
+	// Proposals returns those of a workflow, or of all if w is empty, the last name and the
+	// latest version first, without their code.
 	Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Proposal, error)
 }
 

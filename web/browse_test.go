@@ -49,7 +49,7 @@ func (w *world) views() map[string]string {
 		"connections": "/connections",
 		"hooks":       "/hooks",
 		"budgets":     "/budgets",
-		"repairs":     "/repairs",
+		"proposals":   "/proposals",
 		"keys":        "/keys",
 		"settings":    "/settings",
 		"missing":     "/nowhere",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/view"
 )
 
 // A compareForm offers to compare two versions of a workflow.
@@ -57,7 +58,7 @@ type comparedRun struct {
 	api.ComparedRun
 	Titles []string // of its inputs
 	Calls  []api.ComparedMutation
-	Lines  []diffLine
+	Lines  []view.DiffLine
 }
 
 // Differs reports whether the run would have done something else, or nobody knows.
@@ -98,7 +99,7 @@ func (s *site) compare(r *http.Request) (page, error) {
 func (d *compareData) fill() {
 	d.Calls = d.Mutations[:min(len(d.Mutations), maxShown)]
 	for _, run := range d.Runs[:min(len(d.Runs), maxShown)] {
-		row := comparedRun{ComparedRun: run, Lines: diff(effectLines(run.Before), effectLines(run.After))}
+		row := comparedRun{ComparedRun: run, Lines: view.Diff(effectLines(run.Before), effectLines(run.After))}
 		for _, m := range d.Mutations {
 			if m.Run == run.Run {
 				row.Calls = append(row.Calls, m)

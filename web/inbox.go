@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/law/account"
@@ -85,7 +86,7 @@ func kindWord(k keep.EscalationKind) string {
 	case keep.AskGrant:
 		return "More than granted"
 	case keep.AskProposal:
-		return "Repair proposed"
+		return "Version proposed"
 	case keep.AskBudget:
 		return "Budget spent"
 	case keep.AskBreaker:
@@ -511,12 +512,12 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 func (s *site) mayAnswer(ctx context.Context, id keep.EscalationID) error {
 	who, _ := access.From(ctx)
 	q, err := s.cfg.Store.Escalation(ctx, id)
-	switch {
-	case err != nil:
-	case q.Kind == keep.AskGrant && !who.Role.Covers(access.Admin):
-		return &forbiddenError{access.Admin}
-	case q.Kind == keep.AskProposal && !who.Role.Covers(access.Author):
-		return &forbiddenError{access.Author}
+	if err != nil {
+		return err
+	}
+	needs, err := api.MayDecide(ctx, s.cfg.Store, q)
+	if err == nil && needs != "" && !who.Role.Covers(needs) {
+		err = &forbiddenError{needs}
 	}
 	return err
 }

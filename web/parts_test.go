@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
+	"github.com/keep-run/keep/view"
 )
 
 func TestVisible(t *testing.T) {
@@ -77,7 +78,7 @@ func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.SliceOfN(line, 1, 12).Draw(t, "a")
 		b := rapid.SliceOfN(line, 1, 12).Draw(t, "b")
-		lines := diff(strings.Join(a, "\n"), strings.Join(b, "\n"))
+		lines := view.Diff(strings.Join(a, "\n"), strings.Join(b, "\n"))
 		if slices.Equal(a, b) != (lines == nil) {
 			t.Fatalf("diff of %q and %q = %v", a, b, lines)
 		}
@@ -87,7 +88,7 @@ func TestDiff(t *testing.T) {
 			}
 		}
 		for i, text := range a {
-			if !slices.Contains(b, text) && !slices.ContainsFunc(lines, func(l diffLine) bool { return l.Removed() && l.Old == i+1 }) {
+			if !slices.Contains(b, text) && !slices.ContainsFunc(lines, func(l view.DiffLine) bool { return l.Removed() && l.Old == i+1 }) {
 				t.Fatalf("line %d of %q is not shown as removed", i+1, a)
 			}
 		}
@@ -96,7 +97,7 @@ func TestDiff(t *testing.T) {
 
 func TestDiffOfManyLines(t *testing.T) {
 	a, b := strings.Repeat("x\n", 3000), strings.Repeat("y\n", 3000)
-	if got := len(diff(a, b)); got != 6001 {
+	if got := len(view.Diff(a, b)); got != 6001 {
 		t.Errorf("%d lines, want every one and the last, which is the same", got)
 	}
 }

@@ -60,7 +60,7 @@ func readsOfPages(t *testing.T, much amount) map[string]int64 {
 		"version": "/workflows/bench1/versions/1.0", "checkpoint": "/workflows/bench1/checkpoint?handler=poll",
 		"events": "/events?workflow=bench1", "topic": "/events?workflow=bench1&topic=mail", "unread": "/events?workflow=bench1&topic=log", "event": "/event?workflow=bench1&topic=mail&id=" + ins[0].ExternalID,
 		"items": "/items", "item": "/item?workflow=bench1&id=i1", "mutations": "/mutations", "mutation": "/mutations/mut_item1",
-		"connections": "/connections", "hooks": "/hooks", "budgets": "/budgets", "repairs": "/repairs", "settings": "/settings",
+		"connections": "/connections", "hooks": "/hooks", "budgets": "/budgets", "proposals": "/proposals", "settings": "/settings",
 	} {
 		store.reads.Store(0)
 		r := httptest.NewRequestWithContext(access.With(t.Context(), access.Identity{Name: "ada", Role: access.Operator}), http.MethodGet, path, nil)

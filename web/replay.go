@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/view"
 )
 
 // replayData is what came of going through a run again.
@@ -24,7 +25,7 @@ type replayData struct {
 // A replayDiff is one difference, line by line.
 type replayDiff struct {
 	Phase, What string
-	Lines       []diffLine
+	Lines       []view.DiffLine
 }
 
 // replay goes through a run again with the version or the script of a form. It sends nothing.
@@ -62,11 +63,11 @@ func (s *site) replay(r *http.Request) (page, error) {
 }
 
 // diffJSON compares two values line by line.
-func diffJSON(was, now json.RawMessage) []diffLine {
+func diffJSON(was, now json.RawMessage) []view.DiffLine {
 	if before, after := indented(was), indented(now); before != after {
-		return diff(before, after)
+		return view.Diff(before, after)
 	}
-	return diff(string(was), string(now)) // only the spelling differs
+	return view.Diff(string(was), string(now)) // only the spelling differs
 }
 
 // indented returns a value on lines; nothing is empty.

@@ -1,36 +1,12 @@
 package web
 
 import (
-	"encoding/json"
 	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/keep-run/keep"
 )
-
-// sources returns the author's files of a version, by name, from its source map.
-func sources(d keep.Deployment) map[string]string {
-	var m struct {
-		Sources        []string `json:"sources"`
-		SourcesContent []string `json:"sourcesContent"`
-	}
-	files := make(map[string]string)
-	if json.Unmarshal(d.Map, &m) != nil {
-		m.Sources = nil
-	}
-	for i, name := range m.Sources {
-		if i < len(m.SourcesContent) {
-			files[name] = m.SourcesContent[i]
-		}
-	}
-	if len(files) == 0 && len(d.Code) > 0 {
-		files[d.Entry] = string(d.Code) // nothing was mapped: it is as it was written
-	}
-	return files
-}
 
 // An excerpt is some lines of a file.
 type excerpt struct {

@@ -174,7 +174,7 @@ type versionData struct {
 type versionFile struct {
 	Name string
 	Text string
-	Diff []diffLine // from the other version; nil: the same, or nothing to compare
+	Diff []view.DiffLine // from the other version; nil: the same, or nothing to compare
 }
 
 func (s *site) version(r *http.Request) (page, error) {
@@ -237,19 +237,19 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 		if err != nil {
 			return d, err
 		}
-		before = sources(other)
+		before = view.Sources(other)
 	}
-	files := sources(d.Deployment)
+	files := view.Sources(d.Deployment)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := versionFile{Name: name, Text: cut(maxPreview, files[name])}
 		if before != nil {
-			f.Diff = diff(before[name], files[name])
+			f.Diff = view.Diff(before[name], files[name])
 		}
 		d.Files = append(d.Files, f)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, kept := files[name]; !kept {
-			d.Files = append(d.Files, versionFile{Name: name, Diff: diff(before[name], "")})
+			d.Files = append(d.Files, versionFile{Name: name, Diff: view.Diff(before[name], "")})
 		}
 	}
 	return d, nil

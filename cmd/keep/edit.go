@@ -22,7 +22,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/script/sandbox"
-	"github.com/keep-run/keep/web"
+	"github.com/keep-run/keep/view"
 )
 
 // An editing is a change of a workflow.
@@ -52,15 +52,22 @@ func (w *author) edit(ctx context.Context, in io.Reader, name keep.WorkflowName,
 		return err
 	}
 	file := w.out
-	if file == "" {
+	switch {
+	case file == "":
 		file, err = w.place(e, entry)
-	} else if err = w.free(file); err == nil {
+	case len(e.Files) > 0:
+		err = exit.Misusef("workflow %s is made of several files, which are changed where they are: leave --out away", name)
+	default:
 		e.isNew = true
+		err = w.free(file)
 	}
 	if err != nil {
 		return err
 	}
-	task := draft.Task{Intent: strings.TrimSpace(change), File: filepath.Base(entry), Base: &e.Base}
+	task := draft.Task{Intent: strings.TrimSpace(change), File: entry, Base: &e.Base}
+	if len(e.Files) == 0 {
+		task.File = filepath.Base(entry)
+	}
 	return w.author(ctx, task, func(keep.WorkflowName) string { return file }, e)
 }
 
@@ -91,11 +98,18 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 		return nil, "", fmt.Errorf("load version %s of %s: %w", d.Version, name, err)
 	}
 	source, ok := loaded.Sources[d.Entry]
-	if !ok || len(loaded.Sources) != 1 {
-		return nil, "", exit.Misusef("version %s of %s is made of the files %s, and keep edit changes scripts of one file", d.Version, name,
-			strings.Join(slices.Sorted(maps.Keys(loaded.Sources)), ", "))
+	if !ok {
+		return nil, "", exit.Misusef("the source of version %s of %s is not kept", d.Version, name)
 	}
-	return &editing{Base: draft.Base{Workflow: name, Version: d.Version.String(), Intent: d.Definition.Intent, Source: source}}, d.Entry, nil
+	e = &editing{Base: draft.Base{Workflow: name, Version: d.Version.String(), Intent: d.Definition.Intent, Source: source, Files: loaded.Sources}}
+	// What only the compiler sees, such as types, is in no source map.
+	if now, err := host.Load(ctx, b.Runtime, w.cfg.Dir, d.Entry); err == nil && now.Bundle.Hash() == d.Hash {
+		for file, text := range now.Bundle.Files {
+			e.Files[file] = string(text)
+		}
+	}
+	delete(e.Files, d.Entry)
+	return e, d.Entry, nil
 }
 
 // place returns the file of the workflow, and reads its tests. A file that is not as the version
@@ -111,6 +125,12 @@ func (w *author) place(e *editing, entry string) (string, error) {
 		return "", err
 	case string(text) != e.Source && !w.force:
 		return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or name another file with --out", terminal.Short(file), e.Version, e.Workflow)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
+		other := filepath.Join(w.cfg.Dir, filepath.FromSlash(name))
+		if text, err := regular.Read(other, config.MaxFile); !w.force && (err != nil || string(text) != e.Files[name]) {
+			return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or say --force", terminal.Short(other), e.Version, e.Workflow)
+		}
 	}
 	tests, _ := besides(file)
 	old, err := regular.Read(tests, config.MaxFile)
@@ -136,7 +156,12 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 	if err != nil {
 		return err
 	}
-	e.diff = web.Diff(e.Source, d.Source)
+	before, after := maps.Clone(e.Files), maps.Clone(d.Files)
+	if after == nil {
+		after = make(map[string]string)
+	}
+	before[s.File], after[s.File] = e.Source, d.Source
+	e.diff = view.DiffFiles(before, after)
 	err = d.client().Call(ctx, d.cfg, d.opening(database.ToRead), func(c *api.Client) (err error) {
 		e.comparison, err = c.Compare(ctx, e.Workflow, api.CompareRequest{Script: &s})
 		return err

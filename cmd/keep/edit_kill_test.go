@@ -45,22 +45,7 @@ func TestEditKilled(t *testing.T) {
 			}
 			kill = func() { _ = cmd.Process.Kill() }
 			close(killed)
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_ = cmd.Wait() // its status is of the signal, or of who was faster
-			}()
-			for over := false; !over; {
-				found, _ := filepath.Glob(filepath.Join(dir, at))
-				if len(found) > 0 && (before == "" || textOfFile(t, dir, at) != before) {
-					kill()
-				}
-				select {
-				case <-ended:
-					over = true
-				default:
-				}
-			}
+			killWhen(dir, at, before, cmd, kill)
 			oldOrNew(t, dir, changed, tests)
 			firstIsCurrent(t, dir)
 			out, talk, status := writes(t, dir, "edit", "note-files", change, "--force", "--json")
@@ -75,10 +60,33 @@ func TestEditKilled(t *testing.T) {
 			if out, talk, status := writes(t, dir, "db", "check"); status != 0 {
 				t.Errorf("the database: %d %s %s", status, out, talk)
 			}
-			if out, _, _ := writes(t, dir, "inbox", "--json"); strings.Count(out, `"kind": "grant"`) != 1 {
+			if out, _, _ := writes(t, dir, "inbox", "--json"); strings.Count(out, `"kind": "proposal"`) != 1 {
 				t.Errorf("not one question is open: %s", out)
 			}
 		})
+	}
+}
+
+// killWhen kills a command as soon as a file that matches a pattern is there, or is not as before,
+// and returns when the command has ended.
+func killWhen(dir, at, before string, cmd *exec.Cmd, kill func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its status is of the signal, or of who was faster
+	}()
+	for {
+		found, _ := filepath.Glob(filepath.Join(dir, at))
+		if len(found) > 0 {
+			if now, err := os.ReadFile(found[0]); before == "" || err == nil && string(now) != before {
+				kill()
+			}
+		}
+		select {
+		case <-ended:
+			return
+		default:
+		}
 	}
 }
 

@@ -106,7 +106,7 @@ func unharmed(t *testing.T, dir string, before map[string]string) {
 			t.Fatal(err)
 		}
 		for _, q := range all {
-			if q["kind"] != "grant" {
+			if q["kind"] != "proposal" {
 				raw, _ := json.Marshal(q)
 				out = append(out, string(raw))
 			}

@@ -308,7 +308,7 @@ func TestAgentCannotDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(questions)
-	questions = slices.DeleteFunc(questions, func(q map[string]any) bool { return q["kind"] == "grant" && q["workflow"] == "x" })
+	questions = slices.DeleteFunc(questions, func(q map[string]any) bool { return q["kind"] == "proposal" && q["workflow"] == "x" })
 	if n-len(questions) != 1 {
 		t.Errorf("%d questions about proposals, want 1", n-len(questions))
 	}
@@ -442,7 +442,7 @@ func TestAgentOverHTTP(t *testing.T) {
 		t.Errorf("propose: %s", text)
 	}
 	after := decided(t, dir)
-	if !strings.Contains(after["inbox"], "a-author by an agent (api) proposed") {
+	if !strings.Contains(after["inbox"], "a-author by an agent proposed") {
 		t.Errorf("the inbox: %s", after["inbox"])
 	}
 	for _, what := range []string{"grants", "mutations", "secret"} {

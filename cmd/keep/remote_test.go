@@ -394,7 +394,8 @@ func TestLocalAndRemote(t *testing.T) {
 		is("token"), is("token", "list"), is("grants"), is("grants", "list", "--workflow", "mail"), is("grants", "show", "mail"), is("grants", "show", "none"),
 		is("checkpoints", "show", "mail", "feed"), is("checkpoints", "show", "mail", "create"), is("checkpoints", "show", "none", "feed"),
 		is("budgets"), is("budgets", "list", "--workflow", "mail"), is("budgets", "show", "records"), is("budgets", "show", "none"),
-		is("repairs"), is("repairs", "list", "--workflow", "mail"), is("repairs", "show", "none"))
+		is("repairs"), is("repairs", "list", "--workflow", "mail"), is("repairs", "show", "none"),
+		is("proposals"), is("proposals", "list", "--origin", "deploy"), is("proposals", "--origin", "x"), is("proposals", "show", "none"), is("proposals", "show", "mail@1.0"))
 	// What changes something is done once as text, then as JSON or again.
 	each(both, is("items", "reprocess", "remind", "a"), is("items", "reprocess", "remind", "--all"), is("items", "skip", "odd", "odd", "a"), is("items", "skip", "odd", "odd"),
 		is("items", "skip", "remind", "none"), is("items", "skip", "none", "--all"), is("pause", "mail"), is("pause", "none"), is("resume", "mail"),
@@ -417,7 +418,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("grants", "take", "mail", "crm.feed"), is("grants", "take", "mail", "crm.none"), is("grants", "take", "mail", "crm.feed", "--yes"), is("grants", "take", "odd", "--yes"), is("grants", "show", "mail"), is("grants"),
 		is("checkpoints", "set", "quiet", "tick", "k", `{"a": 1}`), is("checkpoints", "set", "quiet", "tick", "k", `{"a": 1}`, "--yes", "--note", "why"), is("checkpoints", "set", "quiet", "tick", "k", "x"),
 		is("checkpoints", "reset", "quiet", "tick", "k"), is("checkpoints", "show", "quiet", "tick"), is("checkpoints", "reset", "quiet", "tick", "none", "--yes"), is("checkpoints", "reset", "quiet", "tick"), is("checkpoints", "reset", "quiet", "tick", "--yes"), is("checkpoints", "reset", "quiet", "none", "--yes"),
-		is("repairs", "accept", "none"), is("repairs", "reject", "none", "--note", "why"),
+		is("repairs", "accept", "none"), is("repairs", "reject", "none", "--note", "why"), is("proposals", "accept", "mail@9.0"), is("proposals", "reject", "mail@9.0"),
 		is("budgets", "show", "records"), is("inbox", "do", question, "skip", "--limit", "5"), is("inbox", "do", question, "raise", "--until", "soon"),
 		is("deploy", "."), is("deploy", "next"), is("deploy", "next"), is("deploy", "bad"), is("deploy", "none.js"),
 		is("status"), is("runs"), is("mutations"), is("items"), is("inputs"), is("events"), is("inbox"), is("keys", "--key", "k1"), is("workflows"), is("mutations", "show", mutation),

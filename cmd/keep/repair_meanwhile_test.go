@@ -142,7 +142,7 @@ func TestRepairAfterRefusal(t *testing.T) {
 		t.Fatal(text)
 	}
 	qs := s.questions()
-	if len(qs) != 1 || qs[0].Kind != "grant" || !strings.HasSuffix(qs[0].ID, "_2_0") {
+	if len(qs) != 1 || qs[0].Kind != "proposal" || !strings.HasSuffix(qs[0].ID, "_2_0") {
 		t.Fatalf("the questions are %+v, want one about version 2.0", qs)
 	}
 	s.keep(0, "inbox", "do", qs[0].ID, "reject")

@@ -46,21 +46,21 @@ func TestRepairOnThePages(t *testing.T) {
 		}
 	}
 	b.Open(s.base + "/workflows/bills")
-	b.Click(`a[href="/repairs?workflow=bills"]`)
+	b.Click(`a[href="/proposals?workflow=bills"]`)
 	b.Shows("waits for you")
 	shot("repairs")
-	b.Click(`a[href="/repairs/` + list[0].ID + `"]`)
+	b.Click(`a[href="/proposals/` + list[0].ID + `"]`)
 	for _, want := range []string{"The proposal is impactful", "it takes out, changes or moves", "if (amount > 500) return;", "amount is another field", "Version 1.1 waits until a person agrees"} {
 		b.Shows(want)
 	}
 	shot("repair")
 	b.Click(`form[action$="/compare"] button`)
 	b.Shows("Impactful: something would have been otherwise.")
-	b.Open(s.base + "/repairs/" + list[0].ID)
+	b.Open(s.base + "/proposals/" + list[0].ID)
 	b.Click(`a[href^="/inbox/"]`)
 	b.Shows("line by line beside version 1.0")
 	shot("repair-question")
 	r.keep(0, "repairs", "reject", list[0].ID)
-	b.Open(s.base + "/repairs/" + list[0].ID)
+	b.Open(s.base + "/proposals/" + list[0].ID)
 	b.Shows("rejected")
 }

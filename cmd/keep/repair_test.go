@@ -258,9 +258,11 @@ func TestRepairAsks(t *testing.T) {
 		if !strings.Contains(shown, "+ ") || !strings.Contains(shown, "bill.total?.value") || !strings.Contains(shown, "runs that are recorded: ") {
 			t.Errorf("repairs show prints %s", shown)
 		}
+		s.shownRepair(list[0].ID)
 		if tt.activate == "ask" {
-			s.keep(0, "repairs", "accept", list[0].ID)
+			s.keep(0, "proposals", "accept", list[0].ID)
 			s.keep(1, "repairs", "reject", list[0].ID) // it is decided
+			s.keep(1, "proposals", "accept", "bills@1.1")
 			s.keep(0, "run", ".")
 			s.paid("REF1", "REF2", "REF9")
 			if v := s.version(); v != "1.1" {
@@ -403,4 +405,45 @@ func TestRepairShares(t *testing.T) {
 		t.Errorf("the model was asked %d times, want 3", n)
 	}
 	s.paid("REF1", "REF2")
+}
+
+// shownRepair looks at the JSON of a repair that waits: in the list without what is long, and the
+// same under both nouns and both ids.
+func (s *repairSite) shownRepair(id string) {
+	s.t.Helper()
+	var listed []map[string]any
+	if s.object(&listed, "proposals", "--workflow", "bills", "--status", "waiting"); len(listed) != 1 || listed[0]["origin"] != "repair" || listed[0]["source"] != nil || listed[0]["replay"] == nil {
+		s.t.Errorf("proposals lists %v", listed)
+	}
+	want := s.keep(0, "proposals", "show", id, "--json")
+	for _, args := range [][]string{{"repairs", "show", id}, {"proposals", "show", "bills@1.1"}} {
+		if got := s.keep(0, append(args, "--json")...); got != want {
+			s.t.Errorf("keep %q prints %s, want %s", args, got, want)
+		}
+	}
+	var one struct {
+		Base    string `json:"base_version"`
+		Attempt int
+		Source  string
+		Diff    []string
+		Replay  struct {
+			Runs, Same, Changed, Missing, Added, Failed, Inconclusive int
+			Table                                                     []any
+		}
+		Blast struct{ Runs, Inputs, Mutations []any }
+	}
+	if err := json.Unmarshal([]byte(want), &one); err != nil {
+		s.t.Fatal(err)
+	}
+	r := one.Replay
+	if one.Base != "1.0" || one.Attempt != 1 || one.Source == "" || len(one.Diff) == 0 || r.Runs == 0 || len(r.Table) != r.Runs ||
+		r.Same+r.Changed+r.Missing+r.Added+r.Failed+r.Inconclusive != r.Runs || len(one.Blast.Runs) != r.Runs-r.Same {
+		s.t.Errorf("it is %s", want)
+	}
+	if list := s.keep(0, "proposals", "--json", "--origin", "write"); strings.TrimSpace(list) != "[]" {
+		s.t.Errorf("origin write: %s", list)
+	}
+	s.keep(2, "proposals", "--origin", "x")
+	s.keep(2, "proposals", "--status", "x")
+	s.keep(3, "proposals", "show", "none")
 }

@@ -339,11 +339,19 @@ func (w *author) keepDraft(out draft.Outcome) (*string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the draft: %w", err)
 	}
-	for name, text := range map[string]string{"workflow.js": d.Source, "workflow.test.toml": d.Tests} {
+	texts := map[string]string{"workflow.js": d.Source, "workflow.test.toml": d.Tests}
+	for name, text := range d.Files {
+		texts[filepath.Join("files", filepath.FromSlash(name))] = text
+	}
+	for name, text := range texts {
 		if text == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return nil, fmt.Errorf("keep the draft: %w", err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			return nil, fmt.Errorf("keep the draft: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
@@ -50,47 +51,44 @@ func grantTable(w keep.WorkflowName, version string, tools []keep.ToolName) stri
 	return b.String()
 }
 
-// A file is one that is to be written.
-type newFile struct{ name, text string }
-
 // writeFiles writes files, each whole or not at all, in their order. Without over, one that is
 // there by now is left alone, and the error says so.
-func writeFiles(files []newFile, over bool) error {
+func writeFiles(files []project.File, over bool) error {
 	for _, f := range files {
-		if err := f.write(over); err != nil {
+		if err := writeFile(f, over); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write writes the text beside its name first, and gives it the name when it is on disk.
-func (f newFile) write(over bool) (err error) {
-	dir := filepath.Dir(f.name)
+// writeFile writes the text beside its name first, and gives it the name when it is on disk.
+func writeFile(f project.File, over bool) (err error) {
+	dir := filepath.Dir(f.Name)
 	temp, err := os.CreateTemp(dir, ".keep-write-*")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, gone(os.Remove(temp.Name()))) }()
-	_, err = temp.WriteString(f.text)
+	_, err = temp.WriteString(f.Text)
 	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", f.name, err)
+		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
 	if over {
-		err = os.Rename(temp.Name(), f.name)
+		err = os.Rename(temp.Name(), f.Name)
 	} else {
-		err = os.Link(temp.Name(), f.name)
+		err = os.Link(temp.Name(), f.Name)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return exit.Misusef("%s is there by now, and is not overwritten without --force", terminal.Short(f.name))
+		return exit.Misusef("%s is there by now, and is not overwritten without --force", terminal.Short(f.Name))
 	}
 	if err != nil && !over { // a file system without links
-		if _, there := os.Lstat(f.name); errors.Is(there, fs.ErrNotExist) {
-			err = os.Rename(temp.Name(), f.name)
+		if _, there := os.Lstat(f.Name); errors.Is(there, fs.ErrNotExist) {
+			err = os.Rename(temp.Name(), f.Name)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", f.name, err)
+		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func TestWriteKilled(t *testing.T) {
 			if out, talk, status := writes(t, dir, "db", "check"); status != 0 {
 				t.Errorf("the database: %d %s %s", status, out, talk)
 			}
-			if out, _, _ := writes(t, dir, "inbox", "--json"); strings.Count(out, `"kind": "grant"`) != 1 {
+			if out, _, _ := writes(t, dir, "inbox", "--json"); strings.Count(out, `"kind": "proposal"`) != 1 {
 				t.Errorf("not one question is open: %s", out)
 			}
 		})

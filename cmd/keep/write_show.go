@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -13,6 +16,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/draft"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
@@ -72,6 +76,11 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	if agreed { // after the files: a host that finds them before leaves them waiting
+		if err := d.accept(ctx); err != nil {
+			return err
+		}
+	}
 	return d.end(agreed)
 }
 
@@ -89,7 +98,15 @@ func (d *authoredDraft) script() (api.Script, error) {
 	if d.change != nil {
 		intent = d.change.intent(d.intent)
 	}
-	return api.Script{File: name, Source: d.Source, Intent: intent}, nil
+	return api.Script{File: name, Source: d.Source, Imports: d.Files, Intent: intent}, nil
+}
+
+// origin says who wrote the draft.
+func (d *authoredDraft) origin() keep.Origin {
+	if d.change != nil {
+		return keep.OriginEdit
+	}
+	return keep.OriginWrite
 }
 
 // propose stores the draft as a version that waits for the person.
@@ -99,15 +116,15 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 		return err
 	}
 	return d.agent.deploying(ctx, func(c *api.Client) error {
-		p, err := c.Propose(ctx, d.Checked.Workflow.Name, s)
+		p, err := c.Propose(ctx, d.Checked.Workflow.Name, api.NewProposal{Script: s, Origin: d.origin(), Note: d.Note,
+			Attempts: d.report.Attempts, Tokens: d.report.Tokens, Cost: d.report.Cost})
 		if err != nil {
 			return fmt.Errorf("store the script: %w", err)
 		}
 		if p.Waiting == nil {
 			return exit.Failedf("the model changed nothing: this script is current already")
 		}
-		id := string(d.Checked.Workflow.Name) + "@" + p.Waiting.Version
-		d.report.Version, d.report.Question, d.report.Proposal = &p.Waiting.Version, &p.Waiting.Question, &id
+		d.report.Version, d.report.Question, d.report.Proposal = &p.Waiting.Version, &p.Waiting.Question, &p.Waiting.Proposal
 		return nil
 	})
 }
@@ -116,7 +133,13 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 func (d *authoredDraft) store() error {
 	tests, grants := besides(d.file)
 	table := grantTable(d.Checked.Workflow.Name, *d.report.Version, d.Tools())
-	err := writeFiles([]newFile{{tests, d.Tests}, {grants, table}, {d.file, d.Source}}, d.force || d.change != nil)
+	all := []project.File{{Name: tests, Text: d.Tests}, {Name: grants, Text: table}, {Name: d.file, Text: d.Source}}
+	var err error
+	if d.change == nil || d.change.isNew {
+		err = writeFiles(all, d.force)
+	} else {
+		err = d.replace(all)
+	}
 	if err != nil {
 		return err
 	}
@@ -127,6 +150,25 @@ func (d *authoredDraft) store() error {
 	}
 	d.report.File, d.report.Tests, d.report.GrantFile, d.report.Draft = &d.file, &tests, &grants, nil
 	return nil
+}
+
+// replace writes the files of a change together, with the other ones that the script is made of.
+// Their names are those of the script's version.
+func (d *authoredDraft) replace(files []project.File) error {
+	s, err := d.script()
+	if err != nil {
+		return err
+	}
+	dir := path.Dir(s.File)
+	for i := range files {
+		files[i].Name = path.Join(dir, filepath.Base(files[i].Name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		if d.Files[name] != d.change.Files[name] {
+			files = append(files, project.File{Name: name, Text: d.Files[name]})
+		}
+	}
+	return project.WriteTogether(d.cfg.Dir, files)
 }
 
 // show shows a person what was written and what it would do.
@@ -173,10 +215,12 @@ func (d *authoredDraft) agree(ctx context.Context) (bool, error) {
 	if err != nil && !errors.Is(err, draft.ErrUnanswered) {
 		return false, err
 	}
-	if answer != "yes" {
-		return false, nil
-	}
-	return true, d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
+	return answer == "yes", nil
+}
+
+// accept makes the version current.
+func (d *authoredDraft) accept(ctx context.Context) error {
+	return d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
 		_, err := c.Decide(ctx, *d.report.Question, api.DecisionRequest{Action: keep.Approve})
 		return err
 	})
@@ -217,6 +261,6 @@ func (d *authoredDraft) sayEnd(agreed bool) {
 		fmt.Fprintf(d.Err, "Version %s of %s is current.\n", *r.Version, *r.Workflow)
 		return
 	}
-	fmt.Fprintf(d.Err, "Version %s of %s waits for you, and does nothing before: keep inbox show %s, and keep inbox do %s approve\n",
-		*r.Version, *r.Workflow, *r.Question, *r.Question)
+	fmt.Fprintf(d.Err, "Version %s of %s waits for you, and does nothing before: keep proposals show %s, and keep proposals accept %s\n",
+		*r.Version, *r.Workflow, *r.Proposal, *r.Proposal)
 }

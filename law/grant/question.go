@@ -22,14 +22,18 @@ func Question(p keep.Proposal, why string) keep.Escalation {
 	if p.Over.IsZero() {
 		meanwhile = "the workflow is new, and does nothing until then"
 	}
+	kind := keep.AskGrant
 	question := fmt.Sprintf("May version %s of workflow %s call what it was not granted: %s?", p.Version, p.Workflow, firstNames(p.Tools))
 	said := fmt.Sprintf("%s (%s) deployed %s, and may not give that; %s", p.By, p.From, p.Entry, meanwhile)
 	if len(p.Tools) == 0 {
 		question = fmt.Sprintf("May version %s become the current one of workflow %s? It calls nothing that was not granted.", p.Version, p.Workflow)
 		said = fmt.Sprintf("%s (%s) proposed %s; %s", p.By, p.From, p.Entry, meanwhile)
 	}
+	if p.Origin() != keep.OriginDeploy {
+		kind, said = keep.AskProposal, fmt.Sprintf("%s proposed %s; %s", p.By, p.Entry, meanwhile)
+	}
 	return keep.Escalation{
-		ID: p.Question, Kind: keep.AskGrant, Workflow: p.Workflow, CreatedAt: p.CreatedAt,
+		ID: p.Question, Kind: kind, Workflow: p.Workflow, CreatedAt: p.CreatedAt,
 		Question:  question,
 		Attempted: strings.Join(Difference(nil, p.Tools), "\n"),
 		Why:       strings.TrimSpace(said + "\n" + why),

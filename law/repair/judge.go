@@ -46,6 +46,8 @@ type Comparison struct {
 	Done    int      // runs whose work is done that were gone through
 	Differ  []string // what would have been otherwise in them, a sentence each
 	Unknown []string // what nobody knows of them, a sentence each
+
+	Counts map[string]int // all runs that were gone through, by what would have become of them
 }
 
 // Evidence is all that a verdict is made of.

@@ -39,8 +39,12 @@ type Attempt struct {
 	Verdict Verdict   `json:"verdict,omitempty"`
 	Reasons []string  `json:"reasons,omitempty"`
 	Why     string    `json:"why,omitempty"` // why it is not taken
-	Tokens  int64     `json:"tokens"`
-	Cost    float64   `json:"cost"`
+
+	// Replay counts recorded runs by what would have become of them. Nil: nobody went through them.
+	Replay map[string]int `json:"replay,omitempty"`
+
+	Tokens int64   `json:"tokens"`
+	Cost   float64 `json:"cost"`
 }
 
 // Begun returns a new record.

@@ -62,13 +62,18 @@ func (s *Store) Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Prop
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []keep.Proposal
-	for _, p := range s.proposals[w] {
-		p = copyProposal(p)
-		p.Code, p.Map = nil, nil
-		list = append(list, p)
+	for of, all := range s.proposals {
+		if w != "" && of != w {
+			continue
+		}
+		for _, p := range all {
+			p = copyProposal(p)
+			p.Code, p.Map = nil, nil
+			list = append(list, p)
+		}
 	}
 	slices.SortFunc(list, func(a, b keep.Proposal) int {
-		return cmp.Or(cmp.Compare(b.Version.Major, a.Version.Major), cmp.Compare(b.Version.Minor, a.Version.Minor))
+		return cmp.Or(cmp.Compare(b.Workflow, a.Workflow), cmp.Compare(b.Version.Major, a.Version.Major), cmp.Compare(b.Version.Minor, a.Version.Minor))
 	})
 	return list, context.Cause(ctx)
 }

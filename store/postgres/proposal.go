@@ -55,6 +55,9 @@ func (db *DB) Proposal(ctx context.Context, w keep.WorkflowName, v keep.Version)
 
 // Proposals returns those of a workflow; see store.Proposals.
 func (db *DB) Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Proposal, error) {
-	return collect(ctx, db, scanProposal, `
-		SELECT `+stored.Proposals.Bare("", "NULL::bytea")+` FROM proposal WHERE workflow = $1 ORDER BY major DESC, minor DESC`, w)
+	bare := `SELECT ` + stored.Proposals.Bare("", "NULL::bytea") + ` FROM proposal `
+	if w == "" {
+		return collect(ctx, db, scanProposal, bare+`ORDER BY workflow COLLATE "C" DESC, major DESC, minor DESC`)
+	}
+	return collect(ctx, db, scanProposal, bare+`WHERE workflow = $1 ORDER BY major DESC, minor DESC`, w)
 }

@@ -58,6 +58,9 @@ func (db *DB) Proposal(ctx context.Context, w keep.WorkflowName, v keep.Version)
 
 // Proposals returns those of a workflow; see store.Proposals.
 func (db *DB) Proposals(ctx context.Context, w keep.WorkflowName) ([]keep.Proposal, error) {
-	return rows(ctx, db, scanProposal, `
-		SELECT `+stored.Proposals.Bare("", "NULL")+` FROM proposal WHERE workflow = ? ORDER BY major DESC, minor DESC`, w)
+	bare := `SELECT ` + stored.Proposals.Bare("", "NULL") + ` FROM proposal `
+	if w == "" {
+		return rows(ctx, db, scanProposal, bare+`ORDER BY workflow DESC, major DESC, minor DESC`)
+	}
+	return rows(ctx, db, scanProposal, bare+`WHERE workflow = ? ORDER BY major DESC, minor DESC`, w)
 }

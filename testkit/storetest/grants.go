@@ -99,6 +99,15 @@ var grantPromises = []promise{
 		bare := p
 		bare.Code, bare.Map = nil, nil
 		w.same("all", get[[]keep.Proposal](w)(w.Proposals(w.ctx, "a")), []keep.Proposal{bare})
+		other := w.proposal("a-first", 1) // of a workflow that does not exist
+		other.Over = keep.Version{}
+		w.commit("a-first", keep.PutProposal{Proposal: other}, keep.OpenEscalation{Escalation: w.grantQuestion(other)})
+		w.same("of one", get[[]keep.Proposal](w)(w.Proposals(w.ctx, "a")), []keep.Proposal{bare})
+		var names []keep.WorkflowName
+		for _, p := range get[[]keep.Proposal](w)(w.Proposals(w.ctx, "")) {
+			names = append(names, p.Workflow)
+		}
+		w.same("of all", names, []keep.WorkflowName{"a-first", "a"})
 		_, err := w.Deployment(w.ctx, "a", p.Version)
 		w.fails("its deployment", err, isNotFound)
 

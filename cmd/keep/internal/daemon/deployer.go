@@ -32,16 +32,16 @@ type ScriptDeployer struct {
 
 // Deploy checks the script and makes it current, or has it wait for a person.
 func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error) {
-	return d.deploy(ctx, name, s, over, operator.Consent{Giver: by, Give: give})
+	return d.deploy(ctx, name, api.NewProposal{Script: s}, over, operator.Consent{Giver: by, Give: give})
 }
 
 // Propose checks the script and has it wait for a person.
-func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, s api.Script, by operator.Giver) (operator.Deployed, error) {
-	return d.deploy(ctx, name, s, nil, operator.Consent{Giver: by, Ask: true})
+func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p api.NewProposal, by operator.Giver) (operator.Deployed, error) {
+	return d.deploy(ctx, name, p, nil, operator.Consent{Giver: by, Ask: true})
 }
 
-func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.Script, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
-	w, err := loadScript(ctx, d.Runtime, s)
+func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.NewProposal, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+	w, err := loadScript(ctx, d.Runtime, s.Script)
 	if err != nil {
 		return operator.Deployed{}, asScriptError(err)
 	}
@@ -53,7 +53,7 @@ func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s a
 		return operator.Deployed{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
 			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
 	}
-	w.Intent = s.Intent
+	w.Intent, w.Writing = s.Intent, s.Writing()
 	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
 	if err != nil {
 		return operator.Deployed{}, err

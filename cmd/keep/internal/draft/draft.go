@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -19,11 +20,8 @@ import (
 // MaxText bounds a script and its tests, in bytes each (law: bounded).
 const MaxText = 256 << 10
 
-// maxQuestion bounds a question to the person, and maxNote what the model says of its script.
-const (
-	maxQuestion = 1000
-	maxNote     = 2 << 10
-)
+// maxQuestion bounds a question to the person.
+const maxQuestion = 1000
 
 // A Model answers; *llm.Client is one.
 type Model interface {
@@ -74,7 +72,8 @@ type Base struct {
 	Version  string
 	Intent   string // what it is for
 	Source   string
-	Tests    string // the text of its NAME.test.toml; empty: there is none
+	Files    map[string]string // the local files that it imports, by their names; Task.File is relative to the same directory
+	Tests    string            // the text of its NAME.test.toml; empty: there is none
 }
 
 // A Question is one that the person was asked.
@@ -86,6 +85,7 @@ type Question struct {
 // A Draft is what was written. Nothing of it is stored.
 type Draft struct {
 	Source  string
+	Files   map[string]string // the local files that it imports, all of them
 	Tests   string
 	Note    string // of the model: its claim
 	Checked mcp.Checked
@@ -200,7 +200,10 @@ func wrong(said string, data any) (llm.Result, bool, error) {
 
 // call does what the model asks for.
 func (d *work) call(ctx context.Context, c llm.Call) (llm.Result, bool, error) {
-	var in struct{ Source, Tests, Note, Question string }
+	var in struct {
+		Source, Tests, Note, Question string
+		Files                         map[string]string
+	}
 	_ = json.Unmarshal(c.Arguments, &in) // what does not fit is refused below, or by the tool
 	if in.Source != "" && len(in.Source) <= MaxText {
 		d.out.Last.Source = in.Source
@@ -213,11 +216,17 @@ func (d *work) call(ctx context.Context, c llm.Call) (llm.Result, bool, error) {
 		return d.ask(ctx, in.Question)
 	case "propose":
 		d.say("tries what the model proposes")
-		return d.propose(ctx, in.Source, in.Tests, in.Note)
+		return d.propose(ctx, Draft{Source: in.Source, Files: in.Files, Tests: in.Tests, Note: in.Note})
 	}
 	d.say("calls " + framed.Visible(c.Name[:min(len(c.Name), 20)]))
-	if len(in.Source) > MaxText || len(in.Tests) > MaxText {
+	if len(in.Source)+sizeOf(in.Files) > MaxText || len(in.Tests) > MaxText {
 		return wrong(fmt.Sprintf("A script and its tests have at most %d bytes.", MaxText), nil)
+	}
+	var err error
+	if in.Source != "" && d.isLarge() {
+		if c.Arguments, err = beside(c.Arguments, d.File, d.all(in.Files)); err != nil {
+			return llm.Result{}, false, err
+		}
 	}
 	r, err := d.Tools.Call(ctx, c)
 	if c.Name == "types" { // descriptions of tools are of whoever wrote their pack
@@ -267,4 +276,34 @@ func (d *work) unanswered(first string) {
 		}
 		after = after || q == first
 	}
+}
+
+// isLarge reports whether a script of several files is changed.
+func (d *work) isLarge() bool { return d.Base != nil && len(d.Base.Files) > 0 }
+
+// all returns the files that a script may import: those of before, and what the model has of them.
+func (d *work) all(changed map[string]string) map[string]string {
+	if !d.isLarge() {
+		return nil
+	}
+	out := maps.Clone(d.Base.Files)
+	maps.Copy(out, changed)
+	return out
+}
+
+func sizeOf(files map[string]string) (n int) {
+	for name, text := range files {
+		n += len(name) + len(text)
+	}
+	return n
+}
+
+// beside returns the arguments of a tool with the files of the script.
+func beside(arguments json.RawMessage, file string, files map[string]string) (json.RawMessage, error) {
+	var args map[string]any
+	if json.Unmarshal(arguments, &args) != nil {
+		return arguments, nil // the tool refuses it
+	}
+	args["file"], args["files"] = file, files
+	return json.Marshal(args)
 }

@@ -1,23 +1,28 @@
 package draft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/mcp"
+	"github.com/keep-run/keep/internal/framed"
 	"github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/llm"
 )
 
 // propose tries what the model hands over, and ends the conversation if it is taken.
-func (d *work) propose(ctx context.Context, source, tests, note string) (_ llm.Result, done bool, err error) {
-	if tests == "" {
-		tests = d.out.Last.Tests
-	}
-	t := trial{Draft: Draft{Source: source, Tests: tests, Note: note[:min(len(note), maxNote)]}}
+func (d *work) propose(ctx context.Context, draft Draft) (_ llm.Result, done bool, err error) {
+	draft.Tests = cmp.Or(draft.Tests, d.out.Last.Tests)
+	draft.Note = strings.ToValidUTF8(draft.Note[:min(len(draft.Note), keep.MaxNote)], "")
+	t := trial{Draft: draft}
 	if err := d.try(ctx, &t); err != nil {
 		return llm.Result{}, false, err
 	}
@@ -49,7 +54,10 @@ func (d *work) try(ctx context.Context, t *trial) error {
 	case t.Tests == "":
 		t.refuse(nil, "propose needs tests, the text of a NAME.test.toml.")
 		return nil
-	case len(t.Source) > MaxText || len(t.Tests) > MaxText:
+	case len(t.Files) > 0 && !d.isLarge():
+		t.refuse(nil, "the script is one file: propose takes no files.")
+		return nil
+	case len(t.Source)+sizeOf(t.Files) > MaxText || len(t.Tests) > MaxText:
 		t.refuse(nil, "a script and its tests have at most %d bytes.", MaxText)
 		return nil
 	}
@@ -62,7 +70,13 @@ func (d *work) try(ctx context.Context, t *trial) error {
 // checked tries what needs no service.
 func (d *work) checked(ctx context.Context, t *trial) error {
 	return d.with(ctx, false, func(b mcp.Bench) (err error) {
-		if t.Checked, err = b.Check(ctx, d.File, t.Source); err != nil {
+		given := t.Files
+		t.Files = d.all(given)
+		if why := d.odd(given); why != "" {
+			t.refuse(nil, "%s", why)
+			return nil
+		}
+		if t.Checked, err = b.Check(ctx, d.File, t.Source, t.Files); err != nil {
 			return err
 		}
 		if !t.Checked.OK() {
@@ -72,7 +86,10 @@ func (d *work) checked(ctx context.Context, t *trial) error {
 		if err := d.named(ctx, t); err != nil || t.said != "" {
 			return err
 		}
-		if brought := repair.Brings(d.given(), t.Source); len(brought) > 0 {
+		if t.imported(given); t.said != "" {
+			return nil
+		}
+		if brought := repair.Brings(d.given(), t.text()); len(brought) > 0 {
 			t.refuse(brought, "it has addresses, pages or numbers that the person did not give. Ask for them, or take them from the data.")
 			return nil
 		}
@@ -125,6 +142,49 @@ func (d *work) given() string {
 	}
 	if d.Base != nil {
 		b.WriteString(d.Base.Intent + "\n" + d.Base.Source)
+		for _, text := range d.Base.Files {
+			b.WriteString("\n" + text)
+		}
+	}
+	return b.String()
+}
+
+// odd says which name of a file cannot be one of the script; empty: none. One that was not there
+// before is a script.
+func (d *work) odd(given map[string]string) string {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		_, there := d.Base.Files[name]
+		ext := path.Ext(name)
+		switch {
+		case name == d.File:
+			return fmt.Sprintf("%s is the script itself: its text is source.", framed.Visible(name))
+		case there:
+		case !fs.ValidPath(name) || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") || strings.ContainsAny(name, "\\:") || ext != ".js" && ext != ".ts":
+			return fmt.Sprintf("%q is no name that a file of the script can have.", framed.Visible(name[:min(len(name), 100)]))
+		}
+	}
+	return ""
+}
+
+// imported leaves the files that the script is made of, and refuses one that the model gave for
+// nothing.
+func (t *trial) imported(given map[string]string) {
+	parts := t.Checked.Workflow.Bundle.Files
+	maps.DeleteFunc(t.Files, func(name, _ string) bool { _, part := parts[name]; return !part })
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, part := parts[name]; !part {
+			t.refuse(name, "the script does not import one of the files.")
+			return
+		}
+	}
+}
+
+// text returns all that the script is made of.
+func (t *trial) text() string {
+	var b strings.Builder
+	b.WriteString(t.Source)
+	for _, name := range slices.Sorted(maps.Keys(t.Files)) {
+		b.WriteString("\n" + t.Files[name])
 	}
 	return b.String()
 }

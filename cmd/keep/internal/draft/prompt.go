@@ -3,6 +3,8 @@ package draft
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep/internal/framed"
@@ -23,11 +25,15 @@ func (d *work) instructions() string { return fmt.Sprintf(rules, d.Questions) }
 
 // tools are what the model may call.
 func (d *work) tools() []llm.Tool {
+	params := `{"type":"object","required":["source","tests","note"],"properties":{"source":{"type":"string","description":"the whole script"},"tests":{"type":"string","description":"the text of its NAME.test.toml; left out: as in the last call of test"},"note":{"type":"string","description":"what it does, in a sentence"}`
+	if d.isLarge() {
+		params += `,"files":{"type":"object","additionalProperties":{"type":"string"},"description":"whole texts of the other files that change or are new, by their names; those left out stay as they are"}`
+	}
 	return append(d.Tools.Tools(),
 		llm.Tool{Name: "ask", Description: "Asks the person one question.",
 			Params: json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string"}}}`)},
 		llm.Tool{Name: "propose", Description: "Hands the script over. It is tried; if something is wrong with it, the answer says what.",
-			Params: json.RawMessage(`{"type":"object","required":["source","tests","note"],"properties":{"source":{"type":"string","description":"the whole script"},"tests":{"type":"string","description":"the text of its NAME.test.toml; left out: as in the last call of test"},"note":{"type":"string","description":"what it does, in a sentence"}}}`)})
+			Params: json.RawMessage(params + `}}`)})
 }
 
 // prompt returns the first message to the model.
@@ -50,6 +56,14 @@ func (d *work) prompt() (string, error) {
 		fmt.Fprintf(&b, "Change version %s of the workflow %q, and nothing else of it. The person says what is to be changed:\n\n%s", d.Base.Version, d.Base.Workflow, d.Intent)
 		if err := frame("It is the script as it is now.", d.Base.Source); err != nil {
 			return "", err
+		}
+		if d.isLarge() {
+			b.WriteString("\n\nIt is made of several files. To check, test, plan and propose give as files only those that you change, with their whole texts.")
+			for _, name := range slices.Sorted(maps.Keys(d.Base.Files)) {
+				if err := frame("It is another file of the script. The first line is its name, seen from the directory in which the script is "+d.File+", and not a part of it.", name+"\n"+d.Base.Files[name]); err != nil {
+					return "", err
+				}
+			}
 		}
 		if d.Base.Intent != "" {
 			if err := frame("It is what the workflow is for.", d.Base.Intent); err != nil {

@@ -9,9 +9,9 @@ import (
 )
 
 // passed are the requests of an agent that are passed on, besides reads. A deploy is one
-// that waits for a person: propose makes no other.
+// that waits for a person: propose makes no other. A comparison of versions only reads.
 var passed = map[string]*regexp.Regexp{
-	http.MethodPost: regexp.MustCompile(`^` + api.Prefix + `/workflows/[^/]+/pause$`),
+	http.MethodPost: regexp.MustCompile(`^` + api.Prefix + `/workflows/[^/]+/(pause|compare)$`),
 	http.MethodPut:  regexp.MustCompile(`^` + api.Prefix + `/workflows/[^/]+/proposal$`),
 }
 

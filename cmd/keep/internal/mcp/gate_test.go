@@ -20,7 +20,7 @@ func (p *passing) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestGate(t *testing.T) {
 	for request, passes := range map[string]bool{
 		"GET /api/v1/runs": true, "GET /api/v1/why": true, "GET /api/v1/workflows/pay": true,
-		"POST /api/v1/workflows/pay/pause": true, "PUT /api/v1/workflows/pay/proposal": true,
+		"POST /api/v1/workflows/pay/pause": true, "POST /api/v1/workflows/pay/compare": true, "PUT /api/v1/workflows/pay/proposal": true,
 		"POST /api/v1/workflows/pay/resume": false, "POST /api/v1/workflows/pay/trigger": false,
 		"PUT /api/v1/workflows/pay": false, "PUT /api/v1/workflows/pay/grant": false, "DELETE /api/v1/workflows/pay/grant": false,
 		"POST /api/v1/escalations/esc_1/decision": false, "POST /api/v1/inputs/skip": false, "POST /api/v1/runs/run_1/retry": false,

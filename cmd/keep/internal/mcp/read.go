@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/internal/framed"
 )
 
@@ -25,13 +26,13 @@ func (s *server) reading(to *sdk.Server) {
 }
 
 // listed is what list takes.
-var listed = []string{"workflows", "runs", "events", "inputs", "items", "mutations", "inbox", "topics"}
+var listed = []string{"workflows", "runs", "events", "inputs", "items", "mutations", "inbox", "topics", "proposals"}
 
 // A listParams says what to list.
 type listParams struct {
-	What     string `json:"what" jsonschema:"workflows, runs, events, inputs, items, mutations, inbox (open questions) or topics"`
+	What     string `json:"what" jsonschema:"workflows, runs, events, inputs, items, mutations, inbox (open questions), topics or proposals (versions that wait or waited for a person)"`
 	Workflow string `json:"workflow,omitempty" jsonschema:"only of this workflow; needed for events and topics"`
-	Status   string `json:"status,omitempty" jsonschema:"only with this status, or state of mutations"`
+	Status   string `json:"status,omitempty" jsonschema:"only with this status, or state of mutations and proposals"`
 	Limit    int    `json:"limit,omitempty" jsonschema:"at most this many, to 100; left out: 20"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"next of the page before"`
 }
@@ -81,6 +82,8 @@ func (s *server) page(ctx context.Context, c *api.Client, in listParams, p api.P
 		return c.Escalations(ctx, api.EscalationQuery{Workflow: w}, p)
 	case "topics":
 		return all(c.Topics(ctx, w))
+	case "proposals":
+		return all(c.Proposals(ctx, api.ProposalQuery{Workflow: w, Status: api.ProposalState(in.Status)}))
 	}
 	return nil, fmt.Errorf("what is one of %s", strings.Join(listed, ", "))
 }
@@ -90,7 +93,7 @@ func all[T any](items []T, err error) (api.Page[T], error) { return api.Page[T]{
 
 // A showParams names one thing.
 type showParams struct {
-	What     string `json:"what" jsonschema:"workflows, runs, events, inputs, items, mutations, inbox or topics"`
+	What     string `json:"what" jsonschema:"workflows, runs, events, inputs, items, mutations, inbox, topics or proposals"`
 	ID       string `json:"id" jsonschema:"as list has it: a name, an id or a key; the message id of an event"`
 	Workflow string `json:"workflow,omitempty" jsonschema:"of an item, event or topic"`
 	Topic    string `json:"topic,omitempty" jsonschema:"of an event"`
@@ -131,6 +134,11 @@ func (s *server) one(ctx context.Context, c *api.Client, in showParams) (any, er
 		return c.Escalation(ctx, keep.EscalationID(in.ID))
 	case "topics":
 		return c.Topic(ctx, w, keep.TopicName(in.ID))
+	case "proposals":
+		if s.Role.Covers(access.Author) {
+			return c.Judged(ctx, in.ID)
+		}
+		return c.Proposal(ctx, in.ID)
 	}
 	return nil, fmt.Errorf("what is one of %s", strings.Join(listed, ", "))
 }

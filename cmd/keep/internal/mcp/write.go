@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -52,11 +53,17 @@ func (s *server) writing(to *sdk.Server) {
 type scriptParams struct {
 	Source string `json:"source" jsonschema:"the whole script"`
 	File   string `json:"file,omitempty" jsonschema:"name that errors use; .ts is TypeScript; left out: workflow.js"`
+
+	Files map[string]string `json:"files,omitempty" jsonschema:"texts of the local files that it imports, by their names in the project; imports are relative to file"`
 }
 
-// file returns the name of the script, which is no path.
+// file returns the name of the script. It is no path of the machine: beside other files it says
+// where the script is among them.
 func (p scriptParams) file() string {
-	name := path.Base(path.Clean("/" + strings.ReplaceAll(p.File, `\`, "/")))
+	name := strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(p.File, `\`, "/")), "/")
+	if len(p.Files) == 0 {
+		name = path.Base(name)
+	}
 	if ext := path.Ext(name); ext != ".js" && ext != ".ts" {
 		return "workflow.js"
 	}
@@ -74,10 +81,18 @@ type Checked struct {
 func (c Checked) OK() bool { return c.Workflow != nil && !terminal.HasErrors(c.Problems) }
 
 // Check reads a script from memory and checks it as keep check does. The file is a name that
-// errors use.
-func (b Bench) Check(ctx context.Context, file, source string) (Checked, error) {
+// errors use, and files are what it may import, by their names.
+func (b Bench) Check(ctx context.Context, file, source string, files map[string]string) (Checked, error) {
 	c := Checked{Problems: []terminal.Problem{}}
-	bundle, err := sandbox.BuildFiles(file, map[string][]byte{file: []byte(source)})
+	all := make(map[string][]byte, len(files)+1)
+	for name, text := range files {
+		if !fs.ValidPath(name) {
+			return c, fmt.Errorf("files: %q is no name of a file in the project", name)
+		}
+		all[name] = []byte(text)
+	}
+	all[file] = []byte(source)
+	bundle, err := sandbox.BuildFiles(file, all)
 	if err == nil {
 		c.Workflow, err = host.LoadBundle(ctx, b.Runtime, bundle)
 	}
@@ -168,7 +183,7 @@ type checkReport struct {
 
 func (s *server) check(ctx context.Context, in scriptParams) (out answer, err error) {
 	err = s.with(ctx, false, func(b Bench) error {
-		c, err := b.Check(ctx, in.file(), in.Source)
+		c, err := b.Check(ctx, in.file(), in.Source, in.Files)
 		if err != nil {
 			return err
 		}
@@ -184,7 +199,7 @@ func (s *server) check(ctx context.Context, in scriptParams) (out answer, err er
 
 func (s *server) plan(ctx context.Context, in scriptParams) (out answer, err error) {
 	err = s.with(ctx, true, func(b Bench) error {
-		c, err := b.Check(ctx, in.file(), in.Source)
+		c, err := b.Check(ctx, in.file(), in.Source, in.Files)
 		if err != nil {
 			return err
 		}
@@ -204,6 +219,8 @@ type testParams struct {
 	Source string `json:"source" jsonschema:"the whole script"`
 	Tests  string `json:"tests" jsonschema:"the text of a NAME.test.toml; see the section tests of guide"`
 	File   string `json:"file,omitempty" jsonschema:"name that errors use"`
+
+	Files map[string]string `json:"files,omitempty" jsonschema:"texts of the local files that it imports, by their names in the project"`
 }
 
 // A Verdict is what keep test --json says of a test.
@@ -230,7 +247,7 @@ func (s *server) test(ctx context.Context, in testParams) (out answer, err error
 		return answer{}, err
 	}
 	err = s.with(ctx, false, func(b Bench) error {
-		c, err := b.Check(ctx, scriptParams{in.Source, in.File}.file(), in.Source)
+		c, err := b.Check(ctx, scriptParams{in.Source, in.File, in.Files}.file(), in.Source, in.Files)
 		if err != nil {
 			return err
 		}
@@ -297,14 +314,27 @@ type proposed struct {
 	report
 	Workflow keep.WorkflowName `json:"workflow"`
 	State    string            `json:"state"`    // waiting, or current: nothing would change
-	Proposal *string           `json:"proposal"` // version that waits
-	Version  *string           `json:"version"`  // that is current; null: the workflow is new
+	Proposal *string           `json:"proposal"` // its id; null: nothing would change
+	Version  *string           `json:"version"`  // that waits, or is current
+	Current  *string           `json:"current"`  // version that is current; null: the workflow is new
 	Question *string           `json:"question"` // that a person answers
+	Needs    []string          `json:"needs"`    // tools that it calls and that were not granted
+	Impact   *string           `json:"impact"`   // of the version on recorded runs; null: nothing to compare
 }
 
-func (s *server) propose(ctx context.Context, in scriptParams) (out answer, err error) {
+// A proposeParams is a script with what its author says of it.
+type proposeParams struct {
+	Source string `json:"source" jsonschema:"the whole script"`
+	Note   string `json:"note,omitempty" jsonschema:"what it does or changes, in a sentence for the person who decides"`
+	File   string `json:"file,omitempty" jsonschema:"name that errors use; .ts is TypeScript; left out: workflow.js"`
+
+	Files map[string]string `json:"files,omitempty" jsonschema:"texts of the local files that it imports, by their names in the project"`
+}
+
+func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err error) {
+	file := scriptParams{in.Source, in.File, in.Files}.file()
 	err = s.with(ctx, false, func(b Bench) error {
-		c, err := b.Check(ctx, in.file(), in.Source)
+		c, err := b.Check(ctx, file, in.Source, in.Files)
 		if err != nil {
 			return err
 		}
@@ -313,20 +343,30 @@ func (s *server) propose(ctx context.Context, in scriptParams) (out answer, err 
 			return nil
 		}
 		return s.Deploy(ctx, gated(func(client *api.Client) error {
-			p, err := client.Propose(ctx, c.Workflow.Name, api.Script{File: in.file(), Source: in.Source})
+			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Needs: []string{}}
+			p, err := client.Propose(ctx, r.Workflow, api.NewProposal{Script: api.Script{File: file, Source: in.Source, Imports: in.Files}, Note: strings.ToValidUTF8(in.Note[:min(len(in.Note), keep.MaxNote)], "")})
 			if err != nil {
 				return err
 			}
-			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Version: p.Version}
 			said := "This script is current already."
-			if p.Waiting != nil {
-				question := string(p.Waiting.Question)
-				r.State, r.Proposal, r.Question = "waiting", &p.Waiting.Version, &question
-				said = "It waits for a person, and does not run before: tell yours to look at keep inbox."
+			if r.Version, r.Current = p.Version, p.Version; p.Waiting != nil {
+				said = "It waits for a person, and does not run before: tell yours to look at keep proposals."
+				err = r.waits(ctx, client, *p.Waiting)
 			}
 			out = answer{said: said, data: r}
-			return nil
+			return err
 		}))
 	})
 	return out, err
+}
+
+// waits adds what is known of the version that waits.
+func (r *proposed) waits(ctx context.Context, client *api.Client, w api.Proposed) error {
+	question := string(w.Question)
+	r.State, r.Proposal, r.Version, r.Question = "waiting", &w.Proposal, &w.Version, &question
+	p, err := client.Judged(ctx, w.Proposal)
+	if err == nil {
+		r.Needs, r.Impact = p.Grants, p.Verdict
+	}
+	return err
 }

@@ -241,6 +241,9 @@ func LoadToRun(ctx context.Context, rt *sandbox.Runtime, p *Project) (scripts []
 // Load reads and checks all scripts of the project. What is wrong with them
 // comes back as complaints; then there may be fewer scripts.
 func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []terminal.Problem, error) {
+	if err := FinishWrites(p.Root); err != nil {
+		return nil, nil, err
+	}
 	var scripts []Script
 	var found []terminal.Problem
 	owner := make(map[keep.WorkflowName]string)

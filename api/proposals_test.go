@@ -34,7 +34,7 @@ func (w *world) proposes(r keep.Repair) keep.Proposal {
 	w.t.Helper()
 	d := fullDeployment
 	d.Hash, d.Code = "mended "+r.ID, []byte("x")
-	out, err := w.engine.DeployGranted(w.t.Context(), d, nil, operator.Consent{Giver: operator.Giver{By: r.ID, From: keep.FromRepair}, Repair: true, Ask: true})
+	out, err := w.engine.DeployGranted(w.t.Context(), d, nil, operator.Consent{Giver: operator.Giver{By: r.ID, From: string(keep.OriginRepair)}, Repair: true, Ask: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -47,16 +47,16 @@ func TestReplacedRepairs(t *testing.T) {
 	trying, waiting := w.failing("a.js:1"), w.failing("a.js:2")
 	p := w.proposes(waiting)
 	ask := func(path string) answer { return w.ask("ann viewer", "GET", api.Prefix+path, "") }
-	ask("/repairs/"+trying.ID).want(t, 200, `"state":"judging"`, `"ended_at":null`)
-	ask("/repairs/"+waiting.ID).want(t, 200, `"state":"waiting"`, `"version":"1.3"`, `"question":"`+string(p.Question)+`"`)
+	ask("/proposals/"+trying.ID).want(t, 200, `"state":"judging"`, `"ended_at":null`)
+	ask("/proposals/"+waiting.ID).want(t, 200, `"state":"waiting"`, `"version":"1.3"`, `"question":"`+string(p.Question)+`"`)
 	d := fullDeployment
 	d.Hash, d.Code = "a person's", []byte("y")
 	if _, err := w.engine.Deploy(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	ask("/repairs/"+trying.ID).want(t, 200, `"state":"superseded"`, `"why":"version 2.0 was deployed meanwhile"`, `"ended_at":"`)
-	ask("/repairs/"+waiting.ID).want(t, 200, `"state":"superseded"`, `"why":"another version came before a person decided about 1.3"`, `"question":null`)
-	ask("/repairs").want(t, 200, `"version 2.0 was deployed meanwhile"`, `"another version came before a person decided about 1.3"`)
+	ask("/proposals/"+trying.ID).want(t, 200, `"state":"superseded"`, `"why":"version 2.0 was deployed meanwhile"`, `"ended_at":"`)
+	ask("/proposals/"+waiting.ID).want(t, 200, `"state":"superseded"`, `"why":"another version came before a person decided about 1.3"`, `"question":null`)
+	ask("/proposals").want(t, 200, `"version 2.0 was deployed meanwhile"`, `"another version came before a person decided about 1.3"`)
 	ask("/workflows/invoices/versions").want(t, 200, `"version":"2.0","state":"current"`, `"version":"1.3","state":"replaced"`)
 	w.ask("ann admin", "POST", api.Prefix+"/escalations/"+string(p.Question)+"/decision", `{"action":"approve"}`).
 		want(t, http.StatusConflict, "was closed at", "since it no longer applied")

@@ -20,7 +20,7 @@ func TestProposalRoles(t *testing.T) {
 			before := d.Version
 			d.Hash = string(rune('a'+i)) + string(rune('a'+j))
 			out, err := w.host.Operator.DeployGranted(t.Context(), d, &before, operator.Consent{
-				Giver: operator.Giver{By: "rep_" + d.Hash, From: keep.FromRepair}, Repair: true, Ask: true})
+				Giver: operator.Giver{By: "rep_" + d.Hash, From: string(keep.OriginRepair)}, Repair: true, Ask: true})
 			w.must(err)
 			p := out.Waiting
 			a := w.as("ann", role).post("/inbox/"+string(p.Question), "action", string(action), "from", "question")

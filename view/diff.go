@@ -1,0 +1,192 @@
+package view
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep"
+)
+
+// A DiffLine is a line of a comparison of two texts.
+type DiffLine struct {
+	Old, New int    // number in each file; 0: it is not there
+	Text     string // empty and both numbers 0: lines are left out here
+}
+
+// Added reports whether only the new file has the line.
+func (l DiffLine) Added() bool { return l.Old == 0 && l.New > 0 }
+
+// Removed reports whether only the old file has the line.
+func (l DiffLine) Removed() bool { return l.New == 0 && l.Old > 0 }
+
+// Gap reports whether lines are left out here.
+func (l DiffLine) Gap() bool { return l.Old == 0 && l.New == 0 }
+
+// DiffFiles compares the files of two versions line by line, for who has no page: removed lines
+// begin with "- ", added ones with "+ ", and "…" stands for what is far from a change. Where there
+// are several files, a line "=== NAME" is above each that differs. None: they are the same.
+func DiffFiles(before, after map[string]string) (lines []string) {
+	names := maps.Clone(before)
+	if names == nil {
+		names = make(map[string]string)
+	}
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		differs := Diff(before[name], after[name])
+		if len(differs) > 0 && len(names) > 1 {
+			lines = append(lines, "=== "+name)
+		}
+		for _, l := range differs {
+			lines = append(lines, l.String())
+		}
+	}
+	return lines
+}
+
+// String returns the line as DiffFiles has it.
+func (l DiffLine) String() string {
+	switch {
+	case l.Gap():
+		return "…"
+	case l.Added():
+		return "+ " + l.Text
+	case l.Removed():
+		return "- " + l.Text
+	}
+	return "  " + l.Text
+}
+
+// Sources returns the author's files of a version, by name, from its source map.
+func Sources(d keep.Deployment) map[string]string {
+	var m struct {
+		Sources        []string `json:"sources"`
+		SourcesContent []string `json:"sourcesContent"`
+	}
+	files := make(map[string]string)
+	if json.Unmarshal(d.Map, &m) != nil {
+		m.Sources = nil
+	}
+	for i, name := range m.Sources {
+		if i < len(m.SourcesContent) {
+			files[name] = m.SourcesContent[i]
+		}
+	}
+	if len(files) == 0 && len(d.Code) > 0 {
+		files[d.Entry] = string(d.Code) // nothing was mapped: it is as it was written
+	}
+	return files
+}
+
+// maxDiff bounds the lines that differ and are compared one by one. Larger changes
+// are shown as all old lines, then all new ones.
+const maxDiff = 1000
+
+// around is how many lines are shown before and after one that differs, and maxLine is how much
+// of a line, in bytes.
+const (
+	around  = 4
+	maxLine = 400
+)
+
+// Diff compares two texts line by line, and leaves out what is far from a change. None: they are
+// the same.
+func Diff(before, after string) []DiffLine {
+	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
+	head := 0
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	var out []DiffLine
+	for i := range head {
+		out = append(out, DiffLine{i + 1, i + 1, a[i]})
+	}
+	out = append(out, middle(a[head:len(a)-tail], b[head:len(b)-tail], head)...)
+	for i := range tail {
+		x, y := len(a)-tail+i, len(b)-tail+i
+		out = append(out, DiffLine{x + 1, y + 1, a[x]})
+	}
+	return shorten(out)
+}
+
+// middle finds the longest common subsequence of the lines in the middle, which
+// begin after offset lines that both have.
+func middle(a, b []string, offset int) []DiffLine {
+	common := make([][]int32, len(a)+1) // common[i][j]: length for a[i:] and b[j:]
+	if len(a) > maxDiff || len(b) > maxDiff {
+		common = nil
+	}
+	for i := range common {
+		common[i] = make([]int32, len(b)+1)
+	}
+	if common != nil {
+		for i := len(a) - 1; i >= 0; i-- {
+			for j := len(b) - 1; j >= 0; j-- {
+				if a[i] == b[j] {
+					common[i][j] = common[i+1][j+1] + 1
+				} else {
+					common[i][j] = max(common[i+1][j], common[i][j+1])
+				}
+			}
+		}
+	}
+	var out []DiffLine
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case common != nil && i < len(a) && j < len(b) && a[i] == b[j]:
+			out = append(out, DiffLine{offset + i + 1, offset + j + 1, a[i]})
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || common == nil || common[i+1][j] >= common[i][j+1]):
+			out = append(out, DiffLine{Old: offset + i + 1, Text: a[i]})
+			i++
+		default:
+			out = append(out, DiffLine{New: offset + j + 1, Text: b[j]})
+			j++
+		}
+	}
+	return out
+}
+
+// shorten leaves out lines that are far from any change.
+func shorten(lines []DiffLine) []DiffLine {
+	near := make([]bool, len(lines))
+	for i, l := range lines {
+		if l.Added() || l.Removed() {
+			for j := max(i-around, 0); j <= min(i+around, len(lines)-1); j++ {
+				near[j] = true
+			}
+		}
+	}
+	if !slices.Contains(near, true) {
+		return nil
+	}
+	var out []DiffLine
+	for i, l := range lines {
+		l.Text = shortLine(l.Text)
+		switch {
+		case near[i]:
+			out = append(out, l)
+		case len(out) == 0 || !out[len(out)-1].Gap():
+			out = append(out, DiffLine{})
+		}
+	}
+	return out
+}
+
+func shortLine(s string) string {
+	if len(s) <= maxLine {
+		return s
+	}
+	n := maxLine
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
+)
+
+// proposalsData is what was proposed, newest first.
+type proposalsData struct {
+	Proposals []proposalRow
+	More      int // that are not shown
+}
+
+// A proposalRow is a proposal as a page has it.
+type proposalRow struct {
+	api.Proposal
+	Began time.Time
+	Spent int // tokens
+	Tries []proposalTry
+}
+
+// A proposalTry is one conversation with the model.
+type proposalTry struct {
+	api.ProposalAttempt
+	Began time.Time
+	Spent int // tokens
+}
+
+// IsRepair reports whether a repair wrote it.
+func (r proposalRow) IsRepair() bool { return r.Origin == keep.OriginRepair }
+
+func proposalRowOf(p api.Proposal) proposalRow {
+	row := proposalRow{Proposal: p, Began: time.Time(p.CreatedAt), Spent: int(p.Tokens)}
+	for _, a := range p.Attempts {
+		row.Tries = append(row.Tries, proposalTry{a, time.Time(a.BeganAt), int(a.Tokens)})
+	}
+	return row
+}
+
+// proposals lists proposals, of one workflow or origin if the query names it.
+func (s *site) proposals(r *http.Request) (page, error) {
+	p := page{Title: "Proposals", Section: "workflows", Watch: []feed.Kind{feed.Run, feed.Escalation, feed.Workflow}}
+	q := r.URL.Query()
+	all, err := api.ListProposals(r.Context(), s.cfg.Store, keep.WorkflowName(q.Get("workflow")))
+	var d proposalsData
+	for _, one := range all {
+		switch origin := keep.Origin(q.Get("origin")); {
+		case origin != "" && one.Origin != origin:
+		case len(d.Proposals) == maxShown:
+			d.More++
+		default:
+			d.Proposals = append(d.Proposals, proposalRowOf(one))
+		}
+	}
+	p.Data = d
+	return p, err
+}
+
+// proposalData is one proposal.
+type proposalData struct {
+	proposalRow
+	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed
+	Compare bool            // this host can say what the version would have done otherwise, and who looks may ask
+}
+
+// proposal shows what was proposed, and for a repair what was tried.
+func (s *site) showProposal(r *http.Request) (page, error) {
+	shown, err := api.ShowProposal(r.Context(), s.cfg.Store, r.PathValue("id"))
+	if err != nil {
+		return page{}, err
+	}
+	d := proposalData{proposalRow: proposalRowOf(shown)}
+	if d.Source != "" && d.BaseVersion != nil {
+		d.Diff = view.Diff(d.BaseSource, d.Source)
+	}
+	who, _ := access.From(r.Context())
+	d.Compare = s.cfg.Replayer != nil && d.Version != nil && d.BaseVersion != nil && who.Role.Covers(access.Author)
+	title := "Proposal for "
+	if d.IsRepair() {
+		title = "Repair of "
+	}
+	return page{Title: title + string(d.Workflow), Section: "workflows", Data: d,
+		Watch: []feed.Kind{feed.Run, feed.Escalation, feed.Workflow}}, nil
+}
