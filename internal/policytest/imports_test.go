@@ -130,6 +130,7 @@ internal/s3test         test
 internal/browsertest    test
 internal/oidctest       test
 internal/llmtest        test
+internal/llmtest/record dev    internal/llmtest
 internal/ceiling        test   internal/cputime
 internal/cputime        test
 internal/wallog         test
