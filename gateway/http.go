@@ -116,34 +116,34 @@ func connOf(r *http.Request) int64 {
 func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path != Path:
-		refuseHTTP(w, http.StatusNotFound, "the gateway is at "+Path)
+		h.refuse(w, r, http.StatusNotFound, "the gateway is at "+Path)
 		return
 	case r.URL.RawQuery != "": // a token in it would be in logs
-		refuseHTTP(w, http.StatusBadRequest, "the gateway takes no query: a token goes into the header Authorization")
+		h.refuse(w, r, http.StatusBadRequest, "the gateway takes no query: a token goes into the header Authorization")
 		return
 	case !h.knownHost(r.Host):
-		refuseHTTP(w, http.StatusForbidden, "this name is not one of the gateway's")
+		h.refuse(w, r, http.StatusForbidden, "this name is not one of the gateway's")
 		return
 	case !h.knownOrigin(r.Header.Values("Origin")):
-		refuseHTTP(w, http.StatusForbidden, "pages of other origins may not speak to the gateway")
+		h.refuse(w, r, http.StatusForbidden, "pages of other origins may not speak to the gateway")
 		return
 	}
 	agent, err := h.agent(r)
 	if err != nil {
 		h.g.log.Error("look up a token", "err", err)
-		refuseHTTP(w, http.StatusServiceUnavailable, "the database cannot be read now")
+		h.refuse(w, r, http.StatusServiceUnavailable, "the database cannot be read now")
 		return
 	}
 	if agent == "" {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuseHTTP(w, http.StatusUnauthorized, "the token is not one of an agent's")
+		h.refuse(w, r, http.StatusUnauthorized, "the token is not one of an agent's")
 		return
 	}
 	room := h.room
 	if r.Method == http.MethodGet {
 		room = h.aside
 	}
-	leave := enter(w, room)
+	leave := h.enter(w, r, room)
 	if leave == nil {
 		return
 	}
@@ -153,14 +153,14 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.post(w, r, agent, leave)
 	case r.Header.Get(headerVersion) == mcp.Modern: // it has no sessions
 		w.Header().Set("Allow", "POST")
-		refuseHTTP(w, http.StatusMethodNotAllowed, "the version of the protocol has only POST")
+		h.refuse(w, r, http.StatusMethodNotAllowed, "the version of the protocol has only POST")
 	case r.Method == http.MethodDelete:
 		h.delete(w, r, agent)
 	case r.Method == http.MethodGet:
 		h.get(w, r, agent)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		refuseHTTP(w, http.StatusMethodNotAllowed, "the gateway takes GET, POST and DELETE")
+		h.refuse(w, r, http.StatusMethodNotAllowed, "the gateway takes GET, POST and DELETE")
 	}
 }
 
@@ -206,17 +206,17 @@ func (h *HTTPHandler) agent(r *http.Request) (string, error) {
 // post takes one message.
 func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string, leave func()) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		refuseHTTP(w, http.StatusUnsupportedMediaType, "the body is application/json")
+		h.refuse(w, r, http.StatusUnsupportedMediaType, "the body is application/json")
 		return
 	}
 	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.cfg.MessageLimit)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		refuseHTTP(w, http.StatusRequestEntityTooLarge, "the message is too large")
+		h.refuse(w, r, http.StatusRequestEntityTooLarge, "the message is too large")
 		return
 	}
 	var m mcp.Message
 	if err != nil || json.Unmarshal(frame, &m) != nil || m.Version != "2.0" || m.ID != nil && !mcp.ValidID(m.ID) {
-		refuseHTTP(w, http.StatusBadRequest, "the body is one message of JSON-RPC 2.0")
+		h.refuse(w, r, http.StatusBadRequest, "the body is one message of JSON-RPC 2.0")
 		return
 	}
 	// The server's time to read a request is not for the work on it: its end would cancel the request.
@@ -228,7 +228,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	}
 	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize" && !isModern)
 	if s == nil {
-		refuseHTTP(w, http.StatusNotFound, "there is no such session: begin a new one")
+		h.refuse(w, r, http.StatusNotFound, "there is no such session: begin a new one")
 		return
 	}
 	if id != "" {
@@ -247,7 +247,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		return
 	}
 	if isModern && m.Method == "subscriptions/listen" {
-		done := enter(w, h.aside)
+		done := h.enter(w, r, h.aside)
 		if done == nil {
 			return
 		}
@@ -258,14 +258,14 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 }
 
 // enter takes a place of a room, and returns what leaves it; nil: it is full, and the client was told.
-func enter(w http.ResponseWriter, room chan struct{}) (leave func()) {
+func (h *HTTPHandler) enter(w http.ResponseWriter, r *http.Request, room chan struct{}) (leave func()) {
 	select {
 	case room <- struct{}{}:
 		return sync.OnceFunc(func() { <-room })
 	default:
 	}
 	w.Header().Set("Retry-After", "1")
-	refuseHTTP(w, http.StatusServiceUnavailable, "too many requests are being answered")
+	h.refuse(w, r, http.StatusServiceUnavailable, "too many requests are being answered")
 	return nil
 }
 
@@ -336,7 +336,7 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	}
 	s.mu.Unlock()
 	if full {
-		refuseHTTP(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests of the session are being answered", maxInFlight))
+		h.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d requests of the session are being answered", maxInFlight))
 		return
 	}
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
@@ -378,8 +378,9 @@ func answerHTTP(w http.ResponseWriter, status int, m mcp.Message) {
 	_ = json.NewEncoder(w).Encode(m)
 }
 
-// refuseHTTP answers what is no message that can be worked on.
-func refuseHTTP(w http.ResponseWriter, status int, why string) {
+// refuse answers what is no message that can be worked on, and says so in the log.
+func (h *HTTPHandler) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	h.g.log.Info("a request to the gateway was refused", "status", status, "why", why, "from", r.RemoteAddr)
 	answerHTTP(w, status, mcp.Message{Version: "2.0", ID: json.RawMessage("null"), Error: &mcp.RPCError{Code: invalidRequest, Message: why}})
 }
 
@@ -434,7 +435,7 @@ func (h *HTTPHandler) delete(w http.ResponseWriter, r *http.Request, agent strin
 	delete(h.sessions, key)
 	h.mu.Unlock()
 	if s == nil {
-		refuseHTTP(w, http.StatusNotFound, "there is no such session")
+		h.refuse(w, r, http.StatusNotFound, "there is no such session")
 		return
 	}
 	s.end()

@@ -67,7 +67,7 @@ func checkMeta(params json.RawMessage) *mcp.RPCError {
 
 // unsupported refuses a request of a version that is not known here.
 func unsupported(version string) answer {
-	data, _ := json.Marshal(map[string]any{"supported": speaks(), "requested": version})
+	data, _ := json.Marshal(map[string]any{"supported": speaks(), "requested": version[:min(len(version), 100)]})
 	return answer{err: &mcp.RPCError{Code: unsupportedVersion, Message: fmt.Sprintf("version %.40q of the protocol is not known here", version), Data: data}}
 }
 

@@ -123,7 +123,7 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 	if used || full {
 		cancel()
 		why := "a request with this id is still being answered"
-		if full {
+		if !used {
 			why = fmt.Sprintf("%d requests are being answered, and more are not taken", maxInFlight)
 		}
 		s.refuse(m.ID, invalidRequest, why)

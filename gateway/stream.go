@@ -170,14 +170,14 @@ func statusOf(e *mcp.RPCError) int {
 // get gives a session a stream for what belongs to no request. Another one takes its place.
 func (h *HTTPHandler) get(w http.ResponseWriter, r *http.Request, agent string) {
 	if !accepts(r, "text/event-stream") {
-		refuseHTTP(w, http.StatusNotAcceptable, "a GET is for a stream of events (Accept: text/event-stream)")
+		h.refuse(w, r, http.StatusNotAcceptable, "a GET is for a stream of events (Accept: text/event-stream)")
 		return
 	}
 	h.mu.Lock()
 	s := h.sessions[sessionKey{agent, r.Header.Get(headerSession)}]
 	h.mu.Unlock()
 	if s == nil || r.Header.Get(headerSession) == "" {
-		refuseHTTP(w, http.StatusNotFound, "there is no such session: begin a new one")
+		h.refuse(w, r, http.StatusNotFound, "there is no such session: begin a new one")
 		return
 	}
 	control := http.NewResponseController(w)
