@@ -56,11 +56,17 @@ func check(t *testing.T, dir string) []keep.Escalation {
 	for err := range db.Check(ctx) {
 		t.Errorf("check: %v", err)
 	}
-	list, _, err := db.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{})
-	if err != nil {
-		t.Fatal(err)
+	var all []keep.Escalation
+	for p := (keep.Page{Limit: 100}); ; {
+		list, next, err := db.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, list...)
+		if p.After = next; next == "" {
+			return all
+		}
 	}
-	return list
 }
 
 func TestCall(t *testing.T) {
