@@ -22,6 +22,7 @@ func ProcessVariables() []ProcessVariable {
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "the whole URL for traces; wins over the endpoint above"},
 		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "headers for traces; win over the headers above"},
 		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "the same for traces alone"},
+		{"SSH_CONNECTION", "if it is not empty, keep dev opens no browser: nobody sits at this machine"},
 		{"TERM", "if it is dumb, nothing is animated and nothing coloured"},
 		{"USER", "the name that decisions are recorded under, if the system does not know the user"},
 		{"USERNAME", "the same on Windows"},
