@@ -180,6 +180,14 @@ func (d Definition) Reads(topic TopicName) bool {
 	return slices.ContainsFunc(d.Handlers, func(h Handler) bool { return slices.Contains(h.Subscribe, topic) })
 }
 
+// MayPublish returns the topics to which a handler of d may publish; a job publishes nothing.
+func (d Definition) MayPublish(h Handler) []TopicName {
+	if h.Publishes == nil && h.Kind != Job {
+		return d.Topics
+	}
+	return h.Publishes
+}
+
 // Handler returns the handler of that name, and whether there is one.
 func (d Definition) Handler(name HandlerName) (Handler, bool) {
 	for _, h := range d.Handlers {

@@ -35,7 +35,7 @@ type CheckpointChanged struct {
 	Key       string            `json:"key"`
 	Was       json.RawMessage   `json:"was,omitempty" doc:"absent: it was not set"`
 	Now       json.RawMessage   `json:"now,omitempty" doc:"absent: it is not set"`
-	Publishes []keep.TopicName  `json:"publishes" doc:"topics to which the producer may publish what it then reads; null: any of its workflow"`
+	Publishes []keep.TopicName  `json:"publishes" doc:"topics to which the producer may publish what it then reads"`
 	Preview   bool              `json:"preview" doc:"nothing was changed"`
 }
 
@@ -99,7 +99,7 @@ func (s *Server) setCheckpoint(ctx context.Context, in *struct {
 	if e, ok := errors.AsType[*operator.CheckpointError](err); ok {
 		err = problemOf(http.StatusUnprocessableEntity, KindBadCheckpoint, e.Error())
 	}
-	return CheckpointChanged{in.Workflow, b.Handler, b.Key, c.Was, c.Now, c.Publishes, b.Preview}, err
+	return CheckpointChanged{in.Workflow, b.Handler, b.Key, c.Was, c.Now, list(c.Publishes), b.Preview}, err
 }
 
 // Checkpoint returns how far a producer came.

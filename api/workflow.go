@@ -49,7 +49,7 @@ type Handler struct {
 	Name      keep.HandlerName `json:"name"`
 	Kind      keep.Kind        `json:"kind"`
 	Subscribe []keep.TopicName `json:"subscribe"`
-	Publishes []keep.TopicName `json:"publishes"` // null: any topic of the workflow
+	Publishes []keep.TopicName `json:"publishes"` // the topics to which it may
 	Order     *string          `json:"order"`     // consumers: all, key or none
 	Schedule  *Schedule        `json:"schedule"`
 	NextRunAt *Time            `json:"next_run_at"` // producers and jobs
@@ -85,7 +85,7 @@ func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, 
 	for _, h := range d.Definition.Handlers {
 		s := known[h.Name]
 		v := Handler{
-			Name: h.Name, Kind: h.Kind, Subscribe: list(h.Subscribe), Publishes: h.Publishes,
+			Name: h.Name, Kind: h.Kind, Subscribe: list(h.Subscribe), Publishes: list(d.Definition.MayPublish(h)),
 			LastRun: orNull(s.LastRun), LastAt: timeOf(s.LastAt),
 		}
 		if h.Kind == keep.Consumer {

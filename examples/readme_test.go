@@ -68,11 +68,14 @@ type step struct {
 	want    string
 }
 
-// steps returns the commands of all console blocks: those after a dollar.
-func steps(t testing.TB) []step {
+// stepsOf returns the commands of all console blocks of a document: those after a dollar.
+func stepsOf(t testing.TB, file string) []step {
 	t.Helper()
 	var out []step
-	for _, b := range inLang(t, "console") {
+	for _, b := range blocks(t, file) {
+		if b.lang != "console" {
+			continue
+		}
 		for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
 			if command, ok := strings.CutPrefix(line, "$ "); ok {
 				out = append(out, step{line: b.line + i, command: command})
@@ -91,8 +94,13 @@ func TestREADMECommands(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the commands are for a POSIX shell")
 	}
-	dir := copyOfRepository(t)
-	all := steps(t)
+	runSteps(t, "README.md", copyOfRepository(t), stepsOf(t, "README.md"))
+}
+
+// runSteps runs the commands of a document in one shell, and compares what they print with what the
+// document says.
+func runSteps(t *testing.T, file, dir string, all []step) {
+	t.Helper()
 	var script strings.Builder
 	for i, s := range all {
 		// A group in braces keeps the jobs of the shell, and may end in &.
@@ -103,6 +111,7 @@ func TestREADMECommands(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
@@ -115,7 +124,7 @@ func TestREADMECommands(t *testing.T) {
 	for i, s := range all {
 		_, got, _ := strings.Cut(parts[i], "\n")
 		if got = tidy(got); !pattern(s.want).MatchString(got) {
-			t.Errorf("README.md:%d: %s\nprints\n%s\nwant\n%s", s.line, s.command, got, s.want)
+			t.Errorf("%s:%d: %s\nprints\n%s\nwant\n%s", file, s.line, s.command, got, s.want)
 		}
 	}
 }

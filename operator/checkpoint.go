@@ -18,7 +18,7 @@ func (e *CheckpointError) Error() string { return fmt.Sprintf("checkpoint value 
 // A CheckpointChange is what becomes of one value of a checkpoint.
 type CheckpointChange struct {
 	Was, Now  json.RawMessage  // nil: not set
-	Publishes []keep.TopicName // where the producer may publish what it then reads; nil: anywhere in its workflow
+	Publishes []keep.TopicName // where the producer may publish what it then reads
 }
 
 // SetCheckpoint sets one value of a producer's checkpoint, or deletes it if value is nil. With preview it
@@ -81,7 +81,7 @@ func (o *Operator) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h k
 	return o.writeCheckpoint(ctx, w, h, d, "checkpoint reset", keep.ResetKV{Producer: h})
 }
 
-// producer returns a producer of the current version.
+// producer returns a producer of the current version, with the topics to which it may publish.
 func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (keep.Handler, error) {
 	wf, err := o.store.Workflow(ctx, w)
 	if err != nil {
@@ -95,6 +95,7 @@ func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.Han
 	if !ok || def.Kind != keep.Producer {
 		return keep.Handler{}, &keep.NotFoundError{What: "producer", ID: string(w) + "/" + string(h)}
 	}
+	def.Publishes = v.Definition.MayPublish(def)
 	return def, nil
 }
 

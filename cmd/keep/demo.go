@@ -1,10 +1,14 @@
 package main
 
 import (
-	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"fmt"
+	"net"
+
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep/cmd/keep/internal/demo"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // demoCmd shows what Keep is for to somebody who has a minute.
@@ -29,6 +33,28 @@ directory of its own, and removes it unless --keep or --dir is given.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "work in this `directory`, which must be new or empty, and leave it there")
+	cmd.AddCommand(a.demoBankCmd())
 	cmd.Flags().BoolVar(&kept, "keep", false, "leave the directory there")
+	return cmd
+}
+
+// demoBankCmd is the bank alone, for the tutorial.
+func (a *app) demoBankCmd() *cobra.Command {
+	var addr string
+	cmd := &cobra.Command{
+		Use:   "bank",
+		Short: "Only a bank that loses answers, for the tutorial (keep docs tutorial)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			host, _, err := net.SplitHostPort(addr)
+			if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+				return exit.Misusef("--listen %s: give an address of this machine, such as 127.0.0.1:9010", addr)
+			}
+			return demo.Bank(cmd.Context(), addr, func(format string, args ...any) {
+				fmt.Fprintf(a.Err, "%s\n", terminal.Clean(fmt.Sprintf(format, args...)))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&addr, "listen", "127.0.0.1:9010", "`address` of this machine")
 	return cmd
 }

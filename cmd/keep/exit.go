@@ -21,8 +21,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		return exit.Done
 	}
 	if _, ours := errors.AsType[*exit.Error](err); !a.started && !ours {
-		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(strings.TrimSpace(err.Error())))
-		fmt.Fprintf(a.Err, "Try: %s --help\n", cmd.CommandPath())
+		a.complain(exit.Misused, nil, complaint{exit.Name(exit.Misusef("%w", err)), strings.TrimSpace(err.Error()), misusedHint(cmd, err)})
 		return exit.Misused
 	}
 	var found []terminal.Problem
@@ -35,14 +34,64 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		}
 	}
 	terminal.SortProblems(found)
-	a.PrintProblems(found)
+	said := make([]complaint, 0, len(rest))
 	for _, e := range rest {
-		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(e.Error()))
-		if hint := hintFor(e); hint != "" {
-			fmt.Fprintln(a.Err, hint)
+		said = append(said, complaint{exit.Name(e), e.Error(), hintFor(e)})
+	}
+	a.complain(exit.Of(err), found, said...)
+	return exit.Of(err)
+}
+
+// A complaint is one error, as programs read it.
+type complaint struct {
+	Code    string `json:"code"` // see exit.Name
+	Message string `json:"message"`
+	Hint    string `json:"hint"` // what to do next; empty: the message says it
+}
+
+// complain prints errors: with --json as one object on stderr, so that stdout has data alone.
+func (a *app) complain(status int, found []terminal.Problem, said ...complaint) {
+	if len(found)+len(said) == 0 {
+		return // they were printed before
+	}
+	if a.JSON {
+		text, err := terminal.SafeJSON(struct {
+			Exit     int                `json:"exit_code"`
+			Errors   []complaint        `json:"errors"`
+			Problems []terminal.Problem `json:"problems"` // of scripts and keep.toml, with their places
+		}{status, append([]complaint{}, said...), append([]terminal.Problem{}, found...)}, "")
+		if err == nil {
+			fmt.Fprintln(a.Err, text)
+			return
 		}
 	}
-	return exit.Of(err)
+	a.PrintProblems(found)
+	for _, c := range said {
+		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(c.Message))
+		if c.Hint != "" {
+			fmt.Fprintln(a.Err, c.Hint)
+		}
+	}
+}
+
+// misusedHint says where to look after a wrong command line: at the command whose name is like
+// what was written, or at the help.
+func misusedHint(cmd *cobra.Command, err error) string {
+	help := "Try: " + cmd.CommandPath() + " --help"
+	_, rest, unknown := strings.Cut(err.Error(), "unknown command \"")
+	word, _, quoted := strings.Cut(rest, "\"")
+	if !unknown || !quoted {
+		return help
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	var like []string
+	for _, name := range cmd.SuggestionsFor(word) {
+		like = append(like, cmd.CommandPath()+" "+name)
+	}
+	if len(like) == 0 {
+		return help
+	}
+	return "Did you mean: " + strings.Join(like, ", ") + "?\n" + help
 }
 
 // hintFor says what to do next, where the error does not.

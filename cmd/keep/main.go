@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	_ "time/tzdata" // schedules name time zones, and not every machine has them
 
@@ -45,5 +46,6 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	a.JSON = a.JSON || !a.started && slices.Contains(args, "--json") // a flag before it may be wrong
 	return a.finish(cmd, err)
 }

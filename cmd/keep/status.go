@@ -7,29 +7,56 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // statusCmd answers the question of every morning on one page.
 func (a *app) statusCmd() *cobra.Command {
-	return &cobra.Command{
+	var check bool
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "What needs a person, what fails, what is late",
-		Args:  cobra.NoArgs,
+		Long: `Status says what needs a person, what fails and what is late. It ends with 0
+whatever it says, so that scripts may print it.
+
+With --exit-code it ends with 4 if a question is open, else with 1 if something
+fails, is in doubt or is late, and with 0 if all is well.`,
+		Example: `  keep status --exit-code >/dev/null || keep status | mail -s "Keep" ops@example.com`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.look(cmd.Context(), func(c *api.Client) error {
 				s, err := c.Status(cmd.Context())
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case a.JSON:
-					return a.PrintJSON(s)
 				}
-				return a.printStatus(s)
+				print := a.printStatus
+				if a.JSON {
+					print = func(s api.Status) error { return a.PrintJSON(s) }
+				}
+				if err := print(s); err != nil || !check {
+					return err
+				}
+				return statusCode(s)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 4 if a question is open, 1 if something fails or is late")
+	return cmd
+}
+
+// statusCode returns how keep status --exit-code ends.
+func statusCode(s api.Status) error {
+	failing, _ := byLimit(s)
+	unknown := s.KeysUnknown != nil && *s.KeysUnknown > 0
+	switch {
+	case len(s.NeedsYou) > 0:
+		return exit.With(exit.NeedsPerson)
+	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike) > 0 || unknown:
+		return exit.With(exit.Failed)
+	}
+	return nil
 }
 
 // printStatus prints what needs a person first, and what is well last.

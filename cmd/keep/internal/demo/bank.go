@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -57,13 +58,13 @@ type bank struct {
 	asked map[string]time.Time // first order of an invoice
 }
 
-// openBank starts a bank on a free port of this machine.
-func openBank(say func(format string, args ...any)) (*bank, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// openBank starts a bank with these invoices at an address of this machine.
+func openBank(addr string, invoices []invoice, say func(format string, args ...any)) (*bank, error) {
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
-	b := &bank{addr: l.Addr().String(), invoices: Invoices(), say: say,
+	b := &bank{addr: l.Addr().String(), invoices: invoices, say: say,
 		killNow: make(chan struct{}, 1), asked: make(map[string]time.Time)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /invoices", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, b.invoices) })
@@ -75,6 +76,24 @@ func openBank(say func(format string, args ...any)) (*bank, error) {
 		_ = b.server.Serve(l) // ErrServerClosed; after any other, nobody answers, and the demo fails
 	})
 	return b, nil
+}
+
+// Bank is the bank of the tutorial at an address of this machine, until ctx is done. It has four
+// invoices: it pays one, loses the answer of the second, breaks the connection before the third, and
+// loses the fax line before the fourth, which nobody can ask for.
+func Bank(ctx context.Context, addr string, say func(format string, args ...any)) error {
+	all := Invoices()
+	four := []invoice{all[0], all[2], all[4], all[9]}
+	for i := range four {
+		four[i].ID = fmt.Sprintf("INV-%02d", i+1)
+	}
+	b, err := openBank(addr, four, say)
+	if err != nil {
+		return err
+	}
+	say("bank: at http://%s, until Ctrl-C", b.addr)
+	<-ctx.Done()
+	return b.close()
 }
 
 // close cuts every connection and waits for the bank to end.

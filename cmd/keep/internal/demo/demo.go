@@ -51,7 +51,7 @@ func Run(ctx context.Context, t *terminal.Terminal, dir string, kept bool) (err 
 	if dir == "" && !kept {
 		defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	}
-	if d.bank, err = openBank(d.say); err != nil {
+	if d.bank, err = openBank("127.0.0.1:0", Invoices(), d.say); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.bank.close()) }()

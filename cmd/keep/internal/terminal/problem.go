@@ -65,6 +65,15 @@ func Short(file string) string {
 
 // PrintProblems tells of problems on stderr, each with its line of code.
 func (t *Terminal) PrintProblems(found []Problem) {
+	if t.JSON && len(found) > 0 {
+		text, err := SafeJSON(struct {
+			Problems []Problem `json:"problems"`
+		}{found}, "")
+		if err == nil {
+			fmt.Fprintln(t.Err, text)
+			return
+		}
+	}
 	for _, c := range found {
 		fmt.Fprint(t.Err, t.Ink.Problem(c))
 	}

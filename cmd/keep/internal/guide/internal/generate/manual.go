@@ -44,9 +44,13 @@ func operating(root string) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(guide.Generated + "\n# Exit codes, environment, metrics\n\nWhat scripts, supervisors and scrapers depend on. The keys of keep.toml and what a script can use are in\n" +
 		"[the guide](guide.md#every-key-of-keeptoml), the errors of the API in [problems.md](problems.md).\n")
-	b.WriteString("\n## Exit codes\n\nOf every command. `keep help exit-codes` prints the same.\n\n| code | meaning |\n| --: | --- |\n")
+	b.WriteString("\n## Exit codes\n\nOf every command. `keep help exit-codes` prints the same. `keep status --exit-code` ends with 4 if a question is open,\n" +
+		"else with 1 if something fails, is in doubt or is late; without the flag it ends with 0.\n\n" +
+		"With `--json`, what went wrong is one object on stderr: `exit_code`; `errors`, each with `code`, `message` and `hint`; and `problems` of scripts\n" +
+		"and keep.toml with their places. A `code` keeps its meaning: it is the kind of a problem in [problems.md](problems.md), or the name below.\n\n" +
+		"| code | name | meaning |\n| --: | --- | --- |\n")
 	for _, c := range exit.Codes() {
-		fmt.Fprintf(&b, "| %d | %s |\n", c.Status, c.Meaning)
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Status, c.Name, c.Meaning)
 	}
 	b.WriteString("\n## Environment\n\nEvery setting of keep.toml can come from the environment, which wins: `KEEP_` and its path in upper case, with `_` for every\n" +
 		"character that is not a letter or a digit. A list is written with commas, a table as in TOML. `keep help env` prints the same.\n\n" +
