@@ -303,7 +303,7 @@ var breaks = []Break{
 		`case shut.Asked == "" || shut.Asked == id:`, `case true:`, "./engine -run TestTheSecondQuestionCloses"},
 	{"outage-asks-twice", "bounded", "engine/limit.go",
 		`if q.Kind == keep.AskConnection && q.Connection == g.name {`, `if false {`, "./engine -run TestQuestionIsAskedOnce"},
-	{"limit-is-that-of-before", "bounded", "engine/gate.go",
+	{"limit-is-that-of-before", "bounded", "engine/ticket.go",
 		`if r, configured := g.e.tools.limits(g.name); configured {`, `if r, configured := g.e.tools.limits(g.name); configured && false {`, "./engine -run TestALimitChangesMeanwhile"},
 	{"renamed-stays-down", "bounded", "engine/limit.go",
 		`case !configured:`, `case !configured && false:`, "./engine -run TestAConnectionIsRenamed"},
