@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -231,6 +232,7 @@ func (w *world) recorded(wf keep.WorkflowName) (all []string) {
 	}
 	add("checkpoint %s", kv)
 	add("logs %q", w.logs(wf))
+	slices.Sort(all) // whether the job or the producer ran first is not what is compared
 	return all
 }
 

@@ -38,7 +38,7 @@ var drillCommands = [][]string{
 var drillAside = map[string]string{
 	"api": "asks a daemon", "login": "asks a daemon", "connect": "asks a service first", "prove": "asks a service first",
 	"guide": "opens nothing", "docs": "opens nothing", "update": "opens nothing", "mcp": "opens a file when a tool is called, as other commands do",
-	"demo": "has a database of its own", "init": "makes files in a new directory", "version": "opens nothing", "trust": "keeps a list of its own",
+	"demo": "has a database of its own", "demo bank": "has none", "init": "makes files in a new directory", "version": "opens nothing", "trust": "keeps a list of its own",
 	"idempotency": "opens nothing", "idempotency backend": "is a server without files", "idempotency guide": "opens nothing",
 	"gateway": "needs a server in keep.toml first", "write": "needs a model first", "edit": "needs a model first",
 	"db": "prints help", "packs list": "reads what packs reads", "packs copy": "reads what packs show reads",

@@ -33,7 +33,7 @@ import (
 // aside are the commands that do not go through a daemon, and why. docs/api.md
 // tells people of each.
 var aside = map[string]string{
-	"demo": "has a database of its own", "test": "opens no database", "plan": "reads, and must not depend on a daemon",
+	"demo": "has a database of its own", "demo bank": "has none", "test": "opens no database", "plan": "reads, and must not depend on a daemon",
 	"init": "makes files", "check": "opens no database, or must not depend on a daemon", "types": "opens no database",
 	"dev": "is a daemon", "run": "is a host", "serve": "is a daemon", "proxy": "has keys of its own",
 	"keys import": "is for before a proxy starts",

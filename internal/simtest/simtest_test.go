@@ -148,7 +148,7 @@ func everything() (names []string) {
 		names = append(names, "run: "+string(s))
 	}
 	for _, k := range keep.EscalationKinds() {
-		if k != keep.AskReconnect && k != keep.AskProposal { // no world has accounts, or a model that repairs
+		if k != keep.AskReconnect && k != keep.AskProposal && k != keep.AskToolChanged { // no world has accounts, a model that repairs, or a gateway
 			names = append(names, "question: "+string(k))
 		}
 	}

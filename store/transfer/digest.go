@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"math"
 	"math/bits"
 	"reflect"
 	"time"
@@ -90,6 +91,8 @@ func appendValue(b []byte, v reflect.Value) []byte {
 		return binary.BigEndian.AppendUint64(b, uint64(v.Int()))
 	case reflect.Uint8, reflect.Uint64:
 		return binary.BigEndian.AppendUint64(b, v.Uint())
+	case reflect.Float64:
+		return binary.BigEndian.AppendUint64(b, math.Float64bits(v.Float()))
 	case reflect.Pointer:
 		if v.IsNil() {
 			return append(b, 0)
