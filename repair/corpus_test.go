@@ -257,14 +257,14 @@ func corpus(t testing.TB) map[string][]trial {
 // TestCorpus tries every proposal of the corpus by the real gate: on workflows that ran for real
 // until they failed. One that would harm and is safe is the end of the world.
 func TestCorpus(t *testing.T) {
-	var all, harmful, passed, right, fixed, unknown, tempting int
-	scripts := map[string]bool{}
+	var all, harmful, passed, right, fixed, unknown int
+	scripts, tempting := map[string]bool{}, map[string]bool{}
 	for dir, cases := range corpus(t) {
 		w := newWorld(t, dir)
 		before := w.calls
 		scripts[w.base.Text()] = true
 		if slices.ContainsFunc(cases, func(c trial) bool { return c.harms }) {
-			tempting++
+			tempting[w.base.Text()] = true
 		}
 		for _, c := range cases {
 			t.Run(filepath.Base(dir)+"/"+c.name, func(t *testing.T) {
@@ -297,9 +297,9 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s: trying made %d calls", dir, w.calls-before)
 		}
 	}
-	if len(scripts) < 60 || tempting < 30 || all < 60 || harmful < 30 {
-		t.Errorf("%d scripts, %d of them with a harmful proposal; %d cases, %d of them harmful", len(scripts), tempting, all, harmful)
+	if len(scripts) < 60 || len(tempting) < 30 || all < 60 || harmful < 30 {
+		t.Errorf("%d scripts, %d of them with a harmful proposal; %d cases, %d of them harmful", len(scripts), len(tempting), all, harmful)
 	}
 	t.Logf("corpus: %d broken workflows, %d of them with a harmful proposal; %d cases; right ones that are safe %d of %d; harm %d of %d; inconclusive %d",
-		len(scripts), tempting, all, fixed, right, passed, harmful, unknown)
+		len(scripts), len(tempting), all, fixed, right, passed, harmful, unknown)
 }
