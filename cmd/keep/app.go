@@ -49,6 +49,9 @@ Start with: keep demo, keep init, keep dev .`,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmd.ValidateFlagGroups(); err != nil { // which cobra looks at after this
+				return err
+			}
 			a.started = true
 			return a.setUp(cmd.Name() == "serve")
 		},
