@@ -46,7 +46,7 @@ const Path = "/mcp"
 type HTTPConfig struct {
 	Agents map[string]string // tokens, by the name of their agent
 
-	// Agent returns whose token a token is that is none of Agents; empty: nobody's. Nil: there are
+	// Agent returns whose token a token is that is none of Agents; empty: no agent's. Nil: there are
 	// no others.
 	Agent func(ctx context.Context, token string) (string, error)
 
@@ -61,7 +61,7 @@ type HTTPConfig struct {
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
-	other func(ctx context.Context, token string) (string, error) // returns whose token is none of names; nil: nobody's
+	other func(ctx context.Context, token string) (string, error) // says whose a token is that is none of names; nil: there are no others
 	names map[[sha256.Size]byte]string                            // of agents, by the hash of their token
 	room  chan struct{}                                           // a token for each request
 	aside chan struct{}                                           // and one for each stream that waits

@@ -2,18 +2,12 @@ package config
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
-	"io/fs"
 	"maps"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,14 +15,13 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/connector/packs"
-	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/limit"
 )
 
 // packDir is where a project keeps its own packs, beside keep.toml.
 const packDir = "packs"
 
-var packName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var packLibrary = library{packDir, packs.Names, packs.Read}
 
 // A Pack is a file that makes one service a set of tools.
 type Pack struct {
@@ -100,52 +93,15 @@ var authStyles = []string{"bearer", "oauth2", "basic", "header", "query", "stand
 
 // Packs returns the packs that a project in dir can use: its own, and those of Keep that it
 // has none of the same name for, sorted. The error is an *Error with what is wrong in them.
-func Packs(dir string) ([]Pack, error) {
-	names := packs.Names()
-	entries, err := os.ReadDir(filepath.Join(dir, packDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".toml"); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	var out []Pack
-	var problems []Problem
-	for _, name := range slices.Compact(names) {
-		p, ps, err := readPack(dir, name)
-		if err != nil {
-			return nil, err
-		}
-		if problems = append(problems, ps...); len(ps) == 0 {
-			out = append(out, p)
-		}
-	}
-	return out, asError(problems)
-}
+func Packs(dir string) ([]Pack, error) { return readAll(packLibrary, dir, readPack) }
 
 // readPack reads and checks a pack. The error is fs.ErrNotExist if there is none.
 func readPack(dir, name string) (Pack, []Problem, error) {
-	if !packName.MatchString(name) {
-		return Pack{}, nil, fs.ErrNotExist
-	}
-	p := Pack{Name: name, File: packDir + "/" + name + ".toml"}
-	text, err := regular.Read(filepath.Join(dir, packDir, name+".toml"), MaxFile)
-	switch {
-	case err == nil:
-		p.Text = text
-	case !errors.Is(err, fs.ErrNotExist):
+	f, err := packLibrary.open(dir, name)
+	p := Pack{Name: name, File: f.file, Hash: f.hash, BuiltIn: f.builtIn, Text: f.text}
+	if err != nil {
 		return p, nil, err
-	default:
-		if p.Text, err = packs.Read(name); err != nil {
-			return p, nil, fs.ErrNotExist
-		}
-		p.BuiltIn = true
 	}
-	sum := sha256.Sum256(p.Text)
-	p.Hash = "sha256:" + hex.EncodeToString(sum[:])
 	return p, p.parse(), nil
 }
 

@@ -2,14 +2,10 @@ package config
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,11 +14,12 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/connector/pairings"
-	"github.com/keep-run/keep/internal/regular"
 )
 
 // pairingDir is the folder of a project's own pairings, beside keep.toml.
 const pairingDir = "pairings"
+
+var pairingLibrary = library{pairingDir, pairings.Names, pairings.Read}
 
 // A Pairing is a file that says how the outcomes of an MCP server's tools can be known.
 type Pairing struct {
@@ -54,52 +51,15 @@ type mcpConnection struct {
 
 // Pairings returns the pairings that a project in dir can use: its own, and those of Keep that it
 // has none of the same name for, sorted. The error is an *Error with what is wrong in them.
-func Pairings(dir string) ([]Pairing, error) {
-	names := pairings.Names()
-	entries, err := os.ReadDir(filepath.Join(dir, pairingDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".toml"); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	var out []Pairing
-	var problems []Problem
-	for _, name := range slices.Compact(names) {
-		p, ps, err := readPairing(dir, name)
-		if err != nil {
-			return nil, err
-		}
-		if problems = append(problems, ps...); len(ps) == 0 {
-			out = append(out, p)
-		}
-	}
-	return out, asError(problems)
-}
+func Pairings(dir string) ([]Pairing, error) { return readAll(pairingLibrary, dir, readPairing) }
 
 // readPairing reads and checks a pairing. The error is fs.ErrNotExist if there is none.
 func readPairing(dir, name string) (Pairing, []Problem, error) {
-	if !packName.MatchString(name) {
-		return Pairing{}, nil, fs.ErrNotExist
-	}
-	p := Pairing{Name: name, File: pairingDir + "/" + name + ".toml"}
-	text, err := regular.Read(filepath.Join(dir, pairingDir, name+".toml"), MaxFile)
-	switch {
-	case err == nil:
-		p.text = text
-	case !errors.Is(err, fs.ErrNotExist):
+	f, err := pairingLibrary.open(dir, name)
+	p := Pairing{Name: name, File: f.file, Hash: f.hash, BuiltIn: f.builtIn, text: f.text}
+	if err != nil {
 		return p, nil, err
-	default:
-		if p.text, err = pairings.Read(name); err != nil {
-			return p, nil, fs.ErrNotExist
-		}
-		p.BuiltIn = true
 	}
-	sum := sha256.Sum256(p.text)
-	p.Hash = "sha256:" + hex.EncodeToString(sum[:])
 	return p, p.parse(), nil
 }
 
