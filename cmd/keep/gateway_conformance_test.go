@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,8 +34,8 @@ const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/eve
 // TestGatewayConformance runs the suite against the server that the official SDK has for it, and against keep
 // gateway in front of that server, in each version that the suite knows: each check must end the same.
 // The gateway calls a tool SERVER__TOOL (and a prompt so): a proxy between the suite and the gateway adds the name
-// of the server to what the suite sends, takes it away from what it gets, and shows the token of an agent. Calls
-// of the suite that are equal and meant to be two have an intent each, as an agent's must (keep/intent). What ends
+// of the server to what the suite sends, takes it away from what it gets, and shows the token of an agent. Equal
+// calls of the suite are meant to be two, whether an answer was delivered or not: rejoin is short. What ends
 // otherwise is in otherwise.
 func TestGatewayConformance(t *testing.T) {
 	t.Parallel()
@@ -58,22 +57,15 @@ func TestGatewayConformance(t *testing.T) {
 	}{{"2025-03-26", false}, {"2025-06-18", false}, {"2025-11-25", false}, {"2026-07-28", true}} {
 		t.Run(v.version, func(t *testing.T) {
 			t.Parallel()
-			direct := everything(t, server, v.stateless)
-			want := conformance(t, modules, direct, v.version)
-			got := conformance(t, modules, throughGateway(t, everything(t, server, v.stateless)), v.version)
-			for check, o := range otherwise {
-				for key := range want {
-					if strings.HasPrefix(key, check) {
-						delete(want, key)
-					}
-				}
-				for key, status := range got {
-					if strings.HasPrefix(key, check) && status == o {
-						delete(got, key)
-					}
-				}
+			direct, gateway := everything(t, server, v.stateless), throughGateway(t, everything(t, server, v.stateless))
+			got, diff := compareConformance(t, modules, direct, gateway, v.version)
+			// The suite gives up on some streams after half a second, whatever the machine is at: what differs must
+			// do so again.
+			for n := 0; diff != "" && n < 2; n++ {
+				t.Logf("once more, since checks differ (-direct +through the gateway): %s", diff)
+				got, diff = compareConformance(t, modules, direct, gateway, v.version)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff != "" {
 				t.Errorf("checks (-direct +through the gateway): %s", diff)
 			}
 			for check, status := range got {
@@ -85,6 +77,27 @@ func TestGatewayConformance(t *testing.T) {
 	}
 }
 
+// compareConformance returns how the checks end through the gateway, and what differs from the server itself
+// and is not in otherwise.
+func compareConformance(t *testing.T, modules, direct, gateway, version string) (got map[string]string, diff string) {
+	t.Helper()
+	want := conformance(t, modules, direct, version)
+	got = conformance(t, modules, gateway, version)
+	for check, o := range otherwise {
+		for key := range want {
+			if strings.HasPrefix(key, check) {
+				delete(want, key)
+			}
+		}
+		for key, status := range got {
+			if strings.HasPrefix(key, check) && status == o {
+				delete(got, key)
+			}
+		}
+	}
+	return got, cmp.Diff(want, got)
+}
+
 // otherwise has the checks that end otherwise through the gateway, and how.
 var otherwise = map[string]string{
 	// Where nothing is told before an answer, the gateway answers with JSON: "SSE streaming is optional".
@@ -94,9 +107,6 @@ var otherwise = map[string]string{
 	"server-server-sse-polling/03": "",
 	"server-server-sse-polling/04": "",
 	"server-server-sse-polling/05": "",
-	// The same call was just answered. What it is made with again is no part of it, so it gets that answer.
-	"server-input-required-result-validate-input/00": "WARNING Server accepted invalid inputResponses (number instead of object) and returned complete result. Servers SHOULD validate InputResponses data.",
-	"server-input-required-result-validate-input/01": "WARNING Server accepted null inputResponses and returned complete result. Protocol errors SHOULD return a JSON-RPC error response.",
 }
 
 // everything starts the server, and returns its address.
@@ -132,7 +142,7 @@ func everything(t *testing.T, server string, stateless bool) string {
 func throughGateway(t *testing.T, server string) string {
 	t.Helper()
 	dir := t.TempDir()
-	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.suite]\nurl = %q\n[gateway.agents.agent]\ntoken = \"${secret:agent}\"\n", server))
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway]\nrejoin = \"1ms\"\n[gateway.servers.suite]\nurl = %q\n[gateway.agents.agent]\ntoken = \"${secret:agent}\"\n", server))
 	token := strings.Repeat("a", 32)
 	cmd := exec.CommandContext(t.Context(), buildKeep(t), "gateway", "--listen", "127.0.0.1:0")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_SECRET_AGENT="+token)
@@ -192,9 +202,6 @@ func withServer(r *http.Request) {
 			name, named := in["name"].(string)
 			if named && name != "keep_outcome" && slices.Contains([]any{"tools/call", "prompts/get", "completion/complete"}, m["method"]) {
 				in["name"] = suiteServer + name
-				if meta, ok := in["_meta"].(map[string]any); ok && strings.HasPrefix(name, "test_trigger_") {
-					meta["keep/intent"] = rand.Text()
-				}
 				body, _ = json.Marshal(m)
 			}
 		}
