@@ -135,7 +135,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.deploy(ctx); err != nil {
+	if err := deploy(ctx, db, g.engine.Now()); err != nil {
 		return nil, err
 	}
 	g.ctx, g.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -148,13 +148,12 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 }
 
 // deploy makes the workflow to which the calls belong, if there is none.
-func (g *Gateway) deploy(ctx context.Context) error {
-	_, err := g.store.Workflow(ctx, engine.DirectWorkflow)
+func deploy(ctx context.Context, db Pins, now time.Time) error {
+	_, err := db.Workflow(ctx, engine.DirectWorkflow)
 	if _, missing := errors.AsType[*keep.NotFoundError](err); !missing {
 		return err
 	}
-	now := g.engine.Now()
-	err = g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: []keep.Change{
+	err = db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: []keep.Change{
 		keep.Deploy{Deployment: engine.DirectDeployment(now)},
 	}})
 	if errors.Is(err, keep.ErrStale) {

@@ -82,9 +82,11 @@ func (g *Gateway) infos(ctx context.Context) []mcp.Info {
 }
 
 // each calls f with every server, at once.
-func (g *Gateway) each(f func(i int, s *mcp.Server)) {
+func (g *Gateway) each(f func(i int, s *mcp.Server)) { each(g.servers, f) }
+
+func each(servers []*mcp.Server, f func(i int, s *mcp.Server)) {
 	var wg sync.WaitGroup
-	for i, s := range g.servers {
+	for i, s := range servers {
 		wg.Go(func() { f(i, s) })
 	}
 	wg.Wait()

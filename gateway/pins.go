@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -125,7 +126,7 @@ func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, error) 
 		if err != nil {
 			return nil, err
 		}
-		l.tools = g.usable(s.Name(), infos)
+		l.tools = usable(g.log, s.Name(), infos)
 	}
 	if !holds || l.stops() { // a person may have looked meanwhile
 		if l.tools, err = g.compare(ctx, s.Name(), l.tools); err != nil {
@@ -157,12 +158,12 @@ func (g *Gateway) use(server string, l listing) error {
 }
 
 // usable returns the tools of a list that can be named, each once.
-func (g *Gateway) usable(server string, infos []mcp.ToolInfo) []toolEntry {
+func usable(log *slog.Logger, server string, infos []mcp.ToolInfo) []toolEntry {
 	var tools []toolEntry
 	seen := make(map[string]bool)
 	for _, t := range infos {
 		if seen[t.Name] || len(t.Name) > maxName || strings.ContainsFunc(t.Name, pin.Hidden) {
-			g.log.Warn("a tool is left out: its name is not unique, too long, or has hidden characters", "server", server, "tool", pin.Mark(t.Name[:min(len(t.Name), maxName)]))
+			log.Warn("a tool is left out: its name is not unique, too long, or has hidden characters", "server", server, "tool", pin.Mark(t.Name[:min(len(t.Name), maxName)]))
 			continue
 		}
 		seen[t.Name] = true
@@ -318,107 +319,4 @@ func readIndex(ctx context.Context, db Pins, kind, server string) (map[string]*p
 		out[row.Key] = &p
 	}
 	return out, nil
-}
-
-// A Pins is where pins are kept.
-type Pins interface {
-	KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error)
-	KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error)
-	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
-	Commit(ctx context.Context, c keep.Commit) error
-}
-
-// A ToolPin says how a tool stands.
-type ToolPin struct {
-	Tool    keep.ToolName
-	State   pin.State
-	Agreed  *pin.Pin     // nil: nobody agreed to it
-	Listed  *pin.Pin     // what its server lists otherwise; nil: nothing
-	Changes []pin.Change // from one to the other
-}
-
-// ToolPins returns how the tools of servers stand, as they were listed last: by server, and by
-// name.
-func ToolPins(ctx context.Context, db Pins, servers []string) ([]ToolPin, error) {
-	var out []ToolPin
-	for _, server := range servers {
-		p, err := readPins(ctx, db, server)
-		if err != nil {
-			return nil, err
-		}
-		var names []string
-		for name := range p.agreed {
-			names = append(names, name)
-		}
-		for name := range p.listed {
-			if p.agreed[name] == nil {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		for _, name := range names {
-			t, err := toolPin(ctx, db, server, name, p)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, t)
-		}
-	}
-	return out, nil
-}
-
-// toolPin returns how one tool stands.
-func toolPin(ctx context.Context, db Pins, server, name string, p pins) (ToolPin, error) {
-	t := ToolPin{Tool: keep.ToolName(server + "." + name), State: pin.Pinned, Agreed: p.agreed[name], Listed: p.listed[name]}
-	if t.Listed == nil || t.Agreed != nil && t.Agreed.Hash == t.Listed.Hash {
-		t.Listed = nil
-		return t, nil
-	}
-	t.State = pin.Decide(t.Agreed, t.Listed, false)
-	for kind, of := range map[string]*pin.Pin{pin.Agreed: t.Agreed, pin.Listed: t.Listed} {
-		if of == nil {
-			continue
-		}
-		at, key := pin.EntryOf(kind, server, name)
-		entry, err := db.KV(ctx, engine.DirectWorkflow, at, key)
-		if err != nil {
-			return t, err
-		}
-		if entry != nil && pin.Of(entry, of.At).Hash == of.Hash {
-			of.Entry = bytes.Clone(entry)
-		}
-	}
-	t.Changes = pin.Changes(t.Agreed, t.Listed)
-	return t, nil
-}
-
-// AcceptTool agrees to a tool as its server lists it now, if that is what was shown. Shown is the
-// hash of that, or its beginning. It answers the question about it. A running gateway sees it at the next call.
-func AcceptTool(ctx context.Context, db Pins, tool keep.ToolName, shown, by string, now time.Time) error {
-	server := tool.Connection()
-	name := strings.TrimPrefix(string(tool), server+".")
-	p, err := readPins(ctx, db, server)
-	if err != nil {
-		return err
-	}
-	t, err := toolPin(ctx, db, server, name, p)
-	if err != nil {
-		return err
-	}
-	if t.Agreed == nil && len(p.agreed) >= maxAgreed {
-		return fmt.Errorf("%s has %d tools that were agreed to, and may not have more", server, maxAgreed)
-	}
-	accepted, err := pin.Accept(t.Listed, shown, by, now)
-	if err != nil {
-		return fmt.Errorf("%s: %w", tool, err)
-	}
-	changes := pin.Put(pin.Agreed, server, name, accepted)
-	open, _, err := question(ctx, db, tool, t.Listed.Hash)
-	if err != nil {
-		return err
-	}
-	if open != "" {
-		changes = append(changes, keep.CloseEscalation{ID: open, Decision: &keep.Decision{Action: keep.Approve, By: by, From: "cli", At: now}})
-	}
-	return db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
 }

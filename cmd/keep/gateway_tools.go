@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,20 +17,27 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/law/pin"
 )
 
 // gatewayToolsCmd shows the tools of the servers, and which are stopped.
 func (a *app) gatewayToolsCmd() *cobra.Command {
+	takes := false
 	cmd := &cobra.Command{
 		Use: "tools", Short: "List the tools of MCP servers, and which are stopped",
-		Long: `Tools lists what the MCP servers listed last, and how each tool stands. A tool is pinned as it is
-listed first. One that its server changes later is shown to agents as it was, and is not called until a
-person accepts it (keep inbox, or keep gateway tools accept).`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.gatewayTools(cmd.Context()) },
+		Long: `Tools starts the MCP servers, lists their tools, and says how each stands; it calls none. A tool is pinned as
+it is listed first to an agent, or with --pin. One that its server changes later is shown to agents as it was,
+and is not called until a person accepts it (keep inbox, or keep gateway tools accept).
+
+What a server says of its tools (description, annotations) is shown, and not believed. Characters that nobody
+sees are written as \u{200B}.`,
+		Example: "  keep gateway tools --json\n  keep gateway tools --pin",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.gatewayTools(cmd.Context(), takes) },
 	}
+	cmd.Flags().BoolVar(&takes, "pin", false, "agree to the tools that are new, as they are listed now")
 	cmd.AddCommand(a.acceptToolCmd())
 	return cmd
 }
@@ -54,59 +62,89 @@ changed the tool once more meanwhile, nothing is accepted. A gateway that runs c
 
 // A gatewayTool is a tool in JSON.
 type gatewayTool struct {
-	Tool     keep.ToolName `json:"tool"`
-	Server   string        `json:"server"`
-	Effect   string        `json:"effect"`
-	Level    keep.Level    `json:"level,omitempty"` // of one that may change something
-	State    pin.State     `json:"state"`
-	Hash     string        `json:"hash,omitempty"` // of what was agreed to
-	AgreedAt *api.Time     `json:"agreed_at,omitempty"`
-	AgreedBy string        `json:"agreed_by,omitempty"`
-	Listed   string        `json:"listed,omitempty"` // the hash of what its server lists otherwise
-	ListedAt *api.Time     `json:"listed_at,omitempty"`
-	Changes  []pin.Change  `json:"changes,omitempty"`
+	Server      string          `json:"server"`
+	Tool        keep.ToolName   `json:"tool"`
+	Name        string          `json:"name"` // by which agents call it
+	Effect      string          `json:"effect"`
+	Level       *keep.Level     `json:"level"` // of one that may change something
+	Hash        string          `json:"hash"`  // of what was agreed to; of a new one, of what is listed
+	State       pin.State       `json:"state"`
+	Annotations json.RawMessage `json:"annotations"`
+	Description string          `json:"description"`
+	AgreedAt    *api.Time       `json:"agreed_at"`
+	AgreedBy    *string         `json:"agreed_by"` // null: it was in the first list
+	Listed      *string         `json:"listed"`    // the hash of what its server lists otherwise
+	ListedAt    *api.Time       `json:"listed_at"`
+	Changes     []pin.Change    `json:"changes"`
 }
 
 // newGatewayTool returns a tool as it is shown.
 func newGatewayTool(p gateway.ToolPin, rule gateway.Rule) gatewayTool {
-	t := gatewayTool{Tool: p.Tool, Server: p.Tool.Connection(), Effect: "mutate", Level: rule.Level(), State: p.State, Changes: p.Changes}
-	if rule.Read {
-		t.Effect, t.Level = "read", ""
-	}
-	if p.Agreed != nil {
-		at := api.Time(p.Agreed.At)
-		t.Hash, t.AgreedAt, t.AgreedBy = p.Agreed.Hash, &at, p.Agreed.By
+	t := gatewayTool{Tool: p.Tool, Server: p.Tool.Connection(), Name: p.Name(), Effect: "mutate", State: p.State,
+		Annotations: p.Annotations, Description: p.Description, Changes: append([]pin.Change{}, p.Changes...)}
+	if level := rule.Level(); rule.Read {
+		t.Effect = "read"
+	} else {
+		t.Level = &level
 	}
 	if p.Listed != nil {
 		at := api.Time(p.Listed.At)
-		t.Listed, t.ListedAt = p.Listed.Hash, &at
+		t.Hash, t.Listed, t.ListedAt = p.Listed.Hash, &p.Listed.Hash, &at
+	}
+	if p.Agreed != nil {
+		at := api.Time(p.Agreed.At)
+		t.Hash, t.AgreedAt = p.Agreed.Hash, &at
+		if p.Agreed.By != "" {
+			t.AgreedBy = &p.Agreed.By
+		}
 	}
 	return t
 }
 
-// withPins calls f with the configuration and its database.
-func (a *app) withPins(ctx context.Context, r database.Role, f func(*config.Config, database.DB) error) error {
+// withTools calls f with the tools of the servers of the gateway, or of one of them, and the database. With
+// ToRead it is nil if there is none: then nothing is pinned.
+func (a *app) withTools(ctx context.Context, r database.Role, only string, f func(*config.Config, database.DB, []gateway.ToolPin) error) (err error) {
 	cfg, err := a.LoadConfig(".")
 	if err != nil {
 		return err
 	}
+	servers := slices.DeleteFunc(slices.Clone(cfg.Gateway.Servers), func(s mcp.ServerConfig) bool { return only != "" && s.Name != only })
+	onlyReads := r == database.ToRead
+	if onlyReads && slices.ContainsFunc(servers, func(s mcp.ServerConfig) bool { return s.Account != "" }) {
+		r = database.ToDecide // a token may have to be renewed
+	}
 	db, err := database.Open(ctx, cfg, r)
+	if err != nil && (!errors.Is(err, keep.ErrNoDatabase) || !onlyReads) {
+		return err
+	}
+	l := gateway.Lister{Servers: servers, Now: a.Now, Logger: a.log, Silent: func(server string, err error) {
+		fmt.Fprintf(a.Err, "%s the MCP server %s does not answer (%s); its tools are shown as they were listed last.\n", a.Ink.Yellow("keep:"), server, terminal.Clean(err.Error()))
+	}}
+	if err != nil {
+		db = nil
+	} else {
+		l.Pins = db
+		defer func() { err = errors.Join(err, db.Close()) }()
+		cfg.UseAccounts(a.env().NewAccounts(func() *config.Config { return cfg }, db, nil))
+	}
+	found, err := l.Tools(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(cfg, db), db.Close())
+	return f(cfg, db, found)
 }
 
-// gatewayTools prints the list.
-func (a *app) gatewayTools(ctx context.Context) error {
-	return a.withPins(ctx, database.ToRead, func(cfg *config.Config, db database.DB) error {
-		var servers []string
-		for _, s := range cfg.Gateway.Servers {
-			servers = append(servers, s.Name)
-		}
-		found, err := gateway.ToolPins(ctx, db, servers)
-		if err != nil {
-			return err
+// gatewayTools prints the list, and with takes agrees to what is new.
+func (a *app) gatewayTools(ctx context.Context, takes bool) error {
+	role := database.ToRead
+	if takes {
+		role = database.ToDeploy
+	}
+	return a.withTools(ctx, role, "", func(cfg *config.Config, db database.DB, found []gateway.ToolPin) error {
+		if takes {
+			if err := gateway.PinTools(ctx, db, found, daemon.User(), a.Now()); err != nil {
+				return err
+			}
 		}
 		list := []gatewayTool{}
 		for _, p := range found {
@@ -116,7 +154,7 @@ func (a *app) gatewayTools(ctx context.Context) error {
 		case a.JSON:
 			return a.PrintJSON(list)
 		case len(list) == 0:
-			fmt.Fprintln(a.Err, "No tool is known yet: the servers are listed when an agent first asks keep gateway.")
+			fmt.Fprintln(a.Err, "No server of [gateway.servers] lists a tool.")
 			return nil
 		}
 		return a.printTools(list)
@@ -125,19 +163,29 @@ func (a *app) gatewayTools(ctx context.Context) error {
 
 // printTools prints the list as a table, and what to do about tools that are stopped.
 func (a *app) printTools(list []gatewayTool) error {
-	t := terminal.Table{Header: []string{"TOOL", "EFFECT", "LEVEL", "STATE", "SINCE", "CHANGED"}}
+	t := terminal.Table{Header: []string{"TOOL", "EFFECT", "LEVEL", "STATE", "SINCE", "CHANGED", "DESCRIPTION"}}
 	stopped := 0
 	for _, g := range list {
 		var members []string
 		for _, c := range g.Changes {
 			members = append(members, c.Member)
 		}
-		since, changed := g.AgreedAt, strings.Join(members, ", ")
+		since, at := g.AgreedAt, "-"
 		if g.State.Stopped() {
-			stopped++
 			since = g.ListedAt
 		}
-		t.Add(terminal.Clean(string(g.Tool)), g.Effect, terminal.OrDash(&g.Level), string(g.State), a.At(*since), terminal.OrDash(&changed))
+		if since != nil {
+			at = a.At(*since)
+		}
+		if g.State == pin.Changed {
+			stopped++
+		} else {
+			members = nil
+		}
+		changed := strings.Join(members, ", ")
+		says, _, _ := strings.Cut(g.Description, "\n")
+		says = terminal.CutTo(terminal.Clean(says), maxSaid)
+		t.Add(terminal.Clean(string(g.Tool)), g.Effect, terminal.OrDash(g.Level), string(g.State), at, terminal.OrDash(&changed), terminal.OrDash(&says))
 	}
 	if stopped > 0 {
 		defer fmt.Fprintf(a.Err, "%s stopped. See what changed, and accept it: keep gateway tools accept SERVER.TOOL\n", terminal.Plural(stopped, "tool"))
@@ -145,25 +193,26 @@ func (a *app) printTools(list []gatewayTool) error {
 	return t.Print(a.Out, a.OutInk)
 }
 
+// maxSaid is how much of a description the table shows, in columns.
+const maxSaid = 60
+
 // acceptTool shows what a server changed of a tool, or accepts it.
 func (a *app) acceptTool(ctx context.Context, tool keep.ToolName, shown string) error {
 	role := database.ToRead
 	if shown != "" {
 		role = database.ToDecide
 	}
-	return a.withPins(ctx, role, func(cfg *config.Config, db database.DB) error {
-		if shown != "" {
-			if err := gateway.AcceptTool(ctx, db, tool, shown, daemon.User(), a.Now()); err != nil {
-				return err
-			}
-		}
-		found, err := gateway.ToolPins(ctx, db, []string{tool.Connection()})
-		if err != nil {
-			return err
-		}
+	return a.withTools(ctx, role, tool.Connection(), func(cfg *config.Config, db database.DB, found []gateway.ToolPin) error {
 		i := slices.IndexFunc(found, func(p gateway.ToolPin) bool { return p.Tool == tool })
 		if i < 0 {
 			return &keep.NotFoundError{What: "tool", ID: string(tool)}
+		}
+		if shown != "" {
+			accepted, err := gateway.AcceptTool(ctx, db, found[i], shown, daemon.User(), a.Now())
+			if err != nil {
+				return err
+			}
+			found[i] = accepted
 		}
 		t := newGatewayTool(found[i], cfg.Gateway.Rules[tool])
 		switch {
@@ -189,7 +238,7 @@ func (a *app) printChanges(t gatewayTool) {
 		printLines(a, "  - ", c.Old)
 		printLines(a, "  + ", c.New)
 	}
-	fmt.Fprintf(a.Err, "\nNothing was changed. To accept it: keep gateway tools accept %s --as %s\n", t.Tool, pin.Short(t.Listed))
+	fmt.Fprintf(a.Err, "\nNothing was changed. To accept it: keep gateway tools accept %s --as %s\n", t.Tool, pin.Short(*t.Listed))
 }
 
 func printLines(a *app, before, text string) {
