@@ -66,7 +66,7 @@ func openHall(t *testing.T, s setup) hall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens, Origins: []string{"https://app.example.com", "http://app.example.com:8080"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +217,20 @@ func TestRefusedByHTTP(t *testing.T) {
 		"null origin":        {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
 		"two origins":        {func(r *http.Request) { r.Header["Origin"] = []string{"http://localhost", "https://evil.example"} }, 403},
 		"own origin":         {func(r *http.Request) { r.Header.Set("Origin", "http://localhost:80") }, 200},
+		"a listed origin":    {func(r *http.Request) { r.Header.Set("Origin", "https://app.example.com") }, 200},
+		"its port":           {func(r *http.Request) { r.Header.Set("Origin", "http://app.example.com:8080") }, 200},
+		"another port":       {func(r *http.Request) { r.Header.Set("Origin", "https://app.example.com:8080") }, 403},
+		"another scheme":     {func(r *http.Request) { r.Header.Set("Origin", "http://app.example.com") }, 403},
+		"a name below it":    {func(r *http.Request) { r.Header.Set("Origin", "https://evil.app.example.com") }, 403},
+		"a name around it":   {func(r *http.Request) { r.Header.Set("Origin", "https://app.example.com.evil.example") }, 403},
+		"a host as origin": {func(r *http.Request) {
+			r.Host = "app.example.com"
+			r.Header.Set("Origin", "https://app.example.com")
+		}, 403},
+		"its page without a token": {func(r *http.Request) {
+			r.Header.Set("Origin", "https://app.example.com")
+			r.Header.Del("Authorization")
+		}, 401},
 		"no token":           {func(r *http.Request) { r.Header.Del("Authorization") }, 401},
 		"wrong token":        {func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
 		"empty token":        {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401},
@@ -243,6 +257,39 @@ func TestRefusedByHTTP(t *testing.T) {
 	a.session = first
 	if _, resp := a.send("ping", `{}`, nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("sessions have no bound: %s", resp.Status)
+	}
+}
+
+// The browser of a page that is listed may ask without a token whether the page may call, and is told so; no other is.
+func TestPagesByHTTP(t *testing.T) {
+	t.Parallel()
+	h := openHall(t, setup{Dir: t.TempDir()})
+	for origin, want := range map[string]int{"https://app.example.com": 204, "https://evil.example": 403, "http://localhost:1": 401} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, h.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", origin)
+		req.Header.Set("Access-Control-Request-Method", "POST")
+		req.Header.Set("Access-Control-Request-Headers", "authorization,content-type,mcp-session-id")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		allowed, headers := resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")
+		if resp.StatusCode != want || (allowed == origin) != (want == 204) || (headers != "") != (want == 204) {
+			t.Errorf("%s: %s, allowed is %q with %q", origin, resp.Status, allowed, headers)
+		}
+	}
+	_, resp := newAgent(t, h.url, "ann").send("ping", `{}`, func(r *http.Request) { r.Header.Set("Origin", "https://app.example.com") })
+	if got := resp.Header; got.Get("Access-Control-Allow-Origin") != "https://app.example.com" || got.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" || got.Get("Vary") != "Origin" {
+		t.Errorf("the page may not read its answer: %v", got)
+	}
+	for _, origin := range []string{"null", "*", "https://app.example.com/", "https://a@b.example", "app.example.com", "file:///x", "https://"} {
+		if gateway.CheckOrigin(origin) == nil {
+			t.Errorf("%q is an origin", origin)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +53,10 @@ type HTTPConfig struct {
 	// of the scheme. Empty: those of this machine alone, with any port. A page of another name,
 	// which resolves to this machine, is refused.
 	Hosts []string
+
+	// Origins are those of pages that may speak to a gateway that is not of their own host, such as
+	// https://app.example.com. They need a token like any other client.
+	Origins []string
 }
 
 // An HTTPHandler serves agents by streamable HTTP, at Path. Its ConnContext must be that of
@@ -61,6 +64,7 @@ type HTTPConfig struct {
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
+	pages []string // origins that are let in
 	other func(ctx context.Context, token string) (string, error) // says whose a token is that is none of names; nil: there are no others
 	names map[[sha256.Size]byte]string                            // of agents, by the hash of their token
 	room  chan struct{}                                           // a token for each request
@@ -78,7 +82,12 @@ const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
-	h := &HTTPHandler{g: g, hosts: cfg.Hosts, other: cfg.Agent, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, pages: cfg.Origins, other: cfg.Agent, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
+	for _, origin := range cfg.Origins {
+		if err := CheckOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
 	for agent, token := range cfg.Agents {
 		sum := sha256.Sum256([]byte(token))
 		switch {
@@ -127,6 +136,8 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !h.knownOrigin(r.Header.Values("Origin")):
 		h.refuse(w, r, http.StatusForbidden, "pages of other origins may not speak to the gateway")
 		return
+	case h.share(w, r):
+		return
 	}
 	agent, err := h.agent(r)
 	if err != nil {
@@ -162,45 +173,6 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		h.refuse(w, r, http.StatusMethodNotAllowed, "the gateway takes GET, POST and DELETE")
 	}
-}
-
-// knownHost reports whether a request may name the gateway so.
-func (h *HTTPHandler) knownHost(host string) bool {
-	if len(h.hosts) > 0 {
-		return slices.ContainsFunc(h.hosts, func(known string) bool { return strings.EqualFold(known, host) })
-	}
-	name := host
-	if n, _, err := net.SplitHostPort(host); err == nil {
-		name = n
-	}
-	ip := net.ParseIP(strings.Trim(name, "[]"))
-	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
-}
-
-// knownOrigin reports whether a request comes from no page, or from one of the gateway's hosts.
-func (h *HTTPHandler) knownOrigin(origins []string) bool {
-	if len(origins) == 0 {
-		return true
-	}
-	u, err := url.Parse(origins[0])
-	return len(origins) == 1 && err == nil && (u.Scheme == "http" || u.Scheme == "https") && h.knownHost(u.Host)
-}
-
-// agent returns whose token a request has; empty: of no agent.
-func (h *HTTPHandler) agent(r *http.Request) (string, error) {
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
-		return "", nil
-	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", nil
-	}
-	name := h.names[sha256.Sum256([]byte(token))]
-	if name == "" && h.other != nil {
-		return h.other(r.Context(), token)
-	}
-	return name, nil
 }
 
 // post takes one message.

@@ -120,7 +120,7 @@ func (a *app) serveAccounts(ctx context.Context, cfg *config.Config, db database
 
 // serveAgents serves agents by HTTP.
 func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Access, cfg config.Gateway, listen string) error {
-	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts, Agent: func(ctx context.Context, token string) (string, error) {
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts, Origins: cfg.Origins, Agent: func(ctx context.Context, token string) (string, error) {
 		name, err := access.AgentOf(ctx, db, token, a.Now())
 		if errors.Is(err, access.ErrDenied) {
 			return "", nil

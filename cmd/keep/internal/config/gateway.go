@@ -23,6 +23,7 @@ type (
 		Servers      map[string]gatewayServerTable `toml:"servers"`       // MCP servers behind the gateway, by name
 		Agents       map[string]gatewayAgentTable  `toml:"agents"`        // agents that come by HTTP, by name
 		Hosts        []string                      `toml:"hosts"`         // names by which agents reach it by HTTP, with a port; empty: those of this machine alone
+		Origins      []string                      `toml:"origins"`       // pages of other hosts that may speak to it by HTTP, such as "https://app.example.com"
 		Tools        map[string]gatewayToolTable   `toml:"tools"`         // what is known of their tools, by SERVER.TOOL
 		Repeat       string                        `toml:"repeat"`        // what an equal call means after its answer was delivered: allow, ask or replay
 		RepeatWindow time.Duration                 `toml:"repeat_window"` // for how long after that; later an equal call is another one
@@ -55,6 +56,7 @@ type Gateway struct {
 	Agents       map[string]string   // their tokens, by name
 	Grants       map[string][]string // what they may call, by name; an agent without one may call everything
 	Hosts        []string
+	Origins      []string
 	Rules        map[keep.ToolName]gateway.Rule
 	Declared     map[string]map[string]mcp.ToolConfig // what pairings and the owner say of tools, by server and tool
 	Repeat       repeat.Rules
@@ -79,7 +81,12 @@ func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget)
 	if t.ResultLimit > 1<<20 {
 		b.addf(n.table()["result_limit"], at+".result_limit", "is more than the 1MiB that a record holds")
 	}
-	g.Hosts = t.Hosts
+	g.Hosts, g.Origins = t.Hosts, t.Origins
+	for _, origin := range t.Origins {
+		if err := gateway.CheckOrigin(origin); err != nil {
+			b.addf(n.table()["origins"], at+".origins", "%v", err)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Agents)) {
 		b.gatewayAgent(&g, name, t.Agents[name], n.table()["agents"].table()[name], t)
 	}

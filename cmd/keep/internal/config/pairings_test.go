@@ -427,4 +427,12 @@ effect = "mutate"
 	if _, err = load(); err == nil || !strings.Contains(err.Error(), "did you mean filesystem?") {
 		t.Errorf("a pairing that there is not: %v", err)
 	}
+	write("keep.toml", "[gateway]\norigins = [\"https://app.example.com\"]\n")
+	if g, err = load(); err != nil || !slices.Equal(g.Origins, []string{"https://app.example.com"}) {
+		t.Errorf("origins: %q, %v", g.Origins, err)
+	}
+	write("keep.toml", "[gateway]\norigins = [\"https://app.example.com/\"]\n")
+	if _, err = load(); err == nil || !strings.Contains(err.Error(), "keep.toml:2:1: gateway.origins") {
+		t.Errorf("what is no origin: %v", err)
+	}
 }
