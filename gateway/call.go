@@ -28,6 +28,15 @@ type answer struct {
 	run keep.RunID
 }
 
+// reply returns the message that answers a request.
+func (a answer) reply(id json.RawMessage) mcp.Message {
+	m := mcp.Message{Version: "2.0", ID: id, Result: a.result, Error: a.err}
+	if a.err == nil && a.result == nil {
+		m.Result = json.RawMessage(`{}`)
+	}
+	return m
+}
+
 // A request is a call of a tool that changes something, as an agent made it.
 type request struct {
 	agent    string

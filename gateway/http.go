@@ -64,7 +64,7 @@ type HTTPConfig struct {
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
-	pages []string // origins that are let in
+	pages []string                                                // origins that are let in
 	other func(ctx context.Context, token string) (string, error) // says whose a token is that is none of names; nil: there are no others
 	names map[[sha256.Size]byte]string                            // of agents, by the hash of their token
 	room  chan struct{}                                           // a token for each request
@@ -186,13 +186,17 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		h.refuse(w, r, http.StatusRequestEntityTooLarge, "the message is too large")
 		return
 	}
+	// The server's time to read a request is not for the work on it: its end would cancel the request.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if err == nil && isBatch(frame) {
+		h.postBatch(w, r, agent, frame)
+		return
+	}
 	var m mcp.Message
 	if err != nil || json.Unmarshal(frame, &m) != nil || m.Version != "2.0" || m.ID != nil && !mcp.ValidID(m.ID) {
 		h.refuse(w, r, http.StatusBadRequest, "the body is one message of JSON-RPC 2.0")
 		return
 	}
-	// The server's time to read a request is not for the work on it: its end would cancel the request.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	isModern, status, wrong := h.check(r, m)
 	if wrong != nil {
 		answerHTTP(w, status, mcp.Message{Version: "2.0", ID: m.ID, Error: wrong})
@@ -210,11 +214,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	before := s.written(conn)
 	if m.ID == nil || m.Method == "" {
 		s.heard(before, "")
-		if m.Method != "" {
-			s.notification(m)
-		} else {
-			s.answered(m)
-		}
+		s.unanswered(m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -294,40 +294,27 @@ func (g *Gateway) mirrored(m mcp.Message) []mcp.Mirrored {
 // answer works on a request. A call is made to its end though the client does not wait for it. A
 // request whose id is in use is worked on like any other: it may be the same one, issued again.
 func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64, isModern bool) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	key := string(m.ID)
-	s.mu.Lock()
-	full := len(s.cancel) >= maxInFlight
-	_, used := s.cancel[key]
-	if used {
-		key += " " + rand.Text()
-	}
-	if !full {
-		s.cancel[key] = cancel
-	}
-	s.mu.Unlock()
-	if full {
-		h.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d requests of the session are being answered", maxInFlight))
+	ctx, leave, why := s.enter(r.Context(), m.ID, true)
+	if why != "" {
+		h.refuse(w, r, http.StatusServiceUnavailable, why)
 		return
 	}
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
-	send := st.push
-	if !accepts(r, "text/event-stream") {
-		send = func(mcp.Message) error { return errNoStream }
-	}
-	x := s.exchangeOf(m.Params, isModern, send)
+	x := s.exchangeOf(m.Params, isModern, st.sender(r))
 	answered := make(chan answer, 1)
 	s.requests.Go(func() { answered <- s.answer(ctx, x, m, before) })
-	a := k.until(st, answered, cancel)
-	s.mu.Lock()
-	delete(s.cancel, key)
-	s.mu.Unlock()
-	reply := mcp.Message{Version: "2.0", ID: m.ID, Result: a.result, Error: a.err}
-	if a.err == nil && a.result == nil {
-		reply.Result = json.RawMessage(`{}`)
+	a := until(k, st, answered, leave)
+	leave()
+	status := http.StatusOK
+	if isModern {
+		status = statusOf(a.err)
 	}
-	s.tell(func() error { return k.answer(reply, isModern) }, a, conn)
+	frame, err := mcp.Frame(a.reply(m.ID))
+	if err != nil {
+		h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
+		return
+	}
+	s.tell(func() error { return k.answer(frame, status) }, conn, a)
 }
 
 // accepts reports whether a client takes a kind of content.

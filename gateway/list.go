@@ -33,15 +33,15 @@ func (s *session) initialize(ctx context.Context, x *exchange, params json.RawMe
 	if err := json.Unmarshal(params, &p); err != nil {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "initialize takes {protocolVersion, capabilities, clientInfo}"}}
 	}
-	s.mu.Lock()
-	s.capabilities = p.Capabilities
-	s.mu.Unlock()
-	x.capabilities = p.Capabilities
-	ctx = mcp.WithClient(ctx, x.client())
 	version := p.ProtocolVersion
 	if !slices.Contains(versions, version) {
 		version = versions[0]
 	}
+	s.mu.Lock()
+	s.version, s.capabilities = version, p.Capabilities
+	s.mu.Unlock()
+	x.capabilities = p.Capabilities
+	ctx = mcp.WithClient(ctx, x.client())
 	result, _ := json.Marshal(map[string]any{"protocolVersion": version, "capabilities": s.g.capabilities(ctx),
 		"serverInfo": s.g.info(), "instructions": instructions})
 	return answer{result: result}

@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -29,9 +29,9 @@ const maxInFlight = 64
 type session struct {
 	g     *Gateway
 	agent string
-	alone bool                    // it is the one client of the gateway
-	write func(mcp.Message) error // what belongs to no request; an error means that it was not taken whole
-	over  chan struct{}           // closed at its end
+	alone bool                     // it is the one client of the gateway
+	out   func(frame []byte) error // writes a frame; an error means that it was not taken whole. Nil: by HTTP
+	over  chan struct{}            // closed at its end
 
 	requests sync.WaitGroup
 	telling  chan struct{} // holds a token while a last answer is written
@@ -40,6 +40,7 @@ type session struct {
 	cancel       map[string]context.CancelFunc // of requests under way, by their id
 	told         map[string]toldAnswer         // calls whose last answer was written, by name
 	used         time.Time                     // by HTTP, when its last message came
+	version      string                        // that was agreed on by a handshake; empty: there was none
 	capabilities json.RawMessage               // as the client declared them by a handshake
 	logLevel     string
 	asked        map[string]chan mcp.Message // requests of servers that the client has, by their id
@@ -55,18 +56,27 @@ type toldAnswer struct {
 	conn int64 // on which: a later message on it shows that the client read the answer
 }
 
-// newSession returns a session, for what belongs to no request written by write; nil: to its stream.
-func (g *Gateway) newSession(agent string, write func(mcp.Message) error) *session {
-	s := &session{g: g, agent: agent, alone: write != nil, write: write, over: make(chan struct{}), telling: make(chan struct{}, 1),
+// newSession returns a session whose frames are written by out; nil: by HTTP.
+func (g *Gateway) newSession(agent string, out func(frame []byte) error) *session {
+	s := &session{g: g, agent: agent, alone: out != nil, out: out, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
-	if write == nil {
-		s.write = s.toStream
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[s] = struct{}{}
 	return s
+}
+
+// write writes what belongs to no request by HTTP.
+func (s *session) write(m mcp.Message) error {
+	if s.out == nil {
+		return s.toStream(m)
+	}
+	frame, err := mcp.Frame(m)
+	if err != nil {
+		return err
+	}
+	return s.out(frame)
 }
 
 // end forgets the session. What it began is not stopped.
@@ -83,8 +93,8 @@ func (s *session) end() {
 
 // take handles a frame of the client. A request is worked on beside the next ones.
 func (s *session) take(ctx context.Context, frame []byte) {
-	if len(bytes.TrimSpace(frame)) > 0 && bytes.TrimSpace(frame)[0] == '[' {
-		s.refuse(nil, invalidRequest, "batches are not taken: send one message after another")
+	if isBatch(frame) {
+		s.takeTogether(ctx, frame)
 		return
 	}
 	var m mcp.Message
@@ -92,71 +102,115 @@ func (s *session) take(ctx context.Context, frame []byte) {
 		s.refuse(nil, parseError, "the message is not JSON")
 		return
 	}
-	switch {
-	case m.Version != "2.0":
-		s.refuse(m.ID, invalidRequest, `jsonrpc must be "2.0"`)
-	case m.Method == "" && m.ID != nil:
+	switch wrong := wrongWith(m); {
+	case wrong != "":
+		s.refuse(m.ID, invalidRequest, wrong)
+	case m.ID == nil || m.Method == "":
 		s.heard(s.written(0), "")
-		s.answered(m)
-	case m.Method == "":
-		s.refuse(nil, invalidRequest, "the message has no method")
-	case m.ID == nil:
-		s.heard(s.written(0), "")
-		s.notification(m)
-	case !mcp.ValidID(m.ID):
-		s.refuse(nil, invalidRequest, "the id of a request is a text or a number")
+		s.unanswered(m)
 	default:
 		s.begin(ctx, m)
 	}
 }
 
+// wrongWith returns what is wrong with a message; empty: nothing.
+func wrongWith(m mcp.Message) string {
+	switch {
+	case m.Version != "2.0":
+		return `jsonrpc must be "2.0"`
+	case m.Method == "" && m.ID == nil:
+		return "the message has no method"
+	case m.Method != "" && m.ID != nil && !mcp.ValidID(m.ID):
+		return "the id of a request is a text or a number"
+	}
+	return ""
+}
+
+// unanswered handles what wants no answer: a notification, or the client's own answer.
+func (s *session) unanswered(m mcp.Message) {
+	if m.Method != "" {
+		s.notification(m)
+	} else {
+		s.answered(m)
+	}
+}
+
+// takeTogether handles a batch, whose answers are written as one.
+func (s *session) takeTogether(ctx context.Context, frame []byte) {
+	s.mu.Lock()
+	version := s.version
+	s.mu.Unlock()
+	members, wrong := membersOf(frame, version)
+	if wrong != nil {
+		s.refuse(nil, wrong.Code, wrong.Message)
+		return
+	}
+	b := s.takeBatch(ctx, members, s.written(0), s.write, false)
+	s.requests.Go(func() {
+		if frame, answers, err := b.wait(); err == nil && frame != nil {
+			s.tell(func() error { return s.out(frame) }, 0, answers...)
+		}
+	})
+}
+
+// enter takes a place for a request, whose context ends when it is cancelled or leaves; why it has none is
+// empty if it has. Again says that its id may be in use.
+func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ context.Context, leave func(), why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := string(id)
+	_, used := s.cancel[key]
+	switch {
+	case used && !again:
+		return ctx, nil, "a request with this id is still being answered"
+	case len(s.cancel) >= maxInFlight:
+		return ctx, nil, fmt.Sprintf("%d requests are being answered, and more are not taken", maxInFlight)
+	case used:
+		key += " " + rand.Text()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.cancel[key] = cancel
+	return ctx, sync.OnceFunc(func() {
+		s.mu.Lock()
+		delete(s.cancel, key)
+		s.mu.Unlock()
+		cancel()
+	}), ""
+}
+
 // begin works on a request.
 func (s *session) begin(ctx context.Context, m mcp.Message) {
-	ctx, cancel := context.WithCancel(ctx)
-	s.mu.Lock()
-	_, used := s.cancel[string(m.ID)]
-	full := len(s.cancel) >= maxInFlight
-	if !used && !full {
-		s.cancel[string(m.ID)] = cancel
-	}
-	s.mu.Unlock()
-	if used || full {
-		cancel()
-		why := "a request with this id is still being answered"
-		if !used {
-			why = fmt.Sprintf("%d requests are being answered, and more are not taken", maxInFlight)
-		}
+	ctx, leave, why := s.enter(ctx, m.ID, false)
+	if why != "" {
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
 	before := s.written(0)
 	s.requests.Go(func() {
-		defer cancel()
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
-		s.mu.Lock()
-		delete(s.cancel, string(m.ID)) // who has the answer may use the id again
-		s.mu.Unlock()
-		reply := mcp.Message{Version: "2.0", ID: m.ID, Result: a.result, Error: a.err}
-		if a.err == nil && a.result == nil {
-			reply.Result = json.RawMessage(`{}`)
-		}
-		s.tell(func() error { return s.write(reply) }, a, 0)
+		leave() // who has the answer may use the id again
+		s.tell(func() error { return s.write(a.reply(m.ID)) }, 0, a)
 	})
 }
 
-// tell writes an answer. While a last answer is written, written waits: the client may have read
+// tell writes answers. While a last answer is written, written waits: the client may have read
 // it, and sent its next message, before this goroutine notes that.
-func (s *session) tell(write func() error, a answer, conn int64) {
-	if a.of == "" {
+func (s *session) tell(write func() error, conn int64, answers ...answer) {
+	if !slices.ContainsFunc(answers, func(a answer) bool { return a.of != "" }) {
 		_ = write()
 		return
 	}
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
-	if write() == nil {
-		s.mu.Lock()
-		s.told[a.of] = toldAnswer{a.run, conn}
-		s.mu.Unlock()
+	if write() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range answers {
+		if a.of != "" {
+			s.told[a.of] = toldAnswer{a.run, conn}
+		}
 	}
 }
 
@@ -212,10 +266,15 @@ func (s *session) heard(before map[string]keep.RunID, call string) {
 
 // refuse answers what is no request.
 func (s *session) refuse(id json.RawMessage, code int, why string) {
+	_ = s.write(refusal(id, code, why))
+}
+
+// refusal is the answer to what is no request; without an id it is that to nobody knows what.
+func refusal(id json.RawMessage, code int, why string) mcp.Message {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	_ = s.write(mcp.Message{Version: "2.0", ID: id, Error: &mcp.RPCError{Code: code, Message: why}})
+	return mcp.Message{Version: "2.0", ID: id, Error: &mcp.RPCError{Code: code, Message: why}}
 }
 
 // notification handles what wants no answer.

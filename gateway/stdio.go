@@ -17,14 +17,10 @@ const endTime = 1500 * time.Millisecond
 // ctx. What was sent by then is waited for a moment, so that its outcome is recorded.
 func (g *Gateway) ServeStdio(ctx context.Context, agent string, in io.Reader, out io.Writer) error {
 	var mu sync.Mutex // one frame at a time
-	s := g.newSession(agent, func(m mcp.Message) error {
-		frame, err := mcp.Frame(m)
-		if err != nil {
-			return err
-		}
+	s := g.newSession(agent, func(frame []byte) error {
 		mu.Lock()
 		defer mu.Unlock()
-		_, err = out.Write(append(frame, '\n'))
+		_, err := out.Write(append(frame, '\n'))
 		return err
 	})
 	defer s.end()

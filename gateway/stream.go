@@ -38,6 +38,14 @@ func (s *stream) push(m mcp.Message) error {
 	return errSlow
 }
 
+// sender returns what adds messages, if the client of a request takes a stream.
+func (s *stream) sender(r *http.Request) func(mcp.Message) error {
+	if accepts(r, "text/event-stream") {
+		return s.push
+	}
+	return func(mcp.Message) error { return errNoStream }
+}
+
 // close cuts the stream off.
 func (s *stream) close() {
 	select {
@@ -86,6 +94,11 @@ func (k *sink) event(m mcp.Message) error {
 	if err != nil {
 		return err
 	}
+	return k.eventOf(frame)
+}
+
+// eventOf writes a frame as an event.
+func (k *sink) eventOf(frame []byte) error {
 	k.open()
 	return k.write(append(append([]byte("event: message\ndata: "), frame...), "\n\n"...))
 }
@@ -115,7 +128,7 @@ func (k *sink) drain(s *stream) error {
 
 // until writes the messages of a stream until the answer is there. A client that does not take them
 // does not wait for the answer, either.
-func (k *sink) until(st *stream, answered <-chan answer, cancel context.CancelFunc) answer {
+func until[T any](k *sink, st *stream, answered <-chan T, cancel context.CancelFunc) T {
 	for {
 		select {
 		case m := <-st.queue:
@@ -135,23 +148,17 @@ func (k *sink) until(st *stream, answered <-chan answer, cancel context.CancelFu
 	}
 }
 
-// answer writes the answer to a request.
-func (k *sink) answer(m mcp.Message, isModern bool) error {
+// answer writes the answer to a request, with a status if it is the one message of the response.
+func (k *sink) answer(frame []byte, status int) error {
 	if k.gone {
 		return errSlow
 	}
 	if k.events {
-		return k.event(m)
-	}
-	frame, err := mcp.Frame(m)
-	if err != nil {
-		return err
+		return k.eventOf(frame)
 	}
 	k.w.Header().Set("Content-Type", "application/json")
 	k.w.Header().Set("Content-Length", fmt.Sprint(len(frame)))
-	if isModern {
-		k.w.WriteHeader(statusOf(m.Error))
-	}
+	k.w.WriteHeader(status)
 	return k.write(frame)
 }
 
