@@ -37,6 +37,7 @@ type bench struct {
 	host       *host.Host
 	workflows  []keep.WorkflowName
 	policy     *policy.Policy           // nil: the default
+	retention  policy.Retention
 	tool       connector.Tool           // nil: instant
 	connection *connector.Connection    // nil: one with the tool
 	wrap       func(*counter) hostStore // what the host commits to; nil: the counter
@@ -164,6 +165,7 @@ func (b *bench) open(ctx context.Context) error {
 		Sandbox:     sandbox.Config{CacheDir: filepath.Join(os.TempDir(), "keep-bench-cache")},
 		Trace:       b.trace,
 		Policy:      b.policy,
+		Retention:   b.retention,
 		Leases:      leasesOf(b.db),
 	})
 	b.host = h

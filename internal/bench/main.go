@@ -8,6 +8,7 @@
 //	go run ./internal/bench -doubt     (only calls, lost answers and recovery)
 //	go run ./internal/bench -reads     (only what it costs to record what runs read, in turns with and without)
 //	go run ./internal/bench -tests     (only keep test on large files of tests)
+//	go run ./internal/bench -growth    (only a host beside one with a million runs, with a chart; 15 minutes)
 //	go run ./internal/bench -hosts     (only two hosts on a Postgres of its own, beside one on SQLite)
 //
 // Every figure of one report comes from one process on one machine, so that the
@@ -40,6 +41,8 @@ func main() {
 	flag.BoolFunc("reads", "measure only what it costs to record what runs read", func(string) error { o.only = partReads; return nil })
 	flag.BoolFunc("tests", "measure only keep test on large files of tests", func(string) error { o.only = partTests; return nil })
 	flag.BoolFunc("hosts", "measure only two hosts on Postgres, beside one on SQLite", func(string) error { o.only = partHosts; return nil })
+	flag.BoolFunc("growth", "measure only what stored runs and events cost", func(string) error { o.only = partGrowth; return nil })
+	flag.StringVar(&o.chart, "chart", "", "with -growth: draw it into this `file`, as SVG")
 	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `file`; with -hosts, those of its hosts to files whose names begin so")
 	as := flag.String("member", "", "be a host of -hosts, as this `JSON` says: -hosts starts such processes")
@@ -62,6 +65,7 @@ type options struct {
 	quick   bool
 	only    part
 	profile string // file; empty: none
+	chart   string // file; empty: none
 }
 
 // startProfile profiles the whole report into a file, if it has a name.
@@ -95,6 +99,7 @@ type size struct {
 	turns, turn int   // of -hosts: how many, and the runs of one
 	takeOver    int   // workflows that a host has when it is killed
 	idlers      []int // workflows of two hosts that have nothing to do
+	grown       []int // runs stored, of -growth
 }
 
 // A part is what of the report is wanted; empty: all of it.
@@ -107,6 +112,8 @@ const (
 	partHosts part = "hosts"
 	partReads part = "reads"
 	partTests part = "tests"
+
+	partGrowth part = "growth"
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -136,6 +143,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return reads(ctx, dir, s, out)
 	case partTests:
 		return tests(ctx, filepath.Join(dir, "tests"), s.tests, out)
+	case partGrowth:
+		return growth(ctx, dir, s, o.chart, out)
 	case partDoubt:
 		return doubt(ctx, dir, s, out)
 	}
@@ -146,10 +155,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func (o options) size() size {
 	if !o.quick {
 		return size{floor: 3 * time.Second, single: 5000, many: 100_000, events: 1_000_000, items: 1_000_000, tests: 4000, idle: 20 * time.Second,
-			calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}}
+			calls: 2000, inFlight: 10_000, turns: 3, turn: 12_800, takeOver: 1000, idlers: []int{10, 1000, 10_000}, grown: []int{10_000, 100_000, 1_000_000}}
 	}
 	return size{floor: 100 * time.Millisecond, single: 50, many: 1000, events: 10_000, items: 10_000, tests: 100, idle: 200 * time.Millisecond,
-		calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}}
+		calls: 20, inFlight: 100, turns: 1, turn: 256, takeOver: 20, idlers: []int{10, 20}, grown: []int{640, 1280}}
 }
 
 // everything measures all parts, one after another.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -54,7 +55,13 @@ func recording(ctx context.Context, dir string, s size, what, read string, out i
 			return err
 		}
 	}
-	if err := compareReads(ctx, sides, what, max(1, s.turn/workflows/4), 4*s.turns, out); err != nil {
+	per := max(1, s.turn/workflows/4)
+	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with %s, synchronous=FULL, in turns of %d runs\n", workflows, what, per*workflows)
+	turns := [2]turn{}
+	for i, b := range sides {
+		turns[i] = func(ctx context.Context) (wall, cpu time.Duration, err error) { return b.turn(ctx, per, nil) }
+	}
+	if _, err := inTurns(ctx, [2]string{"off", "on"}, per*workflows, turns, 4*s.turns, out); err != nil {
 		return err
 	}
 	return stored(sides, out)
@@ -75,42 +82,60 @@ func (b *bench) makeReaders(ctx context.Context, workflows int, read string) err
 	return b.close()
 }
 
-// compareReads makes the turns, and prints each pair.
-func compareReads(ctx context.Context, sides [2]*bench, what string, per, pairs int, out io.Writer) error {
-	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with %s, synchronous=FULL, in turns of %d runs\n", len(sides[0].workflows), what, per*len(sides[0].workflows))
-	fmt.Fprintf(out, "  %12s %12s %9s | %12s %12s %9s\n", "off, runs/s", "on, runs/s", "on/off", "off, CPU/run", "on, CPU/run", "on/off")
+// A turn runs some work, and returns the time that passed and the processor time.
+type turn func(ctx context.Context) (wall, cpu time.Duration, err error)
+
+// A ratio is what the second of two sides has of the first.
+type ratio struct{ rate, cpu float64 }
+
+// inTurns compares two sides in pairs of turns, each of that many runs, in the order ABBA. It prints
+// each pair and the geometric means, and returns these.
+func inTurns(ctx context.Context, names [2]string, runs int, sides [2]turn, pairs int, out io.Writer) (ratio, error) {
+	fmt.Fprintf(out, "  %12s %12s %9s | %12s %12s %9s\n", names[0]+", runs/s", names[1]+", runs/s", "ratio", names[0]+", CPU/run", names[1]+", CPU/run", "ratio")
 	var rates, cpus []float64
 	for pair := range pairs {
 		var rate, cpu [2]float64
-		for turn := range 2 {
-			i := (turn + pair) % 2
-			wall, used, err := sides[i].turn(ctx, per)
+		for n := range 2 {
+			i := (n + pair) % 2
+			wall, used, err := sides[i](ctx)
 			if err != nil {
-				return err
+				return ratio{}, err
 			}
-			total := float64(per * len(sides[i].workflows))
-			rate[i], cpu[i] = total/wall.Seconds(), used.Seconds()/total*1e6
+			rate[i], cpu[i] = float64(runs)/wall.Seconds(), used.Seconds()/float64(runs)*1e6
 		}
 		rates, cpus = append(rates, rate[1]/rate[0]), append(cpus, cpu[1]/cpu[0])
 		fmt.Fprintf(out, "  %12.0f %12.0f %8.3fx | %10.0fµs %10.0fµs %8.3fx\n", rate[0], rate[1], rate[1]/rate[0], cpu[0], cpu[1], cpu[1]/cpu[0])
 	}
-	_, err := fmt.Fprintf(out, "  geometric means of %d pairs: %.3fx runs/s, %.3fx CPU/run\n", pairs, mean(rates), mean(cpus))
-	return err
+	r := ratio{mean(rates), mean(cpus)}
+	_, err := fmt.Fprintf(out, "  geometric means of %d pairs: %.3fx runs/s, %.3fx CPU/run\n", pairs, r.rate, r.cpu)
+	return r, err
 }
 
 // turn opens the host, lets it load its scripts with a few runs, measures n runs of each
-// workflow, and closes it.
-func (b *bench) turn(ctx context.Context, n int) (wall, cpu time.Duration, err error) {
+// workflow, and closes it. beside, if not nil, works meanwhile until its context ends.
+func (b *bench) turn(ctx context.Context, n int, beside func(context.Context)) (wall, cpu time.Duration, err error) {
 	if err := b.open(ctx); err != nil {
 		return 0, 0, err
 	}
-	for _, n := range []int{8, n} {
-		if err := b.seed(ctx, "in", n); err != nil {
-			return 0, 0, err
-		}
-		if wall, cpu, err = b.drain(ctx); err != nil {
-			return 0, 0, err
-		}
+	if err := b.seed(ctx, "in", 8); err != nil {
+		return 0, 0, err
+	}
+	if _, _, err := b.drain(ctx); err != nil {
+		return 0, 0, err
+	}
+	if err := b.seed(ctx, "in", n); err != nil {
+		return 0, 0, err
+	}
+	var wg sync.WaitGroup
+	while, stop := context.WithCancel(ctx)
+	if beside != nil {
+		wg.Go(func() { beside(while) })
+	}
+	wall, cpu, err = b.drain(ctx)
+	stop()
+	wg.Wait()
+	if err != nil {
+		return 0, 0, err
 	}
 	return wall, cpu, b.close()
 }
