@@ -36,7 +36,7 @@ type bench struct {
 	counted    *counter
 	host       *host.Host
 	workflows  []keep.WorkflowName
-	policy     *policy.Policy           // nil: the default
+	policy     *policy.Policy // nil: the default
 	retention  policy.Retention
 	tool       connector.Tool           // nil: instant
 	connection *connector.Connection    // nil: one with the tool
