@@ -1,0 +1,80 @@
+package main
+
+// rehearsalBreaks are about what is said of runs that did not happen, or happened before.
+var rehearsalBreaks = []Break{
+	// prove: no level is granted that was not shown.
+	{"prove-does-not-count", "witnessed", "cmd/keep/internal/prove/trials.go",
+		`if n > 1 {`, `if n > 1<<20 {`, "./cmd/keep -run TestProve/a_key_that_is_not_honoured$"},
+	{"prove-believes-a-late-list", "doubt-is-not-failure", "cmd/keep/internal/prove/report.go",
+		`late := len(t.lags) > 0 &&`, `late := false &&`, "./cmd/keep -run TestProve/a_list_that_is_later"},
+	{"prove-sends-unasked", "no-ambient-power", "cmd/keep/prove.go",
+		`if !ok || !term.IsTerminal(int(in.Fd())) {`, `if _ = term.IsTerminal; !ok && false {`, "./cmd/keep -run TestProveAsksFirst"},
+
+	// replay: nothing is asked, nothing is invented, and no difference is hidden.
+	{"replay-asks-live", "no-ambient-power", "engine/seen.go",
+		`if x.again != nil && h.fromOutside(c) {`, `if x.again != nil && false {`, "./rehearsal/replay -run TestEqual"},
+	{"replay-invents-an-answer", "doubt-is-not-failure", "engine/replay.go",
+		`return nil, &UnknownAnswer{c.Name, e.Params, "the run did not ask this"}`, `return json.RawMessage("null"), nil`, "./rehearsal/replay -run TestMissing"},
+	{"replay-believes-a-changed-event", "pinned", "rehearsal/replay/args.go",
+		`if digest(args) != p.end.Script.In {
+		r.missing(p.name, "trigger",`, `if false {
+		r.missing(p.name, "trigger",`, "./rehearsal/replay -run TestMissing"},
+	{"replay-hides-another-call", "explained", "rehearsal/replay/compare.go",
+		`if known = got.Out == was.Out ||`, `if known = true ||`, "./rehearsal/replay -run TestDifferent"},
+	{"plan-at-reads-live", "no-ambient-power", "rehearsal/plan/live.go",
+		`if l.at != nil {`, `if false {`, "./rehearsal/plan -run TestAt"},
+	{"plan-of-an-input-has-what-is-due", "explained", "rehearsal/plan/plan.go",
+		`if cfg.Take != nil {`, `if false {`, "./rehearsal/plan -run TestMake_of_some_events"},
+	{"plan-guesses-silently", "explained", "rehearsal/plan/plan.go",
+		`guessed[run.ID] = guessed[run.ID] || c.guessed`, `_ = c.guessed`, "./rehearsal/plan -run TestMake_goes_to_the_end"},
+	{"plan-sends", "no-ambient-power", "rehearsal/tools.go",
+		`	m := playedMutator{spec: spec, services: s}`, `	if _, sends := t.(connector.Mutator); sends {
+		return t
+	}
+	m := playedMutator{spec: spec, services: s}`, "./rehearsal/plan -run TestMake"},
+	{"plan-takes-the-same-room-twice", "explained", "rehearsal/plan/budget.go",
+		`balance.Spent = balance.Spent.Plus(p.taken[s.Name])`, `balance.Spent = balance.Spent.Plus(0)`, "./rehearsal/plan -run TestMake_says_what_budgets_have"},
+	{"tests-share-a-script-that-read-the-time", "explained", "rehearsal/shared.go",
+		`case p.Constant():`, `case true:`, "./rehearsal/scripttest -run TestRun_sees_no_other_test"},
+	{"loading-hides-that-it-read-the-time", "explained", "script/sandbox/imports.go",
+		`in.phase.asked = true
+	in.mem.WriteUint64Le`, `in.mem.WriteUint64Le`, "./script/sandbox -run TestConstant"},
+	{"test-is-made-without-reads", "doubt-is-not-failure", "rehearsal/scripttest/record.go",
+		`if len(parts) == 0 {`, `if false {`, "./rehearsal/scripttest -run TestRecord_refuses"},
+	{"test-of-a-run-expects-no-call", "explained", "rehearsal/scripttest/expect.go",
+		`out = append(out, r.row(m, got[i], fmt.Sprintf("calls[%d]", i)))`, `out = append(out, map[string]any{})`, "./rehearsal/scripttest -run TestRecord$"},
+	{"test-of-a-run-keeps-addresses", "explained", "rehearsal/scripttest/record.go",
+		`if cfg.Plain {`, `if true {`, "./rehearsal/scripttest -run TestRecord$"},
+
+	// compare: what is not known is not safe, and nothing that differs is the same.
+	{"compare-passes-what-is-unknown", "doubt-is-not-failure", "rehearsal/compare/law.go",
+		`case unknown, done == 0:`, `case unknown && done == 0:`, "./rehearsal/compare -run TestImpactOf"},
+	{"compare-passes-what-it-had-no-time-for", "bounded", "rehearsal/compare/law.go",
+		`done, unknown := 0, !whole`, `done, unknown := 0, false`, "./rehearsal/compare -run TestImpactOf|TestBounds"},
+	{"compare-skips-earlier-attempts", "explained", "rehearsal/compare/run.go",
+		`covered[p] = covered[p] || !open[p]`, `covered[p], covered["prepare"], covered["mutate"] = true, true, true`, "./rehearsal/compare -run TestAttempts"},
+	{"compare-believes-one-replay", "explained", "rehearsal/compare/run.go",
+		`if err != nil || !bytes.Equal(a, b) {`, `if err != nil || bytes.Equal(a, nil) && len(b) > 0 {`, "./rehearsal/compare -run TestNondeterminism"},
+	{"compare-takes-back-what-happened", "doubt-is-not-failure", "rehearsal/compare/law.go",
+		`case !state.Happened():`, `case false:`, "./rehearsal/compare -run TestRemedyOf|TestAttempts"},
+	{"compare-deploys", "no-ambient-power", "cmd/keep/deploy.go",
+		`	if compare {
+		return`, `	if compare && len(scripts) > 1<<20 {
+		return`, "./cmd/keep -run TestCompare$"},
+	{"compare-sends-a-pass-for-doubt", "doubt-is-not-failure", "cmd/keep/compare.go",
+		`if r.Impact != string(compare.Safe) {`, `if r.Impact == string(compare.Impactful) {`, "./cmd/keep -run TestCompare$"},
+	{"compare-forgets-a-phase-that-is-new", "explained", "rehearsal/compare/run.go",
+		`(covered["next"] || !h.HasNext || !committed)`, `true`, "./rehearsal/compare -run TestNewPhase"},
+	{"replay-has-its-own-chance", "pinned", "engine/replay.go",
+		`Seed: p.Seed, Host`, `Seed: []byte{1}, Host`, "./rehearsal/replay -run TestEqual"},
+
+	// traces: what was left out is said, and what was seen is kept with the next commit.
+	{"trace-hides-what-was-cut", "bounded", "law/trace/trace.go",
+		`e.Result, e.Cut = nil, true`, `e.Result, e.Cut = nil, false`, "./law/trace -run TestLimit"},
+	{"trace-hides-that-parts-were-swept", "explained", "law/trace/trace.go",
+		`t.Gap = t.Gap || have != part.After`, `t.Gap = have < 0`, "./law/trace -run TestGap"},
+	{"trace-is-kept-at-the-end-only", "explained", "engine/execution.go",
+		`if x.seen.Due() || x.run.Closed`, `if x.run.Closed`, "./engine -run TestSeenByTwoHosts"},
+	{"trace-says-no-read-twice", "explained", "law/trace/trace.go",
+		`r.under, r.said = &e, false`, `r.under = &e`, "./engine -run TestWaitsForRead"},
+}
