@@ -13,10 +13,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +201,62 @@ func TestDeliveredByHTTP(t *testing.T) {
 	fresh.send("ping", `{}`, nil)
 	if r := fresh.create("x"); r.state() != "applied" || effects(t, s.Dir, "x") != 2 {
 		t.Errorf("after it was delivered: %d effects, %s", effects(t, s.Dir, "x"), r.raw)
+	}
+}
+
+// A proxy carries several clients on one connection: a client whose stream breaks begins anew, and makes the
+// call again. What it begins with does not show that it has the answer. Law: once.
+func TestRepeatedBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for name, forwarded := range map[string]bool{"a client that begins anew": false, "another client of the same agent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Rules: paired()}
+			h := openHall(t, s)
+			at, err := url.Parse(strings.TrimSuffix(h.url, "/mcp"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy, lost := &httputil.ReverseProxy{Transport: new(http.Transport)}, atomic.Bool{}
+			proxy.Rewrite = func(r *httputil.ProxyRequest) {
+				r.SetURL(at)
+				if forwarded {
+					r.SetXForwarded()
+				}
+			}
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Mcp-Method") == "tools/call" && lost.CompareAndSwap(false, true) {
+					proxy.ServeHTTP(httptest.NewRecorder(), r)
+					panic(http.ErrAbortHandler)
+				}
+				proxy.ServeHTTP(w, r)
+			}))
+			t.Cleanup(front.Close)
+			connect := func() *sdk.ClientSession {
+				t.Helper()
+				c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{
+					Endpoint: front.URL + "/mcp", HTTPClient: &http.Client{Transport: withToken(agentTokens["ann"])}, MaxRetries: -1, DisableStandaloneSSE: true}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			call := &sdk.CallToolParams{Name: "notes__create", Arguments: map[string]any{"title": "x"}}
+			if r, err := connect().CallTool(t.Context(), call); err == nil {
+				t.Fatalf("the answer was to be lost: %+v", r)
+			}
+			again := connect()
+			if forwarded {
+				if _, err := again.ListTools(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := again.CallTool(t.Context(), call)
+			if n := effects(t, s.Dir, "x"); err != nil || n != 1 || r.Meta["keep/replayed"] != true {
+				t.Errorf("%d effects, %+v, %v", n, r, err)
+			}
+		})
 	}
 }
 

@@ -112,10 +112,15 @@ func (h *HTTPHandler) ConnContext(ctx context.Context, _ net.Conn) context.Conte
 	return context.WithValue(ctx, connKey{}, lastConn.Add(1))
 }
 
+// forwarding are the headers of a request that a proxy passed on.
+var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
 // connOf returns the number of the connection of a request. One that is not known is that of no
-// other request. A connection of HTTP/2 carries several answers at once, and shows nothing.
+// other request. A connection of HTTP/2 carries several answers at once, and one of a proxy those of
+// several clients: they show nothing.
 func connOf(r *http.Request) int64 {
-	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 {
+	passedOn := slices.ContainsFunc(forwarding, func(name string) bool { return r.Header[name] != nil })
+	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 && !passedOn {
 		return n
 	}
 	return lastConn.Add(1)
@@ -212,6 +217,10 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	}
 	conn := connOf(r)
 	before := s.written(conn)
+	if m.Method == "server/discover" {
+		s.anew()
+		before = nil
+	}
 	if m.ID == nil || m.Method == "" {
 		s.heard(before, "")
 		s.unanswered(m)

@@ -237,6 +237,14 @@ func (s *session) written(conn int64) map[string]keep.RunID {
 	return before
 }
 
+// anew notes that a client begins: it may be the one that the last answers did not reach, behind a proxy
+// that kept the connection. They count as not delivered.
+func (s *session) anew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.told)
+}
+
 // heard notes that the client sent another message than the call of that name: it has the
 // answers that were written before.
 func (s *session) heard(before map[string]keep.RunID, call string) {
