@@ -38,7 +38,7 @@ func try(t *testing.T, name, dir string) (stdout string) {
 // Each example of services does against twins what its README.md says.
 func TestExamplesOnTwins(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"mail-to-sheet", "paid-events", "triage"} {
+	for _, name := range []string{"gateway", "mail-to-sheet", "paid-events", "triage"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := ""

@@ -41,6 +41,7 @@ type trial struct {
 // scenarios are the examples of services, with what happens around them. The others are
 // only run.
 var scenarios = map[string]func(ctx context.Context, t *trial) error{
+	"gateway":       gateway,
 	"mail-to-sheet": mailToSheet,
 	"paid-events":   paidEvents,
 	"triage":        triage,
@@ -103,8 +104,8 @@ func copyOnce(from, to string) error {
 		if d.IsDir() {
 			return os.MkdirAll(at, 0o755)
 		}
-		if strings.Contains(d.Name(), ".db") {
-			return nil // of a run in the example itself
+		if strings.Contains(d.Name(), ".db") || strings.HasSuffix(d.Name(), ".go") {
+			return nil // of a run in the example itself; and a package is compiled where it is
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -171,7 +171,7 @@ func paidEvents(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.env = append(t.env, "KEEP_SECRET_STRIPE_HOOK="+hookSecret)
-	address, err := t.serve(ctx)
+	address, err := t.listening(ctx, "serve", ".", "--listen", "127.0.0.1:0", "--log-format", "text")
 	if err != nil {
 		return err
 	}
@@ -206,9 +206,9 @@ func paidEvents(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// serve starts keep serve and returns its address.
-func (t *trial) serve(ctx context.Context) (string, error) {
-	cmd := t.command(ctx, "serve", ".", "--listen", "127.0.0.1:0", "--log-format", "text")
+// listening starts a command of keep that listens, and returns its address.
+func (t *trial) listening(ctx context.Context, args ...string) (string, error) {
+	cmd := t.command(ctx, args...)
 	cmd.Stderr = nil
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -233,7 +233,7 @@ func (t *trial) serve(ctx context.Context) (string, error) {
 		}
 		fmt.Fprintln(os.Stderr, lines.Text())
 	}
-	return "", errors.New("keep serve ended before it said where it listens")
+	return "", fmt.Errorf("keep %s ended before it said where it listens", args[0])
 }
 
 // post sends JSON, with a credential or a signature as Stripe's, and returns the status.

@@ -62,9 +62,9 @@ type Request struct {
 	Body   []byte
 }
 
-// A Server is a service that ends with its test.
+// A Server is a service: an http.Handler.
 type Server struct {
-	URL string
+	URL string // of one that Start started
 
 	server *httptest.Server
 	answer func(Request) Reply
@@ -74,12 +74,15 @@ type Server struct {
 	sent     int64 // bytes of endless answers
 }
 
-// Start starts a service that answers as answer says, which may be called by several
+// New returns a service that answers as answer says, which may be called by several
 // goroutines at once.
+func New(answer func(Request) Reply) *Server { return &Server{answer: answer} }
+
+// Start starts a service that ends with its test.
 func Start(tb testing.TB, answer func(Request) Reply) *Server {
 	tb.Helper()
-	s := &Server{answer: answer}
-	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s := New(answer)
+	s.server = httptest.NewServer(s)
 	s.URL = s.server.URL
 	tb.Cleanup(func() {
 		s.server.CloseClientConnections()
@@ -110,7 +113,8 @@ func (s *Server) Sent() int64 {
 	return s.sent
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	chat := r.URL.Path == "/v1/chat/completions"
 	body, err := io.ReadAll(io.LimitReader(r.Body, 32<<20))
 	switch {

@@ -152,7 +152,8 @@ cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
 cmd/keep/internal/otlp  clock
 examples/...            main
-examples/try            dev    internal/twin testkit/connectortest
+examples/gateway/agent  timed  llm
+examples/try            dev    examples/gateway/agent internal/twin internal/llmtest llm testkit/connectortest
 examples/go             main   . connector handler host store/memory
 `
 

@@ -98,6 +98,7 @@ func (m *MCP) call(t MCPTool, fits *jsonschema.Schema, raw json.RawMessage) (*mc
 // Change performs a request.
 func (m *MCP) Change(r *http.Request, body []byte) (string, func() Reply) {
 	var frame struct {
+		ID     json.RawMessage
 		Method string
 		Params struct {
 			Name      string
@@ -105,7 +106,12 @@ func (m *MCP) Change(r *http.Request, body []byte) (string, func() Reply) {
 		}
 	}
 	name := ""
-	if json.Unmarshal(body, &frame) == nil && frame.Method == "tools/call" {
+	switch err := json.Unmarshal(body, &frame); {
+	case err == nil && frame.Method == "subscriptions/listen": // a stream would hold up all others
+		return "", func() Reply {
+			return Reply{Status: http.StatusNotFound, Body: map[string]any{"jsonrpc": "2.0", "id": frame.ID, "error": map[string]any{"code": -32601, "message": "there are no subscriptions"}}}
+		}
+	case err == nil && frame.Method == "tools/call":
 		name, _ = frame.Params.Arguments[m.tools[frame.Params.Name].Effect].(string)
 		name, _, _ = strings.Cut(name, "\n") // what is appended is a mark
 	}
