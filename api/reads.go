@@ -26,7 +26,7 @@ type Page[T any] struct {
 // Counted says how many rows a filter selects.
 type Counted struct {
 	Total int            `json:"total"`
-	More  bool           `json:"more,omitempty" doc:"there are more: what a text, an error or a period selects is counted up to 10,000"`
+	More  bool           `json:"more,omitempty" doc:"there are more: what a text, an error or a period selects is counted up to 1,000"`
 	By    map[string]int `json:"by" doc:"how many are in each status, state or kind; those that none has are left out"`
 }
 

@@ -36,7 +36,7 @@ const (
 
 	// MaxCount bounds a count of what a text finds: one that reaches it stops at the
 	// newest MaxCount+1 records, and so says "more than MaxCount".
-	MaxCount = 10_000
+	MaxCount = 1_000
 )
 
 // Words returns the words of a text, folded: without case and diacritics.

@@ -572,6 +572,16 @@ CREATE INDEX escalation_by_mutation ON escalation (mutation) WHERE mutation <> '
 
 CREATE INDEX escalation_by_kind ON escalation (kind, workflow);
 
+CREATE VIRTUAL TABLE run_words USING fts5vocab('run_search', 'instance');
+
+CREATE VIRTUAL TABLE mutation_words USING fts5vocab('mutation_search', 'instance');
+
+CREATE VIRTUAL TABLE input_words USING fts5vocab('input_search', 'instance');
+
+CREATE VIRTUAL TABLE item_words USING fts5vocab('item_search', 'instance');
+
+CREATE VIRTUAL TABLE event_words USING fts5vocab('event_search', 'instance');
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

@@ -22,14 +22,18 @@ const (
 	// index. It bounds what a search reads beside the index.
 	maxUnindexed = 4000
 
-	// firstWalk is how many rows of the list a search reads before it asks the index.
-	// Words that many records have are found by then, in the time of a list: for these the
-	// index would have to read all that have them.
-	firstWalk = 2000
+	// firstWalk is how many rows of the list a search reads before it asks the index. Words
+	// that many records have are found by then, in the time of a list.
+	firstWalk = 256
 
 	// maxCandidates is how many rows that have the words a page looks at. Then it ends as
 	// it is, with a cursor to continue from.
 	maxCandidates = 10_000
+
+	// maxLonger is how many longer words a word of a text may begin. FTS5 goes through the
+	// records of each word, newest first, until a page has enough; of the beginning of
+	// more words it first reads all records that have one of them.
+	maxLonger = 8
 
 	// walkChunk and candidateChunk are how many rows are read at first; each time twice as
 	// many.
@@ -125,11 +129,15 @@ func (s *textSearch) indexed(ctx context.Context, v *view, c cut, candidates int
 	if err != nil {
 		return nil, 0, err
 	}
+	match, err := s.match(ctx, v)
+	if err != nil {
+		return nil, 0, err
+	}
 	before, seen := c.before, 0
 	for chunk := min(max(candidateChunk, c.limit), candidates, maxCandidates); len(found) < c.limit; chunk = min(8*chunk, maxCandidates) {
 		numbers, err := rows(ctx, v, scanNumber, `
 			SELECT rowid FROM `+s.noun.table+`_search WHERE `+s.noun.table+`_search MATCH ? AND rowid < ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?`,
-			s.match(), before, c.from, chunk)
+			match, before, c.from, chunk)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -158,10 +166,18 @@ func (s *textSearch) indexed(ctx context.Context, v *view, c cut, candidates int
 
 // match returns the query of the index. Words and marks consist of letters and digits;
 // the quotes keep one such as "and" from being an operator.
-func (s *textSearch) match() string {
+func (s *textSearch) match(ctx context.Context, v *view) (string, error) {
 	var parts []string
 	for _, term := range s.terms {
-		parts = append(parts, `"`+term+`"*`)
+		longer, err := s.longer(ctx, v, term)
+		if err != nil {
+			return "", err
+		}
+		if len(longer) > maxLonger {
+			parts = append(parts, `"`+term+`"*`)
+			continue
+		}
+		parts = append(parts, `("`+strings.Join(append(longer, term), `" OR "`)+`")`)
 	}
 	if s.workflow != "" {
 		parts = append(parts, `"`+search.MarkWorkflow(s.workflow)+`"`)
@@ -169,7 +185,19 @@ func (s *textSearch) match() string {
 	if s.name != "" {
 		parts = append(parts, `"`+search.MarkName(s.name)+`"`)
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(parts, " AND "), nil
+}
+
+// longer returns the words of the index that begin with a term and are longer, up to
+// maxLonger+1 of them. It goes from each to the next.
+func (s *textSearch) longer(ctx context.Context, v *view, term string) ([]string, error) {
+	words := s.noun.table + `_words`
+	return rows(ctx, v, scanName, `
+		WITH RECURSIVE next (word) AS (
+			SELECT (SELECT term FROM `+words+` WHERE term >= ?1 || '0' AND term < ?2 LIMIT 1)
+			UNION ALL
+			SELECT (SELECT term FROM `+words+` WHERE term >= word || '0' AND term < ?2 LIMIT 1) FROM next WHERE word IS NOT NULL)
+		SELECT word FROM next WHERE word IS NOT NULL LIMIT ?3`, term, term+"\U0010ffff", maxLonger+1)
 }
 
 // selected returns those of the rows that the rest of the filter selects.
