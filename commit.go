@@ -237,8 +237,11 @@ type EndProposal struct {
 	State   ProposalState
 }
 
-// SetPaused pauses or resumes the workflow.
-type SetPaused struct{ Paused bool }
+// SetPaused pauses or resumes the workflow. Only a pause has a note.
+type SetPaused struct {
+	Paused bool
+	Note   string // why; empty: nobody said
+}
 
 // AppendLogs adds log lines to a run.
 type AppendLogs struct{ Lines []LogLine }

@@ -220,6 +220,7 @@ type Workflow struct {
 	Name      WorkflowName
 	Version   Version
 	Paused    bool
+	PauseNote string // why it is paused, in the words of who paused it; empty: nobody said
 	Granted   int // Grant.N of the grant that holds; 0: none was ever given
 	CreatedAt time.Time
 	UpdatedAt time.Time

@@ -386,21 +386,33 @@ func isRefusal(err error) bool {
 	return errors.Is(err, keep.ErrStale) || errors.Is(err, keep.ErrDecided)
 }
 
-func (s *Server) pause(ctx context.Context, in *WorkflowPath) (Workflow, error) {
-	return s.setPaused(ctx, in.Workflow, true)
+// A Pause may say why.
+type Pause struct {
+	Note string `json:"note,omitempty" maxLength:"4000" doc:"why; it is shown until the workflow is resumed"`
+}
+
+func (s *Server) pause(ctx context.Context, in *struct {
+	WorkflowPath
+	Body *Pause
+}) (Workflow, error) {
+	var note string
+	if in.Body != nil {
+		note = in.Body.Note
+	}
+	return s.setPaused(ctx, in.Workflow, func() error { return s.cfg.Actor.Pause(ctx, in.Workflow, note) })
 }
 
 func (s *Server) resume(ctx context.Context, in *WorkflowPath) (Workflow, error) {
-	return s.setPaused(ctx, in.Workflow, false)
+	return s.setPaused(ctx, in.Workflow, func() error { return s.cfg.Actor.Resume(ctx, in.Workflow) })
 }
 
 // setPaused looks the workflow up first: a mistyped name is not found, and
 // nothing is paused.
-func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) (Workflow, error) {
+func (s *Server) setPaused(ctx context.Context, name keep.WorkflowName, set func() error) (Workflow, error) {
 	if _, err := ShowWorkflow(ctx, s.cfg.Store, name); err != nil {
 		return Workflow{}, err
 	}
-	if err := s.cfg.Actor.SetPaused(ctx, name, paused); err != nil {
+	if err := set(); err != nil {
 		return Workflow{}, err
 	}
 	return ShowWorkflow(ctx, s.cfg.Store, name)

@@ -45,9 +45,18 @@ func (c *Client) DoItems(ctx context.Context, w keep.WorkflowName, a keep.Action
 	return p.Items, err
 }
 
-// SetPaused pauses or resumes a workflow.
-func (c *Client) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) (Workflow, error) {
-	return act[Workflow](ctx, c, nil, "workflows", string(w), map[bool]string{true: "pause", false: "resume"}[paused])
+// Pause lets the current call of a workflow finish, and then nothing begin. The note says why.
+func (c *Client) Pause(ctx context.Context, w keep.WorkflowName, note string) (Workflow, error) {
+	var body any
+	if note != "" {
+		body = Pause{Note: note}
+	}
+	return act[Workflow](ctx, c, body, "workflows", string(w), "pause")
+}
+
+// Resume lets a paused workflow continue.
+func (c *Client) Resume(ctx context.Context, w keep.WorkflowName) (Workflow, error) {
+	return act[Workflow](ctx, c, nil, "workflows", string(w), "resume")
 }
 
 // Trigger asks for a run of a producer or a job; an empty handler is the only one.

@@ -46,8 +46,13 @@ func TestClient(t *testing.T) {
 	if err != nil || len(full.Items) != 1 || full.Items[0].Payload == nil {
 		t.Errorf("Mutations = %+v, %v", full, err)
 	}
-	if _, err := c.SetPaused(ctx, "invoices", true); err != nil {
-		t.Errorf("SetPaused: %v", err)
+	for _, note := range []string{"closed until Monday", ""} {
+		if w, err := c.Pause(ctx, "invoices", note); err != nil || !w.Paused || (w.PauseNote == nil) != (note == "") || note != "" && *w.PauseNote != note {
+			t.Errorf("Pause = %+v, %v, want the note %q", w, err, note)
+		}
+	}
+	if w, err := c.Resume(ctx, "invoices"); err != nil || w.Paused || w.PauseNote != nil {
+		t.Errorf("Resume = %+v, %v", w, err)
 	}
 	if _, err := c.Decide(ctx, "esc_1", api.DecisionRequest{Action: keep.Skip, Note: "seen"}); err != nil {
 		t.Errorf("Decide: %v", err)
@@ -64,7 +69,7 @@ func TestClient(t *testing.T) {
 		"bad cursor":     {second(c.Runs(ctx, api.RunQuery{}, api.Paging{Cursor: "x"})), keep.ErrBadCursor, api.KindBadCursor},
 		"run open":       {second(c.Trigger(ctx, "invoices", "poll")), keep.ErrRunOpen, api.KindRunOpen},
 		"a consumer":     {second(c.Trigger(ctx, "invoices", "addRow")), nil, api.KindConsumer},
-		"no role":        {second(w.client("ann viewer").SetPaused(ctx, "invoices", true)), nil, api.KindForbidden},
+		"no role":        {second(w.client("ann viewer").Pause(ctx, "invoices", "")), nil, api.KindForbidden},
 	} {
 		p, ok := errors.AsType[*api.Problem](tt.err)
 		if !ok || p.Kind != tt.kind || tt.want != nil && !errors.Is(tt.err, tt.want) {

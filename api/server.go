@@ -60,7 +60,8 @@ type ItemActor interface {
 
 // A WorkflowActor does what people decide about workflows.
 type WorkflowActor interface {
-	SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error
+	Pause(ctx context.Context, w keep.WorkflowName, note string) error
+	Resume(ctx context.Context, w keep.WorkflowName) error
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
 	SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (operator.CheckpointChange, error)

@@ -34,6 +34,7 @@ type Workflow struct {
 	Name      keep.WorkflowName `json:"name"`
 	Version   string            `json:"version"`
 	Paused    bool              `json:"paused"`
+	PauseNote *string           `json:"pause_note"` // why it is paused, in the words of who paused it; null: nobody said
 	Intent    *string           `json:"intent"` // what it is for, in the words of who asked for it; null: nobody said
 	Topics    []keep.TopicName  `json:"topics"`
 	Handlers  []Handler         `json:"handlers"`   // in the order of the script
@@ -69,7 +70,7 @@ type Schedule struct {
 // host remembers of its handlers, and open its runs that are not closed.
 func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open []keep.Run) Workflow {
 	out := Workflow{
-		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, Intent: orNull(d.Definition.Intent), Topics: list(d.Definition.Topics),
+		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, PauseNote: orNull(w.PauseNote), Intent: orNull(d.Definition.Intent), Topics: list(d.Definition.Topics),
 		Handlers: []Handler{}, OnBlocked: d.Definition.OnBlocked.String(), OpenRuns: []keep.RunID{}, CreatedAt: Time(w.CreatedAt), UpdatedAt: Time(w.UpdatedAt),
 	}
 	for _, r := range open {

@@ -151,7 +151,7 @@ func TestAPersonEndsTheWait(t *testing.T) {
 						if _, err := e.SkipInput(t.Context(), "w", "in_"+keep.InputID(before.Trigger.MessageID)); err != nil {
 							t.Error(err)
 						}
-					} else if err := e.SetPaused(t.Context(), "w", true); err != nil {
+					} else if err := e.Pause(t.Context(), "w", ""); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(3 * time.Second)

@@ -29,7 +29,7 @@ func TestPauseAJob(t *testing.T) {
 			}
 		})
 		time.Sleep(1500 * time.Millisecond)
-		if err := e.SetPaused(t.Context(), "w", true); err != nil {
+		if err := e.Pause(t.Context(), "w", ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -47,7 +47,7 @@ func TestPauseAJob(t *testing.T) {
 		if err := e.Trigger(t.Context(), "w", "remind"); err == nil {
 			t.Error("run now was accepted with an unfinished run")
 		}
-		if err := e.SetPaused(t.Context(), "w", false); err != nil {
+		if err := e.Resume(t.Context(), "w"); err != nil {
 			t.Fatal(err)
 		}
 		limit, stop := context.WithTimeout(ctx, time.Hour)

@@ -154,7 +154,7 @@ type Config struct {
 // Close. All methods may be called at any time between Open and Close.
 type Host struct {
 	*engine.Engine     // WaitIdle
-	*operator.Operator // Decide, SetPaused, Trigger
+	*operator.Operator // Decide, Pause, Trigger
 
 	cfg     Config
 	tools   *engine.Tools

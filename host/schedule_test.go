@@ -187,7 +187,7 @@ func TestPauseAndResume(t *testing.T) {
 		w.publish("v", "in", "a", "b")
 		w.start()
 		w.wait(time.Second)
-		if err := w.host.SetPaused(t.Context(), "w", true); err != nil {
+		if err := w.host.Pause(t.Context(), "w", ""); err != nil {
 			t.Fatal(err)
 		}
 		w.wait(time.Hour)
@@ -202,7 +202,7 @@ func TestPauseAndResume(t *testing.T) {
 		if n := w.service.total(); n != 3 {
 			t.Errorf("%d effects while paused, want 3", n)
 		}
-		if err := w.open().SetPaused(t.Context(), "w", false); err != nil {
+		if err := w.open().Resume(t.Context(), "w"); err != nil {
 			t.Fatal(err)
 		}
 		w.run()

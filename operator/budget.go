@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ import (
 func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
 	switch d.Action {
 	case keep.Stop:
-		return o.SetPaused(ctx, q.Workflow, true)
+		return o.Pause(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
 	case keep.Raise:
 		if err := o.raiseBudget(ctx, q, d); err != nil {
 			return err

@@ -7,10 +7,15 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// SetPaused pauses or resumes a workflow. A call that is under way finishes and
-// is recorded.
-func (o *Operator) SetPaused(ctx context.Context, w keep.WorkflowName, paused bool) error {
-	return o.decided(ctx, w, o.now(), keep.SetPaused{Paused: paused})
+// Pause lets the call of a workflow that is under way finish, and nothing else begin. The note
+// says why; it is shown until the workflow is resumed.
+func (o *Operator) Pause(ctx context.Context, w keep.WorkflowName, note string) error {
+	return o.decided(ctx, w, o.now(), keep.SetPaused{Paused: true, Note: note})
+}
+
+// Resume lets a paused workflow continue.
+func (o *Operator) Resume(ctx context.Context, w keep.WorkflowName) error {
+	return o.decided(ctx, w, o.now(), keep.SetPaused{})
 }
 
 // Trigger asks for a run of a producer or job now. It is refused with

@@ -100,7 +100,8 @@ func TestActions(t *testing.T) {
 		c.post("/inbox/"+string(q.ID), "action", "skip", "from", "question").want(t, 200, "decided “Skip”")
 	})
 	t.Run("pause and resume", func(t *testing.T) {
-		c.post("/workflows/mails/pause").want(t, 200, "The workflow is paused.", ">Resume ")
+		c.post("/workflows/mails/pause", "note", "<b>closed</b> until Monday").want(t, 200, "The workflow is paused.", ">Resume ", "&lt;b&gt;closed&lt;/b&gt; until Monday")
+		c.post("/workflows/mails/pause", "note", strings.Repeat("x", 4001)).want(t, 400, "a note has at most 4000 bytes")
 		c.post("/workflows/mails/resume").want(t, 200, "The workflow runs again.", ">Pause ")
 		c.post("/workflows/nobody/pause").want(t, 404, "no workflow &#34;nobody&#34;")
 	})

@@ -153,7 +153,7 @@ func TestLive(t *testing.T) {
 	ada.open("/workflows/mails")
 	ada.says("idle")
 	ada.sees("document.querySelector('#live-state').textContent == 'live'")
-	w.must(w.host.SetPaused(t.Context(), "mails", true))
+	w.must(w.host.Pause(t.Context(), "mails", ""))
 	ada.says("paused")
 	ada.shot("live-paused")
 }
@@ -166,7 +166,7 @@ func TestLiveAfterTheSession(t *testing.T) {
 	b.open("/workflows/refunds")
 	b.sees("document.querySelector('#live-state').textContent == 'live'")
 	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: "none", URL: w.site.URL})
-	w.must(w.host.SetPaused(t.Context(), "refunds", true))
+	w.must(w.host.Pause(t.Context(), "refunds", ""))
 	b.sees("document.querySelector('#live-state').textContent == 'not up to date: the server answers 403'")
 	b.says("refund.wanted")
 }
@@ -201,7 +201,7 @@ func TestReconnect(t *testing.T) {
 	b.open("/workflows/refunds")
 	b.sees("document.querySelector('#live-state').textContent == 'live'")
 	w.site.CloseClientConnections() // as a proxy or a restart does
-	w.must(w.host.SetPaused(t.Context(), "refunds", true))
+	w.must(w.host.Pause(t.Context(), "refunds", ""))
 	b.says("paused")
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -256,20 +257,32 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 }
 
 func (s *site) pause(r *http.Request) (to, did string, err error) {
-	return s.setPaused(r, true, "paused")
-}
-
-func (s *site) resume(r *http.Request) (to, did string, err error) {
-	return s.setPaused(r, false, "resumed")
-}
-
-// setPaused looks the workflow up first, so that an unknown name is not found.
-func (s *site) setPaused(r *http.Request, paused bool, did string) (string, string, error) {
-	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	w, err := s.workflowOf(r)
 	if err != nil {
 		return "", "", err
 	}
-	return "/workflows/" + string(w.Name), did, s.cfg.Actor.SetPaused(r.Context(), w.Name, paused)
+	if err := r.ParseForm(); err != nil {
+		return "", "", err
+	}
+	note := strings.TrimSpace(r.PostForm.Get("note"))
+	if len(note) > maxNote {
+		return "", "", refusef("a note has at most %d bytes", maxNote)
+	}
+	return "/workflows/" + string(w), "paused", s.cfg.Actor.Pause(r.Context(), w, note)
+}
+
+func (s *site) resume(r *http.Request) (to, did string, err error) {
+	w, err := s.workflowOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	return "/workflows/" + string(w), "resumed", s.cfg.Actor.Resume(r.Context(), w)
+}
+
+// workflowOf looks the workflow of a path up, so that an unknown name is not found.
+func (s *site) workflowOf(r *http.Request) (keep.WorkflowName, error) {
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	return w.Name, err
 }
 
 func (s *site) trigger(r *http.Request) (to, did string, err error) {

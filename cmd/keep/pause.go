@@ -13,13 +13,18 @@ import (
 
 // pauseCmd is undone by resumeCmd.
 func (a *app) pauseCmd() *cobra.Command {
+	var note string
 	cmd := &cobra.Command{
 		Use: "pause WORKFLOW", Short: "Let a workflow's current call finish, then start nothing new",
-		Args: cobra.ExactArgs(1),
+		Example: `  keep pause invoices --note "the bank is closed until Monday"`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.setPaused(cmd.Context(), keep.WorkflowName(args[0]), true)
+			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
+				return c.Pause(ctx, keep.WorkflowName(args[0]), note)
+			})
 		},
 	}
+	cmd.Flags().StringVar(&note, "note", "", "why: a `TEXT` that is shown until it is resumed")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
 }
@@ -31,7 +36,9 @@ func (a *app) resumeCmd() *cobra.Command {
 		Long: "Resume lets a paused workflow continue. It answers no question: an unknown outcome\nstays blocked until you decide it in keep inbox.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.setPaused(cmd.Context(), keep.WorkflowName(args[0]), false)
+			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
+				return c.Resume(ctx, keep.WorkflowName(args[0]))
+			})
 		},
 	}
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
@@ -39,13 +46,13 @@ func (a *app) resumeCmd() *cobra.Command {
 }
 
 // setPaused pauses a workflow, or lets it continue.
-func (a *app) setPaused(ctx context.Context, name keep.WorkflowName, paused bool) error {
+func (a *app) setPaused(ctx context.Context, set func(context.Context, *api.Client) (api.Workflow, error)) error {
 	return a.decide(ctx, func(c *api.Client) error {
-		w, err := c.SetPaused(ctx, name, paused)
+		w, err := set(ctx, c)
 		if err != nil {
 			return err
 		}
-		return a.changed(w, terminal.PausedText(paused))
+		return a.changed(w, terminal.PausedText(w.Paused))
 	})
 }
 

@@ -60,6 +60,9 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	var s terminal.Sheet
 	s.Add("workflow", "%s", w.Name)
 	s.Add("version", "%s, %s", w.Version, terminal.PausedText(w.Paused))
+	if w.PauseNote != nil {
+		s.Add("paused", "%s", terminal.Clean(*w.PauseNote))
+	}
 	if w.Intent != nil {
 		s.Add("intent", "%s", terminal.Clean(*w.Intent))
 	}

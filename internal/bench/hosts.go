@@ -233,7 +233,7 @@ func (p *site) seed(ctx context.Context, per int) (err error) {
 		return err
 	}
 	for _, w := range p.bench.workflows {
-		if err := p.bench.host.SetPaused(ctx, w, true); err != nil {
+		if err := p.bench.host.Pause(ctx, w, ""); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,7 @@ func (b *bench) resume(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for i, w := range ws {
 		if w.Paused {
-			wg.Go(func() { errs[i] = b.host.SetPaused(ctx, w.Name, false) })
+			wg.Go(func() { errs[i] = b.host.Resume(ctx, w.Name) })
 		}
 	}
 	wg.Wait()

@@ -64,7 +64,11 @@ func (p *process) act(o *operator.Operator) {
 	case n < 14:
 		on := w.chance(0.3)
 		what = fmt.Sprintf("pause %s %t", f.name, on)
-		err = o.SetPaused(person, f.name, on)
+		if on {
+			err = o.Pause(person, f.name, "as a person wished")
+		} else {
+			err = o.Resume(person, f.name)
+		}
 	case n < 16:
 		what, err = w.request(o, f)
 	case n >= 20:

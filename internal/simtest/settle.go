@@ -27,7 +27,7 @@ func (w *world) settle() {
 	p.turn("people")
 	for _, f := range w.flows {
 		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}, w.settings))))
-		w.must("resume", p.operator.SetPaused(person, f.name, false))
+		w.must("resume", p.operator.Resume(person, f.name))
 	}
 	if w.granted {
 		w.permitAll(p.operator)

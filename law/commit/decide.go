@@ -155,7 +155,7 @@ func (d *decision) apply(change keep.Change) error {
 	case keep.Deploy:
 		return d.deploy(c.Deployment)
 	case keep.SetPaused:
-		return d.setPaused(c.Paused)
+		return d.setPaused(c)
 	case keep.AppendLogs:
 		return d.appendLogs(c.Lines)
 	case keep.AppendTrace:

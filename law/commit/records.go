@@ -333,13 +333,17 @@ func (d *decision) endProposal(c keep.EndProposal) error {
 	return nil
 }
 
-// setPaused pauses or resumes the workflow.
-func (d *decision) setPaused(paused bool) error {
+// setPaused pauses or resumes the workflow. A pause of one that is paused takes the place of
+// the note.
+func (d *decision) setPaused(c keep.SetPaused) error {
+	if !c.Paused && c.Note != "" {
+		return errors.New("a resume has no note")
+	}
 	w := d.Workflows.Get(d.w)
 	if w == nil {
 		return &keep.NotFoundError{What: "workflow", ID: string(d.w)}
 	}
-	w.Paused, w.UpdatedAt = paused, d.at
+	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, d.at
 	d.p.Workflow = w
 	return nil
 }

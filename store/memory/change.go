@@ -52,7 +52,7 @@ func (t *tx) apply(change keep.Change) error {
 	case keep.Deploy:
 		return t.deploy(copyDeployment(c.Deployment))
 	case keep.SetPaused:
-		return t.setPaused(c.Paused)
+		return t.setPaused(c)
 	case keep.AppendLogs:
 		return t.appendLogs(c.Lines)
 	case keep.AppendTrace:

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,12 +37,15 @@ func older(a, b keep.Version) bool {
 }
 
 // setPaused pauses or resumes the workflow.
-func (t *tx) setPaused(paused bool) error {
+func (t *tx) setPaused(c keep.SetPaused) error {
+	if !c.Paused && c.Note != "" {
+		return errors.New("a resume has no note")
+	}
 	w, ok := t.s.workflows[t.workflow]
 	if !ok {
 		return &keep.NotFoundError{What: "workflow", ID: string(t.workflow)}
 	}
-	w.Paused, w.UpdatedAt = paused, t.at
+	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, t.at
 	put(t, t.s.workflows, w.Name, w)
 	return nil
 }

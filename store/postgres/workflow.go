@@ -26,7 +26,7 @@ func (t *tx) writeWorkflow(w *commit.Workflow) {
 	if w.New {
 		t.lease()
 	}
-	t.add(&putWorkflow, text(string(w.Name)), int64(w.Version.Major), int64(w.Version.Minor), w.Paused, int64(w.Granted), millis(w.CreatedAt), millis(w.UpdatedAt))
+	t.add(&putWorkflow, text(string(w.Name)), int64(w.Version.Major), int64(w.Version.Minor), w.Paused, text(w.PauseNote), int64(w.Granted), millis(w.CreatedAt), millis(w.UpdatedAt))
 }
 
 // writeDeployment adds a version. Topics are declared here, so that the empty ones are

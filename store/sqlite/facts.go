@@ -73,11 +73,11 @@ func readAll[T any](t *tx, s *commit.Snapshot, err error, list []T, read func(*t
 // snapshot.
 
 func (t *tx) readWorkflow(s *commit.Snapshot) error {
-	row, err := t.row(`SELECT major, minor, paused, granted, created_at, updated_at FROM workflow WHERE name = ?`, t.workflow)
+	row, err := t.row(`SELECT major, minor, paused, pause_note, granted, created_at, updated_at FROM workflow WHERE name = ?`, t.workflow)
 	if row != nil {
 		s.Workflows.Put(t.workflow, &commit.Workflow{Workflow: keep.Workflow{
 			Name: t.workflow, Version: keep.Version{Major: number(row[0]), Minor: number(row[1])}, Paused: number(row[2]) != 0,
-			Granted: number(row[3]), CreatedAt: moment(row[4].(int64)), UpdatedAt: moment(row[5].(int64)),
+			PauseNote: row[3].(string), Granted: number(row[4]), CreatedAt: moment(row[5].(int64)), UpdatedAt: moment(row[6].(int64)),
 		}})
 	}
 	return err

@@ -13,7 +13,7 @@ CREATE TABLE workflow (
 	paused     INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
 	created_at INTEGER NOT NULL,
 	updated_at INTEGER NOT NULL
-, granted INTEGER NOT NULL DEFAULT 0 CHECK (granted >= 0)) STRICT, WITHOUT ROWID;
+, granted INTEGER NOT NULL DEFAULT 0 CHECK (granted >= 0), pause_note TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 
 CREATE TABLE deployment (
 	n          INTEGER PRIMARY KEY,

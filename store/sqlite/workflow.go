@@ -14,9 +14,9 @@ import (
 // writeWorkflow writes a row of a plan.
 func (t *tx) writeWorkflow(w *commit.Workflow) error {
 	n, err := t.exec(`
-		INSERT INTO workflow (name, major, minor, paused, granted, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-		ON CONFLICT (name) DO UPDATE SET major = ?2, minor = ?3, paused = ?4, granted = ?5, updated_at = ?7`,
-		w.Name, w.Version.Major, w.Version.Minor, w.Paused, w.Granted, w.CreatedAt, w.UpdatedAt)
+		INSERT INTO workflow (name, major, minor, paused, pause_note, granted, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+		ON CONFLICT (name) DO UPDATE SET major = ?2, minor = ?3, paused = ?4, pause_note = ?5, granted = ?6, updated_at = ?8`,
+		w.Name, w.Version.Major, w.Version.Minor, w.Paused, w.PauseNote, w.Granted, w.CreatedAt, w.UpdatedAt)
 	return written("workflow", w.Name, n, err)
 }
 

@@ -98,7 +98,7 @@ func full() []transfer.Record {
 		Subscribe: []keep.TopicName{"topic"}, Publishes: []keep.TopicName{"topic"}, HasMutate: true, HasNext: true, IgnoresResult: true, Items: "first", New: true, Order: keep.OrderKey,
 		Schedule: keep.Schedule{Interval: time.Minute, Cron: "* * * * *", Timezone: "UTC"}}}
 	return []transfer.Record{
-		keep.Workflow{Name: w, Version: version, Paused: true, Granted: 1, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
+		keep.Workflow{Name: w, Version: version, Paused: true, PauseNote: "note", Granted: 1, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Deployment{Workflow: w, Version: version, Hash: "hash", Entry: "w.js", Code: []byte("code"), Map: []byte("map"), CreatedAt: at,
 			Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Handlers: handlers, OnBlocked: keep.BlockedPoll, Go: true, Intent: "what it is for", Writing: keep.Writing{Note: "note", Attempts: 2, Tokens: 3, Cost: 0.25}}},
 		keep.Grant{Workflow: w, N: 1, Version: version, GivenBy: "ada", From: "cli", GivenAt: at,

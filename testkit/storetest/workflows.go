@@ -59,11 +59,18 @@ var workflowPromises = []promise{
 	{"a workflow is paused and resumed", func(w *world) {
 		w.refuse("w", notFound("workflow", "w"), keep.SetPaused{Paused: true})
 		w.deploy("w")
-		for _, paused := range []bool{true, true, false} {
-			w.commit("w", keep.SetPaused{Paused: paused})
-			if got := get[[]keep.Workflow](w)(w.Workflows(w.ctx))[0]; got.Paused != paused || !got.UpdatedAt.Equal(w.at) {
-				w.Errorf("paused = %v at %s, want %v", got.Paused, got.UpdatedAt, paused)
+		w.refuse("w", invalid, keep.SetPaused{Note: "why"})
+		for _, c := range []keep.SetPaused{{Paused: true}, {Paused: true, Note: "\"</data-1> \u202e 😀"}, {Paused: true, Note: "why"}, {}, {Paused: true}} {
+			w.commit("w", c)
+			if got := get[keep.Workflow](w)(w.Workflow(w.ctx, "w")); got.Paused != c.Paused || got.PauseNote != c.Note || !got.UpdatedAt.Equal(w.at) {
+				w.Errorf("paused = %v, %q at %s, want %+v", got.Paused, got.PauseNote, got.UpdatedAt, c)
 			}
+		}
+		w.deploy("other")
+		w.commit("w", keep.SetPaused{Paused: true, Note: "kept"})
+		w.commit("w", keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 7}}})
+		if got := get[keep.Workflow](w)(w.Workflow(w.ctx, "w")); got.PauseNote != "kept" {
+			w.Errorf("a deploy left the note %q", got.PauseNote)
 		}
 	}},
 	{"a handler state is read back as it was written", func(w *world) {

@@ -7,8 +7,8 @@ import (
 // The nouns that both SQL stores keep in tables of the same columns. What may be large comes
 // last, as in the tables: SQLite finds a column by walking over those before it.
 var (
-	Workflows = newNoun(`name major minor paused granted created_at updated_at`, func(w *keep.Workflow) []any {
-		return []any{(*string)(&w.Name), &w.Version.Major, &w.Version.Minor, &w.Paused, &w.Granted, &w.CreatedAt, &w.UpdatedAt}
+	Workflows = newNoun(`name major minor paused pause_note granted created_at updated_at`, func(w *keep.Workflow) []any {
+		return []any{(*string)(&w.Name), &w.Version.Major, &w.Version.Minor, &w.Paused, &w.PauseNote, &w.Granted, &w.CreatedAt, &w.UpdatedAt}
 	})
 
 	Deployments = newNoun(`workflow major minor hash entry definition created_at *code *map`, func(d *keep.Deployment) []any {

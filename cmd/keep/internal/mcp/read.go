@@ -190,10 +190,16 @@ func (s *server) why(ctx context.Context, in workflowParams) (answer, error) {
 	return answer{said: "A run says what it waits for in waits_for. A person answers the questions.", data: out}, err
 }
 
-func (s *server) pause(ctx context.Context, in workflowParams) (answer, error) {
+// A pauseParams names a workflow, and says why it is paused.
+type pauseParams struct {
+	workflowParams
+	Note string `json:"note,omitempty" jsonschema:"why, in a sentence for the person who resumes it"`
+}
+
+func (s *server) pause(ctx context.Context, in pauseParams) (answer, error) {
 	var out api.Workflow
 	err := s.call(ctx, func(c *api.Client) (err error) {
-		out, err = c.SetPaused(ctx, keep.WorkflowName(in.Workflow), true)
+		out, err = c.Pause(ctx, keep.WorkflowName(in.Workflow), noted(in.Note))
 		return err
 	})
 	return answer{said: "It is paused. A person resumes it.", data: out}, err

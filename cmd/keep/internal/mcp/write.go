@@ -104,12 +104,18 @@ func (b Bench) Check(ctx context.Context, file, source string, files map[string]
 		c.Workflow, c.Problems = nil, found
 		return c, nil
 	}
+	err = b.examine(&c)
+	return c, err
+}
+
+// examine adds what a script that was read would do, and what is wrong with it.
+func (b Bench) examine(c *Checked) (err error) {
 	if c.Effects, err = workflow.Effects(c.Workflow.Declaration, c.Workflow.Sources, b.Connections); err != nil {
-		return c, err
+		return err
 	}
 	c.Problems = append(c.Problems, project.Findings("", c.Effects)...)
 	c.Effects.Findings = []workflow.Finding{}
-	return c, nil
+	return nil
 }
 
 // Plan returns what a script that is OK would do, with live reads. The bench must be live.
@@ -197,9 +203,49 @@ func (s *server) check(ctx context.Context, in scriptParams) (out answer, err er
 	return out, err
 }
 
-func (s *server) plan(ctx context.Context, in scriptParams) (out answer, err error) {
+// A planParams is a script, or the name of a workflow whose current version is planned.
+type planParams struct {
+	Source   string `json:"source,omitempty" jsonschema:"the whole script; left out: workflow names one"`
+	Workflow string `json:"workflow,omitempty" jsonschema:"in the place of source: a workflow, whose current version is planned"`
+	File     string `json:"file,omitempty" jsonschema:"name that errors use; .ts is TypeScript; left out: workflow.js"`
+
+	Files map[string]string `json:"files,omitempty" jsonschema:"texts of the local files that the source imports, by their names in the project; imports are relative to file"`
+}
+
+// checked returns the script that is to be planned.
+func (p planParams) checked(ctx context.Context, b Bench) (Checked, error) {
+	switch {
+	case (p.Source == "") == (p.Workflow == ""):
+		return Checked{}, errors.New("source or workflow: name one of them")
+	case p.Workflow != "":
+		return b.deployed(ctx, keep.WorkflowName(p.Workflow))
+	}
+	return b.Check(ctx, scriptParams{p.Source, p.File, p.Files}.file(), p.Source, p.Files)
+}
+
+// deployed checks the current version of a workflow, as Check does.
+func (b Bench) deployed(ctx context.Context, name keep.WorkflowName) (c Checked, err error) {
+	if b.Base == nil {
+		return c, &keep.NotFoundError{What: "workflow", ID: string(name)}
+	}
+	w, err := b.Base.Workflow(ctx, name)
+	if err != nil {
+		return c, err
+	}
+	d, err := b.Base.Deployment(ctx, name, w.Version)
+	if err != nil {
+		return c, err
+	}
+	if c.Workflow, err = host.LoadBundle(ctx, b.Runtime, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}); err != nil {
+		return c, err
+	}
+	err = b.examine(&c)
+	return c, err
+}
+
+func (s *server) plan(ctx context.Context, in planParams) (out answer, err error) {
 	err = s.with(ctx, true, func(b Bench) error {
-		c, err := b.Check(ctx, in.file(), in.Source, in.Files)
+		c, err := in.checked(ctx, b)
 		if err != nil {
 			return err
 		}
@@ -344,7 +390,7 @@ func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err
 		}
 		return s.Deploy(ctx, gated(func(client *api.Client) error {
 			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Needs: []string{}}
-			p, err := client.Propose(ctx, r.Workflow, api.NewProposal{Script: api.Script{File: file, Source: in.Source, Imports: in.Files}, Note: strings.ToValidUTF8(in.Note[:min(len(in.Note), keep.MaxNote)], "")})
+			p, err := client.Propose(ctx, r.Workflow, api.NewProposal{Script: api.Script{File: file, Source: in.Source, Imports: in.Files}, Note: noted(in.Note)})
 			if err != nil {
 				return err
 			}
@@ -358,6 +404,11 @@ func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err
 		}))
 	})
 	return out, err
+}
+
+// noted returns a note of an agent, cut to what is kept.
+func noted(note string) string {
+	return strings.ToValidUTF8(note[:min(len(note), keep.MaxNote)], "")
 }
 
 // waits adds what is known of the version that waits.
