@@ -34,6 +34,7 @@ type Actor interface {
 	Skipper
 	ItemActor
 	WorkflowActor
+	Pauser
 	GrantActor
 	RunActor
 	RedoActor
@@ -58,10 +59,14 @@ type ItemActor interface {
 	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 }
 
-// A WorkflowActor does what people decide about workflows.
-type WorkflowActor interface {
+// A Pauser pauses workflows.
+type Pauser interface {
 	Pause(ctx context.Context, w keep.WorkflowName, note string) error
 	Resume(ctx context.Context, w keep.WorkflowName) error
+}
+
+// A WorkflowActor does what people decide about workflows.
+type WorkflowActor interface {
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
 	SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (operator.CheckpointChange, error)

@@ -68,6 +68,16 @@ func (a *app) compareScripts(ctx context.Context, c *api.Client, p *project.Proj
 	return a.printComparisons(all, len(scripts) == 1)
 }
 
+// compareWithNothing is compareScripts where nothing was ever deployed.
+func (a *app) compareWithNothing(scripts []project.Script) error {
+	all := []api.Comparison{}
+	for _, s := range scripts {
+		all = append(all, newWorkflow(s.Name))
+	}
+	fmt.Fprintln(a.Err, "Nothing is deployed yet, so there is nothing to compare with.")
+	return a.printComparisons(all, len(scripts) == 1)
+}
+
 // newWorkflow is the comparison of a workflow that was never deployed.
 func newWorkflow(name keep.WorkflowName) api.Comparison {
 	counts := make(map[string]int)

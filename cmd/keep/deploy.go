@@ -79,7 +79,11 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 		return exit.With(exit.Misused)
 	}
 	if compare {
-		return a.client().Call(ctx, p.Cfg, a.opening(database.ToRead), func(c *api.Client) error { return a.compareScripts(ctx, c, p, scripts) })
+		err := a.client().Call(ctx, p.Cfg, a.opening(database.ToRead), func(c *api.Client) error { return a.compareScripts(ctx, c, p, scripts) })
+		if errors.Is(err, keep.ErrNoDatabase) {
+			return a.compareWithNothing(scripts)
+		}
+		return err
 	}
 	return a.client().Call(ctx, p.Cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
 		out, err := a.deployScripts(ctx, c, p, scripts)
