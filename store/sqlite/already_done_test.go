@@ -1,37 +1,15 @@
 package sqlite_test
 
 import (
-	"database/sql"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/sqlite"
 )
 
 // Questions of a file from before keep their order, what was answered, and who was told
 // of them, although their table is made anew.
 func TestQuestionsOfAnOlderFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keep.db")
-	file, err := sql.Open("sqlite", path)
-	must(t, err)
-	run := func(script string) {
-		t.Helper()
-		if _, err := file.ExecContext(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names, err := filepath.Glob("migrations/*.sql")
-	must(t, err)
-	run(`PRAGMA application_id = ` + strconv.Itoa(0x4b454550))
-	for i, name := range names[:15] {
-		script, err := os.ReadFile(name)
-		must(t, err)
-		run(string(script) + `; PRAGMA user_version = ` + strconv.Itoa(i+1))
-	}
-	run(`INSERT INTO meta VALUES ('id', 'an id');
+	db := openOlder(t, 15, `
 		INSERT INTO run (id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev, trigger_topic, trigger_message,
 			mutation, title, wake_at, seen_seq, retry_at, retries, crashes, created_at, updated_at) VALUES
 			('run_1', 'run_1', '', 'w', 1, 0, 'h', 'consumer', 'prepared', 'failed:logic', 0, 1, '', '', '', '', 0, 0, 0, 0, 0, 1, 1);
@@ -40,9 +18,6 @@ func TestQuestionsOfAnOlderFile(t *testing.T) {
 			(3, 'esc_a', 'logic', 'w', 'run_1', '', '', '', 'First?', '', '', 0, '', '', 1, 2, 'retry', 'ann', 2),
 			(9, 'esc_b', 'logic', 'w', 'run_1', '', '', '', 'Second?', '', '', 0, '', '', 3, 0, '', '', 0);
 		INSERT INTO notice VALUES (3, 'mail', 'moot', 1, 0, '', 2, 1), (9, 'mail', 'delivered', 1, 0, '', 3, 1)`)
-	must(t, file.Close())
-
-	db := openDB(t, path, sqlite.Config{})
 	list, _, err := db.Escalations(t.Context(), keep.EscalationFilter{Workflow: "w"}, keep.Page{})
 	must(t, err)
 	got := ""

@@ -1,38 +1,16 @@
 package sqlite_test
 
 import (
-	"database/sql"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/sqlite"
 )
 
 // Of a file from before, free events in a topic to which no consumer of the current version
 // subscribes keep no input waiting any more; what is read, reserved or of a workflow
 // without a version counts as before.
 func TestUnreadTopicsOfAnOlderFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keep.db")
-	file, err := sql.Open("sqlite", path)
-	must(t, err)
-	run := func(script string) {
-		t.Helper()
-		if _, err := file.ExecContext(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names, err := filepath.Glob("migrations/*.sql")
-	must(t, err)
-	run(`PRAGMA application_id = ` + strconv.Itoa(0x4b454550))
-	for i, name := range names[:12] {
-		script, err := os.ReadFile(name)
-		must(t, err)
-		run(string(script) + `; PRAGMA user_version = ` + strconv.Itoa(i+1))
-	}
-	run(`INSERT INTO meta VALUES ('id', 'an id');
+	db := openOlder(t, 12, `
 		INSERT INTO workflow (name, major, minor, paused, created_at, updated_at) VALUES ('w', 2, 0, 0, 1, 1);
 		INSERT INTO deployment (workflow, major, minor, hash, entry, definition, created_at, code, map) VALUES
 			('w', 1, 0, 'h', 'e', '{"name":"w","topics":["t","u"],"handlers":[{"name":"c","kind":"consumer","subscribe":["t","u"]}]}', 1, x'', x''),
@@ -52,8 +30,6 @@ func TestUnreadTopicsOfAnOlderFile(t *testing.T) {
 		INSERT INTO run (id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev, trigger_topic, trigger_message,
 			mutation, title, wake_at, seen_seq, retry_at, retries, crashes, created_at, updated_at, reservations) VALUES
 			('run_1', 'run_1', '', 'w', 1, 0, 'c', 'consumer', 'prepared', 'paused:transient', 0, 1, 'u', 'c', '', '', 0, 0, 9, 0, 0, 1, 1, '[{"topic":"u","ids":["c"]}]')`)
-	must(t, file.Close())
-	db := openDB(t, path, sqlite.Config{})
 	for id, want := range map[keep.InputID]keep.InputStatus{"in_unread": keep.InputDone, "in_both": keep.InputPending,
 		"in_held": keep.InputPending, "in_skipped": keep.InputSkipped, "in_bare": keep.InputPending} {
 		in, err := db.Input(t.Context(), id)

@@ -1,45 +1,21 @@
 package sqlite_test
 
 import (
-	"database/sql"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A file of the version before search by the database opens; its records are found by
 // all of their names, also those beyond one part of the index.
 func TestSearchOfAnOlderFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keep.db")
-	file, err := sql.Open("sqlite", path)
-	must(t, err)
-	run := func(script string) {
-		t.Helper()
-		if _, err := file.ExecContext(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names, err := filepath.Glob("migrations/*.sql")
-	must(t, err)
-	run(`PRAGMA application_id = ` + strconv.Itoa(0x4b454550))
-	for i, name := range names[:8] {
-		script, err := os.ReadFile(name)
-		must(t, err)
-		run(string(script) + `; PRAGMA user_version = ` + strconv.Itoa(i+1))
-	}
-	run(`INSERT INTO meta VALUES ('id', 'an id');
+	db := openOlder(t, 8, `
 		WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 5000)
 		INSERT INTO item (workflow, id, title, status, attempt, rev, created_at, updated_at)
 		SELECT 'w', 'order=O' || n, 'Old title', 'done', 1, 1, 1, 1 FROM i;
 		INSERT INTO title_word VALUES (4, 0, 'old', x'0100'), (4, 0, 'title', x'0100'), (4, 0, ' ww', x'0100');
 		UPDATE title_index SET upto = 1 WHERE noun = 'item';
 		UPDATE item SET title = 'Other' WHERE n = 1`)
-	must(t, file.Close())
-	db := openDB(t, path, sqlite.Config{})
 	for text, want := range map[string]int{"old": 4999, "other": 1, "O4321": 1, "order=o4999": 1, "o499": 11} {
 		list, next, err := db.Items(t.Context(), keep.ItemFilter{Text: text}, keep.Page{Limit: keep.MaxPage})
 		if err != nil || len(list) != want || next != "" {
