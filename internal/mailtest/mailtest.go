@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/keep-run/keep/internal/testserver"
 )
 
 // Domains of users. Mails from users of Filed are put into their folder Sent by the
@@ -53,46 +55,22 @@ type Server struct {
 // ErrMissing is returned when the machine has no Dovecot or no Postfix.
 var ErrMissing = errors.New("no Dovecot or no Postfix on this machine, or not root")
 
-var shared struct {
-	sync.Mutex
-	server  *Server
-	err     error
-	started bool
-}
+var shared = testserver.Shared[*Server]{Start: Start, Missing: ErrMissing}
 
 // Main runs the tests of a package and then stops the servers, if they were started.
 // TestMain calls it.
-func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
-	return code
-}
+func Main(m *testing.M) int { return shared.Main(m) }
 
 // Shared returns the servers of the test binary.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if !shared.started {
-		shared.started = true
-		shared.server, shared.err = Start()
-	}
-	if errors.Is(shared.err, ErrMissing) {
-		tb.Skipf("mailtest: %v", shared.err)
-	}
-	if shared.err != nil {
-		tb.Fatalf("mailtest: %v", shared.err)
-	}
+	s := shared.Get(tb)
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("%s", shared.server.Log())
+			tb.Logf("%s", s.Log())
 		}
 	})
-	return shared.server
+	return s
 }
 
 // Start starts both servers.

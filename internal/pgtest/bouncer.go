@@ -26,7 +26,7 @@ func Bouncer(tb testing.TB) func(url string) string {
 			tb.Skip("pgtest: no pgbouncer on this machine")
 		}
 	}
-	server, _ := share(tb)
+	server := shared.Get(tb)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)

@@ -18,11 +18,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep/internal/testserver"
 )
 
 // A Server is a running Postgres that belongs to this process.
@@ -40,32 +43,20 @@ type Server struct {
 }
 
 // shared is the server of the test binary; each test has its own database.
-var shared struct {
-	sync.Mutex
-	server  *Server
-	err     error
-	started bool
-	count   int
-}
+var shared = testserver.Shared[*Server]{Start: func() (*Server, error) { return Start("") }, Missing: ErrMissing}
+
+// things counts what was made on it.
+var things atomic.Int64
 
 // Main runs the tests of a package and then stops the server, if one was
 // started. TestMain calls it.
-func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
-	return code
-}
+func Main(m *testing.M) int { return shared.Main(m) }
 
 // URL returns the URL of a new, empty database on the shared server. It skips
 // the test if there is no Postgres on the machine.
 func URL(tb testing.TB) string {
 	tb.Helper()
-	s, n := share(tb)
-	name := fmt.Sprintf("test_%d", n)
+	s, name := shared.Get(tb), fmt.Sprintf("test_%d", things.Add(1))
 	if err := s.CreateDatabase(tb.Context(), name); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
@@ -76,31 +67,11 @@ func URL(tb testing.TB) string {
 // hundredth of the time. Unqualified names are made and found there.
 func SchemaURL(tb testing.TB) string {
 	tb.Helper()
-	s, n := share(tb)
-	name := fmt.Sprintf("test_%d", n)
+	s, name := shared.Get(tb), fmt.Sprintf("test_%d", things.Add(1))
 	if err := s.exec(tb.Context(), "CREATE SCHEMA "+pgx.Identifier{name}.Sanitize()); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	return s.URL("postgres") + "&search_path=" + name
-}
-
-// share returns the shared server, and a number for a new thing on it.
-func share(tb testing.TB) (*Server, int) {
-	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if !shared.started {
-		shared.started = true
-		shared.server, shared.err = Start("")
-	}
-	if errors.Is(shared.err, ErrMissing) {
-		tb.Skipf("pgtest: %v", shared.err)
-	}
-	if shared.err != nil {
-		tb.Fatalf("pgtest: %v", shared.err)
-	}
-	shared.count++
-	return shared.server, shared.count
 }
 
 // ErrMissing is returned when the machine has no Postgres server programs.
@@ -446,7 +417,7 @@ func (s *Server) CPU() time.Duration {
 // pg_dump. The test is skipped without it.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
-	server, _ := share(tb)
+	server := shared.Get(tb)
 	path := filepath.Join(server.bin, name)
 	if _, err := os.Stat(path); err != nil {
 		tb.Skipf("pgtest: no %s beside the server", name)

@@ -124,9 +124,10 @@ internal/regular        timed
 internal/wall           clock
 internal/childenv       timed
 internal/twin           test   testkit/connectortest
-internal/pgtest         test   internal/npm
-internal/mailtest       test
-internal/s3test         test
+internal/testserver     test
+internal/pgtest         test   internal/npm internal/testserver
+internal/mailtest       test   internal/testserver
+internal/s3test         test   internal/testserver
 internal/browsertest    test
 internal/oidctest       test
 internal/llmtest        test

@@ -11,9 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep/internal/testserver"
 )
 
 // Version is the version of versitygw that test.sh builds.
@@ -38,41 +39,16 @@ type Server struct {
 // ErrMissing is returned when the machine has no versitygw.
 var ErrMissing = errors.New("no versitygw on this machine; test.sh builds it")
 
-var shared struct {
-	sync.Mutex
-	server  *Server
-	err     error
-	started bool
-}
+var shared = testserver.Shared[*Server]{Start: Start, Missing: ErrMissing}
 
 // Main runs the tests of a package and then stops the server, if it was started. TestMain
 // calls it.
-func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
-	return code
-}
+func Main(m *testing.M) int { return shared.Main(m) }
 
 // Shared returns the server of the test binary.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if !shared.started {
-		shared.started = true
-		shared.server, shared.err = Start()
-	}
-	if errors.Is(shared.err, ErrMissing) {
-		tb.Skipf("s3test: %v", shared.err)
-	}
-	if shared.err != nil {
-		tb.Fatalf("s3test: %v", shared.err)
-	}
-	return shared.server
+	return shared.Get(tb)
 }
 
 // program returns the server's program.
