@@ -59,7 +59,7 @@ func undoSince12(t *testing.T, url string) {
 	exec(t, url, `DROP TABLE repair`)
 	exec(t, url, `DROP TABLE granted`)
 	exec(t, url, `DROP TABLE proposal`)
-	exec(t, url, `ALTER TABLE workflow DROP COLUMN granted`)
+	exec(t, url, `ALTER TABLE workflow DROP COLUMN granted, DROP COLUMN pause_note`)
 	exec(t, url, `ALTER TABLE run DROP COLUMN lane`)
 	exec(t, url, `CREATE UNIQUE INDEX run_open ON run (workflow) WHERE NOT closed`)
 	exec(t, url, `DROP INDEX mutation_by_identity`)

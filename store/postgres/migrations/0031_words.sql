@@ -1,0 +1,2 @@
+-- oldest: 26
+-- What SQLite needs to search by the words of its indexes; those of Postgres do it without.
