@@ -46,7 +46,7 @@ keep token add NAME --role agent makes one, and [gateway.agents] may have others
 	cmd.Flags().StringVar(&agent, "agent", "local", "`name` of the agent: two agents never share an answer")
 	cmd.Flags().StringVar(&listen, "listen", "", "serve agents by HTTP at this `address`, in place of one on stdin and stdout")
 	cmd.MarkFlagsMutuallyExclusive("agent", "listen")
-	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd(), a.gatewayToolsCmd())
+	cmd.AddCommand(a.gatewayImportCmd(), a.gatewayInstallCmd(), a.gatewayToolsCmd(), a.gatewayPairCmd())
 	return a.anewFlag(cmd)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/pair"
 	"github.com/keep-run/keep/internal/regular"
 )
 
@@ -68,24 +68,24 @@ func importServers(w io.Writer, name string, text []byte) error {
 	for _, was := range slices.Sorted(maps.Keys(all)) {
 		s, to := all[was], serverName(was, used)
 		if to != was {
-			fmt.Fprintf(w, "# %s in %s\n", tomlText(was), filepath.Base(name))
+			fmt.Fprintf(w, "# %s in %s\n", pair.Quote(was), filepath.Base(name))
 		}
 		fmt.Fprintf(w, "[gateway.servers.%s]\n", to)
 		switch {
 		case s.URL != "":
-			fmt.Fprintf(w, "url = %s\n", tomlText(s.URL))
+			fmt.Fprintf(w, "url = %s\n", pair.Quote(s.URL))
 		default:
-			fmt.Fprintf(w, "command = %s\n", tomlText(s.Command))
+			fmt.Fprintf(w, "command = %s\n", pair.Quote(s.Command))
 		}
 		if len(s.Args) > 0 {
 			quoted := make([]string, len(s.Args))
 			for i, arg := range s.Args {
-				quoted[i] = tomlText(arg)
+				quoted[i] = pair.Quote(arg)
 			}
 			fmt.Fprintf(w, "args = [%s]\n", strings.Join(quoted, ", "))
 		}
 		if s.Cwd != "" {
-			fmt.Fprintf(w, "cwd = %s\n", tomlText(s.Cwd))
+			fmt.Fprintf(w, "cwd = %s\n", pair.Quote(s.Cwd))
 		}
 		printReferences(w, "env", s.Env, func(k string) string { return variable(k) })
 		printReferences(w, "headers", s.Headers, func(k string) string { return variable(to + "_" + k) })
@@ -101,7 +101,7 @@ func printReferences(w io.Writer, key string, values map[string]string, name fun
 	}
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		list = append(list, tomlText(k)+" = "+tomlText("${env:"+name(k)+"}"))
+		list = append(list, pair.Quote(k)+" = "+pair.Quote("${env:"+name(k)+"}"))
 	}
 	fmt.Fprintf(w, "%s = { %s }\n", key, strings.Join(list, ", "))
 }
@@ -137,15 +137,6 @@ func variable(text string) string {
 		}
 		return '_'
 	}, text)
-}
-
-// tomlText returns s as a string of TOML, which takes all that JSON escapes.
-func tomlText(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always is JSON
-	return strings.TrimSpace(b.String())
 }
 
 // gatewayInstallCmd prints what clients need.

@@ -149,6 +149,7 @@ cmd/keep/internal/guide clock
 cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/exit cmd/keep/internal/guide cmd/keep/internal/metrics
 cmd/keep/internal/mcp clock . api api/access cmd/keep/internal/guide cmd/keep/internal/project cmd/keep/internal/terminal connector host internal/framed law/policy llm rehearsal rehearsal/plan rehearsal/scripttest script/sandbox script/workflow
 cmd/keep/internal/keychain clock
+cmd/keep/internal/pair  clock  . cmd/keep/internal/prove connector connector/mcp
 cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
 cmd/keep/internal/otlp  clock

@@ -293,14 +293,7 @@ func (c *Config) ConnectOne(name string) (*connector.Connection, error) {
 	if i < 0 {
 		return nil, fs.ErrNotExist
 	}
-	at := dotted("connections", name)
-	var missing []Problem
-	for _, p := range c.Missing {
-		if p.Path == at || strings.HasPrefix(p.Path, at+".") {
-			missing = append(missing, p)
-		}
-	}
-	if err := asError(missing); err != nil {
+	if err := c.Lacks(dotted("connections", name)); err != nil {
 		return nil, err
 	}
 	opened, err := c.Connections[i].open()
@@ -308,6 +301,17 @@ func (c *Config) ConnectOne(name string) (*connector.Connection, error) {
 		return nil, asError(c.Connections[i].problems(err))
 	}
 	return opened, nil
+}
+
+// Lacks returns what is missing of the secrets and variables of a table, as an *Error.
+func (c *Config) Lacks(table string) error {
+	var missing []Problem
+	for _, p := range c.Missing {
+		if p.Path == table || strings.HasPrefix(p.Path, table+".") {
+			missing = append(missing, p)
+		}
+	}
+	return asError(missing)
 }
 
 // Describe opens what can be opened even if secrets are missing, to tell which

@@ -16,10 +16,10 @@ import (
 	"github.com/keep-run/keep/connector/pairings"
 )
 
-// pairingDir is the folder of a project's own pairings, beside keep.toml.
-const pairingDir = "pairings"
+// PairingDir is the folder of a project's own pairings, beside keep.toml.
+const PairingDir = "pairings"
 
-var pairingLibrary = library{pairingDir, pairings.Names, pairings.Read}
+var pairingLibrary = library{PairingDir, pairings.Names, pairings.Read}
 
 // A Pairing is a file that says how the outcomes of an MCP server's tools can be known.
 type Pairing struct {
@@ -111,6 +111,15 @@ func (p *Pairing) problems(b *binder, root *node) []Problem {
 	return out
 }
 
+// Text returns the whole file.
+func (p Pairing) Text() string { return string(p.text) }
+
+// CheckPairing returns what is wrong with the text of a pairing, as an *Error.
+func CheckPairing(name, text string) error {
+	p := Pairing{Name: name, File: PairingDir + "/" + name + ".toml", text: []byte(text)}
+	return asError(p.parse())
+}
+
 // Pack returns what records of calls keep of p.
 func (p Pairing) Pack() *keep.Pack {
 	return &keep.Pack{Name: p.Name, Version: p.Version, Hash: p.Hash}
@@ -143,7 +152,7 @@ func (b *binder) named(n *node, at, dir string) *Pairing {
 	p, problems, err := readPairing(dir, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		problem := b.problem(kn, at+".pairing", "there is no pairing %q, neither in %s/ nor in Keep", name, pairingDir)
+		problem := b.problem(kn, at+".pairing", "there is no pairing %q, neither in %s/ nor in Keep", name, PairingDir)
 		problem.Fix = suggest(name, pairings.Names())
 		b.problems = append(b.problems, problem)
 		return nil

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -26,6 +27,21 @@ type Plan struct {
 	Tool   connector.Mutator
 	Params json.RawMessage // in its texts, {n} stands for something new in each call
 	Calls  int             // that change something, at most; at least MinCalls
+	Run    string          // is in place of {n}, with a number, and in all marks; empty: Try chooses it
+}
+
+// NewRun returns a name for Plan.Run that no other trials have.
+func NewRun() string { return strings.ToLower(rand.Text()[:6]) }
+
+// Call returns a call that nobody made yet, of a connection.
+func (p Plan) Call(connection, n string) keep.Mutation {
+	now, spec := time.Now(), p.Tool.Spec()
+	m := keep.Mutation{
+		Key: keep.MutationKey("prove-" + p.Run + "-" + n), Token: "prove-" + p.Run + "-" + strings.ToLower(rand.Text()), Tool: keep.ToolName(connection + "." + spec.Name),
+		Payload: p.params(p.Run + "-" + n), Attempts: 1, CreatedAt: now, CallDeadline: now.Add(cmp.Or(spec.Timeout, connector.DefaultTimeout)),
+	}
+	m.Target = p.Tool.Target(m.Payload)
+	return m
 }
 
 // Check returns why the params of p can't be sent.
@@ -87,7 +103,6 @@ type prover struct {
 	plan   Plan
 	conn   string
 	wait   time.Duration
-	run    string // in place of {n}, with a number
 	spec   connector.Spec
 	trials []*trial
 	one    *trial // the one that is repeated
@@ -108,7 +123,8 @@ type prover struct {
 // Try tries one tool of a connection and returns what was found out. Wait is how long an
 // effect may take to show.
 func Try(ctx context.Context, connection string, p Plan, wait time.Duration) Tool {
-	t := &prover{plan: p, conn: connection, wait: wait, run: strings.ToLower(rand.Text()[:6]), spec: p.Tool.Spec()}
+	p.Run = cmp.Or(p.Run, NewRun())
+	t := &prover{plan: p, conn: connection, wait: wait, spec: p.Tool.Spec()}
 	for _, step := range []func(context.Context){t.unsent, t.once, t.again, t.atOnce, t.brokenOff, t.lost, t.count} {
 		if step(ctx); t.fatal || ctx.Err() != nil {
 			break
@@ -147,16 +163,10 @@ func (t *prover) spend(n int) bool {
 
 // begin makes a mutation that nobody sent yet. Same params are those of another trial.
 func (t *prover) begin(ctx context.Context, what string, same *trial) *trial {
-	now := time.Now()
-	n := fmt.Sprintf("%s-%d", t.run, len(t.trials)+1)
-	tr := &trial{what: what, shown: -1, m: keep.Mutation{
-		Key: keep.MutationKey("prove-" + n), Token: "prove-" + strings.ToLower(rand.Text()), Tool: keep.ToolName(t.conn + "." + t.spec.Name),
-		Payload: t.plan.params(n), Attempts: 1, CreatedAt: now, CallDeadline: now.Add(t.timeout()),
-	}}
+	tr := &trial{what: what, shown: -1, m: t.plan.Call(t.conn, fmt.Sprint(len(t.trials)+1))}
 	if same != nil {
-		tr.m.Payload = same.m.Payload
+		tr.m.Payload, tr.m.Target = same.m.Payload, same.m.Target
 	}
-	tr.m.Target = t.plan.Tool.Target(tr.m.Payload)
 	if s, ok := t.plan.Tool.(connector.Starter); ok {
 		tr.err = s.Start(ctx)
 	}
@@ -171,10 +181,7 @@ func (t *prover) begin(ctx context.Context, what string, same *trial) *trial {
 
 // timeout returns how long a call may take.
 func (t *prover) timeout() time.Duration {
-	if t.spec.Timeout > 0 {
-		return t.spec.Timeout
-	}
-	return connector.DefaultTimeout
+	return cmp.Or(t.spec.Timeout, connector.DefaultTimeout)
 }
 
 // send makes the call of a trial, once more or for the first time.

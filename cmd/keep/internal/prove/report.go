@@ -34,7 +34,12 @@ type Tool struct {
 	Made       []Made     `json:"made"`
 	Faults     []string   `json:"faults"` // what lowered the grade
 	Advice     []string   `json:"advice"` // what to write into the pack or keep.toml
+
+	longest time.Duration // that an effect took to show
 }
+
+// Settle returns what settle_after is to be: three times the longest that an effect took to show.
+func (t Tool) Settle() time.Duration { return roundUp(3 * t.longest) }
 
 // Made is one change that was asked for, so that a person can remove it.
 type Made struct {
@@ -77,6 +82,9 @@ func (t *prover) report() Tool {
 		}
 	}
 	slices.Sort(t.lags)
+	if n := len(t.lags); n > 0 {
+		out.longest = t.lags[n-1]
+	}
 	out.VisibleP50, out.VisibleP99 = percentile(t.lags, 50), percentile(t.lags, 99)
 	late := len(t.lags) > 0 && t.lags[len(t.lags)-1] > t.spec.SettleAfter
 	if late {
@@ -120,8 +128,8 @@ func (t *prover) advise(out *Tool) {
 	case t.spec.Level == keep.LevelWitness && t.one != nil && t.one.shown == 1 && t.keyed:
 		add("a repeat had no second effect: with deduplicates = true this may be level A, by the place where token is now")
 	}
-	if n := len(t.lags); n > 0 && t.spec.Level != keep.LevelNone {
-		add("settle_after = %q: three times the longest that an effect took to show", roundUp(3*t.lags[n-1]).String())
+	if len(t.lags) > 0 && t.spec.Level != keep.LevelNone {
+		add("settle_after = %q: three times the longest that an effect took to show", out.Settle().String())
 	}
 	if out.Grade > t.spec.Level {
 		add("until then: level %s is not shown, and a doubt is for a person", t.spec.Level)

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// A shelf is an MCP server of the official SDK, which makes notes.
+type shelf struct {
+	url string
+
+	mu     sync.Mutex // protects the next
+	notes  []note
+	asked  int
+	onMake func(n int) // after the nth note was made
+}
+
+// A note is one as the server shows it.
+type note struct {
+	Title string `json:"title"`
+	Body  string `json:"body"`
+	key   string
+	at    time.Time
+}
+
+// makes says how the tools of a shelf behave.
+type makes struct {
+	keyed  bool          // it honours a key
+	echoes bool          // its search shows what it was asked for
+	silent bool          // its lists show nothing
+	lag    time.Duration // until they show a note
+}
+
+func newShelf(t *testing.T, how makes) *shelf {
+	s := &shelf{}
+	server := mcp.NewServer(&mcp.Implementation{Name: "shelf", Version: "1"}, nil)
+	type made struct {
+		Title string `json:"title"`
+		Body  string `json:"body,omitempty"`
+	}
+	type keyedMade struct {
+		made
+		Key string `json:"idempotency_key,omitempty"`
+	}
+	create := func(in made, key string) (*mcp.CallToolResult, any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if in.Title == "" {
+			return nil, nil, fmt.Errorf("a note needs a title")
+		}
+		for i, n := range s.notes {
+			if how.keyed && key != "" && n.key == key {
+				return nil, map[string]int{"number": i + 1}, nil
+			}
+		}
+		s.notes = append(s.notes, note{in.Title, in.Body, key, time.Now()})
+		if s.onMake != nil {
+			s.onMake(len(s.notes))
+		}
+		return nil, map[string]int{"number": len(s.notes)}, nil
+	}
+	if how.keyed {
+		mcp.AddTool(server, &mcp.Tool{Name: "create_note"}, func(_ context.Context, _ *mcp.CallToolRequest, in keyedMade) (*mcp.CallToolResult, any, error) {
+			return create(in.made, in.Key)
+		})
+	} else {
+		mcp.AddTool(server, &mcp.Tool{Name: "create_note"}, func(_ context.Context, _ *mcp.CallToolRequest, in made) (*mcp.CallToolResult, any, error) {
+			return create(in, "")
+		})
+	}
+	find := func(query string) (*mcp.CallToolResult, any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked++
+		found := []note{}
+		for _, n := range s.notes {
+			if !how.silent && time.Since(n.at) >= how.lag && strings.Contains(n.Body, query) {
+				found = append(found, n)
+			}
+		}
+		answer := map[string]any{"page": map[string]any{"notes": found}}
+		if how.echoes {
+			answer["query"] = query
+		}
+		return nil, answer, nil
+	}
+	if how.echoes {
+		mcp.AddTool(server, &mcp.Tool{Name: "search_notes"}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+			Query string `json:"query"`
+		}) (*mcp.CallToolResult, any, error) {
+			return find(in.Query)
+		})
+	} else {
+		mcp.AddTool(server, &mcp.Tool{Name: "list_notes"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return find("")
+		})
+	}
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))
+	t.Cleanup(func() {
+		web.CloseClientConnections()
+		web.Close()
+	})
+	s.url = web.URL
+	return s
+}
+
+// made returns how many notes there are with a text.
+func (s *shelf) made(text string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, note := range s.notes {
+		if strings.Contains(note.Title+note.Body, text) {
+			n++
+		}
+	}
+	return n
+}
+
+const pairParams = `{"title":"{n}"}`
+
+// TestGatewayPair proves what is guessed of servers of the official SDK that do what they say, and of some that
+// do not. What is written is what was shown, and the gateway takes it.
+func TestGatewayPair(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		how    makes
+		args   []string
+		status int
+		want   string // in the file; empty: none is written
+		says   string // in what is printed
+	}{
+		"a mark that a list shows":                  {makes{}, nil, exit.Done, "token = { param = \"body\", append = \"\\n\\nkeep:{token}\" }\nsettle_after = \"1s\"\n[tools.create_note.reconcile]\ntool = \"list_notes\"\nargs = {}\nfound = \"$.page.notes\"\n# complete", "is of level C in pairings/shelf.toml"},
+		"a list that lags":                          {makes{lag: 400 * time.Millisecond}, []string{"--calls", "7"}, exit.Done, "settle_after = \"", "is of level C"},
+		"a key that is honoured":                    {makes{keyed: true}, nil, exit.Done, "token = { param = \"idempotency_key\" }\ndeduplicates = true\n", "is of level A"},
+		"a list that shows nothing":                 {makes{silent: true}, []string{"--wait", "300ms"}, exit.Failed, "", "none of list_notes showed the mark in 300ms"},
+		"a search that shows what it was asked for": {makes{echoes: true}, nil, exit.Failed, "", "search_notes shows a mark that was never made"},
+		"params that are refused":                   {makes{}, []string{"--params", `{"title":""}`}, exit.Failed, "", "a note needs a title"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, dir := newShelf(t, c.how), t.TempDir()
+			put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+			out, status := pairAt(t, dir, append([]string{"shelf.create_note", "--params", pairParams, "--yes"}, c.args...)...)
+			file, err := os.ReadFile(filepath.Join(dir, "pairings", "shelf.toml"))
+			if status != c.status || !strings.Contains(out, c.says) || (err == nil) != (c.want != "") || !strings.Contains(string(file), c.want) {
+				t.Fatalf("status %d, %v, the file is:\n%s\n%s", status, err, file, out)
+			}
+			if n := s.made(""); n > 8 {
+				t.Errorf("%d notes were made, more than was said", n)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "proofs", "*.txt")); len(left) > 0 {
+				t.Errorf("a proof that ended left %v", left)
+			}
+			if c.want == "" {
+				return
+			}
+			if settle := regexp.MustCompile(`settle_after = "(.+)"`).FindSubmatch(file); settle != nil {
+				if d, err := time.ParseDuration(string(settle[1])); err != nil || d < 3*c.how.lag {
+					t.Errorf("settle_after is %s, %v; a list lags by %s", settle[1], err, c.how.lag)
+				}
+			}
+			put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\npairing = \"shelf\"\n", s.url))
+			level := map[bool]string{true: `"level": "A"`, false: `"level": "C"`}[c.how.keyed]
+			if out, _ := keepAt(t, dir, "gateway", "tools", "--json"); !strings.Contains(out, level) {
+				t.Errorf("the gateway has %s", out)
+			}
+			before := s.made("")
+			if out, status := pairAt(t, dir, "shelf.create_note", "--params", pairParams, "--yes"); status != exit.Misused || s.made("") != before || !strings.Contains(out, "already") {
+				t.Errorf("a tool that is known: status %d, %d notes: %s", status, s.made("")-before, out)
+			}
+		})
+	}
+}
+
+// pairAt runs keep gateway pair, and returns all that it prints.
+func pairAt(t *testing.T, dir string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), buildKeep(t), append([]string{"gateway", "pair"}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+	out, _ := cmd.CombinedOutput() // the status says it
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// A draft calls nothing, and without the owner's word neither does a proof.
+func TestGatewayPairAsks(t *testing.T) {
+	t.Parallel()
+	s, dir := newShelf(t, makes{}), t.TempDir()
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"shelf"}, exit.Done, "# token = { param = \"body\""},
+		{[]string{"shelf.create_note", "--json"}, exit.Done, `"mark": "body"`},
+		{[]string{"shelf.create_note", "--params", pairParams}, exit.Misused, "nothing was sent: say --yes"},
+		{[]string{"shelf.create_note", "--params", pairParams, "--yes", "--mark", "nothing"}, exit.Misused, "has no param nothing"},
+		{[]string{"shelf.create_note", "--params", pairParams, "--yes", "--lookup", "nothing"}, exit.Misused, "no other tool nothing"},
+		{[]string{"shelf.nothing"}, exit.NotFound, "shelf.nothing"},
+		{[]string{"nothing"}, exit.NotFound, "nothing"},
+	} {
+		if out, status := pairAt(t, dir, c.args...); status != c.status || !strings.Contains(out, c.says) {
+			t.Errorf("%v: status %d, want %d: %s", c.args, status, c.status, out)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || s.made("") != 0 || s.asked != 0 {
+		t.Errorf("%d notes, %d reads, %v, %v; want none, and keep.toml alone", s.made(""), s.asked, entries, err)
+	}
+}
+
+// The process dies when its first calls were performed: what they made is named in a note on disk, and
+// nothing is claimed. The next proof shows that note before it asks.
+func TestGatewayPairKilled(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{1, 3} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			s, dir := newShelf(t, makes{}), t.TempDir()
+			put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+			cmd := exec.CommandContext(t.Context(), buildKeep(t), "gateway", "pair", "shelf.create_note", "--params", pairParams, "--yes")
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+			s.onMake = func(n int) {
+				if n == at {
+					_ = cmd.Process.Kill()
+				}
+			}
+			noError(t, cmd.Start())
+			if err := cmd.Wait(); err == nil {
+				t.Fatal("it was to die")
+			}
+			note, err := os.ReadFile(filepath.Join(dir, "proofs", "pair-shelf.create_note.txt"))
+			noError(t, err)
+			run := regexp.MustCompile(`has (\w+-) in place of \{n\}, and the mark (prove-\w+-)`).FindSubmatch(note)
+			if run == nil || s.made(string(run[1])) != at || s.made(string(run[2])) != at {
+				t.Fatalf("%d notes were made, and the note says: %s", s.made(""), note)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "pairings")); err == nil {
+				t.Error("a proof that died claims something")
+			}
+			out, status := pairAt(t, dir, "shelf.create_note", "--params", pairParams, "--yes")
+			if status != exit.Done || !strings.Contains(out, "broken off") || !strings.Contains(out, string(run[1])) || !strings.Contains(out, "is of level C") {
+				t.Errorf("the next one: status %d: %s", status, out)
+			}
+			if after, err := os.ReadFile(filepath.Join(dir, "proofs", "pair-shelf.create_note.txt")); err != nil || string(after) != string(note) {
+				t.Errorf("the note of what was made became %q, %v", after, err)
+			}
+		})
+	}
+}
+
+// The reference server for files is proved by itself.
+func TestGatewayPairOfARealServer(t *testing.T) {
+	t.Parallel()
+	cache, err := os.UserCacheDir()
+	noError(t, err)
+	file := filepath.Join(cache, "keep-test", "mcp-servers", "node_modules", "@modelcontextprotocol", "server-filesystem", "dist", "index.js")
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("no MCP servers of npm on this machine; test.sh installs them")
+	}
+	dir := t.TempDir()
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.files]\ncommand = \"node\"\nargs = [%q, %q]\n", file, dir))
+	out, status := pairAt(t, dir, "files.write_file", "--params", fmt.Sprintf(`{"path":"%s/{n}.txt","content":"x"}`, dir), "--yes")
+	if status != exit.Done || !strings.Contains(out, "files.write_file is of level C") {
+		t.Errorf("status %d: %s", status, out)
+	}
+}
