@@ -297,6 +297,15 @@ type Sweep struct {
 // Swept is what a swept event has in the place of the chain that finished it.
 const Swept RunID = "swept"
 
+// OldRuns are the runs of a workflow that were made before a time.
+type OldRuns struct {
+	Workflow WorkflowName
+	Before   time.Time
+
+	// Empty means only those that found nothing to do, at their first attempt.
+	Empty bool
+}
+
 // An OldChain is a chain of runs that Sweep takes.
 type OldChain struct {
 	Workflow  WorkflowName

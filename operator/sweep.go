@@ -49,6 +49,11 @@ func (o *Operator) Sweep(ctx context.Context, r policy.Retention, preview bool, 
 		return done, err
 	}
 	for _, w := range all {
+		if before, some := r.EmptyBefore(w.Name, now); some {
+			if err := o.sweepRuns(ctx, keep.OldRuns{Workflow: w.Name, Before: before, Empty: true}, preview, &done, each); err != nil {
+				return done, err
+			}
+		}
 		before, some := r.Before(w.Name, now)
 		if !some {
 			continue
@@ -56,7 +61,7 @@ func (o *Operator) Sweep(ctx context.Context, r policy.Retention, preview bool, 
 		if first := now.Add(-o.longestBudget()); before.After(first) {
 			before = first // what counts in a budget is not forgotten (law: within-budget)
 		}
-		if err := o.sweepWorkflow(ctx, w.Name, before, preview, &done, each); err != nil {
+		if err := o.sweepRuns(ctx, keep.OldRuns{Workflow: w.Name, Before: before}, preview, &done, each); err != nil {
 			return done, err
 		}
 	}
@@ -86,14 +91,14 @@ func (o *Operator) SweepTraces(ctx context.Context, r policy.Retention, preview 
 	}
 }
 
-// sweepWorkflow forgets the old chains of one workflow.
-func (o *Operator) sweepWorkflow(ctx context.Context, w keep.WorkflowName, before time.Time, preview bool, done *Swept, each func(Swept)) error {
+// sweepRuns forgets old chains of one workflow.
+func (o *Operator) sweepRuns(ctx context.Context, r keep.OldRuns, preview bool, done *Swept, each func(Swept)) error {
 	for after := ""; ; {
-		epoch, ours := o.cfg.Executor.Epoch(w)
+		epoch, ours := o.cfg.Executor.Epoch(r.Workflow)
 		if !ours && !preview {
 			return nil // its host sweeps it
 		}
-		old, next, err := o.store.Over(ctx, w, before, after, sweepLook)
+		old, next, err := o.store.Over(ctx, r, after, sweepLook)
 		if err != nil {
 			return err
 		}
@@ -104,7 +109,7 @@ func (o *Operator) sweepWorkflow(ctx context.Context, w keep.WorkflowName, befor
 				}
 				continue
 			}
-			if err := o.forget(ctx, w, epoch, before, part, done); err != nil {
+			if err := o.forget(ctx, r.Workflow, epoch, r.Before, part, done); err != nil {
 				return err
 			}
 			if each != nil {

@@ -20,8 +20,8 @@ type overCounter struct {
 	read int
 }
 
-func (s *overCounter) Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) ([]keep.OldChain, string, error) {
-	old, next, err := s.Store.Over(ctx, w, before, after, limit)
+func (s *overCounter) Over(ctx context.Context, r keep.OldRuns, after string, limit int) ([]keep.OldChain, string, error) {
+	old, next, err := s.Store.Over(ctx, r, after, limit)
 	s.read += len(old)
 	if next != "" {
 		s.read += limit - len(old)
@@ -58,6 +58,43 @@ func TestSweepOfLongRetention(t *testing.T) {
 	delete(r.Workflows, "long")
 	if done, err = o.Sweep(t.Context(), r, false, nil); err != nil || done.Chains != 1199 { // the newest of the database stays
 		t.Errorf("Sweep = %+v, %v, want 1199 chains", done, err)
+	}
+}
+
+// Runs that found nothing to do are not kept for as long as the others, and no other is read for it.
+func TestSweepOfEmptyRuns(t *testing.T) {
+	s := &overCounter{Store: memory.New()}
+	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, name := range []keep.WorkflowName{"long", "short"} {
+		commitTo(t, s, name, made, keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: 1},
+			Definition: keep.Definition{Name: name}, CreatedAt: made}})
+		for i := range 30 {
+			id := keep.RunID(fmt.Sprintf("run_%s%02d", name, i))
+			commitTo(t, s, name, made, keep.PutRun{Run: keep.Run{ID: id, Chain: id, Workflow: name, Handler: "h", Kind: keep.Producer,
+				Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, Idle: i%3 > 0, CreatedAt: made, UpdatedAt: made}})
+		}
+	}
+	r := policy.Retention{Empty: 3 * 24 * time.Hour, Workflows: map[keep.WorkflowName]time.Duration{"short": 24 * time.Hour}}
+	for _, c := range []struct {
+		days       time.Duration
+		runs, read int
+	}{
+		{2, 29, 29}, // all of short, but the newest of the database
+		{4, 20, 20}, // the empty ones of long
+		{4, 0, 0},
+	} {
+		s.read = 0
+		o, err := operator.New(s, operator.Config{Now: func() time.Time { return made.Add(c.days * 24 * time.Hour) }, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := o.Sweep(t.Context(), r, false, nil)
+		if err != nil || done.Runs != c.runs || s.read != c.read {
+			t.Errorf("after %d days Sweep = %+v, %v, and read %d; want %d and %d", c.days, done, err, s.read, c.runs, c.read)
+		}
+	}
+	if err := (policy.Retention{Empty: time.Hour}).Validate(); err == nil {
+		t.Error("an hour is long enough for empty runs")
 	}
 }
 

@@ -357,11 +357,11 @@ type Reader interface {
 
 // A Sweeper finds what is over and old, for keep.Sweep, and forgets what runs saw.
 type Sweeper interface {
-	// Over reads up to limit runs of w that were made before a time, oldest first,
-	// from a place on: that of the first call is empty. It returns the chains that
-	// begin there and that keep.Sweep would take, and the place to continue from; it
-	// is empty at the end. Runs that were made later cost nothing.
-	Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error)
+	// Over reads up to limit of the old runs, oldest first, from a place on: that of the
+	// first call is empty. It returns the chains that begin there and that keep.Sweep
+	// would take, and the place to continue from; it is empty at the end. Runs that were
+	// made later cost nothing, and neither do others if only empty ones are asked for.
+	Over(ctx context.Context, r keep.OldRuns, after string, limit int) (old []keep.OldChain, next string, err error)
 
 	// ForgetTraces deletes up to limit parts of traces that were written before a time, of
 	// all workflows, and returns how many. No law speaks of them: it is no commit.

@@ -39,7 +39,9 @@ Nothing goes that is not finished: no call in doubt, no open question, no item t
 is not done, nothing of an input that is pending. What keeps things from being done
 twice stays: inputs, the message ids of events, items and checkpoints.
 
-A host does the same by itself once an hour, if there is a [retention]. It may continue
+Runs that found nothing to do go after retention.empty, which is 7 days if it is not set.
+
+A host does the same by itself once an hour. It may continue
 meanwhile. The sweep may be stopped at any moment and started again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -94,9 +96,9 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 	if traces > 0 {
 		what += ", and " + terminal.Plural(traces, "trace")
 	}
-	switch _, some := r.Latest(a.Now()); {
+	switch _, some := (policy.Retention{After: r.After, Workflows: r.Workflows}).Latest(a.Now()); {
 	case preview && sum.Runs == 0 && traces == 0 && !some:
-		fmt.Fprintln(a.Err, "Nothing is old enough. There is no [retention] in keep.toml, so all runs are kept; say --older-than 90d.")
+		fmt.Fprintln(a.Err, "Nothing is old enough. There is no retention.after in keep.toml, so all runs that did something are kept; say --older-than 90d.")
 	case preview && sum.Runs == 0 && traces == 0:
 		fmt.Fprintln(a.Err, "Nothing is over and old enough.")
 	case preview:

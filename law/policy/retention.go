@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -12,6 +14,10 @@ import (
 type Retention struct {
 	// After is how long it is kept after its last change. If zero, forever.
 	After time.Duration
+
+	// Empty is how long runs are kept that found nothing to do, unless After or Workflows is
+	// less. If zero, as long as all others.
+	Empty time.Duration
 
 	// Traces is how long is kept what runs saw: their reads, and the times that these took. If
 	// zero, as long as the runs.
@@ -29,6 +35,9 @@ const MinRetention = 24 * time.Hour
 func (r Retention) Validate() error {
 	if short(r.After) {
 		return fmt.Errorf("retention: after must be %s at least, or 0 forever: %s", MinRetention, r.After)
+	}
+	if short(r.Empty) {
+		return fmt.Errorf("retention: empty must be %s at least, or 0 as long as all others: %s", MinRetention, r.Empty)
 	}
 	for name, d := range r.Workflows {
 		if short(d) {
@@ -50,11 +59,19 @@ func (r Retention) Before(w keep.WorkflowName, now time.Time) (time.Time, bool) 
 	return now.Add(-d), d > 0
 }
 
+// EmptyBefore returns the time before which the runs of a workflow that found nothing to do are
+// forgotten, and false if they are forgotten with all others or not at all.
+func (r Retention) EmptyBefore(w keep.WorkflowName, now time.Time) (time.Time, bool) {
+	before, some := now.Add(-r.Empty), r.Empty > 0
+	all, any := r.Before(w, now)
+	return before, some && !(any && all.After(before))
+}
+
 // Latest returns the latest of the times that Before returns for any workflow, and
 // false if nothing is forgotten at all.
 func (r Retention) Latest(now time.Time) (time.Time, bool) {
 	least := r.After
-	for _, d := range r.Workflows {
+	for _, d := range append(slices.Collect(maps.Values(r.Workflows)), r.Empty) {
 		if d > 0 && (least == 0 || d < least) {
 			least = d
 		}

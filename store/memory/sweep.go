@@ -206,7 +206,7 @@ func (s *Store) ForgetTraces(ctx context.Context, before time.Time, limit int) (
 }
 
 // Over returns the old chains among the next runs; see store.Sweeper.
-func (s *Store) Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (list []keep.OldChain, next string, err error) {
+func (s *Store) Over(ctx context.Context, of keep.OldRuns, after string, limit int) (list []keep.OldChain, next string, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	from := int64(0)
@@ -217,7 +217,7 @@ func (s *Store) Over(ctx context.Context, w keep.WorkflowName, before time.Time,
 	}
 	var rows []row[keep.Run]
 	for _, r := range s.runs {
-		if r.n > from && r.v.Workflow == w {
+		if r.n > from && r.v.Workflow == of.Workflow && (!of.Empty || r.v.Idle && r.v.Chain == r.v.ID) {
 			rows = append(rows, r)
 		}
 	}
@@ -226,13 +226,14 @@ func (s *Store) Over(ctx context.Context, w keep.WorkflowName, before time.Time,
 		rows = rows[:limit]
 		next = strconv.FormatInt(rows[limit-1].n, 10)
 	}
+	before := clean(of.Before)
 	for _, r := range rows {
-		if !r.v.CreatedAt.Before(clean(before)) {
+		if !r.v.CreatedAt.Before(before) {
 			next = "" // later rows are newer
 			continue
 		}
 		c, ok := s.chain(r.v.ID)
-		if !ok || !s.over(c, clean(before)) {
+		if !ok || !s.over(c, before) {
 			continue
 		}
 		old := keep.OldChain{Workflow: r.v.Workflow, Chain: c.id, Runs: len(c.runs), Mutations: len(c.mutations)}

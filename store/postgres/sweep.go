@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -89,21 +88,28 @@ var (
 
 // Over returns the old chains among the next runs of a workflow; see store.Sweeper. It
 // merges the runs of its handlers, each in the order of its primary key.
-func (db *DB) Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error) {
+func (db *DB) Over(ctx context.Context, r keep.OldRuns, after string, limit int) (old []keep.OldChain, next string, err error) {
 	var from int64
 	if after != "" {
 		if from, err = strconv.ParseInt(after, 10, 64); err != nil {
 			return nil, "", fmt.Errorf("cursor %q: %w", after, keep.ErrBadCursor)
 		}
 	}
+	runs := `(SELECT run.* FROM tally, LATERAL (
+				SELECT * FROM run WHERE run.workflow = $2 AND run.handler = tally.name AND run.n > $3 ORDER BY run.n LIMIT $4) run
+			 WHERE tally.workflow = $2 AND tally.noun = 'run' ORDER BY run.n LIMIT $4)`
+	if r.Empty {
+		runs = `(SELECT * FROM run WHERE workflow = $2 AND idle AND chain = id AND n > $3 ORDER BY n LIMIT $4)`
+	}
+	w, before := r.Workflow, millis(r.Before)
 	read, young := 0, false
 	list, err := collect(ctx, db, func(row pgx.CollectableRow) (c keep.OldChain, err error) {
 		var made, at int64
 		var take bool
 		err = row.Scan(&from, &made, into(&c.Chain), &take, &at, &c.Runs, &c.Mutations)
-		young = young || made >= millis(before) // later rows are newer
+		young = young || made >= before // later rows are newer
 		c.Workflow, c.At = w, moment(at)
-		if read++; !take || made >= millis(before) {
+		if read++; !take || made >= before {
 			c = keep.OldChain{}
 		}
 		return c, err
@@ -111,10 +117,8 @@ func (db *DB) Over(ctx context.Context, w keep.WorkflowName, before time.Time, a
 		       (SELECT max(x.updated_at) FROM `+members+` JOIN run x ON x.id = member.id),
 		       (SELECT count(*) FROM `+members+`),
 		       (SELECT count(*) FROM `+members+` JOIN mutation x ON x.run = member.id)
-		  FROM (SELECT run.* FROM tally, LATERAL (
-				SELECT * FROM run WHERE run.workflow = $2 AND run.handler = tally.name AND run.n > $3 ORDER BY run.n LIMIT $4) run
-			 WHERE tally.workflow = $2 AND tally.noun = 'run' ORDER BY run.n LIMIT $4) r
-		 ORDER BY r.n`, millis(before), w, from, limit)
+		  FROM `+runs+` r
+		 ORDER BY r.n`, before, w, from, limit)
 	if err != nil {
 		return nil, "", fmt.Errorf("look for what is over: %w", err)
 	}

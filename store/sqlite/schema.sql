@@ -582,6 +582,8 @@ CREATE VIRTUAL TABLE item_words USING fts5vocab('item_search', 'instance');
 
 CREATE VIRTUAL TABLE event_words USING fts5vocab('event_search', 'instance');
 
+CREATE INDEX run_empty ON run (workflow) WHERE idle = 1 AND chain = id;
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

@@ -3,9 +3,9 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/internal/stored"
@@ -67,50 +67,75 @@ func (t *tx) forget(chain keep.RunID) error {
 }
 
 // Over returns the old chains among the next runs of a workflow; see store.Sweeper. It
-// looks for the workflow in one bucket after the other, and reads those that have it.
-func (db *DB) Over(ctx context.Context, w keep.WorkflowName, before time.Time, after string, limit int) (old []keep.OldChain, next string, err error) {
+// looks for the workflow in one bucket after the other, and reads those that have it. Empty
+// runs have an index.
+func (db *DB) Over(ctx context.Context, r keep.OldRuns, after string, limit int) (old []keep.OldChain, next string, err error) {
 	from := int64(0)
 	if after != "" {
 		if from, err = strconv.ParseInt(after, 10, 64); err != nil {
 			return nil, "", fmt.Errorf("cursor %q: %w", after, keep.ErrBadCursor)
 		}
 	}
+	if r.Empty {
+		part, err := db.overIn(ctx, r, `INDEXED BY run_empty WHERE r.idle = 1 AND r.chain = r.id AND`, from, math.MaxInt64, limit)
+		if err != nil || part.young || part.read < limit {
+			return part.old, "", err
+		}
+		return part.old, strconv.FormatInt(part.last, 10), nil
+	}
 	for left := limit; left > 0; {
-		bucket, some, err := db.bucketOf(ctx, w, (from+1)/bucketSize)
+		bucket, some, err := db.bucketOf(ctx, r.Workflow, (from+1)/bucketSize)
 		if err != nil || !some {
 			return old, "", err
 		}
 		end := (bucket + 1) * bucketSize
-		read, young := 0, false
-		list, err := rows(ctx, db, func(row scanner) (c keep.OldChain, err error) {
-			var made, at int64
-			var take bool
-			err = row.Scan(&from, &made, &c.Chain, &take, &at, &c.Runs, &c.Mutations)
-			c.Workflow, c.At = w, moment(at)
-			young = young || made >= millis(before)
-			if read++; !take || made >= millis(before) {
-				c = keep.OldChain{}
-			}
-			return c, err
-		}, `SELECT r.n, r.created_at, r.id, `+over+`,
+		part, err := db.overIn(ctx, r, `NOT INDEXED WHERE`, max(from, bucket*bucketSize-1), end, left)
+		if err != nil {
+			return nil, "", err
+		}
+		if old = append(old, part.old...); part.young {
+			return old, "", nil
+		}
+		if from = part.last; part.read < left {
+			from = end - 1
+		}
+		left -= part.read
+	}
+	return old, strconv.FormatInt(from, 10), nil
+}
+
+// A partOver is what was found among some runs.
+type partOver struct {
+	old   []keep.OldChain
+	read  int   // runs
+	last  int64 // of them
+	young bool  // one of them is too new: so are all later ones
+}
+
+// overIn looks for old chains among the runs with a number between two.
+func (db *DB) overIn(ctx context.Context, r keep.OldRuns, from string, after, end int64, limit int) (p partOver, err error) {
+	before := millis(r.Before)
+	list, err := rows(ctx, db, func(row scanner) (c keep.OldChain, err error) {
+		var made, at int64
+		var take bool
+		err = row.Scan(&p.last, &made, &c.Chain, &take, &at, &c.Runs, &c.Mutations)
+		c.Workflow, c.At = r.Workflow, moment(at)
+		p.young = p.young || made >= before
+		if p.read++; !take || made >= before {
+			c = keep.OldChain{}
+		}
+		return c, err
+	}, `SELECT r.n, r.created_at, r.id, `+over+`,
 		       (SELECT max(x.updated_at) FROM `+members+` CROSS JOIN run x ON x.id = member.id),
 		       (SELECT count(*) FROM `+members+`),
 		       (SELECT count(*) FROM `+members+` CROSS JOIN mutation x ON x.run = member.id)
-		  FROM run r NOT INDEXED WHERE r.n > ?2 AND r.n < ?3 AND r.workflow = ?4 ORDER BY r.n LIMIT ?5`,
-			millis(before), max(from, bucket*bucketSize-1), end, w, left)
-		if err != nil {
-			return nil, "", fmt.Errorf("look for what is over: %w", err)
-		}
-		old = append(old, slices.DeleteFunc(list, func(c keep.OldChain) bool { return c.Chain == "" })...)
-		if young { // later rows are newer
-			return old, "", nil
-		}
-		if read < left {
-			from = end - 1
-		}
-		left -= read
+		  FROM run r `+from+` r.n > ?2 AND r.n < ?3 AND r.workflow = ?4 ORDER BY r.n LIMIT ?5`,
+		before, after, end, r.Workflow, limit)
+	if err != nil {
+		return p, fmt.Errorf("look for what is over: %w", err)
 	}
-	return old, strconv.FormatInt(from, 10), nil
+	p.old = slices.DeleteFunc(list, func(c keep.OldChain) bool { return c.Chain == "" })
+	return p, nil
 }
 
 // bucketOf returns the first bucket from one on that has a run of a workflow.

@@ -46,7 +46,7 @@ func TestSweepGivesSpaceBack(t *testing.T) {
 	full, _ := sizes(t, path)
 	swept := 0
 	for after, i := "", 0; i == 0 || after != ""; i++ {
-		old, next, err := db.Over(t.Context(), "w", before, after, 300)
+		old, next, err := db.Over(t.Context(), keep.OldRuns{Workflow: "w", Before: before}, after, 300)
 		must(t, err)
 		var changes []keep.Change
 		for _, c := range old {

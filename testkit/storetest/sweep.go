@@ -90,7 +90,7 @@ var sweepPromises = []promise{
 				before = before.Add(-30 * time.Minute) // after all but the run's last change
 			}
 			for after, i := "", 0; i == 0 || after != ""; i++ {
-				old, next, err := w.Over(w.ctx, keep.WorkflowName(name), before, after, 3)
+				old, next, err := w.Over(w.ctx, keep.OldRuns{Workflow: keep.WorkflowName(name), Before: before}, after, 3)
 				if err != nil {
 					w.Fatalf("Over: %v", err)
 				}
@@ -124,6 +124,51 @@ var sweepPromises = []promise{
 			}
 		}
 		w.Error("there is always more to sweep")
+	}},
+	{"runs that found nothing to do are found among all others, and swept by themselves", func(w *world) {
+		empty := func(name keep.WorkflowName, of keep.RunID) keep.RunID {
+			r := w.newRun(name)
+			r.Handler, r.Kind, r.Phase, r.RetryOf = "poll", keep.Producer, keep.Running, of
+			if of != "" {
+				r.Chain = of
+			}
+			r.Phase, r.Status, r.Closed, r.Idle = keep.Committed, keep.StatusCommitted, true, true
+			w.commit(name, keep.PutRun{Run: r})
+			w.now()
+			return r.ID
+		}
+		var want []keep.RunID
+		for range 5 {
+			want = append(want, empty("w", ""))
+			r, m := w.call("w")
+			settle(w, &r, &m)
+		}
+		empty("v", "")
+		failed := w.newRun("w")
+		failed.Handler, failed.Kind, failed.Phase, failed.Status, failed.Closed = "poll", keep.Producer, keep.Running, keep.StatusTransient, true
+		w.commit("w", keep.PutRun{Run: failed})
+		empty("w", failed.ID) // is of a chain that tells of a failure
+		before := w.now()
+		empty("w", "") // too new
+		latest(w)
+		kept := all(reader{tb: w.TB, ctx: w.ctx, s: w.Store}, w.Runs, keep.RunFilter{Workflow: "w"})
+		var got []keep.RunID
+		for after, i := "", 0; i == 0 || after != ""; i++ {
+			old, next, err := w.Over(w.ctx, keep.OldRuns{Workflow: "w", Before: before, Empty: true}, after, 2)
+			if err != nil {
+				w.Fatalf("Over: %v", err)
+			}
+			for _, c := range old {
+				got = append(got, c.Chain)
+				w.sweep("w", c.Chain, before)
+			}
+			after = next
+		}
+		w.same("Over", got, want)
+		kept = slices.DeleteFunc(kept, func(r keep.Run) bool { return slices.Contains(want, r.ID) })
+		w.same("the runs that are kept", all(reader{tb: w.TB, ctx: w.ctx, s: w.Store}, w.Runs, keep.RunFilter{Workflow: "w"}), kept)
+		countsAgree(w)
+		w.check()
 	}},
 	{"what a chain tried is swept after it is done, and the link with it", func(w *world) {
 		in := w.input("w")
@@ -351,7 +396,7 @@ func (w *world) ran() (names []keep.WorkflowName) {
 func (w *world) sweepAll(name keep.WorkflowName) (swept int) {
 	w.Helper()
 	for after, i := "", 0; i == 0 || after != ""; i++ {
-		old, next, err := w.Over(w.ctx, name, w.now(), after, 4)
+		old, next, err := w.Over(w.ctx, keep.OldRuns{Workflow: name, Before: w.now()}, after, 4)
 		if err != nil {
 			w.Fatalf("Over: %v", err)
 		}

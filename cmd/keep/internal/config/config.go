@@ -39,7 +39,7 @@ type Config struct {
 	Sandbox     sandbox.Limits        // zero fields are the sandbox's defaults
 	Connections []Connection          // sorted by name
 	Notify      Notify                // valid; zero: questions are not announced
-	Retention   policy.Retention      // valid; zero: nothing is removed
+	Retention   policy.Retention      // valid
 	Hooks       []hook.Config         // valid; sorted by name
 	Grants      []Grant               // conditions valid; of workflows that have one
 	Budgets     []Budget              // valid; sorted by name

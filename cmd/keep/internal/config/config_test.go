@@ -61,7 +61,7 @@ func TestNoFile(t *testing.T) {
 	}
 	want := &config.Config{
 		Dir: dir, DB: filepath.Join(dir, "keep.db"), Workflows: []string{"*.js", "*.ts"}, Policy: policy.Default(),
-		Retention: policy.Retention{Traces: 7 * 24 * time.Hour},
+		Retention: policy.Retention{Traces: 7 * 24 * time.Hour, Empty: 7 * 24 * time.Hour},
 		Write:     config.Write{Limits: repair.Limits{Attempts: 3, Tokens: 200_000}, Questions: 3, Time: 10 * time.Minute},
 		Gateway:   config.Gateway{Rules: map[keep.ToolName]gateway.Rule{}, Repeat: repeat.DefaultRules(), MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},
 		Warnings:  []config.Problem{}, Missing: []config.Problem{}, Ring: seal.Ring{Path: filepath.Join(dir, "keep.key")},

@@ -43,6 +43,7 @@ type (
 	retentionTable struct {
 		After     time.Duration                       `toml:"after"`     // how long after its end a thing is kept; zero: always
 		Workflows map[keep.WorkflowName]time.Duration `toml:"workflows"` // the same, by workflow
+		Empty     time.Duration                       `toml:"empty"`     // how long runs are kept that found nothing to do; zero: as long as the others
 	}
 
 	traceTable struct {
@@ -113,10 +114,11 @@ type (
 func defaults() tables {
 	p, told, again := policy.Default(), notify.DefaultRetry(), repeat.DefaultRules()
 	return tables{
-		Write:  writeTable{Questions: maxWriteQuestions, Attempts: 3, Tokens: 200_000, Time: 10 * time.Minute},
-		Notify: notifyTable{Retry: backoffTable{told.First, told.Max, told.Attempts}, Timeout: notify.DefaultTimeout},
-		Trace:  traceTable{Keep: 7 * 24 * time.Hour, Limit: size(p.Limits.Trace)},
-		DB:     "keep.db",
+		Write:     writeTable{Questions: maxWriteQuestions, Attempts: 3, Tokens: 200_000, Time: 10 * time.Minute},
+		Notify:    notifyTable{Retry: backoffTable{told.First, told.Max, told.Attempts}, Timeout: notify.DefaultTimeout},
+		Retention: retentionTable{Empty: 7 * 24 * time.Hour},
+		Trace:     traceTable{Keep: 7 * 24 * time.Hour, Limit: size(p.Limits.Trace)},
+		DB:        "keep.db",
 		Gateway: gatewayTable{Repeat: string(again.Repeat), RepeatWindow: again.Window, Rejoin: again.Rejoin,
 			MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},
 		Repair:    repairTable{Attempts: 3, Tokens: 200_000, Activate: string(repair.Ask), PerDay: 10, Replay: 7 * 24 * time.Hour},
@@ -169,7 +171,7 @@ const maxTrace = 16 << 20
 
 // retention returns what the table means.
 func (t retentionTable) retention() policy.Retention {
-	return policy.Retention{After: t.After, Workflows: t.Workflows}
+	return policy.Retention{After: t.After, Workflows: t.Workflows, Empty: t.Empty}
 }
 
 // times returns for how long traces are kept, and how large one may be. With keep = "0s"
