@@ -434,7 +434,7 @@ func TestForgotten(t *testing.T) {
 	if _, err := w.db.ForgetTraces(t.Context(), time.Now().Add(time.Hour), 1000); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.compare(t, shopWorkflow); r.Impact != compare.Unknown || r.Counts[compare.Inconclusive] != 5 || !strings.Contains(said(r), "not recorded") {
+	if r := w.compare(t, shopWorkflow); r.Impact != compare.Unknown || r.Counts[compare.Inconclusive] != 5 || !strings.Contains(said(r), "inconclusive what the run saw was not recorded") {
 		t.Error(said(r))
 	}
 }

@@ -127,7 +127,7 @@ func (f *found) add(r *replay.Report, covered map[string]bool, earlier bool) {
 		if covered[m.Phase] || earlier && m.Phase == "" {
 			continue
 		}
-		f.why = append(f.why, strings.TrimSpace(strings.TrimSpace(m.Phase+" "+m.Tool)+": "+m.Why))
+		f.why = append(f.why, strings.TrimPrefix(strings.TrimSpace(m.Phase+" "+m.Tool)+": "+m.Why, ": "))
 	}
 	for _, p := range r.Phases {
 		covered[p] = covered[p] || !open[p]
