@@ -77,8 +77,8 @@ var wrong = map[string]string{
 // runs the tests that the guide has for it, and looks whether a mistake is found with the
 // words that the guide quotes.
 func TestGuide(t *testing.T) {
-	scripts, tested, mistakes, settings := 0, 0, 0, 0
-	dir := guideProject(t)
+	scripts, tested, mistakes, settings, commands := 0, 0, 0, 0, 0
+	dir, project := guideProject(t), t.TempDir()
 	var script string
 	for _, b := range blocks() {
 		place, quoted, isWrong := strings.Cut(b.file, "; keep check says: ")
@@ -111,14 +111,40 @@ func TestGuide(t *testing.T) {
 			if f, err := scripttest.ReadFile(filepath.Join(dir, "form.test.toml")); err != nil || len(f.Tests) != 1 {
 				t.Errorf("%s: %d tests, %v:\n%s", b.section, len(f.Tests), err, b.text)
 			}
-		case b.language == "sh", b.language == "ts":
+		case b.language == "sh":
+			commands += runCommands(t, project, b)
+		case b.language == "ts": // generated of what keep types writes
 		default:
 			t.Errorf("%s: nothing tries this example:\n%s", b.section, b.text)
 		}
 	}
-	if scripts < 7 || tested < 6 || mistakes < 5 || settings < 3 {
-		t.Errorf("%d scripts, %d tests, %d mistakes and %d settings were found", scripts, tested, mistakes, settings)
+	if scripts < 7 || tested < 6 || mistakes < 5 || settings < 3 || commands < 12 {
+		t.Errorf("%d scripts, %d tests, %d mistakes, %d settings and %d commands were found", scripts, tested, mistakes, settings, commands)
 	}
+}
+
+// asked are commands that ask a model, do not end, or name what is not there: of those only the form is tried.
+var asked = regexp.MustCompile(`^keep (write|edit|serve|workflows versions)\b`)
+
+// runCommands runs the commands of an example in a directory, and returns how many there are.
+func runCommands(t *testing.T, dir string, b block) (n int) {
+	t.Chdir(dir)
+	for line := range strings.Lines(b.text) {
+		line, _, _ = strings.Cut(line, "#")
+		line, _, _ = strings.Cut(line, " > ")
+		args := strings.Fields(line)
+		if len(args) < 2 || args[0] != "keep" {
+			continue
+		}
+		n++
+		if asked.MatchString(line) {
+			args = append(args, "--help")
+		}
+		if out, talk, status := runCommand(t, args[1:]...); status != 0 || out+talk == "" {
+			t.Errorf("%s: %s: status %d\n%s%s", b.section, line, status, out, talk)
+		}
+	}
+	return n
 }
 
 // checkMistake looks whether keep check finds a mistake.
