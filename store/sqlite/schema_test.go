@@ -19,7 +19,10 @@ func TestSchema(t *testing.T) {
 	names, err := filepath.Glob("migrations/*.sql")
 	must(t, err)
 	migrated := memoryFile(t)
-	for _, name := range names {
+	for i, name := range names {
+		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(filepath.Base(name), want) {
+			t.Fatalf("%s is at the place of %s: two migrations have one number, or none has", name, want)
+		}
 		execFile(t, migrated, name)
 	}
 	want := schemaOf(t, migrated)
