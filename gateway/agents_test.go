@@ -427,12 +427,14 @@ func startProcess(t *testing.T, s setup) (url string, cmd *exec.Cmd, stop func()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v: %s", err, cmd.Wait(), said.String())
 	}
 	return strings.TrimSpace(line), cmd, func() { in.Close(); _ = cmd.Wait() }
 }

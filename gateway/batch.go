@@ -163,7 +163,7 @@ func (h *HTTPHandler) postBatch(w http.ResponseWriter, r *http.Request, agent st
 	defer cancel()
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
 	conn := connOf(r)
-	b := s.takeBatch(ctx, members, s.written(conn), st.sender(r), true)
+	b := s.takeBatch(ctx, members, s.written(conn, everything), st.sender(r), true)
 	var frame []byte
 	var answers []answer
 	done := make(chan error, 1)
@@ -178,6 +178,6 @@ func (h *HTTPHandler) postBatch(w http.ResponseWriter, r *http.Request, agent st
 	case frame == nil:
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		s.tell(func() error { return k.answer(frame, http.StatusOK) }, conn, answers...)
+		s.tell(func() (int64, error) { return 0, k.answer(frame, http.StatusOK) }, conn, answers...)
 	}
 }

@@ -60,12 +60,17 @@ func (x *exchange) ask(ctx context.Context, m mcp.Message) mcp.Message {
 	if answered == nil {
 		return failedToAsk(errors.New("the client is asked too much at once"))
 	}
-	if err := x.send(mcp.Message{Version: "2.0", ID: id, Method: m.Method, Params: m.Params}); err != nil {
-		return failedToAsk(err)
-	}
+	unsent := make(chan error, 1)
+	go func() { // ends with the client's stream: one that does not read holds nobody else up
+		if err := x.send(mcp.Message{Version: "2.0", ID: id, Method: m.Method, Params: m.Params}); err != nil {
+			unsent <- err
+		}
+	}()
 	select {
 	case ans := <-answered:
 		return ans
+	case err := <-unsent:
+		return failedToAsk(err)
 	case <-ctx.Done():
 		return failedToAsk(context.Cause(ctx))
 	case <-x.s.over:
@@ -88,7 +93,7 @@ func (s *session) asking() (id json.RawMessage, answered <-chan mcp.Message, don
 		return nil, nil, func() {}
 	}
 	s.asks++
-	id, _ = json.Marshal(fmt.Sprintf("keep-%d", s.asks))
+	id, _ = json.Marshal(fmt.Sprintf("keep-%s-%d", s.g.name, s.asks)) // an answer to another gateway's request is none to this one's
 	ch := make(chan mcp.Message, 1)
 	key := string(id)
 	s.asked[key] = ch

@@ -16,6 +16,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -72,6 +73,7 @@ type Config struct {
 // A Gateway serves agents. Make one with New, and end it with Close.
 type Gateway struct {
 	cfg     Config
+	name    string // that no other gateway has
 	log     *slog.Logger
 	store   Store
 	engine  *engine.Engine
@@ -107,7 +109,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	cfg.MessageLimit = cmp.Or(cfg.MessageLimit, mcp.DefaultMessageLimit)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	g := &Gateway{
-		cfg: cfg, log: cfg.Logger, store: db, kick: make(chan struct{}, 1),
+		cfg: cfg, name: rand.Text()[:8], log: cfg.Logger, store: db, kick: make(chan struct{}, 1),
 		flights: make(map[string]*flight), delivered: make(map[string]delivery), lists: make(map[string]listing), changes: make(map[string]int),
 		sessions: make(map[*session]struct{}), progress: make(map[string]func() *exchange), listing: make(map[string]chan struct{}),
 	}
@@ -333,4 +335,23 @@ func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
 		}
 	}
 	return last, err
+}
+
+// Settle waits until no call is under way, or until ctx ends.
+func (g *Gateway) Settle(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		g.mu.Lock()
+		calls := len(g.flights)
+		g.mu.Unlock()
+		if calls == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -216,7 +216,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		w.Header().Set(headerSession, id)
 	}
 	conn := connOf(r)
-	before := s.written(conn)
+	before := s.written(conn, everything)
 	if m.Method == "server/discover" {
 		s.anew()
 		before = nil
@@ -323,7 +323,7 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 		h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
 		return
 	}
-	s.tell(func() error { return k.answer(frame, status) }, conn, a)
+	s.tell(func() (int64, error) { return 0, k.answer(frame, status) }, conn, a)
 }
 
 // accepts reports whether a client takes a kind of content.

@@ -196,7 +196,7 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 	to := slices.Collect(maps.Keys(g.sessions))
 	g.mu.Unlock()
 	for _, s := range to {
-		if toAll || s.alone { // what is about a request of another agent is for nobody else
+		if toAll || s.alone && len(to) == 1 { // what is about a request of another agent is for nobody else
 			s.announce(m)
 		}
 	}

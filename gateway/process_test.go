@@ -5,6 +5,7 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ type setup struct {
 	URL    string // of the server; empty: it is a process
 	Echoes int    // how many servers that do nothing there are in place of that
 	HTTP   bool   // agents speak to it by HTTP, at the address that it prints
+	Link   bool   // a front speaks to it
 }
 
 func testPolicy() *policy.Policy {
@@ -120,8 +122,33 @@ func serveGateway() (err error) {
 	if s.CutAt > 0 {
 		out = &cutting{os.Stdout, s.CutAt}
 	}
-	return g.ServeStdio(ctx, s.Agent, os.Stdin, out)
+	if s.Link {
+		return g.ServeLink(ctx, s.Agent, false, stdLink{os.Stdin, out})
+	}
+	return serveFront(ctx, g, s.Agent, out)
 }
+
+// serveFront serves an agent on stdin and stdout as keep gateway does on a file.
+func serveFront(ctx context.Context, g *gateway.Gateway, agent string, out io.Writer) error {
+	served := make(chan error, 1)
+	f := gateway.Front{Connect: func(context.Context) (gateway.Link, error) {
+		front, back := gateway.NewLink()
+		go func() { served <- g.ServeLink(ctx, agent, true, back) }() // ends with the link
+		return front, nil
+	}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	err := f.Serve(ctx, os.Stdin, out)
+	return errors.Join(err, <-served)
+}
+
+// A stdLink is a link on stdin and stdout.
+type stdLink struct {
+	io.Reader
+	io.Writer
+}
+
+func (stdLink) CloseWrite() error { return os.Stdout.Close() }
+
+func (stdLink) Close() error { return os.Stdout.Close() }
 
 // A cutting writer dies with its process after some bytes of the answers to calls.
 type cutting struct {
@@ -239,6 +266,24 @@ type client struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 	err bytes.Buffer
+
+	wait  func() // for the gateway
+	ended bool
+}
+
+func newClient(t *testing.T, in io.WriteCloser, out io.Reader, wait func()) *client {
+	c := &client{t: t, in: in, out: bufio.NewReaderSize(out, 1<<20), wait: wait}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// hello agrees with the gateway on a version.
+func (c *client) hello() {
+	c.t.Helper()
+	if _, ok := c.ask(1, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`); !ok {
+		c.t.Fatalf("the gateway did not start: %s", c.err.String())
+	}
+	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
 // start starts a gateway and agrees with it on a version.
@@ -248,34 +293,32 @@ func start(t *testing.T, s setup) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{t: t, cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
-	c.cmd.Stderr = &c.err
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.out = bufio.NewReaderSize(out, 1<<20)
-	if err := c.cmd.Start(); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.stop() })
-	if _, ok := c.ask(1, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`); !ok {
-		t.Fatalf("the gateway did not start: %s", c.err.String())
+	c := newClient(t, in, out, func() { _ = cmd.Wait() })
+	c.cmd, cmd.Stderr = cmd, &c.err
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.hello()
 	return c
 }
 
 // stop ends the gateway by its stdin and waits for it.
 func (c *client) stop() {
-	if c.cmd.ProcessState == nil {
+	if !c.ended {
+		c.ended = true
 		c.in.Close()
 		_, _ = io.Copy(io.Discard, c.out)
-		_ = c.cmd.Wait()
+		c.wait()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -29,9 +30,12 @@ const maxInFlight = 64
 type session struct {
 	g     *Gateway
 	agent string
-	alone bool                     // it is the one client of the gateway
-	out   func(frame []byte) error // writes a frame; an error means that it was not taken whole. Nil: by HTTP
-	over  chan struct{}            // closed at its end
+	alone bool          // it is the one client of the gateway
+	over  chan struct{} // closed at its end
+
+	// out writes a frame, and returns how many it wrote, if that is counted. An error means that it was not taken
+	// whole. Nil: by HTTP.
+	out func(frame []byte) (int64, error)
 
 	requests sync.WaitGroup
 	telling  chan struct{} // holds a token while a last answer is written
@@ -54,11 +58,12 @@ type session struct {
 type toldAnswer struct {
 	run  keep.RunID
 	conn int64 // on which: a later message on it shows that the client read the answer
+	at   int64 // which frame of the session it was, if they are counted
 }
 
 // newSession returns a session whose frames are written by out; nil: by HTTP.
-func (g *Gateway) newSession(agent string, out func(frame []byte) error) *session {
-	s := &session{g: g, agent: agent, alone: out != nil, out: out, over: make(chan struct{}), telling: make(chan struct{}, 1),
+func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error)) *session {
+	s := &session{g: g, agent: agent, out: out, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
 	g.mu.Lock()
@@ -76,7 +81,8 @@ func (s *session) write(m mcp.Message) error {
 	if err != nil {
 		return err
 	}
-	return s.out(frame)
+	_, err = s.out(frame)
+	return err
 }
 
 // end forgets the session. What it began is not stopped.
@@ -91,10 +97,11 @@ func (s *session) end() {
 	}
 }
 
-// take handles a frame of the client. A request is worked on beside the next ones.
-func (s *session) take(ctx context.Context, frame []byte) {
+// take handles a frame of the client, with the answers that were written before it came. A request is worked on
+// beside the next ones.
+func (s *session) take(ctx context.Context, frame []byte, before map[string]keep.RunID) {
 	if isBatch(frame) {
-		s.takeTogether(ctx, frame)
+		s.takeTogether(ctx, frame, before)
 		return
 	}
 	var m mcp.Message
@@ -106,10 +113,10 @@ func (s *session) take(ctx context.Context, frame []byte) {
 	case wrong != "":
 		s.refuse(m.ID, invalidRequest, wrong)
 	case m.ID == nil || m.Method == "":
-		s.heard(s.written(0), "")
+		s.heard(before, "")
 		s.unanswered(m)
 	default:
-		s.begin(ctx, m)
+		s.begin(ctx, m, before)
 	}
 }
 
@@ -136,7 +143,7 @@ func (s *session) unanswered(m mcp.Message) {
 }
 
 // takeTogether handles a batch, whose answers are written as one.
-func (s *session) takeTogether(ctx context.Context, frame []byte) {
+func (s *session) takeTogether(ctx context.Context, frame []byte, before map[string]keep.RunID) {
 	s.mu.Lock()
 	version := s.version
 	s.mu.Unlock()
@@ -145,10 +152,10 @@ func (s *session) takeTogether(ctx context.Context, frame []byte) {
 		s.refuse(nil, wrong.Code, wrong.Message)
 		return
 	}
-	b := s.takeBatch(ctx, members, s.written(0), s.write, false)
+	b := s.takeBatch(ctx, members, before, s.write, false)
 	s.requests.Go(func() {
 		if frame, answers, err := b.wait(); err == nil && frame != nil {
-			s.tell(func() error { return s.out(frame) }, 0, answers...)
+			s.tell(func() (int64, error) { return s.out(frame) }, 0, answers...)
 		}
 	})
 }
@@ -179,37 +186,39 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 }
 
 // begin works on a request.
-func (s *session) begin(ctx context.Context, m mcp.Message) {
+func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]keep.RunID) {
 	ctx, leave, why := s.enter(ctx, m.ID, false)
 	if why != "" {
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
-	before := s.written(0)
 	s.requests.Go(func() {
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
 		leave() // who has the answer may use the id again
-		s.tell(func() error { return s.write(a.reply(m.ID)) }, 0, a)
+		if frame, err := mcp.Frame(a.reply(m.ID)); err == nil {
+			s.tell(func() (int64, error) { return s.out(frame) }, 0, a)
+		}
 	})
 }
 
 // tell writes answers. While a last answer is written, written waits: the client may have read
 // it, and sent its next message, before this goroutine notes that.
-func (s *session) tell(write func() error, conn int64, answers ...answer) {
+func (s *session) tell(write func() (at int64, err error), conn int64, answers ...answer) {
 	if !slices.ContainsFunc(answers, func(a answer) bool { return a.of != "" }) {
-		_ = write()
+		_, _ = write()
 		return
 	}
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
-	if write() != nil {
+	at, err := write()
+	if err != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range answers {
 		if a.of != "" {
-			s.told[a.of] = toldAnswer{a.run, conn}
+			s.told[a.of] = toldAnswer{a.run, conn, at}
 		}
 	}
 }
@@ -218,9 +227,12 @@ func (s *session) tell(write func() error, conn int64, answers ...answer) {
 // not read must not keep its own messages from being read for good.
 const patience = 100 * time.Millisecond
 
-// written returns the last answers that were written so far on a connection. It is asked when a message
-// arrives: what is written while that one is worked on, its sender did not have.
-func (s *session) written(conn int64) map[string]keep.RunID {
+// everything is more frames than any client reads.
+const everything = math.MaxInt64
+
+// written returns the last answers that were written so far on a connection, among the first frames of the
+// session. It is asked when a message arrives: what is written while that one is worked on, its sender did not have.
+func (s *session) written(conn, frames int64) map[string]keep.RunID {
 	select {
 	case s.telling <- struct{}{}:
 		<-s.telling
@@ -230,7 +242,7 @@ func (s *session) written(conn int64) map[string]keep.RunID {
 	defer s.mu.Unlock()
 	before := make(map[string]keep.RunID)
 	for id, t := range s.told {
-		if t.conn == conn {
+		if t.conn == conn && t.at <= frames {
 			before[id] = t.run
 		}
 	}

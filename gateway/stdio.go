@@ -17,17 +17,28 @@ const endTime = 1500 * time.Millisecond
 // ctx. What was sent by then is waited for a moment, so that its outcome is recorded.
 func (g *Gateway) ServeStdio(ctx context.Context, agent string, in io.Reader, out io.Writer) error {
 	var mu sync.Mutex // one frame at a time
-	s := g.newSession(agent, func(frame []byte) error {
+	s := g.newSession(agent, func(frame []byte) (int64, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, err := out.Write(append(frame, '\n'))
-		return err
+		return 0, err
 	})
+	s.alone = true
+	frames := mcp.NewReader(in, g.cfg.MessageLimit)
+	return s.serve(ctx, func() ([]byte, int64, error) {
+		frame, err := frames.Next()
+		return frame, everything, err
+	})
+}
+
+// serve takes frames until there are no more, or until ctx ends. Each comes with how many frames of the session
+// its sender had read.
+func (s *session) serve(ctx context.Context, next func() (frame []byte, read int64, err error)) error {
 	defer s.end()
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	read := make(chan error, 1)
-	go func() { read <- s.readAll(work, mcp.NewReader(in, g.cfg.MessageLimit)) }() // ends with in, or with the process
+	go func() { read <- s.readAll(work, next) }() // ends with the frames, or with the process
 	var err error
 	select {
 	case err = <-read:
@@ -41,10 +52,10 @@ func (g *Gateway) ServeStdio(ctx context.Context, agent string, in io.Reader, ou
 	return err
 }
 
-// readAll takes frames until the stream ends.
-func (s *session) readAll(ctx context.Context, frames *mcp.Reader) error {
+// readAll takes frames until there are no more.
+func (s *session) readAll(ctx context.Context, next func() ([]byte, int64, error)) error {
 	for {
-		frame, err := frames.Next()
+		frame, read, err := next()
 		if tooLarge, ok := errors.AsType[*mcp.TooLargeError](err); ok {
 			s.refuse(tooLarge.ID, invalidRequest, tooLarge.Error())
 			continue
@@ -52,7 +63,7 @@ func (s *session) readAll(ctx context.Context, frames *mcp.Reader) error {
 		if err != nil {
 			return err
 		}
-		s.take(ctx, frame)
+		s.take(ctx, frame, s.written(0, read))
 	}
 }
 

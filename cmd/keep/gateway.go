@@ -7,18 +7,15 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep/api/access"
-	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
-	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/store"
 )
@@ -34,6 +31,9 @@ its calls on to the servers of [gateway.servers] in keep.toml. Each call of a to
 is not known to read only is recorded before it is sent. An agent that got no answer and
 makes the call again gets the answer of the first; nothing is sent twice. What nobody can
 know is a question in keep inbox. It ends with its stdin.
+
+Several can work on one file, and beside keep serve: who comes second hands its messages to the
+first, and takes its place when that ends. Give each client a --agent of its own.
 
 With --listen it serves agents by streamable HTTP, each by its token, until it is stopped:
 keep token add NAME --role agent makes one, and [gateway.agents] may have others.`,
@@ -80,42 +80,22 @@ hosts = ["gateway.example.com:7421"]`, listen)
 	if len(cfg.Missing) > 0 {
 		return &config.Error{Problems: cfg.Missing}
 	}
-	db, err := database.Open(ctx, cfg, database.ToHost)
-	if err != nil {
-		return err
+	// Nobody can come second where there is no socket, everybody may on Postgres, and who serves by HTTP comes first.
+	if listen != "" || database.IsPostgres(cfg.DB) || daemon.SocketOf(cfg) == "" {
+		g, err := a.env().HostGateway(ctx, cfg, nil)
+		if err != nil {
+			return err
+		}
+		if listen != "" {
+			err = a.serveAgents(ctx, g.Gateway, g.DB, cfg.Gateway, listen)
+		} else {
+			err = g.ServeStdio(ctx, agent, in, a.Out)
+		}
+		return errors.Join(err, g.Close())
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	defer a.serveAccounts(ctx, cfg, db)()
-	g, err := gateway.New(ctx, db, gateway.Config{
-		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
-		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
-		Version: buildinfo.Read().Version, Logger: a.log,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	if listen != "" {
-		return a.serveAgents(ctx, g, db, cfg.Gateway, listen)
-	}
-	return g.ServeStdio(ctx, agent, in, a.Out)
-}
-
-// serveAccounts gives the servers the accounts of the database, and renews them until the function
-// that it returns is called.
-func (a *app) serveAccounts(ctx context.Context, cfg *config.Config, db database.DB) (end func()) {
-	if !slices.ContainsFunc(cfg.Gateway.Servers, func(s mcp.ServerConfig) bool { return s.Account != "" }) {
-		return func() {}
-	}
-	accounts := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil)
-	cfg.UseAccounts(accounts)
-	ctx, stop := context.WithCancel(ctx)
-	var loops sync.WaitGroup
-	loops.Go(func() { accounts.Run(ctx) })
-	return func() {
-		stop()
-		loops.Wait()
-	}
+	seat := &daemon.Seat{Env: a.env(), Cfg: cfg, Agent: agent}
+	defer func() { err = errors.Join(err, seat.Close()) }()
+	return gateway.Front{Connect: seat.Connect, MessageLimit: cfg.Gateway.MessageLimit, Logger: a.log}.Serve(ctx, in, a.Out)
 }
 
 // serveAgents serves agents by HTTP.

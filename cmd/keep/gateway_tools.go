@@ -110,7 +110,7 @@ func (a *app) withTools(ctx context.Context, r database.Role, only string, f fun
 	}
 	servers := slices.DeleteFunc(slices.Clone(cfg.Gateway.Servers), func(s mcp.ServerConfig) bool { return only != "" && s.Name != only })
 	onlyReads := r == database.ToRead
-	if onlyReads && slices.ContainsFunc(servers, func(s mcp.ServerConfig) bool { return s.Account != "" }) {
+	if onlyReads && cfg.Gateway.UsesAccounts() {
 		r = database.ToDecide // a token may have to be renewed
 	}
 	db, err := database.Open(ctx, cfg, r)

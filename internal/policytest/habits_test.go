@@ -27,6 +27,8 @@ var goroutines = map[string]string{
 	"store/sqlite/writer.go":                 "Close waits for the one writer",
 	"cmd/keep/write.go":                      "a read of what a person types cannot be interrupted: the line is abandoned with the process",
 	"cmd/keep/internal/keychain/keychain.go": "what asks a keychain cannot be interrupted: its answer is abandoned",
+	"gateway/front.go":                       "what reads stdin, and what writes to an agent that does not read, cannot be interrupted, and ends with the process",
+	"gateway/exchange.go":                    "a write to a client that does not read is left, and ends with its stream",
 	"gateway/stdio.go":                       "what reads stdin cannot be interrupted, and ends with the process; calls that take too long are left to Close",
 	"cmd/keep/accounts.go":                   "what reads a terminal cannot be interrupted, and ends with the process",
 }

@@ -73,6 +73,8 @@ func (e Env) findDaemon(ctx context.Context, cfg *config.Config) *runningDaemon 
 	case err != nil:
 		e.Log.InfoContext(ctx, "no daemon", "socket", socket, "err", err)
 		return nil
+	case d.Gateway: // it serves agents, and commands open the database themselves
+		return nil
 	case !d.runsOn(cfg.DB):
 		e.Log.InfoContext(ctx, "the daemon is of another database", "socket", socket, "db", d.DB)
 		return nil

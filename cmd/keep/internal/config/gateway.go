@@ -64,6 +64,11 @@ type Gateway struct {
 	ResultLimit  int
 }
 
+// UsesAccounts reports whether a server has a connected account.
+func (g Gateway) UsesAccounts() bool {
+	return slices.ContainsFunc(g.Servers, func(s mcp.ServerConfig) bool { return s.Account != "" })
+}
+
 var gatewayServerName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // gateway checks the table of the gateway and returns what it means. Budgets get the tools

@@ -116,7 +116,7 @@ func (e Env) Prepare(ctx context.Context, p *project.Project) (*Session, []termi
 // Open opens the database as its host, makes the host and deploys the scripts. It is
 // the one place where this command builds a host that runs workflows.
 func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
-	if s.DB, err = database.Open(ctx, s.Project.Cfg, database.ToHost); err != nil {
+	if s.DB, err = e.openHost(ctx, s.Project.Cfg); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.DB.Close)

@@ -67,6 +67,7 @@ type Server struct {
 	connects *Connecting
 	metrics  http.Handler // of the host
 	http     *http.Server
+	hub      *hub // of agents whose gateways share the database; nil: it is of no gateway
 	Socket   *http.Server
 	scrape   *http.Server       // of monitors; nil: none
 	streams  context.CancelFunc // ends what would continue forever
@@ -112,6 +113,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	srv.streams = end
 	srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
+	srv.hub = e.serveGateways(ctx, s)
 	srv.Socket = e.newHTTP(base, access.Local(User(), srv.withOwner(s.DB.Name(), &srv.now)))
 	srv.openSocket(ctx, cfg)
 	if err := srv.openScrape(ctx, base, cfg.Server.MetricsListen, s.DB); err != nil {
@@ -361,6 +363,7 @@ func (s *Server) Close() error {
 	if s.streams != nil {
 		s.streams()
 	}
+	s.hub.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var errs []error

@@ -23,6 +23,9 @@ type Identity struct {
 	Version string `json:"version"`
 	DB      string `json:"db"` // its path, or its URL without a password
 	PID     int    `json:"pid"`
+
+	// Gateway says that it is a keep gateway: commands do not go through it.
+	Gateway bool `json:"gateway,omitempty"`
 }
 
 // SocketOf returns the socket of a database: that of the configuration, else one
@@ -61,6 +64,9 @@ func (s *Server) withOwner(db string, next http.Handler) http.Handler {
 		}
 		fmt.Fprintln(w, link)
 	})
+	if s.hub != nil {
+		mux.Handle("GET "+GatewayPath, s.hub)
+	}
 	mux.Handle("/", next)
 	return mux
 }

@@ -1,0 +1,293 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/gateway"
+)
+
+// One process works on a file. A gateway that comes second hands the messages of its agent to the first, by
+// the socket of the database, as a link (gateway.Front).
+
+// GatewayPath is where the socket, and nothing else, makes a connection a link.
+const GatewayPath = "/gateway"
+
+// YieldPath is where the socket of a gateway is asked to let another process have the database.
+const YieldPath = "/gateway/yield"
+
+const (
+	linkProtocol = "keep-gateway/1"
+	headerAgent  = "Keep-Agent"
+	headerConfig = "Keep-Config" // which keep.toml the servers are of
+)
+
+// configFile names the keep.toml of a configuration, however it was given.
+func configFile(cfg *config.Config) string {
+	file := cfg.File
+	if file == "" {
+		return cfg.Dir
+	}
+	if abs, err := filepath.Abs(file); err == nil {
+		file = abs
+	}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		return real
+	}
+	return file
+}
+
+// A hub serves the agents of other processes.
+type hub struct {
+	file string                           // keep.toml of the gateway
+	open func() (*gateway.Gateway, error) // returns it
+	end  func()                           // ends it; nil: its owner does
+	ctx  context.Context                  // ends with the hub
+	stop context.CancelFunc
+
+	mu    sync.Mutex // protects the next two
+	over  bool
+	links sync.WaitGroup
+}
+
+func newHub(cfg *config.Config, open func() (*gateway.Gateway, error)) *hub {
+	h := &hub{file: configFile(cfg), open: open}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// Close ends the links, after what was sent had a moment.
+func (h *hub) Close() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.stop()
+	h.links.Wait()
+	if h.end != nil {
+		h.end()
+	}
+}
+
+// serveGateways returns what serves the agents whose gateways come to the socket of a daemon. Its own gateway is opened
+// when the first one comes, with the configuration as it is then.
+func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
+	cfg := s.config()
+	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
+		return nil
+	}
+	var mu sync.Mutex // protects the next one
+	var g *gateway.Gateway
+	h := newHub(cfg, func() (*gateway.Gateway, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if g != nil {
+			return g, nil
+		}
+		var err error
+		g, err = e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
+		return g, err
+	})
+	h.end = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if g == nil {
+			return
+		}
+		if err := g.Close(); err != nil {
+			e.Log.Warn("end the gateway", "err", err)
+		}
+	}
+	return h
+}
+
+// add counts a link, if there may be more.
+func (h *hub) add() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		h.links.Add(1)
+	}
+	return !h.over
+}
+
+// ServeHTTP makes a connection a link.
+func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	agent, err := url.QueryUnescape(r.Header.Get(headerAgent))
+	switch {
+	case r.Header.Get("Upgrade") != linkProtocol:
+		http.Error(w, "the link of a gateway is "+linkProtocol, http.StatusUpgradeRequired)
+		return
+	case r.Header.Get(headerConfig) != url.QueryEscape(h.file):
+		http.Error(w, fmt.Sprintf("process %d has this database with another keep.toml, %s; end it, or give this project a database of its own", os.Getpid(), h.file), http.StatusConflict)
+		return
+	case err != nil || agent == "" || len(agent) > 64:
+		http.Error(w, "an agent has a name", http.StatusBadRequest)
+		return
+	}
+	g, err := h.open()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if !h.add() {
+		http.Error(w, "the gateway is stopping", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.links.Done()
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Time{})
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+linkProtocol+"\r\n\r\n"); err != nil {
+		return
+	}
+	_ = g.ServeLink(h.ctx, agent, false, connLink{conn, buffered.Reader}) // its front went without a word, and is none of ours
+}
+
+// A connLink is a link to another process.
+type connLink struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (c connLink) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// CloseWrite implements gateway.Link.
+func (c connLink) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return c.Close()
+}
+
+// errNoLink is returned where nothing offers links now.
+var errNoLink = errors.New("no process offers its gateway at the socket of the database")
+
+// A refusedLink says why a process that has the database offers no link; waiting does not help.
+type refusedLink struct{ why string }
+
+// Error is what the process said.
+func (e *refusedLink) Error() string { return e.why }
+
+// greetTime is how long the process at a socket may take to answer.
+const greetTime = 10 * time.Second
+
+// askSocket makes a request on a connection of its own, and returns both.
+func askSocket(ctx context.Context, socket, method, path string, header http.Header) (net.Conn, *bufio.Reader, *http.Response, error) {
+	d := net.Dialer{Timeout: greetTime}
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(greetTime))
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, nil)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, conn.Close())
+	}
+	r.Header = header
+	in := bufio.NewReader(conn)
+	if err := r.Write(conn); err != nil {
+		return nil, nil, nil, errors.Join(err, conn.Close())
+	}
+	resp, err := http.ReadResponse(in, r)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, in, resp, nil
+}
+
+// joinLink returns a link to the gateway of the process that has the database.
+func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, error) {
+	if info, err := os.Lstat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
+		return nil, errNoLink // there is none, or others can open it, too
+	}
+	conn, in, resp, err := askSocket(ctx, socket, http.MethodGet, GatewayPath,
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {linkProtocol}, headerAgent: {url.QueryEscape(agent)}, headerConfig: {url.QueryEscape(file)}})
+	if err != nil {
+		return nil, errNoLink // it died, or begins just now
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		_ = conn.SetDeadline(time.Time{})
+		return connLink{conn, in}, nil
+	}
+	defer conn.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	switch resp.StatusCode {
+	case http.StatusConflict, http.StatusBadRequest:
+		return nil, &refusedLink{strings.TrimSpace(string(text))}
+	case http.StatusNotFound, http.StatusUpgradeRequired:
+		return nil, &refusedLink{"the process that has this database is of another version of Keep, or offers no gateway: restart it"}
+	}
+	return nil, errNoLink
+}
+
+// askToYield asks the gateway that has a database to let this process have it, and reports whether it will.
+func askToYield(ctx context.Context, socket string) bool {
+	if socket == "" {
+		return false
+	}
+	conn, _, resp, err := askSocket(ctx, socket, http.MethodPost, YieldPath, http.Header{})
+	if err != nil {
+		return false
+	}
+	return errors.Join(resp.Body.Close(), conn.Close()) == nil && resp.StatusCode == http.StatusAccepted
+}
+
+// serveSocket serves at the socket of a database what a gateway that is no daemon offers: who it is, links, and
+// with yield that it lets others have the database. It returns what ends that.
+func (e Env) serveSocket(ctx context.Context, cfg *config.Config, h *hub, yield func()) (end func()) {
+	path := SocketOf(cfg)
+	if path == "" || database.IsPostgres(cfg.DB) {
+		return func() {}
+	}
+	l, err := listenSocket(ctx, path)
+	if err != nil {
+		e.Log.WarnContext(ctx, "there is no socket: no other gateway can share the database; server.socket of keep.toml names another place", "path", path, "err", err)
+		return func() {}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+IdentityPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(Identity{Version: buildinfo.Read().Version, DB: cfg.DB, PID: os.Getpid(), Gateway: true}) // the client is gone
+	})
+	mux.Handle("GET "+GatewayPath, h)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, fmt.Sprintf("no keep serve or keep dev runs on this database: process %d is keep gateway", os.Getpid()), http.StatusServiceUnavailable)
+	})
+	if yield != nil {
+		mux.HandleFunc("POST "+YieldPath, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			yield()
+		})
+	}
+	srv := e.newHTTP(context.WithoutCancel(ctx), mux)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(l) }) // it ends with srv
+	return func() {
+		_ = srv.Close()
+		_ = l.Close()
+		serving.Wait()
+	}
+}

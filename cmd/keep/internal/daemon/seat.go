@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/gateway"
+)
+
+// OpenGateway opens the gateway of a configuration over a database that this process has for itself, or over
+// Postgres.
+func (e Env) OpenGateway(ctx context.Context, cfg *config.Config, db database.DB) (*gateway.Gateway, error) {
+	return gateway.New(ctx, db, gateway.Config{
+		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
+		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
+		Version: buildinfo.Read().Version, Logger: e.Log,
+	})
+}
+
+// A Gateway is one with its database.
+type Gateway struct {
+	*gateway.Gateway
+	DB      database.DB
+	closers []func() error // in the order of closing, backwards
+}
+
+// HostGateway opens the database as its one process, and the gateway of a configuration over it. Other processes share
+// it by the socket. Yield is called when one that does not share wants the database; nil: this one does not yield it, and
+// has one that would yield it do so.
+func (e Env) HostGateway(ctx context.Context, cfg *config.Config, yield func()) (_ *Gateway, err error) {
+	g := new(Gateway)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	if yield == nil {
+		g.DB, err = e.openHost(ctx, cfg)
+	} else {
+		g.DB, err = database.Open(ctx, cfg, database.ToHost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.closers = append(g.closers, g.DB.Close, e.serveAccounts(ctx, cfg, g.DB))
+	if g.Gateway, err = e.OpenGateway(ctx, cfg, g.DB); err != nil {
+		return nil, err
+	}
+	g.closers = append(g.closers, g.Gateway.Close)
+	h := newHub(cfg, func() (*gateway.Gateway, error) { return g.Gateway, nil })
+	end := e.serveSocket(ctx, cfg, h, yield)
+	g.closers = append(g.closers, func() error { h.Close(); return nil }, func() error { end(); return nil })
+	return g, nil
+}
+
+// Close ends what is out after a moment, and gives the database up.
+func (g *Gateway) Close() error {
+	if g == nil {
+		return nil
+	}
+	var errs []error
+	for _, c := range slices.Backward(g.closers) {
+		errs = append(errs, c())
+	}
+	g.closers = nil
+	return errors.Join(errs...)
+}
+
+// serveAccounts gives the servers of a gateway the accounts of the database, and renews them until the function
+// that it returns is called.
+func (e Env) serveAccounts(ctx context.Context, cfg *config.Config, db database.DB) (end func() error) {
+	if !cfg.Gateway.UsesAccounts() {
+		return func() error { return nil }
+	}
+	accounts := e.NewAccounts(func() *config.Config { return cfg }, db, nil)
+	cfg.UseAccounts(accounts)
+	ctx, stop := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	loops.Go(func() { accounts.Run(ctx) })
+	return func() error {
+		stop()
+		loops.Wait()
+		return nil
+	}
+}
+
+// A Seat gives the front of one agent a gateway: that of the process that has the database, or its own.
+type Seat struct {
+	Env   Env
+	Cfg   *config.Config
+	Agent string
+
+	met    bool           // there was a gateway before
+	own    *Gateway       // nil: that of another process is used
+	links  sync.WaitGroup // to the own one
+	yields bool           // the database was asked for; read when links are over
+}
+
+// How long a seat looks for a gateway: at the start, where nothing is waited for, and when the one that it had
+// ended. Who was asked for the database leaves it to the other for a while.
+const (
+	firstWait = 10 * time.Second
+	nextWait  = time.Minute
+	yieldWait = 10 * time.Second
+	callWait  = 30 * time.Second // for calls that are out when another process wants the database
+	seatEvery = 25 * time.Millisecond
+)
+
+// Connect implements the Connect of a gateway.Front.
+func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
+	now := time.Now()
+	until, leave := now.Add(firstWait), now
+	if s.met {
+		until = now.Add(nextWait)
+	}
+	if s.links.Wait(); s.yields {
+		leave = now.Add(yieldWait)
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	for {
+		link, err := s.connect(ctx, time.Now().After(leave))
+		refused, isRefused := errors.AsType[*refusedLink](err)
+		switch {
+		case err == nil:
+			s.met = true
+			return link, nil
+		case isRefused:
+			return nil, exit.NoDatabase(refused)
+		case !errors.Is(err, keep.ErrLocked) && !errors.Is(err, errNoLink), time.Now().After(until):
+			return nil, err
+		}
+		select {
+		case <-time.After(seatEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// connect joins the process that has the database, or takes it if nobody has it.
+func (s *Seat) connect(ctx context.Context, takes bool) (gateway.Link, error) {
+	link, err := joinLink(ctx, SocketOf(s.Cfg), s.Agent, configFile(s.Cfg))
+	if err == nil || !errors.Is(err, errNoLink) || !takes {
+		return link, err
+	}
+	asked := make(chan struct{}, 1)
+	if s.own, err = s.Env.HostGateway(ctx, s.Cfg, func() {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	}); err != nil {
+		return nil, err
+	}
+	s.yields = false
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	front, back := gateway.NewLink()
+	s.links.Go(func() {
+		defer stop()
+		_ = s.own.ServeLink(work, s.Agent, true, back) // the front went, or is to go to another gateway
+	})
+	s.links.Go(func() {
+		defer stop()
+		select {
+		case <-asked:
+			calls, cancel := context.WithTimeout(work, callWait)
+			defer cancel()
+			s.own.Settle(calls)
+			s.yields = true
+		case <-work.Done():
+		}
+	})
+	return front, nil
+}
+
+// Close ends the own gateway, if there is one, and gives the database up.
+func (s *Seat) Close() error {
+	s.links.Wait()
+	err := s.own.Close()
+	s.own = nil
+	return err
+}
+
+// openHost opens the database of a process that runs workflows. A gateway that has it lets it go, and its agent continues
+// with this process.
+func (e Env) openHost(ctx context.Context, cfg *config.Config) (database.DB, error) {
+	said := false
+	for until := time.Now().Add(callWait + yieldWait/2); ; {
+		db, err := database.Open(ctx, cfg, database.ToHost)
+		// One gateway lets it go, and another one may have taken it first.
+		if !errors.Is(err, keep.ErrLocked) || !askToYield(ctx, SocketOf(cfg)) && !said || time.Now().After(until) {
+			return db, err
+		}
+		if !said && e.Say != nil {
+			e.Say("keep gateway has this database, and lets it go when its calls are over.")
+		}
+		said = true
+		select {
+		case <-time.After(seatEvery):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+//go:build unix
+
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/gateway"
+)
+
+// A childLink is a link to a gateway that is a process of its own.
+type childLink struct {
+	io.Reader
+	io.WriteCloser
+	wait func()
+}
+
+func (c childLink) CloseWrite() error { return c.WriteCloser.Close() }
+
+// Close ends the process and waits for it.
+func (c childLink) Close() error {
+	_ = c.WriteCloser.Close()
+	c.wait()
+	return nil
+}
+
+// startLink starts a gateway to which a front speaks.
+func startLink(s setup) (gateway.Link, error) {
+	s.Link = true
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return childLink{out, in, sync.OnceFunc(func() { _ = cmd.Wait() })}, cmd.Start()
+}
+
+// The gateway of a front is killed at every point of a call, and the next one takes its place: the agent, which knows
+// nothing of it, gets one answer, and an honest one. Laws: once, nothing-lost.
+func TestFrontTakeOver(t *testing.T) {
+	for _, p := range []engine.Point{engine.BeforeCall, engine.Recorded, engine.Answered, engine.AfterCommit, "in the answer"} {
+		for _, isPaired := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s,paired=%t", p, isPaired), func(t *testing.T) {
+				t.Parallel()
+				s := setup{Dir: t.TempDir(), Agent: "ann"}
+				if isPaired {
+					s.Rules = paired()
+				}
+				dying := s
+				if dying.KillAt = p; p == "in the answer" {
+					dying.CutAt = 60
+				}
+				c, links := frontOf(t, dying, s)
+				r, ok := c.create("x")
+				for ok && (r.state() == "needs_reconcile" || r.state() == "failed") {
+					r, ok = c.create("x")
+				}
+				known := "applied"
+				if !isPaired && (p == engine.Recorded || p == engine.Answered) {
+					known = "indeterminate"
+				}
+				if want := 1; !ok || r.state() != known || effects(t, s.Dir, "x") > want || known == "applied" && effects(t, s.Dir, "x") != want {
+					t.Errorf("%d effects, %s", effects(t, s.Dir, "x"), r.raw)
+				}
+				if known == "indeterminate" && !strings.Contains(r.text(), "do not repeat it") {
+					t.Errorf("%s", r.text())
+				}
+				// The session continues as it was: its version, and what was delivered in it.
+				if r, ok := c.ask(3, "tools/list", `{}`); !ok || !strings.Contains(r.raw, "notes__create") {
+					t.Errorf("%s", r.raw)
+				}
+				for i, want := range []int{1, 1, 2} {
+					if r, _ := c.create("y"); effects(t, s.Dir, "y") != want || r.state() != "applied" {
+						t.Errorf("%d: %d effects, %s", i, effects(t, s.Dir, "y"), r.raw)
+					}
+					if i == 1 {
+						c.ask(4, "ping", `{}`)
+					}
+				}
+				c.stop()
+				if n := *links; n != 2 {
+					t.Errorf("%d gateways, want 2", n)
+				}
+				if q := check(t, s.Dir); len(q) != 0 && known == "applied" || known != "applied" && len(q) != 1 {
+					t.Errorf("%d questions", len(q))
+				}
+			})
+		}
+	}
+}
+
+// frontOf starts a front in this process, with these gateways one after another, and agrees with it on a version.
+func frontOf(t *testing.T, gateways ...setup) (c *client, links *int) {
+	t.Helper()
+	fromAgent, in := io.Pipe()
+	out, toAgent := io.Pipe()
+	links = new(int)
+	f := gateway.Front{Connect: func(context.Context) (gateway.Link, error) {
+		s := gateways[min(*links, len(gateways)-1)]
+		*links++
+		return startLink(s)
+	}}
+	done := make(chan error, 1)
+	go func() {
+		done <- f.Serve(t.Context(), fromAgent, toAgent)
+		_ = toAgent.Close()
+	}()
+	c = newClient(t, in, out, func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	c.hello()
+	return c, links
+}
