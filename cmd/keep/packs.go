@@ -103,7 +103,7 @@ func (a *app) pack(name string) (config.Pack, string, error) {
 	}
 	i := slices.IndexFunc(all, func(p config.Pack) bool { return p.Name == name })
 	if i < 0 {
-		return config.Pack{}, "", &fs.PathError{Op: "packs", Path: name, Err: fs.ErrNotExist}
+		return config.Pack{}, "", &keep.NotFoundError{What: "pack", ID: name}
 	}
 	return all[i], dir, nil
 }

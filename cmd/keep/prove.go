@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/prove"
@@ -74,7 +75,7 @@ func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 	name, tool, _ := strings.Cut(name, ".")
 	conn, err := cfg.ConnectOne(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &fs.PathError{Op: "connections", Path: name, Err: fs.ErrNotExist}
+		return &keep.NotFoundError{What: "connection", ID: name}
 	}
 	if err != nil {
 		return err
