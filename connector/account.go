@@ -23,6 +23,7 @@ type Credential struct {
 	Subject    string // whom it belongs to, as the service says; empty: not known
 	Generation int64
 	Secrets    []string // texts that must never show
+	Resource   string   // address to which it may be sent, with what is below; empty: it is for whoever names the account
 }
 
 // String says nothing: a credential that is printed by mistake shows nothing.

@@ -79,7 +79,7 @@ func (s *site) accountRows(ctx context.Context) ([]accountRow, error) {
 	for _, a := range all {
 		row := accountRow{AccountDetail: a, Expires: timeOf(a.ExpiresAt), Connected: time.Time(a.ConnectedAt), Refreshed: timeOf(a.LastRefreshAt),
 			Used: timeOf(a.LastUsedAt), Admin: who.Role.Covers(access.Admin)}
-		row.Connects = row.Admin && s.connects()
+		row.Connects = row.Admin && s.connects() && !strings.Contains(row.Pack, ":") // what is no pack is connected at a terminal
 		if a.Error != nil {
 			row.Why = *a.Error
 		}

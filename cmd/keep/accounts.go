@@ -44,7 +44,7 @@ type connectFlags struct {
 func (a *app) connectCmd() *cobra.Command {
 	var f connectFlags
 	cmd := &cobra.Command{
-		Use: "connect PACK", Short: "Connect an account of a service, or connect it again",
+		Use: "connect PACK|mcp:SERVER", Short: "Connect an account of a service, or connect it again",
 		Long: `Connect stores a credential of a service in the database, sealed with the key of
 keep.key, which is made at first need. A connection uses it with account = "NAME".
 
@@ -52,8 +52,11 @@ A service with OAuth shows a page in the browser ($BROWSER names the program tha
 it); client_id and client_secret of your own OAuth client are in [packs.PACK] of keep.toml.
 With --device the page can be opened on any machine. Of other services the key is typed,
 and not shown, or is one line of standard input; basic takes user:password. It is never an
-argument.`,
-		Example: "  keep connect gmail --name work-mail\n  keep connect stripe < key.txt",
+argument.
+
+With mcp:SERVER it is an MCP server of keep.toml with a url: the server says where its tokens are
+from, and a client is registered there, unless keep.toml has client_id.`,
+		Example: "  keep connect gmail --name work-mail\n  keep connect stripe < key.txt\n  keep connect mcp:tracker",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.connect(cmd.Context(), args[0], f, cmd.InOrStdin())
@@ -73,6 +76,9 @@ argument.`,
 
 // connect gets a credential and stores it.
 func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io.Reader) error {
+	if server, ok := strings.CutPrefix(name, config.MCPPack); ok {
+		return a.connectServer(ctx, server, f)
+	}
 	if f.name == "" {
 		f.name = name
 	}
@@ -102,16 +108,21 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 		if err != nil {
 			return err
 		}
-		stored, err := m.Connect(ctx, fresh, content)
-		if err != nil {
-			return keyError(err)
-		}
-		if a.JSON {
-			return a.PrintJSON(api.AccountOf(stored, nil, a.Now()))
-		}
-		fmt.Fprintf(a.Err, "Account %s of %s is connected. A connection uses it with: account = %q\n", stored.Name, pack.Title, stored.Name)
-		return nil
+		return a.storeAccount(ctx, m, fresh, content, pack.Title)
 	})
+}
+
+// storeAccount stores what was connected, and says so.
+func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string) error {
+	stored, err := m.Connect(ctx, fresh, content)
+	if err != nil {
+		return keyError(err)
+	}
+	if a.JSON {
+		return a.PrintJSON(api.AccountOf(stored, nil, a.Now()))
+	}
+	fmt.Fprintf(a.Err, "Account %s of %s is connected. A connection uses it with: account = %q\n", stored.Name, of, stored.Name)
+	return nil
 }
 
 // authorize gets tokens from a service.

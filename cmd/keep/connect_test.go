@@ -120,7 +120,13 @@ func (d *diary) keep(args ...string) (string, int) {
 // returns the rest of its output and its status.
 func (d *diary) connect(act func(cmd *exec.Cmd, page, code string), args ...string) (string, int) {
 	d.Helper()
-	cmd := d.command(append([]string{"connect", "diary", "--no-browser", "--json"}, args...)...)
+	return d.connectAs("diary", act, args...)
+}
+
+// connectAs is connect of a pack, or of an MCP server.
+func (d *diary) connectAs(of string, act func(cmd *exec.Cmd, page, code string), args ...string) (string, int) {
+	d.Helper()
+	cmd := d.command(append([]string{"connect", of, "--no-browser", "--json"}, args...)...)
 	var talk bytes.Buffer
 	cmd.Stderr = &talk
 	stdout, err := cmd.StdoutPipe()

@@ -27,6 +27,14 @@ type Place struct {
 	Headers map[string]string `toml:"headers"` // that each request to it carries
 }
 
+// An OAuth is the owner's own client at the authorization server of a server, and what is asked for.
+type OAuth struct {
+	ClientID     string   `toml:"client_id"`     // of the owner's own OAuth client, for keep connect mcp:NAME; empty: one is registered
+	ClientSecret string   `toml:"client_secret"` // of that client
+	Scopes       []string `toml:"scopes"`        // in place of those that the server asks for
+	RedirectPort int      `toml:"redirect_port"` // of the loopback address that the client is registered with; zero: any
+}
+
 // Validate returns what is wrong with p, and with which of its keys; empty: the whole.
 func (p Place) Validate() (key string, err error) {
 	u, bad := url.Parse(p.URL)
@@ -135,6 +143,7 @@ type Config struct {
 	Account   string                `toml:"account"`   // a connected account whose token each request carries
 	Tools     map[string]ToolConfig `toml:"tools"`     // by name; no others exist for scripts
 	Place
+	OAuth
 
 	// Accounts has the credential of Account.
 	Accounts connector.Accounts `toml:"-"`

@@ -29,7 +29,7 @@ type Config struct {
 
 	// Clients returns what asks the service of an account for new tokens. If nil, nothing
 	// is renewed.
-	Clients func(a keep.Account) (Client, error)
+	Clients func(a keep.Account, content seal.Content) (Client, error)
 
 	// TTL is how long a host has the right to renew. If zero, DefaultTTL.
 	TTL time.Duration
@@ -184,6 +184,9 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	}
 	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
 	c.Secrets = append(o.content.Secrets(), o.old...)
+	if o.content.Client != nil {
+		c.Resource = o.content.Client.Resource
+	}
 	return c, nil
 }
 

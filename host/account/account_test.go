@@ -107,7 +107,7 @@ func (w *world) host(name string) *account.Manager {
 		}
 		return w.settle()
 	}
-	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Settle: settle, Clients: func(keep.Account) (account.Client, error) {
+	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Settle: settle, Clients: func(keep.Account, seal.Content) (account.Client, error) {
 		return &oauth.Client{TokenURL: w.url + "/token", RevokeURL: w.url + "/revoke", ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}, nil
 	}})
 }
@@ -240,7 +240,7 @@ func TestAnotherHostFollows(t *testing.T) {
 			w := newWorld(t)
 			w.service.grace = 1
 			dying := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "dying", TTL: 300 * time.Millisecond,
-				Clients: func(keep.Account) (account.Client, error) {
+				Clients: func(keep.Account, seal.Content) (account.Client, error) {
 					return &oauth.Client{TokenURL: w.url, ID: "id"}, nil
 				}, Trace: func(at account.Point) {
 					if at == p {

@@ -152,7 +152,9 @@ func TestMoveOfWhatChanges(t *testing.T) {
 
 	// A request whose answer is lost, or of a host that died.
 	dying := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "dying", TTL: 300 * time.Millisecond,
-		Clients: func(keep.Account) (account.Client, error) { return &oauth.Client{TokenURL: w.url, ID: "id"}, nil },
+		Clients: func(keep.Account, seal.Content) (account.Client, error) {
+			return &oauth.Client{TokenURL: w.url, ID: "id"}, nil
+		},
 		Trace: func(p account.Point) {
 			if p == account.Recorded {
 				panic("killed")

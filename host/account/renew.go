@@ -226,7 +226,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	if err != nil {
 		return a, false, errors.Join(unusable(a, fmt.Sprintf("the account %s %s", a.Name, keyProblem(err))), m.giveBack(ctx, a))
 	}
-	client, err := m.cfg.Clients(a)
+	client, err := m.cfg.Clients(a, o.content)
 	if err != nil {
 		return a, false, errors.Join(unusable(a, fmt.Sprintf("the account %s cannot be renewed: %v", a.Name, err)), m.giveBack(ctx, a))
 	}
@@ -259,14 +259,16 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	if tokens.Refresh == "" {
 		tokens.Refresh = o.content.Refresh
 	}
-	next, err = m.done(recording, a, generation, tokens)
+	content := ContentOf(tokens)
+	content.Client = o.content.Client
+	next, err = m.done(recording, a, generation, tokens, content)
 	return next, err == nil && next.Generation == generation, err
 }
 
 // done records new tokens. They are nowhere else, so it is tried for a while.
-func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, tokens oauth.Tokens) (keep.Account, error) {
+func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, tokens oauth.Tokens, content seal.Content) (keep.Account, error) {
 	for {
-		sealed, err := m.seal(ctx, a.Kind, a.Name, ContentOf(tokens))
+		sealed, err := m.seal(ctx, a.Kind, a.Name, content)
 		if err == nil {
 			fresh := law.Tokens{ExpiresAt: tokens.Expires, Lifetime: tokens.Lifetime, Scopes: tokens.Scopes, Subject: tokens.Subject, Renews: true, Sealed: sealed}
 			var next keep.Account
@@ -349,7 +351,7 @@ func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error)
 
 // tell revokes both tokens at the service.
 func (m *Manager) tell(ctx context.Context, a keep.Account, c seal.Content) error {
-	client, err := m.cfg.Clients(a)
+	client, err := m.cfg.Clients(a, c)
 	if err != nil {
 		return err
 	}

@@ -274,7 +274,7 @@ func (w *accountSim) tokens() oauth.Tokens {
 // manager returns the accounts of a process.
 func (w *accountSim) manager(s store.Accounts, name string, c account.Client) *account.Manager {
 	return account.New(account.Config{Store: s, Ring: w.ring, Host: name, TTL: simTTL, Logger: slog.New(slog.DiscardHandler),
-		Clients: func(keep.Account) (account.Client, error) { return c, nil }})
+		Clients: func(keep.Account, seal.Content) (account.Client, error) { return c, nil }})
 }
 
 // connect is a person who allows access: a new family of tokens.

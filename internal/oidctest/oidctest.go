@@ -31,7 +31,8 @@ const Secret = "a-client's-secret-0123456789-abcdef"
 
 // Options say how the server behaves.
 type Options struct {
-	Rotate bool `json:"rotate"` // each refresh gives a new refresh token and ends the old one
+	Rotate    bool `json:"rotate"`    // each refresh gives a new refresh token and ends the old one
+	Resources bool `json:"resources"` // clients register themselves, and tokens are for a resource, with the scope notes.write
 }
 
 // A Server is a running oidc-provider that ends with its test.

@@ -16,7 +16,13 @@ server.listen(0, '127.0.0.1', () => {
       { ...native, client_id: 'basic', client_secret: options.secret, token_endpoint_auth_method: 'client_secret_basic', grant_types: person },
       { client_id: 'machine', client_secret: options.secret, token_endpoint_auth_method: 'client_secret_basic', redirect_uris: [], response_types: [], grant_types: ['client_credentials'] },
     ],
-    features: { clientCredentials: { enabled: true }, deviceFlow: { enabled: true }, devInteractions: { enabled: true }, revocation: { enabled: true } },
+    features: {
+      clientCredentials: { enabled: true }, deviceFlow: { enabled: true }, devInteractions: { enabled: true }, revocation: { enabled: true },
+      ...(options.resources && {
+        registration: { enabled: true },
+        resourceIndicators: { enabled: true, getResourceServerInfo: (ctx, resource) => ({ scope: 'notes.write', audience: resource, accessTokenFormat: 'jwt' }) },
+      }),
+    },
     scopes: ['openid', 'offline_access', 'mail.read', 'mail.send'],
     claims: { openid: ['sub', 'email'] },
     conformIdTokenClaims: false,

@@ -45,6 +45,9 @@ func (c *Client) Begin(redirect string) Attempt {
 	if len(c.Scopes) > 0 {
 		opts = append(opts, oauth2.SetAuthURLParam("scope", c.scope()))
 	}
+	if c.Resource != "" {
+		opts = append(opts, oauth2.SetAuthURLParam("resource", c.Resource))
+	}
 	for name, value := range c.Params {
 		opts = append(opts, oauth2.SetAuthURLParam(name, value))
 	}
@@ -67,6 +70,9 @@ func (c *Client) Finish(ctx context.Context, a Attempt, answer url.Values) (Toke
 	if !a.Matches(answer) {
 		return Tokens{}, errors.New("the answer belongs to another attempt")
 	}
+	if err := c.fromIssuer(answer["iss"]); err != nil {
+		return Tokens{}, err
+	}
 	if code := answer.Get("error"); code != "" {
 		err := &RefusedError{Code: c.clean(code), Description: c.clean(answer.Get("error_description")), Status: http.StatusOK}
 		if code == "access_denied" {
@@ -80,10 +86,26 @@ func (c *Client) Finish(ctx context.Context, a Attempt, answer url.Values) (Toke
 	return c.exchange(ctx, a.Redirect, answer.Get("code"), a.verifier)
 }
 
+// fromIssuer returns what is wrong with the issuers that an answer names: another server may have made it
+// (RFC 9207).
+func (c *Client) fromIssuer(named []string) error {
+	switch {
+	case c.Issuer == "" || len(named) == 0 && !c.NamesIssuer || len(named) == 1 && named[0] == c.Issuer:
+		return nil
+	case len(named) == 0:
+		return fmt.Errorf("the answer does not say that it is of %s", c.Issuer)
+	}
+	return fmt.Errorf("the answer is of another server than %s", c.Issuer)
+}
+
 // LoopbackOptions say how Loopback meets the person.
 type LoopbackOptions struct {
 	Port int                     // of 127.0.0.1; 0: any that is free
 	Open func(page string) error // shows the page to the person
+
+	// Before is called with the address to which the answer comes, before it is asked for: it may complete
+	// the client. If nil, the client is complete.
+	Before func(redirect string) error
 }
 
 // Loopback opens a page of the service in the person's browser and waits on 127.0.0.1 for
@@ -97,7 +119,13 @@ func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	cb := &callback{client: c, port: port, ended: make(chan struct{})}
-	cb.attempt = c.Begin(fmt.Sprintf("http://127.0.0.1:%d/callback", port))
+	redirect := fmt.Sprintf("http://127.0.0.1:%d/callback", port)
+	if o.Before != nil {
+		if err := o.Before(redirect); err != nil {
+			return Tokens{}, errors.Join(err, l.Close())
+		}
+	}
+	cb.attempt = c.Begin(redirect)
 	srv := &http.Server{Handler: cb, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = srv.Serve(l) }) // it ends with Shutdown

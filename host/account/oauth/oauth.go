@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,10 @@ type Client struct {
 	Scopes         []string
 	ScopeSeparator string            // "": a space
 	Params         map[string]string // more of the authorization request, as access_type of Google
+
+	Resource    string // that tokens are asked for (RFC 8707); empty: it is not said
+	Issuer      string // that an answer of the authorization may name, and no other (RFC 9207); empty: any
+	NamesIssuer bool   // an answer that names none is not the issuer's
 
 	HTTP *http.Client // nil: http.DefaultClient
 }
@@ -117,7 +122,16 @@ func (c *Client) Refresh(ctx context.Context, refresh string) (Tokens, error) {
 	}
 	ctx, cancel := c.request(ctx)
 	defer cancel()
-	t, err := c.config().TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+	if c.Resource == "" {
+		t, err := c.config().TokenSource(ctx, &oauth2.Token{RefreshToken: refresh}).Token()
+		return c.tokens(t, err, refresh)
+	}
+	conf := clientcredentials.Config{ClientID: c.ID, ClientSecret: c.Secret, TokenURL: c.TokenURL, AuthStyle: c.style(), // which takes other grants, too
+		EndpointParams: url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "resource": {c.Resource}}}
+	t, err := conf.Token(ctx)
+	if err == nil && t.RefreshToken == "" {
+		t.RefreshToken = refresh
+	}
 	return c.tokens(t, err, refresh)
 }
 
@@ -143,6 +157,9 @@ func (c *Client) exchange(ctx context.Context, redirect, code, verifier string) 
 	var opts []oauth2.AuthCodeOption
 	if verifier != "" {
 		opts = append(opts, oauth2.VerifierOption(verifier))
+	}
+	if c.Resource != "" {
+		opts = append(opts, oauth2.SetAuthURLParam("resource", c.Resource))
 	}
 	t, err := conf.Exchange(ctx, code, opts...)
 	return c.tokens(t, err, code, verifier)

@@ -56,6 +56,20 @@ type Content struct {
 	Access  string `json:"access,omitempty"`  // OAuth
 	Refresh string `json:"refresh,omitempty"` // OAuth; empty: there is none
 	Type    string `json:"type,omitempty"`    // of the access token, such as Bearer
+
+	Client *Client `json:"client,omitempty"` // that asks for new tokens; nil: the one of the pack
+}
+
+// A Client is the OAuth client of an account whose service was found by itself, and not by a pack.
+type Client struct {
+	Resource  string `json:"resource"` // for which tokens are; they go nowhere else
+	Issuer    string `json:"issuer"`
+	TokenURL  string `json:"token_url"`
+	RevokeURL string `json:"revoke_url,omitempty"`
+	ID        string `json:"id"`
+	Secret    string `json:"secret,omitempty"`
+	Auth      string `json:"auth"`
+	Near      bool   `json:"near,omitempty"` // the service is in a private network
 }
 
 // Secrets returns all values of c that must never show.
@@ -65,6 +79,9 @@ func (c Content) Secrets() []string {
 		if s != "" {
 			out = append(out, s)
 		}
+	}
+	if c.Client != nil && c.Client.Secret != "" {
+		out = append(out, c.Client.Secret)
 	}
 	if _, password, ok := strings.Cut(c.Value, ":"); ok && password != "" {
 		out = append(out, password)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/keychain"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
 )
 
@@ -136,7 +139,7 @@ func (v *vault) live(cfg *httpapi.Config, account string, pack PackAuth) []strin
 func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error) {
 	a := httpapi.Authorization{Header: map[string]string{}, Query: map[string]string{}, Credentials: map[string]connector.Credential{}}
 	for _, name := range l.names {
-		c, err := liveAccounts{l.v}.Credential(ctx, name)
+		c, err := liveAccounts{l.v, ""}.Credential(ctx, name)
 		if err != nil {
 			return a, err
 		}
@@ -171,20 +174,27 @@ func (l *liveAuth) Refused(ctx context.Context, a httpapi.Authorization) bool {
 // Accepted says so of each account.
 func (l *liveAuth) Accepted(ctx context.Context, _ httpapi.Authorization) {
 	for _, name := range l.names {
-		liveAccounts{l.v}.Accepted(ctx, name)
+		liveAccounts{l.v, ""}.Accepted(ctx, name)
 	}
 }
 
 // liveAccounts are the accounts of a database that is opened after the configuration is
 // read.
-type liveAccounts struct{ v *vault }
+type liveAccounts struct {
+	v  *vault
+	to string // address of the one MCP server to which they are sent; empty: it is another kind of service
+}
 
 // Credential implements connector.Accounts.
 func (l liveAccounts) Credential(ctx context.Context, account string) (connector.Credential, error) {
 	if l.v.accounts == nil {
 		return connector.Credential{}, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", account)
 	}
-	return l.v.accounts.Credential(ctx, account)
+	c, err := l.v.accounts.Credential(ctx, account)
+	if err == nil && c.Resource != "" && (l.to == "" || !oauth.Covers(c.Resource, l.to)) {
+		return connector.Credential{}, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is for %s, and is sent nowhere else", account, c.Resource)
+	}
+	return c, err
 }
 
 // Refused implements connector.Accounts.
@@ -271,7 +281,9 @@ func (c *Config) Needs(tools []keep.ToolName) (needs []Need) {
 				continue
 			}
 			pack := conn.Connector
-			if _, general := kinds[pack]; general {
+			if conn.mcp != nil {
+				pack = MCPPack + name
+			} else if _, general := kinds[pack]; general {
 				pack = "PACK"
 			}
 			for _, account := range conn.Accounts {
@@ -314,6 +326,33 @@ func (c *Config) TestCredential(ctx context.Context, p Pack, account string, acc
 		}
 	}
 	return ErrNoTest
+}
+
+// MCPPack begins what an account names in place of a pack if it is one of an MCP server.
+const MCPPack = "mcp:"
+
+// MCPServer returns an MCP server by HTTP of the gateway or of the connections, and the owner's OAuth client of it.
+func (c *Config) MCPServer(name string) (mcp.ServerConfig, mcp.OAuth, error) {
+	table := dotted("gateway.servers", name)
+	server, own, found := mcp.ServerConfig{}, c.Gateway.OAuth[name], false
+	for _, s := range c.Gateway.Servers {
+		if s.Name == name {
+			server, found = s, true
+		}
+	}
+	for _, conn := range c.Connections {
+		if conn.Name == name && conn.mcp != nil && !found {
+			server, own, found = conn.mcp.Server(name), conn.mcp.OAuth, true
+			server.Account, table = conn.mcp.Account, dotted("connections", name)
+		}
+	}
+	switch {
+	case !found:
+		return server, own, &keep.NotFoundError{What: "MCP server", ID: name}
+	case server.URL == "":
+		return server, own, fmt.Errorf("the MCP server %s is a command, which gets its credential by env", name)
+	}
+	return server, own, c.Lacks(table)
 }
 
 // ErrNoTest is returned for a pack that names no read to test a credential with.

@@ -97,7 +97,7 @@ path = "/read"
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := account.New(account.Config{Store: memory.New(), Ring: cfg.Ring, Host: "h", Clients: func(keep.Account) (account.Client, error) {
+	m := account.New(account.Config{Store: memory.New(), Ring: cfg.Ring, Host: "h", Clients: func(keep.Account, seal.Content) (account.Client, error) {
 		return &oauth.Client{TokenURL: srv.URL + "/token", ID: "id"}, nil
 	}})
 	cfg.UseAccounts(m)

@@ -243,11 +243,11 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 		accounts = v.live(c, "", PackAuth{})
 	case *mail.Config:
 		if c.Account != "" {
-			c.Accounts, accounts = liveAccounts{v}, []string{c.Account}
+			c.Accounts, accounts = liveAccounts{v, ""}, []string{c.Account}
 		}
 	case *mcpConnection:
 		if b.mcpAccount(n, at, c.Account, c.Place) {
-			c.Accounts, accounts = liveAccounts{v}, []string{c.Account}
+			c.Accounts, accounts = liveAccounts{v, c.URL}, []string{c.Account}
 		}
 		if server = &c.Config; pairing != nil {
 			c.Pack = pairing.Pack()

@@ -39,6 +39,7 @@ type (
 
 	gatewayServerTable struct {
 		mcp.Place
+		mcp.OAuth
 		Account string `toml:"account"` // a connected account whose token each request carries
 		Pairing string `toml:"pairing"` // file of what is known of the server's tools, such as github
 	}
@@ -53,8 +54,9 @@ type (
 // A Gateway is what keep.toml says of the gateway. Servers are sorted by name.
 type Gateway struct {
 	Servers      []mcp.ServerConfig
-	Agents       map[string]string   // their tokens, by name
-	Grants       map[string][]string // what they may call, by name; an agent without one may call everything
+	OAuth        map[string]mcp.OAuth // the owner's clients, by the name of a server
+	Agents       map[string]string    // their tokens, by name
+	Grants       map[string][]string  // what they may call, by name; an agent without one may call everything
 	Hosts        []string
 	Origins      []string
 	Rules        map[keep.ToolName]gateway.Rule
@@ -75,7 +77,7 @@ var gatewayServerName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 // that name them.
 func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget) Gateway {
 	n, at := root.table()["gateway"], "gateway"
-	g := Gateway{Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
+	g := Gateway{OAuth: make(map[string]mcp.OAuth), Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
 	g.Repeat = repeat.Rules{Repeat: repeat.Policy(t.Repeat), Window: t.RepeatWindow, Rejoin: t.Rejoin}
 	b.repeatPolicy(n, at, t.Repeat)
 	for key, n64 := range map[string]int64{"repeat_window": int64(t.RepeatWindow), "rejoin": int64(t.Rejoin), "message_limit": int64(t.MessageLimit), "result_limit": int64(t.ResultLimit)} {
@@ -99,6 +101,7 @@ func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget)
 	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
 		kn := n.table()["servers"].table()[name]
 		server := b.gatewayServer(name, t.Servers[name], kn, v)
+		g.OAuth[name] = t.Servers[name].OAuth
 		if p := b.named(kn, dotted("gateway.servers", name), v.dir); p != nil {
 			server.Pack = p.Pack()
 			for tool, cfg := range p.Tools {
@@ -185,7 +188,7 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 	s := t.Server(name)
 	s.Secrets = v.secrets()
 	if b.mcpAccount(n, at, t.Account, t.Place) {
-		s.Account, s.Accounts = t.Account, liveAccounts{v}
+		s.Account, s.Accounts = t.Account, liveAccounts{v, t.URL}
 	}
 	return s
 }

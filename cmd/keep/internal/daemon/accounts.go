@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/host/account/oauth"
+	"github.com/keep-run/keep/host/account/seal"
 )
 
 // A Settle makes questions and runs fit the accounts that there are; see
@@ -28,7 +29,10 @@ func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settl
 	first := cfg()
 	return account.New(account.Config{
 		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log, Settle: settle,
-		Clients: func(a keep.Account) (account.Client, error) {
+		Clients: func(a keep.Account, content seal.Content) (account.Client, error) {
+			if content.Client != nil {
+				return clientOf(*content.Client, a.Scopes), nil
+			}
 			now := cfg()
 			pack, err := config.OnePack(now.Dir, a.Pack)
 			if err != nil {
@@ -37,6 +41,22 @@ func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settl
 			return OAuthClient(now, pack, a.Scopes)
 		},
 	})
+}
+
+// clientOf returns the client of an account that says itself where its tokens are from.
+func clientOf(c seal.Client, scopes []string) *oauth.Client {
+	return &oauth.Client{TokenURL: c.TokenURL, RevokeURL: c.RevokeURL, ID: c.ID, Secret: c.Secret, Auth: c.Auth, Scopes: scopes,
+		Resource: c.Resource, Issuer: c.Issuer, HTTP: GuardedHTTP(c.Near)}
+}
+
+// GuardedHTTP returns what asks servers that others name: it reaches public addresses only, unless the one who
+// names them is near.
+func GuardedHTTP(near bool) *http.Client {
+	t := account.NewTransport()
+	if !near {
+		t.Base.DialContext = oauth.Guard
+	}
+	return &http.Client{Transport: t}
 }
 
 // OAuthClient returns the user's own client of a pack's service.
@@ -105,6 +125,9 @@ func TestAccount(ctx context.Context, cfg *config.Config, m *account.Manager, na
 	a, err := m.Account(ctx, name)
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(a.Pack, config.MCPPack) {
+		return fmt.Errorf("the account %s: %w", name, config.ErrNoTest)
 	}
 	pack, err := config.OnePack(cfg.Dir, a.Pack)
 	if err != nil {

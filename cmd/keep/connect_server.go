@@ -1,0 +1,100 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/host/account/oauth"
+	"github.com/keep-run/keep/host/account/seal"
+)
+
+// connectServer connects an account of an MCP server, whose authorization server it finds by what the server says.
+func (a *app) connectServer(ctx context.Context, name string, f connectFlags) error {
+	if f.device || f.token || f.machine {
+		return exit.Misusef("an MCP server is connected in the browser: --device, --token and --client-credentials are for packs")
+	}
+	return a.withAccounts(ctx, database.ToDeploy, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
+		server, own, err := cfg.MCPServer(name)
+		switch {
+		case errors.Is(err, keep.ErrNotFound):
+			return err
+		case err != nil:
+			return exit.Misusef("%w", err)
+		}
+		called := cmp.Or(f.name, server.Account, name)
+		if !config.AccountName(called) {
+			return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", called)
+		}
+		fresh := keep.Account{Name: called, Pack: config.MCPPack + name, Style: "oauth2", ConnectedBy: daemon.User()}
+		fresh, content, err := a.authorizeServer(ctx, server, own, fresh, f)
+		if err != nil {
+			return err
+		}
+		return a.storeAccount(ctx, m, fresh, content, name)
+	})
+}
+
+// authorizeServer gets tokens for an MCP server.
+func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own mcp.OAuth, fresh keep.Account, f connectFlags) (keep.Account, seal.Content, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	failed := func(err error) (keep.Account, seal.Content, error) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("nobody allowed it within %s; try again", f.timeout)
+		}
+		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", fresh.Pack, err)
+	}
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		return failed(err)
+	}
+	h := daemon.GuardedHTTP(oauth.Near(at))
+	found, err := oauth.Discover(ctx, h, server.URL)
+	if err != nil {
+		return failed(err)
+	}
+	scopes := slices.Concat(own.Scopes, f.scopes)
+	if len(own.Scopes) == 0 {
+		scopes = append(scopes, found.Scopes...)
+	}
+	if found.Offline {
+		scopes = append(scopes, "offline_access")
+	}
+	slices.Sort(scopes)
+	scopes = slices.Compact(scopes)
+	auth := oauth.AuthNone
+	if own.ClientSecret != "" {
+		auth = oauth.AuthBasic
+	}
+	client := found.Client(own.ClientID, own.ClientSecret, auth, scopes, h)
+	fmt.Fprintf(a.Err, "%s has its tokens from %s.\n", terminal.Clean(found.Resource), terminal.Clean(found.Issuer))
+	tokens, err := client.Loopback(ctx, oauth.LoopbackOptions{
+		Port: cmp.Or(f.port, own.RedirectPort),
+		Open: func(page string) error { return a.showPage(page, "", f.noBrowser) },
+		Before: func(redirect string) (err error) {
+			if client.ID == "" {
+				client.ID, client.Secret, client.Auth, err = found.Register(ctx, h, redirect)
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return failed(err)
+	}
+	content := account.ContentOf(tokens)
+	content.Client = &seal.Client{Resource: found.Resource, Issuer: found.Issuer, TokenURL: found.TokenURL, RevokeURL: found.RevokeURL,
+		ID: client.ID, Secret: client.Secret, Auth: client.Auth, Near: found.Near()}
+	return daemon.Granted(fresh, tokens, scopes), content, nil
+}
