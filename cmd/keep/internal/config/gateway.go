@@ -77,7 +77,7 @@ var gatewayServerName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 // that name them.
 func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget) Gateway {
 	n, at := root.table()["gateway"], "gateway"
-	g := Gateway{OAuth: make(map[string]mcp.OAuth), Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
+	g := Gateway{Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
 	g.Repeat = repeat.Rules{Repeat: repeat.Policy(t.Repeat), Window: t.RepeatWindow, Rejoin: t.Rejoin}
 	b.repeatPolicy(n, at, t.Repeat)
 	for key, n64 := range map[string]int64{"repeat_window": int64(t.RepeatWindow), "rejoin": int64(t.Rejoin), "message_limit": int64(t.MessageLimit), "result_limit": int64(t.ResultLimit)} {
@@ -101,6 +101,9 @@ func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget)
 	for _, name := range slices.Sorted(maps.Keys(t.Servers)) {
 		kn := n.table()["servers"].table()[name]
 		server := b.gatewayServer(name, t.Servers[name], kn, v)
+		if g.OAuth == nil {
+			g.OAuth = make(map[string]mcp.OAuth)
+		}
 		g.OAuth[name] = t.Servers[name].OAuth
 		if p := b.named(kn, dotted("gateway.servers", name), v.dir); p != nil {
 			server.Pack = p.Pack()
