@@ -91,7 +91,7 @@ func (t *tx) flipTopic(f commit.Flip) error {
 	_, err := t.exec(`-- of a deploy
 		UPDATE input SET unfinished = unfinished + c.n,
 		       status = CASE WHEN status = 'skipped' THEN 'skipped' WHEN unfinished + c.n > 0 THEN 'pending' ELSE 'done' END
-		  FROM (SELECT j.value AS id, ?3 * count(*) AS n FROM event e INDEXED BY event_pending, json_each(e.caused_by) j
+		  FROM (SELECT j.value AS id, ?3 * count(*) AS n FROM event e INDEXED BY event_free, json_each(e.caused_by) j
 		         WHERE e.workflow = ?1 AND e.topic = ?2 AND e.reserved_by = '' AND e.status = 'pending' GROUP BY j.value) c
 		 WHERE input.id = c.id`, t.workflow, f.Topic, by)
 	if err == nil {

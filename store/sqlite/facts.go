@@ -141,7 +141,7 @@ func (t *tx) readEvent(s *commit.Snapshot, ref keep.EventRef) error {
 }
 
 // readHeld reads the pending events of a chain. The query names its index: with
-// event_pending SQLite would walk over all that waits in the workflow.
+// event_reserved SQLite would walk over all that is reserved in the workflow.
 func (t *tx) readHeld(s *commit.Snapshot, chain keep.RunID) error {
 	return t.addEvents(s, eventFacts+` INDEXED BY event_by_chain
 		 WHERE reserved_by = ? AND reserved_by <> '' AND status = 'pending' AND workflow = ?`, chain, t.workflow)

@@ -317,11 +317,11 @@ func eventStreams(ctx context.Context, v *view, f keep.EventFilter, c cut) ([]st
 // are few: one run of each workflow holds them.
 func topicStreams(ctx context.Context, v *view, f keep.EventFilter, by func(text string, more ...any) stream) ([]stream, error) {
 	var (
-		free = `SELECT seq FROM event INDEXED BY event_pending
+		free = `SELECT seq FROM event INDEXED BY event_free
 			 WHERE workflow = :a AND topic = :b AND reserved_by = '' AND status = 'pending'` + eventRest + `
 			 ORDER BY seq DESC LIMIT :limit`
-		reserved = `SELECT seq FROM event INDEXED BY event_pending
-			 WHERE workflow = :a AND topic = :b AND reserved_by > '' AND status = 'pending' AND :limit > 0` + eventRest
+		reserved = `SELECT seq FROM event INDEXED BY event_reserved
+			 WHERE workflow = :a AND topic = :b AND reserved_by <> '' AND status = 'pending' AND :limit > 0` + eventRest
 		skipped = `SELECT seq FROM event INDEXED BY event_skipped
 			 WHERE workflow = :a AND topic = :b AND status = 'skipped'` + eventRest + `
 			 ORDER BY seq DESC LIMIT :limit`

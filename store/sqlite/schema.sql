@@ -133,8 +133,6 @@ CREATE TABLE event (
 
 CREATE INDEX event_by_topic ON event (seq >> 9, workflow, topic);
 
-CREATE INDEX event_pending ON event (workflow, topic, reserved_by) WHERE status = 'pending';
-
 CREATE INDEX event_skipped ON event (workflow, topic) WHERE status = 'skipped';
 
 CREATE INDEX event_by_chain ON event (reserved_by) WHERE reserved_by <> '';
@@ -583,6 +581,10 @@ CREATE VIRTUAL TABLE item_words USING fts5vocab('item_search', 'instance');
 CREATE VIRTUAL TABLE event_words USING fts5vocab('event_search', 'instance');
 
 CREATE INDEX run_empty ON run (workflow) WHERE idle = 1 AND chain = id;
+
+CREATE INDEX event_free ON event (workflow, topic) WHERE status = 'pending' AND reserved_by = '';
+
+CREATE INDEX event_reserved ON event (workflow, topic) WHERE status = 'pending' AND reserved_by <> '';
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

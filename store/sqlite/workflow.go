@@ -170,8 +170,8 @@ func (db *DB) TopicCounts(ctx context.Context, w keep.WorkflowName) ([]keep.Topi
 const topicCounts = `
 		SELECT workflow, name, pending - reserved, reserved, consumed, skipped
 		  FROM (SELECT workflow, name, pending, consumed, skipped,
-		               (SELECT count(*) FROM event INDEXED BY event_pending
-		                 WHERE event.workflow = topic.workflow AND event.topic = topic.name AND reserved_by > '' AND status = 'pending') AS reserved
+		               (SELECT count(*) FROM event INDEXED BY event_reserved
+		                 WHERE event.workflow = topic.workflow AND event.topic = topic.name AND reserved_by <> '' AND status = 'pending') AS reserved
 		          FROM topic`
 
 // scanTopic reads topicCounts.

@@ -1,0 +1,2 @@
+-- oldest: 26
+-- SQLite has other indexes of pending events since; here each change of a row writes to all of its indexes anyway.
