@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/internal/pgtest"
 )
 
 // A gatewayAgent is an agent with a keep gateway of its own.
@@ -81,8 +82,12 @@ func (a *gatewayAgent) ask(method, params string) string {
 // call makes a call, and returns its state and its text.
 func (a *gatewayAgent) call(title string) (state, text string) {
 	a.t.Helper()
-	a.send("tools/call", fmt.Sprintf(`{"name":"notes__create","arguments":{"title":%q}}`, title))
+	a.begin("create", title)
 	return a.outcome()
+}
+
+func (a *gatewayAgent) begin(tool, title string) {
+	a.send("tools/call", fmt.Sprintf(`{"name":"notes__%s","arguments":{"title":%q}}`, tool, title))
 }
 
 func (a *gatewayAgent) outcome() (state, text string) {
@@ -133,18 +138,20 @@ func openNotebook(t *testing.T) *notebook {
 	n := &notebook{notes: make(map[string]int), came: make(chan struct{}, 9)}
 	over := make(chan struct{})
 	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "create"}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
-		Title string `json:"title"`
-	}) (*mcp.CallToolResult, any, error) {
-		n.mu.Lock()
-		n.notes[in.Title]++
-		n.mu.Unlock()
-		if in.Title == "silent" {
-			n.came <- struct{}{}
-			<-over
-		}
-		return nil, map[string]any{"ok": true}, nil
-	})
+	for _, tool := range []string{"create", "create_once"} {
+		mcp.AddTool(server, &mcp.Tool{Name: tool}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+			Title string `json:"title"`
+		}) (*mcp.CallToolResult, any, error) {
+			n.mu.Lock()
+			n.notes[in.Title]++
+			n.mu.Unlock()
+			if in.Title == "silent" {
+				n.came <- struct{}{}
+				<-over
+			}
+			return nil, map[string]any{"ok": true}, nil
+		})
+	}
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 	srv := httptest.NewServer(handler)
 	t.Cleanup(func() { close(over); srv.Close() })
@@ -188,7 +195,7 @@ func TestGatewaysShareAFile(t *testing.T) {
 	}
 
 	// The first is killed while a call of the second is out.
-	bob.send("tools/call", `{"name":"notes__create","arguments":{"title":"silent"}}`)
+	bob.begin("create", "silent")
 	<-n.came
 	ann.kill()
 	state, said := bob.outcome()
@@ -252,5 +259,62 @@ func (n *notebook) sharesWithServe(t *testing.T, dir string, agents ...*gatewayA
 		if got := n.count(title); got != len(agents) {
 			t.Errorf("%d notes %q, want %d", got, title, len(agents))
 		}
+	}
+}
+
+// TestGatewaysOnPostgres has gateways over one Postgres, each with connections of its own: the store decides who makes a
+// call. One that is killed with a call leaves it to another after the call's time.
+func TestGatewaysOnPostgres(t *testing.T) {
+	t.Parallel()
+	dir, n := t.TempDir(), openNotebook(t)
+	put(t, dir, "keep.toml", fmt.Sprintf(`db = %q
+[gateway.servers.notes]
+url = %q
+[gateway.tools."notes.create"]
+timeout = "2s"
+[gateway.tools."notes.create_once"]
+unique = true
+`, pgtest.SchemaURL(t), n.url))
+	ann, again, bob := startAgent(t, dir, "ann"), startAgent(t, dir, "ann"), startAgent(t, dir, "bob")
+	all := []*gatewayAgent{ann, again, bob}
+	for _, tool := range []string{"create", "create_once"} {
+		for _, a := range all {
+			a.begin(tool, tool)
+		}
+		applied := 0
+		for _, a := range all {
+			if state, text := a.outcome(); strings.HasPrefix(state, "applied") {
+				applied++
+			} else if tool == "create" {
+				t.Errorf("%s: %s %s", a.name, state, text)
+			}
+		}
+		// Two gateways of one agent make one call, and two agents make two, or one and a question.
+		if want := map[string]int{"create": 2, "create_once": 1}[tool]; n.count(tool) != want || applied < want {
+			t.Errorf("%s: %d notes and %d answers, want %d notes", tool, n.count(tool), applied, want)
+		}
+	}
+	ann.begin("create", "silent")
+	<-n.came
+	ann.kill()
+	if state, said := again.call("silent"); state != "indeterminate" || !strings.Contains(said, "do not repeat it") || n.count("silent") != 1 {
+		t.Errorf("%s, %q, %d notes", state, said, n.count("silent"))
+	}
+	var questions []api.Escalation
+	text, status := keepAt(t, dir, "inbox", "--json")
+	if err := json.Unmarshal([]byte(text), &questions); err != nil || status != 0 {
+		t.Fatalf("inbox: status %d, %v: %s", status, err, text)
+	}
+	kinds := make(map[string]int)
+	for _, q := range questions {
+		kinds[string(q.Kind)]++
+	}
+	if kinds["unknown_outcome"] != 1 {
+		t.Errorf("questions are %v: %s", kinds, text)
+	}
+	again.end()
+	bob.end()
+	if out, status := keepAt(t, dir, "db", "check"); status != 0 {
+		t.Errorf("db check: status %d: %s", status, out)
 	}
 }
