@@ -55,8 +55,9 @@ func serveAgents(g *gateway.Gateway) error {
 
 // A hall is a gateway in this process, to which agents speak by HTTP.
 type hall struct {
-	url string
-	db  *sqlite.DB
+	url     string
+	db      *sqlite.DB
+	handler http.Handler
 }
 
 func openHall(t *testing.T, s setup) hall {
@@ -85,7 +86,7 @@ func openHall(t *testing.T, s setup) hall {
 			t.Error(err)
 		}
 	})
-	return hall{srv.URL + "/mcp", db}
+	return hall{srv.URL + "/mcp", db, h}
 }
 
 // An httpAgent speaks by HTTP, on a connection of its own.
@@ -349,6 +350,23 @@ func TestPagesByHTTP(t *testing.T) {
 		if gateway.CheckOrigin(origin) == nil {
 			t.Errorf("%q is an origin", origin)
 		}
+	}
+}
+
+// A request that its client gave up before it was taken begins no call: the client may have made it again, and that
+// answer may be delivered, so that it would be another one.
+func TestGivenUpByHTTP(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Rules: paired()}
+	h := openHall(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req := httptest.NewRequestWithContext(ctx, http.MethodPost, h.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+createParams("x")+`}`))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+agentTokens["ann"])
+	h.handler.ServeHTTP(httptest.NewRecorder(), req)
+	if r := newAgent(t, h.url, "ann").create("y"); r.state() != "applied" || effects(t, s.Dir, "x") != 0 {
+		t.Errorf("%d effects, %s", effects(t, s.Dir, "x"), r.raw)
 	}
 }
 

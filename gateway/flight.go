@@ -41,6 +41,9 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 		case f == nil && g.closed:
 			g.mu.Unlock()
 			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
+		case f == nil && ctx.Err() != nil: // it comes late: whoever gave it up may have made the call again meanwhile
+			g.mu.Unlock()
+			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled; nothing was sent"}}
 		case f == nil:
 			f = &flight{payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
 			g.flights[r.id] = f
