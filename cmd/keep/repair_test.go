@@ -319,7 +319,8 @@ func TestRepairServe(t *testing.T) {
 			s.serve()
 			s.keep(0, "publish", "bills", "mail", "--id", "m9", oddBill)
 			<-asked
-			if got := look(); !strings.Contains(got, "for a repair, attempt 1 of 3, after: ") {
+			// Who gives up by itself may be at another attempt by now.
+			if got := look(); !strings.Contains(got, "for a repair, attempt 1 of 3, after: ") && tt.reply.Fault != llmtest.Silent {
 				t.Errorf("while it is repaired, the run says: %s", got)
 			}
 			var qs []repairQuestion
