@@ -464,6 +464,17 @@ func TestAgentOverHTTP(t *testing.T) {
 			t.Errorf("%s changed:\n%s", what, diff)
 		}
 	}
+	// A connection that is added while the daemon runs is there for agents, too.
+	put(t, dir, "keep.toml", agentProject["keep.toml"]+"[connections.later]\nconnector = \"log\"\npath = \"later.jsonl\"\n")
+	for refused = true; refused; { // the test ends with its time
+		text, refused = a.say("types", map[string]any{"connection": "later"})
+	}
+	source := strings.ReplaceAll(agentProject["pay.js"], "ctx.bank.write", "ctx.later.write")
+	for tool, want := range map[string]string{"check": `"ok": true`, "propose": `"later.write"`} {
+		if text, _ := a.say(tool, map[string]any{"source": source}); !strings.Contains(text, want) {
+			t.Errorf("%s with a connection that was added: %.1000s", tool, text)
+		}
+	}
 }
 
 func agentOf(t *testing.T, s *mcp.ClientSession) agent { return agent{t, s} }

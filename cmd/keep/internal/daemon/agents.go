@@ -27,10 +27,11 @@ const maxAgentRequest = 4 << 20
 // agents answers agents. Each request is one of a token, whose role says what it may do;
 // the API, which answers what the agent's tools ask, sees that role as well.
 func (s *Server) agents(v *Session, answers http.Handler) http.Handler {
+	conns := v.conns // of the configuration that is offered now
 	open := func(context.Context, bool) (mcp.Bench, error) {
 		cfg := v.config()
 		return mcp.Bench{
-			Connections: v.conns, Runtime: v.Runtime, Policy: &cfg.Policy, Base: v.DB,
+			Connections: conns, Runtime: v.Runtime, Policy: &cfg.Policy, Base: v.DB,
 			Budgets: func(ctx context.Context) ([]plan.Standing, error) { return PlanBudgets(ctx, cfg, v.DB, s.env.now()) },
 			Granted: func(ctx context.Context, scripts []*host.Workflow) (map[keep.WorkflowName]plan.Granted, error) {
 				return PlanGrants(ctx, cfg, v.DB, scripts)

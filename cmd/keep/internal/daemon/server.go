@@ -192,9 +192,10 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: v.conns, Config: v.config}
+	conns, limits := v.conns, &v.Project.Cfg.Policy // others take their place while requests are answered
+	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: conns, Config: v.config}
 	replays := &ScriptReplayer{DB: v.DB, Tools: func(context.Context) (*sandbox.Runtime, []connector.Connection, *policy.Policy, error) {
-		return v.Runtime, v.conns, &v.Project.Cfg.Policy, nil
+		return v.Runtime, conns, limits, nil
 	}}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
 	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings)
