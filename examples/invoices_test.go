@@ -99,6 +99,7 @@ func count(t testing.TB, db *sql.DB) (n int) {
 func TestInvoices(t *testing.T) {
 	t.Parallel()
 	dir, db := copyOfInvoices(t)
+	leavesClean(t, filepath.Dir(dir))
 	first := runOnce(t, dir)
 	if d := cmp.Diff(rows(t, db), invoices); d != "" {
 		t.Errorf("after the first run (-got +want):\n%s", d)

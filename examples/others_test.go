@@ -16,6 +16,7 @@ import (
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	dir := copyOf(t, "digest")
+	leavesClean(t, filepath.Dir(dir))
 	for pending := -1; pending != 0; {
 		runOnce(t, dir)
 		pending = pendingLines(t, dir)

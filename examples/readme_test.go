@@ -94,7 +94,39 @@ func TestREADMECommands(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the commands are for a POSIX shell")
 	}
-	runSteps(t, "README.md", copyOfRepository(t), stepsOf(t, "README.md"))
+	dir := copyOfRepository(t)
+	leavesClean(t, dir)
+	runSteps(t, "README.md", dir, stepsOf(t, "README.md"))
+}
+
+// leavesClean makes a repository of a directory, with what ours ignores. When the test ends, git
+// must have nothing to say: what ran there changed no file that a checkout has, and left none.
+func leavesClean(t testing.TB, dir string) {
+	t.Helper()
+	ignored, err := os.ReadFile(filepath.Join("..", ".gitignore"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, ".gitignore"), ignored, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=e", "-c", "core.hooksPath=/dev/null"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	git("init", "-q")
+	git("add", "-A")
+	git("commit", "-q", "--no-gpg-sign", "-m", "before")
+	t.Cleanup(func() {
+		if left := git("status", "--porcelain"); left != "" {
+			t.Errorf("the checkout is not clean afterwards:\n%s", left)
+		}
+	})
 }
 
 // runSteps runs the commands of a document in one shell, and compares what they print with what the

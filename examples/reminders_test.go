@@ -59,6 +59,7 @@ func outbox(t testing.TB, dir string) map[string]string {
 func TestReminders(t *testing.T) {
 	t.Parallel()
 	dir := copyOfReminders(t)
+	leavesClean(t, filepath.Dir(dir))
 	runOnce(t, dir)
 	if d := cmp.Diff(outbox(t, dir), letters); d != "" {
 		t.Errorf("after the first run (-got +want):\n%s", d)
