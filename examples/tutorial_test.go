@@ -28,7 +28,8 @@ func TestTutorial(t *testing.T) {
 	runSteps(t, "docs/tutorial.md", dir, all)
 }
 
-// The ten tasks are done by the commands that the page says, in the project of the tutorial.
+// The ten tasks are done by the commands that the page says, in the project of the tutorial, and after them
+// what an operator does.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	dir, addr := tutorial(t)
@@ -38,6 +39,11 @@ func TestTasks(t *testing.T) {
 		t.Fatalf("the page has %d commands", len(all))
 	}
 	runSteps(t, "docs/tasks.md", dir, append(before, all...))
+	how := stepsOf(t, "docs/howto.md")
+	if len(how) < 15 {
+		t.Fatalf("the page has %d commands", len(how))
+	}
+	runSteps(t, "docs/howto.md", filepath.Join(dir, "files"), how)
 }
 
 // tutorial returns a directory with the files of the tutorial below files, and the address of its bank.

@@ -161,13 +161,17 @@ func (t *tab) shot(name string) {
 //go:embed testdata/axe.min.js
 var axe string
 
-// accessible reports what axe-core finds wrong with the page.
-func (t *tab) accessible(name string) {
+// accessible reports what axe-core finds wrong with the page: all of it, or by some rules.
+func (t *tab) accessible(name string, rules ...string) {
 	t.Helper()
+	only := ""
+	if len(rules) > 0 {
+		only = fmt.Sprintf(`runOnly: ["%s"], `, strings.Join(rules, `", "`))
+	}
 	if !eval[bool](t, `!!window.axe`) {
 		eval[int](t, axe+"; 0")
 	}
-	found := eval[[]string](t, `axe.run({resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.html.slice(0, 160) + " " + (n.any[0] ? n.any[0].message : ""))))`)
+	found := eval[[]string](t, `axe.run({`+only+`resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.html.slice(0, 160) + " " + (n.any[0] ? n.any[0].message : ""))))`)
 	for _, f := range found {
 		t.Errorf("%s: %s", name, f)
 	}

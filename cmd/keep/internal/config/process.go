@@ -9,7 +9,6 @@ func ProcessVariables() []ProcessVariable {
 	return []ProcessVariable{
 		{"BROWSER", "the program that opens a page, for keep connect, keep docs --open and keep dev"},
 		{"CREDENTIALS_DIRECTORY", "a directory with secrets, one a file, as systemd makes it"},
-		{"SSH_CONNECTION", "set: nobody sits at this machine, and keep dev opens no browser"},
 		{"KEEP_BUNDLER", "Keep sets it for a process of its own; leave it unset"},
 		{"KEEP_CEILING", "directories in which, and above which, no keep.toml is looked for from below"},
 		{"KEEP_CONFIG", "the configuration file; --config wins"},

@@ -51,7 +51,7 @@ type section struct {
 
 // order is how the front page lists documents: what is not in it comes last.
 var order = []group{
-	{"Start", []string{"readme", "tutorial", "tasks", "install", "guide", "coming-from", "glossary"}},
+	{"Start", []string{"readme", "tutorial", "tasks", "install", "howto", "guide", "coming-from", "glossary"}},
 	{"Write and try", []string{"consumers-or-items", "go", "order", "testing", "compare", "renames", "write", "mcp", "gateway", "repair"}},
 	{"Services", []string{"packs", "services", "mail", "s3", "accounts", "hooks", "idempotency"}},
 	{"Decide", []string{"grants", "approvals", "budgets", "breakers", "notifications", "redo"}},
