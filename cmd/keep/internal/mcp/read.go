@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -67,7 +68,8 @@ func (s *server) page(ctx context.Context, c *api.Client, in listParams, p api.P
 	}
 	switch in.What {
 	case "workflows":
-		return all(c.Workflows(ctx))
+		list, err := c.Workflows(ctx)
+		return part(p, list, err)
 	case "runs":
 		return c.Runs(ctx, api.RunQuery{Workflow: w, Status: keep.RunStatus(in.Status)}, p)
 	case "events":
@@ -81,15 +83,34 @@ func (s *server) page(ctx context.Context, c *api.Client, in listParams, p api.P
 	case "inbox":
 		return c.Escalations(ctx, api.EscalationQuery{Workflow: w}, p)
 	case "topics":
-		return all(c.Topics(ctx, w))
+		list, err := c.Topics(ctx, w)
+		return part(p, list, err)
 	case "proposals":
-		return all(c.Proposals(ctx, api.ProposalQuery{Workflow: w, Status: api.ProposalState(in.Status)}))
+		list, err := c.Proposals(ctx, api.ProposalQuery{Workflow: w, Status: api.ProposalState(in.Status)})
+		return part(p, list, err)
 	}
 	return nil, fmt.Errorf("what is one of %s", strings.Join(listed, ", "))
 }
 
-// all makes a list that comes at once a page.
-func all[T any](items []T, err error) (api.Page[T], error) { return api.Page[T]{Items: items}, err }
+// part makes a page of a list that comes at once. The cursor is how many were before it.
+func part[T any](p api.Paging, items []T, err error) (api.Page[T], error) {
+	from := 0
+	if p.Cursor != "" && err == nil {
+		if from, err = strconv.Atoi(p.Cursor); err != nil || from < 0 {
+			err = keep.ErrBadCursor
+		}
+	}
+	if err != nil {
+		return api.Page[T]{}, err
+	}
+	from = min(from, len(items))
+	out := api.Page[T]{Items: items[from:min(from+p.Limit, len(items))]}
+	if to := from + p.Limit; to < len(items) {
+		next := strconv.Itoa(to)
+		out.Next = &next
+	}
+	return out, nil
+}
 
 // A showParams names one thing.
 type showParams struct {
