@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -29,7 +31,12 @@ type hostLock struct {
 // lockHost takes the lock of the file beside a database.
 func lockHost(path string) (*hostLock, error) {
 	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
+	var ok bool
+	var err error
+	outlive(path, afterDeath, func() bool {
+		ok, err = lock.TryLock()
+		return err != nil || ok
+	})
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -43,6 +50,36 @@ func lockHost(path string) (*hostLock, error) {
 	return &hostLock{path: path, beside: lock}, nil
 }
 
+// afterDeath is how long a lock may outlive the process that had it: a program that it was about to start has all that
+// it had open, until that program begins.
+const afterDeath = 5 * time.Second
+
+// outlive calls take until it has the lock or cannot have it: once, and again for a while if who has it is dead.
+func outlive(path string, most time.Duration, take func() (over bool)) {
+	tick := time.NewTicker(afterDeath / 100)
+	defer tick.Stop()
+	for range most / (afterDeath / 100) {
+		if take() || !diedWith(path) {
+			return
+		}
+		<-tick.C
+	}
+}
+
+// diedWith reports whether the process that says it has the lock is known to be dead.
+func diedWith(path string) bool {
+	text, err := os.ReadFile(path + ".lock")
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 0 {
+		return false
+	}
+	p, err := os.FindProcess(pid)
+	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
+
 // bind takes the lock of the database itself, when there is one.
 func (l *hostLock) bind(path string) error {
 	if l.file != nil {
@@ -52,7 +89,11 @@ func (l *hostLock) bind(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := lockFile(f); err != nil {
+	outlive(path, afterDeath/10, func() bool {
+		err = lockFile(f)
+		return !errors.Is(err, keep.ErrLocked)
+	})
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	l.file = f
