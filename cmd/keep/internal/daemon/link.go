@@ -142,16 +142,16 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an agent has a name", http.StatusBadRequest)
 		return
 	}
-	g, err := h.open()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
 	if !h.add() {
 		http.Error(w, "the gateway is stopping", http.StatusServiceUnavailable)
 		return
 	}
 	defer h.links.Done()
+	g, err := h.open()
+	if err != nil {
+		http.Error(w, fmt.Sprintf("process %d has this database, and its gateway does not open: %v", os.Getpid(), err), http.StatusInternalServerError)
+		return
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -235,7 +235,7 @@ func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, er
 	defer conn.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	switch resp.StatusCode {
-	case http.StatusConflict, http.StatusBadRequest:
+	case http.StatusConflict, http.StatusBadRequest, http.StatusInternalServerError:
 		return nil, &refusedLink{strings.TrimSpace(string(text))}
 	case http.StatusNotFound, http.StatusUpgradeRequired:
 		return nil, &refusedLink{"the process that has this database is of another version of Keep, or offers no gateway: restart it"}
