@@ -298,7 +298,7 @@ type Escalation struct {
 	Item         *string             `json:"item"`
 	Budget       *string             `json:"budget"`     // of a question that all who wait for it share
 	Connection   *string             `json:"connection"` // of a question that all who wait for it share
-	Runs         []keep.RunID        `json:"runs"`       // that wait for the connection; null: it is about none
+	Runs         []keep.RunID        `json:"runs"`       // that wait for the connection or budget
 	Count        *int                `json:"count"`      // of them
 	Title        *string             `json:"title"`      // the script's claim
 	Question     string              `json:"question"`
@@ -337,6 +337,7 @@ func EscalationOf(e keep.Escalation) Escalation {
 		ID: e.ID, Kind: e.Kind, Workflow: e.Workflow, Run: orNull(e.Run), Mutation: orNull(e.Mutation), Item: orNull(e.Item), Connection: orNull(e.Connection), Budget: orNull(e.Budget),
 		Title: orNull(e.Title), Question: e.Question, Attempted: e.Attempted, PayloadHash: orNull(e.PayloadHash), Why: e.Why, CanVerify: e.CanVerify,
 		VerifyByHand: orNull(e.VerifyByHand), Actions: each(e.Choices, ChoiceOf), CreatedAt: Time(e.CreatedAt),
+		Runs: []keep.RunID{}, Marks: []approval.Mark{},
 	}
 	return v.asked(e)
 }

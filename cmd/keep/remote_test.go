@@ -52,7 +52,7 @@ var aside = map[string]string{
 	"connect": "asks a service", "secrets": "needs the key beside keep.toml", "secrets list": "needs the key beside keep.toml",
 	"secrets set": "needs the key beside keep.toml", "secrets rm": "needs the key beside keep.toml", "prove": "asks a service",
 	"write": "asks a model", "edit": "asks a model",
-	"gateway": "is a server", "gateway import": "opens no database", "gateway install": "opens no database",
+	"gateway": "is a server", "gateway import": "opens no database", "gateway pair": "asks an MCP server", "gateway install": "opens no database",
 	"gateway tools": "reads, and must not depend on a daemon", "gateway tools accept": "is for a gateway, which has no API",
 }
 
@@ -342,6 +342,7 @@ var random = regexp.MustCompile(`keep_[a-z2-7]+_[a-z2-7]+|\b[a-z2-7]{10}\b`)
 // Every command says and does the same whether a daemon answers it or the file,
 // as text and as JSON, also where it fails; and it does ask the daemon.
 func TestLocalAndRemote(t *testing.T) {
+	form := newJSONForm(t)
 	without, with := newPlaces(t)
 	run := without.one("id", map[string]string{"workflow": "mail", "status": "committed"}, "runs", "--status", "committed")
 	mutation := without.one("key", map[string]string{"workflow": "mail"}, "mutations")
@@ -449,6 +450,9 @@ func TestLocalAndRemote(t *testing.T) {
 			t.Errorf("keep %v did not ask the daemon: %+v", line, b)
 		}
 		b.ThroughHost = false
+		if s.flag == "--json" {
+			form.add(strings.Join(line, " "), a.Out)
+		}
 		valid := json.Valid([]byte(a.Out)) // before a word behind an escape counts as random
 		for _, o := range []*outcome{&a, &b} {
 			o.Out, o.Talk = random.ReplaceAllString(o.Out, "RANDOM"), random.ReplaceAllString(o.Talk, "RANDOM")
@@ -460,6 +464,7 @@ func TestLocalAndRemote(t *testing.T) {
 			t.Errorf("keep %v prints no JSON: %.300s", line, a.Out)
 		}
 	}
+	form.judge(t)
 	for _, cmd := range allCommands(newApp(nil, nil).root()) {
 		if _, known := aside[cmd]; !known && !tried[cmd] {
 			t.Errorf("keep %s is not tried both ways, and is not among those that need no daemon", cmd)
