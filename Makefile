@@ -69,9 +69,9 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl
 
-gateway: ## lose the answers of keep gateway, and of servers behind it, at every byte and in 10,000 calls, and measure what it costs
+gateway: ## lose the answers of keep gateway, and of servers behind it, at every byte and in 15,000 calls, and measure what it costs
 	$(GO) test -count=1 -v -run 'TestAnswerLost|TestServerByHTTP' ./gateway -every-byte
-	$(GO) test -count=1 -v -timeout 0 -run TestLosses ./gateway -losses 2500
+	$(GO) test -count=1 -v -timeout 0 -run "TestLosses|TestFrontLosses" ./gateway -losses 2500
 	$(GO) test -count=1 -v -run TestMeasure ./gateway -measure
 
 losses: ## live 1,000 lives of each tool of a pack (or of TOOL), with losses, cuts and kills, and write docs/SERVICES.md (five minutes of a processor)

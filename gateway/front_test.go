@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/gateway"
@@ -22,6 +25,7 @@ type childLink struct {
 	io.Reader
 	io.WriteCloser
 	wait func()
+	kill func() error
 }
 
 func (c childLink) CloseWrite() error { return c.WriteCloser.Close() }
@@ -34,23 +38,26 @@ func (c childLink) Close() error {
 }
 
 // startLink starts a gateway to which a front speaks.
-func startLink(s setup) (gateway.Link, error) {
+func startLink(s setup) (link childLink, err error) {
 	s.Link = true
 	text, err := json.Marshal(s)
 	if err != nil {
-		return nil, err
+		return link, err
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "GATEWAY_TEST_ROLE=gateway", "GATEWAY_TEST_SETUP="+string(text))
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return link, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return link, err
 	}
-	return childLink{out, in, sync.OnceFunc(func() { _ = cmd.Wait() })}, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return link, err
+	}
+	return childLink{out, in, sync.OnceFunc(func() { _ = cmd.Wait() }), cmd.Process.Kill}, nil
 }
 
 // The gateway of a front is killed at every point of a call, and the next one takes its place: the agent, which knows
@@ -110,24 +117,84 @@ func TestFrontTakeOver(t *testing.T) {
 // frontOf starts a front in this process, with these gateways one after another, and agrees with it on a version.
 func frontOf(t *testing.T, gateways ...setup) (c *client, links *int) {
 	t.Helper()
-	fromAgent, in := io.Pipe()
-	out, toAgent := io.Pipe()
 	links = new(int)
-	f := gateway.Front{Connect: func(context.Context) (gateway.Link, error) {
+	return frontTo(t, func(context.Context) (gateway.Link, error) {
 		s := gateways[min(*links, len(gateways)-1)]
 		*links++
 		return startLink(s)
-	}}
+	}), links
+}
+
+// frontTo starts a front in this process, and agrees with its gateway on a version.
+func frontTo(t *testing.T, connect func(context.Context) (gateway.Link, error)) *client {
+	t.Helper()
+	fromAgent, in := io.Pipe()
+	out, toAgent := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- f.Serve(t.Context(), fromAgent, toAgent)
+		done <- gateway.Front{Connect: connect, Logger: slog.New(slog.DiscardHandler)}.Serve(t.Context(), fromAgent, toAgent)
 		_ = toAgent.Close()
 	}()
-	c = newClient(t, in, out, func() {
+	c := newClient(t, in, out, func() {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
 	c.hello()
-	return c, links
+	return c
+}
+
+// TestFrontLosses kills the gateways of a front at random points of its calls, and their server fails, too. The agent
+// makes a call again only if it is told that nothing was sent, or that the lookup is not over. Laws: as in TestLosses.
+func TestFrontLosses(t *testing.T) {
+	for _, isPaired := range []bool{true, false} {
+		t.Run(fmt.Sprintf("paired=%t", isPaired), func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "ann"}
+			if isPaired {
+				s.Rules = paired()
+			}
+			r := rand.New(rand.NewPCG(*seed, 2))
+			links := make(chan childLink, 1) // the one that is used
+			killed, unknown := 0, 0
+			c := frontTo(t, func(context.Context) (gateway.Link, error) {
+				link, err := startLink(s)
+				select {
+				case <-links:
+				default:
+				}
+				links <- link
+				return link, err
+			})
+			for i := range *losses {
+				title := fmt.Sprintf("n%d", i)
+				fail(t, s.Dir, serverFaults[r.IntN(len(serverFaults))])
+				var breaks sync.WaitGroup
+				if after := time.Duration(r.IntN(9000)) * time.Microsecond; r.IntN(3) > 0 {
+					killed++
+					breaks.Go(func() {
+						<-time.After(after)
+						link := <-links // the next one comes when the front notes it
+						_ = link.kill()
+					})
+				}
+				a, ok := c.create(title)
+				for tries := 0; ok && tries < 2000 && (a.state() == "needs_reconcile" || a.state() == "failed"); tries++ {
+					a, ok = c.create(title)
+				}
+				breaks.Wait()
+				switch n := effects(t, s.Dir, title); {
+				case !ok, a.state() != "applied" && (isPaired || a.state() != "indeterminate"), n > 1, a.state() == "applied" && n != 1:
+					t.Fatalf("seed %d, call %d: %d effects, %s", *seed, i, n, a.raw)
+				case a.state() == "indeterminate":
+					unknown++
+				}
+			}
+			c.stop()
+			if q := check(t, s.Dir); len(q) != unknown {
+				t.Errorf("%d questions about %d unknown outcomes", len(q), unknown)
+			}
+			t.Logf("%d calls, %d gateways killed, %d unknown", *losses, killed, unknown)
+		})
+	}
 }
