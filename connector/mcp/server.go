@@ -292,7 +292,9 @@ func (s *Server) connect(ctx context.Context) (*connection, error) {
 	}
 	s.made++
 	sl.conn = conn
-	s.watches.Go(func() { s.watch(conn) })
+	if s.cfg.Notified != nil {
+		s.watches.Go(func() { s.watch(conn) })
+	}
 	return conn, nil
 }
 
