@@ -137,6 +137,20 @@ func (a *actor) answers(ctx context.Context, run keep.Run, kind keep.EscalationK
 	return list, nil
 }
 
+// caller names who makes a call, for the question whether it may be made.
+func (x *execution) caller(c ledger.Call) string {
+	return cmp.Or(agentOf(c.Pin), fmt.Sprintf("%s of workflow %s", x.run.Handler, x.a.name))
+}
+
+// agentOf names the agent that made a call; empty: a script did.
+func agentOf(pin json.RawMessage) string {
+	var sent keep.SentAs
+	if json.Unmarshal(pin, &sent) != nil || sent.Agent == "" {
+		return ""
+	}
+	return "the agent " + sent.Agent
+}
+
 // askApproval pauses the run at a call until a person has decided. Nothing was
 // sent and the ledger has no record of it.
 func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
@@ -145,7 +159,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskApproval, Workflow: x.a.name, Run: x.run.ID,
 		Item: e.call.Item, Title: e.call.Title,
-		Question: fmt.Sprintf("May %s of workflow %s call %s on %s?", x.run.Handler, x.a.name, e.call.Tool, e.call.Target),
+		Question: fmt.Sprintf("May %s call %s on %s?", x.caller(e.call), e.call.Tool, e.call.Target),
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
 		Why:         e.why,

@@ -183,8 +183,8 @@ func (x *execution) budgetQuestion(e *overBudgetError, n int, now time.Time) kee
 	q := keep.Escalation{
 		ID: budget.QuestionID(e.rule.Name, n), Kind: keep.AskBudget, Budget: e.rule.Name, Workflow: x.a.name, Run: x.run.ID,
 		Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
-		Question: fmt.Sprintf("The budget %s is spent: may %s of workflow %s call %s on %s nevertheless, which counts %s?",
-			e.rule.Name, x.run.Handler, x.a.name, c.Tool, c.Target, e.amount),
+		Question: fmt.Sprintf("The budget %s is spent: may %s call %s on %s nevertheless, which counts %s?",
+			e.rule.Name, x.caller(c), c.Tool, c.Target, e.amount),
 		// Whole: nothing is allowed that a person cannot see all of.
 		Attempted: fmt.Sprintf("%s on %s with %s", c.Tool, c.Target, c.Payload),
 		Why:       e.Error() + "; nothing was sent. Whatever else waits for this budget waits for this answer, too.",

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -104,10 +105,11 @@ func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
 	if m.Item != "" {
 		of = fmt.Sprintf("item %q (attempt %d) of workflow %s", m.Item, m.Attempt, m.Workflow)
 	}
+	of = cmp.Or(agentOf(m.Pin), of)
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskAlreadyDone, Workflow: x.a.name, Run: x.run.ID,
 		Mutation: m.Key, Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
-		Question: fmt.Sprintf("%s on %s %s, by %s. Should %s do it again, or treat it as done?", c.Tool, c.Target, was, of, x.run.Handler),
+		Question: fmt.Sprintf("%s on %s %s, by %s. Should %s do it again, or treat it as done?", c.Tool, c.Target, was, of, cmp.Or(agentOf(c.Pin), string(x.run.Handler))),
 		// Whole: nothing is sent again that a person cannot see all of.
 		Attempted: fmt.Sprintf("%s on %s with %s\nthe same before: %s, %s, with %s", c.Tool, c.Target, c.Payload,
 			m.Key, when, cut(string(m.Payload), maxShown)),

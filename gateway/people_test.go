@@ -91,6 +91,9 @@ func (d *desk) question(kind keep.EscalationKind) keep.Escalation {
 	if err != nil || len(list) != 1 || list[0].Kind != kind {
 		d.t.Fatalf("%v: %d questions, want one of kind %s: %+v", err, len(list), kind, list)
 	}
+	if asksFirst := kind == keep.AskApproval || kind == keep.AskBudget || kind == keep.AskAlreadyDone; asksFirst && !strings.Contains(list[0].Question, "the agent a ") {
+		d.t.Errorf("the question does not say who calls: %s", list[0].Question)
+	}
 	return list[0]
 }
 
@@ -195,6 +198,20 @@ func TestBudget(t *testing.T) {
 	d.want("over it", d.make("x"), "waiting", 1, "budget", `"isError":true`)
 	d.decide(keep.AskBudget, keep.Allow)
 	d.want("allowed", d.make("x"), "applied", 2)
+}
+
+func TestUnique(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Unique: true}}}}
+	d := open(t, s, nil)
+	d.want("first", d.make("x"), "applied", 1)
+	d.ping()
+	d.want("again", d.make("x"), "waiting", 1, "waits for a person")
+	if q := d.question(keep.AskAlreadyDone).Question; !strings.Contains(q, "was already done, by the agent a. Should the agent a do it again") {
+		t.Errorf("the question is %s", q)
+	}
+	d.decide(keep.AskAlreadyDone, keep.DoAgain)
+	d.want("once more", d.make("x"), "applied", 2)
 }
 
 func TestRepeatPolicies(t *testing.T) {
