@@ -59,8 +59,8 @@ var rehearsalBreaks = []Break{
 		`case !state.Happened():`, `case false:`, "./rehearsal/compare -run TestRemedyOf|TestAttempts"},
 	{"compare-deploys", "no-ambient-power", "cmd/keep/deploy.go",
 		`	if compare {
-		return`, `	if compare && len(scripts) > 1<<20 {
-		return`, "./cmd/keep -run TestCompare$"},
+		err :=`, `	if compare && len(scripts) > 1<<20 {
+		err :=`, "./cmd/keep -run TestCompare$"},
 	{"compare-sends-a-pass-for-doubt", "doubt-is-not-failure", "cmd/keep/compare.go",
 		`if r.Impact != string(compare.Safe) {`, `if r.Impact == string(compare.Impactful) {`, "./cmd/keep -run TestCompare$"},
 	{"compare-forgets-a-phase-that-is-new", "explained", "rehearsal/compare/run.go",
