@@ -12,7 +12,7 @@ import (
 // Of each kind of what belongs to it, it names the newest 20.
 type Why struct {
 	ID        string              `json:"id"`
-	Is        view.Nature         `json:"is" enum:"run,mutation,event,input,item,question,version"`
+	Is        view.Nature         `json:"is" enum:"run,mutation,event,input,item,question,version,proposal"`
 	Workflow  keep.WorkflowName   `json:"workflow"`
 	Sentence  string              `json:"sentence"`
 	WaitsFor  *string             `json:"waits_for"` // a sentence; null: nothing
@@ -38,7 +38,7 @@ func ShowWhy(ctx context.Context, s store.Reader, id string) (Why, error) {
 
 func (s *Server) why() {
 	get(s, "/why", "why", "What a thing is, what it waits for and what came of it", func(ctx context.Context, in *struct {
-		ID string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"of a run, mutation, event, input, item or question, or six or more characters that one which the host made begins or ends with, or WORKFLOW@VERSION"`
+		ID string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"of a run, mutation, event, input, item or question, or six or more characters that one which the host made begins or ends with, or WORKFLOW@VERSION, or the id of a repair"`
 	}) (Why, error) {
 		w, err := ShowWhy(ctx, s.cfg.Store, in.ID)
 		return w, ambiguous(err)

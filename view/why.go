@@ -23,6 +23,7 @@ const (
 	IsItem     Nature = "item"
 	IsQuestion Nature = "question"
 	IsVersion  Nature = "version"
+	IsProposal Nature = "proposal"
 )
 
 // maxRelated bounds what a story names of each kind, the newest (law: bounded).
@@ -57,13 +58,13 @@ func (e *AmbiguousError) Error() string {
 }
 
 // Why returns the story of what an id names: that of a run, mutation, input or question,
-// the message id of an event, the id of an item, or a version as WORKFLOW@VERSION. Ids of
+// the message id of an event, the id of an item, a version or a proposal as WORKFLOW@VERSION, or the id of a repair. Ids of
 // events and items belong to their topics and workflows, so several may have one: that is
 // an *AmbiguousError. [Last] is the newest run, and a part that a run shares with its call
 // is that of the run, whose story has the call. Nothing is a *keep.NotFoundError.
 func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 	t := teller{ctx: ctx, s: s}
-	for _, try := range []func(string) error{t.run, t.mutation, t.input, t.question, t.version, t.events, t.items} {
+	for _, try := range []func(string) error{t.run, t.mutation, t.input, t.question, t.version, t.proposal, t.events, t.items} {
 		if err := try(id); err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return Story{}, err
 		}
@@ -81,7 +82,7 @@ func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 	}
 	switch len(t.found) {
 	case 0:
-		return Story{}, &keep.NotFoundError{What: "run, mutation, event, input, item, question or version", ID: id}
+		return Story{}, &keep.NotFoundError{What: "run, mutation, event, input, item, question, version or proposal", ID: id}
 	case 1:
 		story, err := t.found[0].tell()
 		story.ID, story.Is = t.found[0].name, t.found[0].is

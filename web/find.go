@@ -44,6 +44,8 @@ func storyPath(t view.Story) string {
 	case view.IsVersion:
 		name, version, _ := strings.Cut(t.ID, "@")
 		return "/workflows/" + pathEscape(name) + "/versions/" + pathEscape(version)
+	case view.IsProposal:
+		return "/proposals/" + pathEscape(t.ID)
 	case view.IsEvent:
 		if len(t.Events) > 0 {
 			return "/event" + query("workflow", string(t.Workflow), "topic", string(t.Events[0].Topic), "id", string(t.Events[0].MessageID))

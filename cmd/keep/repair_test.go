@@ -259,6 +259,8 @@ func TestRepairAsks(t *testing.T) {
 			t.Errorf("repairs show prints %s", shown)
 		}
 		s.shownRepair(list[0].ID)
+		s.tells(list[0].ID, "Repair of pay in bills 1.0: script-error at bills.js:10:31, attempt 1 of 3.", "Waits for a person to accept or reject it", "It wrote version 1.1.", "esc_grant_bills_1_1")
+		s.tells("bills@1.1", "Version 1.1 of bills, proposed by a repair ", "in the place of 1.0.", "Waits for a person to accept or reject it")
 		if tt.activate == "ask" {
 			s.keep(0, "proposals", "accept", list[0].ID)
 			s.keep(1, "repairs", "reject", list[0].ID) // it is decided
@@ -268,6 +270,8 @@ func TestRepairAsks(t *testing.T) {
 			if v := s.version(); v != "1.1" {
 				t.Errorf("version %s after it was accepted, want 1.1", v)
 			}
+			s.tells(list[0].ID, "It became current ", "answered the question esc_grant_bills_1_1: approve.")
+			s.tells("bills@1.1", "Version 1.1 of bills, deployed ", "It is in force.")
 			continue
 		}
 		s.keep(0, "repairs", "reject", list[0].ID, "--note", "no")
@@ -277,6 +281,19 @@ func TestRepairAsks(t *testing.T) {
 		}
 		if v := s.version(); v != "1.0" {
 			t.Errorf("version %s after it was rejected, want 1.0", v)
+		}
+		s.tells(list[0].ID, "answered the question esc_grant_bills_1_1: reject.", "It ended: ")
+		s.tells("bills@1.1", "proposed by a repair", "answered the question esc_grant_bills_1_1: reject.")
+	}
+}
+
+// tells looks whether keep why of an id says these.
+func (s *repairSite) tells(id string, want ...string) {
+	s.t.Helper()
+	said := s.keep(0, "why", id)
+	for _, part := range want {
+		if !strings.Contains(said, part) {
+			s.t.Errorf("keep why %s does not say %q:\n%s", id, part, said)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (s *server) one(ctx context.Context, c *api.Client, in showParams) (any, er
 
 // An idParams names anything.
 type idParams struct {
-	ID string `json:"id" jsonschema:"of a run, mutation, question, input, event or item, or WORKFLOW@VERSION"`
+	ID string `json:"id" jsonschema:"of a run, mutation, question, input, event or item, WORKFLOW@VERSION, or the id of a repair"`
 }
 
 func (s *server) explain(ctx context.Context, in idParams) (answer, error) {
