@@ -88,5 +88,5 @@ func (s *scripts) nativeOf(d keep.Deployment) (engine.Script, error) {
 	if sc := s.native[d.Hash]; sc != nil {
 		return sc, nil
 	}
-	return nil, fmt.Errorf("%w %s of workflow %s, which is written in Go: start the program that deployed it, or deploy the workflow from this one", engine.ErrNotHere, d.Version, d.Workflow)
+	return nil, fmt.Errorf("%w %s of workflow %s, which is written in Go: start the program that deployed it, or deploy the workflow from the program that is to run it", engine.ErrNotHere, d.Version, d.Workflow)
 }

@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/script/sandbox"
@@ -275,6 +277,9 @@ func anotherBuild(t *testing.T) {
 	d, err := w.database().Deployment(t.Context(), "both", keep.Version{Major: 1})
 	if err != nil || !d.Definition.Go || !strings.Contains(string(d.Code), "build 1") {
 		t.Fatalf("the deployment is %+v, %v; want one in Go, of build 1", d, err)
+	}
+	if _, err := host.LoadScript(t.Context(), nil, d, nil); !errors.Is(err, engine.ErrNotHere) || !strings.Contains(err.Error(), "only the program that has its handlers") {
+		t.Errorf("LoadScript = %v, want that only the program has them", err)
 	}
 	if _, err := w.open().LoadBundle(t.Context(), &sandbox.Bundle{Entry: d.Entry, Code: d.Code}); err == nil || !strings.Contains(err.Error(), "workflow both is written in Go") {
 		t.Errorf("its code was loaded as a script: %v", err)

@@ -59,10 +59,10 @@ func (s *scripts) Script(ctx context.Context, d keep.Deployment) (engine.Script,
 // LoadScript returns the script of a version, or another one in its place, for who calls its
 // handlers without a host. If other is nil, it is the version's own.
 func LoadScript(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, other *sandbox.Bundle) (engine.Script, error) {
-	sc := &script{owner: newScripts(rt), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
 	if d.Definition.Go {
-		return sc.owner.nativeOf(d)
+		return nil, fmt.Errorf("version %s of workflow %s is written in Go, and only the program that has its handlers can go through its runs: %w", d.Version, d.Workflow, engine.ErrNotHere)
 	}
+	sc := &script{owner: newScripts(rt), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
 	if other != nil {
 		sc.bundle.Entry, sc.bundle.Code, sc.bundle.Map = other.Entry, other.Code, other.Map
 	}
