@@ -244,11 +244,16 @@ func TestRepeatedBehindAProxy(t *testing.T) {
 				return c
 			}
 			call := &sdk.CallToolParams{Name: "notes__create", Arguments: map[string]any{"title": "x"}}
-			if r, err := connect().CallTool(t.Context(), call); err == nil {
+			first, again := connect(), (*sdk.ClientSession)(nil)
+			if forwarded {
+				again = connect() // it was there before, and does not begin anew
+			}
+			if r, err := first.CallTool(t.Context(), call); err == nil {
 				t.Fatalf("the answer was to be lost: %+v", r)
 			}
-			again := connect()
-			if forwarded {
+			if !forwarded {
+				again = connect()
+			} else {
 				if _, err := again.ListTools(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
