@@ -59,7 +59,7 @@ func TestMeasure(t *testing.T) {
 	agentIn, toGateway := io.Pipe()
 	fromGateway, agentOut := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- g.ServeStdio(t.Context(), "a", agentIn, agentOut) }()
+	go func() { served <- serveFront(t.Context(), g, "a", agentIn, agentOut) }()
 	answers := bufio.NewReaderSize(fromGateway, 1<<20)
 	call := func(tool string, i int) {
 		fmt.Fprintf(toGateway, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo0__%s","arguments":{"n":%d}}}`+"\n", i+1, tool, i)

@@ -125,18 +125,18 @@ func serveGateway() (err error) {
 	if s.Link {
 		return g.ServeLink(ctx, s.Agent, false, stdLink{os.Stdin, out})
 	}
-	return serveFront(ctx, g, s.Agent, out)
+	return serveFront(ctx, g, s.Agent, os.Stdin, out)
 }
 
-// serveFront serves an agent on stdin and stdout as keep gateway does on a file.
-func serveFront(ctx context.Context, g *gateway.Gateway, agent string, out io.Writer) error {
+// serveFront serves an agent as keep gateway does on stdin and stdout, on a file.
+func serveFront(ctx context.Context, g *gateway.Gateway, agent string, in io.Reader, out io.Writer) error {
 	served := make(chan error, 1)
 	f := gateway.Front{Connect: func(context.Context) (gateway.Link, error) {
 		front, back := gateway.NewLink()
 		go func() { served <- g.ServeLink(ctx, agent, true, back) }() // ends with the link
 		return front, nil
 	}, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
-	err := f.Serve(ctx, os.Stdin, out)
+	err := f.Serve(ctx, in, out)
 	return errors.Join(err, <-served)
 }
 
