@@ -54,7 +54,7 @@ var lawsBreaks = []Break{
 	{"other-hosts-are-not-compared", "bound-to-its-world", "law/policy/mismatch.go",
 		`if len(m.Ways) > 1 || len(m.Without) > 0 {`, `if len(m.Ways) > 1 {`, "./law/policy -run TestMismatches"},
 	{"status-is-never-mixed", "bound-to-its-world", "store/memory/lease.go",
-		`one != nil && !maps.Equal(one, h.Connections)`, `false`, "./store/memory -run TestLeases"},
+		`one != nil && !maps.Equal(one, h.Connections)`, `one != nil && false && !maps.Equal(one, h.Connections)`, "./store/memory -run TestLeases"},
 	{"simulation-asks-elsewhere", "bound-to-its-world", "engine/pin.go",
 		`return m.PinHash != "" && m.PinHash != t.pinHash`, `return false`, "./internal/simtest -run TestSeeds$"},
 	{"simulation-sends-a-doubt-elsewhere", "bound-to-its-world", "engine/approve.go",
