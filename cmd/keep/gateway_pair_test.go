@@ -233,12 +233,15 @@ func TestGatewayPairKilled(t *testing.T) {
 			put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
 			cmd := exec.CommandContext(t.Context(), buildKeep(t), "gateway", "pair", "shelf.create_note", "--params", pairParams, "--yes")
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+			s.mu.Lock()
 			s.onMake = func(n int) {
 				if n == at {
 					_ = cmd.Process.Kill()
 				}
 			}
-			noError(t, cmd.Start())
+			err := cmd.Start()
+			s.mu.Unlock()
+			noError(t, err)
 			if err := cmd.Wait(); err == nil {
 				t.Fatal("it was to die")
 			}

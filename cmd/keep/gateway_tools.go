@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -114,8 +115,8 @@ func (a *app) withTools(ctx context.Context, r database.Role, only string, f fun
 		r = database.ToDecide // a token may have to be renewed
 	}
 	db, err := database.Open(ctx, cfg, r)
-	if err != nil && (!errors.Is(err, keep.ErrNoDatabase) || !onlyReads) {
-		return err
+	if _, missing := os.Lstat(cfg.DB); err != nil && (!errors.Is(err, keep.ErrNoDatabase) || !onlyReads || missing == nil) {
+		return err // a file that is there and holds nothing was emptied: that is no beginning
 	}
 	l := gateway.Lister{Servers: servers, Now: a.Now, Logger: a.log, Silent: func(server string, err error) {
 		fmt.Fprintf(a.Err, "%s the MCP server %s does not answer (%s); its tools are shown as they were listed last.\n", a.Ink.Yellow("keep:"), server, terminal.Clean(err.Error()))
