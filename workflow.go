@@ -221,7 +221,7 @@ type Workflow struct {
 	Version   Version
 	Paused    bool
 	PauseNote string // why it is paused, in the words of who paused it; empty: nobody said
-	Granted   int // Grant.N of the grant that holds; 0: none was ever given
+	Granted   int    // Grant.N of the grant that holds; 0: none was ever given
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

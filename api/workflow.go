@@ -35,7 +35,7 @@ type Workflow struct {
 	Version   string            `json:"version"`
 	Paused    bool              `json:"paused"`
 	PauseNote *string           `json:"pause_note"` // why it is paused, in the words of who paused it; null: nobody said
-	Intent    *string           `json:"intent"` // what it is for, in the words of who asked for it; null: nobody said
+	Intent    *string           `json:"intent"`     // what it is for, in the words of who asked for it; null: nobody said
 	Topics    []keep.TopicName  `json:"topics"`
 	Handlers  []Handler         `json:"handlers"`   // in the order of the script
 	OnBlocked string            `json:"on_blocked"` // stop or poll
