@@ -111,7 +111,7 @@ func (a *app) withServer(ctx context.Context, name string, f func(*config.Config
 	}
 	i := slices.IndexFunc(cfg.Gateway.Servers, func(s mcp.ServerConfig) bool { return s.Name == name })
 	if i < 0 {
-		return &fs.PathError{Op: "gateway.servers", Path: name, Err: fs.ErrNotExist}
+		return &keep.NotFoundError{What: "MCP server", ID: name}
 	}
 	if err := cfg.Lacks("gateway.servers." + name); err != nil {
 		return err
