@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,23 +14,6 @@ import (
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
 )
-
-// Both stores have the same migrations, each in its own words.
-func TestMigrationsAreThoseOfSQLite(t *testing.T) {
-	names := func(dir string) (out []string) {
-		files, err := filepath.Glob(filepath.Join(dir, "migrations", "*.sql"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v", dir, err)
-		}
-		for _, f := range files {
-			out = append(out, filepath.Base(f))
-		}
-		return out
-	}
-	if ours, theirs := names("."), names(filepath.Join("..", "sqlite")); !slices.Equal(ours, theirs) {
-		t.Errorf("migrations are %v, those of SQLite are %v", ours, theirs)
-	}
-}
 
 // A database of each older version opens, keeps what it has, and can do what is new.
 func TestOlderVersions(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,9 +103,10 @@ func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	return s.Validate(doc)
 }
 
-// TestSchemasTakeWhatKeepTakes validates every keep.toml and every pack of the repository.
+// TestSchemasTakeWhatKeepTakes validates every keep.toml, pack and pairing of the repository, and the settings of the
+// guide. With a key that there is not, each is refused.
 func TestSchemasTakeWhatKeepTakes(t *testing.T) {
-	settings, packs := schemaOf(t, "keep"), schemaOf(t, "pack")
+	settings, packs, pairings := schemaOf(t, "keep"), schemaOf(t, "pack"), schemaOf(t, "pairing")
 	found := map[string]int{}
 	err := filepath.WalkDir(repository, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(file) != ".toml" {
@@ -116,6 +118,8 @@ func TestSchemasTakeWhatKeepTakes(t *testing.T) {
 			s = settings
 		case filepath.Base(filepath.Dir(file)) == "packs" && !strings.Contains(file, "testdata"):
 			s = packs
+		case filepath.Base(filepath.Dir(file)) == "pairings" && !strings.Contains(file, "testdata"):
+			s = pairings
 		default:
 			return nil
 		}
@@ -123,16 +127,28 @@ func TestSchemasTakeWhatKeepTakes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if found[d.Name()]++; s == packs {
-			found["packs"]++
-		}
+		found[map[*jsonschema.Schema]string{settings: "keep.toml", packs: "packs", pairings: "pairings"}[s]]++
 		if err := validate(t, s, text); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
+		if err := validate(t, s, append([]byte("no_such_key = 1\n"), text...)); err == nil {
+			t.Errorf("%s: a key that there is not is taken", file)
+		}
 		return nil
 	})
-	if err != nil || found["keep.toml"] < 8 || found["packs"] < 10 {
-		t.Errorf("found %d keep.toml and %d packs: %v", found["keep.toml"], found["packs"], err)
+	if err != nil || found["keep.toml"] < 8 || found["packs"] < 10 || found["pairings"] < 8 {
+		t.Errorf("found %v: %v", found, err)
+	}
+	for _, section := range guide.Sections() {
+		for _, block := range regexp.MustCompile("(?ms)^```toml\n# keep.toml\n(.*?)^```$").FindAllStringSubmatch(section.Text, -1) {
+			found["guide"]++
+			if err := validate(t, settings, []byte(block[1])); err != nil {
+				t.Errorf("%s: %v\n%s", section.Name, err, block[1])
+			}
+		}
+	}
+	if found["guide"] < 4 {
+		t.Errorf("found %d settings in the guide", found["guide"])
 	}
 }
 
@@ -156,6 +172,12 @@ func TestSchemasRefuse(t *testing.T) {
 		{"keep", `[budgets.x]` + "\n" + `tools = ["a.b"]` + "\n" + `limit = "many"` + "\n" + `per = "24h"`, "/budgets/x/limit"},
 		{"keep", `[grants.x]` + "\n" + `workflow = "w"`, "tools"},
 		{"keep", `[proxy]` + "\n" + `[[proxy.routes]]` + "\n" + `policy = "always"`, "/proxy/routes/0/policy"},
+		{"keep", `[repair]` + "\n" + `activate = "always"`, "/repair/activate"},
+		{"keep", `[repair]` + "\n" + `attempts = "three"`, "/repair/attempts"},
+		{"keep", `[llm.x]` + "\n" + `api = "other"`, "/llm/x/api"},
+		{"keep", `[connections.x]` + "\n" + `connector = 1`, "/connections/x"},
+		{"keep", `[gateway]` + "\n" + `repeat = "never"`, "/gateway/repeat"},
+		{"keep", `[write]` + "\n" + `question = 3`, "question"},
 		{"pack", `name = "x"`, "version"},
 		{"pack", `name = "x"` + "\n" + `version = "1"` + "\n" + `title = "X"` + "\n" + `[auth]` + "\n" + `style = "magic"` + "\n" + `[tools]`, "/auth/style"},
 		{"pack", `name = "x"` + "\n" + `version = "1"` + "\n" + `title = "X"` + "\n" + `auth = { style = "bearer" }` + "\n" + `[tools.t]` + "\n" + `paht = "/x"`, "paht"},
