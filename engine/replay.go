@@ -49,7 +49,7 @@ type ReplayResult struct {
 	Publishes    []keep.Event       // only topic, message id and payload
 	Asked        []trace.Entry      // what it asked from outside, and the answers it got
 
-	In, Out, Published, Stored string // as trace.Script has them
+	In, Out, Published, Stored trace.Sum // as trace.Script has them
 
 	Failure *keep.Failure  // what ended it; nil: nothing
 	Unknown *UnknownAnswer // an answer that is not recorded, where it ended; nil: it came to its end

@@ -47,7 +47,7 @@ func (x *execution) sawPhase(phase string, began time.Time, err error, s *trace.
 }
 
 // digest returns the digest of texts.
-func digest[T ~[]byte](texts ...T) string {
+func digest[T ~[]byte](texts ...T) trace.Sum {
 	values := make([][]byte, len(texts))
 	for i, t := range texts {
 		values[i] = t
@@ -56,13 +56,13 @@ func digest[T ~[]byte](texts ...T) string {
 }
 
 // digest returns what tells the call from others.
-func (c *takenCall) digest() string {
+func (c *takenCall) digest() trace.Sum {
 	return digest([]byte(c.tool.name), []byte(c.target), c.identity, c.payload, []byte(c.subkey))
 }
 
 // wrote returns the digests of what the script wants to make durable: events, and its
 // checkpoint. Empty: nothing.
-func (h *scriptHost) wrote() (published, stored string) {
+func (h *scriptHost) wrote() (published, stored trace.Sum) {
 	var values [][]byte
 	for i := range h.publishes {
 		e := &h.publishes[i]

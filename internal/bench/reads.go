@@ -61,7 +61,7 @@ func recording(ctx context.Context, dir string, s size, what, read string, out i
 	for i, b := range sides {
 		turns[i] = func(ctx context.Context) (wall, cpu time.Duration, err error) { return b.turn(ctx, per, nil) }
 	}
-	if _, err := inTurns(ctx, [2]string{"off", "on"}, per*workflows, turns, 4*s.turns, out); err != nil {
+	if _, err := inTurns(ctx, [2]string{"off", "on"}, per*workflows, turns, 8*s.turns, out); err != nil {
 		return err
 	}
 	return stored(sides, out)
@@ -107,7 +107,7 @@ func inTurns(ctx context.Context, names [2]string, runs int, sides [2]turn, pair
 		fmt.Fprintf(out, "  %12.0f %12.0f %8.3fx | %10.0fµs %10.0fµs %8.3fx\n", rate[0], rate[1], rate[1]/rate[0], cpu[0], cpu[1], cpu[1]/cpu[0])
 	}
 	r := ratio{mean(rates), mean(cpus)}
-	_, err := fmt.Fprintf(out, "  geometric means of %d pairs: %.3fx runs/s, %.3fx CPU/run\n", pairs, r.rate, r.cpu)
+	_, err := fmt.Fprintf(out, "  geometric means of %d pairs: %.3fx runs/s ±%.3f, %.3fx CPU/run ±%.3f\n", pairs, r.rate, spread(rates), r.cpu, spread(cpus))
 	return r, err
 }
 
@@ -148,6 +148,16 @@ func mean(ratios []float64) float64 {
 		sum += math.Log(r)
 	}
 	return math.Exp(sum / float64(len(ratios)))
+}
+
+// spread returns the standard error of the mean of ratios, as a part of it.
+func spread(ratios []float64) float64 {
+	m, sum := math.Log(mean(ratios)), 0.0
+	for _, r := range ratios {
+		sum += math.Pow(math.Log(r)-m, 2)
+	}
+	n := float64(len(ratios))
+	return math.Sqrt(sum / n / max(1, n-1))
 }
 
 // stored prints what the files have grown to.

@@ -7,21 +7,14 @@
 package trace
 
 import (
-	"bytes"
-	"compress/flate"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/klauspost/compress/s2"
 
 	"github.com/keep-run/keep"
 )
@@ -61,18 +54,36 @@ type Entry struct {
 type Script struct {
 	Clock time.Time `json:"clock"` // where its clock stood
 	Seed  []byte    `json:"seed"`  // what its chance came from
-	In    string    `json:"in"`    // its arguments
-	Out   string    `json:"out"`   // what it returned, or the call that ended it
+	In    Sum       `json:"in"`    // its arguments
+	Out   Sum       `json:"out"`   // what it returned, or the call that ended it
 
-	Published string `json:"published,omitempty"` // what it published, in order
-	Stored    string `json:"stored,omitempty"`    // what it wrote with ctx.kv
+	Published Sum `json:"published,omitempty"` // what it published, in order
+	Stored    Sum `json:"stored,omitempty"`    // what it wrote with ctx.kv
 }
 
-// A Digest returns a short text that tells lists of values apart. A nil value is another than an
-// empty one.
-func Digest(values ...[]byte) string {
+// A Sum tells lists of values apart: the first 18 bytes of a SHA-256. It is empty if there is no
+// list; as a text it is base64.
+type Sum string
+
+const digestSize = 18
+
+// MarshalText returns s in base64.
+func (s Sum) MarshalText() ([]byte, error) {
+	return base64.RawURLEncoding.AppendEncode(nil, []byte(s)), nil
+}
+
+// UnmarshalText reads base64.
+func (s *Sum) UnmarshalText(text []byte) error {
+	b, err := base64.RawURLEncoding.AppendDecode(nil, text)
+	*s = Sum(b)
+	return err
+}
+
+// Digest returns the Sum of values. A nil value is another than an empty one.
+func Digest(values ...[]byte) Sum {
 	h := sha256.New()
 	var n [9]byte
+	var sum [sha256.Size]byte
 	for _, v := range values {
 		n[0] = 1
 		if v == nil {
@@ -82,7 +93,7 @@ func Digest(values ...[]byte) string {
 		_, _ = h.Write(n[:]) // a hash takes everything
 		_, _ = h.Write(v)
 	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
+	return Sum(h.Sum(sum[:0])[:digestSize])
 }
 
 // A Trace is what is kept of a run.
@@ -106,7 +117,7 @@ func (t Trace) Under() (Entry, bool) {
 type Recorder struct {
 	mu      sync.Mutex
 	left    int    // bytes that still fit in
-	pending []byte // the head of a part and encoded entries, not stored yet
+	pending []byte // encoded entries, not stored yet
 	many    int    // how many are in pending
 	stored  int    // how many were stored before
 	dropped int    // not stored yet
@@ -199,15 +210,8 @@ func (r *Recorder) add(e Entry) {
 // put appends the entry if it fits in. Its params and result are JSON: whoever gave them
 // to a script, or took them, has looked.
 func (r *Recorder) put(e Entry) bool {
-	if len(r.pending) == 0 {
-		r.pending = append(r.pending, head...)
-	}
 	before := len(r.pending)
-	b := slices.Grow(r.pending, len(e.Params)+len(e.Result)+entrySize)
-	if before > len(head) {
-		b = append(b, ',')
-	}
-	b, err := e.append(b)
+	b, err := e.append(slices.Grow(r.pending, len(e.Params)+len(e.Result)+entrySize))
 	if n := len(b) - before; err != nil || n > r.left {
 		r.pending = b[:before]
 		return false
@@ -217,62 +221,6 @@ func (r *Recorder) put(e Entry) bool {
 	r.many++
 	r.due = r.due || e.What == Read || e.What == Wait
 	return true
-}
-
-// append appends the entry as json.Marshal would write it, but for the spelling of params and
-// result, and in less time: each run waits for it.
-func (e *Entry) append(b []byte) ([]byte, error) {
-	b = appendText(append(b, `{"phase":`...), e.Phase)
-	b = appendText(append(b, `,"what":`...), string(e.What))
-	if e.Tool != "" {
-		b = appendText(append(b, `,"tool":`...), e.Tool)
-	}
-	if e.Params != nil {
-		b = append(append(b, `,"params":`...), e.Params...)
-	}
-	if e.Result != nil {
-		b = append(append(b, `,"result":`...), e.Result...)
-	}
-	if e.Error != nil {
-		f, err := json.Marshal(e.Error)
-		if err != nil {
-			return b, err
-		}
-		b = append(append(b, `,"error":`...), f...)
-	}
-	b = e.At.AppendFormat(append(b, `,"at":"`...), time.RFC3339Nano)
-	b = strconv.AppendFloat(append(b, `","ms":`...), e.MS, 'f', -1, 64)
-	b = strconv.AppendBool(append(b, `,"cut":`...), e.Cut)
-	if e.Script != nil {
-		b = e.Script.append(append(b, `,"script":`...))
-	}
-	return append(b, '}'), nil
-}
-
-// append appends s as json.Marshal would write it.
-func (s *Script) append(b []byte) []byte {
-	b = s.Clock.AppendFormat(append(b, `{"clock":"`...), time.RFC3339Nano)
-	b = base64.StdEncoding.AppendEncode(append(b, `","seed":"`...), s.Seed)
-	b = appendText(append(b, `","in":`...), s.In)
-	b = appendText(append(b, `,"out":`...), s.Out)
-	if s.Published != "" {
-		b = appendText(append(b, `,"published":`...), s.Published)
-	}
-	if s.Stored != "" {
-		b = appendText(append(b, `,"stored":`...), s.Stored)
-	}
-	return append(b, '}')
-}
-
-// appendText appends s as JSON.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // a string always is JSON
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }
 
 // Due reports whether there is a read to store. The times of phases and calls can wait for a
@@ -299,9 +247,6 @@ func (r *Recorder) Part() ([]byte, Mark) {
 	if r.many == 0 && r.dropped == 0 {
 		return nil, Mark{}
 	}
-	if len(r.pending) == 0 {
-		r.pending = append(r.pending, head...)
-	}
 	return pack(r.pending, r.dropped, r.stored), Mark{len(r.pending), r.many, r.dropped}
 }
 
@@ -312,66 +257,10 @@ func (r *Recorder) Stored(m Mark) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	later := bytes.TrimPrefix(r.pending[m.bytes:], []byte{','})
-	r.pending = append(r.pending[:len(head)], later...)
+	r.pending = append(r.pending[:0], r.pending[m.bytes:]...)
 	r.many, r.stored, r.dropped = r.many-m.many, r.stored+m.many, r.dropped-m.dropped
 	r.due = r.many > 0 && r.due
 }
-
-// A part is {"entries":[…],"dropped":0,"after":0} behind a byte that says how it is packed; after
-// is how many entries were stored in the parts before it. What is small
-// is not: it would cost a run more time than it saves room. Versions before deflated the rest,
-// which took each run more time than all else of its trace.
-const (
-	plain    = 0
-	deflated = 1
-	s2block  = 2
-	small    = 1 << 9
-)
-
-// head begins each part, and entrySize is about what an entry takes besides params and result.
-const (
-	head      = "\x00" + `{"entries":[`
-	entrySize = 256
-)
-
-// packed has room for parts while they are packed.
-var packed = sync.Pool{New: func() any { return new([]byte) }}
-
-// pack returns the part of a head and entries. It writes behind them, in what they have room for.
-func pack(entries []byte, dropped, after int) []byte {
-	text := fmt.Appendf(entries, `],"dropped":%d,"after":%d}`, dropped, after)
-	if len(entries) < small {
-		return slices.Clone(text)
-	}
-	room := packed.Get().(*[]byte)
-	defer packed.Put(room)
-	*room = slices.Grow((*room)[:0], s2.MaxEncodedLen(len(text)-1))
-	block := s2.Encode((*room)[:cap(*room)], text[1:])
-	return append(append(make([]byte, 0, 1+len(block)), s2block), block...)
-}
-
-// unpack returns the JSON of a part.
-func unpack(p []byte) ([]byte, error) {
-	if len(p) == 0 {
-		return nil, errors.New("it is empty")
-	}
-	switch p[0] {
-	case plain:
-		return p[1:], nil
-	case deflated:
-		return io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(p[1:])), maxPart))
-	case s2block:
-		if n, err := s2.DecodedLen(p[1:]); err != nil || n > maxPart {
-			return nil, fmt.Errorf("it says that it holds %d bytes, and at most %d are believed: %w", n, maxPart, err)
-		}
-		return s2.Decode(nil, p[1:])
-	}
-	return nil, fmt.Errorf("it is packed in a way (%d) that this version does not know", p[0])
-}
-
-// maxPart is how large a part may be when it is unpacked: far above any limit.
-const maxPart = 64 << 20
 
 // Join returns the trace that parts hold, in their order. The oldest go first, so those of a
 // run may be there without the ones before them.
@@ -379,15 +268,7 @@ func Join(parts []keep.TracePart) (Trace, error) {
 	var t Trace
 	have := 0 // entries since one began to record
 	for _, p := range parts {
-		var part struct {
-			Entries []Entry `json:"entries"`
-			Dropped int     `json:"dropped"`
-			After   int     `json:"after"` // versions before wrote none
-		}
-		text, err := unpack(p.Data)
-		if err == nil {
-			err = json.Unmarshal(text, &part)
-		}
+		part, err := unpack(p.Data)
 		if err != nil {
 			return t, fmt.Errorf("part of a trace: %w", err)
 		}

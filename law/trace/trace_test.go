@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/trace"
@@ -39,7 +41,7 @@ func TestParts(t *testing.T) {
 	var parts [][]byte
 	want := []trace.Entry{
 		{Phase: "prepare", What: trace.Phase, At: noon, MS: 0.25, Script: &trace.Script{Clock: noon, Seed: []byte{1, 2, 255},
-			In: trace.Digest([]byte("a")), Out: trace.Digest(nil), Published: "p", Stored: `"`}},
+			In: trace.Digest([]byte("a")), Out: trace.Digest(nil), Published: "p", Stored: "\xff"}},
 		read(`{"a":[1.0,"é"]}`),
 		{Phase: "next", What: trace.Read, Tool: "kv.get", At: noon, Error: &keep.Failure{Class: keep.ClassTransient, Code: "http-503"}},
 	}
@@ -71,6 +73,53 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// everything has each field of an entry, full and empty.
+var everything = []trace.Entry{
+	{},
+	{Phase: "prepare", What: trace.Phase, At: noon.Add(time.Nanosecond), MS: 1234.567},
+	{Phase: "emitting", What: trace.Lookup, At: noon.Add(-1e6 * time.Hour), MS: 0.0001, Tool: "m\u202e.find", Params: json.RawMessage(`null`), Cut: true},
+	{Phase: "a name of later", What: "another", At: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), MS: -1, Result: json.RawMessage(`[ 1 ]`)},
+	{Phase: "mutate", What: trace.Phase, At: noon, MS: 1e300, Error: &keep.Failure{Class: keep.ClassLogic, Code: "x", Message: "\xff is no text"},
+		Script: &trace.Script{}},
+	{Phase: "next", What: trace.Phase, At: noon, MS: 3, Script: &trace.Script{Clock: noon, Seed: []byte{0, 1}, In: trace.Digest(nil),
+		Out: trace.Digest([]byte("out")), Published: "\x00", Stored: "longer than a sum is"}},
+}
+
+// Each entry is read as it was added.
+func TestEntries(t *testing.T) {
+	for _, e := range everything {
+		r := trace.NewRecorder(1 << 20)
+		r.Add(e)
+		part, _ := r.Part()
+		got, err := join(part)
+		want := e
+		want.At = e.At.UTC()
+		if e.Error != nil {
+			f := *e.Error
+			f.Message = "\ufffd is no text" // as JSON has it
+			want.Error = &f
+		}
+		if diff := cmp.Diff([]trace.Entry{want}, got.Entries, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%v, -want +got:\n%s", err, diff)
+		}
+	}
+}
+
+// A part that ends too early, wherever it does, is refused.
+func TestShortPart(t *testing.T) {
+	r := trace.NewRecorder(1 << 20)
+	r.Add(everything[5])
+	part, _ := r.Part()
+	for n := range part {
+		if n == 3 { // a part of no entries
+			continue
+		}
+		if got, err := join(part[:n]); err == nil {
+			t.Errorf("%d of %d bytes: %+v", n, len(part), got)
+		}
+	}
+}
+
 // An entry that came while a part was being stored is in the next one.
 func TestAddedMeanwhile(t *testing.T) {
 	r := trace.NewRecorder(1 << 20)
@@ -88,6 +137,7 @@ func TestAddedMeanwhile(t *testing.T) {
 // Over the limit results are left out first, then entries are only counted. It is never
 // larger than the limit, and nothing is invented.
 func TestLimit(t *testing.T) {
+	const least = 20 // bytes that a read takes besides its params and result
 	check := func(limit uint16, sizes []uint16) bool {
 		r := trace.NewRecorder(int(limit))
 		for _, n := range sizes {
@@ -103,11 +153,7 @@ func TestLimit(t *testing.T) {
 			if e.Cut != (e.Result == nil) {
 				return false
 			}
-			b, err := json.Marshal(e)
-			if err != nil {
-				return false
-			}
-			size += len(b)
+			size += len(e.Params) + len(e.Result) + least
 		}
 		return err == nil && len(got.Entries)+got.Dropped == len(sizes) && size <= int(limit)
 	}
@@ -145,15 +191,37 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// What is no part is refused.
+// What is no part is refused, and what is one says the same when it is recorded again.
 func FuzzJoin(f *testing.F) {
 	r := trace.NewRecorder(1 << 20)
 	r.Add(read(`{"a":1}`))
-	part, _ := r.Part()
+	part, mark := r.Part()
+	f.Add(part)
+	r.Stored(mark)
+	for _, e := range everything {
+		r.Add(e)
+	}
+	part, _ = r.Part()
 	f.Add(part)
 	f.Add([]byte("x"))
+	f.Add([]byte("\x00" + `{"entries":[{"phase":"prepare","what":"phase","script":{"in":"AAAA"}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = join(b) // it may be wrong; it must come to an end
+		was, err := join(b)
+		if err != nil {
+			return // it must come to an end
+		}
+		r := trace.NewRecorder(1 << 30)
+		for _, e := range was.Entries {
+			r.Add(e)
+		}
+		part, _ := r.Part()
+		if part == nil {
+			return
+		}
+		is, err := join(part)
+		if diff := cmp.Diff(was.Entries, is.Entries, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); err != nil || diff != "" {
+			t.Errorf("recorded again: %v, -want +got:\n%s", err, diff)
+		}
 	})
 }
 
@@ -167,22 +235,25 @@ func BenchmarkPart(b *testing.B) {
 	}
 }
 
-// What an earlier version deflated is read.
-func TestJoinDeflated(t *testing.T) {
-	var b bytes.Buffer
-	b.WriteByte(1)
-	w, err := flate.NewWriter(&b, flate.BestSpeed)
+// What earlier versions wrote is read.
+func TestJoinOlder(t *testing.T) {
+	const text = `{"entries":[{"phase":"prepare","what":"read","tool":"crm.feed","at":"2026-07-01T12:00:00Z","ms":0.5,"cut":true}],"dropped":2}`
+	var deflated bytes.Buffer
+	w, err := flate.NewWriter(&deflated, flate.BestSpeed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(w, `{"entries":[{"phase":"prepare","what":"read","tool":"crm.feed"}],"dropped":2}`); err != nil {
+	if _, err := io.WriteString(w, text); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := join(b.Bytes())
-	if err != nil || got.Dropped != 2 || len(got.Entries) != 1 || got.Entries[0].Tool != "crm.feed" {
-		t.Errorf("Join: %+v, %v", got, err)
+	want := trace.Trace{Entries: []trace.Entry{{Phase: "prepare", What: trace.Read, Tool: "crm.feed", At: noon, MS: 0.5, Cut: true}}, Dropped: 2}
+	for kind, body := range []string{text, deflated.String(), string(s2.Encode(nil, []byte(text)))} {
+		got, err := join(append([]byte{byte(kind)}, body...))
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("kind %d: %v, -want +got:\n%s", kind, err, diff)
+		}
 	}
 }

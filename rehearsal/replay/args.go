@@ -116,7 +116,7 @@ func (r *replay) outcomes(ctx context.Context) ([]keep.Mutation, error) {
 	return could, nil
 }
 
-func digest(args []json.RawMessage) string {
+func digest(args []json.RawMessage) trace.Sum {
 	values := make([][]byte, len(args))
 	for i, a := range args {
 		values[i] = a

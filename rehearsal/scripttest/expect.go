@@ -220,7 +220,7 @@ func (r *Recorded) loosen(want, got any, path string) (any, bool) {
 }
 
 // stored returns the digest of what the run wrote to its checkpoint.
-func (l *life) stored() string {
+func (l *life) stored() trace.Sum {
 	for _, e := range slices.Backward(l.seen) {
 		if e.What == trace.Phase && e.Script != nil {
 			return e.Script.Stored
@@ -230,7 +230,7 @@ func (l *life) stored() string {
 }
 
 // digestOf returns the digest of a checkpoint as traces have it.
-func digestOf(kv map[string]any) string {
+func digestOf(kv map[string]any) trace.Sum {
 	if len(kv) == 0 {
 		return ""
 	}
