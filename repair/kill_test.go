@@ -85,8 +85,6 @@ func (k *killing) Commit(ctx context.Context, c keep.Commit) error {
 	return k.database.Commit(ctx, c)
 }
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
 // TestLife is one process of TestKilled; it is no test by itself.
 func TestLife(t *testing.T) {
 	text := os.Getenv(lifeVariable)
