@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,14 +21,14 @@ type TopicName string
 type HandlerName string
 
 var (
-	workflowName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	topicName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
-	handlerName  = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]{0,63}$`)
+	workflowName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
+	topicName    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`) })
+	handlerName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]{0,63}$`) })
 )
 
 // Validate reports what is wrong with the name and which names are good.
 func (n WorkflowName) Validate() error {
-	if !workflowName.MatchString(string(n)) {
+	if !workflowName().MatchString(string(n)) {
 		return fmt.Errorf("workflow name %q: use 1 to 64 letters, digits, dots, dashes or underscores, starting with a letter or digit", n)
 	}
 	return nil
@@ -35,7 +36,7 @@ func (n WorkflowName) Validate() error {
 
 // Validate reports what is wrong with the name and which names are good.
 func (n TopicName) Validate() error {
-	if !topicName.MatchString(string(n)) {
+	if !topicName().MatchString(string(n)) {
 		return fmt.Errorf("topic name %q: use 1 to 128 letters, digits or . _ : / -, starting with a letter or digit", n)
 	}
 	return nil
@@ -43,7 +44,7 @@ func (n TopicName) Validate() error {
 
 // Validate reports what is wrong with the name and which names are good.
 func (n HandlerName) Validate() error {
-	if !handlerName.MatchString(string(n)) {
+	if !handlerName().MatchString(string(n)) {
 		return fmt.Errorf("handler name %q: use a JavaScript identifier of at most 64 ASCII characters", n)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -28,7 +29,9 @@ type docRoute struct {
 const docsStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 code{font-family:ui-monospace,monospace}h2{margin-top:2rem;font-size:1.1rem}dt{margin-top:.3rem}dd{margin-left:1.5rem}`
 
-var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
+var docsPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("docs").Parse(docsText)) })
+
+const docsText = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Keep API</title><meta name="viewport" content="width=device-width">
 <style>{{.Style}}</style></head><body>
 <h1>The API of Keep {{.Version}}</h1>
@@ -40,7 +43,7 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 {{with .Params}}<dl>{{range .}}<dt><code>{{.Name}}</code> <small>{{.In}}</small></dt><dd>{{.Description}}</dd>{{end}}</dl>{{end}}
 </section>
 {{end}}</body></html>
-`))
+`
 
 // newManual makes the manual of a document.
 func newManual(doc *huma.OpenAPI) (*manual, error) {
@@ -54,7 +57,7 @@ func newManual(doc *huma.OpenAPI) (*manual, error) {
 	}
 	slices.SortFunc(routes, func(a, b docRoute) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method)) })
 	var text bytes.Buffer
-	err := docsPage.Execute(&text, map[string]any{
+	err := docsPage().Execute(&text, map[string]any{
 		"Style": template.CSS(docsStyle), "Version": doc.Info.Version, "Description": doc.Info.Description, "Routes": routes,
 	})
 	sum := sha256.Sum256([]byte(docsStyle))

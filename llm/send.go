@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -140,7 +141,7 @@ func (a *awake) Read(p []byte) (int, error) {
 }
 
 // kind is how services write the types of their errors.
-var kind = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+var kind = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`) })
 
 // refused returns the error of an answer that is none. All of them may be answered later: a
 // key may be changed, and a limit passes.
@@ -155,9 +156,9 @@ func refused(resp *http.Response, body io.Reader) error {
 	}
 	e := &Error{Status: resp.StatusCode, Why: fmt.Sprintf("the service answered %d", resp.StatusCode), Again: true}
 	if json.Unmarshal(text, &said) == nil {
-		if code, ok := said.Error.Code.(string); ok && kind.MatchString(code) {
+		if code, ok := said.Error.Code.(string); ok && kind().MatchString(code) {
 			e.Why += " " + code
-		} else if kind.MatchString(said.Error.Type) {
+		} else if kind().MatchString(said.Error.Type) {
 			e.Why += " " + said.Error.Type
 		}
 	}

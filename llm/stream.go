@@ -132,7 +132,7 @@ func (s *messagesStream) event(data []byte) (bool, error) {
 		return true, nil
 	case "error":
 		why := "the service failed while it answered"
-		if kind.MatchString(e.Error.Type) {
+		if kind().MatchString(e.Error.Type) {
 			why += ": " + e.Error.Type
 		}
 		return false, garbage(why)

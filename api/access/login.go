@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -135,7 +136,9 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request) {
 
 // loginPage has the style of the other pages, whose files need no credential. Its script presses
 // the button if the page was opened by who asked for the link: see OpenedURL.
-var loginPage = template.Must(template.New("login").Parse(`<!doctype html>
+var loginPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("login").Parse(loginText)) })
+
+const loginText = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Log in to Keep</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/app.css"></head><body class="alone">
 <main><h1>Log in to Keep</h1>
@@ -145,7 +148,7 @@ var loginPage = template.Must(template.New("login").Parse(`<!doctype html>
 {{else}}<h2>With a link</h2><p>Type this where Keep runs, and open the link that it prints:</p><pre>keep login</pre>
 <h2>With a token</h2><p><label for="token">A token that an admin gave you (<code>keep token add</code> makes one)</label></p><p class="with"><input id="token" type="password" name="token" autocomplete="current-password" required> <button class="primary">Log in</button></p>{{end}}
 </form></main>{{if .Go}}<script src="/static/login.js"></script>{{end}}</body></html>
-`))
+`
 
 // OpenedURL returns a URL of LoginURL that logs in at once, without a press of the button: for
 // the browser of who asked for it, never for a message that programs may open.
@@ -164,7 +167,7 @@ func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem
 	if problem == "" {
 		code = r.URL.Query().Get("code")
 	}
-	_ = loginPage.Execute(w, map[string]any{ // the client is gone
+	_ = loginPage().Execute(w, map[string]any{ // the client is gone
 		"Next": local(r.FormValue("next")), "Code": code, "Problem": problem, "Go": code != "" && r.URL.Query().Get("now") != "",
 	})
 }

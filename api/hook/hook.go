@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -67,10 +68,10 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-var hookName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var hookName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
 
 // IsName reports whether a hook may have that name: it is part of a URL.
-func IsName(name string) bool { return hookName.MatchString(name) }
+func IsName(name string) bool { return hookName().MatchString(name) }
 
 // ids are where the schemes have the id of a delivery.
 var ids = map[Scheme]string{
@@ -96,7 +97,7 @@ func New(c Config) (*Hook, error) {
 		return wrong("secret", "is missing; without it anybody could deliver")
 	case c.Header != "" && c.Verify != Token:
 		return wrong("header", `is for verify = "token" only`)
-	case c.Header != "" && !headerName.MatchString(c.Header):
+	case c.Header != "" && !headerName().MatchString(c.Header):
 		return wrong("header", "%q is no name of a header", c.Header)
 	case c.Tolerance < 0 || c.Tolerance > 24*time.Hour:
 		return wrong("tolerance", "must be more than zero, and at most a day")

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
@@ -59,14 +60,14 @@ type idRule struct {
 }
 
 var (
-	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
-	pathStep   = regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\])`)
+	headerName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$") })
+	pathStep   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\])`) })
 )
 
 // parseID reads "$.path" or "header:NAME".
 func parseID(text string) (idRule, error) {
 	if name, ok := strings.CutPrefix(text, "header:"); ok {
-		if !headerName.MatchString(name) {
+		if !headerName().MatchString(name) {
 			return idRule{}, fmt.Errorf("%q is no name of a header", name)
 		}
 		return idRule{header: name}, nil
@@ -74,7 +75,7 @@ func parseID(text string) (idRule, error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	rule := idRule{text: text}
 	for ok && rest != "" && len(rule.path) < 32 {
-		m := pathStep.FindStringSubmatch(rest)
+		m := pathStep().FindStringSubmatch(rest)
 		if m == nil {
 			break
 		}
@@ -136,11 +137,11 @@ func child(v json.RawMessage, step any) json.RawMessage {
 	return nil
 }
 
-var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,63})$`)
+var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]{0,63})$`) })
 
 // idText returns an id that is a string or a whole number: no digit of it is lost.
 func idText(v json.RawMessage) (string, error) {
-	if wholeNumber.Match(v) {
+	if wholeNumber().Match(v) {
 		return string(v), nil
 	}
 	if len(v) == 0 || v[0] != '"' {

@@ -423,7 +423,7 @@ func (b *builder) bodyConfig(t *tool) {
 	t.rename = map[string][]string{}
 	for _, p := range slices.Sorted(maps.Keys(b.cfg.Rename)) {
 		path := strings.Split(b.cfg.Rename[p], ".")
-		if slices.Contains(path, "") || !paramName.MatchString(p) {
+		if slices.Contains(path, "") || !paramName().MatchString(p) {
 			b.addf("rename."+p, "is %q, want names with dots between them", b.cfg.Rename[p])
 		}
 		t.rename[p] = path

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/jsonval"
@@ -125,7 +126,7 @@ func (c condition) String() string {
 // -1 is the last.
 type jsonPath []any
 
-var pathStep = regexp.MustCompile(`^(?:\.([^.\[\]]+)|\[(-?[0-9]{1,6})\])`)
+var pathStep = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\.([^.\[\]]+)|\[(-?[0-9]{1,6})\])`) })
 
 // parseJSONPath reads "$.a.b[0]", or the RFC 6901 pointer "/a/b/0".
 func parseJSONPath(s string) (jsonPath, error) {
@@ -141,7 +142,7 @@ func parseJSONPath(s string) (jsonPath, error) {
 		return nil, fmt.Errorf(`is %q, want a path such as "$.data[0].id" or "/data"`, s)
 	}
 	for rest != "" {
-		m := pathStep.FindStringSubmatch(rest)
+		m := pathStep().FindStringSubmatch(rest)
 		switch {
 		case m == nil:
 			return nil, fmt.Errorf(`is %q, want a path such as "$.data[0].id"; stopped at %q`, s, rest)

@@ -368,7 +368,7 @@ func (b *builder) identity() {
 		b.addf("identity", "at least one param must say what is changed")
 	}
 	for i, p := range b.cfg.Identity {
-		if !paramName.MatchString(p) || slices.Contains(b.cfg.Identity[:i], p) {
+		if !paramName().MatchString(p) || slices.Contains(b.cfg.Identity[:i], p) {
 			b.addf("identity", "%q is not a param name, or is there twice", p)
 		}
 		if slices.Contains(b.cfg.PayloadIgnore, p) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -210,12 +211,12 @@ func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (str
 	return next, err == nil && next != "" && string(raw) != "false"
 }
 
-var linkNext = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?[^",]*\bnext\b`)
+var linkNext = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?[^",]*\bnext\b`) })
 
 // nextLink returns the target of the link with the relation next (RFC 8288).
 func nextLink(h http.Header) (string, bool) {
 	for _, v := range h.Values("Link") {
-		if m := linkNext.FindStringSubmatch(v); m != nil {
+		if m := linkNext().FindStringSubmatch(v); m != nil {
 			return m[1], true
 		}
 	}

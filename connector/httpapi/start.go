@@ -49,7 +49,7 @@ func (b *builder) startConfig(t *tool) {
 	}
 	s.keep = map[string]jsonPath{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Keep)) {
-		if s.keep[name], err = parseJSONPath(cfg.Keep[name]); err != nil || !paramName.MatchString(name) {
+		if s.keep[name], err = parseJSONPath(cfg.Keep[name]); err != nil || !paramName().MatchString(name) {
 			inner.addf("keep."+name, "want a name and a path such as \"$.message.id\"")
 		}
 	}

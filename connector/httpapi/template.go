@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Names that stand for values of the host in a lookup: its key for the mutation, and the
@@ -58,8 +59,10 @@ type values struct {
 }
 
 var (
-	paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
-	paramPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$`) // into an object
+	paramName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`) })
+	paramPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$`)
+	}) // into an object
 )
 
 // parseText reads a template with {param} in it.
@@ -78,7 +81,7 @@ func parseText(s string) (text, error) {
 			return nil, errors.New("a brace without its pair")
 		}
 		name := s[i+1 : i+end]
-		if !paramPath.MatchString(name) && !slices.Contains(hostParams, name) {
+		if !paramPath().MatchString(name) && !slices.Contains(hostParams, name) {
 			return nil, fmt.Errorf("{%s} does not name a param", name)
 		}
 		t = append(t, piece{param: name})
@@ -99,7 +102,7 @@ func parsePath(s string) (path, error) {
 	}
 	var p path
 	for _, part := range strings.Split(raw[1:], "/") {
-		if name, ok := strings.CutPrefix(part, ":"); ok && paramName.MatchString(name) {
+		if name, ok := strings.CutPrefix(part, ":"); ok && paramName().MatchString(name) {
 			return path{}, fmt.Errorf("%q: write {%s} for a param, not :%[2]s", s, name)
 		}
 		t, err := parseText(part)
@@ -150,7 +153,7 @@ func checkFixed(t text) error {
 func parseField(s string) (field, error) {
 	key, value, ok := strings.Cut(s, "=")
 	if !ok {
-		if !paramName.MatchString(key) {
+		if !paramName().MatchString(key) {
 			return field{}, fmt.Errorf("%q does not name a param", key)
 		}
 		return field{key: key, value: text{{param: key}}}, nil

@@ -118,7 +118,7 @@ func (b *builder) tokenAppend(t *tool, cfg *Append) {
 	if err != nil {
 		b.addf("token.append.text", "%v", err)
 	}
-	if !paramName.MatchString(cfg.Param) || slices.Contains(t.path.params(), cfg.Param) {
+	if !paramName().MatchString(cfg.Param) || slices.Contains(t.path.params(), cfg.Param) {
 		b.addf("token.append.param", "%q is not a param of the body or query", cfg.Param)
 	}
 	t.token.append = &appendText{param: cfg.Param, text: text}

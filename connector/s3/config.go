@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -45,13 +46,13 @@ type Config struct {
 	Timeout connector.Duration `toml:"timeout"`
 }
 
-var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,62}$`)
+var bucketName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,62}$`) })
 
 // New returns the connection of that name. It makes no call.
 func New(name string, cfg Config) (*connector.Connection, error) {
 	c := connector.NewChecker(name)
 	c.Kind(cfg.Connector, Kind)
-	if !bucketName.MatchString(cfg.Bucket) {
+	if !bucketName().MatchString(cfg.Bucket) {
 		c.Addf("bucket", "%q is not the name of a bucket", cfg.Bucket)
 	}
 	region := cmp.Or(cfg.Region, "us-east-1")

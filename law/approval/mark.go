@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/keep-run/keep"
@@ -73,8 +74,10 @@ func walk(v any, path string, texts map[string]string) {
 }
 
 var (
-	tagged  = regexp.MustCompile(`<[a-zA-Z!/][^>]*>`)
-	address = regexp.MustCompile(`(?i)(?:https?://)?(?:[^\s<>"'(),;:/@]+@)*[^\s<>"'(),;:/@]+\.[^\s<>"'(),;:/@]+`)
+	tagged  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<[a-zA-Z!/][^>]*>`) })
+	address = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:https?://)?(?:[^\s<>"'(),;:/@]+@)*[^\s<>"'(),;:/@]+\.[^\s<>"'(),;:/@]+`)
+	})
 )
 
 // marksOf returns the marks of one text. named is the text with the name of its param.
@@ -95,7 +98,7 @@ func marksOf(path, named, text string, domains map[string]string) (marks []Mark)
 	if longest := slices.MaxFunc(strings.Split(text, "\n"), func(a, b string) int { return len(a) - len(b) }); lines > maxLines || len(longest) > maxLine {
 		add(Long, "has %d bytes in %d lines; its middle is not shown here", len(text), lines)
 	}
-	if tagged.MatchString(text) {
+	if tagged().MatchString(text) {
 		add(HTML, "has HTML, which is shown as text; nothing of it is loaded or run")
 	}
 	for _, word := range slices.Compact(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })) {
@@ -104,7 +107,7 @@ func marksOf(path, named, text string, domains map[string]string) (marks []Mark)
 			break
 		}
 	}
-	for _, found := range address.FindAllString(text, maxMarks) {
+	for _, found := range address().FindAllString(text, maxMarks) {
 		if why := odd(found, domains); why != "" {
 			add(LookAlike, "%s", why)
 		}
@@ -195,20 +198,26 @@ func unseen(r rune) bool {
 }
 
 var (
-	silent = regexp.MustCompile(`(?is)<(script|style|template)\b[^>]*>.*?(</(script|style|template)\s*>|$)`)
-	breaks = regexp.MustCompile(`(?i)</?(br|p|div|tr|li|h[1-6]|ul|ol|table|blockquote)\b[^>]*>`)
-	anchor = regexp.MustCompile(`(?is)<(a|img|form|iframe)\b[^>]*?\b(?:href|src|action)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)[^>]*>`)
+	silent = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?is)<(script|style|template)\b[^>]*>.*?(</(script|style|template)\s*>|$)`)
+	})
+	breaks = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)</?(br|p|div|tr|li|h[1-6]|ul|ol|table|blockquote)\b[^>]*>`)
+	})
+	anchor = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?is)<(a|img|form|iframe)\b[^>]*?\b(?:href|src|action)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)[^>]*>`)
+	})
 )
 
 // inert returns HTML as text: what is hidden by its looks is there, links show where they
 // lead, and nothing is loaded or run.
 func inert(s string) string {
-	s = silent.ReplaceAllString(s, " [$1] ")
-	s = anchor.ReplaceAllStringFunc(s, func(tag string) string {
-		m := anchor.FindStringSubmatch(tag)
+	s = silent().ReplaceAllString(s, " [$1] ")
+	s = anchor().ReplaceAllStringFunc(s, func(tag string) string {
+		m := anchor().FindStringSubmatch(tag)
 		return fmt.Sprintf("[%s: %s] ", map[string]string{"a": "link to", "img": "picture from", "form": "form for", "iframe": "page from"}[strings.ToLower(m[1])],
 			strings.Trim(m[2], `"'`))
 	})
-	s = breaks.ReplaceAllString(s, "\n")
-	return strings.TrimSpace(html.UnescapeString(tagged.ReplaceAllString(s, "")))
+	s = breaks().ReplaceAllString(s, "\n")
+	return strings.TrimSpace(html.UnescapeString(tagged().ReplaceAllString(s, "")))
 }

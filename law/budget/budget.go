@@ -17,6 +17,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -39,7 +40,7 @@ type Rule struct {
 const MaxPer = 366 * 24 * time.Hour
 
 // names are those that a budget may have. They stand in records, commands and addresses.
-var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+var names = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`) })
 
 // A FieldError says which key of a budget makes no sense, and why.
 type FieldError struct {
@@ -60,7 +61,7 @@ func wrongf(field, format string, args ...any) error {
 // New returns r ready to decide, or a *FieldError.
 func New(r Rule) (Rule, error) {
 	switch {
-	case !names.MatchString(r.Name):
+	case !names().MatchString(r.Name):
 		return r, wrongf("", "%q is no name of a budget: letters, digits, - _ and ., at most 64", r.Name)
 	case len(r.Tools) == 0 && len(r.Workflows) == 0:
 		return r, wrongf("", `it is about no call: say which with tools = ["bank.pay"] or workflows = ["payouts"]; tools = ["*"] is all`)

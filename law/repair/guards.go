@@ -3,15 +3,18 @@ package repair
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 var (
-	remark = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	rest   = regexp.MustCompile(`(^|[^:"'])//.*`)
+	remark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)/\*.*?\*/`) })
+	rest   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[^:"'])//.*`) })
 
 	// decides is what says in a line whether something happens, and touches is what reaches outside.
-	decides = regexp.MustCompile(`\b(if|else|switch|case|while|for|throw|try|catch|continue|break)\b|\breturn\W*$|[?<>!]|&&|\|\||===?|\.(filter|find|some|every)\b`)
-	touches = regexp.MustCompile(`\b(ctx|arguments)\b`)
+	decides = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b(if|else|switch|case|while|for|throw|try|catch|continue|break)\b|\breturn\W*$|[?<>!]|&&|\|\||===?|\.(filter|find|some|every)\b`)
+	})
+	touches = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(ctx|arguments)\b`) })
 )
 
 // A line is one of a script: as it is written, and what is compared of it.
@@ -20,8 +23,8 @@ type line struct{ text, bare string }
 // linesOf returns the lines of a script without their remarks and spaces.
 func linesOf(script string) []line {
 	var out []line
-	for text := range strings.Lines(remark.ReplaceAllString(script, " ")) {
-		text = strings.TrimSpace(rest.ReplaceAllString(strings.TrimRight(text, "\r\n"), "$1"))
+	for text := range strings.Lines(remark().ReplaceAllString(script, " ")) {
+		text = strings.TrimSpace(rest().ReplaceAllString(strings.TrimRight(text, "\r\n"), "$1"))
 		if text != "" {
 			out = append(out, line{text, strings.Join(strings.Fields(text), "")})
 		}
@@ -42,8 +45,8 @@ func Ungoverned(was, is string) []string {
 	var out []string
 	at := 0
 	for _, l := range linesOf(was) {
-		decisive := decides.MatchString(strings.ReplaceAll(l.text, "=>", ""))
-		if !decisive && !(touches.MatchString(l.text) && have[l.bare]) {
+		decisive := decides().MatchString(strings.ReplaceAll(l.text, "=>", ""))
+		if !decisive && !(touches().MatchString(l.text) && have[l.bare]) {
 			continue
 		}
 		next := at
@@ -62,7 +65,7 @@ func Ungoverned(was, is string) []string {
 // Reaches returns how often a script names what reaches outside.
 func Reaches(script string) (n int) {
 	for _, l := range linesOf(script) {
-		n += len(touches.FindAllString(l.text, -1))
+		n += len(touches().FindAllString(l.text, -1))
 	}
 	return n
 }

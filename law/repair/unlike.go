@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // An Effect is a call, an event that is published, or an item that is begun.
@@ -271,13 +272,15 @@ func skeleton(v string, sources values) string {
 }
 
 // places are what names somebody or something outside: addresses, pages, numbers of accounts.
-var places = regexp.MustCompile(`[\w.+-]+@[\w-]+(\.[\w-]+)+|\w+://[^\s"'` + "`" + `]+|\b[A-Za-z]{0,4}[0-9]{6,}\b`)
+var places = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[\w.+-]+@[\w-]+(\.[\w-]+)+|\w+://[^\s"'` + "`" + `]+|\b[A-Za-z]{0,4}[0-9]{6,}\b`)
+})
 
 // Brings returns the addresses, pages and long numbers in a script that the one before did not
 // have: what they are for may show only later, with an event that is not there yet.
 func Brings(was, is string) []string {
 	var out []string
-	for _, word := range places.FindAllString(is, -1) {
+	for _, word := range places().FindAllString(is, -1) {
 		if !strings.Contains(was, word) && !slices.Contains(out, word) {
 			out = append(out, word)
 		}

@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"html/template"
 	"io"
+	"sync"
 )
 
 //go:embed plan.html
 var pageText string
 
-var page = template.Must(template.New("plan").Funcs(template.FuncMap{"json": indented}).Parse(pageText))
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("plan").Funcs(template.FuncMap{"json": indented}).Parse(pageText))
+})
 
 // WriteHTML writes the plan as one page that needs nothing else.
-func (p *Plan) WriteHTML(w io.Writer) error { return page.Execute(w, p) }
+func (p *Plan) WriteHTML(w io.Writer) error { return page().Execute(w, p) }
 
 // indented returns JSON for people; null for none.
 func indented(raw json.RawMessage) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -25,19 +26,27 @@ func newScrubber(code []byte) *scrubber {
 }
 
 var (
-	address = regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+`)
-	example = regexp.MustCompile(`(?i)@([a-z0-9-]+\.)*(example\.(com|org|net)|[a-z0-9-]+\.(test|example|invalid))$`)
+	address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+`) })
+	example = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)@([a-z0-9-]+\.)*(example\.(com|org|net)|[a-z0-9-]+\.(test|example|invalid))$`)
+	})
 
 	// credential has the beginnings by which services mark theirs, and long words.
-	credential = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|\b(?:sk|rk|pk|whsec|ghp|gho|ghs|github_pat|xox[abprs]|glpat|ya29|AKIA|AIza|SG)[-_.A-Za-z0-9]{12,}|[A-Za-z0-9_+=-]{24,}`)
-	marked     = regexp.MustCompile(`^(eyJ|sk|rk|pk|whsec|ghp|gho|ghs|github_pat|xox|glpat|ya29|AKIA|AIza|SG)[-_.A-Za-z0-9]*[0-9]`)
+	credential = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\beyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|\b(?:sk|rk|pk|whsec|ghp|gho|ghs|github_pat|xox[abprs]|glpat|ya29|AKIA|AIza|SG)[-_.A-Za-z0-9]{12,}|[A-Za-z0-9_+=-]{24,}`)
+	})
+	marked = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(eyJ|sk|rk|pk|whsec|ghp|gho|ghs|github_pat|xox|glpat|ya29|AKIA|AIza|SG)[-_.A-Za-z0-9]*[0-9]`)
+	})
 
-	made = regexp.MustCompile(`^[a-z]{2,5}_[0-9A-Z]{26}$`) // an id of Keep
+	made = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]{2,5}_[0-9A-Z]{26}$`) }) // an id of Keep
 
-	stood = regexp.MustCompile(`^secret-\d+$`)
+	stood = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^secret-\d+$`) })
 
 	// secretKey is the name of a field whose text is a secret.
-	secretKey = regexp.MustCompile(`(?i)(^|[_-])(password|passwd|passphrase|secret|token|api_?key|authorization|cookie|private_?key|credentials?)$|(Password|Secret|Token|ApiKey|APIKey|PrivateKey|Credential)$`)
+	secretKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(^|[_-])(password|passwd|passphrase|secret|token|api_?key|authorization|cookie|private_?key|credentials?)$|(Password|Secret|Token|ApiKey|APIKey|PrivateKey|Credential)$`)
+	})
 )
 
 // test returns t with everything replaced.
@@ -85,7 +94,7 @@ func (s *scrubber) value(v any, key string) any {
 				return string(raw)
 			}
 		}
-		if secretKey.MatchString(key) && len(v) >= 4 && !strings.HasPrefix(v, "${secret:") && !stood.MatchString(v) {
+		if secretKey().MatchString(key) && len(v) >= 4 && !strings.HasPrefix(v, "${secret:") && !stood().MatchString(v) {
 			s.named = append(s.named, v)
 			return s.stand(v, "secret", "secret-%d")
 		}
@@ -101,14 +110,14 @@ func (s *scrubber) text(v string) string {
 			v = strings.ReplaceAll(v, n, s.stand(n, "secret", "secret-%d"))
 		}
 	}
-	v = address.ReplaceAllStringFunc(v, func(a string) string {
-		if example.MatchString(a) {
+	v = address().ReplaceAllStringFunc(v, func(a string) string {
+		if example().MatchString(a) {
 			return a
 		}
 		return s.stand(a, "address", "person%d@example.com")
 	})
-	return credential.ReplaceAllStringFunc(v, func(w string) string {
-		if made.MatchString(w) || !marked.MatchString(w) && !mixed(w) {
+	return credential().ReplaceAllStringFunc(v, func(w string) string {
+		if made().MatchString(w) || !marked().MatchString(w) && !mixed(w) {
 			return w
 		}
 		return s.stand(w, "secret", "secret-%d")

@@ -3,6 +3,7 @@ package workflow
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // An ItemPattern is the form of the ids that a job gives its items: text in which
@@ -40,7 +41,7 @@ const (
 	maxText      = 4 << 10 // of an expression, in bytes
 )
 
-var withItem = regexp.MustCompile(`\bwithItem\b\s*(\(?)\s*`)
+var withItem = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bwithItem\b\s*(\(?)\s*`) })
 
 // ItemPatterns returns the forms of the ids in the withItem calls of a script. It
 // reads the text of its bundle, local imports included, and runs nothing: strings,
@@ -51,7 +52,7 @@ var withItem = regexp.MustCompile(`\bwithItem\b\s*(\(?)\s*`)
 // one: then nothing can be said about any item.
 func ItemPatterns(code []byte) (patterns []ItemPattern, known bool) {
 	r := &idReader{text: string(code)}
-	for i, m := range withItem.FindAllStringSubmatchIndex(r.text, maxItemCalls+1) {
+	for i, m := range withItem().FindAllStringSubmatchIndex(r.text, maxItemCalls+1) {
 		if m[2] == m[3] || i == maxItemCalls {
 			return nil, false // it is called by another name, perhaps
 		}
@@ -84,7 +85,7 @@ func (r *idReader) sum(text string, depth int) (pattern, rest string) {
 		after = strings.TrimLeft(after, " \t\r\n")
 		switch {
 		case after == "" || strings.ContainsRune(",);}]", rune(after[0])):
-			return stars.ReplaceAllString(out.String(), "*"), after
+			return stars().ReplaceAllString(out.String(), "*"), after
 		case after[0] != '+' || strings.HasPrefix(after, "++"):
 			return "*", skip(whole) // another operator
 		}
@@ -93,8 +94,8 @@ func (r *idReader) sum(text string, depth int) (pattern, rest string) {
 }
 
 var (
-	stars = regexp.MustCompile(`\*+`)
-	name  = regexp.MustCompile(`^[A-Za-z_$][\w$]*`)
+	stars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\*+`) })
+	name  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_$][\w$]*`) })
 )
 
 // term reads one term.
@@ -103,7 +104,7 @@ func (r *idReader) term(text string, depth int) (pattern, rest string) {
 		return "*", ""
 	}
 	p := "*"
-	switch id := name.FindString(text); {
+	switch id := name().FindString(text); {
 	case strings.ContainsRune("\"'`", rune(text[0])):
 		p, rest = r.literal(text, depth)
 	case id != "" && depth < maxNested:

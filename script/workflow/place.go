@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A location is a value's way from the root of the declaration. A step into an
@@ -41,7 +42,7 @@ func (p location) of(v value) location {
 	return location{p.path, append(slices.Clone(p.anchors), anchor{len(p.path), v.keep, v.at})}
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
+var plainKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`) })
 
 // String writes the path as a script would.
 func (p location) String() string {
@@ -50,7 +51,7 @@ func (p location) String() string {
 		switch {
 		case strings.HasPrefix(step, "["):
 			b.WriteString(step)
-		case !plainKey.MatchString(step):
+		case !plainKey().MatchString(step):
 			b.WriteString("[" + strconv.Quote(short(step)) + "]")
 		case b.Len() > 0:
 			b.WriteString("." + step)

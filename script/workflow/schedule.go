@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -11,7 +12,7 @@ import (
 )
 
 // intervalForm is how scripts write an interval.
-var intervalForm = regexp.MustCompile(`^([0-9]{1,9})(s|m|h|d)$`)
+var intervalForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{1,9})(s|m|h|d)$`) })
 
 var intervalUnits = map[string]time.Duration{
 	"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
@@ -22,7 +23,7 @@ const maxInterval = 366 * 24 * time.Hour
 
 // ParseInterval reads an interval as scripts write it: "30s", "5m", "1h", "1d".
 func ParseInterval(s string) (time.Duration, error) {
-	m := intervalForm.FindStringSubmatch(s)
+	m := intervalForm().FindStringSubmatch(s)
 	if m == nil {
 		return 0, fmt.Errorf("interval %q: use a whole number of s, m, h or d, such as 30s, 5m, 1h or 1d", short(s))
 	}

@@ -212,7 +212,7 @@ func quote(s string) string {
 
 // propertyKey writes the name of a property, in quotes if it needs them.
 func propertyKey(k string) string {
-	if plainKey.MatchString(k) {
+	if plainKey().MatchString(k) {
 		return k
 	}
 	return quote(k)

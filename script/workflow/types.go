@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/policy"
@@ -74,7 +75,7 @@ type face struct {
 	name string
 }
 
-var notName = regexp.MustCompile(`[^A-Za-z0-9]+`)
+var notName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9]+`) })
 
 // interfaces names the connections, sorted. One with the name of something that
 // ctx has anyway is left out: it could not be called.
@@ -86,7 +87,7 @@ func interfaces(conns []connector.Connection) []face {
 			continue
 		}
 		var name strings.Builder
-		for _, word := range notName.Split(c.Name, -1) {
+		for _, word := range notName().Split(c.Name, -1) {
 			if word != "" {
 				name.WriteString(strings.ToUpper(word[:1]) + word[1:])
 			}

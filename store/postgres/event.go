@@ -65,13 +65,13 @@ func (t *tx) writeTried(l commit.Tried) error {
 var (
 	insertTopic = insertInto("topic", `workflow text, name text, unread boolean`, "ON CONFLICT DO NOTHING")
 	flipTopic   = updateOf("topic", `workflow text, name text`, `unread boolean`)
-	flipInputs  = statement{`UPDATE input AS t
+	flipInputs  = literal(`UPDATE input AS t
 		   SET unfinished = t.unfinished + c.n,
 		       status = CASE WHEN t.status = 'skipped' THEN 'skipped' WHEN t.unfinished + c.n > 0 THEN 'pending' ELSE 'done' END
 		  FROM (SELECT j.id, sum(v.by) AS n FROM unnest($1::text[], $2::text[], $3::bigint[]) AS v (workflow, topic, by)
 		          JOIN event e ON e.workflow = v.workflow AND e.topic = v.topic AND e.reserved_by = '' AND e.status = 'pending',
 		               json_array_elements_text(e.caused_by::json) AS j (id)
-		         GROUP BY j.id) c WHERE t.id = c.id`, []string{"text", "text", "bigint"}}
+		         GROUP BY j.id) c WHERE t.id = c.id`, "text", "text", "bigint")
 	countTopic = over(`UPDATE topic AS t
 		   SET pending = t.pending + v.pending, consumed = t.consumed + v.consumed, skipped = t.skipped + v.skipped
 		  FROM %s WHERE t.workflow = v.workflow AND t.name = v.name`,

@@ -17,10 +17,10 @@ var (
 	insertInput = insertInto("input", `workflow text, source text, type text, external_id text, id text, n bigint,
 		title text, status text, unfinished bigint, created_at bigint, words words?`, "")
 	skipInputs = updateOf("input", `id text`, `status text`)
-	countInput = statement{`UPDATE input AS t
+	countInput = literal(`UPDATE input AS t
 		   SET unfinished = t.unfinished + v.by,
 		       status = CASE WHEN t.status = 'skipped' AND NOT v.unskipped THEN 'skipped' WHEN t.unfinished + v.by > 0 THEN 'pending' ELSE 'done' END
-		  FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS v (id, by, unskipped) WHERE t.id = v.id`, []string{"text", "bigint", "boolean"}}
+		  FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS v (id, by, unskipped) WHERE t.id = v.id`, "text", "bigint", "boolean")
 )
 
 // writeInput writes a row of a plan: an input that is new, or how one that was there

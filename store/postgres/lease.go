@@ -48,13 +48,13 @@ var (
 
 	// countWorkflows changes the one row that all workflows share, when they are
 	// deployed for the first time. It comes last, and so holds up nobody for long.
-	countWorkflows = statement{`UPDATE meta SET value = (value::bigint + (SELECT sum(by) FROM unnest($1::bigint[]) AS v (by)))::text
-		 WHERE name = 'workflows'`, []string{"bigint"}}
+	countWorkflows = literal(`UPDATE meta SET value = (value::bigint + (SELECT sum(by) FROM unnest($1::bigint[]) AS v (by)))::text
+		 WHERE name = 'workflows'`, "bigint")
 
 	// alertHosts notifies hosts that a poll is worth its cost: the one that it names, or
 	// all. Only commits beside a host do so, since notifying ones wait for each other.
-	alertHosts = statement{`SELECT pg_notify('keep_' || (SELECT value FROM meta WHERE name = 'id'), v.host) FROM unnest($1::text[]) AS v (host)`,
-		[]string{"text"}}
+	alertHosts = literal(`SELECT pg_notify('keep_' || (SELECT value FROM meta WHERE name = 'id'), v.host) FROM unnest($1::text[]) AS v (host)`,
+		"text")
 )
 
 // lease makes the lease of a workflow that is deployed for the first time.
@@ -195,7 +195,8 @@ func (db *DB) change(ctx context.Context, f func(pgx.Tx) error) error {
 
 // alert notifies a host, or all, that a poll is worth its cost.
 func alert(ctx context.Context, tx pgx.Tx, id keep.HostID) error {
-	_, err := tx.Exec(ctx, alertHosts.sql, []string{text(string(id))})
+	sql, _ := alertHosts.parts()
+	_, err := tx.Exec(ctx, sql, []string{text(string(id))})
 	return err
 }
 

@@ -63,27 +63,27 @@ const ofChains = `(SELECT id, workflow FROM unnest($1::text[]) AS v (chain) JOIN
 
 // What refers goes before what it refers to.
 var (
-	sweepEvents = statement{`UPDATE event AS t SET payload = NULL, reserved_by = '` + string(keep.Swept) + `'
-		FROM unnest($1::text[]) AS v (chain) WHERE t.reserved_by = v.chain AND t.reserved_by <> ''`, []string{"text"}}
-	sweepTried   = statement{`DELETE FROM event_tried AS t USING unnest($1::text[]) AS v (chain) WHERE t.chain = v.chain`, []string{"text"}}
-	sweepNotices = statement{`DELETE FROM notice AS t USING ` + ofChains + ` JOIN escalation e ON e.run = o.id
-		WHERE t.workflow = e.workflow AND t.escalation = e.n`, []string{"text"}}
-	sweepEscalations = statement{`DELETE FROM escalation AS t USING ` + ofChains + ` WHERE t.run = o.id`, []string{"text"}}
-	sweepMoves       = statement{`DELETE FROM mutation_history AS t USING ` + ofChains + ` JOIN mutation m ON m.run = o.id
-		WHERE t.workflow = m.workflow AND t.mutation = m.n`, []string{"text"}}
-	sweepMutationTally = statement{`UPDATE tally AS t SET rows = t.rows - v.gone
-		FROM (SELECT m.workflow, m.tool, count(*) AS gone FROM ` + ofChains + ` JOIN mutation m ON m.run = o.id GROUP BY m.workflow, m.tool) v
-		WHERE t.workflow = v.workflow AND t.noun = 'mutation' AND t.name = v.tool`, []string{"text"}}
-	sweepItems = statement{`UPDATE item AS t SET swept = greatest(t.swept, v.attempt)
-		FROM (SELECT m.workflow, m.item, max(m.attempt) AS attempt FROM ` + ofChains + ` JOIN mutation m ON m.run = o.id WHERE m.item <> '' GROUP BY m.workflow, m.item) v
-		WHERE t.workflow = v.workflow AND t.id = v.item`, []string{"text"}}
-	sweepMutations = statement{`DELETE FROM mutation AS t USING ` + ofChains + ` WHERE t.run = o.id`, []string{"text"}}
-	sweepLogs      = statement{`DELETE FROM run_log AS t USING ` + ofChains + ` WHERE t.workflow = o.workflow AND t.run = o.id`, []string{"text"}}
-	sweepTraces    = statement{`DELETE FROM run_trace AS t USING ` + ofChains + ` WHERE t.workflow = o.workflow AND t.run = o.id`, []string{"text"}}
-	sweepRunTally  = statement{`UPDATE tally AS t SET rows = t.rows - v.gone
-		FROM (SELECT r.workflow, r.handler, count(*) AS gone FROM ` + ofChains + ` JOIN run r ON r.id = o.id GROUP BY r.workflow, r.handler) v
-		WHERE t.workflow = v.workflow AND t.noun = 'run' AND t.name = v.handler`, []string{"text"}}
-	sweepRuns = statement{`DELETE FROM run AS t USING ` + ofChains + ` WHERE t.id = o.id`, []string{"text"}}
+	sweepEvents = literal(`UPDATE event AS t SET payload = NULL, reserved_by = '`+string(keep.Swept)+`'
+		FROM unnest($1::text[]) AS v (chain) WHERE t.reserved_by = v.chain AND t.reserved_by <> ''`, "text")
+	sweepTried   = literal(`DELETE FROM event_tried AS t USING unnest($1::text[]) AS v (chain) WHERE t.chain = v.chain`, "text")
+	sweepNotices = literal(`DELETE FROM notice AS t USING `+ofChains+` JOIN escalation e ON e.run = o.id
+		WHERE t.workflow = e.workflow AND t.escalation = e.n`, "text")
+	sweepEscalations = literal(`DELETE FROM escalation AS t USING `+ofChains+` WHERE t.run = o.id`, "text")
+	sweepMoves       = literal(`DELETE FROM mutation_history AS t USING `+ofChains+` JOIN mutation m ON m.run = o.id
+		WHERE t.workflow = m.workflow AND t.mutation = m.n`, "text")
+	sweepMutationTally = literal(`UPDATE tally AS t SET rows = t.rows - v.gone
+		FROM (SELECT m.workflow, m.tool, count(*) AS gone FROM `+ofChains+` JOIN mutation m ON m.run = o.id GROUP BY m.workflow, m.tool) v
+		WHERE t.workflow = v.workflow AND t.noun = 'mutation' AND t.name = v.tool`, "text")
+	sweepItems = literal(`UPDATE item AS t SET swept = greatest(t.swept, v.attempt)
+		FROM (SELECT m.workflow, m.item, max(m.attempt) AS attempt FROM `+ofChains+` JOIN mutation m ON m.run = o.id WHERE m.item <> '' GROUP BY m.workflow, m.item) v
+		WHERE t.workflow = v.workflow AND t.id = v.item`, "text")
+	sweepMutations = literal(`DELETE FROM mutation AS t USING `+ofChains+` WHERE t.run = o.id`, "text")
+	sweepLogs      = literal(`DELETE FROM run_log AS t USING `+ofChains+` WHERE t.workflow = o.workflow AND t.run = o.id`, "text")
+	sweepTraces    = literal(`DELETE FROM run_trace AS t USING `+ofChains+` WHERE t.workflow = o.workflow AND t.run = o.id`, "text")
+	sweepRunTally  = literal(`UPDATE tally AS t SET rows = t.rows - v.gone
+		FROM (SELECT r.workflow, r.handler, count(*) AS gone FROM `+ofChains+` JOIN run r ON r.id = o.id GROUP BY r.workflow, r.handler) v
+		WHERE t.workflow = v.workflow AND t.noun = 'run' AND t.name = v.handler`, "text")
+	sweepRuns = literal(`DELETE FROM run AS t USING `+ofChains+` WHERE t.id = o.id`, "text")
 )
 
 // Over returns the old chains among the next runs of a workflow; see store.Sweeper. It

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -11,9 +12,15 @@ import (
 // A statement writes up to atOnce rows: each column is one array, which the server
 // joins row by row. So a group of commits costs one statement for each table, whatever
 // its size.
+//
+// Its text is put together when it is needed first, not at the start of each command.
 type statement struct {
-	sql   string
-	types []string
+	parts func() (sql string, types []string)
+}
+
+// literal returns a statement that is written out, with the types of its arrays.
+func literal(sql string, types ...string) statement {
+	return statement{func() (string, []string) { return sql, types }}
 }
 
 // fieldsOf splits "name type, name type, …". A type that ends in ? may be NULL.
@@ -59,35 +66,41 @@ func valueOf(name, typ string) string {
 
 // over returns a statement of some columns, in which %s stands for their rows.
 func over(sql, spec string) statement {
-	_, types := fieldsOf(spec)
-	return statement{strings.Replace(sql, "%s", elements(spec), 1), types}
+	return statement{sync.OnceValues(func() (string, []string) {
+		_, types := fieldsOf(spec)
+		return strings.Replace(sql, "%s", elements(spec), 1), types
+	})}
 }
 
 // insertInto returns the statement that adds rows to a table; more is what
 // follows, such as ON CONFLICT.
 func insertInto(table, spec, more string) statement {
-	names, types := fieldsOf(spec)
-	var values []string
-	for i, name := range names {
-		values = append(values, valueOf(name, types[i]))
-	}
-	return statement{"INSERT INTO " + table + " AS t (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + elementsOf(names, types) + " " + more, types}
+	return statement{sync.OnceValues(func() (string, []string) {
+		names, types := fieldsOf(spec)
+		var values []string
+		for i, name := range names {
+			values = append(values, valueOf(name, types[i]))
+		}
+		return "INSERT INTO " + table + " AS t (" + strings.Join(names, ", ") + ") SELECT " + strings.Join(values, ", ") + " FROM " + elementsOf(names, types) + " " + more, types
+	})}
 }
 
 // updateOf returns the statement that sets columns of the rows that keys name.
 func updateOf(table, keys, spec string) statement {
-	names, types := fieldsOf(keys)
-	var where, set []string
-	for _, name := range names {
-		where = append(where, "t."+name+" = v."+name)
-	}
-	names2, types2 := fieldsOf(spec)
-	for i, name := range names2 {
-		set = append(set, name+" = "+valueOf("v."+name, types2[i]))
-	}
-	names, types = append(names, names2...), append(types, types2...)
-	return statement{"UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + elementsOf(names, types) +
-		" WHERE " + strings.Join(where, " AND "), types}
+	return statement{sync.OnceValues(func() (string, []string) {
+		names, types := fieldsOf(keys)
+		var where, set []string
+		for _, name := range names {
+			where = append(where, "t."+name+" = v."+name)
+		}
+		names2, types2 := fieldsOf(spec)
+		for i, name := range names2 {
+			set = append(set, name+" = "+valueOf("v."+name, types2[i]))
+		}
+		names, types = append(names, names2...), append(types, types2...)
+		return "UPDATE " + table + " AS t SET " + strings.Join(set, ", ") + " FROM " + elementsOf(names, types) +
+			" WHERE " + strings.Join(where, " AND "), types
+	})}
 }
 
 // A change is rows for a statement.
@@ -98,8 +111,9 @@ type change struct {
 
 // arguments turns rows into columns.
 func (c change) arguments() []any {
-	args := make([]any, len(c.statement.types))
-	for i, t := range c.statement.types {
+	_, types := c.statement.parts()
+	args := make([]any, len(types))
+	for i, t := range types {
 		switch t {
 		case "text":
 			args[i] = column(c.rows, i, func(v any) string { return v.(string) })
@@ -155,7 +169,8 @@ func (w *writes) queue(b *pgx.Batch, order []*statement) {
 		for _, c := range w.changes {
 			if c.statement == s {
 				for rows := range slices.Chunk(c.rows, atOnce) {
-					b.Queue(s.sql, change{s, rows}.arguments()...)
+					sql, _ := s.parts()
+					b.Queue(sql, change{s, rows}.arguments()...)
 				}
 			}
 		}

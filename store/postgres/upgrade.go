@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,7 +25,7 @@ import (
 // is its first line if programs whose last migration is 5, or a later one, continue as
 // if it were not there. Without that line only programs continue that have it. The
 // database keeps the highest such number in its table meta.
-var oldestLine = regexp.MustCompile(`^-- oldest: ([0-9]+)\n`)
+var oldestLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-- oldest: ([0-9]+)\n`) })
 
 // oldestFor returns the number of the migration that a program must have to work
 // beside the one in file, which has that number.
@@ -33,7 +34,7 @@ func oldestFor(file string, number int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	line := oldestLine.FindSubmatch(script)
+	line := oldestLine().FindSubmatch(script)
 	if line == nil {
 		if bytes.Contains(script, []byte("-- oldest")) {
 			return 0, fmt.Errorf("%s: want -- oldest: N as its first line", filepath.Base(file))

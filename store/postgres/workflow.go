@@ -55,10 +55,10 @@ func (t *tx) writeHandler(h *commit.Handler) error {
 }
 
 var (
-	resetKVs = statement{`DELETE FROM kv AS t USING unnest($1::text[], $2::text[]) AS v (workflow, producer)
-		 WHERE t.workflow = v.workflow AND t.producer = v.producer`, []string{"text", "text"}}
-	deleteKV = statement{`DELETE FROM kv AS t USING unnest($1::text[], $2::text[], $3::text[]) AS v (workflow, producer, key)
-		 WHERE t.workflow = v.workflow AND t.producer = v.producer AND t.key = v.key`, []string{"text", "text", "text"}}
+	resetKVs = literal(`DELETE FROM kv AS t USING unnest($1::text[], $2::text[]) AS v (workflow, producer)
+		 WHERE t.workflow = v.workflow AND t.producer = v.producer`, "text", "text")
+	deleteKV = literal(`DELETE FROM kv AS t USING unnest($1::text[], $2::text[], $3::text[]) AS v (workflow, producer, key)
+		 WHERE t.workflow = v.workflow AND t.producer = v.producer AND t.key = v.key`, "text", "text", "text")
 	putKV = insertInto("kv", `workflow text, producer text, key text, value bytea`,
 		`ON CONFLICT (workflow, producer, key) DO UPDATE SET value = excluded.value`)
 )

@@ -165,7 +165,7 @@ type callback struct {
 //go:embed callback.html
 var page string
 
-var callbackPage = template.Must(template.New("callback").Parse(page))
+var callbackPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("callback").Parse(page)) })
 
 func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -220,5 +220,5 @@ func (cb *callback) take() bool {
 func show(w http.ResponseWriter, status int, title, text string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_ = callbackPage.Execute(w, struct{ Title, Text string }{title, text}) // a browser that left is no loss
+	_ = callbackPage().Execute(w, struct{ Title, Text string }{title, text}) // a browser that left is no loss
 }

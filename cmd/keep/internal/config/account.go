@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/keychain"
@@ -60,10 +61,10 @@ func (t accountsTable) ring(cfg *Config, env *environment) seal.Ring {
 	return r
 }
 
-var accountReference = regexp.MustCompile(`\$\{account:([^}]*)\}`)
+var accountReference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{account:([^}]*)\}`) })
 
 // AccountName reports whether s can name an account or a secret.
-func AccountName(s string) bool { return secretName.MatchString(s) && !strings.Contains(s, "..") }
+func AccountName(s string) bool { return secretName().MatchString(s) && !strings.Contains(s, "..") }
 
 // inHeader reports whether a path is a header of a connection, where ${account:NAME} may
 // stand.
@@ -88,7 +89,7 @@ func (c *Config) UseAccounts(accounts connector.Accounts) {
 func accountsIn(headers map[string]string) []string {
 	var names []string
 	for _, value := range headers {
-		for _, m := range accountReference.FindAllStringSubmatch(value, -1) {
+		for _, m := range accountReference().FindAllStringSubmatch(value, -1) {
 			names = append(names, m[1])
 		}
 	}
@@ -111,7 +112,7 @@ func (v *vault) live(cfg *httpapi.Config, account string, pack PackAuth) []strin
 	l := &liveAuth{v: v, account: account, pack: pack, headers: map[string]string{}}
 	plain := map[string]string{}
 	for name, value := range cfg.Headers {
-		if accountReference.MatchString(value) {
+		if accountReference().MatchString(value) {
 			l.headers[name] = value
 		} else {
 			plain[name] = value
@@ -147,8 +148,8 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 		a.Secrets = append(append(a.Secrets, c.Secrets...), c.Value)
 	}
 	for name, value := range l.headers {
-		a.Header[name] = accountReference.ReplaceAllStringFunc(value, func(ref string) string {
-			return a.Credentials[accountReference.FindStringSubmatch(ref)[1]].Value
+		a.Header[name] = accountReference().ReplaceAllStringFunc(value, func(ref string) string {
+			return a.Credentials[accountReference().FindStringSubmatch(ref)[1]].Value
 		})
 	}
 	if l.account != "" {

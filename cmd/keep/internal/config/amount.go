@@ -6,17 +6,18 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-var days = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
+var days = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{1,6})d(.*)$`) })
 
 // ParseDuration reads what time.ParseDuration reads, and whole days of 24 hours
 // before it: "10s", "1m30s", "1d", "1d12h".
 func ParseDuration(s string) (time.Duration, error) {
 	var d time.Duration
 	rest := s
-	if m := days.FindStringSubmatch(s); m != nil {
+	if m := days().FindStringSubmatch(s); m != nil {
 		n, err := strconv.Atoi(m[1])
 		if err != nil || n > math.MaxInt64/int(24*time.Hour) {
 			return 0, fmt.Errorf("%q is longer than a duration can be", s)

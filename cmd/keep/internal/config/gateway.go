@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -71,7 +72,7 @@ func (g Gateway) UsesAccounts() bool {
 	return slices.ContainsFunc(g.Servers, func(s mcp.ServerConfig) bool { return s.Account != "" })
 }
 
-var gatewayServerName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+var gatewayServerName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9-]{1,32}$`) })
 
 // gateway checks the table of the gateway and returns what it means. Budgets get the tools
 // that name them.
@@ -179,7 +180,7 @@ func (b *binder) repeatPolicy(n *node, at, policy string) {
 // gatewayServer checks one server.
 func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *vault) mcp.ServerConfig {
 	at := dotted("gateway.servers", name)
-	if !gatewayServerName.MatchString(name) {
+	if !gatewayServerName().MatchString(name) {
 		b.addf(n, at, "%q is no name of a server: use up to 32 of a-z, 0-9 and -", name)
 	}
 	if key, err := t.Validate(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -22,7 +23,7 @@ type library struct {
 }
 
 // libraryName matches the names of files in a library.
-var libraryName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var libraryName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 
 // A libraryFile is the text of one file.
 type libraryFile struct {
@@ -51,7 +52,7 @@ func (l library) all(dir string) ([]string, error) {
 // open reads one file for a project in dir. The error is fs.ErrNotExist if there is none.
 func (l library) open(dir, name string) (libraryFile, error) {
 	f := libraryFile{file: l.dir + "/" + name + ".toml"}
-	if !libraryName.MatchString(name) {
+	if !libraryName().MatchString(name) {
 		return f, fs.ErrNotExist
 	}
 	var err error

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/keep-run/keep/connector"
@@ -25,9 +26,9 @@ import (
 const maxSecret = 64 << 10
 
 var (
-	reference  = regexp.MustCompile(`\$?\$\{[^}]*\}?`)
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	reference  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$\{[^}]*\}?`) })
+	envName    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+	secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`) })
 )
 
 // A vault finds secrets and remembers them, so that messages can be cleaned.
@@ -71,12 +72,12 @@ func (b *binder) expand(v *vault, n *node, path string) {
 			return
 		}
 		n.raw = value
-		n.value = reference.ReplaceAllStringFunc(value, func(ref string) string {
+		n.value = reference().ReplaceAllStringFunc(value, func(ref string) string {
 			if strings.HasPrefix(ref, "$$") {
 				return ref[1:]
 			}
 			if strings.HasPrefix(ref, "${account:") && inHeader(path) {
-				if m := accountReference.FindStringSubmatch(ref); m == nil || !AccountName(m[1]) {
+				if m := accountReference().FindStringSubmatch(ref); m == nil || !AccountName(m[1]) {
 					b.addf(n, path, "%s names no account; want ${account:NAME}", cut(ref, 60))
 				}
 				return ref // its credential is put in when a request is sent
@@ -137,12 +138,12 @@ func (v *vault) resolve(ref string) (string, error) {
 	switch {
 	case !closed:
 		return "", &referenceError{cut(ref, 40) + " has no closing brace"}
-	case kind == "env" && envName.MatchString(name):
+	case kind == "env" && envName().MatchString(name):
 		var ok bool
 		if s, ok = v.env.vars[name]; !ok {
 			err = &MissingError{ref, []string{"the environment variable " + name}}
 		}
-	case kind == "secret" && secretName.MatchString(name) && !strings.Contains(name, ".."):
+	case kind == "secret" && secretName().MatchString(name) && !strings.Contains(name, ".."):
 		s, v.marks[ref], err = v.secret(ref, name)
 	case kind == "account":
 		return "", &referenceError{cut(ref, 60) + " can stand in a header of a connection only; elsewhere write account = \"NAME\""}
@@ -187,7 +188,7 @@ func (v *vault) secret(ref, name string) (value, mark string, err error) {
 // connector.Connection.
 func (v *vault) markOf(n *node) string {
 	var refs []string
-	n.each(func(c *node) { refs = append(refs, reference.FindAllString(c.raw, -1)...) })
+	n.each(func(c *node) { refs = append(refs, reference().FindAllString(c.raw, -1)...) })
 	slices.Sort(refs)
 	h := fnv.New64a()
 	known := false
@@ -227,7 +228,7 @@ func (v *vault) secrets() []string {
 	var values []string
 	for _, ref := range slices.Sorted(maps.Keys(v.found)) {
 		name, isEnv := strings.CutPrefix(strings.Trim(ref, "${}"), "env:")
-		if !isEnv || guarded.MatchString(name) {
+		if !isEnv || guarded().MatchString(name) {
 			values = append(values, v.found[ref])
 		}
 	}
@@ -296,7 +297,9 @@ func (v *vault) hide(message string) string {
 
 // guarded names headers that hold secrets. A literal value there belongs into a
 // secret, since keep.toml is made to be shared.
-var guarded = regexp.MustCompile(`(?i)^(proxy-)?authorization$|^cookie$|(api|auth|access|secret|private)[-_]?(key|token)|token$|secret$|password`)
+var guarded = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(proxy-)?authorization$|^cookie$|(api|auth|access|secret|private)[-_]?(key|token)|token$|secret$|password`)
+})
 
 // plainSecrets warns of literal values in headers that hold secrets.
 func (b *binder) plainSecrets(n *node, path string) {
@@ -304,7 +307,7 @@ func (b *binder) plainSecrets(n *node, path string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		h := headers[name]
 		s, ok := h.value.(string)
-		if !ok || s == "" || h.source != "" || h.raw != "" || !guarded.MatchString(name) {
+		if !ok || s == "" || h.source != "" || h.raw != "" || !guarded().MatchString(name) {
 			continue
 		}
 		p := b.problem(h, dotted(dotted(path, "headers"), name), "looks like a secret in plain text")
@@ -318,6 +321,6 @@ func (b *binder) plainSecrets(n *node, path string) {
 func Harmless(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return strings.HasPrefix(name, Prefix) || name == "CREDENTIALS_DIRECTORY" || guarded.MatchString(name)
+		return strings.HasPrefix(name, Prefix) || name == "CREDENTIALS_DIRECTORY" || guarded().MatchString(name)
 	})
 }

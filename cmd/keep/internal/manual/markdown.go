@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/yuin/goldmark"
@@ -55,11 +56,11 @@ func (wide) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 }
 
 // comment is what people who read a page are not shown.
-var comment = regexp.MustCompile(`(?s)^<!--.*?-->\n*`)
+var comment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^<!--.*?-->\n*`) })
 
 // render makes a page of a document. all are the documents that links may lead to.
 func render(name string, s source, all map[string]source) (*Page, error) {
-	p := &Page{Name: name, Text: comment.ReplaceAllString(s.text, "")}
+	p := &Page{Name: name, Text: comment().ReplaceAllString(s.text, "")}
 	source := []byte(p.Text)
 	doc := converter.Parser().Parse(text.NewReader(source))
 	x := &reader{page: p, source: source, anchors: map[string]int{}}

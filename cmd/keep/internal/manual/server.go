@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep/docs"
 )
@@ -20,7 +21,9 @@ var icon []byte
 //go:embed static/page.html
 var layout string
 
-var pages = template.Must(template.New("page").Funcs(template.FuncMap{"mark": mark}).Parse(layout))
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{"mark": mark}).Parse(layout))
+})
 
 // policy allows nothing but the style and the pictures of this server. There is no script.
 const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -92,7 +95,7 @@ func (l *Library) missing(w http.ResponseWriter, r *http.Request) {
 
 func show(w http.ResponseWriter, status int, v view) {
 	var b bytes.Buffer
-	if err := pages.Execute(&b, v); err != nil {
+	if err := pages().Execute(&b, v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

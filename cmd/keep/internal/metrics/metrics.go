@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -111,7 +112,9 @@ type Figure struct {
 }
 
 // described takes apart how a description prints itself: there is no other way to read one.
-var described = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
+var described = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
+})
 
 // Figures returns Keep's own figures, sorted by name, also those that have no value yet.
 func (h *Host) Figures() []Figure {
@@ -121,7 +124,7 @@ func (h *Host) Figures() []Figure {
 		c.Describe(descriptions)
 		close(descriptions)
 		for d := range descriptions {
-			m := described.FindStringSubmatch(d.String())
+			m := described().FindStringSubmatch(d.String())
 			if m == nil {
 				panic("metrics: a description has another form: " + d.String())
 			}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -65,11 +66,11 @@ func (p Proof) Block(at time.Time) string {
 	return b.String()
 }
 
-var bare = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var bare = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]+$`) })
 
 // key returns a name as TOML has it in the name of a table.
 func key(name string) string {
-	if bare.MatchString(name) {
+	if bare().MatchString(name) {
 		return name
 	}
 	return Quote(name)

@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"sync"
 )
 
 // page is the report for people. It holds all it needs.
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"ms": milliseconds}).Parse(`<!doctype html>
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{"ms": milliseconds}).Parse(pageText))
+})
+
+const pageText = `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>What {{.Connection}} was proved to do</title>
 <style>
@@ -30,7 +35,7 @@ code { font-size: .9em; overflow-wrap: anywhere } .low { color: #a00; font-weigh
 {{range .}}<tr><td>{{.What}}<td>{{.Target}}<td>{{with .Effects}}{{.}}{{else}}–{{end}}<td><code>{{.Token}}</code><td><code>{{printf "%s" .Params}}</code></tr>
 {{end}}</table>{{end}}
 {{end}}</html>
-`))
+`
 
 // milliseconds writes a time that may not be known.
 func milliseconds(ms *float64) string {
@@ -41,4 +46,4 @@ func milliseconds(ms *float64) string {
 }
 
 // Page writes the report for people.
-func (r Report) Page(w io.Writer) error { return page.Execute(w, r) }
+func (r Report) Page(w io.Writer) error { return page().Execute(w, r) }
