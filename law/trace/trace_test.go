@@ -225,13 +225,28 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-func BenchmarkPart(b *testing.B) {
+// BenchmarkRun records what a consumer run with 2 KB of reads and a payload of 1 KB sees, in the
+// two parts of its two commits.
+func BenchmarkRun(b *testing.B) {
+	kilobyte := []byte(strings.Repeat("customer 17 ", 85))
 	e := read(`{"rows":"` + strings.Repeat("customer 17 ", 170) + `"}`)
+	phase := func(name string) trace.Entry {
+		return trace.Entry{Phase: name, What: trace.Phase, At: noon, MS: 0.123, Script: &trace.Script{Clock: noon, Seed: kilobyte[:16],
+			In: trace.Digest(kilobyte), Out: trace.Digest(kilobyte)}}
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		r := trace.NewRecorder(256 << 10)
-		r.Add(e)
-		r.Part()
+		r.Begin(e)
+		r.End(e)
+		r.Add(phase("prepare"))
+		r.Add(phase("mutate"))
+		_, mark := r.Part()
+		r.Stored(mark)
+		r.Add(trace.Entry{Phase: "mutating", What: trace.Call, Tool: "bank.pay", Params: json.RawMessage(`"mut_01k9x"`), At: noon, MS: 1.5})
+		r.Add(phase("next"))
+		_, mark = r.Part()
+		r.Stored(mark)
 	}
 }
 
