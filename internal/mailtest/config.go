@@ -25,6 +25,7 @@ mailbox_list_index = no
 default_process_limit = 300
 default_client_limit = 2000
 auth_mechanisms = plain xoauth2
+auth_failure_delay = 0
 passdb {
   driver = oauth2
   mechanisms = xoauth2
@@ -55,6 +56,8 @@ namespace inbox {
   }
 }
 service imap-login {
+  service_count = 0
+  process_min_avail = 2
   inet_listener imap {
     port = @IMAP@
   }
@@ -62,6 +65,14 @@ service imap-login {
     port = @IMAPS@
     ssl = yes
   }
+}
+service anvil {
+  unix_listener anvil-auth-penalty {
+    mode = 0
+  }
+}
+service imap {
+  service_count = 100
 }
 service auth {
   unix_listener auth-postfix {
@@ -114,6 +125,7 @@ smtpd_sasl_security_options = noanonymous
 smtpd_recipient_restrictions = check_recipient_access regexp:@DIR@/postfix/access, permit_sasl_authenticated, reject
 smtpd_relay_restrictions = permit_sasl_authenticated, reject
 smtpd_error_sleep_time = 0
+in_flow_delay = 0
 smtpd_peername_lookup = no
 service_throttle_time = 1s
 smtpd_client_connection_count_limit = 0
