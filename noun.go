@@ -28,3 +28,19 @@ func (n Noun) Prefix() string {
 	}
 	return ""
 }
+
+// A Place is where an event or an item is. Their ids, which scripts make, are unique within a
+// topic of a workflow, or within a workflow.
+type Place struct {
+	Workflow WorkflowName
+	Topic    TopicName // empty: of an item
+	ID       string
+}
+
+// String returns the place as people name it, such as orders/new/17.
+func (p Place) String() string {
+	if p.Topic == "" {
+		return string(p.Workflow) + "/" + p.ID
+	}
+	return string(p.Workflow) + "/" + string(p.Topic) + "/" + p.ID
+}

@@ -54,10 +54,19 @@ func TestBudgetHasRoomAgain(t *testing.T) {
 		w := newWorld(t)
 		w.budget(10, "params.amount")
 		w.pays(map[string]any{"a": 6, "b": 4.0, "c": 5})
+		var sent []time.Time
+		w.service.onCall = func(int) (bool, error) {
+			sent = append(sent, time.Now())
+			time.Sleep(5 * time.Second) // virtual
+			return true, nil
+		}
 		w.deploy()
 		w.publish("in", "a", "b", "c")
 		w.run()
 		q := w.asks(2)
+		if first := w.mutations()[1]; !first.SpentAt.Equal(sent[0]) || !first.UpdatedAt.After(sent[0]) {
+			t.Errorf("a call that was recorded at %s and answered later counts from %s", sent[0], first.SpentAt)
+		}
 		at := w.lastRun().RetryAt
 		if first := w.mutations()[1]; !at.Equal(first.SpentAt.Add(time.Hour)) {
 			t.Errorf("it waits until %s, want an hour after %s", at, first.SpentAt)
@@ -75,6 +84,9 @@ func TestBudgetHasRoomAgain(t *testing.T) {
 		w.run()
 		if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 3 || len(w.questions()) != 0 {
 			t.Errorf("run %s after %d effects, %d questions; want committed after 3, none", r.Status, w.service.total(), len(w.questions()))
+		}
+		if q, err := w.store.Escalation(t.Context(), q.ID); err != nil || q.ClosedAt.IsZero() || q.Decision != nil {
+			t.Errorf("the question: %+v, %v; want it closed by the host, and by no answer", q, err)
 		}
 	})
 }

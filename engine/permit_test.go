@@ -8,6 +8,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -199,6 +200,27 @@ func TestTakenWhileWaiting(t *testing.T) {
 				t.Errorf("the record is %s after %d lookups, want failed: lookups continue", m.State, w.service.asked-asked)
 			}
 		})
+	})
+	t.Run("by a host that died", func(t *testing.T) {
+		for _, p := range []engine.Point{engine.BeforeCall, engine.Recorded, engine.Answered} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.deploy()
+				w.give(all)
+				w.publish("in", "a")
+				w.dieAt = p
+				_ = w.runFor(time.Hour) // it died
+				w.take()
+				calls := w.service.calls
+				w.run()
+				if w.service.calls != calls || w.service.total() > 1 || w.service.total() == 0 && w.lastRun().Status != keep.StatusPerson {
+					t.Errorf("died at %s: run %s, %d calls since the grant was taken (law: permitted)", p, w.lastRun().Status, w.service.calls-calls)
+				}
+				if w.service.total() == 0 {
+					w.refused(calls)
+				}
+			})
+		}
 	})
 	t.Run("at level A, where to ask is to send", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -232,6 +232,13 @@ type ShortIDs interface {
 	// IDsWith returns up to limit ids of a noun that begin or end with part after their
 	// prefix, the newest first. Unlike other reads it looks at every id of the noun.
 	IDsWith(ctx context.Context, n keep.Noun, part string, limit int) ([]string, error)
+
+	// EventsWith returns where up to limit events are whose message ids begin or end with part, of a
+	// workflow and topic, or of all where one is empty, sorted by place. It looks at every id, too.
+	EventsWith(ctx context.Context, w keep.WorkflowName, t keep.TopicName, part string, limit int) ([]keep.Place, error)
+
+	// ItemsWith is EventsWith for items, of a workflow, or of all if w is empty.
+	ItemsWith(ctx context.Context, w keep.WorkflowName, part string, limit int) ([]keep.Place, error)
 }
 
 // Items reads items of jobs.

@@ -47,6 +47,40 @@ func FullID(ctx context.Context, s store.Reader, n keep.Noun, given string) (str
 	return ids[0], nil
 }
 
+// FullName returns the id of an event of a topic, or of an item if topic is empty, that a person named by
+// the whole of it, or by how it begins or ends, as [FullID] does.
+func FullName(ctx context.Context, s store.Reader, w keep.WorkflowName, topic keep.TopicName, given string) (string, error) {
+	what, err := "item", error(nil)
+	if topic == "" {
+		_, err = s.Item(ctx, w, given)
+	} else {
+		what = "event"
+		_, err = s.Event(ctx, w, topic, keep.MessageID(given))
+	}
+	if !errors.Is(err, keep.ErrNotFound) || len(given) < MinPart {
+		return given, err
+	}
+	var places []keep.Place
+	if topic == "" {
+		places, err = s.ItemsWith(ctx, w, given, maxCandidates+1)
+	} else {
+		places, err = s.EventsWith(ctx, w, topic, given, maxCandidates+1)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case len(places) == 0:
+		return "", &keep.NotFoundError{What: what, ID: given}
+	case len(places) > 1:
+		e := &AmbiguousError{ID: given}
+		for _, p := range places {
+			e.Names = append(e.Names, p.ID)
+		}
+		return "", e
+	}
+	return places[0].ID, nil
+}
+
 // whole returns an id that is too short to be a part of one, if there is one.
 func whole(ctx context.Context, s store.Reader, n keep.Noun, id string) (string, error) {
 	var err error

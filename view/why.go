@@ -58,7 +58,7 @@ func (e *AmbiguousError) Error() string {
 }
 
 // Why returns the story of what an id names: that of a run, mutation, input or question,
-// the message id of an event, the id of an item, a version or a proposal as WORKFLOW@VERSION, or the id of a repair. Ids of
+// the message id of an event, the id of an item, six characters or more that one of these begins or ends with, a version or a proposal as WORKFLOW@VERSION, or the id of a repair. Ids of
 // events and items belong to their topics and workflows, so several may have one: that is
 // an *AmbiguousError. [Last] is the newest run, and a part that a run shares with its call
 // is that of the run, whose story has the call. Nothing is a *keep.NotFoundError.
@@ -85,10 +85,7 @@ func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 		return Story{}, &keep.NotFoundError{What: "run, mutation, event, input, item, question, version or proposal", ID: id}
 	case 1:
 		story, err := t.found[0].tell()
-		story.ID, story.Is = t.found[0].name, t.found[0].is
-		if t.found[0].is == IsEvent || t.found[0].is == IsItem {
-			story.ID = id
-		}
+		story.ID, story.Is = t.found[0].id, t.found[0].is
 		return story, err
 	}
 	e := &AmbiguousError{ID: id}
@@ -109,11 +106,12 @@ type teller struct {
 type candidate struct {
 	is   Nature
 	name string
+	id   string
 	tell func() (Story, error)
 }
 
 func (t *teller) add(is Nature, name string, tell func() (Story, error)) {
-	t.found = append(t.found, candidate{is, name, tell})
+	t.found = append(t.found, candidate{is, name, name, tell})
 }
 
 // last looks for the newest run.
@@ -150,10 +148,42 @@ func (t *teller) part(part string) error {
 			}
 		}
 	}
+	if len(nouns) > 1 {
+		if err := t.places(part); err != nil {
+			return err
+		}
+	}
 	suffix := func(c candidate) string { return c.name[strings.IndexByte(c.name, '_')+1:] }
 	t.found = slices.DeleteFunc(t.found, func(c candidate) bool {
 		return c.is == IsMutation && slices.ContainsFunc(t.found, func(r candidate) bool { return r.is == IsRun && suffix(r) == suffix(c) })
 	})
+	return nil
+}
+
+// places looks for events and items whose ids begin or end with what is the id of nothing.
+func (t *teller) places(part string) error {
+	evs, err := t.s.EventsWith(t.ctx, "", "", part, maxCandidates)
+	if err != nil {
+		return err
+	}
+	for _, p := range evs {
+		ev, err := t.s.Event(t.ctx, p.Workflow, p.Topic, keep.MessageID(p.ID))
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			t.event(ev)
+		}
+	}
+	its, err := t.s.ItemsWith(t.ctx, "", part, maxCandidates)
+	if err != nil {
+		return err
+	}
+	for _, p := range its {
+		if err := t.item(p.Workflow, p.ID); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -214,10 +244,15 @@ func (t *teller) events(id string) error {
 			return err
 		}
 		for _, ev := range evs {
-			t.add(IsEvent, fmt.Sprintf("%s/%s/%s", ev.Workflow, ev.Topic, ev.MessageID), func() (Story, error) { return t.ofEvent(ev) })
+			t.event(ev)
 		}
 	}
 	return nil
+}
+
+func (t *teller) event(ev keep.Event) {
+	name := keep.Place{Workflow: ev.Workflow, Topic: ev.Topic, ID: string(ev.MessageID)}.String()
+	t.found = append(t.found, candidate{IsEvent, name, string(ev.MessageID), func() (Story, error) { return t.ofEvent(ev) }})
 }
 
 func (t *teller) items(id string) error {
@@ -226,14 +261,22 @@ func (t *teller) items(id string) error {
 		return err
 	}
 	for _, w := range all {
-		it, err := t.s.Item(t.ctx, w.Name, id)
-		if errors.Is(err, keep.ErrNotFound) {
-			continue
-		}
-		if err != nil {
+		if err := t.item(w.Name, id); err != nil {
 			return err
 		}
-		t.add(IsItem, fmt.Sprintf("%s/%s", w.Name, id), func() (Story, error) { return t.ofItem(it) })
 	}
 	return nil
+}
+
+// item looks for an item of a workflow.
+func (t *teller) item(w keep.WorkflowName, id string) error {
+	it, err := t.s.Item(t.ctx, w, id)
+	if err == nil {
+		name := keep.Place{Workflow: w, ID: id}.String()
+		t.found = append(t.found, candidate{IsItem, name, id, func() (Story, error) { return t.ofItem(it) }})
+	}
+	if errors.Is(err, keep.ErrNotFound) {
+		return nil
+	}
+	return err
 }

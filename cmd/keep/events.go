@@ -35,7 +35,7 @@ func (a *app) eventsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW TOPIC] ID", "Show one event with its payload", 3, shownEvent, a.printEvent)
-	show.Long = "Show prints everything about an event. The ID last is the newest, of a topic or of all."
+	show.Long = "Show prints everything about an event. Six or more characters that its ID begins or ends with stand for it; last is the newest, of a topic or of all."
 	show.Args = namedOrLast(3)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())
@@ -58,7 +58,9 @@ func shownEvent(ctx context.Context, c *api.Client, args []string) (api.Event, e
 		return newest("", "")
 	}
 	w, t := keep.WorkflowName(args[0]), keep.TopicName(args[1])
-	return orNewest(args[2], func() (api.Event, error) { return show(w, t, keep.MessageID(args[2])) }, func() (api.Event, error) { return newest(w, t) })
+	return orNewest(args[2], func() (api.Event, error) {
+		return byName(ctx, c, w, t, args[2], func(id string) (api.Event, error) { return show(w, t, keep.MessageID(id)) })
+	}, func() (api.Event, error) { return newest(w, t) })
 }
 
 // printEvent shows an event, where it came from and who has it.

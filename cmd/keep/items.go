@@ -32,7 +32,7 @@ func (a *app) itemsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW] ID", "Show one item with its mutations", 2, shownItem, a.printItem)
-	show.Long = "Show prints everything about an item. The ID last is the newest, of a workflow or of all."
+	show.Long = "Show prints everything about an item. Six or more characters that its ID begins or ends with stand for it; last is the newest, of a workflow or of all."
 	show.Args = namedOrLast(2)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())
@@ -52,7 +52,9 @@ func shownItem(ctx context.Context, c *api.Client, args []string) (api.Item, err
 		return newest("")
 	}
 	w := keep.WorkflowName(args[0])
-	return orNewest(args[1], func() (api.Item, error) { return c.Item(ctx, w, args[1]) }, func() (api.Item, error) { return newest(w) })
+	return orNewest(args[1], func() (api.Item, error) {
+		return byName(ctx, c, w, "", args[1], func(id string) (api.Item, error) { return c.Item(ctx, w, id) })
+	}, func() (api.Item, error) { return newest(w) })
 }
 
 // itemIDs completes the items of the workflow named before.

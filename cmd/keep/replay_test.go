@@ -107,6 +107,17 @@ idempotency_header = "Idempotency-Key"
 	if code, out, talk = keep("plan", "w.js", "--at", "run_none"); code != 3 {
 		t.Errorf("plan --at of no run: exit %d\n%s%s", code, out, talk)
 	}
+	// What is current now is another version: the default is still the run's own.
+	write("w.js", strings.Replace(replayed, `dice: prepared.data.dice`, `dice: "6"`, 1))
+	if code, _, talk := keep("deploy", "w.js"); code != 0 {
+		t.Fatalf("keep deploy: exit %d: %s", code, talk)
+	}
+	if code, out, talk := keep("runs", "replay", id); code != 0 || !strings.Contains(out, "of a run of version 1.0") {
+		t.Errorf("replay after a deploy: exit %d\n%s%s", code, out, talk)
+	}
+	if code, out, talk := keep("runs", "replay", id, "--current"); code != 1 || !strings.Contains(out, "mutate: payload\n- ") {
+		t.Errorf("replay with what is current: exit %d\n%s%s", code, out, talk)
+	}
 	if n := asked.Load() - before; n != 0 || before < 2 {
 		t.Errorf("the replays asked the service %d times, after %d", n, before)
 	}

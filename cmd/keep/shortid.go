@@ -37,6 +37,21 @@ func orNewest[T any](given string, named, newest func() (T, error)) (T, error) {
 	return newest()
 }
 
+// byName returns the event of a topic, or the item if topic is empty, that a person named by the id that a
+// script made, or by a part of it if nothing has that id. What changes something takes no such part: it may be
+// the whole id of what is not there yet.
+func byName[T any](ctx context.Context, c *api.Client, w keep.WorkflowName, topic keep.TopicName, given string, show func(id string) (T, error)) (T, error) {
+	v, err := show(given)
+	if !errors.Is(err, keep.ErrNotFound) || given == view.Last || len(given) < view.MinPart {
+		return v, err
+	}
+	id, err := c.FullName(ctx, w, topic, given)
+	if err != nil {
+		return v, err
+	}
+	return show(id)
+}
+
 // firstOf returns the first row of a page.
 func firstOf[T any](what string, p api.Page[T], err error) (T, error) {
 	if err == nil && len(p.Items) == 0 {

@@ -129,6 +129,23 @@ func TestClaim(t *testing.T) {
 	if want := "Title: Pay⟨U+202E⟩|Amount: 10|x: y|Table: a | b\n1 | <b>"; strings.Join(got, "|") != want {
 		t.Errorf("the claim reads %q, want %q", strings.Join(got, "|"), want)
 	}
+	call := asked(t, mail, map[string]any{"to": "bob@example.com"})
+	for claim, want := range map[string]string{
+		`{"title":"Pay \u202e10 EUR"}`:                             "bidi ui.title: U+202E",
+		`{"fields":{"To":"bo\u200bb"}}`:                            "invisible ui.fields.To: U+200B",
+		`{"fields":{"A\u2067mount":"10"}}`:                         "bidi ui.fields.A⟨U+2067⟩mount: U+2067",
+		`{"table":{"columns":["to"],"rows":[["b\u043eb"]]}}`:       "look-alike ui.table.rows[0][0]: U+043E",
+		`{"text":"see https://bank.example@evil.example/x"}`:       "look-alike ui.text: leads to evil.example",
+		`{"text":"` + strings.Repeat("a", 5000) + `","title":"x"}`: "",
+		`{"title":"Pay bob","other":"\u202e"}`:                     "",
+	} {
+		call.Claim = json.RawMessage(claim)
+		marks := approval.Marks(call)
+		where, detail, _ := strings.Cut(want, ": ")
+		if want == "" && len(marks) > 0 || want != "" && (len(marks) != 1 || marks[0].Mark+" "+marks[0].Path != where || !strings.Contains(marks[0].Detail, detail)) {
+			t.Errorf("the marks of the claim %.80s are %+v, want %q", claim, marks, want)
+		}
+	}
 	for _, none := range []string{``, `null`, `[]`, `{"other":1}`, `7`} {
 		if c := approval.ClaimOf([]byte(none)); c != nil || c.Lines() != nil {
 			t.Errorf("%q claims %+v", none, c)

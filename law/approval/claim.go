@@ -68,6 +68,18 @@ func (c *Claim) Lines() []Line {
 	return lines
 }
 
+// texts is the claim as JSON, of what is shown of it alone.
+func (c *Claim) texts() json.RawMessage {
+	if c == nil {
+		return nil
+	}
+	b, err := json.Marshal(c)
+	if err != nil { // it was read from JSON
+		return nil
+	}
+	return b
+}
+
 // text is the table with its columns separated.
 func (t *Table) text() string {
 	text := ""

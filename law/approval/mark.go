@@ -18,7 +18,7 @@ import (
 // A Mark says that what is sent may not be what it seems to a reader.
 type Mark struct {
 	Mark   string `json:"mark" enum:"invisible,bidi,look-alike,long,html"`
-	Path   string `json:"path"` // in the payload
+	Path   string `json:"path"` // in the payload, or in what the script says of it: then it begins with ui.
 	Detail string `json:"detail"`
 }
 
@@ -34,23 +34,33 @@ const (
 // maxMarks bounds the marks of one call.
 const maxMarks = 50
 
-// Marks returns what a reader of the call should know about its texts, in the order of
-// their paths.
+// Marks returns what a reader of the call should know about its texts, and about those of the
+// script's claim, in the order of their paths.
 func Marks(a keep.Approval) []Mark {
-	var payload any
-	d := json.NewDecoder(bytes.NewReader(a.Payload))
+	marks := marksIn(a.Payload, "")
+	for _, m := range marksIn(ClaimOf(a.Claim).texts(), "ui") {
+		if m.Mark != Long { // nothing that is sent is out of sight
+			marks = append(marks, m)
+		}
+	}
+	return marks[:min(len(marks), maxMarks)]
+}
+
+// marksIn returns the marks of the texts of a value, which is at a path.
+func marksIn(value json.RawMessage, at string) (marks []Mark) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(value))
 	d.UseNumber()
-	if d.Decode(&payload) != nil {
+	if d.Decode(&v) != nil {
 		return nil
 	}
 	texts := map[string]string{}
-	walk(payload, "", texts)
-	var marks []Mark
+	walk(v, at, texts)
 	domains := map[string]string{} // by what they look like
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		marks = append(marks, marksOf(Visible(path), path+"\n"+texts[path], texts[path], domains)...)
 	}
-	return marks[:min(len(marks), maxMarks)]
+	return marks
 }
 
 // walk collects the texts of a value by path; names count as well, with an empty text.

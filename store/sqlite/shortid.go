@@ -16,3 +16,19 @@ func (db *DB) IDsWith(ctx context.Context, n keep.Noun, part string, limit int) 
 	}
 	return rows(ctx, db, func(row scanner) (id string, err error) { return id, row.Scan(&id) }, strings.ReplaceAll(text, "$", "?"), args...)
 }
+
+// EventsWith finds events by how their message ids begin or end.
+func (db *DB) EventsWith(ctx context.Context, w keep.WorkflowName, t keep.TopicName, part string, limit int) ([]keep.Place, error) {
+	text, args := stored.EventsWith(w, t, part, limit)
+	return rows(ctx, db, scanPlace, strings.ReplaceAll(text, "$", "?"), args...)
+}
+
+// ItemsWith finds items by how their ids begin or end.
+func (db *DB) ItemsWith(ctx context.Context, w keep.WorkflowName, part string, limit int) ([]keep.Place, error) {
+	text, args := stored.ItemsWith(w, part, limit)
+	return rows(ctx, db, scanPlace, strings.ReplaceAll(text, "$", "?"), args...)
+}
+
+func scanPlace(row scanner) (p keep.Place, err error) {
+	return p, row.Scan(&p.Workflow, &p.Topic, &p.ID)
+}

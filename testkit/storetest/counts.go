@@ -50,8 +50,9 @@ var countPromises = []promise{
 		byPart(w, keep.NounInput, inputs, func(in keep.Input) string { return string(in.ID) })
 		byPart(w, keep.NounQuestion, questions, func(q keep.Escalation) string { return string(q.ID) })
 		if _, err := w.IDsWith(w.ctx, "item", "a", 10); err == nil {
-			w.Errorf("items, whose ids scripts make, are searched")
+			w.Errorf("items, whose ids are unique in their workflow only, are searched as if they were")
 		}
+		placesByPart(w)
 	}},
 	{"a bare page leaves out what may be large, and nothing else", func(w *world) {
 		populate(w)
@@ -97,6 +98,52 @@ func byPart[T any](w *world, n keep.Noun, rows []T, id func(T) string) {
 			got, err := w.IDsWith(w.ctx, n, part, limit)
 			if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
 				w.Errorf("IDsWith %s %q, %d at most = %q, %v, want %q", n, part, limit, got, err, want)
+			}
+		}
+	}
+}
+
+// placesByPart looks for events and items by every beginning and ending of the id of one.
+func placesByPart(w *world) {
+	w.Helper()
+	events := page[keep.Event](w)(w.Events(w.ctx, keep.EventFilter{}, keep.Page{Limit: keep.MaxPage}))
+	items := page[keep.Item](w)(w.Items(w.ctx, keep.ItemFilter{}, keep.Page{Limit: keep.MaxPage}))
+	var all []keep.Place
+	for _, e := range events {
+		all = append(all, keep.Place{Workflow: e.Workflow, Topic: e.Topic, ID: string(e.MessageID)})
+	}
+	for _, it := range items {
+		all = append(all, keep.Place{Workflow: it.Workflow, ID: it.ID})
+	}
+	if len(events) < 2 || len(items) < 2 {
+		w.Fatalf("%d events, %d items: too few to tell", len(events), len(items))
+	}
+	slices.SortFunc(all, func(a, b keep.Place) int {
+		return slices.Compare([]string{string(a.Workflow), string(a.Topic), a.ID}, []string{string(b.Workflow), string(b.Topic), b.ID})
+	})
+	e, it := all[slices.IndexFunc(all, func(p keep.Place) bool { return p.Topic != "" })], all[slices.IndexFunc(all, func(p keep.Place) bool { return p.Topic == "" })]
+	parts := []string{"%", "_", "none"}
+	for _, id := range []string{e.ID, it.ID} {
+		for i := range id {
+			parts = append(parts, id[:i+1], id[i:])
+		}
+	}
+	for _, in := range []keep.Place{{}, {Workflow: e.Workflow}, {Workflow: e.Workflow, Topic: e.Topic}, {Topic: e.Topic}, {Workflow: it.Workflow}, {Workflow: "none"}} {
+		for _, part := range parts {
+			want := slices.DeleteFunc(slices.Clone(all), func(p keep.Place) bool {
+				return in.Workflow != "" && p.Workflow != in.Workflow || !strings.HasPrefix(p.ID, part) && !strings.HasSuffix(p.ID, part)
+			})
+			wantEvents := slices.DeleteFunc(slices.Clone(want), func(p keep.Place) bool { return p.Topic == "" || in.Topic != "" && p.Topic != in.Topic })
+			wantItems := slices.DeleteFunc(want, func(p keep.Place) bool { return p.Topic != "" })
+			for _, limit := range []int{1, keep.MaxPage} {
+				evs, err := w.EventsWith(w.ctx, in.Workflow, in.Topic, part, limit)
+				if err != nil || !slices.Equal(evs, wantEvents[:min(limit, len(wantEvents))]) {
+					w.Errorf("EventsWith %q in %v, %d at most = %v, %v, want %v", part, in, limit, evs, err, wantEvents)
+				}
+				its, err := w.ItemsWith(w.ctx, in.Workflow, part, limit)
+				if err != nil || !slices.Equal(its, wantItems[:min(limit, len(wantItems))]) {
+					w.Errorf("ItemsWith %q in %v, %d at most = %v, %v, want %v", part, in, limit, its, err, wantItems)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package stored
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 )
@@ -25,4 +26,24 @@ func IDsWith(n keep.Noun, part string, limit int) (text string, args []any, err 
 		 WHERE substr(%[1]s, $1, $2) = $3 OR length(%[1]s) >= $1 + $2 - 1 AND substr(%[1]s, length(%[1]s) - $2 + 1) = $3
 		 ORDER BY %[1]s DESC LIMIT $4`, column, table)
 	return text, []any{from, len(part), part, limit}, nil
+}
+
+// EventsWith is IDsWith for the places of events, of which scripts make the ids.
+func EventsWith(w keep.WorkflowName, t keep.TopicName, part string, limit int) (text string, args []any) {
+	text = `-- by a part of an id
+		SELECT workflow, topic, message_id FROM event
+		 WHERE ($1 = '' OR workflow = $1) AND ($2 = '' OR topic = $2)
+		   AND (substr(message_id, 1, $3) = $4 OR length(message_id) >= $3 AND substr(message_id, length(message_id) - $3 + 1) = $4)
+		 ORDER BY workflow, topic, message_id LIMIT $5`
+	return text, []any{string(w), string(t), utf8.RuneCountInString(part), part, limit}
+}
+
+// ItemsWith is EventsWith for items.
+func ItemsWith(w keep.WorkflowName, part string, limit int) (text string, args []any) {
+	text = `-- by a part of an id
+		SELECT workflow, '', id FROM item
+		 WHERE ($1 = '' OR workflow = $1)
+		   AND (substr(id, 1, $2) = $3 OR length(id) >= $2 AND substr(id, length(id) - $2 + 1) = $3)
+		 ORDER BY workflow, id LIMIT $4`
+	return text, []any{string(w), utf8.RuneCountInString(part), part, limit}
 }
