@@ -296,10 +296,13 @@ func (a *app) accountsCmd() *cobra.Command {
 	}
 	yes, discard := false, false
 	revoke := one("revoke", "Tell the service that an account ends, and forget it", func(ctx context.Context, name string) error {
-		if !yes {
-			return exit.Misusef("workflows that use %s will stop; to revoke it: keep accounts revoke %s --yes", name, name)
-		}
 		return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+			if _, err := namedAccount(ctx, m, name); err != nil {
+				return err
+			}
+			if !yes {
+				return exit.Misusef("workflows that use %s will stop; to revoke it: keep accounts revoke %s --yes", name, name)
+			}
 			if _, err := m.Revoke(ctx, name); err != nil {
 				return err
 			}
@@ -356,21 +359,30 @@ func (a *app) listAccounts(ctx context.Context) error {
 	})
 }
 
+// namedAccount returns the account of a name.
+func namedAccount(ctx context.Context, m *account.Manager, name string) (keep.Account, error) {
+	all, err := m.Accounts(ctx)
+	if err != nil {
+		return keep.Account{}, err
+	}
+	i := slices.IndexFunc(all, func(v keep.Account) bool { return v.Name == name })
+	if i < 0 {
+		return keep.Account{}, &keep.NotFoundError{What: "account", ID: name}
+	}
+	return all[i], nil
+}
+
 func (a *app) showAccount(ctx context.Context, name string) error {
 	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
-		all, err := m.Accounts(ctx)
+		found, err := namedAccount(ctx, m, name)
 		if err != nil {
 			return err
-		}
-		i := slices.IndexFunc(all, func(v keep.Account) bool { return v.Name == name })
-		if i < 0 {
-			return &keep.NotFoundError{What: "account", ID: name}
 		}
 		used, err := daemon.UsedBy(ctx, cfg, db)
 		if err != nil {
 			return err
 		}
-		detail := api.AccountDetail{Account: api.AccountOf(all[i], used[name], a.Now()), Refreshes: api.RefreshesOf(all[i])}
+		detail := api.AccountDetail{Account: api.AccountOf(found, used[name], a.Now()), Refreshes: api.RefreshesOf(found)}
 		if a.JSON {
 			return a.PrintJSON(detail)
 		}
@@ -457,7 +469,14 @@ the environment nor a file has one. Values are never shown.`,
 	rm := &cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
-				return m.RemoveSecret(cmd.Context(), args[0])
+				err := m.RemoveSecret(cmd.Context(), args[0])
+				if errors.Is(err, keep.ErrNotFound) {
+					return &keep.NotFoundError{What: "secret", ID: args[0]}
+				}
+				if err == nil {
+					fmt.Fprintf(a.Err, "Secret %s is removed.\n", args[0])
+				}
+				return err
 			})
 		}}
 	return noun("secrets", list, set, rm)

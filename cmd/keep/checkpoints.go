@@ -23,6 +23,7 @@ func (a *app) checkpointsCmd() *cobra.Command {
 reset it. No event and no input is lost by that, and what is published again under a message id
 that is known is no new event. What the producer does not read any more, nobody misses.`,
 		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	show := showCmd(a, "show WORKFLOW PRODUCER", "Show all values of a checkpoint", 2,
 		func(ctx context.Context, c *api.Client, args []string) (api.Checkpoint, error) {

@@ -28,6 +28,8 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 	return a.withAccounts(ctx, database.ToDeploy, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
 		server, own, err := cfg.MCPServer(name)
 		switch {
+		case name == "":
+			return exit.Misusef("which MCP server is not said; want mcp:SERVER, as keep.toml calls it in [gateway.servers.SERVER], or a connection with connector = \"mcp\"")
 		case errors.Is(err, keep.ErrNotFound):
 			return err
 		case err != nil:

@@ -105,6 +105,8 @@ func hintFor(err error) string {
 		return "It was interrupted. What ran is recorded, and continues at the next start."
 	case errors.Is(err, fs.ErrPermission):
 		return "Check who owns the file and its directory."
+	case errors.Is(err, keep.ErrNotFound):
+		return listedHint(err.Error())
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"time"
 
@@ -61,6 +62,9 @@ A file describes the endpoint, in TOML:
 			d, err := describe(file)
 			if err != nil {
 				return exit.Misusef("%w", err)
+			}
+			if u, err := url.Parse(args[0]); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+				return exit.Misusef("%q is no URL; want http:// or https://, a host and a path", args[0])
 			}
 			d.target.URL = args[0]
 			return a.idempotencyTest(cmd.Context(), d.target)

@@ -24,6 +24,7 @@ With --all it is about every pending input, or those of a --workflow and those w
 titles --match, however many. Without --yes it only says how many there are. What
 comes in meanwhile is left alone. It may be stopped at any moment: what is skipped
 stays so, and to start it again does the rest.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := all.check(args); err != nil {
 				return err

@@ -27,8 +27,8 @@ func (a *app) whyCmd() *cobra.Command {
 	cmd.Long = `Why takes the id of a run, a call of the ledger, an input or a question, the message
 id of an event, the id of an item, or a version as WORKFLOW@VERSION, and tells what it
 is, what it waits for, what came of it, and what belongs to it. Six or more characters
-that an id of the host begins or ends with stand for it; with its prefix, as in run_7k2m9q,
-for that of a run alone. A part that a run shares with its call is the run, and last is the
+that an id begins or ends with stand for it; with its prefix, as in run_7k2m9q, for that
+of a run alone. A part that a run shares with its call is the run, and last is the
 newest run.
 
 Several topics may have an event of one message id, and several workflows an item of
