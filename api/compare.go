@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -47,7 +46,7 @@ type ComparedRun struct {
 	Run     keep.RunID       `json:"run"`
 	Input   *keep.InputID    `json:"input"`
 	Handler keep.HandlerName `json:"handler"`
-	At      time.Time        `json:"at"`
+	At      Time             `json:"at"`
 	Done    bool             `json:"done" doc:"its work is done, or may be: it counts in the impact"`
 	Change  string           `json:"change" enum:"same,changed,missing,added,failed,inconclusive"`
 	Why     string           `json:"why" doc:"what is not known"`

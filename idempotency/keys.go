@@ -41,6 +41,26 @@ type View struct {
 	ExpiresAt   *time.Time          `json:"expires_at"` // null: not before its outcome is known
 }
 
+// MarshalJSON writes the times in UTC with milliseconds, as all of Keep does.
+func (v View) MarshalJSON() ([]byte, error) {
+	type plain View
+	stamp := func(t *time.Time) *string {
+		if t == nil {
+			return nil
+		}
+		s := t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+		return &s
+	}
+	return json.Marshal(struct {
+		plain
+		LeaseUntil  *string `json:"lease_until"`
+		UnknownFrom *string `json:"unknown_from"`
+		CreatedAt   *string `json:"created_at"`
+		UpdatedAt   *string `json:"updated_at"`
+		ExpiresAt   *string `json:"expires_at"`
+	}{plain(v), stamp(v.LeaseUntil), stamp(v.UnknownFrom), stamp(&v.CreatedAt), stamp(&v.UpdatedAt), stamp(v.ExpiresAt)})
+}
+
 // List returns a page of records, newest first, and the cursor of the next; "" if
 // it is the last.
 func (k *Keys) List(ctx context.Context, f key.Filter, p keep.Page) ([]View, string, error) {

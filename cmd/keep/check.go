@@ -282,9 +282,9 @@ func about(h workflow.HandlerReport) string {
 		fmt.Fprintf(&b, ", subscribes to %s", names(h.Subscribe))
 	}
 	switch {
-	case h.Publishes != nil && len(h.Publishes) == 0:
+	case len(h.Publishes) == 0 && h.Kind != keep.Job:
 		b.WriteString(", publishes nothing")
-	case h.Publishes != nil:
+	case len(h.Publishes) > 0:
 		fmt.Fprintf(&b, ", publishes %s", names(h.Publishes))
 	}
 	if h.Order != nil && *h.Order != "all" {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
@@ -60,7 +61,7 @@ belong to the backup: it is renamed to keep.db-wal.before.`,
 // A restoredReport is what keep db restored --json prints.
 type restoredReport struct {
 	DB        string             `json:"db"`
-	Newest    *time.Time         `json:"newest"` // of the last record; what came later is not known
+	Newest    *api.Time          `json:"newest"` // of the last record; what came later is not known
 	Workflows []restoredWorkflow `json:"workflows"`
 }
 
@@ -105,7 +106,7 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 		return a.PrintJSON(report)
 	}
 	if report.Newest != nil {
-		fmt.Fprintf(a.Err, "The newest record is of %s. What was done after it is not known here, and would be done again.\n", report.Newest.Format(time.RFC3339))
+		fmt.Fprintf(a.Err, "The newest record is of %s. What was done after it is not known here, and would be done again.\n", time.Time(*report.Newest).Format(time.RFC3339))
 	}
 	for _, w := range report.Workflows {
 		fmt.Fprintf(a.Err, "Workflow %s: paused; %s pending.\n", w.Name, terminal.Plural(w.Pending, "event"))
@@ -121,7 +122,8 @@ func (r *restoredReport) fill(ctx context.Context, db database.DB) error {
 		return err
 	}
 	if len(runs) == 1 {
-		r.Newest = &runs[0].UpdatedAt
+		newest := api.Time(runs[0].UpdatedAt)
+		r.Newest = &newest
 	}
 	ws, err := db.Workflows(ctx)
 	if err != nil {

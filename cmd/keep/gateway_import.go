@@ -33,7 +33,14 @@ env and headers are never printed: they become ${env:NAME}.`,
 			if err != nil {
 				return exit.Misusef("read the list of servers: %v", err)
 			}
-			return importServers(a.Out, args[0], text)
+			if !a.JSON {
+				return importServers(a.Out, args[0], text)
+			}
+			var settings strings.Builder
+			if err := importServers(&settings, args[0], text); err != nil {
+				return err
+			}
+			return a.PrintJSON(map[string]string{"settings": settings.String()})
 		},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
@@ -209,7 +210,7 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 	stop := a.Animate(func() string { return "trying " + trial.Server.Name() + "." + terminal.Clean(trial.Tool.Name) })
 	proof := trial.Prove(cmd.Context())
 	stop()
-	r := prove.Report{Connection: trial.Server.Name(), Pack: trial.Server.Pack(), At: a.Now(), Budget: trial.Calls, Spent: proof.Tool.Calls,
+	r := prove.Report{Connection: trial.Server.Name(), Pack: trial.Server.Pack(), At: api.Time(a.Now()), Budget: trial.Calls, Spent: proof.Tool.Calls,
 		Tools: []prove.Tool{proof.Tool}, Stopped: cmd.Context().Err() != nil}
 	if err := a.writeProof(cfg, file, trial, proof, r); err != nil {
 		return err

@@ -138,6 +138,9 @@ the middleware: what clients send, when they retry, and what each answer means.`
 		Example: `  keep idempotency guide >> docs/api.md`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"text": acceptance.Guide})
+			}
 			_, err := fmt.Fprint(a.Out, acceptance.Guide)
 			return err
 		},

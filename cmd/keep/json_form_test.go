@@ -10,7 +10,7 @@ import (
 )
 
 // A jsonForm collects what commands print as JSON, to see that all of it has one form: a list is
-// never null, and a time is RFC 3339 in UTC.
+// never null, and a time is RFC 3339 in UTC with milliseconds.
 type jsonForm struct {
 	lists map[string]bool     // the fields that are lists somewhere, or by the API's description
 	nulls map[string][]string // the commands that print null, by the field
@@ -22,7 +22,7 @@ var foreign = []string{"payload", "result", "prepared", "data", "value", "params
 
 var (
 	timeLike = regexp.MustCompile(`^\d{4}-\d\d-\d\d[T ]\d\d:`)
-	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`)
+	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 )
 
 func newJSONForm(t *testing.T) *jsonForm {
@@ -109,6 +109,6 @@ func (f *jsonForm) judge(t *testing.T) {
 		}
 	}
 	for _, at := range slices.Compact(f.times) {
-		t.Errorf("a time is not RFC 3339 in UTC: %s", at)
+		t.Errorf("a time is not RFC 3339 in UTC with milliseconds: %s", at)
 	}
 }

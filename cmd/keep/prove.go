@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/prove"
@@ -90,7 +91,7 @@ func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 	if err := a.agree(cmd, name, plans, f.yes); err != nil {
 		return err
 	}
-	r := prove.Report{Connection: name, Pack: conn.Pack, At: a.Now(), Budget: f.calls * len(plans), Tools: []prove.Tool{}}
+	r := prove.Report{Connection: name, Pack: conn.Pack, At: api.Time(a.Now()), Budget: f.calls * len(plans), Tools: []prove.Tool{}}
 	for _, p := range plans {
 		stop := a.Animate(func() string { return "trying " + name + "." + p.Tool.Spec().Name })
 		t := prove.Try(cmd.Context(), name, p, f.wait)
@@ -118,8 +119,10 @@ func provePlans(conn *connector.Connection, tool string, f proveFlags) (plans []
 		}
 	}
 	switch {
+	case len(plans) == 0 && tool == "":
+		return nil, exit.Misusef("no tool of connection %s changes something, and only those are tried", conn.Name)
 	case len(plans) == 0:
-		return nil, &fs.PathError{Op: "tools of " + conn.Name + " that change something", Path: tool, Err: fs.ErrNotExist}
+		return nil, &keep.NotFoundError{What: "tool that changes something in connection " + conn.Name + " with the name", ID: tool}
 	case f.params != "" && tool == "":
 		return nil, exit.Misusef("--params is for one tool: CONNECTION.TOOL with one of %s", strings.Join(names, ", "))
 	case f.params != "":

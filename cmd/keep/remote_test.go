@@ -38,7 +38,7 @@ var aside = map[string]string{
 	"dev": "is a daemon", "run": "is a host", "serve": "is a daemon", "proxy": "has keys of its own",
 	"keys import": "is for before a proxy starts",
 	"login":       "asks the daemon for what no API gives", "api": "is the API itself",
-	"db": "prints help", "db migrate": "is for before a daemon starts", "db check": "must not depend on a daemon",
+	"db": "prints help", "checkpoints": "prints help", "db migrate": "is for before a daemon starts", "db check": "must not depend on a daemon",
 	"db sweep": "must not depend on a daemon",
 	"db copy":  "is for before a daemon starts", "db restored": "is for before a daemon starts", "db unseal": "is for before a daemon starts",
 	"db backup": "must not depend on a daemon", "doctor": "must not depend on a daemon", "trust": "opens no database",

@@ -91,7 +91,8 @@ func (r *reader) handler(at location, root value, h keep.Handler) {
 		f, _ := v.get("handler")
 		r.function(at.key("handler").of(f), f, placeOf(h.Kind))
 	}
-	out := HandlerReport{Handler: h.Name, Kind: h.Kind, Subscribe: h.Subscribe, Publishes: h.Publishes, Uses: r.uses}
+	out := HandlerReport{Handler: h.Name, Kind: h.Kind, Subscribe: append([]keep.TopicName{}, h.Subscribe...),
+		Publishes: append([]keep.TopicName{}, r.def.MayPublish(h)...), Uses: append([]Use{}, r.uses...)}
 	if s := ScheduleReport(h.Schedule); !h.Schedule.IsZero() {
 		out.Schedule = &s
 	}

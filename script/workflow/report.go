@@ -34,7 +34,7 @@ type HandlerReport struct {
 	Handler   keep.HandlerName `json:"handler"`
 	Kind      keep.Kind        `json:"kind"`
 	Subscribe []keep.TopicName `json:"subscribe"`
-	Publishes []keep.TopicName `json:"publishes"` // null: any declared topic
+	Publishes []keep.TopicName `json:"publishes"` // to which it may
 	Schedule  *ScheduleReport  `json:"schedule"`  // null: none
 	Order     *string          `json:"order"`     // consumers: all, key or none
 	Uses      []Use            `json:"uses"`

@@ -104,7 +104,7 @@ func comparisonOf(r *compare.Report) api.Comparison {
 		return all
 	}
 	for _, c := range r.Runs {
-		out.Runs = append(out.Runs, api.ComparedRun{Run: c.Run, Input: c.Input, Handler: c.Handler, At: c.At, Done: c.Done,
+		out.Runs = append(out.Runs, api.ComparedRun{Run: c.Run, Input: c.Input, Handler: c.Handler, At: api.Time(c.At), Done: c.Done,
 			Change: string(c.Change), Why: c.Why, Before: effects(c.Before), After: effects(c.After)})
 	}
 	for _, in := range r.Inputs {

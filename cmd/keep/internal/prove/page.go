@@ -21,7 +21,7 @@ table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } th, td 
 code { font-size: .9em; overflow-wrap: anywhere } .low { color: #a00; font-weight: 600 } .ok { color: #060; font-weight: 600 }
 </style>
 <h1>{{.Connection}}</h1>
-<p>{{with .Pack}}Pack {{.Name}} {{.Version}} (<code>{{.Hash}}</code>). {{end}}Tried on {{.At.UTC.Format "2006-01-02 15:04:05"}} UTC with {{.Spent}} calls of at most {{.Budget}}.
+<p>{{with .Pack}}Pack {{.Name}} {{.Version}} (<code>{{.Hash}}</code>). {{end}}Tried on {{.When}} UTC with {{.Spent}} calls of at most {{.Budget}}.
 {{if .Stopped}}<span class="low">It was stopped before the end.</span>{{end}}</p>
 <table><tr><th>Tool<th>Configured<th>Shown<th>Calls<th>Found<th>Visible after, p50<th>p99</tr>
 {{range .Tools}}<tr><td>{{.Tool}}<td>{{.Level}}<td class="{{if gt .Grade .Level}}low{{else}}ok{{end}}">{{.Grade}}<td>{{.Calls}}<td>{{.Found}}<td>{{ms .VisibleP50}}<td>{{ms .VisibleP99}}</tr>

@@ -8,18 +8,22 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 )
 
 // A Report is what was found out about the tools of a connection.
 type Report struct {
 	Connection string     `json:"connection"`
 	Pack       *keep.Pack `json:"pack"` // null: the tools are of keep.toml
-	At         time.Time  `json:"at"`
+	At         api.Time   `json:"at"`
 	Tools      []Tool     `json:"tools"`
 	Budget     int        `json:"budget"`  // calls that change something, at most
 	Spent      int        `json:"spent"`   // those that were made
 	Stopped    bool       `json:"stopped"` // before the end, by a person or a deadline
 }
+
+// When is the time of the report as people read it.
+func (r Report) When() string { return time.Time(r.At).UTC().Format("2006-01-02 15:04:05") }
 
 // A Tool is what was found out about one tool.
 type Tool struct {

@@ -63,13 +63,17 @@ func Short(file string) string {
 	return file
 }
 
+// misused is the status of a command whose script or keep.toml is wrong; see package exit, which is above this one.
+const misused = 2
+
 // PrintProblems tells of problems on stderr, each with its line of code.
 func (t *Terminal) PrintProblems(found []Problem) {
 	if t.JSON && len(found) > 0 {
-		text, err := SafeJSON(struct {
-			Problems []Problem `json:"problems"`
-		}{found}, "")
-		if err == nil {
+		said := map[string]any{"problems": found}
+		if HasErrors(found) { // then the command ends with it, as any error is said
+			said["exit_code"], said["errors"] = misused, []any{}
+		}
+		if text, err := SafeJSON(said, ""); err == nil {
 			fmt.Fprintln(t.Err, text)
 			return
 		}

@@ -163,7 +163,7 @@ func reference(schema map[string]any) string {
 	var b strings.Builder
 	b.WriteString("# Every key of keep.toml\n\nThe keys that keep.toml takes, with their types and defaults. An unknown key is an error.\n" +
 		"`keep guide --schema keep` prints the same as a JSON Schema, `--schema pack` that of packs, `--schema pairing` that of pairings.\n")
-	x := referrer{b: &b, definitions: schema["definitions"].(map[string]any)}
+	x := referrer{b: &b, definitions: schema["definitions"].(map[string]any), written: map[string]bool{}}
 	x.table("the top level", schema)
 	x.tables("", schema)
 	for _, name := range slices.Sorted(maps.Keys(x.definitions)) {
@@ -172,24 +172,47 @@ func reference(schema map[string]any) string {
 			if kind == "pack" {
 				title = "[connections.NAME] with a pack as connector"
 			}
+			x.written[name] = true
 			x.table(title, x.definitions[name].(map[string]any))
 		}
 	}
-	for _, name := range parts {
-		if d, ok := x.definitions[name].(map[string]any); ok {
-			x.table(name, d)
+	for _, name := range slices.Concat(parts, slices.Sorted(maps.Keys(x.definitions))) {
+		if d, ok := x.definitions[name].(map[string]any); ok && !x.written[name] && name != "connection" {
+			x.written[name] = true
+			x.table(partName(name), d)
 		}
 	}
 	return b.String()
 }
 
-// parts are the tables that tools are made of.
+// parts are the tables that tools are made of, in the order in which they are explained; what else is a part of
+// something follows them.
 var parts = []string{"Tool", "Token", "Append", "Reconcile", "Pages", "Condition", "OnResend", "Start", "Gone", "Mail"}
+
+// partName is what a table is called that is a part of others: as in Go, but for what says nothing to people.
+func partName(definition string) string {
+	switch definition {
+	case "ToolConfig":
+		return "MCPTool"
+	case "LookupConfig":
+		return "MCPReconcile"
+	case "TokenConfig":
+		return "MCPToken"
+	case "PackClient":
+		return "Client"
+	case "gatewayToolTable":
+		return "GatewayTool"
+	case "priceTable":
+		return "Price"
+	}
+	return definition
+}
 
 // A referrer writes tables of keys.
 type referrer struct {
 	b           *strings.Builder
 	definitions map[string]any
+	written     map[string]bool // definitions that have their section
 }
 
 // table writes the keys of one table.
@@ -230,6 +253,7 @@ func (x *referrer) tables(at string, schema map[string]any) {
 		}
 		of, _ := p["additionalProperties"].(map[string]any)
 		if ref, _ := of["$ref"].(string); ref != "" && name != "connections" {
+			x.written[path.Base(ref)] = true
 			x.table("["+name+".NAME]", x.definitions[path.Base(ref)].(map[string]any))
 		}
 	}
@@ -248,10 +272,7 @@ func (x *referrer) kind(p map[string]any) string {
 		return strings.Join(out, " or ")
 	}
 	if ref, _ := p["$ref"].(string); ref != "" {
-		if name := path.Base(ref); slices.Contains(parts, name) {
-			return "table " + name
-		}
-		return "table"
+		return "table " + partName(path.Base(ref))
 	}
 	switch p["type"] {
 	case "array":
