@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -63,6 +64,9 @@ type comparedRun struct {
 
 // Differs reports whether the run would have done something else, or nobody knows.
 func (r comparedRun) Differs() bool { return r.Change != "same" }
+
+// Began is when the run began.
+func (r comparedRun) Began() time.Time { return time.Time(r.At) }
 
 // compare says what another version would have done otherwise. It sends nothing.
 func (s *site) compare(r *http.Request) (page, error) {
