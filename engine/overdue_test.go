@@ -82,7 +82,7 @@ func TestDeafConnectorSendsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.often()
-		w.deaf(time.Hour, func() error {
+		w.deaf(10*time.Minute, func() error {
 			w.landLater(1900 * time.Millisecond) // its settle time is 2 s
 			return errReset
 		})
