@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -18,12 +19,16 @@ type observedStore struct {
 	notifier  *notify.Notifier
 	mender    *mender
 	committed func(keep.Commit) // may be nil
+	worked    *atomic.Uint64    // commits that were not a sweep's
 }
 
 // Commit announces also after an error: the commit may be durable, and to
 // look once too often costs little.
 func (s observedStore) Commit(ctx context.Context, c keep.Commit) error {
 	err := s.Store.Commit(ctx, c)
+	if !sweeps(c) {
+		s.worked.Add(1)
+	}
 	s.announce(feed.Of(c))
 	if asks(c) {
 		s.notifier.Wake()
@@ -33,6 +38,15 @@ func (s observedStore) Commit(ctx context.Context, c keep.Commit) error {
 		s.committed(c)
 	}
 	return err
+}
+
+// sweeps reports whether c is of a sweep.
+func sweeps(c keep.Commit) bool {
+	if len(c.Changes) == 0 {
+		return false
+	}
+	_, sweep := c.Changes[0].(keep.Sweep)
+	return sweep
 }
 
 // Changes tells what the host commits, and what others did to the store. It may be

@@ -37,6 +37,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -168,6 +169,7 @@ type Host struct {
 
 	notifier *notify.Notifier // nil: nobody is told
 	mender   *mender
+	worked   atomic.Uint64 // commits that were not a sweep's
 }
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
@@ -211,7 +213,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		h.scripts.loader = cfg.Load
 	}
 	h.mender = newMender(h, cfg)
-	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed}
+	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,

@@ -18,9 +18,6 @@ type shrinker interface {
 const (
 	firstSweep = time.Minute
 	sweepEvery = time.Hour
-
-	// sweepRest is the time between two commits of a sweep: workflows come first.
-	sweepRest = 5 * time.Millisecond
 )
 
 // sweep calls Sweep again and again until ctx is done.
@@ -43,15 +40,7 @@ func (h *Host) sweep(ctx context.Context) {
 // Run works, and may end ctx at any moment: what is left is old the next time, too.
 func (h *Host) Sweep(ctx context.Context) {
 	r := h.retention()
-	rest := time.NewTimer(0)
-	defer rest.Stop()
-	pause := func() {
-		rest.Reset(sweepRest)
-		select {
-		case <-ctx.Done():
-		case <-rest.C:
-		}
-	}
+	pause := h.giveWay(ctx)
 	var done operator.Swept
 	traces, err := h.Operator.SweepTraces(ctx, r, false, pause)
 	if err == nil && anyRetention(r) {
@@ -70,6 +59,22 @@ func (h *Host) Sweep(ctx context.Context) {
 		}
 	}
 	h.log.InfoContext(ctx, "swept what is over and old", "runs", done.Runs, "mutations", done.Mutations, "traces", traces, "bytes", bytes)
+}
+
+// giveWay returns what a sweep calls after each of its steps: it rests if workflows or people wrote meanwhile.
+func (h *Host) giveWay(ctx context.Context) (pause func()) {
+	began := time.Now()
+	step, worked := began, h.worked.Load()
+	return func() {
+		now := time.Now()
+		rest := time.NewTimer(policy.SweepRest(now.Sub(began), now.Sub(step), h.worked.Load() != worked))
+		defer rest.Stop()
+		select {
+		case <-ctx.Done():
+		case <-rest.C:
+		}
+		step, worked = time.Now(), h.worked.Load()
+	}
 }
 
 // anyRetention reports whether r lets anything be deleted at all.

@@ -78,3 +78,20 @@ func (r Retention) Latest(now time.Time) (time.Time, bool) {
 	}
 	return now.Add(-least), least > 0
 }
+
+// A sweep gives way to those who write, at most for so long: then it ends as soon as it can, or it would
+// fall behind a database that is never idle.
+const sweepPatience = time.Hour
+
+// sweepRests is how many times a step of a sweep it rests after one beside which others wrote. A step waits for
+// a commit of others and shares the next one, so about a twentieth of what the store does is for the sweep.
+const sweepRests = 4
+
+// SweepRest returns how long a sweep that began so long ago rests after a step that took so long, where others
+// wrote meanwhile or did not.
+func SweepRest(since, took time.Duration, others bool) time.Duration {
+	if !others || since >= sweepPatience {
+		return 0
+	}
+	return sweepRests * took
+}
