@@ -40,6 +40,13 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 			return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", called)
 		}
 		fresh := keep.Account{Name: called, Pack: config.MCPPack + name, Style: "oauth2", ConnectedBy: daemon.User()}
+		had, err := m.Account(ctx, called)
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return err
+		}
+		if had.Pack == fresh.Pack && had.Status != keep.AccountRevoked {
+			f.scopes = slices.Concat(f.scopes, had.Scopes) // more may be asked for, and nothing is lost
+		}
 		fresh, content, err := a.authorizeServer(ctx, server, own, fresh, f)
 		if err != nil {
 			return err

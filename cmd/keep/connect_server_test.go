@@ -3,12 +3,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -38,14 +41,16 @@ func newGuarded(t *testing.T, issuer string) *guarded {
 	t.Helper()
 	g := &guarded{}
 	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "create"}, func(context.Context, *mcp.CallToolRequest, struct {
+	note := func(context.Context, *mcp.CallToolRequest, struct {
 		N int `json:"n"`
 	}) (*mcp.CallToolResult, any, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.notes++
 		return nil, map[string]any{"ok": true}, nil
-	})
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "create"}, note)
+	mcp.AddTool(server, &mcp.Tool{Name: "purge"}, note)
 	mux := http.NewServeMux()
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() {
@@ -76,8 +81,73 @@ func newGuarded(t *testing.T, issuer string) *guarded {
 	metadata := "/.well-known/oauth-protected-resource/mcp"
 	mux.Handle(metadata, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{Resource: g.url, AuthorizationServers: []string{issuer}, ScopesSupported: []string{"notes.write"}}))
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	mux.Handle("/mcp", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: s.URL + metadata, Scopes: []string{"notes.write"}})(handler))
+	mux.Handle("/mcp", auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: s.URL + metadata, Scopes: []string{"notes.write"}})(ofAdmins(handler)))
 	return g
+}
+
+// ofAdmins refuses the tool purge to a token without the scope notes.admin, as RFC 6750 says.
+func ofAdmins(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		if strings.Contains(string(body), `"purge"`) && !slices.Contains(auth.TokenInfoFromContext(r.Context()).Scopes, "notes.admin") {
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="notes.write notes.admin $(rm)", error_description="only admins"`)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// TestConnectServerForMoreScopes: a call that needs more than the token may do was not made, and says how to connect for it;
+// what is asked for then is what the account has and what it lacks.
+func TestConnectServerForMoreScopes(t *testing.T) {
+	t.Parallel()
+	d := &diary{T: t, oauth: oidctest.Start(t, oidctest.Options{Rotate: true, Resources: true}), dir: t.TempDir()}
+	g := newGuarded(t, d.oauth.Issuer)
+	d.write("keep.toml", fmt.Sprintf("[gateway.servers.notes]\nurl = %q\naccount = \"work\"\n", g.url))
+	asked := ""
+	connect := func(args ...string) {
+		t.Helper()
+		if out, status := d.connectAs("mcp:notes", func(_ *exec.Cmd, page, _ string) {
+			u, err := url.Parse(page)
+			noError(t, err)
+			asked = u.Query().Get("scope")
+			d.oauth.Allow(d, page, "ann")
+		}, args...); status != exit.Done {
+			t.Fatalf("connect: status %d: %s%s", status, out, d.talk)
+		}
+	}
+	purge := func() *mcp.CallToolResult {
+		t.Helper()
+		cmd := d.command("gateway")
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		noError(t, err)
+		defer s.Close()
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "notes__purge", Arguments: map[string]any{"n": 1}})
+		noError(t, err)
+		return r
+	}
+	connect()
+	r := purge()
+	text, err := json.Marshal(r.Content)
+	noError(t, err)
+	if !r.IsError || !strings.Contains(string(text), "needs the scopes notes.admin notes.write, which the token lacks; ask for them with: keep connect mcp:notes --scopes notes.admin,notes.write") {
+		t.Errorf("a call that needs more: %s", text)
+	}
+	had := strings.Fields(asked)
+	connect("--scopes", "notes.admin")
+	if more := strings.Fields(asked); !slices.Contains(more, "notes.admin") || len(more) != len(had)+1 {
+		t.Errorf("asked for %q, after %q", more, had)
+	}
+	if r := purge(); r.IsError || r.Meta["keep/state"] != "applied" {
+		text, _ := json.Marshal(r)
+		t.Errorf("the same call with more scopes: %s", text)
+	}
 }
 
 // TestConnectServer connects an MCP server of the official SDK, whose authorization server, a real one, is found by what

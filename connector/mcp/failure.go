@@ -74,7 +74,10 @@ func ofStatus(s *StatusError) *keep.Failure {
 	}
 	f := keep.Failf(class, fmt.Sprintf("http-%d", s.Status), "%v", s)
 	f.RetryAfter = s.retryAfter
-	if s.Status == http.StatusUnauthorized && s.account != "" {
+	if len(s.scopes) > 0 {
+		f.Code = keep.CodeForbidden
+	}
+	if s.account != "" {
 		f.Account, f.Generation = s.account, s.generation
 	}
 	return f

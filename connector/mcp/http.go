@@ -10,7 +10,10 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,14 +81,23 @@ func (h *httpLink) close() {
 type StatusError struct {
 	Status int
 
-	account    string // whose credential was refused; empty: of none
-	generation int64  // of that account
-	renewed    bool   // there is another credential now
+	server     string
+	scopes     []string // that the credential lacks, as the server says
+	account    string   // whose credential was refused; empty: of none
+	generation int64    // of that account
+	renewed    bool     // there is another credential now
 	retryAfter time.Duration
 }
 
-// Error names the status.
-func (e *StatusError) Error() string { return fmt.Sprintf("the MCP server answered HTTP %d", e.Status) }
+// Error names the status, and what a person can do about it.
+func (e *StatusError) Error() string {
+	said := fmt.Sprintf("the MCP server answered HTTP %d", e.Status)
+	if len(e.scopes) == 0 {
+		return said
+	}
+	return fmt.Sprintf("%s: the call needs the scopes %s, which the token lacks; ask for them with: keep connect mcp:%s --scopes %s",
+		said, strings.Join(e.scopes, " "), e.server, strings.Join(e.scopes, ","))
+}
 
 func (h *httpLink) notify(ctx context.Context, r request) error {
 	resp, credential, err := h.post(ctx, Message{Version: "2.0", Method: r.method, Params: r.params}, r.header, new(atomic.Bool))
@@ -130,6 +142,8 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
+	case len(lacking(resp)) > 0:
+		return Message{}, h.refused(ctx, resp, credential)
 	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
 		return h.stream(ctx, resp.Body, id)
 	case kind == "application/json":
@@ -147,7 +161,7 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 
 // refused returns what an answer says that is none of the protocol.
 func (h *httpLink) refused(ctx context.Context, resp *http.Response, c connector.Credential) *StatusError {
-	e := &StatusError{Status: resp.StatusCode}
+	e := &StatusError{Status: resp.StatusCode, server: h.cfg.Name, scopes: lacking(resp)}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.retryAfter = time.Duration(min(n, 24*60*60)) * time.Second
 	}
@@ -155,7 +169,40 @@ func (h *httpLink) refused(ctx context.Context, resp *http.Response, c connector
 		e.account, e.generation = h.cfg.Account, c.Generation
 		e.renewed = h.cfg.Accounts.Refused(ctx, h.cfg.Account, c)
 	}
+	if h.cfg.Account != "" && len(e.scopes) > 0 {
+		e.account, e.generation = h.cfg.Account, c.Generation // what waits continues when it is connected with more
+	}
 	return e
+}
+
+// A scope is printed as a part of a command, so one of other characters is not taken.
+var (
+	scopeParam = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)[ ,]scope="([^"]*)"`) })
+	scopeText  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_./:+~-]{1,200}$`) })
+	scopeError = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^bearer\b.*[ ,]error="?insufficient_scope"?(,|$)`)
+	})
+)
+
+// lacking returns the scopes that a refusal names as needed for the request (RFC 6750, insufficient_scope);
+// none: it is another answer.
+func lacking(resp *http.Response) (scopes []string) {
+	if resp.StatusCode != http.StatusForbidden {
+		return nil
+	}
+	for _, challenge := range resp.Header.Values("WWW-Authenticate") {
+		said := scopeParam().FindStringSubmatch(challenge)
+		if said == nil || !scopeError().MatchString(challenge) {
+			continue
+		}
+		for _, s := range strings.Fields(said[1]) {
+			if scopeText().MatchString(s) && len(scopes) < 20 {
+				scopes = append(scopes, s)
+			}
+		}
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
 }
 
 // post sends a frame, and returns the credential that it carried. It notes in left that something

@@ -32,7 +32,7 @@ const Secret = "a-client's-secret-0123456789-abcdef"
 // Options say how the server behaves.
 type Options struct {
 	Rotate    bool `json:"rotate"`    // each refresh gives a new refresh token and ends the old one
-	Resources bool `json:"resources"` // clients register themselves, and tokens are for a resource, with the scope notes.write
+	Resources bool `json:"resources"` // clients register themselves, and tokens are for a resource, with the scopes notes.write and notes.admin
 }
 
 // A Server is a running oidc-provider that ends with its test.

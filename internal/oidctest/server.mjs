@@ -20,7 +20,7 @@ server.listen(0, '127.0.0.1', () => {
       clientCredentials: { enabled: true }, deviceFlow: { enabled: true }, devInteractions: { enabled: true }, revocation: { enabled: true },
       ...(options.resources && {
         registration: { enabled: true },
-        resourceIndicators: { enabled: true, getResourceServerInfo: (ctx, resource) => ({ scope: 'notes.write', audience: resource, accessTokenFormat: 'jwt' }) },
+        resourceIndicators: { enabled: true, getResourceServerInfo: (ctx, resource) => ({ scope: 'notes.write notes.admin', audience: resource, accessTokenFormat: 'jwt' }) },
       }),
     },
     scopes: ['openid', 'offline_access', 'mail.read', 'mail.send'],
