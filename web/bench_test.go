@@ -26,8 +26,9 @@ import (
 
 // BenchmarkPages measures the pages over a database with a million inputs and a
 // million mutations, in 16 workflows; KEEP_BENCH_INPUTS makes it another number.
-// KEEP_BENCH_DB names a SQLite file that is filled once, and kept. A page should
-// take 50 ms at the 99th percentile, and home have 60 KB.
+// KEEP_BENCH_DB names a SQLite file, and KEEP_BENCH_POSTGRES a database by its URL,
+// that is filled once, and kept. A page should take 50 ms at the 99th percentile, and
+// home have 60 KB.
 //
 //	go test -run - -bench Pages/sqlite -benchtime 300x -timeout 1h ./web
 //	go test -run - -bench Pages/postgres -benchtime 50x -timeout 1h ./web
@@ -45,7 +46,11 @@ func BenchmarkPages(b *testing.B) {
 			return db
 		},
 		"postgres": func(b *testing.B) database {
-			db := postgres.New(pgtest.SchemaURL(b), postgres.Config{Host: true, IdleTimeout: 10 * time.Minute, StatementTimeout: 10 * time.Minute})
+			url := os.Getenv("KEEP_BENCH_POSTGRES")
+			if url == "" {
+				url = pgtest.SchemaURL(b)
+			}
+			db := postgres.New(url, postgres.Config{Host: true, IdleTimeout: 10 * time.Minute, StatementTimeout: 10 * time.Minute})
 			if err := db.Open(b.Context()); err != nil {
 				b.Fatal(err)
 			}

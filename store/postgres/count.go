@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // addTally counts rows that were made.
@@ -42,6 +44,15 @@ func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (
 		return nil, fmt.Errorf("count: %w", err)
 	}
 	q := new(query)
+	if l.byWords(f) {
+		counts, done, err := l.walked(ctx, db, q, f)
+		if err != nil {
+			return nil, fmt.Errorf("count: %w", err)
+		}
+		if done {
+			return counts, nil
+		}
+	}
 	sql, seen := l.counted(q, f, c)
 	list, err := look(ctx, db, q, scan, sql, 0)
 	if err != nil {
@@ -64,26 +75,96 @@ func count[F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F) (
 	return counts, nil
 }
 
+// byWords reports whether the rows that a filter selects are found by their words, since no
+// other index selects few enough of them.
+func (l lister[F, S]) byWords(f F) bool {
+	filter, only := l.Filter(f), l.Only(f)
+	return len(search.Terms(filter.Text)) > 0 && !l.seldom(filter) && (only == "" || only == l.Usual)
+}
+
+// seldom reports whether a filter selects so few rows that each is looked at.
+func (l lister[F, S]) seldom(f stored.Filter) bool { return f.Few || l.Usual == "" || f.Counted() }
+
+// walked counts the rows that have the words of a filter by looking through the newest of the
+// list, as long as these tell that search.MaxCount+1 of them are near: the index would go through
+// all that have a word, however many. If they are not, q has the words to ask the index for.
+func (l lister[F, S]) walked(ctx context.Context, db *DB, q *query, f F) (map[S]int, bool, error) {
+	s := searcher{db: db, words: search.Terms(l.Filter(f).Text)}
+	for rows, again := db.walk, true; ; again = false {
+		counts, err := l.walk(ctx, &s, f, rows)
+		if err != nil {
+			return nil, false, err
+		}
+		found := 0
+		for _, n := range counts {
+			found += n
+		}
+		if found > search.MaxCount || s.walked < rows {
+			return counts, true, nil
+		}
+		need := lastWalk + 1
+		if found > 0 {
+			need = search.MaxCount * s.walked / found * 5 / 4
+		}
+		if rows = need; !again || rows > lastWalk {
+			if q.terms = s.terms(); len(q.terms.rare) == 0 {
+				q.terms.rare, q.terms.often = s.words, nil
+			}
+			return nil, false, nil
+		}
+	}
+}
+
+// walk looks through the newest rows of the list without its words, and counts those that have
+// them, up to search.MaxCount+1. It notes how many it saw, and how many had each word.
+func (l lister[F, S]) walk(ctx context.Context, s *searcher, f F, rows int) (map[S]int, error) {
+	q := new(query)
+	inner := l.sql(q, f, cut{first: true, limit: rows}, l.Table+"."+l.State+", "+l.Table+".n, "+l.Table+".workflow, "+l.Table+".words")
+	sql := `WITH walked AS MATERIALIZED (SELECT ` + l.State + ` AS state, words FROM (` + inner + `) AS list)
+		SELECT state, count(*) FROM (SELECT state FROM walked WHERE words @@ ` + q.arg(tsquery(s.words)) + `::tsquery LIMIT ` + q.arg(search.MaxCount+1) + `) AS found GROUP BY 1
+		UNION ALL SELECT '', count(*) FROM walked`
+	for i, w := range s.words {
+		sql += ` UNION ALL SELECT '` + strconv.Itoa(i) + `', count(*) FROM walked WHERE words @@ ` + q.arg(tsquery([]string{w})) + `::tsquery`
+	}
+	counts := make(map[S]int)
+	s.hits = make(map[int]int)
+	_, err := collect(ctx, s.db, func(row pgx.CollectableRow) (struct{}, error) {
+		var what string
+		var n int
+		err := row.Scan(&what, &n)
+		if i, isWord := strconv.Atoi(what); isWord == nil {
+			s.hits[i] = n
+		} else if what == "" {
+			s.walked = n
+		} else {
+			counts[S(what)] = n
+		}
+		return struct{}{}, err
+	}, sql, q.args...)
+	return counts, err
+}
+
 // counted is the statement of count. seen reports whether it counts the rows that the filter
 // selects; else it counts those in the unusual states, and all rows as those in no state.
 func (l lister[F, S]) counted(q *query, f F, c cut) (sql string, seen bool) {
-	filter, only := l.Filter(f), l.Only(f)
+	filter := l.Filter(f)
 	words := search.Terms(filter.Text)
-	few := filter.Few || l.Usual == "" || filter.Counted()
+	few := l.seldom(filter)
 	if filter.Counted() {
 		c.limit = search.MaxCount + 1
 	}
 	state, columns := l.Table+"."+l.State, l.Table+"."+l.State+", "+l.Table+".n, "+l.Table+".workflow"
 	switch {
-	case len(words) > 0 && (few || only != "" && only != l.Usual): // go through these rows
+	case len(words) > 0 && !l.byWords(f): // go through these rows
 		c.limit = everything.limit
 		sql = l.sql(q, f, c, columns+", "+l.Table+".words")
 		sql = `SELECT ` + l.State + ` FROM (` + sql + `) AS found WHERE words @@ ` + q.arg(tsquery(words)) + `::tsquery LIMIT ` + q.arg(search.MaxCount+1)
 	case len(words) > 0: // by the index, in its own order
-		q.terms, q.any = searchTerms{rare: words}, true
+		q.any = true
 		c.limit = search.MaxCount + 1
 		sql = l.sql(q, f, c, state)
 	case few:
+		q.any = filter.Counted()
 		sql = l.sql(q, f, c, columns)
 	default:
 		sql = l.unusualSQL(q, f)

@@ -37,9 +37,11 @@ type query struct {
 	where []string
 	args  []any
 
-	terms  searchTerms // words that records must have
-	search bool        // they are looked for by the index
-	any    bool        // in any order, of a count that stops early
+	spanned string // the column of a span, which filter leaves to it
+
+	terms searchTerms // words that records must have
+	any   bool        // in any order, of a count that stops early
+	limit string      // the placeholder of the limit, once there is one
 }
 
 // arg adds an argument and returns its placeholder.
@@ -54,6 +56,9 @@ func and[T ~string](q *query, column string, value T) {
 		q.where = append(q.where, column+" = "+q.arg(value))
 	}
 }
+
+// looksUp reports whether records are looked for by the index of words.
+func (q *query) looksUp() bool { return len(q.terms.rare) > 0 }
 
 // conditions returns the WHERE of all conditions.
 func (q *query) conditions(more ...string) string {
@@ -85,19 +90,24 @@ func (q *query) after(table string, c cut) {
 	}
 }
 
-// newest returns the end of a list's statement.
+// newest returns the order and the limit of a list's statement.
 func (q *query) newest(table string, c cut) string {
-	if q.any {
-		return " LIMIT " + q.arg(c.limit)
+	if q.limit == "" {
+		q.limit = q.arg(c.limit)
 	}
-	return " ORDER BY " + table + ".n DESC, " + table + ".workflow DESC LIMIT " + q.arg(c.limit)
+	if q.any {
+		return " LIMIT " + q.limit
+	}
+	return " ORDER BY " + table + ".n DESC, " + table + ".workflow DESC LIMIT " + q.limit
 }
 
 // filter limits q to the rows that a filter selects and that come after the cut.
 func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
 	filter := l.Filter(f)
 	for i, column := range l.Columns {
-		and(q, l.Table+"."+column, filter.Values[i])
+		if column != q.spanned {
+			and(q, l.Table+"."+column, filter.Values[i])
+		}
 	}
 	if filter.Open {
 		q.where = append(q.where, l.Open)
@@ -230,42 +240,6 @@ func parseCursor(kind string, p keep.Page) (cut, error) {
 	return c, nil
 }
 
-// perName lists the rows of one workflow, whose index has a name before n: the
-// newest of each name, merged, are the newest of all. The names are few, and found
-// by a step over the index for each.
-func perName(table, column, columns string, q *query, w string, rest string, c cut) string {
-	step := func(more string) string {
-		return `(SELECT ` + column + ` FROM ` + table + ` WHERE workflow = ` + w + more + ` ORDER BY workflow, ` + column + ` LIMIT 1)`
-	}
-	limit := q.arg(c.limit)
-	return `WITH RECURSIVE name (name) AS (
-			SELECT ` + step("") + `
-			UNION ALL
-			SELECT ` + step(` AND `+column+` > name.name`) + ` FROM name WHERE name.name IS NOT NULL)
-		SELECT ` + columns + ` FROM name, LATERAL (
-			SELECT * FROM ` + table + rest + ` AND ` + column + ` = name.name
-			 ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
-		 WHERE name.name IS NOT NULL ORDER BY ` + table + `.n DESC LIMIT ` + limit
-}
-
-// perState lists rows in any of some states of a noun, which are rare ones: the newest of each,
-// merged. only is the condition of the index on the state.
-func perState[S ~string](table, state, only string, states []S, columns string, q *query, c cut) string {
-	limit := q.arg(c.limit)
-	order := ` ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
-	return `SELECT ` + columns + ` FROM unnest(ARRAY[` + stored.List(states...) + `]) AS one (state), LATERAL (
-			SELECT * FROM ` + table + q.conditions(table+"."+state+" = one.state", only) + order + `) ` + table + order
-}
-
-// perWorkflow lists rows that have a status, which may be a rare one: the newest of
-// each workflow, merged.
-func perWorkflow(table, columns string, q *query, c cut) string {
-	limit := q.arg(c.limit)
-	return `SELECT ` + columns + ` FROM lease, LATERAL (
-			SELECT * FROM ` + table + q.conditions(table+".workflow = lease.workflow") + ` ORDER BY n DESC LIMIT ` + limit + `) ` + table + `
-		 ORDER BY ` + table + `.n DESC, ` + table + `.workflow DESC LIMIT ` + limit
-}
-
 var runLists = lister[keep.RunFilter, keep.RunStatus]{stored.SelectRuns, runsSQL, func(q *query, f keep.RunFilter) string {
 	and(q, "workflow", f.Workflow)
 	and(q, "handler", f.Handler)
@@ -280,6 +254,13 @@ func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 
 // runsSQL is the statement of Runs.
 func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
+	switch {
+	case f.Chain != "" || q.looksUp():
+	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+		q.spanned = "status"
+	case f.Handler != "" && f.Error == "" && !f.Open && f.Status != keep.StatusActive:
+		q.spanned = "handler"
+	}
 	filter(q, stored.SelectRuns, f, c)
 	switch {
 	case f.Chain != "": // as many as it has attempts
@@ -288,15 +269,21 @@ func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 			SELECT ` + columns + ` FROM run` + q.conditions("run.id = "+chain, "run.chain = "+chain) + `
 			UNION ALL
 			SELECT ` + columns + ` FROM run` + q.conditions("run.chain = "+chain, "run.chain <> run.id") + `) run` + q.newest("run", c)
-	case f.Error != "" && f.Status == "" && !f.Open && !q.search:
+	case f.Error != "" && f.Status == "" && !f.Open && !q.looksUp():
 		return perState("run", "status", "run.status NOT IN ('active', 'committed')", stored.SelectRuns.Stopped, columns, q, c)
-	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+	case q.spanned == "status":
 		q.where = append(q.where, "run.status NOT IN ('active', 'committed')")
+		return q.spanOf("run", "status", q.arg(f.Status), columns, c)
+	case q.spanned == "handler" && f.Workflow == "":
+		handler := q.arg(f.Handler)
+		return perWorkflow("run", "handler", handler, handler, columns, q, c)
+	case q.spanned == "handler":
+		return q.spanOf("run", "handler", q.arg(f.Handler), columns, c)
 	case f.Status == keep.StatusActive && !f.Open: // open, by law
 		q.where = append(q.where, "NOT run.closed")
-	case f.Open || f.Workflow == "" || f.Handler != "" || q.search:
+	case f.Open || f.Workflow == "" || f.Handler != "" || q.looksUp():
 	default:
-		return perName("run", "handler", columns, q, "$1", q.conditions(), c)
+		return perName("run", "handler", columns, q, "$1", c)
 	}
 	return `SELECT ` + columns + ` FROM run` + q.conditions() + q.newest("run", c)
 }
@@ -314,22 +301,37 @@ func (db *DB) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page)
 
 // mutationsSQL is the statement of Mutations.
 func mutationsSQL(q *query, f keep.MutationFilter, c cut, columns string) string {
-	if f.Input != "" { // as many as its events were tried
+	few := f.Input != "" || f.Run != "" // as many as its events, or its items, were tried
+	if f.Input != "" {
 		q.arg(f.Input)
 		q.where = append(q.where, "mutation.run IN ("+runsOfInput+")")
 	}
+	switch {
+	case few || q.looksUp():
+	case f.Item != "" && f.Workflow != "":
+		q.spanned = "item"
+	case f.State != "" && f.State != keep.Applied:
+		q.spanned = "state"
+	case f.Tool != "" && f.Error == "":
+		q.spanned = "tool"
+	}
 	filter(q, stored.SelectMutations, f, c)
 	switch {
-	case f.Error != "" && f.State == "" && f.Input == "" && f.Run == "" && !q.search:
-		return perState("mutation", "state", "mutation.state <> 'applied'", stored.SelectMutations.Stopped, columns, q, c)
-	case f.Input != "" || f.Run != "" || f.Workflow == "" || q.search:
-	case f.Item != "":
+	case q.spanned == "item":
 		q.where = append(q.where, "mutation.item <> ''")
-	case f.Tool == "" && (f.State == "" || f.State == keep.Applied):
-		return perName("mutation", "tool", columns, q, "$1", q.conditions(), c)
-	}
-	if f.State != "" && f.State != keep.Applied {
+		return q.spanOf("mutation", "item", q.arg(f.Item), columns, c)
+	case q.spanned == "state":
 		q.where = append(q.where, "mutation.state <> 'applied'")
+		return q.spanOf("mutation", "state", q.arg(f.State), columns, c)
+	case f.Error != "" && f.State == "" && !few && !q.looksUp():
+		return perState("mutation", "state", "mutation.state <> 'applied'", stored.SelectMutations.Stopped, columns, q, c)
+	case q.spanned == "tool" && f.Workflow == "":
+		tool := q.arg(f.Tool)
+		return perWorkflow("mutation", "tool", tool, tool, columns, q, c)
+	case q.spanned == "tool":
+		return q.spanOf("mutation", "tool", q.arg(f.Tool), columns, c)
+	case !few && f.Workflow != "" && f.Error == "" && !q.looksUp():
+		return perName("mutation", "tool", columns, q, "$1", c)
 	}
 	return `SELECT ` + columns + ` FROM mutation` + q.conditions() + q.newest("mutation", c)
 }
@@ -351,7 +353,7 @@ func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
 			  JOIN event ON event.workflow = c.workflow AND event.topic = c.topic AND event.n = c.event` +
 			q.conditions("input.id = "+input) + q.newest("event", c)
 	}
-	if f.Workflow == "" && (f.Status == "" || f.Status == keep.EventConsumed) || len(q.terms.rare) > 0 {
+	if f.Workflow == "" && f.Topic == "" && (f.Status == "" || f.Status == keep.EventConsumed) || q.looksUp() {
 		filter(q, stored.SelectEvents, f, c)
 		return `SELECT ` + columns + ` FROM event` + q.conditions() + q.newest("event", c)
 	}
@@ -362,7 +364,7 @@ func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
 // are free or reserved, and of the latter there are few.
 func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string {
 	var topics query
-	q.where = append(q.where, "event.workflow = topic.workflow", "event.topic = topic.name")
+	q.where = append(q.where, "event.workflow = topic.workflow")
 	if f.Status != "" { // a constant, so that the index of that status is found
 		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'")
 	}
@@ -372,14 +374,15 @@ func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string 
 	and(&topics, "topic.workflow", f.Workflow)
 	and(&topics, "topic.name", f.Topic)
 	q.args = topics.args
-	limit := " ORDER BY event.n DESC LIMIT " + q.arg(c.limit)
-	newest := `SELECT * FROM event` + q.conditions() + limit
+	var newest string
 	if f.Status == keep.EventPending {
-		newest = `(SELECT * FROM event` + q.conditions("event.reserved_by = ''") + limit + `)
-			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + limit + `)`
+		q.where = append(q.where, "event.topic = topic.name")
+		newest = `(SELECT * FROM event` + q.conditions(q.span("event", "reserved_by", "''", c)) + q.newest("event", c) + `)
+			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + q.newest("event", c) + `)`
+	} else {
+		newest = `SELECT * FROM event` + q.conditions(q.span("event", "topic", "topic.name", c)) + q.newest("event", c)
 	}
-	return `SELECT ` + columns + ` FROM topic, LATERAL (` + newest + `) event` +
-		topics.conditions() + ` ORDER BY event.n DESC, event.workflow DESC LIMIT ` + "$" + strconv.Itoa(len(q.args))
+	return `SELECT ` + columns + ` FROM topic, LATERAL (` + newest + `) event` + topics.conditions() + q.newest("event", c)
 }
 
 // eventStatus returns a status that is one, for a statement's text: "none" otherwise.
@@ -404,10 +407,6 @@ func (db *DB) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]ke
 
 // inputsSQL is the statement of Inputs.
 func inputsSQL(q *query, f keep.InputFilter, c cut, columns string) string {
-	filter(q, stored.SelectInputs, f, c)
-	if f.Workflow != "" && f.Status == "" && !q.search {
-		return perName("input", "status", columns, q, "$1", q.conditions(), c)
-	}
 	return byStatus(stored.SelectInputs, q, f, c, columns)
 }
 
@@ -418,14 +417,22 @@ func (db *DB) Items(ctx context.Context, f keep.ItemFilter, p keep.Page) ([]keep
 
 // itemsSQL is the statement of Items.
 func itemsSQL(q *query, f keep.ItemFilter, c cut, columns string) string {
-	filter(q, stored.SelectItems, f, c)
 	return byStatus(stored.SelectItems, q, f, c, columns)
 }
 
 // byStatus is the statement of a list of rows that have a status, which may be a rare one.
 func byStatus[F any, S ~string](l stored.Selection[F, S], q *query, f F, c cut, columns string) string {
-	if l.Workflow(f) == "" && l.Only(f) != "" && !q.search {
-		return perWorkflow(l.Table, columns, q, c)
+	if l.Only(f) != "" && !q.looksUp() {
+		q.spanned = l.State
+	}
+	filter(q, l, f, c)
+	switch {
+	case q.spanned != "" && l.Workflow(f) == "":
+		return perWorkflow(l.Table, l.State, q.arg(l.Only(f)), "''", columns, q, c)
+	case q.spanned != "":
+		return q.spanOf(l.Table, l.State, q.arg(l.Only(f)), columns, c)
+	case l.Workflow(f) != "" && !q.looksUp():
+		return perName(l.Table, l.State, columns, q, "$1", c)
 	}
 	return `SELECT ` + columns + ` FROM ` + l.Table + q.conditions() + q.newest(l.Table, c)
 }
@@ -439,6 +446,12 @@ func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.P
 
 // escalationsSQL is the statement of Escalations.
 func escalationsSQL(q *query, f keep.EscalationFilter, c cut, columns string) string {
+	if f.Workflow != "" && f.Run == "" && !f.Open {
+		q.spanned = "workflow"
+	}
 	filter(q, stored.SelectEscalations, f, c)
+	if q.spanned != "" {
+		return q.spanOf("escalation", "workflow", q.arg(f.Workflow), columns, c)
+	}
 	return `SELECT ` + columns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)
 }

@@ -94,7 +94,7 @@ func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
 }
 
 // freePlans takes back what sessionSettings say of plans: whole tables are read.
-const freePlans = `SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on`
+const freePlans = `SET LOCAL seq_page_cost TO DEFAULT; SET LOCAL random_page_cost TO DEFAULT; SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on`
 
 // script runs statements without arguments in a transaction.
 func script(ctx context.Context, tx pgx.Tx, text string) error {

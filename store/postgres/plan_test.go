@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
 )
 
@@ -71,8 +74,8 @@ type node struct {
 }
 
 // small are the tables that have as many rows as there are workflows, topics,
-// handlers, hosts, hooks, accounts, gates or versions.
-var small = []string{"workflow", "topic", "handler", "deployment", "lease", "host", "hook", "account", "gate", "repair", "granted", "proposal", "meta"}
+// handlers, tools, hosts, hooks, accounts, gates or versions.
+var small = []string{"workflow", "topic", "handler", "deployment", "lease", "tally", "host", "hook", "account", "gate", "repair", "granted", "proposal", "meta"}
 
 // few are indexes that have few rows: one of each workflow by law, as many as stop
 // something, or those that are not in the usual state and are counted.
@@ -120,3 +123,105 @@ func filter(f string) string {
 	}
 	return "filter " + f
 }
+
+// passesOver says which steps go through the rows of all workflows, or of all names, for those
+// of one.
+func (n node) passesOver() (why []string) {
+	named := regexp.MustCompile(`\b(workflow|handler|tool|topic|status|state|item|run) = `)
+	if strings.HasSuffix(n.Index, "_by_n") && (named.MatchString(n.Cond) && !strings.Contains(n.Cond, "(n = ") || named.MatchString(n.Filter)) {
+		why = append(why, fmt.Sprintf("it goes through %s for %s %s", n.Index, n.Cond, filter(n.Filter)))
+	}
+	for _, child := range n.Plans {
+		why = append(why, child.passesOver()...)
+	}
+	return why
+}
+
+// A list of the rows of one workflow, one name or one state goes through those, and not through all by
+// their numbers: Postgres would like that, since rows lie in the order of their numbers, and it does not
+// know how rare each name is.
+func TestPlansOfManyRows(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, pgtest.SchemaURL(t), postgres.Config{Host: true, Conns: 4})
+	exec(t, db.URL(), manyRows)
+	for name, list := range listsOfFew(db) {
+		for _, p := range []keep.Page{{}, {Limit: 1}} {
+			next, err := list(t.Context(), p)
+			if err == nil && next != "" {
+				p.After = next
+				_, err = list(t.Context(), p)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	plans, err := db.Plans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	for _, text := range slices.Sorted(maps.Keys(plans)) {
+		var list []struct{ Plan node }
+		if err := json.Unmarshal([]byte(plans[text]), &list); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, "LIMIT") {
+			lists++
+		}
+		for _, why := range append(list[0].Plan.passesOver(), list[0].Plan.slow(false)...) {
+			t.Errorf("%s\n%s\n%s", why, text, strings.Join(list[0].Plan.lines(""), "\n"))
+		}
+	}
+	if lists < 30 {
+		t.Errorf("%d lists were planned", lists)
+	}
+}
+
+// listsOfFew are lists that a filter makes short, by their names.
+func listsOfFew(db *postgres.DB) map[string]func(context.Context, keep.Page) (string, error) {
+	lists := make(map[string]func(context.Context, keep.Page) (string, error))
+	add(lists, "runs", db.Runs, keep.RunFilter{Workflow: "w1"}, keep.RunFilter{Handler: "seldom"}, keep.RunFilter{Workflow: "w1", Handler: "seldom"},
+		keep.RunFilter{Status: keep.StatusLogic}, keep.RunFilter{Workflow: "w1", Status: keep.StatusLogic}, keep.RunFilter{Error: "logic"})
+	add(lists, "mutations", db.Mutations, keep.MutationFilter{Workflow: "w1"}, keep.MutationFilter{Tool: "seldom"}, keep.MutationFilter{Workflow: "w1", Tool: "seldom"},
+		keep.MutationFilter{State: keep.Failed}, keep.MutationFilter{Workflow: "w1", State: keep.Failed}, keep.MutationFilter{Workflow: "w1", Item: "i1"}, keep.MutationFilter{Error: "logic"})
+	add(lists, "events", db.Events, keep.EventFilter{Workflow: "w1"}, keep.EventFilter{Topic: "seldom"}, keep.EventFilter{Workflow: "w1", Topic: "seldom"},
+		keep.EventFilter{Status: keep.EventPending}, keep.EventFilter{Workflow: "w1", Status: keep.EventPending}, keep.EventFilter{Workflow: "w1", Status: keep.EventSkipped})
+	add(lists, "inputs", db.Inputs, keep.InputFilter{Workflow: "w1"}, keep.InputFilter{Status: keep.InputPending}, keep.InputFilter{Workflow: "w1", Status: keep.InputPending})
+	add(lists, "items", db.Items, keep.ItemFilter{Workflow: "w1"}, keep.ItemFilter{Status: keep.ItemFailed}, keep.ItemFilter{Workflow: "w1", Status: keep.ItemFailed})
+	add(lists, "questions", db.Escalations, keep.EscalationFilter{Workflow: "w1"}, keep.EscalationFilter{Open: true})
+	return lists
+}
+
+func add[T, F any](lists map[string]func(context.Context, keep.Page) (string, error), name string, read func(context.Context, F, keep.Page) ([]T, string, error), filters ...F) {
+	for _, f := range filters {
+		lists[fmt.Sprintf("%s %+v", name, f)] = func(ctx context.Context, p keep.Page) (string, error) {
+			_, next, err := read(ctx, f, p)
+			return next, err
+		}
+	}
+}
+
+// manyRows are 20,000 rows of each noun in 4 workflows, of which few have rare names and states.
+const manyRows = `
+	INSERT INTO lease (workflow, n) SELECT 'w' || i, 0 FROM generate_series(0, 3) i;
+	INSERT INTO tally SELECT 'w' || i, noun, name, 10 FROM generate_series(0, 3) i, (VALUES ('run', 'often'), ('run', 'seldom'), ('mutation', 'often'), ('mutation', 'seldom'), ('input', ''), ('item', '')) v (noun, name);
+	INSERT INTO topic (workflow, name) SELECT 'w' || i, t FROM generate_series(0, 3) i, unnest(ARRAY['often', 'seldom']) t;
+	INSERT INTO input (workflow, source, type, external_id, id, n, title, status, unfinished, created_at)
+		SELECT 'w' || (i % 4), 'mail', 'mail', i, 'in_' || i, i, 'title', CASE i % 4001 WHEN 0 THEN 'pending' ELSE 'done' END, CASE i % 4001 WHEN 0 THEN 1 ELSE 0 END, i FROM generate_series(1, 20000) i;
+	INSERT INTO event (workflow, topic, n, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by)
+		SELECT 'w' || (i % 4), CASE i % 4001 WHEN 0 THEN 'seldom' ELSE 'often' END, i, 'm' || i, CASE i % 2003 WHEN 0 THEN 'pending' WHEN 1 THEN 'skipped' ELSE 'consumed' END,
+		       CASE WHEN i % 2003 < 2 THEN '' ELSE 'run_' || i END, '', i, i, '[]' FROM generate_series(1, 20000) i;
+	INSERT INTO run (n, id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev, trigger_topic, trigger_message,
+			mutation, title, wake_at, seen_seq, retry_at, retries, crashes, created_at, updated_at)
+		SELECT i, 'run_' || i, 'run_' || i, '', 'w' || (i % 4), 1, 0, CASE i % 4001 WHEN 0 THEN 'seldom' ELSE 'often' END, 'consumer', CASE i % 3001 WHEN 0 THEN 'prepared' ELSE 'committed' END,
+		       CASE i % 3001 WHEN 0 THEN 'failed:logic' ELSE 'committed' END, true, 1, '', '', '', '', 0, 0, 0, 0, 0, i, i FROM generate_series(1, 20000) i;
+	INSERT INTO mutation (workflow, tool, n, key, run, item, attempt, connector, level, target, subkey, payload_hash, token, title, state, warning, attempts, reconcile_attempts,
+			next_reconcile_at, call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at)
+		SELECT 'w' || (i % 4), CASE i % 4001 WHEN 0 THEN 'seldom' ELSE 'often' END, i, 'mut_' || i, 'run_' || i, CASE i % 2003 WHEN 0 THEN 'i' || i ELSE '' END, CASE i % 2003 WHEN 0 THEN 1 ELSE 0 END,
+		       'c', 'A', '', '', '', 't', '', CASE i % 3001 WHEN 0 THEN 'failed' ELSE 'applied' END, '', 1, 0, 0, 1, 0, true, 'call', 1, i, i FROM generate_series(1, 20000) i;
+	INSERT INTO item (workflow, id, n, title, status, attempt, rev, created_at, updated_at)
+		SELECT 'w' || (i % 4), 'i' || i, i, '', CASE i % 3001 WHEN 0 THEN 'failed' ELSE 'done' END, 1, 1, i, i FROM generate_series(1, 20000) i;
+	INSERT INTO escalation (workflow, id, n, kind, run, mutation, item, title, question, attempted, why, can_verify, verify_by_hand, payload_hash, created_at, closed_at)
+		SELECT 'w' || (i % 4), 'esc_' || i, i, 'logic', 'run_' || i, '', '', '', '', '', '', false, '', '', i, CASE i % 3001 WHEN 0 THEN 0 ELSE i END FROM generate_series(1, 20000) i;
+	ANALYZE input, event, run, mutation, item, escalation, topic, tally, lease`

@@ -44,10 +44,9 @@ type searchTerms struct{ rare, often []string }
 
 // has limits q to rows with words, if it has terms.
 func (q *query) has(table string) {
-	if len(q.terms.rare) == 0 {
+	if !q.looksUp() {
 		return
 	}
-	q.search = true
 	q.where = append(q.where, table+".words @@ "+q.arg(tsquery(q.terms.rare))+"::tsquery")
 	if len(q.terms.often) > 0 { // the operator's function, which no index is asked about
 		q.where = append(q.where, "ts_match_vq("+table+".words, "+q.arg(tsquery(q.terms.often))+"::tsquery)")
@@ -189,7 +188,7 @@ func searched[T any](ctx context.Context, s searcher, c cut, columns string, sca
 // knows how to look for all of them at once, which other lists must not do. Limit is
 // how long it may take, in milliseconds; 0: as long as any statement.
 func look[T any](ctx context.Context, db *DB, q *query, scan func(pgx.CollectableRow) (T, error), sql string, limit int) (list []T, err error) {
-	if !q.search {
+	if !q.looksUp() {
 		return collect(ctx, db, scan, sql, q.args...)
 	}
 	if db.pool == nil || db.over.Load() {
