@@ -1,6 +1,9 @@
 package keep
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A HostID names one process that works on the workflows of a database. It is
 // made when the process starts and never used again.
@@ -29,6 +32,16 @@ type Host struct {
 	// Connections says of each of its connections where and how it sends, as a hash.
 	// Nil: the host does not say.
 	Connections map[string]string
+
+	// InGo has the hashes of the versions written in Go whose handlers it has, sorted. A
+	// partial host names those of the workflows that it works on.
+	InGo []string
+}
+
+// Executes reports whether h, as of now, can execute a version written in Go: it is there,
+// does not drain, and has the handlers.
+func (h Host) Executes(hash string, now time.Time) bool {
+	return h.Until.After(now) && !h.Draining && slices.Contains(h.InGo, hash)
 }
 
 // A Lease says which host works on a workflow. It holds while the database's

@@ -197,7 +197,7 @@ func (s *Server) reads() {
 	s.why()
 	s.ids()
 	get(s, "/status", "status", "What needs a person, what fails, what is late", func(ctx context.Context, _ *struct{}) (Status, error) {
-		st, err := ReadStatus(ctx, s.cfg.Store, s.cfg.Clock())
+		st, err := ReadStatus(ctx, s.cfg.Store, s.cfg.Executors, s.cfg.Clock())
 		if err == nil && s.cfg.Keys != nil {
 			var n int
 			n, err = idempotency.NewKeys(s.cfg.Keys).Unknown(ctx)

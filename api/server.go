@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // Prefix is where the API is.
@@ -115,6 +116,9 @@ type Config struct {
 	// Hosts knows the processes that share the store. If nil, there is one, and
 	// nothing is to be known about it.
 	Hosts store.Leaser
+
+	// Executors knows who executes workflows. If nil, nobody does.
+	Executors view.Executors
 
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]Hook, error)

@@ -21,6 +21,7 @@ type Status struct {
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
 	Topics    []Topic      `json:"topics"`
 	Unlike    []Mismatch   `json:"unlike" doc:"connections that are not the same on all hosts"`
+	NoProgram []NoProgram  `json:"no_program" doc:"workflows written in Go that no host which is there can execute"`
 
 	Connections []Connection `json:"connections" doc:"those that have limits, or were shut once"`
 
@@ -73,13 +74,29 @@ type Late struct {
 	DueAt    Time              `json:"due_at"`
 }
 
-// ReadStatus returns how things stand at now.
-func ReadStatus(ctx context.Context, s view.Store, now time.Time) (Status, error) {
+// A NoProgram is a workflow written in Go whose version no host that is there has.
+type NoProgram struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Version  string            `json:"version"`
+	Program  string            `json:"program" doc:"that deployed it, as the go command names its main package; empty: it did not say"`
+	Build    string            `json:"build"`
+	Why      string            `json:"why" doc:"a sentence, with what to do"`
+}
+
+func noProgramOf(m view.Missing) NoProgram {
+	return NoProgram{m.Workflow, m.Version.String(), m.Program.Path, m.Program.Build, m.Sentence()}
+}
+
+// ReadStatus returns how things stand at now. A nil by does not know who executes workflows.
+func ReadStatus(ctx context.Context, s view.Store, by view.Executors, now time.Time) (Status, error) {
 	o, err := view.Read(ctx, s, now)
 	if err != nil {
 		return Status{}, err
 	}
-	return StatusOf(o), nil
+	missing, err := by.Missing(ctx, s, o.Workflows...)
+	st := StatusOf(o)
+	st.NoProgram = each(missing, noProgramOf)
+	return st, err
 }
 
 // StatusOf returns the object of o.
@@ -90,6 +107,7 @@ func StatusOf(o *view.Overview) Status {
 	}
 	return Status{
 		Unlike:      []Mismatch{},
+		NoProgram:   []NoProgram{},
 		Connections: each(o.Connections, connectionOf),
 
 		Workflows: each(o.Workflows, workflowOf),

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store"
@@ -24,11 +25,23 @@ type Why struct {
 	Questions []keep.EscalationID `json:"questions"`
 }
 
-// ShowWhy returns what is known of what an id names, as view.Why does.
-func ShowWhy(ctx context.Context, s store.Reader, id string) (Why, error) {
+// ShowWhy returns what is known of what an id names, as view.Why does. What waits says so if no host
+// can execute its workflow.
+func ShowWhy(ctx context.Context, s store.Reader, by view.Executors, id string) (Why, error) {
 	v, err := view.Why(ctx, s, id)
 	if err != nil {
 		return Why{}, err
+	}
+	if v.Wait != "" || v.Is == view.IsVersion {
+		missing, err := by.MissingOf(ctx, s, v.Workflow)
+		if err != nil {
+			return Why{}, err
+		}
+		for _, m := range missing {
+			if v.Is != view.IsVersion || v.ID == string(m.Workflow)+"@"+m.Version.String() {
+				v.Wait = strings.TrimPrefix(v.Wait+"; "+m.Sentence(), "; ")
+			}
+		}
 	}
 	return Why{
 		ID: v.ID, Is: v.Is, Workflow: v.Workflow, Sentence: v.Sentence, WaitsFor: orNull(v.Wait), Became: list(v.Became),
@@ -40,7 +53,7 @@ func (s *Server) why() {
 	get(s, "/why", "why", "What a thing is, what it waits for and what came of it", func(ctx context.Context, in *struct {
 		ID string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"of a run, mutation, event, input, item or question, or six or more characters that one which the host made begins or ends with, or WORKFLOW@VERSION, or the id of a repair"`
 	}) (Why, error) {
-		w, err := ShowWhy(ctx, s.cfg.Store, in.ID)
+		w, err := ShowWhy(ctx, s.cfg.Store, s.cfg.Executors, in.ID)
 		return w, ambiguous(err)
 	})
 }

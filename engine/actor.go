@@ -29,6 +29,7 @@ type actor struct {
 	cancel context.CancelCauseFunc // ends everything that it does
 
 	granted atomic.Pointer[permits] // see permit.go; nil: not read
+	inGo    atomic.Pointer[version] // the version in force, if it is written in Go; nil: it is not, or was not read
 
 	calls sync.WaitGroup // calls of tools that can be asked; run ends after them
 
@@ -57,6 +58,7 @@ type actor struct {
 	scans    map[keep.HandlerName]*scan // see order.go
 	known    bool                       // open was read once
 	last     *execution                 // of this turn; for the log
+	missed   string                     // hash of the version that was last logged to be missing
 }
 
 // A version is a deployment with its script loaded.
@@ -116,6 +118,14 @@ func (a *actor) Idle() bool {
 	return a.isIdle
 }
 
+// InGo implements lease.Worker.
+func (a *actor) InGo() (hash string, here bool) {
+	if v := a.inGo.Load(); v != nil {
+		return v.Hash, v.script != nil
+	}
+	return "", true
+}
+
 // poke makes the actor look again. The caller holds Engine.mu.
 func (a *actor) poke(stale bool) {
 	a.isIdle = false
@@ -149,6 +159,10 @@ func (a *actor) run(ctx context.Context) error {
 		a.loaded = false
 		failures++
 		if errors.Is(err, keep.ErrStale) && failures < 3 {
+			continue
+		}
+		if _, here := a.InGo(); !here && errors.Is(err, ErrNotHere) {
+			a.lacks(ctx, err)
 			continue
 		}
 		a.log.ErrorContext(ctx, "step failed", a.facts("err", err)...)
@@ -198,6 +212,16 @@ func (a *actor) turn(ctx context.Context) error {
 	}
 	a.wait(ctx, step, now)
 	return nil
+}
+
+// lacks waits until the workflow has another version, or this program has this one. The
+// leases give it to a host that has it, if there is one.
+func (a *actor) lacks(ctx context.Context, err error) {
+	if hash, _ := a.InGo(); hash != a.missed {
+		a.log.WarnContext(ctx, "the workflow is not executed by this host", "err", err)
+		a.missed = hash
+	}
+	a.wait(ctx, schedule.Step{}, a.e.Now())
 }
 
 // commit makes changes of this host durable.
@@ -263,6 +287,10 @@ func (a *actor) load(ctx context.Context) error {
 	}
 	if a.current.Version != a.workflow.Version || a.current.script == nil {
 		current, err := a.version(ctx, a.workflow.Version)
+		a.inGo.Store(nil)
+		if current.Definition.Go {
+			a.inGo.Store(&current)
+		}
 		if err != nil {
 			return err
 		}

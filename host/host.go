@@ -200,7 +200,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	}
 	h = &Host{cfg: cfg, tools: tools, notifier: notifier, log: cfg.Logger, store: db, runtime: cfg.Runtime, changes: feed.New(remembered)}
 	if cfg.Leases != nil {
-		h.peers = newPeers(cfg.Leases, tools.Connections, h.changes, cfg.Logger)
+		h.peers = newPeers(cfg.Leases, tools.Connections, h.InGo, h.changes, cfg.Logger)
 		cfg.Leases = h.peers
 	}
 	if h.runtime == nil {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/keep-run/keep"
@@ -34,10 +36,11 @@ func LoadGo(w *handler.Workflow, build string) (*Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := json.MarshalIndent(struct {
-		Build       string          `json:"build"`
-		Declaration json.RawMessage `json:"declaration"`
-	}{build, decl}, "", "  ")
+	program := keep.Program{Build: build, Declaration: decl}
+	if info, known := debug.ReadBuildInfo(); known {
+		program.Path = info.Path
+	}
+	code, err := json.MarshalIndent(program, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s: %w", w.Name, err)
 	}
@@ -47,8 +50,7 @@ func LoadGo(w *handler.Workflow, build string) (*Workflow, error) {
 	}, nil
 }
 
-// nativeEntry is how the entry of a version that is written in Go ends. Its code is JSON for people: the build and
-// the declaration.
+// nativeEntry is how the entry of a version that is written in Go ends. Its code is a keep.Program.
 const nativeEntry = ".go.json"
 
 // executable returns the hash of the file that this process runs.
@@ -74,19 +76,40 @@ func (s *scripts) addNative(w *Workflow, l sandbox.Limits) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash := w.Bundle.Hash()
-	if s.native[hash] != nil {
+	if _, known := s.native[hash]; known {
 		return false
 	}
-	s.native[hash] = w.native.Script(handler.Limits{Wall: l.Wall, Calls: l.HostCalls, Result: l.Result, LogLine: l.LogLine, Items: l.Items})
+	s.native[hash] = native{w.Name, w.native.Script(handler.Limits{Wall: l.Wall, Calls: l.HostCalls, Result: l.Result, LogLine: l.LogLine, Items: l.Items})}
 	return true
+}
+
+// A native is the handlers of one version that is written in Go.
+type native struct {
+	workflow keep.WorkflowName
+	script   engine.Script
+}
+
+// InGo returns the hashes of the versions written in Go whose handlers this host has, of the
+// workflows that it works on, sorted.
+func (h *Host) InGo() []string {
+	h.scripts.mu.Lock()
+	defer h.scripts.mu.Unlock()
+	var list []string
+	for hash, n := range h.scripts.native {
+		if h.cfg.Only == nil || slices.Contains(h.cfg.Only, n.workflow) {
+			list = append(list, hash)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // nativeOf returns the handlers of a version that is written in Go.
 func (s *scripts) nativeOf(d keep.Deployment) (engine.Script, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sc := s.native[d.Hash]; sc != nil {
-		return sc, nil
+	if n, known := s.native[d.Hash]; known {
+		return n.script, nil
 	}
 	return nil, fmt.Errorf("%w %s of workflow %s, which is written in Go: start the program that deployed it, or deploy the workflow from the program that is to run it", engine.ErrNotHere, d.Version, d.Workflow)
 }

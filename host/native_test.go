@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,4 +370,59 @@ func TestGoItemsDoNotNest(t *testing.T) {
 	if its := w.items("both"); len(its) != 1 || its[0].ID != "outer" || its[0].Status != keep.ItemFailed {
 		t.Errorf("items %+v, want the outer one, failed", its)
 	}
+}
+
+// On a store that hosts share, each keeps what only it can execute, however few the other has.
+func TestGoStaysWithItsProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleWorld(t)
+		shared := w.mem.Share(time.Now)
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		begin := func(name string, workflows ...keep.WorkflowName) *host.Host {
+			h, err := host.Open(ctx, shared, host.Config{Name: name, Build: name, Sandbox: sandbox.Config{CacheDir: cacheDir}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range workflows {
+				loaded, err := h.LoadGo(&handler.Workflow{Name: name, Handlers: []handler.Handler{handler.Job{Name: "j", Run: func(context.Context, *handler.Worker) error { return nil }}}})
+				if err == nil {
+					_, err = h.Deploy(ctx, loaded)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			running.Go(func() {
+				if err := errors.Join(h.Run(ctx), h.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			return h
+		}
+		has := begin("program", "a", "b", "c", "d")
+		begin("other")
+		time.Sleep(time.Hour)
+		leases, err := shared.Leases(t.Context(), "")
+		for _, l := range leases {
+			if l.Host != has.HostID() || l.Epoch != 1 {
+				t.Errorf("lease %+v, want the first one, of %s", l, has.HostID())
+			}
+		}
+		if err != nil || len(leases) != 4 {
+			t.Errorf("%d leases, %v", len(leases), err)
+		}
+		if err := shared.Drain(t.Context(), has.HostID(), true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		leases, _ = shared.Leases(t.Context(), "")
+		for _, l := range leases {
+			if l.Host == has.HostID() {
+				t.Errorf("lease %+v of a host that drains", l)
+			}
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -33,6 +33,7 @@ const (
 type peers struct {
 	store.Leaser
 	connections func() map[string]string // of this host
+	inGo        func() []string          // versions whose handlers it has
 	broadcaster store.Broadcaster        // nil: nothing is sent, and a change elsewhere is a reset
 	log         *slog.Logger
 
@@ -50,8 +51,8 @@ type peers struct {
 	own      []uint64   // news of this host since received
 }
 
-func newPeers(l store.Leaser, connections func() map[string]string, here *feed.Feed, log *slog.Logger) *peers {
-	o := &peers{Leaser: l, connections: connections, log: log, here: here, outgoing: feed.New(remembered), me: rand.Text()[:12]}
+func newPeers(l store.Leaser, connections func() map[string]string, inGo func() []string, here *feed.Feed, log *slog.Logger) *peers {
+	o := &peers{Leaser: l, connections: connections, inGo: inGo, log: log, here: here, outgoing: feed.New(remembered), me: rand.Text()[:12]}
 	o.broadcaster, _ = l.(store.Broadcaster)
 	o.pending = o.outgoing.Subscribe(context.Background(), "")
 	return o
@@ -67,7 +68,7 @@ func (o *peers) Alerts() <-chan struct{} {
 
 // Heartbeat implements store.Hosts.
 func (o *peers) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (keep.LeaseStatus, error) {
-	h.Connections = o.connections()
+	h.Connections, h.InGo = o.connections(), o.inGo()
 	p, err := o.Leaser.Heartbeat(ctx, h, ttl)
 	if err == nil {
 		o.observe(p)

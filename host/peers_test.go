@@ -82,7 +82,7 @@ func (s *town) resident(t *testing.T, ctx context.Context, wg *sync.WaitGroup, h
 		h.ear = make(chan keep.News, 10)
 		s.set(func() { s.ears = append(s.ears, h.ear) })
 	}
-	r := &resident{newPeers(h, func() map[string]string { return nil }, f, slog.New(slog.NewTextHandler(t.Output(), nil))), t, f.Subscribe(ctx, "")}
+	r := &resident{newPeers(h, func() map[string]string { return nil }, func() []string { return nil }, f, slog.New(slog.NewTextHandler(t.Output(), nil))), t, f.Subscribe(ctx, "")}
 	wg.Go(func() { r.broadcast(ctx) })
 	wg.Go(func() { r.listen(ctx) })
 	r.look()

@@ -25,8 +25,8 @@ type scripts struct {
 
 	mu     sync.Mutex // protects all below, and the program and place of each script
 	loaded map[versionOf]*script
-	recent list.List                // of those in loaded, the last used first
-	native map[string]engine.Script // versions written in Go, by their hash
+	recent list.List         // of those in loaded, the last used first
+	native map[string]native // versions written in Go, by their hash
 }
 
 // A versionOf names one version of one workflow.
@@ -36,7 +36,7 @@ type versionOf struct {
 }
 
 func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]engine.Script)}
+	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]native)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no

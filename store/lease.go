@@ -51,7 +51,8 @@ type Leases interface {
 	// Claim gives the host up to n workflows that no host has, or whose host is
 	// gone (its row has expired), each with a new epoch. Only, if it is not nil,
 	// names those that it wants. Workflows that another claim is about to take
-	// are left out; so few, or none, is no error. A host that is draining gets
+	// are left out; so few, or none, is no error. So are those whose version in force another
+	// host can execute and this one cannot (keep.Host.Executes). A host that is draining gets
 	// none. A host whose own row has expired or is not known gets keep.ErrFenced.
 	Claim(ctx context.Context, id keep.HostID, n int, only []keep.WorkflowName) ([]keep.Lease, error)
 

@@ -150,15 +150,19 @@ func (o *Overview) Readers(w keep.WorkflowName, t keep.TopicName) []keep.Handler
 // Unread reports whether no consumer of the current version of a workflow subscribes to a
 // topic. Of a workflow that is not there it is false.
 func Unread(ctx context.Context, s store.Workflows, w keep.WorkflowName, t keep.TopicName) (bool, error) {
-	found, err := s.Workflow(ctx, w)
+	_, d, err := inForce(ctx, s, w)
+	return err == nil && d.Workflow != "" && len(ReadersOf(d.Definition, t)) == 0, err
+}
+
+// inForce returns a workflow with its version in force; the zero ones if it is not there.
+func inForce(ctx context.Context, s store.Workflows, name keep.WorkflowName) (w keep.Workflow, d keep.Deployment, err error) {
+	if w, err = s.Workflow(ctx, name); err == nil {
+		d, err = s.Deployment(ctx, name, w.Version)
+	}
 	if errors.Is(err, keep.ErrNotFound) {
-		return false, nil
+		err = nil
 	}
-	if err != nil {
-		return false, err
-	}
-	d, err := s.Deployment(ctx, w, found.Version)
-	return len(ReadersOf(d.Definition, t)) == 0, err
+	return w, d, err
 }
 
 // ReadersOf returns the consumers of a script that subscribe to a topic.

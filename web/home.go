@@ -22,6 +22,7 @@ type homeData struct {
 	Doubts    []doubtRow // of items whose job continued without them
 	Late      []view.Late
 	Unlike    []api.Mismatch // connections that hosts don't have alike
+	Missing   []view.Missing // workflows that no host can execute
 	Totals    totals
 	Today     today
 	Workflows []workflowRow // those that need a look first
@@ -106,6 +107,9 @@ func (s *site) home(r *http.Request) (page, error) {
 		return p, err
 	}
 	if d.Inputs, err = s.inputRows(ctx, ins, st); err != nil {
+		return p, err
+	}
+	if d.Missing, err = s.cfg.Executors.Missing(ctx, s.cfg.Store, o.Workflows...); err != nil {
 		return p, err
 	}
 	if s.cfg.Hosts != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // Config configures the pages.
@@ -34,6 +35,9 @@ type Config struct {
 
 	// Hosts knows the processes that share the store. If nil, there is one.
 	Hosts store.Leaser
+
+	// Executors knows who executes workflows. If nil, nobody does.
+	Executors view.Executors
 
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]api.Hook, error)

@@ -49,8 +49,9 @@ type workflowData struct {
 	Proposed []keep.Proposal   // that were not deployed, newest first
 	Drawing  drawing
 	Late     []view.Late
-	Grants   []keep.Grant // newest first; none: it was never given one
-	Compare  *compareForm // nil: this host compares no versions
+	Missing  []view.Missing // it, if no host can execute it
+	Grants   []keep.Grant   // newest first; none: it was never given one
+	Compare  *compareForm   // nil: this host compares no versions
 }
 
 // Grant returns what the workflow may do, nil if it was never given a grant.
@@ -112,6 +113,9 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	}
 	v := view.WorkflowOf(w, d.Deployed, states, st.Runs[w.Name], time.Now())
 	d.Handlers, d.Late = s.handlerRows(v), v.Late
+	if d.Missing, err = s.cfg.Executors.Missing(ctx, s.cfg.Store, v); err != nil {
+		return p, err
+	}
 	if d.Topics, err = s.cfg.Store.TopicCounts(ctx, w.Name); err != nil {
 		return p, err
 	}

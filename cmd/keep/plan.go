@@ -34,6 +34,9 @@ prints every change that they would make outside: tool, target, payload, level,
 approval and what it takes of budgets, with what would be published and done next, to the end of the chain.
 Nothing is sent, and nothing is written to the database.
 
+Workflows whose handlers are Go functions are not planned: the command says so, and which program
+has them.
+
 What a service would answer is not known: the next step gets an example or null,
 and what is built on that is marked with a question mark.
 
@@ -73,7 +76,7 @@ func (p *planner) run(ctx context.Context) (err error) {
 	}
 	of, err := p.OpenProject(p.path)
 	if err != nil {
-		return project.WithConnectionErrors(of, err)
+		return p.orGo(ctx, project.WithConnectionErrors(of, err))
 	}
 	if cfg.Connections, err = of.Cfg.Connect(); err != nil {
 		return err
@@ -94,6 +97,7 @@ func (p *planner) run(ctx context.Context) (err error) {
 		cfg.Scripts = append(cfg.Scripts, s.Workflow)
 	}
 	cfg.Policy = &of.Cfg.Policy
+	p.tellOfGo(ctx, of.Cfg)
 	made, err := p.make(ctx, of.Cfg, cfg)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Setenv(config.Ceiling, os.TempDir()) // a keep.toml there is none of ours
 	// Most of these tests wait for processes: leases that end, answers that never come.
 	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // an argument says otherwise
-	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain})
+	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain, "keep-go": goMain})
 }
 
 // A suite is all tests of the package. They share the compiled sandbox, which

@@ -53,7 +53,7 @@ func statusCode(s api.Status) error {
 	switch {
 	case len(s.NeedsYou) > 0:
 		return exit.With(exit.NeedsPerson)
-	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike) > 0 || unknown:
+	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram) > 0 || unknown:
 		return exit.With(exit.Failed)
 	}
 	return nil
@@ -89,12 +89,7 @@ func (a *app) printStatus(s api.Status) error {
 	first(a, s.InDoubt, "keep mutations --status indeterminate", func(d api.Doubt) string {
 		return fmt.Sprintf("%s: item %s: %s", d.Workflow, terminal.Clean(d.Item), terminal.Clean(d.Why))
 	})
-	for i, m := range s.Unlike {
-		if i == 0 {
-			a.heading("Hosts that differ", len(s.Unlike))
-		}
-		fmt.Fprintf(a.Out, "  %s; give all hosts the same keep.toml (keep hosts)\n", terminal.Clean(m.Why))
-	}
+	a.printHostFaults(s)
 	a.heading("Late", len(s.Late))
 	first(a, s.Late, "keep status --json", func(l api.Late) string {
 		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
@@ -124,6 +119,20 @@ func (a *app) printStatus(s api.Status) error {
 	}
 	fmt.Fprintln(a.Out)
 	return t.Print(a.Out, a.OutInk)
+}
+
+// printHostFaults prints what the hosts lack.
+func (a *app) printHostFaults(s api.Status) {
+	if len(s.NoProgram) > 0 {
+		a.heading("Executed by no host", len(s.NoProgram))
+	}
+	first(a, s.NoProgram, "keep status --json", func(m api.NoProgram) string { return terminal.Clean(m.Why) })
+	for i, m := range s.Unlike {
+		if i == 0 {
+			a.heading("Hosts that differ", len(s.Unlike))
+		}
+		fmt.Fprintf(a.Out, "  %s; give all hosts the same keep.toml (keep hosts)\n", terminal.Clean(m.Why))
+	}
 }
 
 // maxStatus is how many things of one sort keep status shows: what stops fifty workflows

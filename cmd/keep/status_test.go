@@ -54,7 +54,7 @@ func TestStatusAgrees(t *testing.T) {
 	commit("stopped", keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskRetries, Workflow: "stopped", Run: run.ID,
 		Question: "Should poll be tried again?", CreatedAt: now}})
 
-	served, err := api.ReadStatus(t.Context(), db, now)
+	served, err := api.ReadStatus(t.Context(), db, nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,10 @@ type Worker interface {
 	Yield()     // end after the current step
 	Reload()    // somebody else committed to the workflow
 	Idle() bool // nothing is under way
+
+	// InGo returns the hash of the version that it executes, if that is written in Go: empty,
+	// it is not, or was not read yet. Here says that this host can execute it.
+	InGo() (hash string, here bool)
 }
 
 // A Manager keeps the leases of one host. Create one with New and drive it with Run.
@@ -256,7 +260,9 @@ func (m *Manager) turn(ctx context.Context) error {
 	}
 	m.standing.Partial = m.host.Partial
 	claim, give := m.rules.Balance(status, m.standing)
-	m.yield(give)
+	if err := m.yield(ctx, give, status); err != nil {
+		return err
+	}
 	return m.claim(ctx, claim, status)
 }
 
@@ -405,23 +411,31 @@ func (m *Manager) reconcile(ctx context.Context, status keep.LeaseStatus) error 
 	return nil
 }
 
-// yield makes workers yield, the idle ones first, until n workflows are about to be
-// released.
-func (m *Manager) yield(n int) {
+// A candidate is a worker that could yield.
+type candidate struct {
+	*binding
+	name keep.WorkflowName
+	idle bool
+	hash string // see Worker.InGo
+	here bool
+}
+
+// candidates returns the workers of which n could yield, the idle ones first, and those whose
+// versions this host does not have; and how many more than are about to be released.
+func (m *Manager) candidates(n int) (rest []candidate, more int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n -= len(m.releasing)
-	type candidate struct {
-		*binding
-		name keep.WorkflowName
-		idle bool
-	}
-	var rest []candidate
-	for name, w := range m.workers {
+	for _, w := range m.workers {
 		if w.yielded {
 			n--
-		} else {
-			rest = append(rest, candidate{w, name, w.Idle()})
+		}
+	}
+	for name, w := range m.workers {
+		c := candidate{binding: w, name: name}
+		if c.hash, c.here = w.InGo(); !w.yielded && (n > 0 || !c.here) {
+			c.idle = w.Idle()
+			rest = append(rest, c)
 		}
 	}
 	slices.SortFunc(rest, func(a, b candidate) int {
@@ -433,10 +447,33 @@ func (m *Manager) yield(n int) {
 		}
 		return cmp.Compare(a.name, b.name)
 	})
-	for _, w := range rest[:max(0, min(n, len(rest)))] {
-		w.yielded = true
-		w.Yield()
+	return rest, n
+}
+
+// yield makes workers yield until n workflows are about to be released, and all of those
+// that another host can execute and this one cannot. What only this host can execute stays, unless
+// it drains.
+func (m *Manager) yield(ctx context.Context, n int, status keep.LeaseStatus) error {
+	rest, n := m.candidates(n)
+	var others []keep.Host
+	if slices.ContainsFunc(rest, func(c candidate) bool { return c.hash != "" }) {
+		hosts, err := m.store.Hosts(ctx)
+		if err != nil {
+			return err
+		}
+		others = slices.DeleteFunc(hosts, func(h keep.Host) bool { return h.ID == m.host.ID })
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range rest {
+		able := slices.ContainsFunc(others, func(h keep.Host) bool { return h.Executes(c.hash, status.Now) })
+		if anyone := c.hash == "" || status.Draining; anyone && n > 0 || able && (n > 0 || !c.here) {
+			c.yielded = true
+			c.Yield()
+			n--
+		}
+	}
+	return nil
 }
 
 // release gives back the workflows whose workers have yielded.

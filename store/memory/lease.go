@@ -64,7 +64,7 @@ func (s *Shared) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) 
 	if old, known := s.hosts[h.ID]; known {
 		h.StartedAt, h.Draining = old.StartedAt, old.Draining
 	}
-	h.Until, h.Connections = now.Add(ttl), maps.Clone(h.Connections)
+	h.Until, h.Connections, h.InGo = now.Add(ttl), maps.Clone(h.Connections), slices.Clone(h.InGo)
 	s.hosts[h.ID] = h
 	s.forgetGone(now)
 	return s.status(h.ID, now), nil
@@ -198,7 +198,7 @@ func (s *Shared) Claim(ctx context.Context, id keep.HostID, n int, only []keep.W
 			continue
 		}
 		l := s.leases[name]
-		if _, taken := s.host(l.Host, now); taken {
+		if _, taken := s.host(l.Host, now); taken || s.elsewhere(me, name, now) {
 			continue
 		}
 		l.Lease = keep.Lease{Workflow: name, Host: id, Epoch: l.Epoch + 1, Since: now}
@@ -207,6 +207,23 @@ func (s *Shared) Claim(ctx context.Context, id keep.HostID, n int, only []keep.W
 		got = append(got, l.Lease)
 	}
 	return got, nil
+}
+
+// elsewhere reports whether another host can execute the version of a workflow that is in
+// force, and me cannot.
+func (s *Shared) elsewhere(me keep.Host, w keep.WorkflowName, now time.Time) bool {
+	hash, version := "", s.workflows[w].Version
+	for _, d := range s.deployments[w] {
+		if d.v.Version == version {
+			hash = d.v.Hash
+		}
+	}
+	for id, h := range s.hosts {
+		if id != me.ID && h.Executes(hash, now) && !slices.Contains(me.InGo, hash) {
+			return true
+		}
+	}
+	return false
 }
 
 // Release gives workflows back; see store.Leases.

@@ -132,17 +132,17 @@ func (db *DB) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (p 
 	}
 	id := text(string(h.ID))
 	db.alerts.of(id)
-	connections := ""
+	connections, inGo := "", texts(h.InGo)
 	if h.Connections != nil {
 		b, _ := json.Marshal(h.Connections) // of strings, in the order of their names
 		connections = text(string(b))
 	}
 	b := new(pgx.Batch)
-	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial, schema, connections)
-		SELECT $1::text, $2::text, $3::text, `+begun+`, `+begun+` + $4::bigint, $5::boolean, $6::integer, $7::text WHERE $6::integer >= `+oldestOf+`
+	b.Queue(`INSERT INTO host AS h (id, name, version, started_at, until, partial, schema, connections, in_go)
+		SELECT $1::text, $2::text, $3::text, `+begun+`, `+begun+` + $4::bigint, $5::boolean, $6::integer, $7::text, $8::text[] WHERE $6::integer >= `+oldestOf+`
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, version = excluded.version, until = excluded.until,
-			partial = excluded.partial, schema = excluded.schema, connections = excluded.connections`,
-		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial, db.schema, connections)
+			partial = excluded.partial, schema = excluded.schema, connections = excluded.connections, in_go = excluded.in_go`,
+		id, text(h.Name), text(h.Version), ttl.Milliseconds(), h.Partial, db.schema, connections, inGo)
 	// Hosts that are gone and have nothing are forgotten.
 	b.Queue(`DELETE FROM host WHERE id IN (SELECT id FROM host WHERE until <= ` + begun + ` AND held = 0 FOR UPDATE SKIP LOCKED)`)
 	b.Queue(leaseStatus, id).Query(func(rows pgx.Rows) error {
@@ -237,6 +237,15 @@ func claim(ctx context.Context, tx pgx.Tx, id keep.HostID, n int, only []keep.Wo
 	if only != nil {
 		named, args = ` AND workflow = ANY($5)`, append(args, texts(only))
 	}
+	elsewhere, err := versionsElsewhere(ctx, tx, id, at)
+	if err != nil {
+		return nil, err
+	}
+	if len(elsewhere) > 0 {
+		args = append(args, elsewhere)
+		named += fmt.Sprintf(` AND NOT EXISTS (SELECT FROM workflow w JOIN deployment d ON d.workflow = w.name AND d.major = w.major AND d.minor = w.minor
+			WHERE w.name = lease.workflow AND d.hash = ANY($%d))`, len(args))
+	}
 	rows, err = tx.Query(ctx, `
 		WITH free AS (
 			(SELECT workflow, host FROM lease WHERE deployed AND host = ''`+named+` LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -259,6 +268,17 @@ func claim(ctx context.Context, tx pgx.Tx, id keep.HostID, n int, only []keep.Wo
 		return nil, err
 	}
 	return pgx.CollectRows(rows, scanLease)
+}
+
+// versionsElsewhere returns the versions written in Go that other hosts can execute, as of
+// a time, and a host cannot.
+func versionsElsewhere(ctx context.Context, tx pgx.Tx, id keep.HostID, at int64) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT DISTINCT one.hash FROM host, unnest(in_go) AS one (hash)
+		 WHERE until > $2 AND NOT draining AND one.hash <> ALL((SELECT in_go FROM host WHERE id = $1)::text[])`, text(string(id)), at)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // scanLease reads a lease.
@@ -304,13 +324,16 @@ func (db *DB) Hosts(ctx context.Context) ([]keep.Host, error) {
 	return collect(ctx, db, func(row pgx.CollectableRow) (h keep.Host, err error) {
 		var started, until int64
 		var connections string
-		err = row.Scan(into(&h.ID), into(&h.Name), into(&h.Version), &started, &until, &h.Draining, &h.Partial, &h.Held, into(&connections))
+		err = row.Scan(into(&h.ID), into(&h.Name), into(&h.Version), &started, &until, &h.Draining, &h.Partial, &h.Held, into(&connections), &h.InGo)
 		h.StartedAt, h.Until = moment(started), moment(until)
+		if len(h.InGo) == 0 {
+			h.InGo = nil
+		}
 		if err == nil && connections != "" {
 			err = json.Unmarshal([]byte(connections), &h.Connections)
 		}
 		return h, err
-	}, `SELECT id, name, version, started_at, until, draining, partial, held, connections FROM host ORDER BY started_at, id`)
+	}, `SELECT id, name, version, started_at, until, draining, partial, held, connections, in_go FROM host ORDER BY started_at, id`)
 }
 
 // Drain says whether a host should drain. A host that is not known is a

@@ -242,6 +242,36 @@ var leasePromises = []leasePromise{
 		h.are("claimed", h.claim("a", 5, "v", "unknown"), "v a 1")
 		h.same("of none", len(get[[]keep.Lease](h.world)(h.leased.Claim(h.ctx, "a", 5, []keep.WorkflowName{}))), 0)
 	}},
+	{"a claim leaves what is in Go to a host that can execute it, while there is one", func(h *hosts) {
+		say := func(host keep.Host) {
+			host.Connections = map[string]string{}
+			get[keep.LeaseStatus](h.world)(h.leased.Heartbeat(h.ctx, host, ttl))
+		}
+		deploy := func(name keep.WorkflowName, v keep.Version, hash string) {
+			h.commit(name, keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: v, Hash: hash, CreatedAt: h.at, Definition: keep.Definition{Name: name, Go: true}}})
+		}
+		deploy("u", keep.Version{Major: 1}, "one")
+		deploy("v", keep.Version{Major: 1}, "one")
+		h.deploy("w", "t")
+		say(keep.Host{ID: "a"})
+		h.are("nobody has it", h.claim("a", 5), "u a 1", "v a 1", "w a 1")
+		if err := h.leased.Release(h.ctx, "a", []keep.WorkflowName{"u", "v", "w"}); err != nil {
+			h.Fatal(err)
+		}
+		say(keep.Host{ID: "b", InGo: []string{"one", "two"}, Partial: true})
+		for _, is := range get[[]keep.Host](h.world)(h.leased.Hosts(h.ctx)) {
+			h.same("in Go on "+string(is.ID), slices.Equal(is.InGo, map[keep.HostID][]string{"b": {"one", "two"}}[is.ID]), true)
+		}
+		h.are("b has it", h.claim("a", 5), "w a 2")
+		h.are("named", h.claim("a", 5, "u", "v"))
+		deploy("v", keep.Version{Major: 2}, "three")
+		h.are("another version", h.claim("a", 5), "v a 2")
+		h.are("by b itself", h.claim("b", 5), "u b 2")
+		h.pass(ttl - time.Second)
+		say(keep.Host{ID: "a"})
+		h.pass(2 * time.Second)
+		h.are("b is gone", h.claim("a", 5), "u a 3")
+	}},
 	{"a commit under the epoch of the lease is accepted, any other is refused and leaves nothing", func(h *hosts) {
 		h.deploy("w", "t")
 		h.fenced(1, "w")

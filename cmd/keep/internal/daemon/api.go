@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // Actors are what changes a database. A nil deployer takes no scripts.
@@ -29,18 +30,30 @@ type Actors struct {
 
 // NewAPI returns the API of a database that no host of this process works on.
 func (e Env) NewAPI(cfg *config.Config, db database.DB, by Actors, tokens store.Access, changes *feed.Feed) (*api.Server, error) {
-	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), cfg.BudgetRules, nil)
+	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), cfg.BudgetRules, nil, nil)
 }
 
 // newAPI returns the API of a database. settings says what became of the configuration
-// of its host; nil: there is none.
+// of its host, and inGo which versions written in Go that has; nil: there is none.
 func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *feed.Feed,
-	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings) (*api.Server, error) {
+	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings, inGo func() []string) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
 	return api.New(api.Config{
-		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Hooks: hooks, Budgets: budgets, Settings: settings, Accounts: by.Accounts,
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Accounts: by.Accounts,
 		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
+}
+
+// executors knows who works on a database: the hosts that share it, or the one of this process, which
+// has some versions written in Go; nil: there is none.
+func executors(db database.DB, inGo func() []string) view.Executors {
+	if l, shared := db.(store.Leaser); shared {
+		return view.Sharing(l)
+	}
+	if inGo == nil {
+		return nil
+	}
+	return view.Alone(inGo)
 }
 
 // maxTold bounds the unknown keys that are told (law: bounded): the newest.

@@ -198,14 +198,14 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 		return v.Runtime, conns, limits, nil
 	}}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings)
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Host.InGo)
 	if err != nil {
 		return nil, err
 	}
 	keys := decidedKeys{database.Keys(v.DB), func() { v.Host.Announce(feed.Change{Kinds: []feed.Kind{feed.Key}}) }}
 	hosts, _ := v.DB.(store.Leaser)
 	pages, err := web.New(web.Config{
-		Hosts: hosts,
+		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
 		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
@@ -230,6 +230,10 @@ func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 	}}
 	if db, ok := v.DB.(interface{ Grouped() (uint64, uint64) }); ok {
 		cfg.Grouped = db.Grouped
+	}
+	cfg.NoProgram = func(ctx context.Context) (int, error) {
+		missing, err := executors(v.DB, v.Host.InGo).MissingOfAll(ctx, v.DB)
+		return len(missing), err
 	}
 	if keys := database.Keys(v.DB); keys != nil {
 		cfg.KeysUnknown = idempotency.NewKeys(keys).Unknown

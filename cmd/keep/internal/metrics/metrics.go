@@ -46,6 +46,10 @@ type Config struct {
 	// not told.
 	KeysUnknown func(context.Context) (int, error)
 
+	// NoProgram counts the workflows written in Go that no host which is there can execute.
+	// If nil, it is not told.
+	NoProgram func(context.Context) (int, error)
+
 	// Logger receives what could not be read. If nil, slog.Default().
 	Logger *slog.Logger
 }
@@ -68,6 +72,7 @@ var (
 	items       = describe("items", "Items by status.", "status")
 	questions   = describe("open_questions", "Questions that wait for a person, by kind.", "kind")
 	events      = describe("events_waiting", "Pending events of a topic; reserved ones are pinned by a run.", "workflow", "topic", "reserved")
+	noProgram   = describe("workflows_without_program", "Workflows written in Go that no host which is there can execute.")
 	doubtAge    = describe("oldest_unknown_outcome_seconds", "Age of the oldest call whose outcome is not known; 0: there is none.")
 	commits     = describe("store_commits_total", "Commits that were written.")
 	groups      = describe("store_transactions_total", "Transactions that the commits shared: their quotient is the size of a batch.")
@@ -178,7 +183,7 @@ func (h *Host) Observe(c keep.Commit) {
 
 // Describe names what Collect tells.
 func (h *Host) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runs, mutations, inputs, items, questions, events, doubtAge, commits, groups, waiting, idle, keysUnknown, unreadables} {
+	for _, d := range []*prometheus.Desc{runs, mutations, inputs, items, questions, events, noProgram, doubtAge, commits, groups, waiting, idle, keysUnknown, unreadables} {
 		ch <- d
 	}
 }
@@ -209,13 +214,8 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 		c.gauge(waiting, float64(busy))
 		c.gauge(idle, float64(kept))
 	}
-	if h.cfg.KeysUnknown != nil {
-		if n, err := h.cfg.KeysUnknown(ctx); err != nil {
-			c.unreadable("keys_unknown", err)
-		} else {
-			c.gauge(keysUnknown, float64(n))
-		}
-	}
+	c.number(keysUnknown, h.cfg.KeysUnknown)
+	c.number(noProgram, h.cfg.NoProgram)
 	c.gauge(unreadables, float64(c.failed))
 }
 
@@ -235,6 +235,19 @@ func (c *collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
 func (c *collection) unreadable(what string, err error) {
 	c.failed++
 	c.h.log.WarnContext(c.ctx, "read a metric", "metric", what, "err", err)
+}
+
+// number tells what is counted, if anything is.
+func (c *collection) number(d *prometheus.Desc, count func(context.Context) (int, error)) {
+	if count == nil {
+		return
+	}
+	n, err := count(c.ctx)
+	if err != nil {
+		c.unreadable(d.String(), err)
+		return
+	}
+	c.gauge(d, float64(n))
 }
 
 // byState tells a count of every state, also of those that none has.

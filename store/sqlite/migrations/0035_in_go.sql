@@ -1,0 +1,1 @@
+-- What hosts on Postgres say of themselves. A file has one host.
