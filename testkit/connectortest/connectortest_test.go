@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -300,5 +302,41 @@ func TestProxyCuts(t *testing.T) {
 	}
 	if _, err := post(t, url, "up", "up"); err != nil {
 		t.Errorf("up: %v", err)
+	}
+}
+
+// A client that heard nothing has left before the service began: what is asked after Settle sees
+// what the service did.
+func TestProxySettles(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var done atomic.Bool
+	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-release
+		done.Store(true)
+	}))
+	defer service.Close()
+	p, err := connectortest.NewProxy(service.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	p.Settle() // nothing is silent
+	p.Next(connectortest.Cut{Request: connectortest.All, Stall: true})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		leave()
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.Addr(), strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.DefaultTransport.RoundTrip(req); err == nil {
+		t.Error("the client got an answer")
+	}
+	go close(release)
+	if p.Settle(); !done.Load() {
+		t.Error("the service had not begun")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // All is a number of bytes that is never reached.
@@ -36,6 +37,8 @@ type Proxy struct {
 	always   Cut
 	open     map[net.Conn]bool
 	accepted int
+	silent   int           // connections whose Cut has Stall, until both sides are closed
+	idle     chan struct{} // closed when silent becomes 0; nil: nobody waits
 }
 
 // NewProxy listens on a free port of the loopback and forwards to target, which
@@ -75,6 +78,36 @@ func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
+}
+
+// Settle waits until the clients of all silent connections have left, and the service has begun
+// to answer what reached it: on a busy machine a client may give up before that. It waits for a
+// minute at most.
+func (p *Proxy) Settle() {
+	p.mu.Lock()
+	if p.silent == 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(time.Minute):
+	}
+}
+
+// settled counts a silent connection out.
+func (p *Proxy) settled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.silent--; p.silent == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
 }
 
 // Down makes the proxy refuse connections and cuts the open ones.
@@ -132,8 +165,16 @@ func (p *Proxy) accept(ln net.Listener) {
 			cut, p.next = p.next[0], p.next[1:]
 		}
 		p.accepted++
+		if cut.Stall {
+			p.silent++
+		}
 		p.mu.Unlock()
-		p.wait.Go(func() { p.serve(client, cut) })
+		p.wait.Go(func() {
+			p.serve(client, cut)
+			if cut.Stall {
+				p.settled()
+			}
+		})
 	}
 }
 

@@ -17,7 +17,7 @@ func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 	list := []Trouble{
 		{Name: "a refused connection", Want: keep.ClassTransient, Arm: p.Down, End: func() { p.Up() }},
 		{Name: "silence after half a request", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(Cut{Request: 60, Response: All, Stall: true}) }},
-		{Name: "silence instead of an answer", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(Cut{Request: All, Stall: true}) }},
+		{Name: "silence instead of an answer", Want: keep.ClassUnknown, Stalls: true, Arm: func() { p.Next(Cut{Request: All, Stall: true}) }, End: p.Settle},
 		{Name: "a reset instead of an answer", Want: keep.ClassUnknown, Arm: func() { p.Next(Cut{Request: All, Reset: true}) }},
 	}
 	for _, n := range []int{0, 1, 20, 150} {
