@@ -23,6 +23,9 @@ type MutationKey string
 // encodes and has no letters that people confuse.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
+// MayBeInID reports whether a text may be a part of what follows the prefix of an id that [NewID] made.
+func MayBeInID(part string) bool { return len(part) <= 26 && strings.Trim(part, crockford) == "" }
+
 // NewID returns an id that starts with prefix and an underscore, followed by 26
 // characters: 48 bits of at in milliseconds, then 80 bits of entropy. Ids are
 // time-ordered so that inserts append to an index; scattered keys halved the

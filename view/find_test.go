@@ -1,40 +1,46 @@
 package view_test
 
 import (
-	"strings"
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/law/search"
+	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/view"
 )
 
-func TestFoundOf(t *testing.T) {
-	for name, c := range map[string]struct {
-		bound bool
-		by    map[keep.InputStatus]int
-		total int
-		more  bool
-	}{
-		"nothing":             {true, nil, 0, false},
-		"exact":               {true, map[keep.InputStatus]int{keep.InputDone: 7, keep.InputPending: 2}, 9, false},
-		"exactly the limit":   {true, map[keep.InputStatus]int{keep.InputDone: search.MaxCount - 1, keep.InputPending: 1}, search.MaxCount, false},
-		"beyond the limit":    {true, map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount, true},
-		"all without a text":  {false, map[keep.InputStatus]int{keep.InputDone: search.MaxCount, keep.InputPending: 1}, search.MaxCount + 1, false},
-		"each below, sum not": {true, map[keep.InputStatus]int{keep.InputDone: 6000, keep.InputSkipped: 4001}, search.MaxCount, true},
-	} {
-		if got := view.FoundOf(c.bound, c.by); got.Total != c.total || got.More != c.more {
-			t.Errorf("%s: %d, more %t; want %d, %t", name, got.Total, got.More, c.total, c.more)
-		}
-	}
+// A scanned store counts the reads that look at every id.
+type scanned struct {
+	store.Reader
+	scans int
 }
 
-func TestCheckText(t *testing.T) {
-	for text, ok := range map[string]bool{
-		"": true, "order=O00070": true, strings.Repeat("ж", view.MaxText): true, strings.Repeat("a", view.MaxText+1): false,
+func (s *scanned) IDsWith(ctx context.Context, n keep.Noun, part string, limit int) ([]string, error) {
+	s.scans++
+	return s.Reader.IDsWith(ctx, n, part, limit)
+}
+
+func (s *scanned) EventsWith(ctx context.Context, w keep.WorkflowName, t keep.TopicName, part string, limit int) ([]keep.Place, error) {
+	s.scans++
+	return s.Reader.EventsWith(ctx, w, t, part, limit)
+}
+
+func (s *scanned) ItemsWith(ctx context.Context, w keep.WorkflowName, part string, limit int) ([]keep.Place, error) {
+	s.scans++
+	return s.Reader.ItemsWith(ctx, w, part, limit)
+}
+
+// Find looks at every id only for what may be a part of one that a host made, and never at those that scripts made.
+func TestFindScans(t *testing.T) {
+	for text, want := range map[string]int{
+		"invoice": 0, "order-17": 0, "ada@example.com": 0, "run_invoice": 0, "01k9x2m4ab01k9x2m4ab01k9x2m": 0,
+		"x2m4ab": len(keep.Nouns()), "run_x2m4ab": 1,
 	} {
-		if err := view.CheckText(text); (err == nil) != ok {
-			t.Errorf("a text of %d bytes: %v", len(text), err)
+		s := &scanned{Reader: memory.New()}
+		if _, err := view.Find(t.Context(), s, text); !errors.Is(err, keep.ErrNotFound) || s.scans != want {
+			t.Errorf("Find %q: %d scans, %v; want %d, not found", text, s.scans, err, want)
 		}
 	}
 }

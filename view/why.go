@@ -63,7 +63,16 @@ func (e *AmbiguousError) Error() string {
 // an *AmbiguousError. [Last] is the newest run, and a part that a run shares with its call
 // is that of the run, whose story has the call. Nothing is a *keep.NotFoundError.
 func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
-	t := teller{ctx: ctx, s: s}
+	return (&teller{ctx: ctx, s: s}).why(id)
+}
+
+// Find is [Why] for who must have an answer at once: it takes no part of an id that a script made, and
+// looks for a part of another only if it could be one. Both look at every id.
+func Find(ctx context.Context, s store.Reader, id string) (Story, error) {
+	return (&teller{ctx: ctx, s: s, fast: true}).why(id)
+}
+
+func (t *teller) why(id string) (Story, error) {
 	for _, try := range []func(string) error{t.run, t.mutation, t.input, t.question, t.version, t.proposal, t.events, t.items} {
 		if err := try(id); err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return Story{}, err
@@ -99,6 +108,7 @@ func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 type teller struct {
 	ctx   context.Context
 	s     store.Reader
+	fast  bool // see Find
 	found []candidate
 }
 
@@ -138,6 +148,9 @@ func (t *teller) part(part string) error {
 		nouns = nouns[i : i+1]
 	}
 	for _, n := range nouns {
+		if t.fast && !keep.MayBeInID(strings.TrimPrefix(part, n.Prefix())) {
+			continue
+		}
 		ids, err := t.s.IDsWith(t.ctx, n, strings.TrimPrefix(part, n.Prefix()), maxCandidates)
 		if err != nil {
 			return err
@@ -148,7 +161,7 @@ func (t *teller) part(part string) error {
 			}
 		}
 	}
-	if len(nouns) > 1 {
+	if len(nouns) > 1 && !t.fast {
 		if err := t.places(part); err != nil {
 			return err
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/keep-run/keep/view"
 )
 
-// find leads to what an id names that is printed somewhere, or a part of it; whatever else
-// is looked for is searched in the inputs.
+// find leads to what an id names that is printed somewhere, or a part of one that a host made; whatever
+// else is looked for is searched in the inputs.
 func (s *site) find(w http.ResponseWriter, r *http.Request) {
 	text := strings.TrimSpace(r.URL.Query().Get("q"))
 	to := "/inputs" + query("q", text)
 	if len(text) >= view.MinPart && len(text) <= keep.MaxMessageID && !strings.ContainsAny(text, " \t\n") {
-		story, err := view.Why(r.Context(), s.cfg.Store, text)
+		story, err := view.Find(r.Context(), s.cfg.Store, text)
 		_, several := errors.AsType[*view.AmbiguousError](err)
 		switch {
 		case err == nil:
