@@ -44,9 +44,9 @@ var boundsBreaks = []Break{
 	{"proposal-of-what-is-granted-is-deployed", "permitted", "operator/grant.go",
 		`case c.Ask:`, `case c.Ask && len(lacking) > 0:`, "./api -run TestPropose"},
 	{"agent-decides", "permitted", "cmd/keep/internal/mcp/gate.go",
-		`if re := passed[r.Method]; !reads`, `if re := passed[r.Method]; false && !reads`, "./cmd/keep/internal/mcp -run TestGate"},
+		`if re := passed()[r.Method]; !reads`, `if re := passed()[r.Method]; false && !reads`, "./cmd/keep/internal/mcp -run TestGate"},
 	{"data-ends-its-frame", "permitted", "internal/framed/framed.go",
-		`text = mark.ReplaceAllString(text, "&lt;$1")`, ``, "./cmd/keep/internal/mcp -run TestFrame"},
+		`text = mark().ReplaceAllString(text, "&lt;$1")`, ``, "./cmd/keep/internal/mcp -run TestFrame"},
 	{"author-answers-his-own-deploy", "permitted", "api/proposals.go",
 		`	case keep.AskGrant:
 		return access.Admin, nil

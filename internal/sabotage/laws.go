@@ -50,7 +50,7 @@ var lawsBreaks = []Break{
 	{"another-host-asks-elsewhere", "bound-to-its-world", "engine/pin.go",
 		`return m.PinHash != "" && m.PinHash != t.pinHash`, `return false`, "./cmd/keep -run TestHostsWithDifferentConfigurations"},
 	{"hosts-differ-in-silence", "bound-to-its-world", "host/peers.go",
-		`h.Connections = o.connections()`, `h.Connections = nil`, "./cmd/keep -run TestHostsWithDifferentConfigurations"},
+		`h.Connections, h.InGo = o.connections(), o.inGo()`, `h.Connections, h.InGo = nil, o.inGo()`, "./cmd/keep -run TestHostsWithDifferentConfigurations"},
 	{"other-hosts-are-not-compared", "bound-to-its-world", "law/policy/mismatch.go",
 		`if len(m.Ways) > 1 || len(m.Without) > 0 {`, `if len(m.Ways) > 1 {`, "./law/policy -run TestMismatches"},
 	{"hosts-take-what-others-can-execute", "one-at-a-time", "store/memory/lease.go",
@@ -230,7 +230,7 @@ var lawsBreaks = []Break{
 	{"fence-is-open-in-histories", "one-at-a-time", "store/memory/lease.go",
 		`l.Host == "" || l.Epoch != epoch)`, `l.Host == "" || l.Epoch < epoch)`, "./store/memory -run TestLeases/claims,_moves_and_decisions"},
 	{"claims-what-is-held", "one-at-a-time", "store/memory/lease.go",
-		`if _, taken := s.host(l.Host, now); taken {`, `if _, taken := s.host(l.Host, now); taken && l.Host == id {`, "./store/memory -run TestLeases"},
+		`now); taken || s.elsewhere(`, `now); taken && l.Host == id || s.elsewhere(`, "./store/memory -run TestLeases"},
 
 	// policy and schedule.
 	{"prepare-may-mutate", "not-catchable", "law/policy/calls.go",

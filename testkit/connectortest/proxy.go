@@ -2,7 +2,9 @@ package connectortest
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -44,7 +46,7 @@ type Proxy struct {
 // NewProxy listens on a free port of the loopback and forwards to target, which
 // is host:port. Close ends it.
 func NewProxy(target string) (*Proxy, error) {
-	p := &Proxy{target: target, open: map[net.Conn]bool{}, always: Pass, addr: "127.0.0.1:0"}
+	p := &Proxy{target: target, open: map[net.Conn]bool{}, always: Pass}
 	if err := p.Up(); err != nil {
 		return nil, err
 	}
@@ -138,13 +140,27 @@ func (p *Proxy) Up() error {
 	if p.listener != nil {
 		return nil
 	}
-	ln, err := net.Listen("tcp", p.addr)
+	ln, err := listen(p.addr)
 	if err != nil {
 		return err
 	}
 	p.listener, p.addr = ln, ln.Addr().String()
 	p.wait.Go(func() { p.accept(ln) })
 	return nil
+}
+
+// listen listens on an address; if it is empty, on a port of the loopback that systems give to nobody who
+// does not name it. One that was given would be another's after Down.
+func listen(addr string) (net.Listener, error) {
+	if addr != "" {
+		return net.Listen("tcp", addr)
+	}
+	for range 100 {
+		if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))); err == nil {
+			return ln, nil
+		}
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
 }
 
 // Close ends the proxy and waits for its connections.
