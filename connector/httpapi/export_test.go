@@ -42,3 +42,6 @@ func Judge(t connector.Tool, status int, kind, body string, m keep.Mutation) con
 	}
 	return r.lookup.judge(a, m)
 }
+
+// Why is why for tests.
+var Why = why

@@ -92,7 +92,7 @@ func why(ctx context.Context, err error) string {
 		return "the name of the service could not be looked up"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "the connection timed out"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return "the connection ended in the middle"
 	}
 	// The chain may quote addresses but holds no header.
