@@ -282,9 +282,10 @@ func about(h workflow.HandlerReport) string {
 		fmt.Fprintf(&b, ", subscribes to %s", names(h.Subscribe))
 	}
 	switch {
-	case len(h.Publishes) == 0 && h.Kind != keep.Job:
+	case !h.Declared && h.Kind != keep.Producer: // it may publish to any topic, and need not
+	case len(h.Publishes) == 0:
 		b.WriteString(", publishes nothing")
-	case len(h.Publishes) > 0:
+	default:
 		fmt.Fprintf(&b, ", publishes %s", names(h.Publishes))
 	}
 	if h.Order != nil && *h.Order != "all" {

@@ -92,7 +92,7 @@ func (r *reader) handler(at location, root value, h keep.Handler) {
 		r.function(at.key("handler").of(f), f, placeOf(h.Kind))
 	}
 	out := HandlerReport{Handler: h.Name, Kind: h.Kind, Subscribe: append([]keep.TopicName{}, h.Subscribe...),
-		Publishes: append([]keep.TopicName{}, r.def.MayPublish(h)...), Uses: append([]Use{}, r.uses...)}
+		Publishes: append([]keep.TopicName{}, r.def.MayPublish(h)...), Declared: h.Publishes != nil, Uses: append([]Use{}, r.uses...)}
 	if s := ScheduleReport(h.Schedule); !h.Schedule.IsZero() {
 		out.Schedule = &s
 	}

@@ -35,6 +35,7 @@ type HandlerReport struct {
 	Kind      keep.Kind        `json:"kind"`
 	Subscribe []keep.TopicName `json:"subscribe"`
 	Publishes []keep.TopicName `json:"publishes"` // to which it may
+	Declared  bool             `json:"-"`         // the script says to which; else it may to all
 	Schedule  *ScheduleReport  `json:"schedule"`  // null: none
 	Order     *string          `json:"order"`     // consumers: all, key or none
 	Uses      []Use            `json:"uses"`
