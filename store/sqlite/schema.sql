@@ -488,17 +488,6 @@ CREATE UNIQUE INDEX proposal_waiting ON proposal (workflow) WHERE state = 'waiti
 
 CREATE INDEX mutation_spent ON mutation (spent_at) WHERE spent_at <> 0;
 
-CREATE TABLE run_trace (
-	n    INTEGER PRIMARY KEY,
-	run  TEXT    NOT NULL REFERENCES run (id),
-	at   INTEGER NOT NULL,
-	data BLOB    NOT NULL
-) STRICT;
-
-CREATE INDEX run_trace_by_run ON run_trace (run);
-
-CREATE INDEX run_trace_by_at ON run_trace (at);
-
 CREATE TABLE repair (
 	id         TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
 	workflow   TEXT    NOT NULL CHECK (workflow <> ''),
@@ -585,6 +574,12 @@ CREATE INDEX run_empty ON run (workflow) WHERE idle = 1 AND chain = id;
 CREATE INDEX event_free ON event (workflow, topic) WHERE status = 'pending' AND reserved_by = '';
 
 CREATE INDEX event_reserved ON event (workflow, topic) WHERE status = 'pending' AND reserved_by <> '';
+
+CREATE TABLE "run_trace" (
+	n    INTEGER PRIMARY KEY,
+	at   INTEGER NOT NULL,
+	data BLOB    NOT NULL
+) STRICT;
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

@@ -1,0 +1,2 @@
+-- oldest: 26
+-- SQLite numbers the parts of traces after their runs since; here their primary key has the run.
