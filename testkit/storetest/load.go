@@ -61,7 +61,9 @@ func (l *Load) Deploy() keep.Commit {
 	l.Event, l.input = "message-0", keep.InputID(l.id("in"))
 	return keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{
 		keep.Deploy{Deployment: keep.Deployment{Workflow: l.Workflow, Version: keep.Version{Major: 1},
-			Definition: keep.Definition{Name: l.Workflow, Topics: []keep.TopicName{"mail.received"}}, CreatedAt: l.At}},
+			Definition: keep.Definition{Name: l.Workflow, Topics: []keep.TopicName{"mail.received"}, Handlers: []keep.Handler{
+				{Name: "addRow", Kind: keep.Consumer, Subscribe: []keep.TopicName{"mail.received"}},
+			}}, CreatedAt: l.At}},
 		keep.PutInput{Input: keep.Input{ID: l.input, Workflow: l.Workflow, Source: "mail", Type: "mail", ExternalID: "1"}},
 		keep.Publish{Event: keep.Event{Workflow: l.Workflow, Topic: "mail.received", MessageID: l.Event,
 			Payload: l.payload, CausedBy: []keep.InputID{l.input}}},

@@ -228,14 +228,14 @@ var runPromises = []promise{
 
 		forget := func(limit, want int) {
 			w.Helper()
-			w.same("ForgetTraces", get[int](w)(w.ForgetTraces(w.ctx, now.Add(150 * time.Minute), limit)), want)
+			w.same("ForgetTraces", get[int](w)(w.ForgetTraces(w.ctx, now.Add(150*time.Minute), limit)), want)
 		}
-		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150 * time.Minute))), 3)
+		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 3)
 		forget(1, 1)
-		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150 * time.Minute))), 2)
+		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 2)
 		forget(10, 2)
 		forget(10, 0)
-		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150 * time.Minute))), 0)
+		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 0)
 		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), parts[2:])
 		w.same("Trace of the other", len(get[[]keep.TracePart](w)(w.Trace(w.ctx, other.ID))), 0)
 		w.commit("w", keep.AppendTrace{Part: parts[0]})
