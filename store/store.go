@@ -371,8 +371,8 @@ type Sweeper interface {
 	Over(ctx context.Context, r keep.OldRuns, after string, limit int) (old []keep.OldChain, next string, err error)
 
 	// ForgetTraces deletes up to limit parts of traces that were written before a time, of
-	// all workflows, and returns how many; which of them is not said. No law speaks of them:
-	// it is no commit.
+	// all workflows, and returns how many; which of them is not said. Those that were not
+	// written in the order of time may be left for later. No law speaks of them: it is no commit.
 	ForgetTraces(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// OldTraces counts the parts that were written before a time.

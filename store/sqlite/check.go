@@ -109,7 +109,7 @@ const reservedByRuns = `SELECT run.id, run.chain, run.workflow, run.mutation, js
 var checks = []check{
 	{"nothing-lost", `SELECT 'file', integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`},
 	{"nothing-lost", `SELECT 'table ' || "table" || ' row ' || ifnull(rowid, '?'), 'it refers to a missing ' || parent FROM pragma_foreign_key_check`},
-	{"nothing-lost", `SELECT 'table run_trace row ' || p.n, 'it refers to a missing run' FROM run_trace p WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.n = p.n >> 20)`},
+	{"nothing-lost", `SELECT 'table run_trace row ' || p.n, 'it refers to a missing run' FROM run_trace p WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.n = p.run)`},
 
 	// What is kept beside the rows that it is derived from.
 	{"nothing-lost", `

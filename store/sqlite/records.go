@@ -40,7 +40,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 		return r, err
 	}),
 	export(`SELECT run, l.at, l.level, l.text, l.place FROM run r CROSS JOIN run_log l ON l.run = r.id ORDER BY r.n, line`, scanLog),
-	export(`SELECT r.id, p.at, p.data FROM run r CROSS JOIN run_trace p ON `+partsOf+` ORDER BY r.n, p.n`, scanTrace),
+	export(`SELECT r.id, p.at, p.data FROM run r CROSS JOIN run_trace p ON p.run = r.n ORDER BY r.n, p.n`, scanTrace),
 	export(`SELECT `+itemColumns+` FROM item ORDER BY n`, scanItem),
 	export(`SELECT `+mutationColumns+` FROM mutation ORDER BY n`, scanMutation),
 	export(`SELECT `+moveColumns+`, m.key FROM mutation m CROSS JOIN mutation_history h ON h.mutation = m.n ORDER BY m.n, move`,

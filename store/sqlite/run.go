@@ -47,17 +47,13 @@ func (t *tx) writeLog(l keep.LogLine) error {
 	return nil
 }
 
-// partsOf says that the part p is of the run r. The number of a part is that of its run, then 20
-// bits for itself: a trace is bounded, and has some thousands at most.
-const partsOf = `p.n >= r.n << 20 AND p.n < (r.n + 1) << 20`
-
 // writeTrace adds a part after those that the run has.
 func (t *tx) writeTrace(p keep.TracePart) error {
-	n, err := t.exec(`
-		INSERT INTO run_trace (n, at, data)
-		SELECT ifnull((SELECT max(p.n) + 1 FROM run_trace p WHERE `+partsOf+`), r.n << 20), ?2, ?3
-		  FROM run r WHERE r.id = ?1`, p.Run, p.At, p.Data)
-	return written("trace of run", p.Run, n, err)
+	_, err := t.exec(`INSERT INTO run_trace (run, at, data) VALUES ((SELECT n FROM run WHERE id = ?), ?, ?)`, p.Run, p.At, p.Data)
+	if err != nil {
+		return fmt.Errorf("trace of run %s: %w", p.Run, err)
+	}
+	return nil
 }
 
 // OpenRuns returns the runs of w that are not closed, oldest first.
@@ -79,7 +75,7 @@ func (db *DB) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error) 
 
 // Trace returns the parts of a run's trace, oldest first.
 func (db *DB) Trace(ctx context.Context, run keep.RunID) ([]keep.TracePart, error) {
-	return rows(ctx, db, scanTrace, `SELECT r.id, p.at, p.data FROM run r CROSS JOIN run_trace p ON `+partsOf+` WHERE r.id = ? ORDER BY p.n`, run)
+	return rows(ctx, db, scanTrace, `SELECT r.id, p.at, p.data FROM run r CROSS JOIN run_trace p ON p.run = r.n WHERE r.id = ? ORDER BY p.n`, run)
 }
 
 // OldTraces counts old parts; see store.Sweeper.
@@ -108,27 +104,23 @@ func (db *DB) ForgetTraces(ctx context.Context, before time.Time, limit int) (in
 	return int(gone), err
 }
 
-// partsUntil returns a number above those of all parts that were written before a time: that of
-// the first run since then. It looks for it by halves: runs have numbers in the order of time. After
-// a clock was set back it may be that of an earlier one, until the time has passed again.
+// partsUntil returns the number of the first part that was written at a time or later, or one above
+// all. It looks for it by halves: parts are numbered in the order of time. After a clock was set
+// back it may be that of an earlier one, until the time has passed again.
 func (db *DB) partsUntil(ctx context.Context, at time.Time) (int64, error) {
 	var from, to int64 // it is one of these, or between
-	if err := db.row(ctx, `SELECT ifnull(max(n), 0) + 1 FROM run`, nil, &to); err != nil {
-		return 0, err
-	}
-	for from < to {
+	err := db.row(ctx, `SELECT ifnull((SELECT min(n) FROM run_trace), 1), ifnull((SELECT max(n) FROM run_trace), 0) + 1`, nil, &from, &to)
+	for from < to && err == nil {
+		var n, written int64
 		mid := from + (to-from)/2
-		var n, made int64
-		if err := db.row(ctx, `SELECT n, created_at FROM run WHERE n >= ? ORDER BY n LIMIT 1`, []any{mid}, &n, &made); err != nil {
-			return 0, err
-		}
-		if made >= millis(at) {
+		err = db.row(ctx, `SELECT n, at FROM run_trace WHERE n >= ? ORDER BY n LIMIT 1`, []any{mid}, &n, &written)
+		if written >= millis(at) {
 			to = mid
 		} else {
 			from = n + 1
 		}
 	}
-	return to << 20, nil
+	return to, err
 }
 
 var (

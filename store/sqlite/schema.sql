@@ -577,9 +577,12 @@ CREATE INDEX event_reserved ON event (workflow, topic) WHERE status = 'pending' 
 
 CREATE TABLE "run_trace" (
 	n    INTEGER PRIMARY KEY,
+	run  INTEGER NOT NULL, -- its n
 	at   INTEGER NOT NULL,
 	data BLOB    NOT NULL
 ) STRICT;
+
+CREATE INDEX run_trace_by_run ON run_trace (run);
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

@@ -55,7 +55,7 @@ func (t *tx) forget(chain keep.RunID) error {
 		  WHERE (workflow, id) IN (SELECT workflow, item FROM mutation WHERE run IN (` + runs + `) AND item <> '')`,
 		`DELETE FROM mutation WHERE run IN (` + runs + `)`,
 		`DELETE FROM run_log WHERE run IN (` + runs + `)`,
-		`DELETE FROM run_trace WHERE n IN (SELECT p.n FROM run r CROSS JOIN run_trace p ON ` + partsOf + ` WHERE r.id IN (` + runs + `))`,
+		`DELETE FROM run_trace WHERE run IN (SELECT n FROM run WHERE id IN (` + runs + `))`,
 		`DELETE FROM run INDEXED BY run_by_chain WHERE chain = ?1 AND chain <> id`,
 		`DELETE FROM run WHERE id = ?1`,
 	} {

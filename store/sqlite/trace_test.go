@@ -13,8 +13,7 @@ import (
 	"github.com/keep-run/keep/testkit/storetest"
 )
 
-// Traces of a file from before keep their parts and the order of these, although they have other
-// numbers; those of more than one run do not mix.
+// Traces of a file from before keep their parts and the order of these; those of more than one run do not mix.
 func TestTracesOfAnOlderFile(t *testing.T) {
 	db := openOlder(t, 35, `
 		INSERT INTO run (n, id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev, trigger_topic, trigger_message,
@@ -55,7 +54,7 @@ func TestTracesOfAnOlderFile(t *testing.T) {
 // A part whose run is not there is found.
 func TestPartWithoutRun(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{})
-	must(t, db.Do(t.Context(), `INSERT INTO run_trace VALUES (7 << 20, 1, x'01')`))
+	must(t, db.Do(t.Context(), `INSERT INTO run_trace VALUES (1, 7, 1, x'01')`))
 	if got := storetest.Violations(t, db); len(got) != 1 || !strings.Contains(got[0], "missing run") {
 		t.Errorf("Check finds %q, want the part without its run", got)
 	}

