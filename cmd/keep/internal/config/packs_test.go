@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -88,10 +89,69 @@ func TestPacks(t *testing.T) {
 				}
 				t.Run(full, func(t *testing.T) {
 					t.Parallel()
-					connectortest.Run(t, func(tb testing.TB) *connectortest.Bench { return proof.bench(tb, p.Name, name) })
+					all := &benches{proof: proof, pack: p.Name, tool: name}
+					t.Cleanup(all.close)
+					connectortest.Run(t, all.take)
 				})
 			}
 		}
+	}
+}
+
+// benches are those of one tool. A test after another has the same connection and proxy, with a
+// service of its own: to read a pack takes longer than most of what is tried on it.
+type benches struct {
+	proof      proof
+	pack, tool string
+
+	mu   sync.Mutex // protects the fields below
+	free []*packed
+	all  []*packed
+}
+
+// A packed is a connection on a pack, through a proxy.
+type packed struct {
+	conn  *connector.Connection
+	proxy *connectortest.Proxy
+}
+
+// take returns a bench with a new service. It is free again when the test ends.
+func (s *benches) take(tb testing.TB) *connectortest.Bench {
+	tb.Helper()
+	service := s.proof.twin(tb)
+	c := s.next()
+	if c == nil {
+		c = s.proof.packed(tb, s.pack, service)
+		s.mu.Lock()
+		s.all = append(s.all, c)
+		s.mu.Unlock()
+	}
+	c.proxy.Aim(service.Addr())
+	tb.Cleanup(func() { // after the connection was closed, which keeps nothing of this service
+		c.proxy.Next()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free = append(s.free, c)
+	})
+	return s.proof.on(c, s.tool, service)
+}
+
+// next takes a free connection, or nil.
+func (s *benches) next() *packed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		return nil
+	}
+	c := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return c
+}
+
+// close ends the proxies.
+func (s *benches) close() {
+	for _, c := range s.all {
+		c.proxy.Close()
 	}
 }
 
@@ -105,27 +165,46 @@ func (p proof) bench(tb testing.TB, pack, tool string) *connectortest.Bench {
 // start returns a bench and its twin.
 func (p proof) start(tb testing.TB, pack, tool string) (*connectortest.Bench, *twin.Twin) {
 	tb.Helper()
+	service := p.twin(tb)
+	c := p.packed(tb, pack, service)
+	tb.Cleanup(c.proxy.Close)
+	return p.on(c, tool, service), service
+}
+
+// twin starts a service, until the test ends.
+func (p proof) twin(tb testing.TB) *twin.Twin {
+	tb.Helper()
 	service, err := twin.Start(p.service())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(service.Close)
+	return service
+}
+
+// packed opens a connection on the pack to a service.
+func (p proof) packed(tb testing.TB, pack string, service *twin.Twin) *packed {
+	tb.Helper()
 	proxy, err := connectortest.NewProxy(service.Addr())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(proxy.Close)
+	return &packed{openPack(tb, fmt.Sprintf("[connections.svc]\nconnector = %q\nbase_url = \"http://%s%s\"\nsecret = \"${secret:svc}\"\n",
+		pack, proxy.Addr(), p.path), service.Secret), proxy}
+}
+
+// on returns a bench of a connection whose proxy leads to a service.
+func (p proof) on(c *packed, tool string, service *twin.Twin) *connectortest.Bench {
 	return &connectortest.Bench{
-		Connection: openPack(tb, fmt.Sprintf("[connections.svc]\nconnector = %q\nbase_url = \"http://%s%s\"\nsecret = \"${secret:svc}\"\n",
-			pack, proxy.Addr(), p.path), service.Secret),
-		Tool:     tool,
-		Params:   func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(p.params, n)) },
-		Effects:  func(n int) int { return service.Effects(fmt.Sprintf(p.effect, n)) },
-		Refused:  []json.RawMessage{json.RawMessage(p.refused)},
-		Secrets:  []string{service.Secret},
-		Troubles: connectortest.HTTPTroubles(proxy, service),
-		Settle:   service.Settle,
-	}, service
+		Connection: c.conn,
+		Tool:       tool,
+		Params:     func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(p.params, n)) },
+		Effects:    func(n int) int { return service.Effects(fmt.Sprintf(p.effect, n)) },
+		Refused:    []json.RawMessage{json.RawMessage(p.refused)},
+		Secrets:    []string{service.Secret},
+		Troubles:   connectortest.HTTPTroubles(c.proxy, service),
+		Settle:     service.Settle,
+	}
 }
 
 // openPack opens the one connection of a keep.toml.
