@@ -37,7 +37,7 @@ func TestIdempotencyTestOfTheProxy(t *testing.T) {
 		}
 		write("keep.toml", fmt.Sprintf("db = %q\n[proxy]\nupstream = %q\nlisten = %q\nadmin_listen = %q\nlease = '%s'\nadmin_token = 't'\n", db, up.URL, listen, admin, proxyLease), 0o600)
 		// What a service manager does: start it again when it died.
-		write("supervise.sh", "while :; do\n"+keepBinary(t)+" proxy & echo $! > new && mv new pid\nwait $!\ndone\n", 0o700)
+		write("supervise.sh", "while :; do\n"+buildKeep(t)+" proxy & echo $! > new && mv new pid\nwait $!\ndone\n", 0o700)
 		write("target.toml", fmt.Sprintf(`
 body = '{"n":"{n}"}'
 body_limit = 1048576

@@ -23,7 +23,7 @@ import (
 // keepIn runs keep in a directory and returns its status and what it printed.
 func keepIn(t testing.TB, dir string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), keepBinary(t), args...)
+	cmd := exec.CommandContext(t.Context(), buildKeep(t), args...)
 	var out, said bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "NO_COLOR=1", "KEEP_PROXY_ADMIN_TOKEN=t"), &out, &said
 	err := cmd.Run()

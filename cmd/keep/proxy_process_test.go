@@ -37,26 +37,6 @@ func onBothStores(t *testing.T, test func(t *testing.T, db string)) {
 	})
 }
 
-var builtKeep struct {
-	once sync.Once
-	err  error
-}
-
-// keepBinary returns the real command, built once for all tests.
-func keepBinary(t testing.TB) string {
-	t.Helper()
-	bin := filepath.Join(cacheHome(t), "keep-binary")
-	builtKeep.once.Do(func() {
-		if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-			builtKeep.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
-	if builtKeep.err != nil {
-		t.Fatal(builtKeep.err)
-	}
-	return bin
-}
-
 // A proxyProcess is a keep proxy.
 type proxyProcess struct {
 	cmd        *exec.Cmd
@@ -83,7 +63,7 @@ func startProxyIn(t testing.TB, dir, db, upstream, config string) *proxyProcess 
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &proxyProcess{cmd: exec.Command(keepBinary(t), "proxy", "--config", file), said: make(chan string, 1)}
+	p := &proxyProcess{cmd: exec.Command(buildKeep(t), "proxy", "--config", file), said: make(chan string, 1)}
 	p.cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
