@@ -168,6 +168,9 @@ type Writing struct {
 	Attempts int     `json:"attempts,omitempty"`
 	Tokens   int64   `json:"tokens,omitempty"`
 	Cost     float64 `json:"cost,omitempty"` // in the currency of the prices in keep.toml
+
+	// Pages says that it was written on the pages, so that no file needs to have it.
+	Pages bool `json:"pages,omitempty"`
 }
 
 // MaxNote bounds the note of a Writing, in bytes (law: bounded).

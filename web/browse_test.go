@@ -74,28 +74,53 @@ func TestEveryViewIsAccessible(t *testing.T) {
 		}
 		b.size(1280, 900)
 		b.open(path)
-		if got := eval[string](b, `[...document.scripts].map(s => new URL(s.src).pathname.split("/").pop()).sort().join(" ")`); got != "app.js htmx.min.js hx-sse.min.js theme.js" {
-			t.Errorf("%s has the scripts %s", name, got)
-		}
-		for _, width := range []int64{1280, 1920, 768, 390} { // the last is a phone
-			if width == 390 {
-				b.size(width, 844, chromedp.EmulateMobile)
-			} else {
-				b.size(width, 900)
-			}
-			b.fits(fmt.Sprintf("%s at %d", name, width))
-			for _, scheme := range []string{"light", "dark"} {
-				b.prefer(scheme)
-				var rules []string
-				if scheme == "dark" { // it changes nothing but colours
-					rules = []string{"color-contrast"}
-				}
-				b.accessible(fmt.Sprintf("%s at %d, %s", name, width, scheme), rules...)
-				b.shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
-			}
-		}
+		b.looksGood(name)
 		if high := eval[int64](b, `document.documentElement.scrollHeight`); strings.HasPrefix(name, "run-") && high > 5*844/2 {
 			t.Errorf("%s is %d pixels high on a phone, want about two screens", name, high)
+		}
+	}
+
+	// What an author gets when a button is pressed.
+	w.give("mails", "desk.mails", "desk.reply")
+	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Author), URL: w.site.URL})
+	press := func(name, path, change, button string) {
+		b.size(1280, 900)
+		b.open(path)
+		b.looksGood(name + "-before")
+		b.size(1280, 900)
+		eval[int](b, change+"; 0")
+		b.click(button)
+		b.lands("document.querySelector('h1') && !document.querySelector('#before')")
+		b.looksGood(name)
+	}
+	const mark, check = `document.querySelector("h1").id = "before"`, `button[value=check]`
+	press("plan", "/workflows/mails", mark, `form[action$="/plan"] button`)
+	const text = mark + `; var t = document.querySelector("#d-text-0"); t.value = `
+	press("deploy-checked", "/workflows/mails/deploy", text+`t.value.replace("Re: ", "Answer: ")`, check)
+	press("deploy-wrong", "/workflows/mails/deploy", text+`"export default {"`, check)
+}
+
+// looksGood reports what is wrong with the page, on every kind of screen, by day and by night.
+func (b *tab) looksGood(name string) {
+	b.Helper()
+	if got := eval[string](b, `[...document.scripts].map(s => new URL(s.src).pathname.split("/").pop()).sort().join(" ")`); got != "app.js htmx.min.js hx-sse.min.js theme.js" {
+		b.Errorf("%s has the scripts %s", name, got)
+	}
+	for _, width := range []int64{1280, 1920, 768, 390} { // the last is a phone
+		if width == 390 {
+			b.size(width, 844, chromedp.EmulateMobile)
+		} else {
+			b.size(width, 900)
+		}
+		b.fits(fmt.Sprintf("%s at %d", name, width))
+		for _, scheme := range []string{"light", "dark"} {
+			b.prefer(scheme)
+			var rules []string
+			if scheme == "dark" { // it changes nothing but colours
+				rules = []string{"color-contrast"}
+			}
+			b.accessible(fmt.Sprintf("%s at %d, %s", name, width, scheme), rules...)
+			b.shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
 		}
 	}
 }

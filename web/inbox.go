@@ -586,7 +586,7 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 		return keep.Decision{}, err
 	}
 	who, _ := access.From(r.Context())
-	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: "web", Note: strings.TrimSpace(r.PostForm.Get("note"))}
+	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: FromPages, Note: strings.TrimSpace(r.PostForm.Get("note"))}
 	if len(d.Note) > maxNote {
 		return d, refusef("a note has at most %d bytes", maxNote)
 	}

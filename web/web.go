@@ -51,6 +51,12 @@ type Config struct {
 	// Replayer goes through runs again. If nil, the pages offer none of that.
 	Replayer api.Replayer
 
+	// Deployer takes new versions. If nil, the pages say what to do instead.
+	Deployer Deployer
+
+	// Planner plans scripts. If nil, the pages offer no plans.
+	Planner Planner
+
 	// Connector connects accounts. If nil, nobody can connect one on the pages.
 	Connector Connector
 
@@ -152,6 +158,13 @@ func (s *site) work(mux *http.ServeMux) {
 	s.show(mux, "GET /workflows/{name}", "workflow", s.workflow)
 	s.show(mux, "GET /workflows/{name}/versions/{version}", "version", s.version)
 	s.showTo(mux, access.Author, "POST /workflows/{name}/compare", "compare", s.compare)
+	s.showTo(mux, access.Author, "GET /workflows/{name}/deploy", "deploy", s.deployForm)
+	mux.HandleFunc("POST /workflows/{name}/deploy", s.allow(access.Author, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.deploy(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}))
+	s.showTo(mux, access.Author, "POST /workflows/{name}/plan", "plan", s.plan)
 	s.show(mux, "GET /proposals", "proposals", s.proposals)
 	s.show(mux, "GET /proposals/{id}", "proposal", s.showProposal)
 	s.do(mux, "POST /workflows/{name}/pause", s.pause)

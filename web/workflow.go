@@ -52,6 +52,7 @@ type workflowData struct {
 	Missing  []view.Missing // it, if no host can execute it
 	Grants   []keep.Grant   // newest first; none: it was never given one
 	Compare  *compareForm   // nil: this host compares no versions
+	Plans    bool           // this host plans it
 }
 
 // Grant returns what the workflow may do, nil if it was never given a grant.
@@ -107,6 +108,7 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	}
 	d.Proposed = slices.DeleteFunc(d.Proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalApproved })
 	d.Compare = s.compareFormOf(w.Name, d.Versions, d.Proposed)
+	d.Plans = s.cfg.Planner != nil && !d.Deployed.Definition.Go
 	states, err := s.cfg.Store.Handlers(ctx, w.Name)
 	if err != nil {
 		return p, err
@@ -245,19 +247,28 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 		before = view.Sources(other)
 	}
 	files := view.Sources(d.Deployment)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		f := versionFile{Name: name, Text: cut(maxPreview, files[name])}
-		if before != nil {
-			f.Diff = view.Diff(before[name], files[name])
+	if before == nil {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name])})
 		}
-		d.Files = append(d.Files, f)
+		return d, nil
+	}
+	d.Files = filesBetween(before, files)
+	return d, nil
+}
+
+// filesBetween returns files with what differs from those before, and then those that are there no
+// more.
+func filesBetween(before, files map[string]string) (list []versionFile) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		list = append(list, versionFile{Name: name, Text: cut(maxPreview, files[name]), Diff: view.Diff(before[name], files[name])})
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if _, kept := files[name]; !kept {
-			d.Files = append(d.Files, versionFile{Name: name, Diff: view.Diff(before[name], "")})
+			list = append(list, versionFile{Name: name, Diff: view.Diff(before[name], "")})
 		}
 	}
-	return d, nil
+	return list
 }
 
 func (s *site) pause(r *http.Request) (to, did string, err error) {

@@ -40,6 +40,7 @@ import (
 // the pages on a server of their own.
 type world struct {
 	replays replayer
+	bench   *bench
 	testing.TB
 	desk  *desk
 	db    database
@@ -77,7 +78,8 @@ func newBoundedWorld(tb testing.TB, budgets []budget.Rule, stops keep.Breaker, s
 	w.conns = []connector.Connection{w.desk.connection(tb)}
 	w.host, err = host.Open(ctx, w.db, host.Config{Connections: w.conns, Policy: &p, Budgets: budgets, Runtime: rt, Logger: quiet})
 	w.must(err)
-	cfg := web.Config{Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: w.conns,
+	w.bench = &bench{world: w}
+	cfg := web.Config{Deployer: w.bench, Planner: w.bench, Store: w.db, Actor: w.host, Feed: w.host.Changes(), Connections: w.conns,
 		Keys: idempotency.NewKeys(w.keys), Policy: &p, Budgets: w.host.Budgets, Replayer: &w.replays, Version: "test", Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))}
 	w.serve(cfg)
 	var running sync.WaitGroup

@@ -48,7 +48,7 @@ var engineBreaks = []Break{
 	{"replaced-repair-forgets-its-tokens", "bounded", "repair/keeper.go",
 		`rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost`, `_ = n`, "./repair -run TestReplaced"},
 	{"mistake-comes-back-with-its-file", "permitted", "cmd/keep/internal/daemon/host.go",
-		"		if repaired {\n", "		if false && repaired {\n", "./cmd/keep -run TestRepairRun"},
+		"		if newer {\n", "		if false && newer {\n", "./cmd/keep -run TestRepairRun"},
 	{"account-asked-after-the-run", "explained", "host/account/account.go",
 		"if err := m.Settle(context.WithoutCancel(ctx)); err != nil {\n\t\treturn keep.Failf(", "if err := m.Settle(context.WithoutCancel(ctx)); false {\n\t\treturn keep.Failf(", "./host/account -run TestRefusalAsksFirst"},
 	{"connected-and-still-waiting", "explained", "operator/accounts.go",

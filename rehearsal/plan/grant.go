@@ -15,11 +15,16 @@ type Granted struct {
 	Ever  []keep.GrantedTool // what it was given once; the next run of the script gives what was never given
 }
 
+// rules returns what the grant allows. A condition that cannot be used counts as not met.
+func (g Granted) rules() *grant.Rules {
+	rules, _ := grant.Compile(g.Tools)
+	return rules
+}
+
 // check returns whether the workflow may make a call, and why a person is asked about it;
 // empty: nobody is.
 func (g Granted) check(m keep.Mutation) (Grant, string) {
-	rules, _ := grant.Compile(g.Tools) // a condition that cannot be used counts as not met
-	v := rules.Check(m.Tool, paramsOf(m))
+	v := g.rules().Check(m.Tool, paramsOf(m))
 	asks := ""
 	if v.Ask {
 		asks = v.Why

@@ -20,7 +20,8 @@ type live struct {
 	specs     map[keep.ToolName]connector.Spec
 	approvals map[keep.ToolName]*grant.Approvals
 
-	at *At // nil: reads are live
+	at  *At          // nil: reads are live
+	may *grant.Rules // reads that are made; nil: all
 
 	mu    sync.Mutex // protects all below
 	reads []Read
@@ -53,6 +54,11 @@ func newLive(conns []connector.Connection) *live {
 
 // Read implements rehearsal.Services.
 func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMessage) (json.RawMessage, error) {
+	if l.may != nil {
+		if v := l.may.Check(tool, params); !v.Allowed {
+			return nil, keep.Failf(keep.ClassLogic, "not-granted", "this plan reads only what the workflow was granted: %s", v.Why)
+		}
+	}
 	l.mu.Lock()
 	l.reads = append(l.reads, Read{tool, params})
 	l.mu.Unlock()

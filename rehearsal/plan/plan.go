@@ -60,6 +60,14 @@ type Config struct {
 	// Granted is what workflows may call. One that is not in it may call everything.
 	Granted map[keep.WorkflowName]Granted
 
+	// Due has all producers and jobs executed once, whenever they are due next in Base. If
+	// not set, those that are due are.
+	Due bool
+
+	// Bound has reads fail that Granted does not allow: whoever asks for the plan may not
+	// read more than the workflow. If not set, they are made.
+	Bound bool
+
 	// Budgets are those of the project, and how they stand. What one workflow takes, the next
 	// does not find.
 	Budgets []Standing
@@ -179,9 +187,15 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *policy.Policy) error {
 	live := newLive(cfg.Connections)
 	live.at = cfg.At
+	if g, bounded := cfg.Granted[w.Name]; bounded && cfg.Bound {
+		live.may = g.rules()
+	}
 	rc := rehearsal.Config{
 		Script: w, Base: cfg.Base, Take: cfg.Take, MaxRuns: MaxRuns, Approved: true,
 		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
+	}
+	if cfg.Due {
+		rc.Base = due(rc.Base, w.Definition, cfg.Now)
 	}
 	if cfg.Take != nil {
 		rc.Handlers = consumers(w.Definition)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -16,6 +17,7 @@ import (
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/web"
 )
 
 // A ScriptDeployer takes scripts that come over HTTP, with the checks of keep
@@ -41,23 +43,13 @@ func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p 
 }
 
 func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.NewProposal, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
-	w, err := loadScript(ctx, d.Runtime, s.Script)
+	files, effects, err := d.read(ctx, name, s.Script)
 	if err != nil {
 		return operator.Deployed{}, asScriptError(err)
 	}
-	files := []project.Script{{File: s.File, Workflow: w}}
-	if err := project.Continue(ctx, d.DB, files); err != nil {
-		return operator.Deployed{}, asScriptError(err)
-	}
-	if w = files[0].Workflow; w.Name != name {
-		return operator.Deployed{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
-			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
-	}
+	w := files[0].Workflow
 	w.Intent, w.Writing = s.Intent, s.Writing()
-	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
-	if err != nil {
-		return operator.Deployed{}, err
-	}
+	w.Writing.Pages = c.From == web.FromPages
 	var mistakes []api.Mistake
 	for _, f := range effects.Findings {
 		if f.Severity == workflow.Error {
@@ -76,6 +68,75 @@ func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s a
 		withTable(&c, d.Config(), w.Name)
 	}
 	return d.Host.DeployGranted(ctx, w, over, c)
+}
+
+// read reads a script, which must declare the workflow, and says what it may do.
+func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api.Script) ([]project.Script, workflow.Report, error) {
+	w, err := loadScript(ctx, d.Runtime, s)
+	if err != nil {
+		return nil, workflow.Report{}, err
+	}
+	files := []project.Script{{File: s.File, Workflow: w}}
+	if err := project.Continue(ctx, d.DB, files); err != nil {
+		return nil, workflow.Report{}, err
+	}
+	if w = files[0].Workflow; w.Name != name {
+		return nil, workflow.Report{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
+			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
+	}
+	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
+	return files, effects, err
+}
+
+// Check implements web.Deployer.
+func (d *ScriptDeployer) Check(ctx context.Context, name keep.WorkflowName, s api.Script) (out web.Checked, err error) {
+	files, effects, err := d.read(ctx, name, s)
+	found := project.Problems("", err)
+	if err != nil {
+		if out.Problems = problemsOf(found); len(found) > 0 {
+			err = nil
+		}
+		return out, err
+	}
+	w := files[0].Workflow
+	out.Files = w.Sources
+	found = project.Findings("", effects)
+	if err := project.Renamed(ctx, d.DB, "", files, d.Conns); err != nil {
+		doubts := project.Problems("", err)
+		if len(doubts) == 0 {
+			return out, err
+		}
+		found = append(found, doubts...)
+	}
+	out.Problems = problemsOf(found)
+	given, err := PlanGrants(ctx, d.config(), d.DB, []*host.Workflow{w})
+	g := given[w.Name]
+	out.Table = g.Whole
+	for _, t := range effects.Tools {
+		call := web.ScriptCall{Tool: t.Tool, Effect: t.Effect}
+		if t.Level != nil {
+			call.Level = *t.Level
+		}
+		call.Granted = slices.ContainsFunc(g.Tools, func(g keep.GrantedTool) bool { return g.Matches(t.Tool) })
+		out.Calls = append(out.Calls, call)
+	}
+	return out, err
+}
+
+// config returns the configuration; an empty one if there is none.
+func (d *ScriptDeployer) config() *config.Config {
+	if d.Config == nil {
+		return &config.Config{}
+	}
+	return d.Config()
+}
+
+func problemsOf(found []terminal.Problem) (out []web.ScriptProblem) {
+	terminal.SortProblems(found)
+	for _, p := range found {
+		out = append(out, web.ScriptProblem{Severity: p.Severity, File: p.File, Line: p.Line, Column: p.Column, Message: p.Message, Fix: p.Fix})
+	}
+	return out
 }
 
 // loadScript bundles and reads a script that came over HTTP.

@@ -149,11 +149,11 @@ func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 		if sc.Broken {
 			continue // the version before stays
 		}
-		repaired, err := s.isRepaired(ctx, e, sc)
+		newer, err := s.isNewer(ctx, e, sc)
 		if err != nil {
 			return err
 		}
-		if repaired {
+		if newer {
 			continue
 		}
 		if _, err := s.Deploy(ctx, e, sc); err != nil {

@@ -65,7 +65,8 @@ type Server struct {
 	now      handler // what is offered now
 	receiver *hook.Receiver
 	connects *Connecting
-	metrics  http.Handler // of the host
+	plans    chan struct{} // places of plans that are made at once
+	metrics  http.Handler  // of the host
 	http     *http.Server
 	hub      *hub // of agents whose gateways share the database; nil: it is of no gateway
 	Socket   *http.Server
@@ -87,7 +88,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	if err := access.CheckListen(cmp.Or(cfg.Server.Listen, DefaultListen), cfg.Server.TLSCert != ""); err != nil {
 		return nil, exit.Misusef("server.listen: %w", err)
 	}
-	srv := &Server{env: e}
+	srv := &Server{env: e, plans: make(chan struct{}, maxPlans)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, srv.Close())
@@ -197,6 +198,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	replays := &ScriptReplayer{DB: v.DB, Tools: func(context.Context) (*sandbox.Runtime, []connector.Connection, *policy.Policy, error) {
 		return v.Runtime, conns, limits, nil
 	}}
+	plans := &ScriptPlanner{Deployer: scripts, DB: v.DB, Now: s.env.now, Places: s.plans, Time: planTime}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
 	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Host.InGo)
 	if err != nil {
@@ -207,7 +209,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,148 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keep-run/keep/api"
+)
+
+const pagedScript = `export default Keep.workflow({ name: "w", topics: { t: {} },
+  producers: { poll: { schedule: { cron: "0 0 1 1 *" }, async handler(ctx) {
+    for (const o of await ctx.shop.list({})) await ctx.publish("t", { messageId: o.id, mail: o.mail }); } } },
+  consumers: { send: Keep.consumer({ subscribe: ["t"],
+    async prepare(ctx, trigger) { return trigger ? { reservations: [{ topic: "t", ids: [trigger.messageId] }], data: { id: trigger.messageId, mail: trigger.payload.mail } } : { reservations: [], data: null }; },
+    async mutate(ctx, prepared) { await ctx.shop.send({ id: prepared.data.id, to: prepared.data.mail }); } }) } });
+`
+
+// An author mends a script on the pages of a real keep serve: a check and a plan read, send nothing and
+// change nothing; the deploy stays when the host starts again with the file of before, and what needs
+// more than the grant waits.
+func TestDeployOnThePages(t *testing.T) {
+	t.Parallel()
+	var reads, secrets, calls atomic.Int64
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method != http.MethodGet:
+			calls.Add(1)
+		case r.URL.Path == "/secrets":
+			secrets.Add(1)
+		default:
+			reads.Add(1)
+		}
+		fmt.Fprint(w, `[{"id":"o1","mail":"ada@example.com"}]`)
+	}))
+	t.Cleanup(shop.Close)
+	s := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
+	for name, text := range map[string]string{"w.js": pagedScript, "keep.toml": fmt.Sprintf(`db = "keep.db"
+workflows = ["w.js"]
+[connections.shop]
+connector = "http"
+base_url = %q
+[connections.shop.tools.list]
+effect = "list"
+path = "/orders"
+[connections.shop.tools.secrets]
+effect = "list"
+path = "/secrets"
+[connections.shop.tools.send]
+effect = "mutate"
+path = "/orders/{id}"
+identity = ["id"]
+`, shop.URL)} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.keep("deploy", ".")
+	s.more = []string{"."}
+	s.start()
+	author := "Bearer " + s.keep("token", "add", "anna", "--role", "author")
+	says := func(body string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(body, w) {
+				t.Errorf("the page does not say %q:\n%.3000s", w, body[strings.Index(body, "<h1"):])
+			}
+		}
+	}
+	_, body := s.ask(http.MethodPost, "/workflows/w/plan", "", "Authorization", author)
+	says(body, "Changes outside: 1. Events: 1. Reads: 1.")
+
+	// send presses a button of the form with a text in it.
+	over, checked := "1.0", ""
+	send := func(do, source string) string {
+		t.Helper()
+		var form bytes.Buffer
+		m := multipart.NewWriter(&form)
+		for _, f := range [][2]string{{"over", over}, {"checked", checked}, {"entry", "w.js"}, {"name", "w.js"}, {"text", strings.ReplaceAll(source, "\n", "\r\n")}, {"do", do}} {
+			if err := m.WriteField(f[0], f[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		res, body := s.ask(http.MethodPost, "/workflows/w/deploy", form.String(), "Authorization", author, "Content-Type", m.FormDataContentType())
+		if m := regexp.MustCompile(`name="checked" value="([^"]*)"`).FindStringSubmatch(body); m != nil {
+			checked = m[1]
+		}
+		if to := res.Header.Get("Location"); to != "" {
+			_, body = s.ask(http.MethodGet, to, "", "Authorization", author)
+		}
+		return body
+	}
+	changed := func(was, now string) string { return strings.Replace(pagedScript, was, now, 1) }
+	says(send("check", "export default {"), "The script cannot be deployed as it is", "line 1")
+	says(send("check", changed("ctx.shop.send(", "ctx.shop.sent(")), "The script cannot be deployed as it is", "shop.sent")
+	says(send("check", changed(`name: "w"`, `name: "v"`)), "it declares the workflow &#34;v&#34;, not &#34;w&#34;")
+	needs := changed("ctx.shop.list({})", "ctx.shop.secrets({})")
+	says(send("check", needs), "The script can be deployed", "not granted", "this plan reads only what the workflow was granted")
+	if secrets.Load() != 0 {
+		t.Error("a plan read what the workflow was not granted")
+	}
+	says(send("deploy", needs), "waits in Inbox until a person agrees", `href="/inbox/`)
+	mended := changed("to: prepared.data.mail", `to: prepared.data.mail, copy: "boss"`)
+	says(send("check", mended), "The script can be deployed", "copy&#34;: &#34;boss")
+	current := func() string {
+		t.Helper()
+		var w api.Workflow
+		if err := json.Unmarshal([]byte(s.keep("workflows", "show", "w", "--json")), &w); err != nil {
+			t.Fatal(err)
+		}
+		return w.Version
+	}
+	if v := current(); v != "1.0" || calls.Load() != 0 || reads.Load() != 2 {
+		t.Errorf("after looking, version %s is current, %d calls and %d reads were made", v, calls.Load(), reads.Load())
+	}
+	says(send("deploy", mended), "Deployed: this version runs now")
+	deployed := current()
+	if deployed == "1.0" {
+		t.Error("version 1.0 is current after the deploy")
+	}
+	s.kill()
+	s.start()
+	if v := current(); v != deployed {
+		t.Errorf("a start with the file of before made version %s current, want %s", v, deployed)
+	}
+	s.keep("deploy", ".")
+	if v := current(); v == deployed {
+		t.Error("keep deploy did not deploy the file")
+	}
+	if calls.Load() != 0 {
+		t.Errorf("%d calls were sent", calls.Load())
+	}
+}

@@ -1,0 +1,317 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/view"
+)
+
+// FromPages says of a deploy, as of a decision, that it was made on the pages.
+const FromPages = "web"
+
+// A Deployer checks scripts and makes them current, as the API does.
+type Deployer interface {
+	api.Deployer
+
+	// Check says of a script what keep check says. It changes nothing, and calls no tool.
+	Check(ctx context.Context, w keep.WorkflowName, s api.Script) (Checked, error)
+}
+
+// Checked is what is to be said of a script.
+type Checked struct {
+	Files    map[string]string // that are part of it; nil: it cannot be read
+	Problems []ScriptProblem
+	Calls    []ScriptCall
+	Table    bool // keep.toml has the grant of the workflow, and no deploy adds to it
+}
+
+// OK reports whether it could be deployed.
+func (c Checked) OK() bool {
+	return c.Files != nil && !slices.ContainsFunc(c.Problems, func(p ScriptProblem) bool { return p.Severity == "error" })
+}
+
+// Lacking returns the tools that it calls and that are not granted.
+func (c Checked) Lacking() (list []keep.ToolName) {
+	for _, call := range c.Calls {
+		if !call.Granted {
+			list = append(list, call.Tool)
+		}
+	}
+	return list
+}
+
+// A ScriptProblem is one thing that is wrong or odd in a script.
+type ScriptProblem struct {
+	Severity     string // error, warning or note
+	File         string // empty: no place is known
+	Line, Column int    // from 1; 0: none
+	Message, Fix string
+}
+
+// A ScriptCall is a tool that a script calls.
+type ScriptCall struct {
+	Tool    keep.ToolName
+	Effect  connector.Effect
+	Level   keep.Level // empty: it changes nothing
+	Granted bool
+}
+
+// deployData is the form for a version, with what was said of it.
+type deployData struct {
+	Workflow keep.WorkflowName
+	Version  keep.Version // in force, which is replaced
+	Why      string       // why there is no form; empty: there is one
+	Program  bool         // since it is written in Go
+	scriptForm
+	Wrong []string // why nothing was done
+	Check *checkData
+}
+
+// checkData is what a check says.
+type checkData struct {
+	Checked
+	Mark    string // of what was checked
+	Diffs   []versionFile
+	LeftOut []string // files that are not part of it
+	Plan    *planData
+}
+
+// deployForm shows the script in force, to be changed.
+func (s *site) deployForm(r *http.Request) (page, error) {
+	p, d, now, err := s.deployPage(r)
+	if err != nil || d.Why != "" {
+		return p, err
+	}
+	d.scriptForm = formOf(now)
+	return p, nil
+}
+
+// deployPage returns the page without what is in the form, and the version in force.
+func (s *site) deployPage(r *http.Request) (page, *deployData, keep.Deployment, error) {
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return page{}, nil, keep.Deployment{}, err
+	}
+	d := &deployData{Workflow: w.Name, Version: w.Version}
+	p := page{Title: "Deploy a version of " + string(w.Name), Section: "workflows", Data: d}
+	now, err := s.cfg.Store.Deployment(r.Context(), w.Name, w.Version)
+	switch files := view.Sources(now); {
+	case err != nil:
+	case now.Definition.Go:
+		d.Why, d.Program = "Its handlers are Go functions of a program: build and start that program.", true
+	case s.cfg.Deployer == nil:
+		d.Why = "This host takes its scripts from files: change the file, and run"
+	case slices.ContainsFunc(mapValues(files), unshowable):
+		d.Why = "Its script has a character that no form keeps: change the file, and run"
+	}
+	return p, d, now, err
+}
+
+// deploy does what a button of the form says. Whatever is wrong, the form comes back with what was
+// typed.
+func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, access.MaxBody)
+	p, d, now, err := s.deployPage(r)
+	if err != nil {
+		return err
+	}
+	to := ""
+	if d.Why != "" {
+		p.Status = http.StatusNotImplemented
+	} else {
+		if d.scriptForm, d.Wrong, err = readForm(r, formOf(now)); err != nil {
+			return err
+		}
+		if to, err = s.tryScript(r.Context(), d, now); err != nil {
+			return err
+		}
+		if len(d.Wrong) > 0 || d.Check != nil && !d.Check.OK() {
+			p.Status = http.StatusUnprocessableEntity
+		}
+	}
+	if to != "" {
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil
+	}
+	s.render(w, r, "deploy", p, "")
+	return nil
+}
+
+// tryScript checks the script of a form, and deploys or proposes it if that was asked for and it is
+// what was checked. Then it returns where to continue.
+func (s *site) tryScript(ctx context.Context, d *deployData, now keep.Deployment) (to string, err error) {
+	if len(d.Wrong) > 0 {
+		return "", nil
+	}
+	switch {
+	case d.Over != now.Version:
+		d.Wrong = append(d.Wrong, meanwhile(now.Version))
+		d.Do = "check"
+	case d.Do != "check" && d.Checked != d.mark():
+		d.Wrong = append(d.Wrong, "Nothing was changed: the text is not the one that was checked. Look at what is said of it now, then press again.")
+		d.Do = "check"
+	}
+	if d.Do != "check" {
+		if to, err = s.deployScript(ctx, d); err != nil || to != "" {
+			return to, err
+		}
+		if now, err = s.current(ctx, d); err != nil {
+			return "", err
+		}
+	}
+	d.Over = now.Version
+	d.Check, err = s.checkScript(ctx, d, now)
+	return "", err
+}
+
+// meanwhile says that another version came first.
+func meanwhile(v keep.Version) string {
+	return fmt.Sprintf("Nothing was changed: version %s became current while you wrote. Below, your text is compared with that one.", v)
+}
+
+// current reads the version in force again.
+func (s *site) current(ctx context.Context, d *deployData) (keep.Deployment, error) {
+	w, err := s.cfg.Store.Workflow(ctx, d.Workflow)
+	if err != nil {
+		return keep.Deployment{}, err
+	}
+	d.Version = w.Version
+	return s.cfg.Store.Deployment(ctx, w.Name, w.Version)
+}
+
+// deployScript deploys or proposes what a form has, and returns where to continue. What is wrong with
+// it is put into d.
+func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err error) {
+	who, _ := access.From(ctx)
+	by := operator.Giver{By: who.Name, From: FromPages}
+	var done operator.Deployed
+	if d.Do == "propose" {
+		done, err = s.cfg.Deployer.Propose(ctx, d.Workflow, api.NewProposal{Script: d.script(), Note: d.Note}, by)
+	} else {
+		done, err = s.cfg.Deployer.Deploy(ctx, d.Workflow, d.script(), &d.Over, by, false)
+	}
+	stale, isStale := errors.AsType[*keep.VersionError](err)
+	wrong, isWrong := errors.AsType[*api.ScriptError](err)
+	switch {
+	case isStale:
+		d.Wrong = append(d.Wrong, meanwhile(stale.Current))
+	case isWrong:
+		for _, m := range wrong.Mistakes {
+			d.Wrong = append(d.Wrong, fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Column, m.Message))
+		}
+	case err != nil:
+		return "", err
+	case done.Waiting != nil:
+		return "/proposals/" + url.PathEscape(fmt.Sprintf("%s@%s", d.Workflow, done.Waiting.Version)) + "?did=waits", nil
+	case done.Version == d.Over:
+		return "/workflows/" + url.PathEscape(string(d.Workflow)) + "?did=same-script", nil
+	default:
+		return "/workflows/" + url.PathEscape(string(d.Workflow)) + "?did=deployed", nil
+	}
+	return "", nil
+}
+
+// checkScript says of the script of a form what is to be said.
+func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployment) (*checkData, error) {
+	checked, err := s.cfg.Deployer.Check(ctx, d.Workflow, d.script())
+	if err != nil {
+		return nil, err
+	}
+	c := &checkData{Checked: checked, Mark: d.mark()}
+	files := c.Files
+	for _, f := range d.Files {
+		if _, part := files[f.Name]; !part && files != nil {
+			c.LeftOut = append(c.LeftOut, f.Name)
+		}
+	}
+	if files == nil { // then as it was typed
+		files = d.texts()
+	}
+	for _, f := range filesBetween(view.Sources(now), files) {
+		if f.Diff != nil {
+			c.Diffs = append(c.Diffs, f)
+		}
+	}
+	if c.OK() && s.cfg.Planner != nil {
+		script := d.script()
+		c.Plan, err = s.planOf(ctx, d.Workflow, &script)
+	}
+	return c, err
+}
+
+// A Planner says what a script would do now. It reads live, and sends nothing.
+type Planner interface {
+	// Plan plans a script of a workflow; nil: the version in force. Why there is no plan is a
+	// *NoPlanError.
+	Plan(ctx context.Context, w keep.WorkflowName, s *api.Script) (Plan, error)
+}
+
+// A Plan can be shown in a page: so many rows of each list, and so many bytes of each value.
+type Plan interface {
+	WritePart(w io.Writer, rows, bytes int) error
+}
+
+// A NoPlanError says why there is no plan, for people.
+type NoPlanError struct{ Why string }
+
+// Error says why.
+func (e *NoPlanError) Error() string { return e.Why }
+
+// planData is a plan, or why there is none.
+type planData struct {
+	Workflow keep.WorkflowName
+	Version  keep.Version
+	Why      string
+	Part     template.HTML
+}
+
+// maxPlanned bounds a value in a plan, in bytes.
+const maxPlanned = 4 << 10
+
+// planOf plans a script; nil is the version in force.
+func (s *site) planOf(ctx context.Context, w keep.WorkflowName, script *api.Script) (*planData, error) {
+	made, err := s.cfg.Planner.Plan(ctx, w, script)
+	if no, ok := errors.AsType[*NoPlanError](err); ok {
+		return &planData{Why: no.Why}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	err = made.WritePart(&b, maxShown, maxPlanned)
+	return &planData{Part: template.HTML(b.String())}, err // package plan escapes it
+}
+
+// plan shows what the version in force would do now.
+func (s *site) plan(r *http.Request) (page, error) {
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	if err != nil {
+		return page{}, err
+	}
+	p := page{Title: "Plan of " + string(w.Name), Section: "workflows"}
+	if s.cfg.Planner == nil {
+		return p, refusef("this host makes no plans: run keep plan where the files are")
+	}
+	d, err := s.planOf(r.Context(), w.Name, nil)
+	if err != nil {
+		return p, err
+	}
+	if d.Workflow, d.Version = w.Name, w.Version; d.Why != "" {
+		p.Status = http.StatusUnprocessableEntity
+	}
+	p.Data = d
+	return p, nil
+}
