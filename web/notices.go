@@ -29,5 +29,7 @@ var notices = map[string]string{
 	"account-connected": "Connected. What waited for the account continues.",
 	"account-renewed":   "The account has new tokens.",
 	"account-revoked":   "Revoked: the service was told, and nothing of the account is kept here.",
+	"secret-set":        "Set. Calls use it within a second.",
+	"secret-removed":    "The secret is removed.",
 	"released":          "The key is free: the next request with it is executed.",
 }

@@ -36,6 +36,7 @@ type frame struct {
 	page
 	Who     access.Identity
 	MayAct  bool
+	Secrets bool   // may set secrets here
 	Open    int    // questions that wait
 	Live    string // where changes are told; empty: nowhere
 	Notice  string // what the last action did
@@ -54,6 +55,9 @@ func (s *site) places(ctx context.Context) ([]link, error) {
 	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
 		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
 		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/accounts", "Accounts", "page"}, {"/hooks", "Hooks", "page"}, {"/budgets", "Budgets", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
+	if who, _ := access.From(ctx); s.setsSecrets(who) {
+		out = append(out, link{"/secrets", "Secrets", "page"})
+	}
 	names, err := s.names(ctx)
 	for _, n := range names[:min(len(names), maxPlaces)] {
 		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})
@@ -167,7 +171,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, name string, p pag
 // frame reads what is around a page.
 func (s *site) frame(r *http.Request, p page, after string) (frame, error) {
 	id, _ := access.From(r.Context())
-	f := frame{page: p, Who: id, MayAct: id.Role.Covers(access.Operator), Version: s.cfg.Version,
+	f := frame{page: p, Who: id, MayAct: id.Role.Covers(access.Operator), Secrets: s.setsSecrets(id), Version: s.cfg.Version,
 		Notice: notices[r.URL.Query().Get("did")]}
 	var err error
 	if f.Open, err = s.openQuestions(r.Context()); err != nil {
@@ -236,6 +240,12 @@ func statusOf(err error) (int, errorText) {
 	}
 	if u, ok := errors.AsType[*UnconnectedError](err); ok {
 		return http.StatusBadRequest, errorText{What: u.What, Why: sentence(u.Why), Next: "Nothing was connected. Begin again with the list of services.", Link: "/connect"}
+	}
+	if e, ok := errors.AsType[*SecretError](err); ok {
+		return http.StatusBadRequest, errorText{What: "The secret is not set", Why: sentence(e.Why), Next: "Nothing was changed. Begin again with the list of secrets.", Link: "/secrets"}
+	}
+	if e, ok := errors.AsType[*BackupError](err); ok {
+		return http.StatusConflict, errorText{What: e.What, Why: sentence(e.Why), Next: e.Next, Link: "/settings"}
 	}
 	if b, ok := errors.AsType[*answeredError](err); ok {
 		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}

@@ -25,6 +25,7 @@ type settingsData struct {
 	Limits  []setting
 	Levels  []keep.Level
 	Version []setting
+	Backup  *backupOffer // nil: none is offered to the reader
 }
 
 // A setting is a name of keep.toml, its value and what it does.
@@ -74,6 +75,9 @@ func (s *site) settings(r *http.Request) (page, error) {
 		if d.Logins, err = s.cfg.Access.Credentials(r.Context(), keep.CredentialSession); err != nil {
 			return page{}, err
 		}
+	}
+	if s.cfg.Backups != nil && id.Role.Covers(access.Admin) {
+		d.Backup = &backupOffer{s.cfg.Backups.Instead()}
 	}
 	return page{Title: "Settings", Section: "settings", Watch: []feed.Kind{feed.Credential}, Data: d}, nil
 }

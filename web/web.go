@@ -60,6 +60,12 @@ type Config struct {
 	// Connector connects accounts. If nil, nobody can connect one on the pages.
 	Connector Connector
 
+	// Secrets are the secrets of the database. If nil, nobody can set one on the pages.
+	Secrets Secrets
+
+	// Backups are copies of the database for admins. If nil, the pages offer none.
+	Backups Backups
+
 	// URL is where browsers find the pages, such as https://keep.example.com. If empty, it
 	// is seen by how they come.
 	URL string
@@ -218,6 +224,11 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	}))
 	s.doAs(mux, access.Admin, "GET /callback", s.finish)
 
+	s.showTo(mux, access.Admin, "GET /secrets", "secrets", s.secrets)
+	s.showTo(mux, access.Admin, "GET /secrets/{name}", "secret", s.secret)
+	s.doAs(mux, access.Admin, "POST /secrets", s.setSecret)
+	s.doAs(mux, access.Admin, "POST /secrets/{name}/remove", s.removeSecret)
+
 	s.show(mux, "GET /keys", "keys", s.keys)
 	s.show(mux, "GET /keys/{ref}", "key", s.key)
 	s.do(mux, "POST /keys/{ref}", s.decideKey)
@@ -226,6 +237,11 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "GET /settings", "settings", s.settings)
 	s.showTo(mux, access.Admin, "POST /settings/tokens", "token", s.issueToken)
 	s.doAs(mux, access.Admin, "POST /settings/credentials/{id}/revoke", s.revoke)
+	mux.HandleFunc("POST /settings/backup", s.allow(access.Admin, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.backup(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}))
 }
 
 // secure adds the headers that keep pages to themselves. There is no inline script

@@ -27,6 +27,7 @@ import (
 	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/web"
 )
 
 // connectFlags are those of keep connect.
@@ -451,15 +452,18 @@ the environment nor a file has one. Values are never shown.`,
 	set := &cobra.Command{Use: "set NAME", Short: "Store a secret, sealed: typed without echo, or one line of standard input", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
-			if !config.AccountName(name) {
-				return exit.Misusef("%q is no name of a secret: use letters, digits, dots, dashes and underscores", name)
+			if err := daemon.CheckSecretName(name); err != nil {
+				return exit.Misusef("%w", err)
 			}
 			return a.withAccounts(ctx, database.ToDeploy, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 				value, err := a.readSecret(ctx, "Value of "+name+": ", cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
-				if _, err = m.SetSecret(ctx, name, value, daemon.User()); err != nil {
+				if err := daemon.SetSecret(ctx, m, name, value, daemon.User()); err != nil {
+					if bad, ok := errors.AsType[*web.SecretError](err); ok {
+						return exit.Misusef("%w", bad)
+					}
 					return keyError(err)
 				}
 				fmt.Fprintf(a.Err, "Secret %s is set.\n", name)
@@ -469,10 +473,7 @@ the environment nor a file has one. Values are never shown.`,
 	rm := &cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
-				err := m.RemoveSecret(cmd.Context(), args[0])
-				if errors.Is(err, keep.ErrNotFound) {
-					return &keep.NotFoundError{What: "secret", ID: args[0]}
-				}
+				err := daemon.RemoveSecret(cmd.Context(), m, args[0])
 				if err == nil {
 					fmt.Fprintf(a.Err, "Secret %s is removed.\n", args[0])
 				}

@@ -267,6 +267,16 @@ func (m *Manager) key(ctx context.Context) (seal.Key, error) {
 	return keys[0], nil
 }
 
+// Ready returns an error that says what to do if nothing can be sealed. A key that would be
+// made at first need is fine.
+func (m *Manager) Ready(ctx context.Context) error {
+	_, err := m.cfg.Ring.Keys()
+	if errors.Is(err, seal.ErrNoKey) {
+		return m.nothingSealed(ctx)
+	}
+	return err
+}
+
 // seal seals a content with the key.
 func (m *Manager) seal(ctx context.Context, kind keep.AccountKind, name string, c seal.Content) ([]byte, error) {
 	k, err := m.key(ctx)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/transfer"
 )
 
@@ -51,6 +52,9 @@ func (db *DB) Backup(ctx context.Context, to string, now time.Time) error {
 	}
 	if err == nil && runtime.GOOS != "windows" { // which has no such thing
 		err = syncFile(filepath.Dir(to))
+	}
+	if isFull(err) {
+		err = fmt.Errorf("%w: a copy needs as much space as the database, where it is made (%w)", keep.ErrDiskFull, err)
 	}
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", to, err)

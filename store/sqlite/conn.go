@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -193,6 +194,12 @@ func isUnique(err error) bool {
 func isUnfinished(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_READONLY_ROLLBACK
+}
+
+// isFull reports whether err says that the disk is full.
+func isFull(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or the file is

@@ -54,6 +54,7 @@ type Config struct {
 	Clients     map[string]PackClient // the user's own OAuth clients, by pack
 	Warnings    []Problem             // odd, but not wrong
 	Secrets     []string              // files that secrets were looked for in, sorted
+	Named       []Named               // secrets that it refers to, sorted by name
 	Missing     []Problem             // secrets that are not there; Connect refuses to continue without them
 }
 
@@ -140,7 +141,7 @@ func Load(o Options) (*Config, error) {
 		return cfg, &Error{Problems: []Problem{*syntax}}
 	}
 	env := newEnvironment(o.Environ)
-	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), marks: make(map[string]string), sealed: o.Sealed}
+	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), marks: make(map[string]string), named: make(map[string]*Named), sealed: o.Sealed}
 	overlayAll(env, root)
 	b.expand(v, root, "")
 	t := defaults()
@@ -178,7 +179,7 @@ func Load(o Options) (*Config, error) {
 		cfg.DB = cfg.abs(t.DB)
 	}
 	slices.Sort(v.files)
-	cfg.Secrets = slices.Compact(v.files)
+	cfg.Secrets, cfg.Named = slices.Compact(v.files), v.names()
 	cfg.Missing = b.clean(v, b.missing)
 	cfg.Warnings = sorted(append(b.clean(v, b.warnings), env.unused()...))
 	return cfg, asError(b.clean(v, b.problems))

@@ -40,6 +40,7 @@ type vault struct {
 
 	sealed   map[string]Sealed  // secrets of the database, by name
 	marks    map[string]string  // of the secrets that were found, by reference
+	named    map[string]*Named  // secrets that the file refers to, by name
 	accounts connector.Accounts // nil: the database is not open
 }
 
@@ -54,6 +55,63 @@ func (Sealed) String() string { return "[sealed]" }
 
 // GoString says nothing.
 func (Sealed) GoString() string { return "[sealed]" }
+
+// A Named is a secret that keep.toml refers to, without its value.
+type Named struct {
+	Name   string
+	Tables []string // that name it, such as connections.crm; sorted
+
+	// Place is the variable or file that has it, which counts before the database; empty:
+	// none has.
+	Place string
+
+	Problem string // why what is there cannot be used; empty: it can
+}
+
+// name remembers that a table of the file refers to a secret, if it does.
+func (v *vault) name(ref, path string) {
+	name, ok := strings.CutPrefix(strings.TrimSuffix(ref, "}"), "${secret:")
+	if !ok || !AccountName(name) {
+		return
+	}
+	n := v.named[name]
+	if n == nil {
+		n = &Named{Name: name}
+		v.named[name] = n
+	}
+	n.Tables = append(n.Tables, tableOf(path))
+}
+
+// namedAt are the tables of keep.toml whose own tables have names that people gave, with how deep
+// these are.
+var namedAt = map[string]int{"connections": 2, "packs": 2, "hooks": 2, "llm": 2, "gateway": 3}
+
+// tableOf returns the table of keep.toml that a key at a path is of, as people speak of it.
+func tableOf(path string) string {
+	parts := strings.Split(path, ".")
+	return strings.Join(parts[:min(max(1, namedAt[parts[0]]), len(parts))], ".")
+}
+
+// names returns the secrets that the file refers to, sorted.
+func (v *vault) names() []Named {
+	var out []Named
+	for _, name := range slices.Sorted(maps.Keys(v.named)) {
+		n := *v.named[name]
+		slices.Sort(n.Tables)
+		n.Tables = slices.Compact(n.Tables)
+		out = append(out, n)
+	}
+	return out
+}
+
+// NamedNow is Named of the file as it is now, as far as that can be read.
+func (c *Config) NamedNow() []Named {
+	now, err := Load(Options{File: c.File, Dir: c.Dir})
+	if now == nil || err != nil && now.Named == nil {
+		return c.Named
+	}
+	return now.Named
+}
 
 // expand replaces the references in all strings of n. What is missing becomes a
 // problem, and the reference stays.
@@ -82,6 +140,7 @@ func (b *binder) expand(v *vault, n *node, path string) {
 				}
 				return ref // its credential is put in when a request is sent
 			}
+			v.name(ref, path)
 			s, err := v.resolve(ref)
 			if err != nil {
 				b.unresolved(n, path, err)
@@ -144,7 +203,14 @@ func (v *vault) resolve(ref string) (string, error) {
 			err = &MissingError{ref, []string{"the environment variable " + name}}
 		}
 	case kind == "secret" && secretName().MatchString(name) && !strings.Contains(name, ".."):
-		s, v.marks[ref], err = v.secret(ref, name)
+		var place string
+		s, v.marks[ref], place, err = v.secret(ref, name)
+		if n := v.named[name]; n != nil {
+			n.Place = place
+			if _, missing := errors.AsType[*MissingError](err); err != nil && !missing {
+				n.Problem = err.Error()
+			}
+		}
 	case kind == "account":
 		return "", &referenceError{cut(ref, 60) + " can stand in a header of a connection only; elsewhere write account = \"NAME\""}
 	default:
@@ -157,31 +223,32 @@ func (v *vault) resolve(ref string) (string, error) {
 }
 
 // secret looks in the places of the package comment. It returns the mark of what it found,
-// too, which says where it is and of when, and nothing about it.
-func (v *vault) secret(ref, name string) (value, mark string, err error) {
+// too, which says where it is and of when, and nothing about it, and the place, which is
+// empty if that is the database.
+func (v *vault) secret(ref, name string) (value, mark, place string, err error) {
 	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
 	if s := v.env.vars[variable]; s != "" {
-		return s, variable, nil
+		return s, variable, variable, nil
 	}
 	credentials := "$CREDENTIALS_DIRECTORY/" + name
 	if dir := v.env.vars["CREDENTIALS_DIRECTORY"]; dir != "" {
 		v.files = append(v.files, filepath.Join(dir, name))
 		s, mark, err := readSecret(filepath.Join(dir, name), false)
 		if !errors.Is(err, fs.ErrNotExist) {
-			return s, mark, err
+			return s, mark, filepath.Join(dir, name), err
 		}
 	}
 	file := filepath.Join(v.dir, ".secrets", name)
 	v.files = append(v.files, file)
 	value, mark, err = readSecret(file, true)
 	if sealed, ok := v.sealed[name]; ok && errors.Is(err, fs.ErrNotExist) {
-		return sealed.Value, sealed.Mark, nil
+		return sealed.Value, sealed.Mark, "", nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", &MissingError{ref, []string{
+		return "", "", "", &MissingError{ref, []string{
 			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)", "the database: keep secrets set " + name}}
 	}
-	return value, mark, err
+	return value, mark, file, err
 }
 
 // markOf returns the mark of all secrets that a table of the file names, for

@@ -44,8 +44,9 @@ func (f *Follower) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	seen := f.Session.files
+	cfg := f.Session.config() // that was read last, also if it was refused: it says which secrets it lacks
 	if seen.stored = f.Session.loaded.Stored; seen.stored == "" {
-		seen.stored = f.stored(ctx, "")
+		seen.stored = f.stored(ctx, cfg, "")
 	}
 	for {
 		asked := false
@@ -56,19 +57,23 @@ func (f *Follower) Run(ctx context.Context) {
 			asked = true
 		case <-tick.C:
 		}
-		now := fingerprintOf(f.Session.Project.Cfg)
-		now.stored = f.stored(ctx, seen.stored)
+		now := fingerprintOf(cfg)
+		now.stored = f.stored(ctx, cfg, seen.stored)
 		if asked || now.secrets != seen.secrets || now.stored != seen.stored || !f.SecretsOnly && now.file != seen.file {
-			f.take(ctx)
+			// If it has other secrets than the one before, the next look finds a difference,
+			// and takes what came while this one was read.
+			if read := f.take(ctx, asked); read != nil {
+				cfg = read
+			}
 		}
 		seen = now
 	}
 }
 
-// stored looks at the secrets of the database. It returns what was seen before if the
+// stored looks at the secrets of the database. It returns what was seen before if a
 // configuration needs none, or they cannot be read now.
-func (f *Follower) stored(ctx context.Context, before string) string {
-	if len(f.Session.config().Secrets) == 0 {
+func (f *Follower) stored(ctx context.Context, cfg *config.Config, before string) string {
+	if len(cfg.Secrets) == 0 {
 		return before
 	}
 	all, err := f.Session.Accounts.Secrets(ctx)
@@ -78,8 +83,9 @@ func (f *Follower) stored(ctx context.Context, before string) string {
 	return project.SecretsMark(all)
 }
 
-// take reads the configuration and takes it, or says why not.
-func (f *Follower) take(ctx context.Context) {
+// take reads the configuration and takes it, or says why not. It returns what it read; nil if
+// that could not be understood. What is refused again is said again only to who asked.
+func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 	s := f.Session
 	cfg, err := f.Load()
 	if err == nil {
@@ -90,13 +96,17 @@ func (f *Follower) take(ctx context.Context) {
 	defer s.mu.Unlock()
 	if err != nil {
 		reason := reasonOf(err)
+		if before := s.settings.Refused; !asked && before != nil && before.Reason == reason {
+			return cfg
+		}
 		s.settings.Refused = &api.RefusedSetting{At: now, Reason: reason}
 		f.Env.Log.WarnContext(ctx, "configuration refused", "reason", reason)
-		return
+		return cfg
 	}
 	s.settings = api.Settings{TakenAt: now}
 	// Who changed the file waits for this line, whatever the level of the log.
 	f.Env.Log.WarnContext(ctx, "configuration taken", "file", cfg.File)
+	return cfg
 }
 
 // apply makes the host and the server use a configuration. An error changes nothing.

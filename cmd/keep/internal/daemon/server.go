@@ -65,6 +65,7 @@ type Server struct {
 	now      handler // what is offered now
 	receiver *hook.Receiver
 	connects *Connecting
+	backups  *Backups
 	plans    chan struct{} // places of plans that are made at once
 	metrics  http.Handler  // of the host
 	http     *http.Server
@@ -101,6 +102,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	srv.metrics = srv.metricsOf(s, seen)
 	srv.receiver = hook.NewReceiver(hook.ReceiverConfig{Publisher: s.Host, Store: s.DB, Clock: e.now, Logger: e.Log})
 	srv.connects = &Connecting{Accounts: s.Accounts, Config: s.config, Now: e.now}
+	srv.backups = &Backups{DB: s.DB, Now: e.now}
 	if srv.api, err = srv.offer(s); err != nil {
 		return nil, err
 	}
@@ -209,7 +211,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err

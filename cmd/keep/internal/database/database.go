@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
@@ -79,6 +80,43 @@ func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 	}
 	db := sqlite.New(name, sqlite.Config{Host: r&^anew == ToHost, ReadOnly: r == ToRead, New: r&anew != 0})
 	return db, db.Open(ctx)
+}
+
+// Backup copies a file to a new one while a host works on it, and checks the copy. If that
+// breaks laws, it stays and the error is a *BrokenCopyError.
+func Backup(ctx context.Context, db *sqlite.DB, to string, now time.Time) error {
+	if err := db.Backup(ctx, to, now); err != nil {
+		return err
+	}
+	copied, err := OpenName(ctx, to, ToRead)
+	if err != nil {
+		return fmt.Errorf("open the copy: %w", err)
+	}
+	broken := 0
+	for range copied.Check(ctx) {
+		if broken++; ctx.Err() != nil {
+			err = context.Cause(ctx)
+			break
+		}
+	}
+	if err := errors.Join(err, copied.Close()); err != nil {
+		return fmt.Errorf("check the copy: %w", err)
+	}
+	if broken > 0 {
+		return &BrokenCopyError{to, broken}
+	}
+	return nil
+}
+
+// A BrokenCopyError is returned for a copy that breaks laws, as its database does.
+type BrokenCopyError struct {
+	File string
+	Laws int
+}
+
+// Error says which command shows them.
+func (e *BrokenCopyError) Error() string {
+	return fmt.Sprintf("%s breaks %s; the copy is kept: see keep doctor --db %[1]s", terminal.Short(e.File), terminal.Plural(e.Laws, "law"))
 }
 
 // A missingError is returned when there is no file of that name.
