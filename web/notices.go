@@ -30,6 +30,7 @@ var notices = map[string]string{
 	"account-renewed":   "The account has new tokens.",
 	"account-revoked":   "Revoked: the service was told, and nothing of the account is kept here.",
 	"secret-set":        "Set. Calls use it within a second.",
+	"secret-stored":     "Stored. Calls do not use it: another place has one, which counts before the database.",
 	"secret-removed":    "The secret is removed.",
 	"released":          "The key is free: the next request with it is executed.",
 }

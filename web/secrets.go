@@ -144,8 +144,15 @@ func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 	}
 	who, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
-	err = s.cfg.Secrets.SetSecret(r.Context(), who, name, r.PostForm.Get("value"))
-	return "/secrets/" + url.PathEscape(name), "secret-set", err
+	if err := s.cfg.Secrets.SetSecret(r.Context(), who, name, r.PostForm.Get("value")); err != nil {
+		return "", "", err
+	}
+	list, err := s.secretList(r)
+	did = "secret-set"
+	if slices.ContainsFunc(list.All, func(one Secret) bool { return one.Name == name && one.Place != "" }) {
+		did = "secret-stored"
+	}
+	return "/secrets/" + url.PathEscape(name), did, err
 }
 
 func (s *site) removeSecret(r *http.Request) (to, did string, err error) {
