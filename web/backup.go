@@ -42,7 +42,7 @@ func (e *BackupError) Error() string { return e.What + ": " + e.Why }
 type backupOffer struct{ Instead string }
 
 // A piece of a copy is sent within stalled, or nobody takes it: a slow download is not cut,
-// and one that stands still does not keep others waiting.
+// and one that is blocked does not keep others waiting.
 const (
 	piece   = 256 << 10
 	stalled = 5 * time.Minute

@@ -138,7 +138,7 @@ func TestSecrets(t *testing.T) {
 	}
 	keeps.list.Trouble, keeps.list.Refused = "the key /srv/keep/keep.key can be read by others; run: chmod 600", "keep.toml:3: no"
 	troubled := root.get("/secrets")
-	if troubled.want(t, 200, "No secret can be set", "chmod 600", "goes on with those of before", "keep.toml:3: no"); strings.Contains(troubled.body, "password") {
+	if troubled.want(t, 200, "No secret can be set", "chmod 600", "continues with those of before", "keep.toml:3: no"); strings.Contains(troubled.body, "password") {
 		t.Error("a host that cannot seal asks for a value")
 	}
 }
