@@ -5,5 +5,5 @@ import "embed"
 
 // Files are the documents and the pictures in them.
 //
-//go:embed *.md screens/*.png screens/*.svg
+//go:embed *.md screens/*.svg screens/*.webp
 var Files embed.FS
