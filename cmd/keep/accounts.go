@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -211,9 +212,14 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 		}
 		text = line
 	} else {
-		line, err := bufio.NewReader(io.LimitReader(stdin, 64<<10)).ReadString('\n')
+		r := bufio.NewReader(io.LimitReader(stdin, 64<<10))
+		line, err := r.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", err
+		}
+		// What came with the line is looked at; nobody waits for more, since a pipe may stay open.
+		if rest, _ := r.Peek(r.Buffered()); len(bytes.TrimSpace(rest)) > 0 {
+			return "", exit.Misusef("several lines were given, and one is wanted; keep.toml also finds what has several lines as ${secret:NAME} in the file .secrets/NAME beside it")
 		}
 		text = line
 	}
