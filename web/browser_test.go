@@ -134,7 +134,7 @@ func (t *tab) click(selector string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, time.Minute)
 	defer cancel()
-	if err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+	if err := browsertest.Click(ctx, selector); err != nil {
 		t.Fatalf("click %s: %v", selector, err)
 	}
 }

@@ -44,8 +44,19 @@ func (b Person) Script(code string) string {
 // Click waits for an element and clicks it.
 func (b Person) Click(selector string) {
 	b.Helper()
-	if err := chromedp.Do(b.Context, chromedp.Click(chromedp.CSS(selector))); err != nil {
+	if err := Click(b.Context, selector); err != nil {
 		b.Fatalf("click %s: %v", selector, err)
+	}
+}
+
+// Click waits for an element in the page of a tab and clicks it. One that a live page replaces
+// between the two was not clicked, and is looked for again.
+func Click(ctx context.Context, selector string) error {
+	for {
+		err := chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+		if err == nil || !strings.Contains(err.Error(), "Could not find node with given id") {
+			return err
+		}
 	}
 }
 
