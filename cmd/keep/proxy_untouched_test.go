@@ -32,12 +32,12 @@ type lan struct {
 }
 
 // silence is how long the backend may be silent; pause is longer.
-const silence, pause = 300 * time.Millisecond, 500 * time.Millisecond
+const silence, pause = 1500 * time.Millisecond, 2 * time.Second
 
 // lanToml is what stands below [proxy] in keep.toml.
 const lanToml = `tls_cert = "cert.pem"
 tls_key = "key.pem"
-upstream_timeout = "300ms"
+upstream_timeout = "1500ms"
 trusted_proxies = ["127.0.0.0/8"]
 memory = "2MiB"
 drain_timeout = "5m"

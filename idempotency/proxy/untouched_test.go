@@ -35,11 +35,11 @@ func TestUntouched(t *testing.T) {
 }
 
 // short makes the backend's time shorter than what the tests take.
-func short(c *proxy.Config) { c.UpstreamTimeout = proxy.Duration(150 * time.Millisecond) }
+func short(c *proxy.Config) { c.UpstreamTimeout = proxy.Duration(time.Second) }
 
-// longer is beyond the backend's time. Nothing waits for it but a client that is slow on
-// purpose, so a slow machine changes nothing.
-const longer = 400 * time.Millisecond
+// longer is beyond the backend's time: a client is slow on purpose. The backend's own time
+// is a second, so that a busy machine keeps it.
+const longer = 1500 * time.Millisecond
 
 func untouchedSlowUpload(t *testing.T) {
 	t.Parallel()
