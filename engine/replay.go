@@ -87,7 +87,7 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 		host.kv = make(map[string]json.RawMessage)
 	}
 	out, err := r.Script.Call(ctx, ScriptCall{Path: x.path(phase), Args: p.Args, Now: p.Clock, Seed: p.Seed, Host: host, Log: func(_, _, _ string) {}})
-	res := ReplayResult{Result: out, Publishes: host.publishes, Asked: x.again.asked, In: digest(p.Args...), Out: digest(out)}
+	res := ReplayResult{Result: out, Publishes: host.publishes, Asked: x.again.asked, In: trace.Digest(p.Args...), Out: trace.Digest(out)}
 	res.Published, res.Stored = host.wrote()
 	if unknown, ok := errors.AsType[*UnknownAnswer](err); ok {
 		res.Unknown, err = unknown, nil

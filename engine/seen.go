@@ -34,7 +34,7 @@ func (x *execution) sawPhase(phase string, began time.Time, err error, s *trace.
 	if errors.Is(err, errTaken) { // its mutate call ended it: a success
 		err = nil
 	}
-	s.In, s.Out = digest(args...), digest(result)
+	s.In, s.Out = trace.Digest(args...), trace.Digest(result)
 	if host.taken != nil {
 		s.Out = host.taken.digest()
 	}
@@ -46,18 +46,9 @@ func (x *execution) sawPhase(phase string, began time.Time, err error, s *trace.
 	x.seen.Add(e)
 }
 
-// digest returns the digest of texts.
-func digest[T ~[]byte](texts ...T) trace.Sum {
-	values := make([][]byte, len(texts))
-	for i, t := range texts {
-		values[i] = t
-	}
-	return trace.Digest(values...)
-}
-
 // digest returns what tells the call from others.
 func (c *takenCall) digest() trace.Sum {
-	return digest([]byte(c.tool.name), []byte(c.target), c.identity, c.payload, []byte(c.subkey))
+	return trace.Digest([]byte(c.tool.name), []byte(c.target), c.identity, c.payload, []byte(c.subkey))
 }
 
 // wrote returns the digests of what the script wants to make durable: events, and its

@@ -47,9 +47,8 @@ func pack(entries []byte, dropped, after int) []byte {
 	if size >= small {
 		size, kind = s2.MaxEncodedLen(size), binaryS2
 	}
-	room := packed.Get().(*[]byte)
-	defer packed.Put(room)
-	b := append(slices.Grow((*room)[:0], 1+2*binary.MaxVarintLen64+size), kind)
+	room := borrow()
+	b := append(slices.Grow(*room, 1+2*binary.MaxVarintLen64+size), kind)
 	b = binary.AppendUvarint(b, uint64(after))
 	b = binary.AppendUvarint(b, uint64(dropped))
 	if kind == binaryPlain {
@@ -57,12 +56,23 @@ func pack(entries []byte, dropped, after int) []byte {
 	} else {
 		b = b[:len(b)+len(s2.Encode(b[len(b):cap(b)], entries))]
 	}
-	*room = b
+	defer giveBack(room, b)
 	return bytes.Clone(b)
 }
 
-// packed has room for parts while they are packed.
-var packed = sync.Pool{New: func() any { return new([]byte) }}
+// spare has room for what is put together and then copied or forgotten.
+var spare = sync.Pool{New: func() any { return new([]byte) }}
+
+// borrow returns an empty slice, most likely with room.
+func borrow() *[]byte { return spare.Get().(*[]byte) }
+
+// giveBack lets others have the room of b, which began as *room, unless it is that of an unusual run.
+func giveBack(room *[]byte, b []byte) {
+	if cap(b) <= 1<<16 {
+		*room = b[:0]
+		spare.Put(room)
+	}
+}
 
 // unpack returns what a part holds.
 func unpack(p []byte) (part, error) {

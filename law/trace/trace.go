@@ -80,20 +80,20 @@ func (s *Sum) UnmarshalText(text []byte) error {
 }
 
 // Digest returns the Sum of values. A nil value is another than an empty one.
-func Digest(values ...[]byte) Sum {
-	h := sha256.New()
-	var n [9]byte
-	var sum [sha256.Size]byte
+func Digest[T ~[]byte](values ...T) Sum {
+	room := borrow()
+	b := *room
 	for _, v := range values {
-		n[0] = 1
+		is := byte(1)
 		if v == nil {
-			n[0] = 0
+			is = 0
 		}
-		binary.BigEndian.PutUint64(n[1:], uint64(len(v)))
-		_, _ = h.Write(n[:]) // a hash takes everything
-		_, _ = h.Write(v)
+		b = binary.BigEndian.AppendUint64(append(b, is), uint64(len(v)))
+		b = append(b, v...)
 	}
-	return Sum(h.Sum(sum[:0])[:digestSize])
+	sum := sha256.Sum256(b)
+	giveBack(room, b)
+	return Sum(sum[:digestSize])
 }
 
 // A Trace is what is kept of a run.
@@ -116,15 +116,16 @@ func (t Trace) Under() (Entry, bool) {
 // A nil Recorder keeps nothing.
 type Recorder struct {
 	mu      sync.Mutex
-	left    int    // bytes that still fit in
-	pending []byte // encoded entries, not stored yet
-	many    int    // how many are in pending
-	stored  int    // how many were stored before
-	dropped int    // not stored yet
-	due     bool   // there is a read among them
-	full    bool   // an entry did not fit in: later ones are only counted
-	under   *Entry // the read under way
-	said    bool   // an entry says that it waits
+	left    int     // bytes that still fit in
+	pending []byte  // encoded entries, not stored yet
+	room    *[]byte // borrowed for pending
+	many    int     // how many are in pending
+	stored  int     // how many were stored before
+	dropped int     // not stored yet
+	due     bool    // there is a read among them
+	full    bool    // an entry did not fit in: later ones are only counted
+	under   *Entry  // the read under way
+	said    bool    // an entry says that it waits
 }
 
 // NewRecorder returns a Recorder of at most limit bytes of entries before they are
@@ -210,6 +211,10 @@ func (r *Recorder) add(e Entry) {
 // put appends the entry if it fits in. Its params and result are JSON: whoever gave them
 // to a script, or took them, has looked.
 func (r *Recorder) put(e Entry) bool {
+	if r.room == nil {
+		r.room = borrow()
+		r.pending = *r.room
+	}
 	before := len(r.pending)
 	b, err := e.append(slices.Grow(r.pending, len(e.Params)+len(e.Result)+entrySize))
 	if n := len(b) - before; err != nil || n > r.left {
@@ -257,7 +262,10 @@ func (r *Recorder) Stored(m Mark) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending = append(r.pending[:0], r.pending[m.bytes:]...)
+	if r.pending = append(r.pending[:0], r.pending[m.bytes:]...); len(r.pending) == 0 && r.room != nil {
+		giveBack(r.room, r.pending)
+		r.room, r.pending = nil, nil
+	}
 	r.many, r.stored, r.dropped = r.many-m.many, r.stored+m.many, r.dropped-m.dropped
 	r.due = r.many > 0 && r.due
 }

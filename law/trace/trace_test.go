@@ -41,7 +41,7 @@ func TestParts(t *testing.T) {
 	var parts [][]byte
 	want := []trace.Entry{
 		{Phase: "prepare", What: trace.Phase, At: noon, MS: 0.25, Script: &trace.Script{Clock: noon, Seed: []byte{1, 2, 255},
-			In: trace.Digest([]byte("a")), Out: trace.Digest(nil), Published: "p", Stored: "\xff"}},
+			In: trace.Digest([]byte("a")), Out: trace.Digest[[]byte](), Published: "p", Stored: "\xff"}},
 		read(`{"a":[1.0,"é"]}`),
 		{Phase: "next", What: trace.Read, Tool: "kv.get", At: noon, Error: &keep.Failure{Class: keep.ClassTransient, Code: "http-503"}},
 	}
@@ -81,7 +81,7 @@ var everything = []trace.Entry{
 	{Phase: "a name of later", What: "another", At: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), MS: -1, Result: json.RawMessage(`[ 1 ]`)},
 	{Phase: "mutate", What: trace.Phase, At: noon, MS: 1e300, Error: &keep.Failure{Class: keep.ClassLogic, Code: "x", Message: "\xff is no text"},
 		Script: &trace.Script{}},
-	{Phase: "next", What: trace.Phase, At: noon, MS: 3, Script: &trace.Script{Clock: noon, Seed: []byte{0, 1}, In: trace.Digest(nil),
+	{Phase: "next", What: trace.Phase, At: noon, MS: 3, Script: &trace.Script{Clock: noon, Seed: []byte{0, 1}, In: trace.Digest[[]byte](),
 		Out: trace.Digest([]byte("out")), Published: "\x00", Stored: "longer than a sum is"}},
 }
 

@@ -21,7 +21,7 @@ func (r *replay) args(ctx context.Context, p phase) (args []json.RawMessage, ok 
 			return []json.RawMessage{r.prepared}, true, nil
 		}
 		args = []json.RawMessage{r.run.Prepared}
-		if digest(args) != p.end.Script.In {
+		if trace.Digest(args...) != p.end.Script.In {
 			r.missing(p.name, "", nil, "what an earlier attempt had prepared is not kept as it was")
 			return nil, false, nil
 		}
@@ -29,7 +29,7 @@ func (r *replay) args(ctx context.Context, p phase) (args []json.RawMessage, ok 
 	case "next":
 		return r.outcomeArgs(ctx, p)
 	}
-	return nil, digest(nil) == p.end.Script.In, nil
+	return nil, trace.Digest[json.RawMessage]() == p.end.Script.In, nil
 }
 
 // ran reports whether the replay went through a phase.
@@ -57,13 +57,13 @@ func (r *replay) triggerArg(ctx context.Context, p phase) (args []json.RawMessag
 		if err == nil {
 			e.Status = keep.EventPending // as it was
 			for _, arg := range engine.TriggerArgs(e) {
-				if args[0] = arg; digest(args) == p.end.Script.In {
+				if args[0] = arg; trace.Digest(args...) == p.end.Script.In {
 					break
 				}
 			}
 		}
 	}
-	if digest(args) != p.end.Script.In {
+	if trace.Digest(args...) != p.end.Script.In {
 		r.missing(p.name, "trigger", p.end.Params, "the event says something else since, or is not kept any more")
 		return nil, false, nil
 	}
@@ -78,7 +78,7 @@ func (r *replay) outcomeArgs(ctx context.Context, p phase) (args []json.RawMessa
 	}
 	for _, m := range could {
 		result := engine.ResultArg(m)
-		if digest([]json.RawMessage{r.run.Prepared, result}) == p.end.Script.In || digest([]json.RawMessage{r.prepared, result}) == p.end.Script.In {
+		if trace.Digest(r.run.Prepared, result) == p.end.Script.In || trace.Digest(r.prepared, result) == p.end.Script.In {
 			return []json.RawMessage{r.prepared, result}, true, nil
 		}
 	}
@@ -114,12 +114,4 @@ func (r *replay) outcomes(ctx context.Context) ([]keep.Mutation, error) {
 		}
 	}
 	return could, nil
-}
-
-func digest(args []json.RawMessage) trace.Sum {
-	values := make([][]byte, len(args))
-	for i, a := range args {
-		values[i] = a
-	}
-	return trace.Digest(values...)
 }

@@ -76,7 +76,7 @@ func (r *replay) compareErrors(p phase, got engine.ReplayResult) {
 // comparePrepared compares what prepare returned.
 func (r *replay) comparePrepared(p phase, got engine.ReplayResult) {
 	var was json.RawMessage
-	if digest([]json.RawMessage{r.run.Prepared}) == p.end.Script.Out {
+	if trace.Digest(r.run.Prepared) == p.end.Script.Out {
 		was = r.run.Prepared
 	}
 	if was == nil {

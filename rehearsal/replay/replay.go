@@ -353,7 +353,7 @@ func (r *replay) step(ctx context.Context, p phase) (bool, error) {
 func (r *replay) execute(ctx context.Context, p phase, args []json.RawMessage) (engine.ReplayResult, error) {
 	h, ok := r.cfg.Definition.Handler(r.run.Handler)
 	if ok && h.Kind == keep.Consumer && (p.name == "mutate" && (!h.HasMutate || r.idle) || p.name == "next" && !h.HasNext) {
-		return engine.ReplayResult{Out: digest([]json.RawMessage{nil})}, nil
+		return engine.ReplayResult{Out: trace.Digest[json.RawMessage](nil)}, nil
 	}
 	return r.engine.Replay(ctx, engine.Replay{Script: r.cfg.Script, Definition: r.cfg.Definition, Run: r.run},
 		engine.ReplayPhase{Name: p.name, Args: args, Seen: p.seen, Clock: p.end.Script.Clock, Seed: p.end.Script.Seed})
