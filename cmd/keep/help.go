@@ -52,7 +52,7 @@ RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
   host        id, name, version, started_at, until, alive, draining, partial,
               workflows: [{workflow, epoch, since}]
 
-  keep run    {idle, workflows: [{name, version, runs, committed, failed}],
+  keep run    {idle, workflows: [{name, version, runs, committed, waiting, failed, retries}],
               escalations: [escalation]}
   keep check  {ok, problems: [{severity, file, line, column, message, fix}],
               workflows: […]}`

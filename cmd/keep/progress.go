@@ -15,13 +15,18 @@ type progress struct {
 
 	mu     sync.Mutex // protects the fields below
 	counts map[keep.WorkflowName]*runCount
-	seen   map[keep.RunID]bool // executions that were counted; true: as failed
-	open   int                 // of them, those that are not closed
+	work   map[keep.RunID]*work // by each of its attempts
+}
+
+// A work is what one attempt after the other was to do. What became of it is what became of the last.
+type work struct {
+	last  keep.RunID
+	state *int // where it counts; nil: nowhere
 }
 
 // newProgress returns a progress without counts.
 func newProgress(t *terminal.Terminal) *progress {
-	return &progress{t: t, counts: make(map[keep.WorkflowName]*runCount), seen: make(map[keep.RunID]bool)}
+	return &progress{t: t, counts: make(map[keep.WorkflowName]*runCount), work: make(map[keep.RunID]*work)}
 }
 
 // commit takes note of a durable commit.
@@ -45,47 +50,55 @@ func (p *progress) commit(c keep.Commit) {
 	}
 }
 
-// run counts an execution once, however many commits it takes: when this command
-// begins it or carries on what an earlier one left. That a failed run is closed, as its
-// retry begins, says nothing new; nor does a crash or a stop, since the work is taken up by an
-// execution of its own.
+// run counts work once, however many attempts and commits it takes: when this command begins
+// it, or takes up what an earlier one left. An attempt that another took up says nothing any more.
 func (p *progress) run(n *runCount, r keep.Run) {
-	failed, seen := p.seen[r.ID]
-	switch {
-	case lifecycle.BeginsAnew(r): // what an earlier command left
+	w := p.work[r.ID]
+	switch before := p.work[r.RetryOf]; {
+	case w != nil && w.last != r.ID:
 		return
-	case r.Status == keep.StatusCrashed || r.Status == keep.StatusAborted || lifecycle.Interrupted(r),
-		r.Closed && r.Status != keep.StatusCommitted:
-		if seen && r.Closed {
-			p.open--
-		}
-		return
-	case !seen:
+	case w != nil:
+	case isLeft(r):
+		return // whoever takes it up is counted
+	case before != nil:
+		w = before
+		n.Retries++
+	default:
+		w = &work{}
 		n.Runs++
-		p.open++
+		if r.RetryOf != "" {
+			n.Retries++
+		}
 	}
-	fails := isFailed(r.Status)
-	switch {
-	case fails && !failed:
-		n.Failed++
-	case failed && r.Status == keep.StatusCommitted: // a person answered, and it went well
-		n.Failed--
+	p.work[r.ID], w.last = w, r.ID
+	if w.state != nil {
+		*w.state--
 	}
-	p.seen[r.ID] = failed || fails
-	if r.Status == keep.StatusCommitted {
-		n.Committed++
-		p.open--
+	if w.state = n.stateOf(r); w.state != nil {
+		*w.state++
 	}
 }
 
-// isFailed reports whether an execution stopped since something failed. One in doubt
-// has not failed.
-func isFailed(s keep.RunStatus) bool {
-	switch s {
-	case keep.StatusTransient, keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
-		return true
+// isLeft reports whether r is as an earlier command left it, or as another attempt closes it.
+func isLeft(r keep.Run) bool {
+	return lifecycle.BeginsAnew(r) || lifecycle.Interrupted(r) || r.Status == keep.StatusCrashed || r.Closed && r.Status != keep.StatusCommitted
+}
+
+// stateOf returns the count that r is part of. One in doubt has not failed, nor has one that is
+// tried again by itself.
+func (n *runCount) stateOf(r keep.Run) *int {
+	switch r.Status {
+	case keep.StatusCommitted:
+		return &n.Committed
+	case keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
+		if r.RetryAt.IsZero() {
+			return &n.Failed
+		}
 	}
-	return false
+	if r.Closed {
+		return nil
+	}
+	return &n.Waiting
 }
 
 // count returns what a workflow did.
@@ -106,10 +119,11 @@ func (p *progress) start() (stop func()) { return p.t.Animate(p.line) }
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var committed, failed int
+	var committed, failed, waiting int
 	for _, n := range p.counts {
 		committed += n.Committed
 		failed += n.Failed
+		waiting += n.Waiting
 	}
-	return fmt.Sprintf("%s committed, %d failed, %d open", terminal.Plural(committed, "run"), failed, p.open)
+	return fmt.Sprintf("%s committed, %d failed, %d open", terminal.Plural(committed, "run"), failed, waiting)
 }

@@ -36,6 +36,8 @@ is active, nothing is due and nothing waits to be tried again. Other workflows
 in the database stay at rest. A workflow that another host has is waited for; who
 has it is said after a second. When it is idle it deletes what [retention] says.
 
+The table counts a run and its retries as one, by what became of the last.
+
 It ends with 0 when all is done, with 4 when a person must decide something (see
 keep inbox), and with 1 when --timeout comes first. Calls that are out then are
 waited for, up to policy.shutdown.`,
@@ -104,13 +106,16 @@ type runSummary struct {
 	Elsewhere   []daemon.RemoteWorkflow `json:"elsewhere,omitempty"` // what other hosts have, if it is not idle
 }
 
-// A runCount says what one workflow did.
+// A runCount says what one workflow did. A run and its retries count as one, by what became
+// of the last.
 type runCount struct {
 	Name      keep.WorkflowName `json:"name"`
 	Version   string            `json:"version"`
-	Runs      int               `json:"runs"`      // executions that this command began or carried on
+	Runs      int               `json:"runs"`      // that this command began or took up
 	Committed int               `json:"committed"` // of them
-	Failed    int               `json:"failed"`    // of them; one that was retried counts each time
+	Waiting   int               `json:"waiting"`   // of them, for a time, a service or a person
+	Failed    int               `json:"failed"`    // of them, and not tried again by themselves
+	Retries   int               `json:"retries"`   // further attempts that they took
 }
 
 // summarize prints what was done and returns the error that ends the command.
@@ -202,9 +207,9 @@ func (a *app) stoppedAt(s *daemon.Session, r api.Run, why string) string {
 // printSummary prints the counts, and every question in full: who reads the
 // output of cron has no other view.
 func (a *app) printSummary(sum runSummary) error {
-	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "FAILED"}}
+	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "RUNS", "COMMITTED", "WAITING", "FAILED", "RETRIES"}}
 	for _, w := range sum.Workflows {
-		t.Add(string(w.Name), w.Version, fmt.Sprint(w.Runs), fmt.Sprint(w.Committed), fmt.Sprint(w.Failed))
+		t.Add(string(w.Name), w.Version, fmt.Sprint(w.Runs), fmt.Sprint(w.Committed), fmt.Sprint(w.Waiting), fmt.Sprint(w.Failed), fmt.Sprint(w.Retries))
 	}
 	if err := t.Print(a.Out, a.OutInk); err != nil {
 		return err
