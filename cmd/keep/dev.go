@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep/cmd/keep/internal/dev"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 )
 
 // devCmd is for the person who writes a script.
@@ -26,7 +27,7 @@ in the browser ($BROWSER names the program), logged in.`,
 			if len(args) == 1 {
 				path = args[0]
 			}
-			if _, err := os.Stat(path); err != nil {
+			if _, _, err := project.LookForScripts(path); err != nil {
 				return err
 			}
 			cfg := dev.Config{Terminal: a.Terminal, Log: a.log, Flags: a.Flags, Path: path, Poll: poll, Listen: listen}

@@ -96,6 +96,9 @@ func misusedHint(cmd *cobra.Command, err error) string {
 
 // hintFor says what to do next, where the error does not.
 func hintFor(err error) string {
+	if e, ok := errors.AsType[*project.PathError](err); ok {
+		return e.Next
+	}
 	switch {
 	case errors.Is(err, keep.ErrRunOpen):
 		return "See what it waits for: keep runs --open"

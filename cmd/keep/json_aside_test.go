@@ -75,7 +75,7 @@ func TestJSONAside(t *testing.T) {
 	ask(misused, "", "check", ".")
 	ask(misused, "", "check", "bad.js")
 	ask(misused, "", "plan", "bad.js")
-	ask(misused, "", "test", "none.js")
+	ask(missing, "", "test", "none.js")
 	if err := os.Remove("bad.js"); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (p *replayer) run(ctx context.Context, run string) error {
 
 // script returns the script of --with with what it imports.
 func (p *replayer) script() (api.Script, error) {
-	file, err := filepath.Abs(p.with)
+	file, err := project.LookForScript(p.with)
 	if err != nil {
 		return api.Script{}, err
 	}

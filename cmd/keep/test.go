@@ -104,6 +104,9 @@ type testResult struct {
 
 // run runs every test once.
 func (t *tester) run(ctx context.Context) error {
+	if _, _, err := project.Look(t.path); err != nil {
+		return err
+	}
 	files, err := scripttest.Find(t.path)
 	if err != nil {
 		return exit.Misusef("%w", err)
@@ -307,13 +310,11 @@ func (t *tester) print(r testReport) error {
 
 // again runs the tests after each change of a file, until ctx is done.
 func (t *tester) again(ctx context.Context) error {
-	abs, err := filepath.Abs(t.path)
+	abs, info, err := project.Look(t.path)
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(abs); err != nil {
-		return exit.Misusef("%w", err)
-	} else if !info.IsDir() {
+	if !info.IsDir() {
 		abs = filepath.Dir(abs)
 	}
 	changed := make(chan struct{}, 1)

@@ -272,6 +272,9 @@ func (d *developer) show(found []terminal.Problem, err error) error {
 		}
 		if len(cs) == 0 {
 			cs = []terminal.Problem{{Severity: "error", Message: err.Error()}}
+			if e, ok := errors.AsType[*project.PathError](err); ok {
+				cs[0].Fix = e.Next
+			}
 		}
 		found = append(found, cs...)
 	}

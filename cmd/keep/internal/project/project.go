@@ -3,6 +3,7 @@
 package project
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/account"
-	"github.com/keep-run/keep/rehearsal/scripttest"
+	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -129,13 +130,9 @@ func SecretsMark(secrets []keep.Account) string {
 // OpenProject finds the configuration and the scripts of a file or a directory.
 // The error joins everything that is wrong.
 func (f *Flags) OpenProject(name string) (*Project, error) {
-	abs, err := filepath.Abs(name)
+	abs, info, err := LookForScripts(name)
 	if err != nil {
 		return nil, err
-	}
-	info, err := os.Stat(abs)
-	if err != nil {
-		return nil, fmt.Errorf("find the workflow: %w", err)
 	}
 	dir := abs
 	if !info.IsDir() {
@@ -157,7 +154,7 @@ func (f *Flags) OpenProject(name string) (*Project, error) {
 	files, globErr := scriptsIn(p.Root, dir, cfg.Workflows)
 	p.files = files
 	if globErr == nil && len(files) == 0 && err == nil {
-		globErr = exit.Misusef("%s: no scripts match %s; write one, or see keep init", name, strings.Join(cfg.Workflows, ", "))
+		globErr = noScripts(name, dir, cfg.Workflows)
 	}
 	return p, errors.Join(err, globErr)
 }
@@ -182,8 +179,7 @@ func scriptsIn(root, dir string, patterns []string) ([]string, error) {
 	return files, nil
 }
 
-// match returns the files in dir that match a pattern, relative to root.
-// Declarations of types, tests and hidden files are no scripts.
+// match returns the files in dir that match a pattern, relative to root, if they may have workflows.
 func match(root, dir string, patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {
@@ -192,7 +188,7 @@ func match(root, dir string, patterns []string) ([]string, error) {
 			return nil, fmt.Errorf("workflows: %q: %w", p, err)
 		}
 		for _, f := range found {
-			if base := path.Base(f); strings.HasSuffix(base, ".d.ts") || strings.HasPrefix(base, ".") || scripttest.IsScript(base) {
+			if notWorkflow(path.Base(f)) {
 				continue
 			}
 			rel, err := filepath.Rel(root, filepath.Join(dir, filepath.FromSlash(f)))
@@ -251,6 +247,9 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 		w, err := host.Load(ctx, rt, p.Root, file)
 		if err != nil {
 			cs := Problems(p.Root, err)
+			if isBlank(filepath.Join(p.Root, filepath.FromSlash(file))) {
+				cs = []terminal.Problem{{Severity: "error", Code: "empty", Message: "the file is empty", Fix: "write a workflow in it; keep init DIR makes an example"}}
+			}
 			if len(cs) == 0 {
 				return nil, nil, fmt.Errorf("load %s: %w", file, err)
 			}
@@ -272,6 +271,12 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 		scripts = append(scripts, Script{File: file, Workflow: w})
 	}
 	return scripts, found, nil
+}
+
+// isBlank reports whether a file is small and has nothing but white space.
+func isBlank(file string) bool {
+	text, err := regular.Read(file, 1<<10)
+	return err == nil && len(bytes.TrimSpace(text)) == 0
 }
 
 // OpenSandbox starts the sandbox with the limits of the configuration.
