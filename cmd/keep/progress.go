@@ -54,7 +54,7 @@ func (p *progress) commit(c keep.Commit) {
 // it, or takes up what an earlier one left. An attempt that another took up says nothing any more.
 func (p *progress) run(n *runCount, r keep.Run) {
 	w := p.work[r.ID]
-	switch before := p.work[r.RetryOf]; {
+	switch before := p.work[lifecycle.Before(r)]; {
 	case w != nil && w.last != r.ID:
 		return
 	case w != nil:
@@ -66,7 +66,7 @@ func (p *progress) run(n *runCount, r keep.Run) {
 	default:
 		w = &work{}
 		n.Runs++
-		if r.RetryOf != "" {
+		if lifecycle.Before(r) != "" {
 			n.Retries++
 		}
 	}
@@ -91,7 +91,7 @@ func (n *runCount) stateOf(r keep.Run) *int {
 	case keep.StatusCommitted:
 		return &n.Committed
 	case keep.StatusPerson, keep.StatusLogic, keep.StatusInternal:
-		if r.RetryAt.IsZero() {
+		if !lifecycle.WaitsForTime(r) {
 			return &n.Failed
 		}
 	}

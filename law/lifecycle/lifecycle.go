@@ -250,6 +250,9 @@ func NextAttempt(r keep.Run, m keep.Mutation, id keep.RunID, v keep.Version, now
 	return next, r
 }
 
+// Before returns the attempt that r took up, empty if it is the first at its work.
+func Before(r keep.Run) keep.RunID { return r.RetryOf }
+
 // MaxCrashes is how many crashes in a row a chain survives before a person is
 // asked. A run that kills its host must not do so forever.
 const MaxCrashes = 10
