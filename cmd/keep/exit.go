@@ -21,7 +21,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		return exit.Done
 	}
 	if _, ours := errors.AsType[*exit.Error](err); !a.started && !ours {
-		a.complain(exit.Misused, nil, complaint{exit.Name(exit.Misusef("%w", err)), strings.TrimSpace(err.Error()), misusedHint(cmd, err)})
+		a.complain(exit.Misused, nil, complaint{exit.Name(exit.Misusef("%w", err)), strings.TrimSpace(err.Error()), terminal.OrNull(misusedHint(cmd, err))})
 		return exit.Misused
 	}
 	var found []terminal.Problem
@@ -36,7 +36,7 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	terminal.SortProblems(found)
 	said := make([]complaint, 0, len(rest))
 	for _, e := range rest {
-		said = append(said, complaint{exit.Name(e), e.Error(), hintFor(e)})
+		said = append(said, complaint{exit.Name(e), e.Error(), terminal.OrNull(hintFor(e))})
 	}
 	a.complain(exit.Of(err), found, said...)
 	return exit.Of(err)
@@ -44,9 +44,9 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 
 // A complaint is one error, as programs read it.
 type complaint struct {
-	Code    string `json:"code"` // see exit.Name
-	Message string `json:"message"`
-	Hint    string `json:"hint"` // what to do next; empty: the message says it
+	Code    string  `json:"code"` // see exit.Name
+	Message string  `json:"message"`
+	Hint    *string `json:"hint"` // what to do next; null: the message says it
 }
 
 // complain prints errors: with --json as one object on stderr, so that stdout has data alone.
@@ -68,8 +68,8 @@ func (a *app) complain(status int, found []terminal.Problem, said ...complaint) 
 	a.PrintProblems(found)
 	for _, c := range said {
 		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(c.Message))
-		if c.Hint != "" {
-			fmt.Fprintln(a.Err, c.Hint)
+		if c.Hint != nil {
+			fmt.Fprintln(a.Err, *c.Hint)
 		}
 	}
 }

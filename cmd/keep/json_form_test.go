@@ -10,15 +10,20 @@ import (
 )
 
 // A jsonForm collects what commands print as JSON, to see that all of it has one form: a list is
-// never null, and a time is RFC 3339 in UTC with milliseconds.
+// never null, a text that isn't known is null and not empty, and a time is RFC 3339 in UTC with
+// milliseconds.
 type jsonForm struct {
 	lists map[string]bool     // the fields that are lists somewhere, or by the API's description
 	nulls map[string][]string // the commands that print null, by the field
 	times []string            // what is a time in another form, with its command
+	empty map[string][]string // the commands that print an empty text, by the field
 }
 
 // foreign are the fields whose values scripts and services make.
 var foreign = []string{"payload", "result", "prepared", "data", "value", "params", "recorded", "now", "identity", "body"}
+
+// blank are the texts that may be empty, since that says what there is, and not that it isn't known.
+var blank = []string{"why"} // a run that went as recorded has no reason
 
 var (
 	timeLike = regexp.MustCompile(`^\d{4}-\d\d-\d\d[T ]\d\d:`)
@@ -27,7 +32,7 @@ var (
 
 func newJSONForm(t *testing.T) *jsonForm {
 	t.Helper()
-	f := &jsonForm{lists: make(map[string]bool), nulls: make(map[string][]string)}
+	f := &jsonForm{lists: make(map[string]bool), nulls: make(map[string][]string), empty: make(map[string][]string)}
 	raw, err := os.ReadFile("../../api/openapi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +88,9 @@ func (f *jsonForm) look(command, name string, v any) {
 	case nil:
 		f.nulls[name] = append(f.nulls[name], command)
 	case string:
+		if v == "" {
+			f.empty[name] = append(f.empty[name], command)
+		}
 		if timeLike.MatchString(v) && !timeForm.MatchString(v) {
 			f.times = append(f.times, command+": "+name+": "+v)
 		}
@@ -106,6 +114,11 @@ func (f *jsonForm) judge(t *testing.T) {
 	for name, commands := range f.nulls {
 		if name != "" && f.lists[name] {
 			t.Errorf("%s is a list, and null in what these print: %s", name, strings.Join(slices.Compact(commands), "; "))
+		}
+	}
+	for name, commands := range f.empty {
+		if !slices.Contains(blank, name) {
+			t.Errorf("%s is an empty text, and not null, in what these print: %s", name, strings.Join(slices.Compact(commands), "; "))
 		}
 	}
 	for _, at := range slices.Compact(f.times) {

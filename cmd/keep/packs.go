@@ -142,8 +142,8 @@ type packTool struct {
 	Pages        *string          `json:"pages"` // their style; null: it comes at once
 	Token        []string         `json:"token"` // where the host's key goes
 	SettleAfter  *string          `json:"settle_after"`
-	SettleSource string           `json:"settle_source"`
-	VerifyByHand string           `json:"verify_by_hand"`
+	SettleSource *string          `json:"settle_source"`
+	VerifyByHand *string          `json:"verify_by_hand"`
 	Scopes       []string         `json:"scopes"`
 	Description  string           `json:"description"`
 	Example      map[string]any   `json:"example"`
@@ -153,7 +153,7 @@ type packTool struct {
 func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 	out := packTool{
 		Tool: spec.Name, Effect: spec.Effect, Method: t.Method, Path: t.Path, Body: t.Body, Identity: append([]string{}, spec.Identity...),
-		Params: spec.Params, Result: spec.Result, Token: []string{}, SettleSource: t.SettleSource, VerifyByHand: spec.VerifyByHand,
+		Params: spec.Params, Result: spec.Result, Token: []string{}, SettleSource: terminal.OrNull(t.SettleSource), VerifyByHand: terminal.OrNull(spec.VerifyByHand),
 		Scopes: append([]string{}, t.Scopes...), Description: spec.Description, Example: t.Example,
 	}
 	if t.Pages != nil {

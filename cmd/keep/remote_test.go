@@ -446,7 +446,7 @@ func TestLocalAndRemote(t *testing.T) {
 		if cmd, _, err := newApp(nil, nil).root().Find(line); err == nil {
 			tried[pathOf(cmd)] = true
 		}
-		if asks := b.Status != exit.Misused && !strings.Contains(b.Talk, "no such file"); asks && !b.ThroughHost {
+		if asks := b.Status != exit.Misused && !strings.Contains(b.Talk, "does not exist"); asks && !b.ThroughHost {
 			t.Errorf("keep %v did not ask the daemon: %+v", line, b)
 		}
 		b.ThroughHost = false

@@ -18,8 +18,8 @@ func (a *app) versionCmd() *cobra.Command {
 				return a.PrintJSON(v)
 			}
 			text := "keep " + v.Version
-			if v.Revision != "" {
-				text += " (" + v.Revision + ")"
+			if v.Revision != nil {
+				text += " (" + *v.Revision + ")"
 			}
 			_, err := fmt.Fprintf(a.Out, "%s %s %s\n", text, v.Go, v.Platform)
 			return err

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,25 @@ func (c Problem) String() string {
 	}
 	b.WriteString(WithFix(c.Message, c.Fix))
 	return b.String()
+}
+
+// MarshalJSON writes what is not known as null.
+func (c Problem) MarshalJSON() ([]byte, error) {
+	type plain Problem
+	return json.Marshal(struct {
+		plain
+		File   *string `json:"file"`
+		Fix    *string `json:"fix"`
+		Source *string `json:"source"`
+	}{plain(c), OrNull(c.File), OrNull(c.Fix), OrNull(c.Source)})
+}
+
+// OrNull returns a text for JSON: null if it is empty, which says that it is not known.
+func OrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // WithFix adds to a message how to fix it.
