@@ -11,12 +11,13 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
 // Scripts beyond those that stay loaded work all the same, also at once.
 func TestScriptsAreDropped(t *testing.T) {
-	rt, err := sandbox.Open(t.Context(), sandbox.Config{})
+	rt, err := sandbox.Open(t.Context(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
@@ -26,8 +27,8 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// cacheDir holds the compiled JavaScript engine for all tests of the binary.
-var cacheDir string
+// cacheDir holds the compiled JavaScript engine.
+var cacheDir = sandboxtest.CacheDir()
 
 // backstops counts the commits in which only a unique index of the store kept
 // something from being there twice. The law decides before: it must stay 0.
@@ -36,11 +37,6 @@ var backstops atomic.Int64
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	var err error
-	if cacheDir, err = os.MkdirTemp("", "keep-host-test"); err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(cacheDir)
 	code := m.Run()
 	if n := backstops.Load(); n > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: a unique index prevented %d duplicates; the law must decide before\n", n)

@@ -21,6 +21,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/repair"
@@ -28,28 +29,11 @@ import (
 	"github.com/keep-run/keep/store/memory"
 )
 
-// cacheVariable names the directory of the compiled sandbox, for the processes of TestKilled,
-// too: compiling it takes seconds under the race detector.
-const cacheVariable = "KEEP_TEST_REPAIR_CACHE"
-
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if os.Getenv(cacheVariable) == "" {
-		dir, err := os.MkdirTemp("", "keep-repair-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		os.Setenv(cacheVariable, dir)
-	}
-	return pgtest.Main(m)
-}
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // runtime is the sandbox of all tests: to open one takes half a second.
 var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: os.Getenv(cacheVariable)})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // A world is a workflow that ran for real until an event failed it.

@@ -27,6 +27,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
@@ -52,7 +53,7 @@ type world struct {
 
 // sandboxes is one sandbox for all worlds: to open it is what costs.
 var sandboxes = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // newWorld starts a world in which the workflows are deployed that scripts name.

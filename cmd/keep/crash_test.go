@@ -15,7 +15,7 @@ import (
 	"github.com/keep-run/keep/api"
 )
 
-var crashKills = flag.Int("crash-kills", 25, "how often TestCrash kills the command")
+var crashKills = flag.Int("crash-kills", 15, "how often TestCrash kills the command")
 
 const (
 	crashEvents = 100

@@ -17,7 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/internal/sandboxtest"
 )
 
 var (
@@ -44,15 +44,7 @@ func run(m *testing.M) int {
 	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/keep").CombinedOutput(); err != nil {
 		panic("go build: " + string(out))
 	}
-	compiled := filepath.Join(cache, "keep")
-	if err := os.MkdirAll(compiled, 0o700); err != nil {
-		panic(err)
-	}
-	rt, err := sandbox.Open(context.Background(), sandbox.Config{CacheDir: compiled})
-	if err != nil {
-		panic(err)
-	}
-	if err := rt.Close(); err != nil {
+	if err := sandboxtest.Fill(filepath.Join(cache, "keep")); err != nil {
 		panic(err)
 	}
 	return m.Run()

@@ -130,6 +130,7 @@ internal/mailtest       test   internal/testserver
 internal/s3test         test   internal/testserver
 internal/browsertest    test
 internal/oidctest       test
+internal/sandboxtest    test   script/sandbox
 internal/llmtest        test
 internal/llmtest/record dev    internal/llmtest
 internal/ceiling        test   internal/cputime

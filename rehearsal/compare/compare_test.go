@@ -20,6 +20,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/rehearsal/compare"
 	"github.com/keep-run/keep/script/sandbox"
@@ -90,7 +91,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // runtime is the sandbox of all tests: to open one takes half a second.
 var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // A world is a shop, and what a host did with it so far.

@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/trace"
 	"github.com/keep-run/keep/rehearsal/plan"
@@ -91,7 +92,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // runtime is the sandbox of all tests: to open one takes half a second.
 var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // A world is a shop, a script and what a host did with it so far.

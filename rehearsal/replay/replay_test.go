@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/trace"
 	"github.com/keep-run/keep/operator"
@@ -103,7 +104,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // runtime is the sandbox of all tests: to open one takes half a second.
 var runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // A world is a shop, and what a host did with it so far.
@@ -468,7 +469,7 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.live(t, everything)
-	rt, err := sandbox.Open(t.Context(), sandbox.Config{Limits: sandbox.Limits{CPU: 300 * time.Millisecond}})
+	rt, err := sandbox.Open(t.Context(), sandbox.Config{Limits: sandbox.Limits{CPU: 300 * time.Millisecond}, CacheDir: sandboxtest.CacheDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/cputime"
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/rehearsal/scripttest"
 	"github.com/keep-run/keep/script/sandbox"
@@ -267,7 +268,7 @@ func benchmarkRun(b *testing.B, own string) {
 
 // sharedRuntime is the sandbox of all tests: to open one takes half a second.
 var sharedRuntime = sync.OnceValues(func() (*sandbox.Runtime, error) {
-	return sandbox.Open(context.Background(), sandbox.Config{})
+	return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 })
 
 // config loads the script orders.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -137,7 +138,7 @@ var (
 	opened  bool
 	runtime = sync.OnceValues(func() (*sandbox.Runtime, error) {
 		opened = true
-		return sandbox.Open(context.Background(), sandbox.Config{})
+		return sandbox.Open(context.Background(), sandbox.Config{CacheDir: sandboxtest.CacheDir()})
 	})
 )
 

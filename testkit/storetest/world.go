@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -107,6 +108,9 @@ func invalid(err error) bool {
 // same fails the test if a read did not return what it should.
 func (w *world) same(what string, got, want any) {
 	w.Helper()
+	if reflect.DeepEqual(want, got) {
+		return // cmp would look at each byte of a payload by itself
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Errorf("%s (-want +got):\n%s", what, diff)
 	}
