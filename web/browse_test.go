@@ -2,9 +2,13 @@ package web_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/web"
 )
 
 // views are the pages that everybody sees, with what has to be on them.
@@ -67,6 +72,7 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	views["confirm-key"], views["key"] = w.unknownKey()+"/confirm?action=did-not-happen", w.unknownKey()
 	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
 	views["together"], views["each-run"], views["home-hour"] = "/inbox/together", "/runs?each=1", "/?over=hour"
+	views["redo"] = "/redo?input=" + string(w.inputOf(w.question("mails")))
 	c := w.as("ada", access.Operator)
 	for name, path := range views {
 		if a := c.get(path); len(a.body) > 200<<10 || a.header.Get("Content-Security-Policy") == "" || strings.Contains(a.header.Get("Content-Security-Policy"), "unsafe") {
@@ -98,6 +104,58 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	const text = mark + `; var t = document.querySelector("#d-text-0"); t.value = `
 	press("deploy-checked", "/workflows/mails/deploy", text+`t.value.replace("Re: ", "Answer: ")`, check)
 	press("deploy-wrong", "/workflows/mails/deploy", text+`"export default {"`, check)
+
+	// What only an admin sees.
+	w.site.Close()
+	w.serve(web.Config{Store: w.db, Actor: w.host, Connections: w.conns, Accounts: shelved(), Secrets: filled(), Backups: &copies{}})
+	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Admin), URL: w.site.URL})
+	admins := map[string]string{
+		"secrets": "/secrets", "secret": "/secrets/bank", "secret-elsewhere": "/secrets/crm", "secret-unusable": "/secrets/github-hook", "secret-missing": "/secrets/slack",
+		"settings-admin": "/settings", "accounts": "/accounts", "account": "/accounts/work-mail",
+	}
+	for name, path := range admins {
+		b.size(1280, 900)
+		b.open(path)
+		b.looksGood(name)
+	}
+
+	everyPage(t, slices.Concat(slices.Collect(maps.Values(views)), slices.Collect(maps.Values(admins)), []string{"/workflows/mails/deploy"}))
+}
+
+// elsewhere are the pages that tests of cmd/keep look at in a browser.
+var elsewhere = map[string]string{
+	"GET /proposals/{id}": "TestRepairOnThePages",
+	"GET /connect":        "TestConnectOnThePages",
+	"GET /connect/{pack}": "TestConnectOnThePages",
+}
+
+// page is the registration of a page that is reached by GET.
+var page = regexp.MustCompile(`s\.show(?:To)?\(mux, (?:access\.\w+, )?"(GET [^"]+)"`)
+
+// everyPage fails for pages of the site that are not among those that were looked at.
+func everyPage(t *testing.T, looked []string) {
+	t.Helper()
+	source, err := os.ReadFile("web.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, seen := http.NewServeMux(), make(map[string]bool)
+	for _, m := range page.FindAllStringSubmatch(string(source), -1) {
+		seen[m[1]] = false
+		routes.HandleFunc(m[1], func(http.ResponseWriter, *http.Request) {})
+	}
+	if len(seen) < 30 {
+		t.Fatalf("web.go has %d pages", len(seen))
+	}
+	for _, path := range looked {
+		_, pattern := routes.Handler(httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		seen[pattern] = true
+	}
+	for pattern, seen := range seen {
+		if !seen && elsewhere[pattern] == "" {
+			t.Errorf("nobody looks at the page %s: add it to the views", pattern)
+		}
+	}
 }
 
 // looksGood reports what is wrong with the page, on every kind of screen, by day and by night.
