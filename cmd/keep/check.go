@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -72,14 +71,7 @@ func (a *app) check(ctx context.Context, path string) error {
 	defer project.CloseConnections(conns)
 	r.Problems = append(r.Problems, project.Problems("", errors.Join(err, connErr))...)
 	broken := len(r.Problems) > 0
-	for _, m := range p.Cfg.Missing {
-		severity := workflow.Warning // it may be set where the workflows run
-		if m.Unusable {
-			severity = workflow.Error
-		}
-		r.Problems = append(r.Problems, project.ConfigProblems([]config.Problem{m}, severity)...)
-	}
-	r.Problems = append(r.Problems, project.ConfigProblems(p.Cfg.Warnings, workflow.Warning)...)
+	r.Problems = append(r.Problems, project.OfSettings(p.Cfg)...)
 	limits := p.Cfg
 	if broken {
 		limits = &config.Config{} // the limits may be what is wrong; the defaults will do
@@ -108,34 +100,11 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Workflows = append(r.Workflows, workflowEffects{terminal.Short(filepath.Join(p.Root, s.File)), effects})
 	}
 	if !broken {
-		r.Problems = append(r.Problems, checkHooks(path, p, scripts)...)
 		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, conns)...)
-		r.Problems = append(r.Problems, checkAccounts(ctx, p.Cfg, r.Workflows)...)
+		r.Problems = append(r.Problems, checkAround(ctx, path, p, scripts, r.Workflows)...)
 	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
-}
-
-// checkHooks warns of hooks whose events no workflow of the project can get. One script
-// alone says nothing of the workflows of others.
-func checkHooks(path string, p *project.Project, scripts []project.Script) (found []terminal.Problem) {
-	info, err := os.Stat(path)
-	whole := err == nil && info.IsDir()
-	for _, h := range p.Cfg.Hooks {
-		at := slices.IndexFunc(scripts, func(s project.Script) bool { return s.Workflow.Name == h.Workflow })
-		var field, message string
-		switch {
-		case at < 0 && whole:
-			field, message = "workflow", fmt.Sprintf("no script of this project declares a workflow %q: what is delivered is answered 503 until one does", h.Workflow)
-		case at >= 0 && !slices.Contains(scripts[at].Workflow.Topics, h.Topic):
-			field, message = "topic", fmt.Sprintf("workflow %q declares no topic %q: what is delivered is answered 503 until it does", h.Workflow, h.Topic)
-		default:
-			continue
-		}
-		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hook-without-target", File: p.Cfg.File,
-			Message: fmt.Sprintf("hooks.%s.%s: %s", h.Name, field, message)})
-	}
-	return found
 }
 
 // lookLimit is how long keep check waits for a database.
@@ -163,58 +132,26 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 		Message: "whether something was renamed that the database has work of is not checked: " + err.Error()}}
 }
 
-// checkAccounts warns of accounts that the tools of the workflows use and that cannot do
-// what these want. A service may have given a wider scope than was asked for, so that a
-// missing one is no error. A database that is not there, or cannot be read, says nothing.
-func checkAccounts(ctx context.Context, cfg *config.Config, workflows []workflowEffects) (found []terminal.Problem) {
-	var tools []keep.ToolName
+// checkAround reports what is odd in what is around the scripts, as far as the database can be read.
+func checkAround(ctx context.Context, path string, p *project.Project, scripts []project.Script, workflows []workflowEffects) []terminal.Problem {
+	info, err := os.Stat(path)
+	around := project.Around{Cfg: p.Cfg, Scripts: scripts, Whole: err == nil && info.IsDir()}
 	for _, w := range workflows {
 		for _, t := range w.Tools {
-			tools = append(tools, t.Tool)
+			around.Tools = append(around.Tools, t.Tool)
 		}
-	}
-	slices.Sort(tools)
-	needs := cfg.Needs(slices.Compact(tools))
-	if len(needs) == 0 {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	db, err := database.Open(ctx, cfg, database.ToRead)
+	if !around.NeedsAccounts() {
+		return around.Problems(ctx, nil)
+	}
+	db, err := database.Open(ctx, p.Cfg, database.ToRead)
 	if err != nil {
-		return nil
+		return around.Problems(ctx, nil)
 	}
 	defer db.Close()
-	list, err := db.Accounts(ctx, keep.AccountConnected)
-	if err != nil {
-		return nil
-	}
-	warn := func(code, format string, args ...any) {
-		p := terminal.Problem{Severity: string(workflow.Warning), Code: code, File: cfg.File, Message: fmt.Sprintf(format, args...)}
-		if !slices.Contains(found, p) {
-			found = append(found, p)
-		}
-	}
-	for _, n := range needs {
-		i := slices.IndexFunc(list, func(a keep.Account) bool { return a.Name == n.Account })
-		if i < 0 || list[i].Status != keep.AccountOK {
-			warn("account-not-connected", "the account %s is not connected in the database, and %s needs it; run: keep connect %s --name %s", n.Account, n.Tool, cmp.Or(packOf(list, i), n.Pack), n.Account)
-			continue
-		}
-		missing := slices.DeleteFunc(slices.Clone(n.Scopes), func(s string) bool { return slices.Contains(list[i].Scopes, s) })
-		if len(missing) > 0 && list[i].Style == "oauth2" {
-			warn("scope-missing", "the account %s was not given %s, which %s needs; run: keep connect %s --name %s", n.Account, strings.Join(missing, " "), n.Tool, list[i].Pack, n.Account)
-		}
-	}
-	return found
-}
-
-// packOf returns the pack of an account; empty if there is none.
-func packOf(list []keep.Account, i int) string {
-	if i < 0 {
-		return ""
-	}
-	return list[i].Pack
+	return around.Problems(ctx, db)
 }
 
 // printCheck prints the report and returns the error that ends the command.

@@ -62,6 +62,11 @@ path = "/secrets"
 effect = "mutate"
 path = "/orders/{id}"
 identity = ["id"]
+[hooks.paid]
+workflow = "w"
+topic = "paid"
+verify = "standard-webhooks"
+secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 `, shop.URL)} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -116,7 +121,7 @@ identity = ["id"]
 	}
 	says(send("deploy", needs), "waits in Inbox until a person agrees", `href="/inbox/`)
 	mended := changed("to: prepared.data.mail", `to: prepared.data.mail, copy: "boss"`)
-	says(send("check", mended), "The script can be deployed", "copy&#34;: &#34;boss")
+	says(send("check", mended), "The script can be deployed", "copy&#34;: &#34;boss", "hooks.paid.topic: workflow &#34;w&#34; declares no topic &#34;paid&#34;") // as keep check
 	current := func() string {
 		t.Helper()
 		var w api.Workflow

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/keep-run/keep"
@@ -23,8 +24,11 @@ import (
 // A ScriptDeployer takes scripts that come over HTTP, with the checks of keep
 // deploy against the connections that it has.
 type ScriptDeployer struct {
-	Host    *host.Host
-	DB      store.Reader
+	Host *host.Host
+	DB   interface {
+		store.Reader
+		project.Accounts
+	}
 	Runtime *sandbox.Runtime
 	Conns   []connector.Connection
 
@@ -108,7 +112,15 @@ func (d *ScriptDeployer) Check(ctx context.Context, name keep.WorkflowName, s ap
 		}
 		found = append(found, doubts...)
 	}
-	out.Problems = problemsOf(found)
+	around := project.Around{Cfg: d.config(), Scripts: files}
+	for _, t := range effects.Tools {
+		around.Tools = append(around.Tools, t.Tool)
+	}
+	of := append(project.OfSettings(around.Cfg), around.Problems(ctx, d.DB)...)
+	for i := range of {
+		of[i].File = filepath.Base(of[i].File) // where it is on this machine is not for everybody
+	}
+	out.Problems = problemsOf(append(found, of...))
 	given, err := PlanGrants(ctx, d.config(), d.DB, []*host.Workflow{w})
 	g := given[w.Name]
 	out.Table = g.Whole

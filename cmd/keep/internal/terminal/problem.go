@@ -46,13 +46,16 @@ func (c Problem) String() string {
 
 // MarshalJSON writes what is not known as null.
 func (c Problem) MarshalJSON() ([]byte, error) {
-	type plain Problem
 	return json.Marshal(struct {
-		plain
-		File   *string `json:"file"`
-		Fix    *string `json:"fix"`
-		Source *string `json:"source"`
-	}{plain(c), OrNull(c.File), OrNull(c.Fix), OrNull(c.Source)})
+		Severity string  `json:"severity"`
+		Code     string  `json:"code"`
+		File     *string `json:"file"`
+		Line     int     `json:"line"`
+		Column   int     `json:"column"`
+		Message  string  `json:"message"`
+		Fix      *string `json:"fix"`
+		Source   *string `json:"source"`
+	}{c.Severity, c.Code, OrNull(c.File), c.Line, c.Column, c.Message, OrNull(c.Fix), OrNull(c.Source)})
 }
 
 // OrNull returns a text for JSON: null if it is empty, which says that it is not known.

@@ -1,0 +1,116 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/script/workflow"
+)
+
+// OfSettings returns what is missing or odd in keep.toml. A secret that is missing may be set where
+// the workflows run, so that it is a warning.
+func OfSettings(cfg *config.Config) (found []terminal.Problem) {
+	for _, m := range cfg.Missing {
+		severity := workflow.Warning
+		if m.Unusable {
+			severity = workflow.Error
+		}
+		found = append(found, ConfigProblems([]config.Problem{m}, severity)...)
+	}
+	return append(found, ConfigProblems(cfg.Warnings, workflow.Warning)...)
+}
+
+// Accounts reads the accounts of a database.
+type Accounts interface {
+	Accounts(ctx context.Context, kind keep.AccountKind, names ...string) ([]keep.Account, error)
+}
+
+// An Around is what scripts work with beside their connections: hooks, and accounts of the database.
+type Around struct {
+	Cfg     *config.Config
+	Scripts []Script
+	Tools   []keep.ToolName // that they use
+	Whole   bool            // these are all scripts of the project
+}
+
+// NeedsAccounts reports whether a tool needs an account of the database.
+func (a *Around) NeedsAccounts() bool { return len(a.needs()) > 0 }
+
+func (a *Around) needs() []config.Need {
+	tools := slices.Clone(a.Tools)
+	slices.Sort(tools)
+	return a.Cfg.Needs(slices.Compact(tools))
+}
+
+// Problems returns what is odd. Without a database nothing is known of accounts.
+func (a *Around) Problems(ctx context.Context, db Accounts) []terminal.Problem {
+	found := a.hooks()
+	needs := a.needs()
+	if db == nil || len(needs) == 0 {
+		return found
+	}
+	list, err := db.Accounts(ctx, keep.AccountConnected)
+	if err != nil {
+		return found
+	}
+	for _, p := range a.accounts(needs, list) {
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// hooks warns of hooks whose events no workflow of the project can get. One script alone says
+// nothing of the workflows of others.
+func (a *Around) hooks() (found []terminal.Problem) {
+	for _, h := range a.Cfg.Hooks {
+		at := slices.IndexFunc(a.Scripts, func(s Script) bool { return s.Workflow.Name == h.Workflow })
+		var field, message string
+		switch {
+		case at < 0 && a.Whole:
+			field, message = "workflow", fmt.Sprintf("no script of this project declares a workflow %q: what is delivered is answered 503 until one does", h.Workflow)
+		case at >= 0 && !slices.Contains(a.Scripts[at].Workflow.Topics, h.Topic):
+			field, message = "topic", fmt.Sprintf("workflow %q declares no topic %q: what is delivered is answered 503 until it does", h.Workflow, h.Topic)
+		default:
+			continue
+		}
+		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hook-without-target", File: a.Cfg.File,
+			Message: fmt.Sprintf("hooks.%s.%s: %s", h.Name, field, message)})
+	}
+	return found
+}
+
+// accounts warns of accounts that cannot do what the tools want. A service may have given a wider
+// scope than was asked for, so that a missing one is no error.
+func (a *Around) accounts(needs []config.Need, list []keep.Account) (found []terminal.Problem) {
+	warn := func(code, format string, args ...any) {
+		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: code, File: a.Cfg.File, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, n := range needs {
+		i := slices.IndexFunc(list, func(acc keep.Account) bool { return acc.Name == n.Account })
+		if i < 0 || list[i].Status != keep.AccountOK {
+			warn("account-not-connected", "the account %s is not connected in the database, and %s needs it; run: keep connect %s --name %s", n.Account, n.Tool, cmp.Or(packOf(list, i), n.Pack), n.Account)
+			continue
+		}
+		missing := slices.DeleteFunc(slices.Clone(n.Scopes), func(s string) bool { return slices.Contains(list[i].Scopes, s) })
+		if len(missing) > 0 && list[i].Style == "oauth2" {
+			warn("scope-missing", "the account %s was not given %s, which %s needs; run: keep connect %s --name %s", n.Account, strings.Join(missing, " "), n.Tool, list[i].Pack, n.Account)
+		}
+	}
+	return found
+}
+
+// packOf returns the pack of an account; empty if there is none.
+func packOf(list []keep.Account, i int) string {
+	if i < 0 {
+		return ""
+	}
+	return list[i].Pack
+}
