@@ -30,7 +30,7 @@ func TestClients(t *testing.T) {
 		t.Fatalf("client.ts: %v", built.Errors)
 	}
 	program := filepath.Join(dir, "client")
-	if out, err := exec.Command("go", "build", "-o", program, "./clients").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./clients").CombinedOutput(); err != nil {
 		t.Fatalf("client.go: %v\n%s", err, out)
 	}
 	for name, command := range map[string][]string{

@@ -17,7 +17,7 @@ func TestDwellers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"server", "agent"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, name), "./dwellers/"+name).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "./dwellers/"+name).CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %s", name, out)
 		}
 	}

@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	bin = dir
 	for name, pkg := range map[string]string{"keep": "../cmd/keep", "server": "./rest/server", "try": "./try", "go": "./go"} {
-		out, err := exec.Command("go", "build", "-o", program(name), pkg).CombinedOutput()
+		out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program(name), pkg).CombinedOutput()
 		if err != nil {
 			panic("build " + pkg + ": " + string(out))
 		}

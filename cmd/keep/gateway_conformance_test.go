@@ -48,7 +48,7 @@ func TestGatewayConformance(t *testing.T) {
 		t.Skip("no conformance suite on this machine; test.sh installs it")
 	}
 	server := filepath.Join(t.TempDir(), "everything")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", server, everythingServer).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", server, everythingServer).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, v := range []struct {

@@ -73,7 +73,7 @@ func buildKeep(tb testing.TB) string {
 			tb.Fatal(err)
 		}
 		sharedBin = dir
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "keep"), ".").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "keep"), ".").CombinedOutput(); err != nil {
 			tb.Fatalf("go build: %v\n%s", err, out)
 		}
 	})

@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		bin += ".exe"
 	}
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/keep").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bin, "../../cmd/keep").CombinedOutput(); err != nil {
 		panic("go build: " + string(out))
 	}
 	if err := sandboxtest.Fill(filepath.Join(cache, "keep")); err != nil {
