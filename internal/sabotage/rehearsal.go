@@ -16,7 +16,7 @@ var rehearsalBreaks = []Break{
 	{"replay-invents-an-answer", "doubt-is-not-failure", "engine/replay.go",
 		`return nil, &UnknownAnswer{c.Name, e.Params, "the run did not ask this"}`, `return json.RawMessage("null"), nil`, "./rehearsal/replay -run TestMissing"},
 	{"replay-believes-a-changed-event", "pinned", "rehearsal/replay/args.go",
-		`if digest(args) != p.end.Script.In {
+		`if trace.Digest(args...) != p.end.Script.In {
 		r.missing(p.name, "trigger",`, `if false {
 		r.missing(p.name, "trigger",`, "./rehearsal/replay -run TestMissing"},
 	{"replay-hides-another-call", "explained", "rehearsal/replay/compare.go",
