@@ -60,9 +60,9 @@ func (s *Server) accounts() {
 		verb, summary string
 		do            func(ctx context.Context, name string) error
 	}{
-		{"test", "Make a read that shows whether an account works", func(ctx context.Context, name string) error { return s.cfg.Accounts.Test(ctx, name) }},
-		{"renew", "Get new tokens now; the status of the answer says whether a person is needed", func(ctx context.Context, name string) error { return s.cfg.Accounts.Renew(ctx, name) }},
-		{"revoke", "Tell the service that an account ends, and forget it", func(ctx context.Context, name string) error { return s.cfg.Accounts.Revoke(ctx, name) }},
+		{"test", "Make one read with an account, which shows whether it works", func(ctx context.Context, name string) error { return s.cfg.Accounts.Test(ctx, name) }},
+		{"renew", "Get new tokens of an account now; the status of the answer says whether a person is needed", func(ctx context.Context, name string) error { return s.cfg.Accounts.Renew(ctx, name) }},
+		{"revoke", "Revoke an account at its service, and forget it", func(ctx context.Context, name string) error { return s.cfg.Accounts.Revoke(ctx, name) }},
 	} {
 		as(s, access.Admin, http.MethodPost, "/accounts/{account}/"+do.verb, do.verb+"-account", do.summary, func(ctx context.Context, in *named) (AccountDetail, error) {
 			if _, err := one(ctx, in.Name); err != nil {

@@ -55,7 +55,7 @@ func (s *Server) idempotencyKeys() {
 		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name, Header: in.Body.Header}
 		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Resolve(ctx, in.Reference, res, s.cfg.Clock()) })
 	})
-	post(s, "/keys/{key}/forget", "forget-key", "Give a key free: the next request with it is executed", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
+	post(s, "/keys/{key}/forget", "forget-key", "Release a key: the next request with it is executed", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
 		id, _ := access.From(ctx)
 		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Forget(ctx, in.Reference, id.Name, s.cfg.Clock()) })
 	})

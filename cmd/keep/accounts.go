@@ -58,8 +58,7 @@ argument.
 
 With mcp:SERVER it is an MCP server of keep.toml with a url: the server says where its tokens are
 from, and a client is registered there, unless keep.toml has client_id.`,
-		Example: "  keep connect gmail --name work-mail\n  keep connect stripe < key.txt\n  keep connect mcp:tracker",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.connect(cmd.Context(), args[0], f, cmd.InOrStdin())
 		},
@@ -302,7 +301,7 @@ func (a *app) accountsCmd() *cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error { return keyError(run(cmd.Context(), args[0])) }}
 	}
 	yes, discard := false, false
-	revoke := one("revoke", "Tell the service that an account ends, and forget it", func(ctx context.Context, name string) error {
+	revoke := one("revoke", "Revoke an account at its service, and forget it", func(ctx context.Context, name string) error {
 		return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 			if _, err := namedAccount(ctx, m, name); err != nil {
 				return err
@@ -320,7 +319,7 @@ func (a *app) accountsCmd() *cobra.Command {
 	revoke.Flags().BoolVar(&yes, "yes", false, "do it")
 	rekey := &cobra.Command{Use: "rekey", Short: "Seal all accounts and secrets with a new key", Args: cobra.NoArgs,
 		Long: `Rekey makes a new key beside keep.key, seals everything with it, and puts it in the
-place of the old one. If it is interrupted, nothing is lost: give it again.`,
+place of the old one. If it is interrupted, nothing is lost: run it again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
 				n, err := m.Rekey(cmd.Context(), discard)
@@ -333,8 +332,8 @@ place of the old one. If it is interrupted, nothing is lost: give it again.`,
 		}}
 	rekey.Flags().BoolVar(&discard, "discard", false, "delete what no key opens, because its key is lost")
 	return noun("accounts", list, one("show", "Show an account with its requests for new tokens", a.showAccount),
-		one("test", "Make a read that shows whether an account works", a.testAccount),
-		one("renew", "Get new tokens now", a.renewAccount), revoke, rekey,
+		one("test", "Make one read with an account, which shows whether it works", a.testAccount),
+		one("renew", "Get new tokens of an account now", a.renewAccount), revoke, rekey,
 		a.exportAccountCmd(), a.importAccountCmd(), a.recipientCmd())
 }
 
@@ -450,12 +449,16 @@ func (a *app) renewAccount(ctx context.Context, name string) error {
 // secretsCmd stores secrets in the database.
 func (a *app) secretsCmd() *cobra.Command {
 	list := func() *cobra.Command {
-		return &cobra.Command{Use: "secrets", Aliases: []string{"secret"}, Short: "Secrets in the database: set, list and remove", Args: cobra.NoArgs,
-			Long: `A secret of the database is what ${secret:NAME} of keep.toml stands for, where neither
-the environment nor a file has one. Values are never shown.`,
+		return &cobra.Command{Use: "secrets", Aliases: []string{"secret"}, Short: "Secrets in the database: which are stored, and who set them", Args: cobra.NoArgs,
+			Long: `Secrets lists the secrets that the database holds, sealed with the key of keep.key. One
+is what ${secret:NAME} of keep.toml stands for, unless the environment or a file has that
+name. Values are never shown.`,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.listSecrets(cmd.Context()) }}
 	}
-	set := &cobra.Command{Use: "set NAME", Short: "Store a secret, sealed: typed without echo, or one line of standard input", Args: cobra.ExactArgs(1),
+	set := &cobra.Command{Use: "set NAME", Short: "Store a secret, or replace it", Args: cobra.ExactArgs(1),
+		Long: `Set seals a value with the key of keep.key and stores it, in place of one of that name. The
+value is typed, and not shown, or is one line of standard input; it is never an argument.
+keep.toml uses it as ${secret:NAME}. A running host takes it between two calls.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
 			if err := daemon.CheckSecretName(name); err != nil {
@@ -477,6 +480,8 @@ the environment nor a file has one. Values are never shown.`,
 			})
 		}}
 	rm := &cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
+		Long: `Remove deletes a stored secret. Calls that need it stop until it is set again: nothing is
+sent without it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 				err := daemon.RemoveSecret(cmd.Context(), m, args[0])

@@ -41,7 +41,6 @@ one line of standard input.
 
 A service may end an account whose tokens two places renew, so one whose tokens are renewed
 can only be moved: with --move it is forgotten here once the file is on disk.`,
-		Example: "  keep accounts export shop --recipient age1… > shop.age\n  keep accounts export work-mail --move --out work-mail.age",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.exportAccount(cmd.Context(), args[0], f, cmd.InOrStdin())
 		}}

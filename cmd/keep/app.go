@@ -72,6 +72,7 @@ Start with: keep demo, keep init, keep dev .`,
 	root.SetCompletionCommandGroupID(groupOther)
 	a.addVerbs(root)
 	a.addTopics(root)
+	addExamples(root)
 	explainArgs(root)
 	return root
 }

@@ -25,8 +25,6 @@ func (a *app) apiCmd() *cobra.Command {
 the file, which needs no token: only its owner can open it. PATH is below /api/v1;
 GET /docs describes all of them. A BODY of - is read from stdin. The answer goes to
 stdout as it came; a problem makes the status 1, or 3 for what is not there.`,
-		Example: "  keep api GET '/runs?open=true'\n  keep api POST /workflows/invoices/pause --key pause-1\n" +
-			`  keep api POST /inputs/skip '{"match": {"q": "newsletter"}, "preview": true}'`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var body []byte

@@ -35,8 +35,7 @@ there is a database, it looks there for work of what may have another name now. 
 secret that is not set here is only a warning.
 
 With --db and no path it checks a database instead, like keep doctor.`,
-		Example: "  keep check .\n  keep check invoices.js --json\n  keep check --db keep.db",
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && a.DB != "" {
 				return a.checkStore(cmd.Context())

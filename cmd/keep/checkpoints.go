@@ -21,7 +21,7 @@ func (a *app) checkpointsCmd() *cobra.Command {
 		Use: "checkpoints", Short: "Checkpoints: how far producers came, in their ctx.kv",
 		Long: `A producer remembers how far it came in ctx.kv. These commands show what is there, set a value and
 reset it. No event and no input is lost by that, and what is published again under a message id
-that is known is no new event. What the producer does not read any more, nobody misses.`,
+that is known is no new event. Nobody notices what the producer does not read any more.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -56,8 +56,7 @@ func (a *app) setCheckpointCmd() *cobra.Command {
 		Use: "set WORKFLOW PRODUCER KEY JSON", Short: "Set one value of a checkpoint",
 		Long: `Set shows what a value is and what it would be; with --yes it sets it. The next run of the producer
 begins there. Who did it, and why, is in the log of the producer's last run.`,
-		Example: `  keep checkpoints set contacts poll since '"2026-11-01T00:00:00Z"' --yes --note "the feed was restored"`,
-		Args:    cobra.ExactArgs(4),
+		Args: cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !json.Valid([]byte(args[3])) {
 				return exit.Misusef("%s is no JSON; a text is written as '\"text\"'", terminal.CutTo(args[3], 80))

@@ -28,8 +28,7 @@ calls would have been otherwise, and what can be done about each call.
 
 Exit codes: 0 safe, 4 a person should look ("impact" of --json: impactful or inconclusive),
 3 no such workflow or version.`,
-		Example: "  keep workflows compare invoices 1.0 2.0\n  keep deploy invoices.js --compare",
-		Args:    cobra.ExactArgs(3),
+		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.look(cmd.Context(), func(c *api.Client) error {
 				r, err := c.Compare(cmd.Context(), keep.WorkflowName(args[0]), api.CompareRequest{From: args[1], Version: args[2]})

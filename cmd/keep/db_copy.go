@@ -31,16 +31,15 @@ writing to FROM while it reads, compares all rows and checks every law on TO, an
 then seals FROM and opens TO. Nobody can work on a sealed database, so nothing is done
 twice. It can still be looked at. Point db at TO then.
 
-If the copy dies, give the same command again. Until FROM is sealed it is as it was.
+If the copy is interrupted, run the same command again. Until FROM is sealed it is as it was.
 
   keep db unseal FROM TO     goes back, if nothing was done on TO
   keep db copy TO NEW        goes back with what was done there
 
 --db names no database here: both are arguments. A password of Postgres belongs in
 PGPASSWORD or ~/.pgpass.`,
-		Example: "  keep db copy keep.db postgres://keep@db.internal/keep",
-		Args:    cobra.ExactArgs(2),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.copyDatabase(cmd.Context(), args[0], args[1]) },
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.copyDatabase(cmd.Context(), args[0], args[1]) },
 	}
 }
 

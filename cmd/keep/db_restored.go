@@ -43,7 +43,7 @@ Take the line away when only new things come. Tools whose repetition does no har
 need none of this.
 
 A file that keep db backup made cannot be worked on before this. What pg_restore or a base
-backup brought back can: give this command before you start a host.
+backup brought back can: run this command before you start a host.
 
 The tokens of an account may have been used up since the backup: they are tried once, and
 then you are asked to connect the account again.

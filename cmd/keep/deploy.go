@@ -32,8 +32,8 @@ versions in the database. A running host takes them up within a second. A run
 that failed because of its script is tried again with the new one; an unknown
 outcome stays blocked. A script that did not change keeps its version.
 
-Items stay what they are. Which of them a new version will not come to again is not
-known before it runs, so deploy says how many are not done.
+Items stay as they are. A new version may not come to all of them again, which is not
+known before it runs: deploy says how many are not done.
 
 With --compare nothing is deployed: the recorded runs of the current versions are gone
 through with the scripts, and it says what would have been otherwise (exit code 0 if

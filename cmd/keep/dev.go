@@ -42,6 +42,6 @@ in the browser ($BROWSER names the program), logged in.`,
 	}
 	listenFlag(cmd, &listen)
 	cmd.Flags().BoolVar(&browser, "browser", false, "open the pages in the browser, logged in (default: on a terminal, not over SSH)")
-	cmd.Flags().BoolVar(&poll, "poll", false, "look at the files each second, where changes are not notified")
+	cmd.Flags().BoolVar(&poll, "poll", false, "look at the files every second, for file systems that report no changes")
 	return a.anewFlag(cmd)
 }

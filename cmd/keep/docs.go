@@ -26,8 +26,7 @@ func (a *app) docsCmd() *cobra.Command {
 		Long: `Docs serves the documents that are in the program on an address of this machine, until it is
 interrupted. TOPIC is a document, a heading of one (NAME#HEADING), or the type of a
 problem that the API answered with.`,
-		Example: "  keep docs\n  keep docs retention --open\n  keep docs --list\n  keep docs --print monitoring\n  keep docs search budget window",
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, p := range manual.Open().Pages() {
@@ -117,10 +116,9 @@ func (d *docReader) serve(ctx context.Context, path string) error {
 func (a *app) docsSearchCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use:     "search WORDS",
-		Short:   "Find the headings below which all of these words stand",
-		Example: "  keep docs search lost answer\n  keep docs search retention --json",
-		Args:    cobra.MinimumNArgs(1),
+		Use:   "search WORDS",
+		Short: "Find the headings below which all of these words stand",
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if limit < 1 {
 				return exit.Misusef("--limit is %d, want at least 1", limit)

@@ -35,7 +35,7 @@ func (a *app) eventsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW TOPIC] ID", "Show one event with its payload", 3, shownEvent, a.printEvent)
-	show.Long = "Show prints everything about an event. Six or more characters that its ID begins or ends with stand for it; last is the newest, of a topic or of all."
+	show.Long = "Show prints everything about an event. Six or more characters that its ID begins or ends\nwith stand for it; last is the newest, of a topic or of all."
 	show.Args = namedOrLast(3)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())

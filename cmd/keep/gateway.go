@@ -27,18 +27,17 @@ func (a *app) gatewayCmd() *cobra.Command {
 		Use:   "gateway",
 		Short: "Stand between an agent and its MCP servers, with the ledger",
 		Long: `Gateway serves an agent by the Model Context Protocol on stdin and stdout, and passes
-its calls on to the servers of [gateway.servers] in keep.toml. Each call of a tool that
-is not known to read only is recorded before it is sent. An agent that got no answer and
+its calls on to the servers of [gateway.servers] in keep.toml. Each call is recorded before
+it is sent, unless its tool is known to read only. An agent that got no answer and
 makes the call again gets the answer of the first; nothing is sent twice. What nobody can
 know is a question in keep inbox. It ends with its stdin.
 
-Several can work on one file, and beside keep serve: who comes second hands its messages to the
-first, and takes its place when that ends. Give each client a --agent of its own.
+Several can work on one file, and beside keep serve: the second hands its messages to the
+first, and takes its place when that ends. Give each client an --agent of its own.
 
-With --listen it serves agents by streamable HTTP, each by its token, until it is stopped:
-keep token add NAME --role agent makes one, and [gateway.agents] may have others.`,
-		Example: "  claude mcp add keep -- keep gateway\n  keep gateway --agent alice\n  keep gateway --listen 127.0.0.1:7421",
-		Args:    cobra.NoArgs,
+With --listen it serves agents by streamable HTTP, each by its token, until it is stopped.
+keep token add NAME --role agent makes a token; [gateway.agents] may have others.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.gateway(cmd.Context(), agent, listen, cmd.InOrStdin())
 		},

@@ -26,8 +26,7 @@ func (a *app) gatewayImportCmd() *cobra.Command {
 		Long: `Import reads the file in which a client lists its MCP servers ({"mcpServers": {…}}, or
 {"servers": {…}}), and prints [gateway.servers.…] for keep.toml. It changes nothing. Values of
 env and headers are never printed: they become ${env:NAME}.`,
-		Example: "  keep gateway import ~/.claude.json >> keep.toml",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := regular.Read(args[0], config.MaxFile)
 			if err != nil {

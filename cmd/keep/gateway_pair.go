@@ -48,8 +48,6 @@ show. What was shown, and nothing else, is added to pairings/SERVER.toml beside 
 is proofs/SERVER.TOOL.html. Nothing is recorded in the database.
 
 {n} in a text of the params stands for something new in each call. The status is 1 if nothing was shown.`,
-		Example: "  keep gateway pair tracker\n" +
-			`  keep gateway pair tracker.create_issue --params '{"repo": "sandbox", "title": "{n}", "body": "A trial."}'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.gatewayPair(cmd, args[0], f) },
 	}

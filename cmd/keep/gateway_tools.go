@@ -34,9 +34,8 @@ and is not called until a person accepts it (keep inbox, or keep gateway tools a
 
 What a server says of its tools (description, annotations) is shown, and not believed. Characters that nobody
 sees are written as \u{200B}.`,
-		Example: "  keep gateway tools --json\n  keep gateway tools --pin",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.gatewayTools(cmd.Context(), takes) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.gatewayTools(cmd.Context(), takes) },
 	}
 	cmd.Flags().BoolVar(&takes, "pin", false, "agree to the tools that are new, as they are listed now")
 	cmd.AddCommand(a.acceptToolCmd())
@@ -51,8 +50,7 @@ func (a *app) acceptToolCmd() *cobra.Command {
 		Long: `Accept shows a tool as it was agreed to beside what its server lists now. Characters that nobody
 sees are written as \u{200B}. With --as and the hash of what was shown, it accepts that; if the server
 changed the tool once more meanwhile, nothing is accepted. A gateway that runs calls it from then on.`,
-		Example: "  keep gateway tools accept tracker.create_issue\n  keep gateway tools accept tracker.create_issue --as 3f9c0a1be2d4",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.acceptTool(cmd.Context(), keep.ToolName(args[0]), shown)
 		},

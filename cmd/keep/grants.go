@@ -104,8 +104,7 @@ func (a *app) giveCmd() *cobra.Command {
 bank.pay, or bank.* for all of a connection. Without --yes it only shows the difference.
 Conditions are expressions (CEL) over params. A workflow that has no grant yet may call
 every tool, and from then on only these.`,
-		Example: "  keep grants give payouts bank.pay --when \"params.currency == 'EUR'\" --approve 'params.amount > 500' --yes",
-		Args:    cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var more []keep.GrantedTool
 			for _, tool := range args[1:] {
@@ -135,7 +134,7 @@ func (a *app) takeCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "take WORKFLOW [TOOL…]", Short: "Take tools from a workflow, or all of them",
-		Long: `Take makes a workflow call tools no more: nothing of them is sent again, and what may
+		Long: `Take ends that a workflow may call tools: nothing more is sent by them, and what may
 have happened is still looked up. Tools are named as its grant names them; without any, all
 are taken. Without --yes it only shows the difference. What keep.toml grants comes back when
 that is read again.`,

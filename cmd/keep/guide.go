@@ -23,7 +23,6 @@ func (a *app) guideCmd() *cobra.Command {
 		Long: `Guide prints what a person or a language model learns Keep from, as a whole or one
 section. Every example in it is checked and tested with this version.
 ` + sections.String(),
-		Example:   "  keep guide patterns\n  keep guide --schema keep > keep.schema.json\n  keep guide --skill .claude/skills/keep",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: guide.Names(),
 		RunE:      func(_ *cobra.Command, args []string) error { return g.run(args) },

@@ -56,8 +56,7 @@ A file describes the endpoint, in TOML:
   Authorization = "Bearer one"
   [other_caller]                      # by which another caller is known
   Authorization = "Bearer two"`,
-		Example: `  keep idempotency test http://127.0.0.1:7435/orders --describe orders.toml`,
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := describe(file)
 			if err != nil {
@@ -135,8 +134,7 @@ func (a *app) idempotencyGuideCmd() *cobra.Command {
 		Short: "Print what clients do about idempotency keys, for the documentation of an API",
 		Long: `Guide prints a text in Markdown for the documentation of an API behind keep proxy or
 the middleware: what clients send, when they retry, and what each answer means.`,
-		Example: `  keep idempotency guide >> docs/api.md`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.JSON {
 				return a.PrintJSON(map[string]string{"text": acceptance.Guide})
@@ -155,9 +153,6 @@ func (a *app) idempotencyBackendCmd() *cobra.Command {
 		Long: `Backend serves an endpoint that answers as the headers of a request say, and counts.
 Behind a proxy or gateway it lets keep idempotency test ask everything: describe
 the endpoint with programmable = true.`,
-		Example: `  keep idempotency backend --listen 127.0.0.1:8000
-  keep proxy --upstream http://127.0.0.1:8000 --db keys.db
-  keep idempotency test http://127.0.0.1:7435/orders --describe programmable.toml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := net.Listen("tcp", listen)

@@ -92,8 +92,7 @@ says how (result_from), or is null, if null fits and the script does not look at
 With --all it is the answer to each open question that offers the action, and that
 --workflow, --kind and --tool select. Without --yes it lists what each will do, and
 changes nothing; with --yes it answers those that it has just listed, and no others.`,
-		Example: "  keep inbox do esc_… check-again\n  keep inbox do esc_… did-not-happen --yes --note \"looked in the sent folder\"\n  keep inbox do --all approve --tool bank.pay",
-		Args:    func(cmd *cobra.Command, args []string) error { return f.args(cmd, args) },
+		Args: func(cmd *cobra.Command, args []string) error { return f.args(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := a.endOf(until)
 			if err = errors.Join(err, f.check()); err != nil {

@@ -32,7 +32,7 @@ func (a *app) itemsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW] ID", "Show one item with its mutations", 2, shownItem, a.printItem)
-	show.Long = "Show prints everything about an item. Six or more characters that its ID begins or ends with stand for it; last is the newest, of a workflow or of all."
+	show.Long = "Show prints everything about an item. Six or more characters that its ID begins or ends\nwith stand for it; last is the newest, of a workflow or of all."
 	show.Args = namedOrLast(2)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())

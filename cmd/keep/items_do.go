@@ -60,8 +60,8 @@ only shows what that is: the calls of the current attempt that were applied.`)
 
 func (a *app) skipItemsCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Skip}
-	return d.command("Leave items that are not done",
-		`Skip makes jobs pass items over that are not done. What was applied for them
+	return d.command("Leave out items that are not done",
+		`Skip makes jobs pass over items that are not done. What was applied for them
 stays as it is. Without --yes it only shows what that means.`)
 }
 
@@ -78,7 +78,7 @@ func (d *itemsDoer) command(short, long string) *cobra.Command {
 	fs.BoolVar(&d.all, "all", false, "all items of the workflow")
 	fs.StringVar(&d.status, "status", "", "all items in this `status`: "+strings.Join(statuses, ", "))
 	fs.BoolVar(&d.yes, "yes", false, "do it")
-	fs.StringVar(&d.note, "note", "", "`text` that is recorded where a question is answered")
+	fs.StringVar(&d.note, "note", "", "why: `text` for the question that this answers")
 	d.a.completeFlag(cmd, "status", fixed(statuses))
 	cmd.ValidArgsFunction = d.a.byPosition(workflowNames, itemIDs)
 	return cmd

@@ -236,8 +236,6 @@ func (a *app) resolveKeyCmd() *cobra.Command {
 		Long: `Resolve records what you found out about a request whose outcome is unknown.
 did-not-happen releases its key: the next request with it is executed, which needs
 --yes. happened records the answer that retries get.`,
-		Example: `  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv did-not-happen --yes
-  keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv happened --status 201 --body '{"id": 7}'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"happened", "did-not-happen"}, args[1]) {
@@ -289,8 +287,8 @@ func (a *app) forgetKeyCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "forget REF",
-		Short: "Give a key free, with its answer: the next request with it is executed",
-		Long: `Forget gives a key free, with its answer: the next request with it is executed. It
+		Short: "Release a key, with its answer: the next request with it is executed",
+		Long: `Forget releases a key, with its answer: the next request with it is executed. It
 needs --yes: without it, forget shows which request that would be and changes nothing.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

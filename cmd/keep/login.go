@@ -81,7 +81,7 @@ func baseOf(cfg config.Server) string {
 func (a *app) tokenCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return &cobra.Command{
-			Use: "token", Aliases: []string{"tokens"}, Short: "Tokens for the HTTP API: make, list, revoke",
+			Use: "token", Aliases: []string{"tokens"}, Short: "Tokens for the HTTP API: which there are, and when they end",
 			Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return a.listTokens(cmd.Context()) },
 		}
@@ -104,8 +104,8 @@ kept nowhere; who loses it makes another. It goes into the header of each reques
 
   Authorization: Bearer keep_…
 
-Roles: agent opens keep gateway --listen, and nothing else; viewer sees; operator decides, skips, pauses and triggers, too; author deploys,
-too; admin may do everything.`,
+Roles: viewer sees; operator also decides, skips, pauses and triggers; author also deploys;
+admin may do everything; agent uses keep gateway --listen, and nothing else.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := access.Role(role).Validate(); err != nil {

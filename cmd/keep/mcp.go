@@ -37,9 +37,8 @@ func (a *app) mcpCmd() *cobra.Command {
 workflows, explain what happened, and pause. What it proposes never runs before a
 person agrees (keep inbox). It cannot answer questions, approve calls, give grants or
 see secrets. It ends with its stdin.`,
-		Example: "  claude mcp add keep -- keep mcp\n  keep mcp --role viewer",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context(), cmd.InOrStdin()) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context(), cmd.InOrStdin()) },
 	}
 	cmd.Flags().StringVar(&m.role, "role", string(access.Author), "what the agent may do: `viewer`, operator or author")
 	return cmd

@@ -16,8 +16,7 @@ func (a *app) pauseCmd() *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use: "pause WORKFLOW", Short: "Let a workflow's current call finish, then start nothing new",
-		Example: `  keep pause invoices --note "the bank is closed until Monday"`,
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
 				return c.Pause(ctx, keep.WorkflowName(args[0]), note)

@@ -31,21 +31,16 @@ func (a *app) planCmd() *cobra.Command {
 		Short: "Show every change that scripts would make outside; make none",
 		Long: `Plan executes scripts with live reads on a copy of what the database knows, and
 prints every change that they would make outside: tool, target, payload, level,
-approval and what it takes of budgets, with what would be published and done next, to the end of the chain.
-Nothing is sent, and nothing is written to the database.
+approval and what it takes of budgets, with what would be published and done next, to the
+end of the chain. Nothing is sent, and nothing is written to the database.
 
-Workflows whose handlers are Go functions are not planned: the command says so, and which program
-has them.
+Workflows whose handlers are Go functions are not planned: the command says so, and which
+program has them.
 
 What a service would answer is not known: the next step gets an example or null,
 and what is built on that is marked with a question mark.
 
 Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
-		Example: `  keep plan
-  keep plan invoices.js --json
-  keep plan invoices.js --topic email.received --event '{"messageId":"m1","from":"a@example.com"}'
-  keep plan --at run_01J…
-  keep plan . --html plan.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if p.path = "."; len(args) > 0 {

@@ -50,8 +50,6 @@ Nothing is recorded in the database. The report is also a page, proofs/CONNECTIO
 beside keep.toml.
 
 The status is 1 if a tool showed less than the level that is configured.`,
-		Example: "  keep prove sandbox.postMessage --calls 10\n" +
-			`  keep prove shop.createCustomer --params '{"email": "{n}@example.com"}' --yes --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.prove(cmd, args[0], f) },
 	}

@@ -38,9 +38,8 @@ keeps its records in the database, and survives a crash: what nobody can know is
 answered with outcome-unknown and a reference. See keep keys.
 
 Routes and their rules are in the [proxy] table of keep.toml.`,
-		Example: `  keep proxy --upstream http://127.0.0.1:8000 --db keys.db`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), flags) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), flags) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.Upstream, "upstream", "", "`URL` of the backend")

@@ -34,8 +34,7 @@ func (a *app) publishCmd() *cobra.Command {
 those of producers. JSON is the payload, at most 256 KiB; - reads it from stdin.
 With --id the event is added once: if the topic has that message id already, nothing
 changes, and created is false. Without it each publish is an event of its own.`,
-		Example: `  keep publish invoices email.received --id mail-17 '{"from": "ada@example.com"}'`,
-		Args:    cobra.ExactArgs(3),
+		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			payload, err := payloadOf(cmd.InOrStdin(), args[2])
 			if err != nil {

@@ -53,7 +53,7 @@ attempt: their consumer runs again, and its calls are new ones, with keys of the
 what the attempts before did may be done a second time. Without --yes it only shows what
 that is: their calls, what they published, and what followed from that.
 
-Events that are named are redone all or none; --all takes those of the topic that match the
+Of events that are named, all are redone or none; --all takes those of the topic that match the
 filter, in steps of 25, and leaves out what is refused. It takes events at --attempt, which
 is 1: one that was redone is not taken again when the command is repeated.
 

@@ -37,9 +37,8 @@ Exit codes: 0 equal, 1 it differs or could not be replayed to its end ("verdict"
 --json tells which: different or inconclusive), 2 the script is refused, 3 no such run.
 
 ` + shortHelp,
-		Example: "  keep runs replay run_01J…\n  keep runs replay last --with invoices.js\n  keep runs replay last --current --json",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&p.with, "with", "", "with the script in this `FILE`")
 	cmd.Flags().StringVar(&p.version, "version", "", "with another `VERSION` of the workflow")

@@ -41,8 +41,7 @@ The table counts a run and its retries as one, by what became of the last.
 It ends with 0 when all is done, with 4 when a person must decide something (see
 keep inbox), and with 1 when --timeout comes first. Calls that are out then are
 waited for, up to policy.shutdown.`,
-		Example: "  keep run .\n  keep run invoices.js --timeout 10m --json",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
 				return exit.Misusef("--timeout must not be negative")

@@ -15,7 +15,7 @@ func (a *app) cancelRunCmd() *cobra.Command {
 	var note string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "cancel RUN", Short: "End a run that waits, before its call",
+		Use: "cancel RUN", Short: "End a waiting run that has not made its call",
 		Long: `Cancel ends a run that waits and has made no call that may have happened: its events are
 skipped, and its questions closed. Without --yes it only shows what that means. A run that
 is being executed, or whose call may have been sent, stays as it is, and exit 1 says why.
@@ -35,7 +35,7 @@ func (a *app) retryRunCmd() *cobra.Command {
 	var note string
 	var now, dry bool
 	cmd := &cobra.Command{
-		Use: "retry RUN --now", Short: "Let a run continue now that waits for a time",
+		Use: "retry RUN --now", Short: "Let a run that waits for a time continue now",
 		Long: `Retry --now brings the next attempt of a run, or the next lookup of its call, forward.
 The limits of its connection still hold, and a lookup believes no absence sooner. A run that
 waits for a person stays as it is, and exit 1 says why: answer its question. --dry-run only

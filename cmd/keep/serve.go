@@ -39,11 +39,11 @@ first start; see keep login and keep token. Only an address of this machine need
 no certificate (server.tls_cert and server.tls_key of keep.toml).
 
 With PATH it first deploys the scripts of a file or a directory, as keep deploy does;
-one that is broken ends it. Later versions come with keep deploy. If OTEL_EXPORTER_OTLP_ENDPOINT names a
-collector, each run is a trace (OTLP over HTTP, JSON).`,
-		Example: "  keep serve .\n  keep serve --listen 127.0.0.1:8080",
-		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, listen) },
+one that is broken ends it. Later versions come with keep deploy.
+
+If OTEL_EXPORTER_OTLP_ENDPOINT names a collector, each run is a trace (OTLP over HTTP, JSON).`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd.Context(), args, listen) },
 	}
 	listenFlag(cmd, &listen)
 	return a.anewFlag(cmd)

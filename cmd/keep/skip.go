@@ -15,7 +15,7 @@ import (
 func (a *app) skipInputsCmd() *cobra.Command {
 	var all skipAllFlags
 	cmd := &cobra.Command{
-		Use: "skip [ID…]", Short: "Leave inputs undone",
+		Use: "skip [ID…]", Short: "Leave out pending inputs",
 		Long: `Skip leaves inputs undone: every event that they caused and that waits is marked
 skipped. A run that holds one of them and has not made its call is ended, and its
 other events are released. A run past its call completes.
@@ -74,8 +74,8 @@ const maxNamed = 1000
 
 func (a *app) skipEventsCmd() *cobra.Command {
 	return a.namedEventsCmd(&cobra.Command{
-		Use: "skip WORKFLOW TOPIC ID…", Short: "Leave events undone",
-		Long: `Skip marks events skipped that wait. A run that holds one of them and has not made
+		Use: "skip WORKFLOW TOPIC ID…", Short: "Leave out pending events",
+		Long: `Skip marks pending events as skipped. A run that holds one of them and has not made
 its call is ended, and its other events are released. A run past its call completes.`,
 	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
 		res, err := c.SkipEvents(ctx, w, t, ids)

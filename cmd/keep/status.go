@@ -23,8 +23,7 @@ whatever it says, so that scripts may print it.
 
 With --exit-code it ends with 4 if a question is open, else with 1 if something
 fails, is in doubt or is late, and with 0 if all is well.`,
-		Example: `  keep status --exit-code >/dev/null || keep status | mail -s "Keep" ops@example.com`,
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.look(cmd.Context(), func(c *api.Client) error {
 				s, err := c.Status(cmd.Context())

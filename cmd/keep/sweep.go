@@ -33,7 +33,8 @@ func (a *app) sweepCmd() *cobra.Command {
 		Short: "Delete finished runs that are older than [retention] says",
 		Long: `Sweep deletes what is over and older than [retention] of keep.toml says: runs with
 their logs, their mutations with all history, their questions, and the payloads of
-their events; and what runs saw that is older than [trace] says. Without --yes it only says how much that is.
+their events; and what runs saw that is older than [trace] says. Without --yes it only
+says how much that is.
 
 Nothing goes that is not finished: no call in doubt, no open question, no item that
 is not done, nothing of an input that is pending. What keeps things from being done
@@ -41,8 +42,8 @@ twice stays: inputs, the message ids of events, items and checkpoints.
 
 Runs that found nothing to do go after retention.empty, which is 7 days if it is not set.
 
-A host does the same by itself once an hour. It may continue
-meanwhile. The sweep may be stopped at any moment and started again.`,
+A host does the same by itself once an hour, and may continue meanwhile. The sweep may be
+stopped at any moment and started again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withStore(cmd.Context(), database.ToDecide, func(cfg *config.Config, db database.DB) error {

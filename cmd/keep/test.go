@@ -49,8 +49,7 @@ replaced. The test passes on the version of the run: that is tried first. A run
 whose reads are not kept, or in which a person decided, is refused.
 
 Exit codes: 0 all passed, 1 one failed, 2 a file can't be read or there is no test.`,
-		Example: "  keep test --record last --out invoices.test.toml\n  keep test\n  keep test invoices.js --watch\n  keep test --junit report.xml",
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				t.path = args[0]

@@ -12,7 +12,7 @@ import (
 // trustCmd allows keep.toml files that others could have written.
 func (a *app) trustCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "trust [DIR]", Short: "Believe the keep.toml of a directory that others own or may write",
+		Use: "trust [DIR]", Short: "Trust the keep.toml of a directory that others own or may write",
 		Long: `Trust allows the keep.toml in DIR for this user. One that was found in a directory
 above is refused if another user owns it or its directory, or if everybody may write
 one of them: it can run commands and receive secrets. The directories in KEEP_TRUST are

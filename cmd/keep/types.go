@@ -17,8 +17,7 @@ func (a *app) typesCmd() *cobra.Command {
 		Short: "Print a .d.ts for the configured connections",
 		Long: `Types prints TypeScript declarations of ctx with the configured connections and
 their tools, so that editors and language models can complete scripts.`,
-		Example: "  keep types > keep.d.ts",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := a.types(".")
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 func (a *app) unskipInputsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unskip ID…", Short: "Undo the skip of inputs",
-		Long: `Unskip undoes the skip of inputs: their events that are skipped wait again, each in its
+		Long: `Unskip undoes the skip of inputs: their skipped events are pending again, each in its
 old place. An event stays skipped if its run was past its call, or in doubt about it, or if
 its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
 		Args: cobra.MinimumNArgs(1),
@@ -65,7 +65,7 @@ func (a *app) unskipped(out []api.Unskipped) error {
 func (a *app) unskipEventsCmd() *cobra.Command {
 	return a.namedEventsCmd(&cobra.Command{
 		Use: "unskip WORKFLOW TOPIC ID…", Short: "Undo the skip of events",
-		Long: `Unskip makes skipped events wait again, each in its old place and in the same attempt,
+		Long: `Unskip makes skipped events pending again, each in its old place and in the same attempt,
 or none of them if one must stay skipped: its run was past its call, or in doubt about it,
 or its payload was deleted since.`,
 	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
@@ -91,8 +91,8 @@ func (a *app) sayUnskipped(what string, r api.Unskipped) {
 func (a *app) unskipItemsCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Unskip}
 	return d.command("Undo the skip of items",
-		`Unskip makes jobs handle items again that a person skipped, in the same attempt: what
+		`Unskip makes jobs handle skipped items again, in the same attempt: what
 was applied for them is not done again. Without --yes it only shows what that means. An
-item with a call whose outcome nobody knows stays skipped, and one of which records of calls
+item stays skipped if it has a call whose outcome nobody knows, or if records of its calls
 were deleted since.`)
 }

@@ -34,8 +34,7 @@ func (a *app) updateCmd() *cobra.Command {
 		Long: `Update asks where Keep is published whether there is a newer release, and says so. It
 changes no file: install a newer one the way you installed this one, after keep db backup.
 Keep asks only when this command is run.`,
-		Example: "  keep update --check\n  keep update --check --json",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !check {
 				return exit.Misusef("keep update replaces no file by itself; use keep update --check")

@@ -33,7 +33,6 @@ newest run.
 
 Several topics may have an event of one message id, and several workflows an item of
 one id: then they are named, and the status is 2.`
-	cmd.Example = "  keep why mail-17\n  keep why invoices@2.0"
 	cmd.ValidArgsFunction = a.byPosition(runIDs)
 	return cmd
 }

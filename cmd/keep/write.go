@@ -44,8 +44,6 @@ project, and what was drafted is kept in a temporary directory.
 
 Exit codes: 0 you agreed and it is deployed, 1 nothing came of it, 2 a mistake in the command, a
 file or keep.toml, 4 it waits for you, or a question has no answer.`,
-		Example: "  keep write \"when an invoice comes by mail, add a row to the sheet\"\n" +
-			"  keep write \"post new orders to the channel\" --answer \"#orders\" --out orders.js",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return w.write(cmd.Context(), cmd.InOrStdin(), args[0]) },
 	}
@@ -63,8 +61,7 @@ func (a *app) editCmd() *cobra.Command {
 line by line, which of the tests of before would not pass any more, and what the recorded runs
 would have done otherwise. The file of the workflow is replaced if you agree here, or with
 --force; it must be as the version has it.`,
-		Example: "  keep edit invoices \"also label the mail\"",
-		Args:    cobra.ExactArgs(2),
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.edit(cmd.Context(), cmd.InOrStdin(), keep.WorkflowName(args[0]), args[1])
 		},
