@@ -38,24 +38,7 @@ func newComparedShop(t *testing.T) (dir string, asked *atomic.Int64) {
 	t.Cleanup(shop.Close)
 	dir = shortDir(t)
 	for name, text := range map[string]string{
-		"keep.toml": fmt.Sprintf(`db = "keep.db"
-workflows = ["w.js"]
-[connections.shop]
-connector = "http"
-base_url = %q
-[connections.shop.tools.list]
-effect = "list"
-path = "/orders"
-[connections.shop.tools.get]
-effect = "get"
-path = "/order/{id}"
-[connections.shop.tools.send]
-effect = "mutate"
-path = "/orders/{id}"
-identity = ["id"]
-deduplicates = true
-idempotency_header = "Idempotency-Key"
-`, shop.URL),
+		"keep.toml":  shopToml(shop.URL) + "[connections.shop.tools.get]\neffect = \"get\"\npath = \"/order/{id}\"\n",
 		"w.js":       comparedScript,
 		"same.js":    "// a comment\n" + comparedScript,
 		"payload.js": strings.Replace(comparedScript, "name: prepared.data.name", `name: prepared.data.name + "\u001b[31m"`, 1),

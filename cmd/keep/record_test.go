@@ -34,20 +34,7 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("keep.toml", fmt.Sprintf(`db = "keep.db"
-[connections.shop]
-connector = "http"
-base_url = %q
-[connections.shop.tools.list]
-effect = "list"
-path = "/orders"
-[connections.shop.tools.send]
-effect = "mutate"
-path = "/orders/{id}"
-identity = ["id"]
-deduplicates = true
-idempotency_header = "Idempotency-Key"
-`, shop.URL))
+	write("keep.toml", shopToml(shop.URL))
 	write("w.js", recordedScript)
 	keep := func(code int, wants string, args ...string) {
 		t.Helper()
@@ -85,4 +72,23 @@ idempotency_header = "Idempotency-Key"
 	keep(0, "", "publish", "w", "t", "--id", "o2", `{"mail":"b@example.com"}`)
 	keep(0, "", "run", "w.js")
 	keep(1, "not recorded", "test", "--record", "last")
+}
+
+// shopToml is the keep.toml of a shop with a list of orders, to each of which something is sent once.
+func shopToml(url string) string {
+	return fmt.Sprintf(`db = "keep.db"
+workflows = ["w.js"]
+[connections.shop]
+connector = "http"
+base_url = %q
+[connections.shop.tools.list]
+effect = "list"
+path = "/orders"
+[connections.shop.tools.send]
+effect = "mutate"
+path = "/orders/{id}"
+identity = ["id"]
+deduplicates = true
+idempotency_header = "Idempotency-Key"
+`, url)
 }

@@ -34,7 +34,8 @@ What is not known is said and never made up: a read that the run did not make, o
 answer is not kept ([trace] in keep.toml), ends the replay.
 
 Exit codes: 0 equal, 1 it differs or could not be replayed to its end ("verdict" of
---json tells which: different or inconclusive), 2 the script is refused, 3 no such run.
+--json tells which: different or inconclusive), 2 the script is refused, 3 no such
+run, version or file.
 
 ` + shortHelp,
 		Args: cobra.ExactArgs(1),

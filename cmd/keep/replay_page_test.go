@@ -32,20 +32,7 @@ func TestReplayOnThePages(t *testing.T) {
 	// The producer is not due, so that the shop receives calls only.
 	script := strings.NewReplacer("async poll(ctx) {", `poll: { schedule: { cron: "0 0 1 1 *" }, async handler(ctx) {`, "mail: o.mail }); } },", "mail: o.mail }); } } },").Replace(recordedScript)
 	s := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))}
-	for name, text := range map[string]string{"w.js": script, "keep.toml": fmt.Sprintf(`db = "keep.db"
-[connections.shop]
-connector = "http"
-base_url = %q
-[connections.shop.tools.list]
-effect = "list"
-path = "/orders"
-[connections.shop.tools.send]
-effect = "mutate"
-path = "/orders/{id}"
-identity = ["id"]
-deduplicates = true
-idempotency_header = "Idempotency-Key"
-`, shop.URL)} {
+	for name, text := range map[string]string{"w.js": script, "keep.toml": shopToml(shop.URL)} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

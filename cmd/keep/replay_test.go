@@ -42,21 +42,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("keep.toml", fmt.Sprintf(`db = "keep.db"
-workflows = ["w.js"]
-[connections.shop]
-connector = "http"
-base_url = %q
-[connections.shop.tools.list]
-effect = "list"
-path = "/orders"
-[connections.shop.tools.send]
-effect = "mutate"
-path = "/orders/{id}"
-identity = ["id"]
-deduplicates = true
-idempotency_header = "Idempotency-Key"
-`, shop.URL))
+	write("keep.toml", shopToml(shop.URL))
 	write("w.js", replayed)
 	write("lib/title.js", `export const title = () => "A title"`)
 	write("other.js", strings.Replace(replayed, `dice: prepared.data.dice`, `dice: "\u001b[31m"`, 1))
@@ -88,7 +74,7 @@ idempotency_header = "Idempotency-Key"
 		{[]string{"--with", "other.js"}, 1, "mutate: payload\n- "},
 		{[]string{"--with", "other.js", "--json"}, 1, `"what": "payload"`},
 		{[]string{"--with", "broken.js"}, 2, "broken.js:1"},
-		{[]string{"--with", "none.js"}, 2, "none.js"},
+		{[]string{"--with", "none.js"}, 3, "Scripts there: broken.js, other.js, w.js"},
 		{[]string{"--version", "9.0"}, 3, "9.0"},
 		{[]string{"--version", "1.0", "--current"}, 2, "give one of them"},
 	} {
