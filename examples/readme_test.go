@@ -136,9 +136,9 @@ func runSteps(t *testing.T, file, dir string, all []step) {
 	var script strings.Builder
 	for i, s := range all {
 		// A group in braces keeps the jobs of the shell, and may end in &.
-		fmt.Fprintf(&script, "printf '\\036%d\\n'\n{\n%s\n} 2>&1\n", i, s.command)
+		fmt.Fprintf(&script, "printf '\\036%d %%s\\n' $EPOCHREALTIME\n{\n%s\n} 2>&1\n", i, s.command)
 	}
-	script.WriteString("kill $(jobs -p)\nwait\n")
+	script.WriteString("printf '\\036%s %s\\n' end $EPOCHREALTIME\nkill $(jobs -p)\nwait\n")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
@@ -150,15 +150,24 @@ func runSteps(t *testing.T, file, dir string, all []step) {
 		t.Fatalf("the commands did not end: %v\n%s", context.Cause(ctx), &out)
 	}
 	parts := strings.Split(out.String(), "\x1e")[1:]
-	if len(parts) != len(all) {
-		t.Fatalf("%d of %d commands ran:\n%s", len(parts), len(all), &out)
+	if len(parts) != len(all)+1 {
+		t.Fatalf("%d of %d commands ran:\n%s", len(parts)-1, len(all), &out)
 	}
 	for i, s := range all {
 		_, got, _ := strings.Cut(parts[i], "\n")
+		t.Logf("%s:%d: %.2f s, %d characters: %s", file, s.line, began(parts[i+1])-began(parts[i]), len(s.command), s.command)
 		if got = tidy(got); !pattern(s.want).MatchString(got) {
 			t.Errorf("%s:%d: %s\nprints\n%s\nwant\n%s", file, s.line, s.command, got, s.want)
 		}
 	}
+}
+
+// began returns when a part of the output began, in seconds.
+func began(part string) float64 {
+	var name string
+	var at float64
+	_, _ = fmt.Sscan(strings.Replace(part, ",", ".", 1), &name, &at) // by the locale
+	return at
 }
 
 // killed is what the shell says of the process that a command killed.
