@@ -244,6 +244,9 @@ func keysOnPostgresSpace(t *testing.T) {
 				break
 			}
 		}
+	}
+	vacuum := func() {
+		t.Helper()
 		if _, err := pool.Exec(t.Context(), `VACUUM idempotency_key`); err != nil {
 			t.Fatal(err)
 		}
@@ -252,8 +255,17 @@ func keysOnPostgresSpace(t *testing.T) {
 	table, all := size()
 	for range 3 {
 		sweep()
-		if now, _ := size(); now > table/10 {
-			t.Errorf("the table has %d bytes after a sweep, %d before", now, table)
+		// A transaction of another test, in the same database, keeps rows from being vacuumed while it lasts.
+		until := time.Now().Add(time.Minute)
+		for vacuum(); ; vacuum() {
+			now, _ := size()
+			if now <= table/10 {
+				break
+			}
+			if time.Now().After(until) {
+				t.Errorf("the table has %d bytes after a sweep, %d before", now, table)
+				break
+			}
 		}
 		fill()
 	}
