@@ -263,7 +263,7 @@ if [ $# -eq 0 ]; then
 fi
 # Test binaries need no debugging information, nor symbols (the race detector reads those that
 # panics do); linking it would take minutes in all. CI has vetted everything before.
-flags=(-timeout 30m -ldflags=-s ${race:+"$race"})
+flags=(-timeout 45m -ldflags=-s ${race:+"$race"})
 if [ "${CI:-}" = true ]; then flags+=(-vet=off); fi
 # The race detector needs cgo; what tests build does not, as releases do not.
 flags+=(-exec 'env CGO_ENABLED=0')
