@@ -480,8 +480,10 @@ keep.toml uses it as ${secret:NAME}. A running host takes it between two calls.`
 			})
 		}}
 	rm := &cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1),
-		Long: `Remove deletes a stored secret. Calls that need it stop until it is set again: nothing is
-sent without it.`,
+		Long: `Remove deletes a stored secret. A running host whose keep.toml refers to it continues with the
+value that it has; it takes no other change of keep.toml and does not start again until the
+secret is set, or keep.toml does not refer to it any more. To end access, revoke the secret
+at the service.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 				err := daemon.RemoveSecret(cmd.Context(), m, args[0])

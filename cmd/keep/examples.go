@@ -149,7 +149,7 @@ keep deploy invoices.js --compare`,
 keep write "post new orders to the channel" --answer "#orders" --out orders.js`,
 }
 
-// addExamples gives each command its examples. What NOUN alone does, NOUN list does, too.
+// addExamples gives each command its examples.
 func addExamples(cmd *cobra.Command) {
 	path := strings.TrimPrefix(cmd.CommandPath(), "keep ")
 	if text, ok := examples[path]; ok {

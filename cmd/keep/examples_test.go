@@ -43,15 +43,14 @@ func TestExamples(t *testing.T) {
 // TestEveryCommandHasAnExample looks at every command that does something.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
-	plain := []string{"version", "keys list", "packs list"} // and the others that are lists by another name
 	used := map[string]bool{}
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), "keep ")
 		used[path] = true
-		isList := cmd.Name() == "list"
+		isList := cmd.Name() == "list" // which is the noun alone
 		group := cmd.HasSubCommands() && cmd.Args != nil && !cmd.HasLocalFlags()
-		if _, ok := examples[path]; !ok && cmd.Runnable() && !isList && !group && !slices.Contains(plain, path) {
+		if _, ok := examples[path]; !ok && cmd.Runnable() && !isList && !group && path != "version" {
 			t.Errorf("keep %s has no example", path)
 		}
 		for _, sub := range cmd.Commands() {

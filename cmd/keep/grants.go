@@ -134,7 +134,7 @@ func (a *app) takeCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "take WORKFLOW [TOOL…]", Short: "Take tools from a workflow, or all of them",
-		Long: `Take ends that a workflow may call tools: nothing more is sent by them, and what may
+		Long: `Take revokes tools of a workflow: nothing of them is sent again, and what may
 have happened is still looked up. Tools are named as its grant names them; without any, all
 are taken. Without --yes it only shows the difference. What keep.toml grants comes back when
 that is read again.`,

@@ -91,7 +91,7 @@ func (a *app) sayUnskipped(what string, r api.Unskipped) {
 func (a *app) unskipItemsCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Unskip}
 	return d.command("Undo the skip of items",
-		`Unskip makes jobs handle skipped items again, in the same attempt: what
+		`Unskip makes jobs handle items again that a person skipped, in the same attempt: what
 was applied for them is not done again. Without --yes it only shows what that means. An
 item stays skipped if it has a call whose outcome nobody knows, or if records of its calls
 were deleted since.`)
