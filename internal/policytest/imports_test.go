@@ -139,6 +139,7 @@ internal/wallog         test
 internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime internal/wallog
 internal/sabotage       main
+internal/crosscheck     dev
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
