@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goreleaser/goreleaser/v2/pkg/config"
@@ -38,18 +39,48 @@ func project(t *testing.T) config.Project {
 	return p
 }
 
-// build builds the command in a checkout as a release does, and returns the file.
-func build(t *testing.T, dir string) string {
+// released is where the command is that tests share; linking it takes ten seconds.
+var released struct {
+	dir  string
+	once sync.Once
+	ok   bool
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if released.dir != "" {
+		os.RemoveAll(released.dir)
+	}
+	os.Exit(code)
+}
+
+// release returns the file of the command, built here as a release is. Nobody changes it.
+func release(t *testing.T) string {
+	t.Helper()
+	released.once.Do(func() {
+		var err error
+		if released.dir, err = os.MkdirTemp("", "keep-release-"); err != nil {
+			t.Fatal(err)
+		}
+		build(t, top, filepath.Join(released.dir, "keep"))
+		released.ok = true
+	})
+	if !released.ok {
+		t.Fatal("the command could not be built; another test says why")
+	}
+	return filepath.Join(released.dir, "keep")
+}
+
+// build builds the command in a checkout as a release does, into the file out.
+func build(t *testing.T, dir, out string) {
 	t.Helper()
 	b := project(t).Builds[0]
-	out := filepath.Join(t.TempDir(), "keep")
 	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, b.Flags, []string{"-ldflags", strings.Join(b.Ldflags, " "), b.Main})
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), b.Env...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %v: %v\n%s", args, err, said)
 	}
-	return out
 }
 
 // run runs a command that has to succeed, and returns what it says.
@@ -112,7 +143,8 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	here, there := build(t, top), build(t, elsewhere)
+	here, there := release(t), filepath.Join(t.TempDir(), "keep")
+	build(t, elsewhere, there)
 	a, errA := os.ReadFile(here)
 	b, errB := os.ReadFile(there)
 	if err := errors.Join(errA, errB); err != nil {
@@ -167,7 +199,7 @@ func packaged(t *testing.T, format, binary string) string {
 // The package holds the command, a unit that systemd takes and that is well shut in, and
 // scripts that a shell can read.
 func TestPackages(t *testing.T) {
-	binary := build(t, top)
+	binary := release(t)
 	if head, err := os.ReadFile(packaged(t, "rpm", binary)); err != nil || !bytes.HasPrefix(head, []byte{0xed, 0xab, 0xee, 0xdb}) {
 		t.Errorf("the rpm is none: %v", err)
 	}
