@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/schedule"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -36,7 +37,8 @@ const maxPending = 1000
 type overlay struct {
 	host.Store // in memory; without leases, which memory.Store has
 	memory     *memory.Store
-	base       Base // nil: none
+	base       Base          // nil: none
+	bare       time.Duration // interval of a handler without a schedule
 
 	mu      sync.Mutex // protects all below
 	kv      map[kvKey]bool
@@ -53,9 +55,9 @@ type kvKey struct {
 	key      string // empty: all of the producer's
 }
 
-func newOverlay(base Base) *overlay {
+func newOverlay(base Base, bare time.Duration) *overlay {
 	m := memory.New()
-	return &overlay{Store: m, memory: m, base: base, kv: make(map[kvKey]bool), stored: make(map[string]json.RawMessage),
+	return &overlay{Store: m, memory: m, base: base, bare: bare, kv: make(map[kvKey]bool), stored: make(map[string]json.RawMessage),
 		runs: make(map[keep.RunID]bool), rest: make(map[keep.RunID]bool)}
 }
 
@@ -203,10 +205,17 @@ func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, t
 	if o.base == nil {
 		return 0, nil
 	}
-	if _, err := o.base.Workflow(ctx, d.Name); errors.Is(err, keep.ErrNotFound) {
+	w, err := o.base.Workflow(ctx, d.Name)
+	if errors.Is(err, keep.ErrNotFound) {
 		return 0, nil
 	} else if err != nil {
 		return 0, err
+	}
+	var before keep.Deployment // none is in force while the first waits
+	if !w.Version.IsZero() {
+		if before, err = o.base.Deployment(ctx, d.Name, w.Version); err != nil {
+			return 0, err
+		}
 	}
 	c := keep.Commit{Workflow: d.Name, At: now}
 	states, err := o.base.Handlers(ctx, d.Name)
@@ -214,8 +223,15 @@ func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, t
 		return 0, err
 	}
 	for _, s := range states {
+		h, ok := d.Handler(s.Handler)
+		if !ok {
+			continue
+		}
+		if s, err = schedule.Deployed(h, states, before, o.bare, now); err != nil {
+			return 0, err
+		}
 		s.LastRun, s.IdleSeq = "", 0 // runs and events of the rehearsal have other numbers
-		if _, ok := d.Handler(s.Handler); ok {
+		if s.Workflow == d.Name {
 			c.Changes = append(c.Changes, keep.PutHandler{State: s})
 		}
 	}

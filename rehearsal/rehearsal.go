@@ -34,6 +34,9 @@ type Config struct {
 	// If nil, there is nothing but Events.
 	Base Base
 
+	// Due has every producer and job executed at the start, whenever it is due.
+	Due bool
+
 	// Take selects the pending events of Base. If nil, all of them.
 	Take func(keep.Event) bool
 
@@ -84,6 +87,8 @@ type Result struct {
 
 	Stored map[string]json.RawMessage // what producers wrote to their checkpoints last; null: deleted
 
+	NotDue []keep.HandlerState // producers and jobs that were due later when the rehearsal began
+
 	Cut  bool // Config.MaxRuns or Config.Works ended it
 	More int  // pending events of Base that were left out for their number
 }
@@ -93,19 +98,20 @@ type Result struct {
 // first; what a script does wrong is in the result.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	clock := newClock(cfg.Now)
-	db := newOverlay(cfg.Base)
+	fast := hurried(cfg.Policy)
+	db := newOverlay(cfg.Base, fast.DefaultInterval)
 	if cfg.Shared == nil {
 		cfg.Shared = NewShared(cfg.Runtime)
 	}
 	h, err := host.Open(ctx, db, host.Config{
-		Connections: play(cfg, clock), Policy: hurried(cfg.Policy),
+		Connections: play(cfg, clock), Policy: fast,
 		Runtime: cfg.Runtime, Load: cfg.Shared.Load, Schemas: &cfg.Shared.schemas,
 		Clock: clock.now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
 	}
-	more, cut, err := stage(ctx, h, db, cfg, clock)
+	began, cut, err := stage(ctx, h, db, cfg, clock)
 	if err := errors.Join(err, h.Close()); err != nil {
 		return nil, err
 	}
@@ -114,34 +120,62 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return slices.ContainsFunc(cfg.Items, func(at keep.Item) bool { return at.ID == it.ID })
 	}
 	r.Items = slices.DeleteFunc(r.Items, given)
-	r.More, r.Cut, r.Stored = more, cut, db.stored
+	r.More, r.NotDue, r.Cut, r.Stored = began.more, began.notDue, cut, db.stored
 	return r, err
 }
 
+// A beginning is what a rehearsal found when it began.
+type beginning struct {
+	more   int // pending events that were left out
+	notDue []keep.HandlerState
+}
+
 // stage deploys the script, makes the events pending and executes what is due.
-func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *clock) (more int, cut bool, err error) {
+func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *clock) (began beginning, cut bool, err error) {
 	script, err := narrowed(cfg.Script, cfg.Handlers)
 	if err != nil {
-		return 0, false, err
+		return began, false, err
 	}
 	if _, err := h.Deploy(ctx, script); err != nil {
-		return 0, false, err
+		return began, false, err
 	}
 	clock.run()
-	if more, err = db.begin(ctx, script.Definition, clock.now().UTC().Truncate(time.Millisecond), cfg.Take); err != nil {
-		return 0, false, err
+	now := clock.now().UTC().Truncate(time.Millisecond)
+	if began.more, err = db.begin(ctx, script.Definition, now, cfg.Take); err != nil {
+		return began, false, err
+	}
+	if began.notDue, err = notDue(ctx, db.memory, script.Name, now, cfg.Due); err != nil {
+		return began, false, err
 	}
 	if err := put(ctx, db.memory, script.Name, clock.now(), cfg); err != nil {
-		return 0, false, err
+		return began, false, err
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	db.maxRuns, db.works, db.full = cfg.MaxRuns, cfg.Works, func() { end(errCut) }
 	err = h.RunUntilIdle(running)
 	if errors.Is(context.Cause(running), errCut) {
-		return more, true, nil
+		return began, true, nil
 	}
-	return more, false, err
+	return began, false, err
+}
+
+// notDue returns the producers and jobs that are due after now; make has them be due now.
+func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, make bool) ([]keep.HandlerState, error) {
+	states, err := db.Handlers(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool { return s.Kind == keep.Consumer || !s.NextAt.After(now) })
+	if !make || len(states) == 0 {
+		return states, nil
+	}
+	c := keep.Commit{Workflow: w, At: now}
+	for _, s := range states {
+		s.NextAt = now
+		c.Changes = append(c.Changes, keep.PutHandler{State: s})
+	}
+	return nil, db.Commit(ctx, c)
 }
 
 // errCut ends a rehearsal that has as many runs as it may have.

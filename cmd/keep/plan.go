@@ -34,6 +34,9 @@ prints every change that they would make outside: tool, target, payload, level,
 approval and what it takes of budgets, with what would be published and done next, to the
 end of the chain. Nothing is sent, and nothing is written to the database.
 
+It is a plan of a start now: of pending events, and of the producers and jobs that are
+due. Of the others it says when they are; with --due they are planned, too.
+
 Workflows whose handlers are Go functions are not planned: the command says so, and which
 program has them.
 
@@ -54,6 +57,7 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 	f.StringVar(&p.event, "event", "", "plan what this event would cause: `JSON` with messageId and its fields or payload")
 	f.StringVar(&p.input, "input", "", "plan what the pending events of this `INPUT` would cause, and nothing else that is due")
 	f.StringVar(&p.at, "at", "", "plan with the event and the reads of this `RUN` in place of live ones")
+	f.BoolVar(&p.due, "due", false, "plan as if all producers and jobs were due now")
 	f.StringVar(&p.html, "html", "", "also write the plan as a page to this `FILE`")
 	return cmd
 }
@@ -62,10 +66,14 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 type planner struct {
 	*app
 	path, topic, event, input, at, html string
+	due                                 bool
 }
 
 func (p *planner) run(ctx context.Context) (err error) {
-	cfg := plan.Config{}
+	if p.due && (p.event != "" || p.topic != "" || p.input != "" || p.at != "") {
+		return exit.Misusef("--due is of all producers and jobs, and --event, --input and --at name what is planned: leave one of them out")
+	}
+	cfg := plan.Config{Due: p.due}
 	if cfg.Event, err = p.given(); err != nil {
 		return err
 	}
@@ -98,6 +106,14 @@ func (p *planner) run(ctx context.Context) (err error) {
 		return err
 	}
 	return p.print(made)
+}
+
+// arg returns the path as it is said in a command.
+func (p *planner) arg() string {
+	if p.path == "." {
+		return ""
+	}
+	return " " + terminal.Clean(p.path)
 }
 
 // given returns the event of --topic and --event; nil if there is none.
@@ -305,6 +321,14 @@ func (p *planner) text(w io.Writer, made *plan.Plan) {
 	}
 	for _, e := range made.Errors {
 		fmt.Fprintf(w, "%s %s: %s\n", p.OutInk.Red("failed:"), terminal.Clean(string(e.Handler)), terminal.Clean(e.Message))
+	}
+	later := false
+	for _, n := range made.NotDue {
+		fmt.Fprintln(w, terminal.Clean(n.Text(p.When)))
+		later = later || !n.Planned
+	}
+	if later {
+		fmt.Fprintf(w, "To plan what is due later, too: keep plan%s --due\n", p.arg())
 	}
 	fmt.Fprintf(w, "%s would be made outside, %s published, after %s. Nothing was sent.\n",
 		terminal.Plural(len(made.Mutations), "change"), terminal.Plural(len(made.Publishes), "event"), terminal.Plural(len(made.Reads), "read"))

@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/rehearsal/plan"
 )
 
@@ -29,8 +32,12 @@ func TestDue(t *testing.T) {
 	w.shop.orders.Store([]string{"o1", "o2"})
 	reads := w.shop.reads.Load()
 	now := time.Now()
-	if p := w.plan(t, plan.Config{Base: w.db, Now: now}); len(p.Reads) != 0 || len(p.Mutations) != 0 || w.shop.reads.Load() != reads {
+	p := w.plan(t, plan.Config{Base: w.db, Now: now})
+	if len(p.Reads) != 0 || len(p.Mutations) != 0 || w.shop.reads.Load() != reads {
 		t.Errorf("without Due: reads %v, calls %q; want none before the producer is due", p.Reads, calls(p))
+	}
+	if n := p.NotDue; len(n) != 1 || n[0].Planned || n[0].Handler != "poll" || n[0].NextAt.Sub(now) < 59*time.Minute {
+		t.Errorf("without Due: not due %+v; want poll in an hour, which is not planned", n)
 	}
 	before := snapshot(t, w.db)
 	for _, at := range []time.Time{now, {}} {
@@ -41,9 +48,88 @@ func TestDue(t *testing.T) {
 		if got := w.shop.polls.Load(); got != "1" {
 			t.Errorf("the checkpoint was %v, want 1 of the database", got)
 		}
+		if len(p.NotDue) != 0 {
+			t.Errorf("with Due: not due %v, want nothing", p.NotDue)
+		}
 	}
 	if after := snapshot(t, w.db); after != before {
 		t.Errorf("the plan changed the database:\n%s\nwas\n%s", after, before)
+	}
+}
+
+// A handler without a schedule is due at every start, and so in every plan, which says when a host
+// that runs already comes to it.
+func TestNotDue_without_a_schedule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if p := w.plan(t, plan.Config{}); len(p.NotDue) != 0 {
+		t.Errorf("before the first run: not due %v, want nothing", p.NotDue)
+	}
+	w.live(t) // polled once
+	w.shop.orders.Store([]string{"o1", "o2"})
+	p := w.plan(t, plan.Config{Base: w.db})
+	if len(p.Reads) != 1 || len(p.Mutations) == 0 {
+		t.Errorf("reads %v, calls %q; want those of a start", p.Reads, calls(p))
+	}
+	if n := p.NotDue; len(n) != 1 || !n[0].Planned || time.Until(n[0].NextAt) > policy.Default().DefaultInterval {
+		t.Fatalf("not due %+v; want poll, which is planned all the same", n)
+	}
+	var page strings.Builder
+	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "poll of orders has no schedule") {
+		t.Errorf("the page (%v) does not say that poll has no schedule:\n%s", err, page.String())
+	}
+	event := keep.Event{Topic: "order.new", MessageID: "o9", Payload: json.RawMessage(`{"id":"o9"}`)}
+	if p := w.plan(t, plan.Config{Base: w.db, Event: &event}); len(p.NotDue) != 0 {
+		t.Errorf("of an event: not due %v, want nothing", p.NotDue)
+	}
+}
+
+// A script whose schedule is another than that in force is due as its deploy would have it.
+func TestNotDue_of_a_changed_schedule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	every := func(s keep.Schedule) {
+		changed := *w.w
+		changed.Handlers = slices.Clone(w.w.Handlers)
+		i := slices.IndexFunc(changed.Handlers, func(h keep.Handler) bool { return h.Kind == keep.Producer })
+		changed.Handlers[i].Schedule = s
+		w.w = &changed
+	}
+	every(keep.Schedule{Interval: time.Hour})
+	w.live(t) // polled once
+	w.shop.orders.Store([]string{"o2"})
+	every(keep.Schedule{Interval: 2 * time.Hour})
+	if p := w.plan(t, plan.Config{Base: w.db}); len(p.Reads) != 1 || len(p.NotDue) != 0 {
+		t.Errorf("another interval: reads %v, not due %v; want it planned, for a deploy makes it due", p.Reads, p.NotDue)
+	}
+	yearly := keep.Schedule{Cron: "0 0 1 1 *"}
+	every(yearly)
+	for _, base := range []rehearsal.Base{w.db, nil} {
+		now := time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC)
+		p := w.plan(t, plan.Config{Base: base, Now: now})
+		if want := now.AddDate(0, 8, 0); len(p.Reads) != 0 || len(p.NotDue) != 1 || !p.NotDue[0].NextAt.Equal(want) {
+			t.Errorf("yearly: reads %v, not due %v; want nothing before %s", p.Reads, p.NotDue, want)
+		}
+		if p := w.plan(t, plan.Config{Base: base, Now: now, Due: true}); len(p.Reads) != 1 || len(p.NotDue) != 0 {
+			t.Errorf("yearly, with Due: reads %v, not due %v; want it planned", p.Reads, p.NotDue)
+		}
+	}
+}
+
+// Of a workflow that is paused the plan says that nothing of it happens yet.
+func TestMake_of_a_paused_workflow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.live(t)
+	h, err := host.Open(t.Context(), w.db, host.Config{Connections: w.conns, Runtime: w.rt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Pause(t.Context(), "orders", ""); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.plan(t, plan.Config{Base: w.db}); !slices.ContainsFunc(p.Unknown, func(s string) bool { return strings.Contains(s, "keep resume orders") }) {
+		t.Errorf("unknown %q, want a sentence about the pause", p.Unknown)
 	}
 }
 

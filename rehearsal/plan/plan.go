@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,8 +61,8 @@ type Config struct {
 	// Granted is what workflows may call. One that is not in it may call everything.
 	Granted map[keep.WorkflowName]Granted
 
-	// Due has all producers and jobs executed once, whenever they are due next in Base. If
-	// not set, those that are due are.
+	// Due has all producers and jobs executed once, whenever they are due. If not set, those
+	// that are due are, and NotDue of the plan names the others.
 	Due bool
 
 	// Bound has reads fail that Granted does not allow: whoever asks for the plan may not
@@ -90,6 +91,7 @@ type Plan struct {
 	Reads     []Read              `json:"reads"`
 	Unknown   []string            `json:"unknown"` // sentences
 	Errors    []Error             `json:"errors"`
+	NotDue    []NotDue            `json:"not_due"`
 	Cut       bool                `json:"cut"` // there would be more
 
 	taken map[string]keep.Amount // of budgets, by the calls so far
@@ -154,6 +156,27 @@ type Read struct {
 	Params json.RawMessage `json:"params"`
 }
 
+// A NotDue is a producer or job that is due later.
+type NotDue struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Handler  keep.HandlerName  `json:"handler"`
+	NextAt   time.Time         `json:"next_at"`
+	Planned  bool              `json:"planned"` // all the same: without a schedule it is due at every start, too
+}
+
+// Text returns it as a sentence, with the time as at writes it.
+func (n NotDue) Text(at func(time.Time) string) string {
+	if n.Planned {
+		return fmt.Sprintf("%s of %s has no schedule, so it is planned as at a start; a host that runs already executes it at %s.", n.Handler, n.Workflow, at(n.NextAt))
+	}
+	return fmt.Sprintf("%s of %s is not planned: it is due at %s.", n.Handler, n.Workflow, at(n.NextAt))
+}
+
+// String is Text with the time in UTC.
+func (n NotDue) String() string {
+	return n.Text(func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") })
+}
+
 // An Error is why a handler failed in the plan.
 type Error struct {
 	Handler keep.HandlerName `json:"handler"`
@@ -165,7 +188,7 @@ type Error struct {
 func Make(ctx context.Context, cfg Config) (*Plan, error) {
 	p := &Plan{
 		Workflows: []keep.WorkflowName{}, Mutations: []Mutation{}, Publishes: []Publish{},
-		Reads: []Read{}, Unknown: []string{}, Errors: []Error{}, taken: make(map[string]keep.Amount),
+		Reads: []Read{}, Unknown: []string{}, Errors: []Error{}, NotDue: []NotDue{}, taken: make(map[string]keep.Amount),
 	}
 	once := policy.Default()
 	if cfg.Policy != nil {
@@ -191,11 +214,8 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		live.may = g.rules()
 	}
 	rc := rehearsal.Config{
-		Script: w, Base: cfg.Base, Take: cfg.Take, MaxRuns: MaxRuns, Approved: true,
+		Script: w, Base: cfg.Base, Take: cfg.Take, Due: cfg.Due, MaxRuns: MaxRuns, Approved: true,
 		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
-	}
-	if cfg.Due {
-		rc.Base = due(rc.Base, w.Definition, cfg.Now)
 	}
 	if cfg.Take != nil {
 		rc.Handlers = consumers(w.Definition)
@@ -229,13 +249,24 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Publishes = append(p.Publishes, t.publishes...)
 	p.Errors = append(p.Errors, t.errors...)
 	p.Unknown = append(p.Unknown, live.unknown()...)
+	if rc.Handlers == nil {
+		for _, s := range r.NotDue {
+			h, _ := w.Handler(s.Handler)
+			p.NotDue = append(p.NotDue, NotDue{w.Name, s.Handler, s.NextAt, h.Schedule.IsZero()})
+		}
+	}
 	return p.blocked(ctx, cfg.Base, w.Name)
 }
 
-// blocked says that the workflow has a run which would have to end first.
+// blocked says that the workflow is paused, or has a run which would have to end first.
 func (p *Plan) blocked(ctx context.Context, base rehearsal.Base, w keep.WorkflowName) error {
 	if base == nil {
 		return nil
+	}
+	if is, err := base.Workflow(ctx, w); err != nil && !errors.Is(err, keep.ErrNotFound) {
+		return err
+	} else if is.Paused {
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s is paused: nothing of it happens before keep resume %[1]s.", w))
 	}
 	runs, err := base.OpenRuns(ctx, w)
 	if err != nil {

@@ -44,7 +44,7 @@ type Bench struct {
 
 // writing adds the tools of authors.
 func (s *server) writing(to *sdk.Server) {
-	add(s, to, "plan", "Run a script with live reads and send nothing: list the changes that it would make outside.", s.plan)
+	add(s, to, "plan", "Run a script with live reads and send nothing: list the changes that it would make outside if all its producers and jobs were due now.", s.plan)
 	add(s, to, "test", "Run tests (the text of a NAME.test.toml) of a script. Services are played by the tests; nothing is sent or read.", s.test)
 	add(s, to, "propose", "Store a script as a new version of its workflow. It never runs by itself: a person is asked, and decides.", s.propose)
 }
@@ -120,7 +120,7 @@ func (b Bench) examine(c *Checked) (err error) {
 
 // Plan returns what a script that is OK would do, with live reads. The bench must be live.
 func (b Bench) Plan(ctx context.Context, c Checked) (_ *plan.Plan, err error) {
-	cfg := plan.Config{Scripts: []*host.Workflow{c.Workflow}, Base: b.Base, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
+	cfg := plan.Config{Scripts: []*host.Workflow{c.Workflow}, Base: b.Base, Due: true, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
 	if b.Granted != nil {
 		if cfg.Granted, err = b.Granted(ctx, cfg.Scripts); err != nil {
 			return nil, err
