@@ -116,7 +116,7 @@ func TestScripts(t *testing.T) {
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
 	aboutFiles := []string{"accounts_export", "database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
-	aboutScripts := []string{"check_codes", "check_seams", "compare", "errors_json", "packs", "plan", "plan_grants", "renames", "renames_ask", "serve_path", "test", "timeout_loop"}
+	aboutScripts := []string{"check_codes", "check_seams", "compare", "errors_json", "packs", "plan", "plan_grants", "renames", "renames_ask", "serve_path", "test", "test_first", "timeout_loop"}
 	testscript.Run(t, scripts(t, func(e *testscript.Env) {
 		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))
 	}, scriptFiles(t, func(name string) bool {

@@ -132,9 +132,6 @@ func Find(path string) ([]string, error) {
 				files = append(files, tests)
 			}
 		}
-		if len(files) == 0 {
-			return nil, fmt.Errorf("%s has no tests: there is no %s beside it, and none in JavaScript", path, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))+Suffix)
-		}
 		return files, nil
 	}
 	var files []string

@@ -28,6 +28,9 @@ func (e *PathError) Error() string { return e.what }
 // Unwrap returns why.
 func (e *PathError) Unwrap() error { return e.err }
 
+// errNoTests is why nothing is tested.
+var errNoTests = exit.Misusef("there are no tests")
+
 // errNotScript is why a file is no workflow.
 var errNotScript = exit.Misusef("this is no script")
 
@@ -84,6 +87,24 @@ func noScripts(name, dir string, patterns []string) error {
 	return &PathError{what: fmt.Sprintf("%s has no workflows: no file there matches %s", name, strings.Join(patterns, ", ")), Next: nextIn(dir), err: errNotScript}
 }
 
+// NoTests says that a path has no tests, and what to do next.
+func NoTests(name string, of *Project, next string) error {
+	why := "no file there ends in .test.toml, .test.js or .test.ts"
+	if abs, info, err := Look(name); err == nil && !info.IsDir() {
+		base := strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs))
+		why = fmt.Sprintf("there is no %s%s beside it, and none in JavaScript", base, scripttest.Suffix)
+	}
+	files := make([]string, len(of.files))
+	for i, f := range of.files {
+		files[i] = filepath.Join(of.Root, filepath.FromSlash(f))
+	}
+	said := listed(files)
+	if next != "" {
+		said += "\n" + next
+	}
+	return &PathError{what: fmt.Sprintf("%s has no tests: %s", name, why), Next: said, err: errNoTests}
+}
+
 // maxNamed is how many scripts an error names.
 const maxNamed = 5
 
@@ -97,17 +118,26 @@ func nextIn(dir string) string {
 		if len(found) == 0 {
 			continue
 		}
-		more := ""
-		if len(found) > maxNamed {
-			more = fmt.Sprintf(" and %s more", terminal.Number(len(found)-maxNamed))
-			found = found[:maxNamed]
-		}
 		for i := range found {
-			found[i] = terminal.Short(filepath.Join(dir, filepath.FromSlash(found[i])))
+			found[i] = filepath.Join(dir, filepath.FromSlash(found[i]))
 		}
-		return "Scripts there: " + strings.Join(found, ", ") + more
+		return listed(found)
 	}
 	return "No scripts are there. To make a project with a first workflow: keep init DIR"
+}
+
+// listed names some scripts.
+func listed(files []string) string {
+	more := ""
+	if len(files) > maxNamed {
+		more = fmt.Sprintf(" and %s more", terminal.Number(len(files)-maxNamed))
+		files = files[:maxNamed]
+	}
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = terminal.Short(f)
+	}
+	return "Scripts there: " + strings.Join(names, ", ") + more
 }
 
 func isDir(name string) bool {

@@ -39,6 +39,9 @@ type Project struct {
 	files []string // of scripts, relative to root with slashes, sorted
 }
 
+// Files returns the scripts, relative to Root with slashes, sorted.
+func (p *Project) Files() []string { return slices.Clone(p.files) }
+
 // Flags say where things are, as the command line does.
 type Flags struct {
 	Config string // file; empty: the nearest keep.toml upwards
