@@ -125,7 +125,52 @@ func TestEveryViewIsAccessible(t *testing.T) {
 
 	press("connecting", "/connect/gmail", mark, `form[action="/connect/gmail"] button`)
 
-	everyPage(t, slices.Concat(slices.Collect(maps.Values(views)), slices.Collect(maps.Values(admins)), []string{"/workflows/mails/deploy"}))
+	everyPage(t, slices.Concat(slices.Collect(maps.Values(views)), slices.Collect(maps.Values(admins)), []string{"/workflows/mails/deploy", "/deploy"}))
+}
+
+// An author finds the page for a new workflow, gives its script, looks at what the check says, and deploys it: in a
+// browser, with nothing on the way that axe-core finds fault with.
+func TestDeployNewInABrowser(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	b := w.tab("anna")
+	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Author), URL: w.site.URL})
+	b.size(1280, 900)
+	b.open("/workflows")
+	press := func(button string) {
+		eval[int](b, `document.querySelector("h1").id = "before"; 0`)
+		b.click(button)
+		b.lands("document.querySelector('h1') && !document.querySelector('#before')")
+	}
+	says := func(what, words string) {
+		t.Helper()
+		if text := eval[string](b, "document.querySelector('main').innerText"); !strings.Contains(text, words) {
+			t.Errorf("%s does not say %q:\n%s", what, words, text)
+		}
+	}
+	typed := func(file, text string) {
+		eval[int](b, fmt.Sprintf(`document.querySelector("#d-name").value = %q; document.querySelector("#d-text-0").value = %q; 0`, file, text))
+	}
+	const check = `button[value=check]`
+	press(`a[href="/deploy"]`)
+	says("the page", "Deploy a new workflow")
+	b.looksGood("deploy-new")
+	b.size(1280, 900)
+	typed("mails.js", strings.Replace(fresh, `"fresh"`, `"mails"`, 1))
+	press(check)
+	says("the check of a name that is taken", "declares the workflow mails, which is there already, in version 1.0")
+	b.looksGood("deploy-new-taken")
+	b.size(1280, 900)
+	typed("fresh.js", fresh)
+	press(check)
+	says("the check", "The script can be deployed, as the workflow fresh")
+	b.looksGood("deploy-new-checked")
+	b.size(1280, 900)
+	press(`button[value=deploy]`)
+	says("the proposal", "waits in Inbox until a person agrees")
+	if _, err := w.db.Proposals(t.Context(), "fresh"); err != nil || w.question("fresh").ID == "" {
+		t.Errorf("nothing waits: %v", err)
+	}
 }
 
 // offering has packs of which accounts can be connected: by a page of the service, by a key, and

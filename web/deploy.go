@@ -26,12 +26,14 @@ const FromPages = "web"
 type Deployer interface {
 	api.Deployer
 
-	// Check says of a script what keep check says. It changes nothing, and calls no tool.
+	// Check says of a script what keep check says. It changes nothing, and calls no tool. If w is
+	// empty, the script may declare any workflow.
 	Check(ctx context.Context, w keep.WorkflowName, s api.Script) (Checked, error)
 }
 
 // Checked is what is to be said of a script.
 type Checked struct {
+	Workflow keep.WorkflowName // that it declares; empty: it cannot be read
 	Files    map[string]string // that are part of it; nil: it cannot be read
 	Problems []ScriptProblem
 	Calls    []ScriptCall
@@ -71,10 +73,11 @@ type ScriptCall struct {
 
 // deployData is the form for a version, with what was said of it.
 type deployData struct {
-	Workflow keep.WorkflowName
-	Version  keep.Version // in force, which is replaced
-	Why      string       // why there is no form; empty: there is one
-	Program  bool         // since it is written in Go
+	New      bool              // the workflow is not there yet
+	Workflow keep.WorkflowName // of a new one: that the script declared when it was checked
+	Version  keep.Version      // in force, which is replaced; zero of a new one
+	Why      string            // why there is no form; empty: there is one
+	Program  bool              // since it is written in Go
 	scriptForm
 	Wrong []string // why nothing was done
 	Check *checkData
@@ -83,7 +86,9 @@ type deployData struct {
 // checkData is what a check says.
 type checkData struct {
 	Checked
-	Mark    string // of what was checked
+	New     bool           // the workflow is not there yet
+	There   *keep.Workflow // that has the name of a new one already; nil: none
+	Mark    string         // of what was checked
 	Diffs   []versionFile
 	LeftOut []string // files that are not part of it
 	Plan    *planData
@@ -95,13 +100,23 @@ func (s *site) deployForm(r *http.Request) (page, error) {
 	if err != nil || d.Why != "" {
 		return p, err
 	}
-	d.scriptForm = formOf(now)
+	if d.scriptForm = formOf(now); d.New {
+		d.Files = []formFile{{Name: "workflow.js"}}
+	}
 	return p, nil
 }
 
 // deployPage returns the page without what is in the form, and the version in force.
 func (s *site) deployPage(r *http.Request) (page, *deployData, keep.Deployment, error) {
-	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
+	name := keep.WorkflowName(r.PathValue("name"))
+	if name == "" {
+		d := &deployData{New: true}
+		if s.cfg.Deployer == nil {
+			d.Why = "This host takes its scripts from files: write one, and run"
+		}
+		return page{Title: "Deploy a new workflow", Section: "workflows", Data: d}, d, keep.Deployment{}, nil
+	}
+	w, err := s.cfg.Store.Workflow(r.Context(), name)
 	if err != nil {
 		return page{}, nil, keep.Deployment{}, err
 	}
@@ -120,6 +135,13 @@ func (s *site) deployPage(r *http.Request) (page, *deployData, keep.Deployment, 
 	return p, d, now, err
 }
 
+// takeScript is deploy as a handler.
+func (s *site) takeScript(w http.ResponseWriter, r *http.Request) {
+	if err := s.deploy(w, r); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
 // deploy does what a button of the form says. Whatever is wrong, the form comes back with what was
 // typed.
 func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
@@ -134,6 +156,9 @@ func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		if d.scriptForm, d.Wrong, err = readForm(r, formOf(now)); err != nil {
 			return err
+		}
+		if d.New {
+			d.Workflow = d.Declares
 		}
 		if to, err = s.tryScript(r.Context(), d, now); err != nil {
 			return err
@@ -184,6 +209,9 @@ func meanwhile(v keep.Version) string {
 
 // current reads the version in force again.
 func (s *site) current(ctx context.Context, d *deployData) (keep.Deployment, error) {
+	if d.New {
+		return keep.Deployment{}, nil
+	}
 	w, err := s.cfg.Store.Workflow(ctx, d.Workflow)
 	if err != nil {
 		return keep.Deployment{}, err
@@ -206,6 +234,7 @@ func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err 
 	stale, isStale := errors.AsType[*keep.VersionError](err)
 	wrong, isWrong := errors.AsType[*api.ScriptError](err)
 	switch {
+	case isStale && d.New: // the check says which is there
 	case isStale:
 		d.Wrong = append(d.Wrong, meanwhile(stale.Current))
 	case isWrong:
@@ -226,11 +255,22 @@ func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err 
 
 // checkScript says of the script of a form what is to be said.
 func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployment) (*checkData, error) {
-	checked, err := s.cfg.Deployer.Check(ctx, d.Workflow, d.script())
+	name := d.Workflow
+	if d.New {
+		name = ""
+	}
+	checked, err := s.cfg.Deployer.Check(ctx, name, d.script())
 	if err != nil {
 		return nil, err
 	}
-	c := &checkData{Checked: checked, Mark: d.mark()}
+	c := &checkData{Checked: checked, New: d.New, Mark: d.mark()}
+	if d.New {
+		if d.Workflow = c.Workflow; c.Workflow != "" {
+			if err := s.there(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+	}
 	files := c.Files
 	for _, f := range d.Files {
 		if _, part := files[f.Name]; !part && files != nil {
@@ -240,10 +280,8 @@ func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployme
 	if files == nil { // then as it was typed
 		files = d.texts()
 	}
-	for _, f := range filesBetween(view.Sources(now), files) {
-		if f.Diff != nil {
-			c.Diffs = append(c.Diffs, f)
-		}
+	if !d.New { // else all of it is in the form
+		c.Diffs = changed(filesBetween(view.Sources(now), files))
 	}
 	if c.OK() && s.cfg.Planner != nil {
 		script := d.script()
@@ -251,6 +289,28 @@ func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployme
 	}
 	return c, err
 }
+
+// changed returns the files that differ.
+func changed(list []versionFile) []versionFile {
+	return slices.DeleteFunc(list, func(f versionFile) bool { return f.Diff == nil })
+}
+
+// there looks whether the workflow of a new script is there already.
+func (s *site) there(ctx context.Context, c *checkData) error {
+	w, err := s.cfg.Store.Workflow(ctx, c.Workflow)
+	switch {
+	case errors.Is(err, keep.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !w.Version.IsZero():
+		c.There = &w
+	}
+	return nil
+}
+
+// OK reports whether it could be deployed.
+func (c *checkData) OK() bool { return c.There == nil && c.Checked.OK() }
 
 // A Planner says what a script would do now. It reads live, and sends nothing.
 type Planner interface {

@@ -22,13 +22,15 @@ import (
 
 // A scriptForm is the script of a form.
 type scriptForm struct {
-	Do      string       // check, deploy or propose
-	Over    keep.Version // that was in force when the form was made
-	Checked string       // mark of what was checked; empty: nothing was
-	Entry   string       // file that declares the workflow
-	Note    string       // for who decides about a proposal
-	Files   []formFile   // the entry first
+	Do       string            // check, deploy or propose
+	Over     keep.Version      // that was in force when the form was made
+	Checked  string            // mark of what was checked; empty: nothing was
+	Entry    string            // file that declares the workflow
+	Declares keep.WorkflowName // that the script declared when it was checked; of a new one
+	Note     string            // for who decides about a proposal
+	Files    []formFile        // the entry first
 
+	over  bool // Over was given
 	named bool // the text of the last file is still to come
 }
 
@@ -147,8 +149,14 @@ func readForm(r *http.Request, now scriptForm) (f scriptForm, wrong []string, er
 			return f, nil, err
 		}
 	}
+	if now.Entry == "" && f.Entry == "" && len(f.Files) == 1 {
+		f.Entry = f.Files[0].Name // as it was typed
+	}
 	if err := f.valid(); err != nil {
 		return f, nil, err
+	}
+	if len(uploads) > 0 && len(f.Files) == 1 && now.Entry == "" && strings.TrimSpace(f.Files[0].Text) == "" {
+		f.begin(uploads)
 	}
 	for _, u := range uploads {
 		if why := f.take(u, before); why != "" {
@@ -164,6 +172,13 @@ func readForm(r *http.Request, now scriptForm) (f scriptForm, wrong []string, er
 	return f, wrong, nil
 }
 
+// begin has files that were chosen take the place of a form without a script.
+func (f *scriptForm) begin(uploads []formFile) {
+	i := max(slices.IndexFunc(uploads, func(u formFile) bool { return strings.Contains(u.Text, "Keep.workflow(") }), 0)
+	f.Entry = uploads[i].Name
+	f.Files = []formFile{{Name: f.Entry}}
+}
+
 // field takes a field. Each name comes before its text.
 func (f *scriptForm) field(name, text string, before map[string]string) (err error) {
 	switch name {
@@ -173,6 +188,9 @@ func (f *scriptForm) field(name, text string, before map[string]string) (err err
 		if f.Over, err = keep.ParseVersion(text); err != nil {
 			return refusef("%v", err)
 		}
+		f.over = true
+	case "workflow":
+		f.Declares = keep.WorkflowName(text)
 	case "checked":
 		f.Checked = text
 	case "entry":
@@ -203,7 +221,7 @@ func (f scriptForm) valid() error {
 	switch {
 	case f.Do != "check" && f.Do != "deploy" && f.Do != "propose" && f.Do != "":
 		return refusef("nothing is done by %q", cut(20, f.Do))
-	case f.named || len(f.Files) > maxFiles || !known || f.Over.IsZero():
+	case f.named || len(f.Files) > maxFiles || !known || !f.over:
 		return refusef("the form is not whole")
 	}
 	for _, file := range f.Files {

@@ -165,11 +165,10 @@ func (s *site) work(mux *http.ServeMux) {
 	s.show(mux, "GET /workflows/{name}/versions/{version}", "version", s.version)
 	s.showTo(mux, access.Author, "POST /workflows/{name}/compare", "compare", s.compare)
 	s.showTo(mux, access.Author, "GET /workflows/{name}/deploy", "deploy", s.deployForm)
-	mux.HandleFunc("POST /workflows/{name}/deploy", s.allow(access.Author, func(w http.ResponseWriter, r *http.Request) {
-		if err := s.deploy(w, r); err != nil {
-			s.fail(w, r, err)
-		}
-	}))
+	s.showTo(mux, access.Author, "GET /deploy", "deploy", s.deployForm)
+	for _, pattern := range []string{"POST /workflows/{name}/deploy", "POST /deploy"} {
+		mux.HandleFunc(pattern, s.allow(access.Author, s.takeScript))
+	}
 	s.showTo(mux, access.Author, "POST /workflows/{name}/plan", "plan", s.plan)
 	s.show(mux, "GET /proposals", "proposals", s.proposals)
 	s.show(mux, "GET /proposals/{id}", "proposal", s.showProposal)

@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/view"
 )
 
 // workflowsData is the list of workflows.
 type workflowsData struct {
-	Rows []workflowRow
-	Late []view.Late
+	Rows    []workflowRow
+	Late    []view.Late
+	Deploys bool // who looks may deploy one here
 }
 
 func (s *site) workflows(r *http.Request) (page, error) {
@@ -32,8 +34,14 @@ func (s *site) workflows(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Data = workflowsData{workflowRows(o, situationOf(o.Situation), over), o.Late()}
+	p.Data = workflowsData{workflowRows(o, situationOf(o.Situation), over), o.Late(), s.cfg.Deployer != nil && mayWrite(r)}
 	return p, nil
+}
+
+// mayWrite reports whether who looks may deploy scripts.
+func mayWrite(r *http.Request) bool {
+	who, _ := access.From(r.Context())
+	return who.Role.Covers(access.Author)
 }
 
 // workflowData is one workflow.

@@ -51,7 +51,7 @@ func TestDeployOnThePages(t *testing.T) {
 workflows = ["w.js"]
 [connections.shop]
 connector = "http"
-base_url = %q
+base_url = %[1]q
 [connections.shop.tools.list]
 effect = "list"
 path = "/orders"
@@ -61,6 +61,14 @@ path = "/secrets"
 [connections.shop.tools.send]
 effect = "mutate"
 path = "/orders/{id}"
+identity = ["id"]
+[connections.post]
+connector = "http"
+base_url = %[1]q
+headers = { Authorization = "Bearer ${account:work-mail}" }
+[connections.post.tools.send]
+effect = "mutate"
+path = "/letters/{id}"
 identity = ["id"]
 [hooks.paid]
 workflow = "w"
@@ -89,11 +97,12 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 	// send presses a button of the form with a text in it.
 	over, checked := "1.0", ""
+	page, declares := "/workflows/w/deploy", ""
 	send := func(do, source string) string {
 		t.Helper()
 		var form bytes.Buffer
 		m := multipart.NewWriter(&form)
-		for _, f := range [][2]string{{"over", over}, {"checked", checked}, {"entry", "w.js"}, {"name", "w.js"}, {"text", strings.ReplaceAll(source, "\n", "\r\n")}, {"do", do}} {
+		for _, f := range [][2]string{{"over", over}, {"checked", checked}, {"workflow", declares}, {"entry", "w.js"}, {"name", "w.js"}, {"text", strings.ReplaceAll(source, "\n", "\r\n")}, {"do", do}} {
 			if err := m.WriteField(f[0], f[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +110,7 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
-		res, body := s.ask(http.MethodPost, "/workflows/w/deploy", form.String(), "Authorization", author, "Content-Type", m.FormDataContentType())
+		res, body := s.ask(http.MethodPost, page, form.String(), "Authorization", author, "Content-Type", m.FormDataContentType())
 		if m := regexp.MustCompile(`name="checked" value="([^"]*)"`).FindStringSubmatch(body); m != nil {
 			checked = m[1]
 		}
@@ -114,6 +123,12 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 	says(send("check", "export default {"), "The script cannot be deployed as it is", "line 1")
 	says(send("check", changed("ctx.shop.send(", "ctx.shop.sent(")), "The script cannot be deployed as it is", "shop.sent")
 	says(send("check", changed(`name: "w"`, `name: "v"`)), "it declares the workflow &#34;v&#34;, not &#34;w&#34;")
+	// What is missing for the tools that a script calls is said with the check, and nothing of others.
+	const account = "the account work-mail is not connected in the database, and post.send needs it; run: keep connect PACK --name work-mail"
+	says(send("check", changed("ctx.shop.send(", "ctx.post.send(")), "The script can be deployed", account)
+	if body := send("check", pagedScript); strings.Contains(body, "work-mail") {
+		t.Errorf("the check of a script that does not call post.send speaks of its account:\n%.3000s", body)
+	}
 	needs := changed("ctx.shop.list({})", "ctx.shop.secrets({})")
 	says(send("check", needs), "The script can be deployed", "not granted", "this plan reads only what the workflow was granted")
 	if secrets.Load() != 0 {
@@ -130,7 +145,7 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 		}
 		return w.Version
 	}
-	if v := current(); v != "1.0" || calls.Load() != 0 || reads.Load() != 2 {
+	if v := current(); v != "1.0" || calls.Load() != 0 || reads.Load() != 4 {
 		t.Errorf("after looking, version %s is current, %d calls and %d reads were made", v, calls.Load(), reads.Load())
 	}
 	says(send("deploy", mended), "Deployed: this version runs now")
@@ -147,6 +162,23 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 	if v := current(); v == deployed {
 		t.Error("keep deploy did not deploy the file")
 	}
+
+	// A workflow that is not there yet: what it calls waits for an admin, who lets it run.
+	page, over = "/deploy", "0.0"
+	says(send("check", pagedScript), "The script declares the workflow w, which is there already")
+	fresh := strings.Replace(pagedScript, `name: "w"`, `name: "fresh"`, 1)
+	says(send("check", fresh), "The script can be deployed, as the workflow <b>fresh</b>", "not granted", "this plan reads only what the workflow was granted")
+	declares = "fresh"
+	says(send("deploy", fresh), "waits in Inbox until a person agrees")
+	s.keep("proposals", "accept", "fresh@1.0")
+	if list := s.keep("workflows"); !regexp.MustCompile(`(?m)^fresh +1\.0 `).MatchString(list) {
+		t.Errorf("after an admin agreed, the workflows are\n%s", list)
+	}
+	idle := strings.Replace(strings.Replace(fresh, `"fresh"`, `"idle"`, 1), "await ctx.shop.list({})", "[]", 1)
+	idle = strings.Replace(idle, "await ctx.shop.send({ id: prepared.data.id, to: prepared.data.mail });", "", 1)
+	says(send("check", idle), "as the workflow <b>idle</b>", "It calls no tool", "idle runs from now on")
+	declares = "idle"
+	says(send("deploy", idle), "Deployed: this version runs now", "<h1>idle</h1>")
 	if calls.Load() != 0 {
 		t.Errorf("%d calls were sent", calls.Load())
 	}

@@ -143,7 +143,7 @@ func (a *app) sayAll(list []answeredAll, d api.DecisionRequest, refused int) err
 		return nil
 	}
 	if !d.Confirm {
-		fmt.Fprintf(a.Err, "Nothing was changed. To %s %s, add --yes.\n", d.Action, terminal.Plural(len(list), "question"))
+		fmt.Fprintf(a.Err, "Nothing was changed. To answer %s with %s, add --yes.\n", terminal.Plural(len(list), "question"), d.Action)
 		return nil
 	}
 	for _, q := range list {

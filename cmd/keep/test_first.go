@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -53,7 +54,7 @@ func (t *tester) recordable(ctx context.Context, of *project.Project) (_ string,
 				return "", err
 			}
 			if run, some := tellsMost(runs); some {
-				return fmt.Sprintf("To make one of run %s (%s of %s): %s", run.ID, run.Handler, d.Workflow, t.recordCommand(of, run.ID, testOf(file))), nil
+				return fmt.Sprintf("To make one of %s (%s of %s): %s", run.ID, run.Handler, d.Workflow, t.recordCommand(of, run.ID, testOf(file))), nil
 			}
 			break // older versions have the same runs
 		}
@@ -61,8 +62,10 @@ func (t *tester) recordable(ctx context.Context, of *project.Project) (_ string,
 	return "", nil
 }
 
-// tellsMost returns the newest run of a consumer, or else the newest.
+// tellsMost returns the newest run of a consumer, or else the newest, of those that went well at the
+// first attempt: in others a person may have decided, and a test has no persons.
 func tellsMost(runs []keep.Run) (keep.Run, bool) {
+	runs = slices.DeleteFunc(runs, func(r keep.Run) bool { return r.ID != r.Chain })
 	for _, r := range runs {
 		if r.Kind == keep.Consumer && !r.Trigger.IsZero() {
 			return r, true

@@ -47,6 +47,9 @@ func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p 
 }
 
 func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.NewProposal, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+	if name == "" {
+		return operator.Deployed{}, fmt.Errorf("deploy: %w: the name of the workflow", keep.ErrNotFound)
+	}
 	files, effects, err := d.read(ctx, name, s.Script)
 	if err != nil {
 		return operator.Deployed{}, asScriptError(err)
@@ -74,7 +77,7 @@ func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s a
 	return d.Host.DeployGranted(ctx, w, over, c)
 }
 
-// read reads a script, which must declare the workflow, and says what it may do.
+// read reads a script, which must declare the workflow if there is a name, and says what it may do.
 func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api.Script) ([]project.Script, workflow.Report, error) {
 	w, err := loadScript(ctx, d.Runtime, s)
 	if err != nil {
@@ -84,7 +87,7 @@ func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api
 	if err := project.Continue(ctx, d.DB, files); err != nil {
 		return nil, workflow.Report{}, err
 	}
-	if w = files[0].Workflow; w.Name != name {
+	if w = files[0].Workflow; name != "" && w.Name != name {
 		return nil, workflow.Report{}, &api.ScriptError{Mistakes: []api.Mistake{{File: s.File, Line: 1, Column: 1,
 			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
 	}
@@ -103,7 +106,7 @@ func (d *ScriptDeployer) Check(ctx context.Context, name keep.WorkflowName, s ap
 		return out, err
 	}
 	w := files[0].Workflow
-	out.Files = w.Sources
+	out.Workflow, out.Files = w.Name, w.Sources
 	found = project.Findings("", effects)
 	if err := project.Renamed(ctx, d.DB, "", files, d.Conns); err != nil {
 		doubts := project.Problems("", err)
