@@ -223,7 +223,7 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 		text = line
 	}
 	if text = strings.TrimRight(text, "\r\n"); text == "" {
-		return "", exit.Misusef("nothing was given; it is read from the terminal, or is one line of standard input")
+		return "", exit.Misusef("no value was given: type it when it is asked for on a terminal, or write one line to standard input")
 	}
 	return text, ctx.Err()
 }

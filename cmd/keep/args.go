@@ -55,6 +55,7 @@ var whereListed = map[string]string{
 	"event": "keep events", "handler": "keep workflows show WORKFLOW", "host": "keep hosts", "idempotency key": "keep keys", "input": "keep inputs",
 	"item": "keep items", "mutation": "keep mutations", "pack": "keep packs", "proposal": "keep proposals", "run": "keep runs", "secret": "keep secrets",
 	"topic": "keep topics", "version": "keep workflows versions WORKFLOW", "workflow": "keep workflows", "grant of workflow": "keep grants",
+	"run, mutation, event, input, item, question, version or proposal": "keep runs, keep inputs, keep mutations, keep events or keep inbox; a part of an id has six or more characters",
 	"producer": "keep workflows show WORKFLOW", "MCP server": "keep gateway tools", "tool": "keep gateway tools",
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"errors"
@@ -10,6 +11,11 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 //go:embed sample
@@ -33,7 +39,8 @@ func (a *app) initCmd() *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Make a project: keep.toml, a sample workflow and its tests, types, a README",
 		Long: `Init writes a project that works at once and without a network. It never
-overwrites a file: what is there already stays as it is.`,
+overwrites a file: what is there already stays as it is. A directory whose keep.toml is
+of another project is refused.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.initProject(cmp.Or(append(args, ".")...)) },
 	}
@@ -48,7 +55,7 @@ type initReport struct {
 
 // initProject writes what is not there yet, and says what it did.
 func (a *app) initProject(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeProjectDir(dir); err != nil {
 		return err
 	}
 	r := initReport{Dir: dir, Written: []string{}, Kept: []string{}}
@@ -78,6 +85,27 @@ func (a *app) initProject(dir string) error {
 	}
 	fmt.Fprintf(a.Err, "Next: %s\n", next)
 	return nil
+}
+
+// makeProjectDir makes the directory of a new project, and refuses one that is a project of another kind: its
+// keep.toml would have no connections for the sample.
+func makeProjectDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return exit.Misusef("%s is a file, and a project is a directory; name one that is new or empty: keep init DIR", terminal.Clean(dir))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory of the project: %w; name another one: keep init DIR", err)
+	}
+	there, err := regular.Read(filepath.Join(dir, "keep.toml"), config.MaxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	ours, sampleErr := fs.ReadFile(sample, "sample/keep.toml")
+	if err == nil && sampleErr == nil && !bytes.Equal(there, ours) {
+		return exit.Misusef("%s is a project already: its keep.toml is not the one of a new project, and was not changed; for a new one name another directory: keep init DIR",
+			terminal.Clean(dir))
+	}
+	return errors.Join(err, sampleErr)
 }
 
 // initFile writes one file, and reports whether it did: never over another.

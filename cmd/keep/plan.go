@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -143,7 +144,7 @@ func (p *planner) given() (*keep.Event, error) {
 // make plans over the database of the project. One that isn't there yet is empty.
 func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Config) (_ *plan.Plan, err error) {
 	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(cfg.Event.Topic) }) {
-		return nil, exit.Misusef("no script declares the topic %q", cfg.Event.Topic)
+		return nil, exit.Misusef("no script declares the topic %q; declared are: %s", cfg.Event.Topic, topicsOf(cfg.Scripts))
 	}
 	db, err := database.Open(ctx, project, database.ToRead)
 	switch {
@@ -180,6 +181,18 @@ func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Con
 		return nil, err
 	}
 	return plan.Make(ctx, cfg)
+}
+
+// topicsOf names the topics of scripts.
+func topicsOf(scripts []*host.Workflow) string {
+	var names []string
+	for _, w := range scripts {
+		for _, t := range w.Topics {
+			names = append(names, string(t))
+		}
+	}
+	slices.Sort(names)
+	return terminal.Clean(strings.Join(slices.Compact(names), ", "))
 }
 
 // asSeen makes the plan one of a run: its event, its time and its reads.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -200,6 +201,9 @@ func read(o Options) (*Config, []byte, error) {
 	if errors.Is(err, fs.ErrNotExist) && o.File == "" {
 		cfg.File = ""
 		return cfg, nil, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("the configuration %s does not exist (it is named by --config or KEEP_CONFIG): %w", file, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,7 +71,7 @@ func TestNoFile(t *testing.T) {
 	if diff := cmp.Diff(want, cfg); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := config.Load(config.Options{File: filepath.Join(dir, "other.toml")}); !os.IsNotExist(err) {
+	if _, err := config.Load(config.Options{File: filepath.Join(dir, "other.toml")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Load of a named file that is missing = %v, want not exist", err)
 	}
 }
