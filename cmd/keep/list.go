@@ -140,6 +140,11 @@ func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c 
 		if err != nil {
 			return err
 		}
+		if len(page.Items) == 0 && f.workflow != "" && !out.began { // the name may be wrong
+			if _, err := c.Workflow(ctx, keep.WorkflowName(f.workflow)); err != nil {
+				return err
+			}
+		}
 		left -= len(page.Items)
 		more := page.Next != nil
 		last := !more || !f.all && left <= 0
