@@ -48,7 +48,10 @@ func growth(ctx context.Context, dir string, s size, chart string, out io.Writer
 	var sides [2]*bench
 	for i, name := range []string{"empty", "full"} {
 		sides[i] = &bench{dir: filepath.Join(dir, name), last: make(map[keep.WorkflowName]time.Time)}
-		if err := sides[i].makeReaders(ctx, growthWorkflows, ""); err != nil {
+		if err := sides[i].openReaders(ctx, growthWorkflows, ""); err != nil {
+			return err
+		}
+		if err := sides[i].close(); err != nil {
 			return err
 		}
 	}

@@ -48,12 +48,16 @@ func main() {
 	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to `file`; with -hosts, those of its hosts to files whose names begin so")
 	as := flag.String("member", "", "be a host of -hosts, as this `JSON` says: -hosts starts such processes")
+	recorder := flag.String("side", "", "be a host of -reads, as this `JSON` says: -reads starts such processes")
 	flag.Parse()
 	garbage.Pace() // as the command does
 	err := error(nil)
-	if *as != "" {
+	switch {
+	case *as != "":
 		err = member(ctx, *as, os.Stdin, os.Stdout)
-	} else {
+	case *recorder != "":
+		err = side(ctx, *recorder, os.Stdin, os.Stdout)
+	default:
 		err = run(ctx, o, os.Stdout)
 	}
 	if err != nil {

@@ -25,13 +25,14 @@ type memberSpec struct {
 	Profile string        // file for a CPU profile; empty: none
 }
 
-// A standing is what a member has done since it was last told to begin.
+// A standing is what a member has done since it was last told to begin, or what a turn of a side cost.
 type standing struct {
 	Runs    int64           // events that its runs consumed
 	Commits int64           // calls of the store's Commit
 	Last    time.Time       // when the last of them returned
 	Took    []time.Duration // from one run of a workflow to the next
 	CPU     time.Duration   // of its process
+	Wall    time.Duration   // of a turn of a side
 	Log     int64           // bytes that were added to SQLite's log
 	RSS     int64           // bytes
 	Error   string          // what went wrong; empty: nothing

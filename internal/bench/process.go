@@ -14,15 +14,15 @@ import (
 // errNoPostgres is returned by hosts where it cannot start a server.
 var errNoPostgres = errors.New("-hosts needs the programs of a Postgres server")
 
-// A process is a member that runs in a process of its own.
+// A process is a member, or a side, that runs in a process of its own.
 type process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *json.Decoder
 }
 
-// startProcess starts this program again as a member.
-func startProcess(ctx context.Context, spec memberSpec) (*process, error) {
+// startProcess starts this program again as what a flag and its JSON say.
+func startProcess(ctx context.Context, flag string, spec any) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func startProcess(ctx context.Context, spec memberSpec) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, self, "-member", string(text))}
+	p := &process{cmd: exec.CommandContext(ctx, self, flag, string(text))}
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func startCrew(ctx context.Context, n int, spec memberSpec) (c crew, err error) 
 		if one.Profile != "" {
 			one.Profile = fmt.Sprint(one.Profile, ".", i)
 		}
-		p, err := startProcess(ctx, one)
+		p, err := startProcess(ctx, "-member", one)
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
 		}

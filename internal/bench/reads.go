@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,37 +39,91 @@ func reads(ctx context.Context, dir string, s size, out io.Writer) error {
 	return recording(ctx, filepath.Join(dir, "none"), s, "no reads", "", out)
 }
 
-// recording compares the hosts in turns of the order ABBA, each on a file of its own. Only the host of a
-// turn is open: the connections of a process share the pages that SQLite keeps, and two hosts would take
-// them from each other. read is what prepare does first, and what says it in words.
-func recording(ctx context.Context, dir string, s size, what, read string, out io.Writer) error {
-	const workflows = 64
-	var sides [2]*bench
-	for i := range sides {
-		p := policy.Default()
-		if i == 0 {
-			p.Limits.Trace = 0
-		}
-		sides[i] = &bench{dir: fmt.Sprint(dir, i), last: make(map[keep.WorkflowName]time.Time), policy: &p,
-			connection: &connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}, page{}}}}
-		if err := sides[i].makeReaders(ctx, workflows, read); err != nil {
-			return err
-		}
-	}
-	per := max(1, s.turn/workflows/4)
-	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with %s, synchronous=FULL, in turns of %d runs\n", workflows, what, per*workflows)
-	turns := [2]turn{}
-	for i, b := range sides {
-		turns[i] = func(ctx context.Context) (wall, cpu time.Duration, err error) { return b.turn(ctx, per, nil) }
-	}
-	if _, err := inTurns(ctx, [2]string{"off", "on"}, per*workflows, turns, 8*s.turns, out); err != nil {
-		return err
-	}
-	return stored(sides, out)
+// A sideSpec says which host a process of -reads is.
+type sideSpec struct {
+	Dir    string
+	Read   string // what prepare does first
+	Record bool   // what runs see
+	Runs   int    // of each workflow, in a turn
 }
 
-// makeReaders deploys workflows whose prepare begins with read, and closes the host.
-func (b *bench) makeReaders(ctx context.Context, workflows int, read string) error {
+// sideWorkflows is how many workflows a side has.
+const sideWorkflows = 64
+
+// recording compares a host that records with one that does not, in turns of the order ABBA. Each is a
+// process with a file of its own, which rests while the other has its turn: the connections of one process
+// share the pages that SQLite keeps, and two hosts in it would take them from each other. Turns are short,
+// for the machine's speed changes from one second to the next. read is what prepare does first, and what
+// says it in words.
+func recording(ctx context.Context, dir string, s size, what, read string, out io.Writer) error {
+	per := max(1, s.turn/sideWorkflows/16)
+	var turns [2]turn
+	var files [2]string
+	var sides crew
+	for i := range turns {
+		spec := sideSpec{Dir: fmt.Sprint(dir, i), Read: read, Record: i == 1, Runs: per}
+		p, err := startProcess(ctx, "-side", spec)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, p)
+		files[i] = filepath.Join(spec.Dir, "keep.db")
+		turns[i] = func(context.Context) (wall, cpu time.Duration, err error) {
+			took, err := p.ask("turn")
+			return took.Wall, took.CPU, err
+		}
+		for range 4 { // until what SQLite and the sandbox keep is there
+			if _, _, err := turns[i](ctx); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(out, "what recording costs: consumer runs of %d workflows with %s, synchronous=FULL, in turns of %d runs\n", sideWorkflows, what, per*sideWorkflows)
+	pairs := 32 * s.turns
+	if _, err := inTurns(ctx, [2]string{"off", "on"}, per*sideWorkflows, turns, pairs, out); err != nil {
+		return err
+	}
+	if err := sides.stop(); err != nil {
+		return err
+	}
+	return stored(files, (4+pairs)*per*sideWorkflows, out)
+}
+
+// side is a host of -reads: a process that has a turn for each line of in, and answers it on out. It
+// ends with in.
+func side(ctx context.Context, as string, in io.Reader, out io.Writer) error {
+	var spec sideSpec
+	if err := json.Unmarshal([]byte(as), &spec); err != nil {
+		return fmt.Errorf("-side: %w", err)
+	}
+	p := policy.Default()
+	if !spec.Record {
+		p.Limits.Trace = 0
+	}
+	b := &bench{dir: spec.Dir, last: make(map[keep.WorkflowName]time.Time), policy: &p,
+		connection: &connector.Connection{Name: "svc", Connector: "fake", Tools: []connector.Tool{instant{}, page{}}}}
+	if err := b.openReaders(ctx, sideWorkflows, spec.Read); err != nil {
+		return err
+	}
+	answer := json.NewEncoder(out)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var took standing
+		err := b.seed(ctx, "in", spec.Runs)
+		if err == nil {
+			took.Wall, took.CPU, err = b.drain(ctx)
+		}
+		if err != nil {
+			took.Error = err.Error()
+		}
+		if err := answer.Encode(took); err != nil {
+			break
+		}
+	}
+	return b.close()
+}
+
+// openReaders opens the host, and deploys workflows whose prepare begins with read.
+func (b *bench) openReaders(ctx context.Context, workflows int, read string) error {
 	if err := b.open(ctx); err != nil {
 		return err
 	}
@@ -79,7 +134,7 @@ func (b *bench) makeReaders(ctx context.Context, workflows int, read string) err
 			return err
 		}
 	}
-	return b.close()
+	return nil
 }
 
 // A turn runs some work, and returns the time that passed and the processor time.
@@ -140,7 +195,7 @@ func (b *bench) turn(ctx context.Context, n int, beside func(context.Context)) (
 	return wall, cpu, b.close()
 }
 
-// mean returns the geometric mean of ratios: of two turns the second is some 10 % slower, and each
+// mean returns the geometric mean of ratios: the second of two turns is often slower, and each
 // side is the second one as often as the other.
 func mean(ratios []float64) float64 {
 	var sum float64
@@ -160,17 +215,16 @@ func spread(ratios []float64) float64 {
 	return math.Sqrt(sum / n / max(1, n-1))
 }
 
-// stored prints what the files have grown to.
-func stored(sides [2]*bench, out io.Writer) error {
+// stored prints what files have grown to by so many runs each.
+func stored(files [2]string, runs int, out io.Writer) error {
 	var sizes [2]int64
-	for i, b := range sides {
-		info, err := os.Stat(filepath.Join(b.dir, "keep.db"))
+	for i, name := range files {
+		info, err := os.Stat(name)
 		if err != nil {
 			return err
 		}
-		sizes[i] = info.Size()
+		sizes[i] = info.Size() / int64(runs)
 	}
-	runs := int64(sides[0].seeded * len(sides[0].workflows))
-	_, err := fmt.Fprintf(out, "  file: %d bytes a run without, %d with: %d for what it saw\n\n", sizes[0]/runs, sizes[1]/runs, (sizes[1]-sizes[0])/runs)
+	_, err := fmt.Fprintf(out, "  file: %d bytes a run without, %d with: %d for what it saw\n\n", sizes[0], sizes[1], sizes[1]-sizes[0])
 	return err
 }
