@@ -17,6 +17,9 @@ type tx struct {
 	*conn
 	workflow keep.WorkflowName
 	at       int64
+
+	newRun  keep.RunID // that it wrote last, and its row
+	newRunN int64
 }
 
 // apply reads what a commit must know, has it decided, and writes the plan. Nearly all

@@ -28,7 +28,8 @@ func (t *tx) writeRun(put *commit.Run) (err error) {
 	r := put.Put
 	var n int64
 	if put.New {
-		n, _, err = write(t.conn, insertRun, stored.Runs, r)
+		t.newRun = r.ID
+		n, t.newRunN, err = write(t.conn, insertRun, stored.Runs, r)
 	} else {
 		n, _, err = write(t.conn, updateRun, runChanges, r, r.ID, put.Was, r.Workflow, r.Chain, r.Handler, r.Kind)
 	}
@@ -48,8 +49,12 @@ func (t *tx) writeLog(l keep.LogLine) error {
 }
 
 // writeTrace adds a part after those that the run has.
-func (t *tx) writeTrace(p keep.TracePart) error {
-	_, err := t.exec(`INSERT INTO run_trace (run, at, data) VALUES ((SELECT n FROM run WHERE id = ?), ?, ?)`, p.Run, p.At, p.Data)
+func (t *tx) writeTrace(p keep.TracePart) (err error) {
+	if p.Run == t.newRun { // looking for its n would cost a third as much again
+		_, err = t.exec(`INSERT INTO run_trace (run, at, data) VALUES (?, ?, ?)`, t.newRunN, p.At, p.Data)
+	} else {
+		_, err = t.exec(`INSERT INTO run_trace (run, at, data) VALUES ((SELECT n FROM run WHERE id = ?), ?, ?)`, p.Run, p.At, p.Data)
+	}
 	if err != nil {
 		return fmt.Errorf("trace of run %s: %w", p.Run, err)
 	}
