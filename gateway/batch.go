@@ -82,7 +82,7 @@ func (s *session) takeBatch(ctx context.Context, members []json.RawMessage, befo
 			continue
 		}
 		b.working.Add(1)
-		s.requests.Go(func() {
+		s.work(func() {
 			defer b.working.Done()
 			defer leave()
 			r.answer = s.answer(on, s.exchangeOf(m.Params, false, send), m, before)
@@ -167,7 +167,7 @@ func (h *HTTPHandler) postBatch(w http.ResponseWriter, r *http.Request, agent st
 	var frame []byte
 	var answers []answer
 	done := make(chan error, 1)
-	s.requests.Go(func() {
+	s.work(func() {
 		var err error
 		frame, answers, err = b.wait()
 		done <- err

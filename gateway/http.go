@@ -311,7 +311,7 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
 	x := s.exchangeOf(m.Params, isModern, st.sender(r))
 	answered := make(chan answer, 1)
-	s.requests.Go(func() { answered <- s.answer(ctx, x, m, before) })
+	s.work(func() { answered <- s.answer(ctx, x, m, before) })
 	a := until(k, st, answered, leave)
 	leave()
 	status := http.StatusOK

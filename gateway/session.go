@@ -37,10 +37,11 @@ type session struct {
 	// whole. Nil: by HTTP.
 	out func(frame []byte) (int64, error)
 
-	requests sync.WaitGroup
-	telling  chan struct{} // holds a token while a last answer is written
+	telling chan struct{} // holds a token while a last answer is written
 
 	mu           sync.Mutex                    // protects all below
+	working      int                           // functions that work began and that have not returned
+	idle         chan struct{}                 // closed when there are none; nil: nobody waits for that
 	cancel       map[string]context.CancelFunc // of requests under way, by their id
 	told         map[string]toldAnswer         // calls whose last answer was written, by name
 	used         time.Time                     // by HTTP, when its last message came
@@ -153,7 +154,7 @@ func (s *session) takeTogether(ctx context.Context, frame []byte, before map[str
 		return
 	}
 	b := s.takeBatch(ctx, members, before, s.write, false)
-	s.requests.Go(func() {
+	s.work(func() {
 		if frame, answers, err := b.wait(); err == nil && frame != nil {
 			s.tell(func() (int64, error) { return s.out(frame) }, 0, answers...)
 		}
@@ -185,6 +186,25 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 	}), ""
 }
 
+// work calls f beside the caller; drain waits for it. It is no WaitGroup: a frame may come in while the
+// session drains.
+func (s *session) work(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working++
+	go func() { // ends with f
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.working--; s.working == 0 && s.idle != nil {
+				close(s.idle)
+				s.idle = nil
+			}
+		}()
+		f()
+	}()
+}
+
 // begin works on a request.
 func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]keep.RunID) {
 	ctx, leave, why := s.enter(ctx, m.ID, false)
@@ -192,7 +212,7 @@ func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]ke
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
-	s.requests.Go(func() {
+	s.work(func() {
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
 		leave() // who has the answer may use the id again
 		if frame, err := mcp.Frame(a.reply(m.ID)); err == nil {

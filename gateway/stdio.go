@@ -81,7 +81,13 @@ func (s *session) stopListening() {
 // drain waits for the requests under way, for a moment.
 func (s *session) drain() {
 	done := make(chan struct{})
-	go func() { s.requests.Wait(); close(done) }() // ends with the requests
+	s.mu.Lock()
+	if s.working == 0 {
+		close(done)
+	} else {
+		s.idle = done
+	}
+	s.mu.Unlock()
 	timer := time.NewTimer(endTime)
 	defer timer.Stop()
 	select {
