@@ -164,6 +164,15 @@ type NotDue struct {
 	Planned  bool              `json:"planned"` // all the same: without a schedule it is due at every start, too
 }
 
+// MarshalJSON writes the time as all of Keep's JSON does: in UTC, with milliseconds.
+func (n NotDue) MarshalJSON() ([]byte, error) {
+	type fields NotDue
+	return json.Marshal(struct {
+		fields
+		NextAt string `json:"next_at"`
+	}{fields(n), n.NextAt.UTC().Format("2006-01-02T15:04:05.000Z07:00")})
+}
+
 // Text returns it as a sentence, with the time as at writes it.
 func (n NotDue) Text(at func(time.Time) string) string {
 	if n.Planned {
