@@ -186,25 +186,6 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 	}), ""
 }
 
-// work calls f beside the caller; drain waits for it. It is no WaitGroup: a frame may come in while the
-// session drains.
-func (s *session) work(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.working++
-	go func() { // ends with f
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.working--; s.working == 0 && s.idle != nil {
-				close(s.idle)
-				s.idle = nil
-			}
-		}()
-		f()
-	}()
-}
-
 // begin works on a request.
 func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]keep.RunID) {
 	ctx, leave, why := s.enter(ctx, m.ID, false)

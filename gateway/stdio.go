@@ -78,6 +78,25 @@ func (s *session) stopListening() {
 	}
 }
 
+// work calls f beside the caller; drain waits for it. It is no WaitGroup: a frame may come in while the
+// session drains.
+func (s *session) work(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working++
+	go func() { // ends with f
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.working--; s.working == 0 && s.idle != nil {
+				close(s.idle)
+				s.idle = nil
+			}
+		}()
+		f()
+	}()
+}
+
 // drain waits for the requests under way, for a moment.
 func (s *session) drain() {
 	done := make(chan struct{})
