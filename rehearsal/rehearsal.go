@@ -160,14 +160,14 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	return began, false, err
 }
 
-// notDue returns the producers and jobs that are due after now; make has them be due now.
-func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, make bool) ([]keep.HandlerState, error) {
+// notDue returns the producers and jobs that are due after now. If hurry is set, it makes them due now instead.
+func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, hurry bool) ([]keep.HandlerState, error) {
 	states, err := db.Handlers(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool { return s.Kind == keep.Consumer || !s.NextAt.After(now) })
-	if !make || len(states) == 0 {
+	if !hurry || len(states) == 0 {
 		return states, nil
 	}
 	c := keep.Commit{Workflow: w, At: now}
