@@ -121,7 +121,11 @@ var allOnPostgres = flag.Bool("postgres", false, "run every test of the pages on
 func (w *world) open(ctx context.Context) {
 	w.Helper()
 	if *allOnPostgres || strings.HasPrefix(w.Name(), "TestOnPostgres/") {
-		db := postgres.New(pgtest.SchemaURL(w), postgres.Config{Host: true, Conns: 5})
+		url := pgtest.TablesURL(w, func(url string) error {
+			db := postgres.New(url, postgres.Config{})
+			return errors.Join(db.Open(ctx), db.Close())
+		})
+		db := postgres.New(url, postgres.Config{Host: true, Conns: 5})
 		w.must(db.Open(ctx))
 		w.db, w.keys = db, db.Keys()
 		return

@@ -13,6 +13,8 @@ import (
 type service struct {
 	*httptest.Server
 
+	creating sync.RWMutex // held while a creation has arrived and is not done; lookups wait for it
+
 	mu      sync.Mutex // protects the fields below
 	mode    string     // how the next creations go; see create
 	feed    []contact
@@ -110,6 +112,8 @@ func (s *service) serveFeed(w http.ResponseWriter, _ *http.Request) {
 
 func (s *service) byToken(w http.ResponseWriter, r *http.Request) {
 	s.at("lookup")
+	s.creating.Lock() // settle_after = "0s" promises it: what has arrived is done, or shows at once
+	defer s.creating.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mode == "mute" {
@@ -153,6 +157,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
+	s.creating.RLock()
 	s.at("arrived")
 	s.mu.Lock()
 	mode := s.mode
@@ -161,6 +166,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 		s.tokens[r.Header.Get("Idempotency-Key")] = true
 	}
 	s.mu.Unlock()
+	s.creating.RUnlock()
 	s.at("done")
 	s.calls <- struct{}{}
 	switch mode {

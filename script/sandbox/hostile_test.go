@@ -62,7 +62,7 @@ var hostile = []struct{ name, limit, code string }{
 	{"weak refs", "", `const a = []; for (;;) a.push(new WeakRef({}), new FinalizationRegistry(() => {}))`},
 }
 
-// hostileCPU makes the endless cases short. What was not stopped by it goes on for minutes,
+// hostileCPU makes the endless cases short. What was not stopped by it would take minutes,
 // so that the allowance only has to be less, however slow the machine and whatever watches for
 // races; BenchmarkHostileIsStopped says how much more than its limit a script gets.
 const (

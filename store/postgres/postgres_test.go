@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"strings"
@@ -35,7 +36,7 @@ func TestStore(t *testing.T) {
 		}
 	})
 	storetest.Run(t, func(tb testing.TB) store.Store {
-		b := base{openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Host: true, Conns: 4})}
+		b := base{openDB(tb, tablesURL(tb), postgres.Config{Host: true, Conns: 4})}
 		if tb.Name() != "TestStore/what_was_committed_survives_a_restart" { // which closes it
 			p.watch(tb, b.DB)
 		}
@@ -45,7 +46,7 @@ func TestStore(t *testing.T) {
 
 func TestMemoryAgrees(t *testing.T) {
 	storetest.Compare(t, func(tb testing.TB, _ string) (store.Store, store.Store) {
-		return memory.New(), openDB(tb, pgtest.SchemaURL(tb), postgres.Config{Conns: 4})
+		return memory.New(), openDB(tb, tablesURL(tb), postgres.Config{Conns: 4})
 	})
 }
 
@@ -58,6 +59,15 @@ func (b base) Reopen(tb testing.TB) store.Store {
 		tb.Fatal(err)
 	}
 	return base{openDB(tb, b.URL(), postgres.Config{Host: true, Conns: 4})}
+}
+
+// tablesURL returns the URL of a schema for a test that leaves its tables as they are.
+func tablesURL(tb testing.TB) string {
+	tb.Helper()
+	return pgtest.TablesURL(tb, func(url string) error {
+		db := postgres.New(url, postgres.Config{})
+		return errors.Join(db.Open(tb.Context()), db.Close())
+	})
 }
 
 // openDB opens a database and closes it when the test ends.
@@ -83,7 +93,7 @@ func TestStorePooled(t *testing.T) {
 		if !*all && !strings.Contains(tb.Name(), "text") {
 			storetest.Sample(tb, 3)
 		}
-		db := openDB(tb, pgtest.SchemaURL(tb)+"&default_query_exec_mode=exec", postgres.Config{Host: true, Conns: 4})
+		db := openDB(tb, tablesURL(tb)+"&default_query_exec_mode=exec", postgres.Config{Host: true, Conns: 4})
 		db.SearchByIndex()
 		return db
 	})
