@@ -59,6 +59,7 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 	KEEP_TORTURE_CYCLES=5000 $(GO) test -count=1 -timeout 0 -run TestClientsAndBackends ./idempotency/proxy
 	$(GO) test -count=1 -timeout 0 ./store/transfer -all
 	$(GO) test -count=1 -timeout 0 -run TestStorePooled ./store/postgres -all
+	$(GO) test -count=1 -timeout 0 -run TestScriptsOnPostgres ./cmd/keep -all
 	$(MAKE) worlds WORLDS_FOR=10m
 	$(GO) test -count=1 -timeout 0 -run TestLookupsAgainstTheTruth ./connector/httpapi -truth 50000000
 	$(GO) test -count=1 -timeout 0 -run 'TestFileDrill|TestNamedFiles' ./cmd/keep -drill

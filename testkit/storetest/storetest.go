@@ -36,14 +36,18 @@ func Run(t *testing.T, open func(testing.TB) store.Store) {
 	}
 }
 
-// Sample skips the test, unless its name is one of about one in n: for a suite that is run
-// once more on a store which another run of it has tried whole. Which ones those are does not
-// change.
+// Sample skips the test, unless its name is [Sampled].
 func Sample(tb testing.TB, n uint32) {
 	tb.Helper()
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(tb.Name()))
-	if h.Sum32()%n != 0 {
+	if !Sampled(tb.Name(), n) {
 		tb.Skip("not in the sample; -all runs it")
 	}
+}
+
+// Sampled reports whether a name is one of about one in n: for a suite that is run once more
+// on a store which another run of it has tried whole. Which ones those are does not change.
+func Sampled(name string, n uint32) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum32()%n == 0
 }
