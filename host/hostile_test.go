@@ -37,53 +37,45 @@ var hostile = []struct{ name, code, limits string }{
 
 const (
 	hostileCPU    = 300 * time.Millisecond
-	hostileSlack  = 200 * time.Millisecond // that a stop may take after the limit
-	hostileMemory = 512 << 20              // that the process may take, all in all
+	hostileWall   = 40 * time.Second // what is not stopped by its own limit ends by this one, and the test fails
+	hostileMemory = 512 << 20        // that the process may take, all in all
 
-	// hostileTries is how often a script may run until it is stopped in time: the
-	// machine may be busy with other things, and what is tested is what the
-	// stopping takes by itself.
-	hostileTries = 30
+	// harmlessTries is how often a harmless script may come to its limit by waiting for a
+	// processor.
+	harmlessTries = 30
 )
 
-// Laws no-ambient-power and bounded: a hostile script is stopped within its limit
-// and 200 ms wherever it runs, by a failure that names the limit, while the
-// garbage collector runs all the time; a workflow beside it does its next run,
-// and the process stays small.
+// Laws no-ambient-power and bounded: a hostile script is stopped by its limit
+// wherever it runs, by a failure that names it, while the garbage collector runs all the
+// time; a workflow beside it does its next run, and the process stays small. How much later
+// than its limit a script is stopped is measured by BenchmarkHostileIsStopped of package
+// sandbox.
 func TestHostileScripts(t *testing.T) {
 	w := newWorld(t)
-	w.limits = sandbox.Limits{CPU: hostileCPU, Wall: 20 * time.Second}
+	w.limits = sandbox.Limits{CPU: hostileCPU, Wall: hostileWall}
 	w.deploy(script("good", `consumers: { c: Keep.consumer({ subscribe: ["in"], prepare: take,
 		async mutate(ctx, p) { await ctx.svc.create({ id: p.data.id }) } }) }`))
 	collect(t)
 	w.start()
-	tries := 0
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
-			t.Run("load", func(t *testing.T) {
-				b := hostileBundle(t, h.code)
-				inTime(t, func(int) {}, func(int) time.Duration { return w.loadHostile(t, b, h.limits) })
-			})
+			t.Run("load", func(t *testing.T) { w.loadHostile(t, hostileBundle(t, h.code), h.limits) })
 			for _, phase := range []string{"prepare", "next"} {
 				t.Run(phase, func(t *testing.T) {
 					defer func(was testing.TB) { w.t = was }(w.t)
 					w.t = t
 					code := map[string]string{phase: h.code}
-					name := func(try int) keep.WorkflowName { return keep.WorkflowName(fmt.Sprintf("%s-%s-%d", h.name, phase, try)) }
-					inTime(t, func(try int) {
-						w.deployAtLast(script(string(name(try)), fmt.Sprintf(`consumers: { c: Keep.consumer({ subscribe: ["in"],
-							async prepare(ctx, trigger) { %s; return take(ctx, trigger) }, async next(ctx) { %s } }) }`, code["prepare"], code["next"])))
-						w.idle()
-					}, func(try int) time.Duration {
-						tries++
-						return w.runHostile(t, name(try), h.limits)
-					})
+					name := keep.WorkflowName(h.name + "-" + phase)
+					w.deployHarmless(script(string(name), fmt.Sprintf(`consumers: { c: Keep.consumer({ subscribe: ["in"],
+						async prepare(ctx, trigger) { %s; return take(ctx, trigger) }, async next(ctx) { %s } }) }`, code["prepare"], code["next"])))
+					w.idle()
+					w.runHostile(t, name, h.limits)
 				})
 			}
 		})
 	}
-	if n := w.service.total(); n != tries {
-		t.Errorf("the workflow beside them made %d effects, want %d", n, tries)
+	if n, runs := w.service.total(), 2*len(hostile); n != runs {
+		t.Errorf("the workflow beside them made %d effects, want %d", n, runs)
 	}
 	if rss := residentMemory(); rss > hostileMemory {
 		t.Errorf("the process takes %d MiB, want less than %d", rss>>20, hostileMemory>>20)
@@ -107,30 +99,11 @@ func collect(t *testing.T) {
 	t.Cleanup(func() { close(stop); wg.Wait() })
 }
 
-// inTime tries something hostile, which begin prepares, until it is stopped in
-// time. What try returns is how long that took.
-func inTime(t *testing.T, begin func(n int), try func(n int) time.Duration) {
-	t.Helper()
-	var best time.Duration
-	for n := range hostileTries {
-		begin(n)
-		took := try(n)
-		t.Logf("stopped after %s", took)
-		if t.Failed() || took <= hostileCPU+hostileSlack {
-			return
-		}
-		if best == 0 || took < best {
-			best = took
-		}
-	}
-	t.Errorf("the best of %d tries took %s with a limit of %s", hostileTries, best, hostileCPU)
-}
-
-// deployAtLast deploys a script that does nothing when it is loaded. On a busy
+// deployHarmless deploys a script that does nothing when it is loaded. On a busy
 // machine it may come to its limit by waiting for a processor alone.
-func (w *world) deployAtLast(source string) {
+func (w *world) deployHarmless(source string) {
 	w.t.Helper()
-	for range hostileTries {
+	for range harmlessTries {
 		wf, err := w.load(source)
 		if _, ok := errors.AsType[*sandbox.LimitError](err); ok {
 			continue
@@ -143,7 +116,7 @@ func (w *world) deployAtLast(source string) {
 		}
 		return
 	}
-	w.t.Fatalf("a harmless script was stopped %d times when it was loaded", hostileTries)
+	w.t.Fatalf("a harmless script was stopped %d times when it was loaded", harmlessTries)
 }
 
 // hostileBundle returns a script that is hostile at its top level.
@@ -159,13 +132,10 @@ func hostileBundle(t *testing.T, code string) *sandbox.Bundle {
 	return b
 }
 
-// loadHostile loads a script that is hostile at its top level, and returns how
-// long that took.
-func (w *world) loadHostile(t *testing.T, b *sandbox.Bundle, limits string) time.Duration {
+// loadHostile loads a script that is hostile at its top level.
+func (w *world) loadHostile(t *testing.T, b *sandbox.Bundle, limits string) {
 	t.Helper()
-	start := time.Now()
 	_, err := w.open().LoadBundle(t.Context(), b)
-	took := time.Since(start)
 	name := "script-error"
 	if l, ok := errors.AsType[*sandbox.LimitError](err); ok {
 		name = l.Limit
@@ -175,18 +145,15 @@ func (w *world) loadHostile(t *testing.T, b *sandbox.Bundle, limits string) time
 	if !strings.Contains(limits, name) {
 		t.Errorf("load: stopped by %s (%v), want one of %s", name, err, limits)
 	}
-	return took
 }
 
 // runHostile lets a workflow run into its hostile phase, and another one run
-// beside it. It returns how long both took.
-func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) time.Duration {
+// beside it.
+func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) {
 	t.Helper()
-	start := time.Now()
 	w.publish(wf, "in", "a")
 	w.publish("good", "in", string(wf))
 	w.idle()
-	took := time.Since(start)
 	r := w.lastRun(wf)
 	if r.Status != keep.StatusLogic || r.Error == nil || !strings.Contains(limits, strings.TrimPrefix(r.Error.Code, "limit-")) {
 		t.Errorf("run is %s (%v), want failed:logic by one of %s", r.Status, r.Error, limits)
@@ -197,7 +164,6 @@ func (w *world) runHostile(t *testing.T, wf keep.WorkflowName, limits string) ti
 	if ev := w.event("good", "in", string(wf)); ev.Status != keep.EventConsumed {
 		t.Errorf("the event of the workflow beside it is %s, want consumed", ev.Status)
 	}
-	return took
 }
 
 // residentMemory returns what the process takes of the memory; 0 if the system

@@ -51,6 +51,7 @@ var hostile = []struct{ name, limit, code string }{
 	{"generator forever", "cpu", `for (const x of (function* () { for (;;) yield 1 })()) ;`},
 	{"array from an endless iterator", "", `Array.from((function* () { for (;;) yield 1 })())`},
 	{"replace callback", "cpu", `"x".repeat(100).replace(/x/g, () => { for (;;) {} })`},
+	{"error that takes long to describe", "cpu", `throw { get name() { for (;;) {} }, get message() { for (;;) {} }, get stack() { for (;;) {} } }`},
 	{"toJSON", "cpu", `JSON.stringify({ toJSON() { for (;;) {} } })`},
 	{"digest flood", "cpu", `const b = new Uint8Array(1 << 20); for (;;) crypto.subtle.digest("SHA-512", b)`},
 	{"URL flood", "cpu", `for (;;) new URL("http://a/" + "b/../".repeat(100))`},

@@ -480,9 +480,12 @@ func (p *phase) explain(err error) error {
 		return p.halted()
 	}
 	if t, ok := errors.AsType[*thrown](err); ok {
-		// The prelude describes the error. If not even that works, the engine
-		// has no memory left for it.
+		// The prelude describes the error. If not even that works, the script's time
+		// ended meanwhile, or the engine has no memory left for it.
 		if _, err := p.in.invoke(p.rt.entry.scratch, p.rt.entry.fail, p.rt.entry.undefined, t.value); err != nil {
+			if p.stop != nil {
+				return p.halted()
+			}
 			return p.outOfMemory(p.where)
 		}
 	}
