@@ -116,7 +116,7 @@ var allScripts = flag.Bool("all", false, "run every script on Postgres, too")
 // What a host does is the same on Postgres, so are the scripts: each on a schema
 // of its own, but for those that are about files or have two databases, and those that
 // are about scripts and what is written of them, where a store only says which there are.
-// Without -all it is a third of them: what the stores do alike is tested with the stores.
+// Without -all it is a sample of them: what the stores do alike is tested with the stores.
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
 	aboutFiles := []string{"accounts_export", "database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
