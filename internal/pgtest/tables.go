@@ -16,10 +16,10 @@ import (
 
 // A tables is a schema whose tables were made, and what they held then.
 type tables struct {
-	name   string
+	schema string
+	names  []string          // of the tables
 	shape  string            // of the tables, their columns and their indexes
 	rows   map[string]string // by table, a JSON array; tables without rows are not there
-	tables []string
 }
 
 // made are the schemas that no test uses.
@@ -53,7 +53,7 @@ func TablesURL(tb testing.TB, prepare func(url string) error) string {
 
 // url names a user of the schema, so that its connections are known by it.
 func (t *tables) url(s *Server) string {
-	return s.URL("postgres") + "&search_path=" + t.name + "&application_name=" + t.name
+	return s.URL("postgres") + "&search_path=" + t.schema + "&application_name=" + t.schema
 }
 
 // take returns a schema that nobody uses, or a new one.
@@ -66,8 +66,8 @@ func take(ctx context.Context, s *Server, prepare func(url string) error) (*tabl
 		return t, nil
 	}
 	made.mu.Unlock()
-	t := &tables{name: fmt.Sprintf("tables_%d", things.Add(1)), rows: make(map[string]string)}
-	if err := s.exec(ctx, "CREATE SCHEMA "+t.name); err != nil {
+	t := &tables{schema: fmt.Sprintf("tables_%d", things.Add(1)), rows: make(map[string]string)}
+	if err := s.exec(ctx, "CREATE SCHEMA "+t.schema); err != nil {
 		return nil, err
 	}
 	if err := prepare(t.url(s)); err != nil {
@@ -78,7 +78,7 @@ func take(ctx context.Context, s *Server, prepare func(url string) error) (*tabl
 
 // on calls f with a connection whose names are found in the schema.
 func (t *tables) on(ctx context.Context, s *Server, f func(context.Context, *pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres")+"&search_path="+t.name)
+	conn, err := pgx.Connect(ctx, s.URL("postgres")+"&search_path="+t.schema)
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (t *tables) note(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err != nil {
 		return err
 	}
-	if t.tables, err = pgx.CollectRows(names, pgx.RowTo[string]); err != nil {
+	if t.names, err = pgx.CollectRows(names, pgx.RowTo[string]); err != nil {
 		return err
 	}
-	for _, name := range t.tables {
+	for _, name := range t.names {
 		var rows *string
 		if err := conn.QueryRow(ctx, `SELECT json_agg(t)::text FROM `+name+` t`).Scan(&rows); err != nil {
 			return err
@@ -141,13 +141,13 @@ func (t *tables) giveBack(ctx context.Context, s *Server) error {
 func (t *tables) alone(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		var others int
-		err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`, t.name).Scan(&others)
+		err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`, t.schema).Scan(&others)
 		if err != nil || others == 0 {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d connections to %s do not end: %w", others, t.name, ctx.Err())
+			return fmt.Errorf("%d connections to %s do not end: %w", others, t.schema, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -157,7 +157,7 @@ func (t *tables) alone(ctx context.Context, conn *pgx.Conn) error {
 func (t *tables) reset(ctx context.Context, conn *pgx.Conn) error {
 	var script strings.Builder
 	script.WriteString("BEGIN;")
-	for _, name := range t.tables {
+	for _, name := range t.names {
 		fmt.Fprintf(&script, "DELETE FROM %s;", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.rows)) {
