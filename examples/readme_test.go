@@ -143,7 +143,8 @@ func runSteps(t *testing.T, file, dir string, all []step) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+string(os.PathListSeparator)+bin)
+	// Linking what debuggers read takes three times as long as the rest.
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+string(os.PathListSeparator)+bin, "GOFLAGS="+os.Getenv("GOFLAGS")+" -ldflags=-w")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {

@@ -86,7 +86,7 @@ func (t *tab) prefer(scheme string) {
 // open loads a page.
 func (t *tab) open(path string) {
 	t.Helper()
-	t.must(browsertest.Open(t.ctx, t.site.URL+path))
+	t.must(chromedp.Do(t.ctx, chromedp.Navigate(t.site.URL+path)))
 }
 
 // eval evaluates JavaScript in the page.

@@ -96,6 +96,7 @@ func TestBoundsOnThePages(t *testing.T) {
 	call(ada, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Admin), URL: w.site.URL})
 	ada.open("/inbox/" + string(over.ID))
 	raise()
+	ada.says("Your decision is recorded.")
 	w.until("the third reminder is sent", func() bool { return w.desk.done("/reminders") == 3 })
 	ada.open("/budgets")
 	ada.says("95 spent")

@@ -2,7 +2,6 @@ package browsertest
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -27,22 +26,8 @@ func Sit(tb testing.TB) Person {
 // Open opens a page.
 func (b Person) Open(page string) {
 	b.Helper()
-	if err := Open(b.Context, page); err != nil {
-		b.Fatalf("open %s: %v", page, err)
-	}
-}
-
-// Open opens a page in a tab. A form that was just sent is first let go: Chromium drops what is
-// asked for while an answer becomes the page of the tab, and then it is asked again.
-func Open(ctx context.Context, page string) error {
-	for {
-		// The page may be none, or leave in the meantime: what comes of it says nothing.
-		_, _ = chromedp.Run(ctx, chromedp.Evaluate[int](`new Promise(done => setTimeout(done, 0, 0))`, chromedp.EvalAwaitPromise))
-		err := chromedp.Do(ctx, chromedp.Navigate(page))
-		var failed *chromedp.LoadError
-		if !errors.As(err, &failed) || failed.ErrorText != "net::ERR_ABORTED" || ctx.Err() != nil {
-			return err
-		}
+	if err := chromedp.Do(b.Context, chromedp.Navigate(page)); err != nil {
+		b.Fatal(err)
 	}
 }
 
