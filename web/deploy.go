@@ -182,6 +182,8 @@ func (s *site) tryScript(ctx context.Context, d *deployData, now keep.Deployment
 		return "", nil
 	}
 	switch {
+	case d.Over.IsZero() && !d.New: // it was typed as a new workflow, whose name is taken
+		d.Do = "check"
 	case d.Over != now.Version:
 		d.Wrong = append(d.Wrong, meanwhile(now.Version))
 		d.Do = "check"

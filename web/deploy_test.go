@@ -432,8 +432,24 @@ func TestDeployNew(t *testing.T) {
 	}
 	form("check", "", "", "fresh.js", "").want(t, http.StatusUnprocessableEntity, "cannot be deployed as it is")
 	form("check", "", "", "fresh.txt", fresh).want(t, http.StatusUnprocessableEntity, "fresh.txt")
-	form("check", "", "", "mine.js", strings.Replace(fresh, `"fresh"`, `"mails"`, 1)).want(t, http.StatusUnprocessableEntity,
-		"declares the workflow mails, which is there already, in version 1.0", `href="/workflows/mails/deploy"`)
+	taken := strings.Replace(fresh, `"fresh"`, `"mails"`, 1)
+	a = form("check", "", "", "mine.js", taken)
+	a.want(t, http.StatusUnprocessableEntity, "declares the workflow mails, which is there already, in version 1.0", `formaction="/workflows/mails/deploy"`)
+	// That button takes what was typed along, and compares it. Nothing is deployed by it, whatever the form says.
+	for _, do := range []string{"check", "deploy"} {
+		typed := &sentForm{}
+		for _, p := range [][2]string{{"over", "0.0"}, {"checked", mark(a)}, {"workflow", "mails"}, {"name", "mine.js"}, {"text", taken}} {
+			typed.set(p[0], p[1])
+		}
+		compared := author.send(deployMails, do, typed)
+		compared.want(t, http.StatusOK, "What changes in <bdi>mails.js</bdi>", `name="over" value="1.0"`, `name="name" value="mails.js"`)
+		if f := formIn(t, compared); f.text() != taken {
+			t.Errorf("the form has another text than was typed:\n%s", f.text())
+		}
+	}
+	if v := w.version("mails"); v.Version.String() != "1.0" {
+		t.Fatalf("current is %s after a comparison", v.Version)
+	}
 	form("deploy", "", "fresh", "fresh.js", fresh).want(t, http.StatusUnprocessableEntity, "not the one that was checked")
 
 	a = form("check", "", "", "fresh.js", fresh)

@@ -149,8 +149,11 @@ func readForm(r *http.Request, now scriptForm) (f scriptForm, wrong []string, er
 			return f, nil, err
 		}
 	}
-	if now.Entry == "" && f.Entry == "" && len(f.Files) == 1 {
-		f.Entry = f.Files[0].Name // as it was typed
+	if f.Entry == "" && len(f.Files) == 1 { // a new one, or one that was thought to be new
+		if only := &f.Files[0]; now.Entry != "" {
+			*only = formFile{now.Entry, lines(only.Text, before[now.Entry])}
+		}
+		f.Entry = f.Files[0].Name
 	}
 	if err := f.valid(); err != nil {
 		return f, nil, err

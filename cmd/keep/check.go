@@ -173,7 +173,10 @@ func (a *app) printCheck(r checkReport) error {
 		for _, c := range r.Problems {
 			fmt.Fprint(a.Out, a.OutInk.Problem(c))
 		}
-		for _, w := range r.Workflows {
+		for i, w := range r.Workflows {
+			if i > 0 || len(r.Problems) > 0 {
+				fmt.Fprintln(a.Out)
+			}
 			if err := printEffects(a.Out, a.OutInk, w); err != nil {
 				return err
 			}
@@ -188,7 +191,7 @@ func (a *app) printCheck(r checkReport) error {
 
 // printEffects tells a person what one script would do.
 func printEffects(w io.Writer, ink terminal.Ink, e workflowEffects) error {
-	fmt.Fprintf(w, "\n%s (%s)\n", ink.Bold(string(e.Workflow)), terminal.Clean(e.File))
+	fmt.Fprintf(w, "%s (%s)\n", ink.Bold(string(e.Workflow)), terminal.Clean(e.File))
 	for _, h := range e.Handlers {
 		fmt.Fprintf(w, "  %s %s%s\n", h.Kind, h.Handler, terminal.Clean(about(h)))
 		for _, u := range h.Uses {
