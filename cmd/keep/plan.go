@@ -122,9 +122,12 @@ func (p *planner) given() (*keep.Event, error) {
 	if p.event == "" && p.topic == "" {
 		return nil, nil
 	}
+	if p.event == "" || p.topic == "" {
+		return nil, exit.Misusef("--event and --topic go together: an object of JSON with a messageId, and the topic that it is published to")
+	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(p.event), &fields); err != nil || p.topic == "" {
-		return nil, exit.Misusef("--event wants an object of JSON, and --topic the topic that it is published to")
+	if err := json.Unmarshal([]byte(p.event), &fields); err != nil {
+		return nil, exit.Misusef("--event is no object of JSON (%v); write one as --event '{\"messageId\":\"a\"}'", err)
 	}
 	e := &keep.Event{Topic: keep.TopicName(p.topic)}
 	if err := json.Unmarshal(fields["messageId"], &e.MessageID); err != nil || e.MessageID == "" {
