@@ -46,6 +46,14 @@ func TestSeedWithSweptChain(t *testing.T) {
 	}
 }
 
+// TestSeedWithASlowCommit is a world in which a doubt has settled, the commit that says so is slow,
+// and the clock of the host is set back before it is made: what was true when it began is not false then.
+func TestSeedWithASlowCommit(t *testing.T) {
+	for _, problem := range Run(t, 1795746173335216450, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 // TestSeedWithAnOverdueCall is a world in which a call outlasts its time, the commit that
 // says so is lost, and the next process asks about it before its effect has settled.
 func TestSeedWithAnOverdueCall(t *testing.T) {

@@ -71,6 +71,7 @@ func name(ctx context.Context, what ...string) string {
 // Commit passes c on, unless the seed has another fate for it.
 func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	w, who := s.p.w, name(ctx, "commit", string(c.Workflow), brief(c))
+	began := w.hostTime()
 	s.p.point("before " + who)
 	w.consentBeside(ctx, c)
 	w.watchStopped(s.p, c)
@@ -93,9 +94,9 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 		return nil
 	}
 	if w.fileGone {
-		return w.commitNowhere(c, func() error { return s.commit(ctx, c) })
+		return w.commitNowhere(c, func() error { return s.commit(ctx, c, began) })
 	}
-	if err := s.commit(ctx, c); err != nil {
+	if err := s.commit(ctx, c, began); err != nil {
 		return err
 	}
 	s.p.mayDie("after " + who)
@@ -105,12 +106,13 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	return nil
 }
 
-// commit passes c on, and watches it.
-func (s *store) commit(ctx context.Context, c keep.Commit) error {
+// commit passes c on, and watches it. It began at a time by the clock of the host, which may
+// have been set back since.
+func (s *store) commit(ctx context.Context, c keep.Commit, began time.Time) error {
 	w := s.p.w
 	keepIt := w.keepSwept(c)
 	err := s.Store.Commit(ctx, w.tampered(c))
-	w.watchCommit(c, err)
+	w.watchCommit(c, began, err)
 	if err != nil {
 		w.note(fmt.Sprintf("refused %v", err))
 		return err

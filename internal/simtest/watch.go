@@ -178,8 +178,8 @@ func (w *world) watchLookup(m keep.Mutation) {
 	w.result.Lookups++
 }
 
-// watchCommit looks at a commit that was just made, or refused.
-func (w *world) watchCommit(c keep.Commit, err error) {
+// watchCommit looks at a commit that was just made, or refused, and began at a time by the clock of the host.
+func (w *world) watchCommit(c keep.Commit, began time.Time, err error) {
 	if errors.Is(err, keep.ErrMutationExists) || errors.Is(err, keep.ErrRunOpen) && !requests(c) {
 		w.broken("once", "a unique index, not the law, prevented a duplicate: %v", err)
 	}
@@ -191,7 +191,7 @@ func (w *world) watchCommit(c keep.Commit, err error) {
 		w.saw(fmt.Sprintf("change: %T", change))
 		switch v := change.(type) {
 		case keep.PutMutation:
-			w.watchMutation(v)
+			w.watchMutation(v, began)
 			w.watchSpending(v)
 		case keep.PutRun:
 			w.saw("run: " + string(v.Run.Status))
@@ -233,8 +233,8 @@ func requests(c keep.Commit) bool {
 	return false
 }
 
-// watchMutation looks at a record that was just written.
-func (w *world) watchMutation(put keep.PutMutation) {
+// watchMutation looks at a record that was just written, by a commit that began at a time by the clock of the host.
+func (w *world) watchMutation(put keep.PutMutation, began time.Time) {
 	m := put.Mutation
 	now := fmt.Sprint(m.State, " ", string(m.Result))
 	if was, ok := w.settled[m.Key]; ok && was != now {
@@ -257,8 +257,8 @@ func (w *world) watchMutation(put keep.PutMutation) {
 		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
 			continue
 		}
-		if now := w.hostTime(); move.At.Before(m.SettlesAt()) || now.Before(m.SettlesAt()) {
-			w.broken("doubt-is-not-failure", "%s is failed at %s (%s), its effect may appear until %s", m.Key, move.At, now, m.SettlesAt())
+		if move.At.Before(m.SettlesAt()) || began.Before(m.SettlesAt()) {
+			w.broken("doubt-is-not-failure", "%s is failed at %s (%s), its effect may appear until %s", m.Key, move.At, began, m.SettlesAt())
 		}
 		if w.truth.contradicts(m.Token) && w.lied[m.Token] == 0 && !w.vouchedWrong(m.Key) {
 			w.broken("doubt-is-not-failure", "%s is failed, and its effect is there", m.Key)
