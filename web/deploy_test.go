@@ -415,13 +415,16 @@ func TestDeployNew(t *testing.T) {
 		t.Error("a script that was not checked can be deployed")
 	}
 	checkSafe(t, "/deploy", a)
-	form := func(do, checked, workflow, file, text string, uploads ...[2]string) answer {
-		t.Helper()
+	typed := func(checked, workflow, file, text string, uploads ...[2]string) *sentForm {
 		f := &sentForm{uploads: uploads}
 		for _, p := range [][2]string{{"over", "0.0"}, {"checked", checked}, {"workflow", workflow}, {"name", file}, {"text", text}} {
 			f.set(p[0], p[1])
 		}
-		return author.send("/deploy", do, f)
+		return f
+	}
+	form := func(do, checked, workflow, file, text string, uploads ...[2]string) answer {
+		t.Helper()
+		return author.send("/deploy", do, typed(checked, workflow, file, text, uploads...))
 	}
 	mark := func(a answer) string {
 		m := regexp.MustCompile(`name="checked" value="([^"]*)"`).FindStringSubmatch(a.body)
@@ -437,11 +440,7 @@ func TestDeployNew(t *testing.T) {
 	a.want(t, http.StatusUnprocessableEntity, "declares the workflow mails, which is there already, in version 1.0", `formaction="/workflows/mails/deploy"`)
 	// That button takes what was typed along, and compares it. Nothing is deployed by it, whatever the form says.
 	for _, do := range []string{"check", "deploy"} {
-		typed := &sentForm{}
-		for _, p := range [][2]string{{"over", "0.0"}, {"checked", mark(a)}, {"workflow", "mails"}, {"name", "mine.js"}, {"text", taken}} {
-			typed.set(p[0], p[1])
-		}
-		compared := author.send(deployMails, do, typed)
+		compared := author.send(deployMails, do, typed(mark(a), "mails", "mine.js", taken))
 		compared.want(t, http.StatusOK, "What changes in <bdi>mails.js</bdi>", `name="over" value="1.0"`, `name="name" value="mails.js"`)
 		if f := formIn(t, compared); f.text() != taken {
 			t.Errorf("the form has another text than was typed:\n%s", f.text())
