@@ -499,6 +499,10 @@ func TestPropose(t *testing.T) {
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
 	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@2.0", "").want(t, 200, `"state":"active"`, `"question":null`, `"decided_by":"eve"`)
 	put("ann author", "y").want(t, 200, `"version":"2.0"`)
+
+	put("ann author", "z").want(t, 202, `"version":"2.0","waiting":{"version":"3.0","proposal":"invoices@3.0"`) // bank.pay is granted now
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@3.0", "").want(t, 200, `"state":"waiting"`, `"grants_added":[]`)
 }
 
 // A script that calls more than is granted is stored, does not run, and asks an admin: the

@@ -44,7 +44,7 @@ var keysBreaks = []Break{
 	{"pack-without-scopes", "explained", "cmd/keep/internal/config/pack.go",
 		`if tools[name].Scopes == nil {`, `if false {`, "./cmd/keep/internal/config -run TestWrongPacks"},
 	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
-		`if !bytes.Equal(before[name], now[name]) {`, `if false {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+		`if !bytes.Equal(before[name], now[name]) {`, `if false && !bytes.Equal(before[name], now[name]) {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	{"proxy-timer-counts-the-client", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
 		`	u.call.timer.Stop()
 	n, err := u.ReadCloser.Read(p)`, `	n, err := u.ReadCloser.Read(p)`, "./idempotency/proxy -run TestUntouched/slow_upload"},

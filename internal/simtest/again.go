@@ -20,6 +20,11 @@ func (a audit) replays() {
 	ctx := context.Background()
 	p := &process{w: w}
 	conns := w.connections(0, w.settings)
+	type version struct {
+		workflow keep.WorkflowName
+		number   keep.Version
+	}
+	replayers := make(map[version]*replay.Replayer)
 	for _, run := range a.runs {
 		if run.Status != keep.StatusCommitted {
 			continue
@@ -27,13 +32,18 @@ func (a audit) replays() {
 		if _, err := w.store.Run(ctx, run.ID); err != nil {
 			continue // it was swept
 		}
-		d, err := w.store.Deployment(ctx, run.Workflow, run.Version)
-		w.must("read a version", err)
-		sc, err := scripts{p}.Script(ctx, d)
-		w.must("load a version", err)
-		own := sc.(script)
-		own.again = true
-		r, err := replay.Run(ctx, replay.Config{Store: db, Run: run.ID, Script: own, Definition: d.Definition, Connections: conns, Policy: &w.policy})
+		v := version{run.Workflow, run.Version}
+		if replayers[v] == nil {
+			d, err := w.store.Deployment(ctx, run.Workflow, run.Version)
+			w.must("read a version", err)
+			sc, err := scripts{p}.Script(ctx, d)
+			w.must("load a version", err)
+			own := sc.(script)
+			own.again = true
+			replayers[v], err = replay.New(replay.Config{Store: db, Script: own, Definition: d.Definition, Connections: conns, Policy: &w.policy}, run.Workflow)
+			w.must("prepare to replay a version", err)
+		}
+		r, err := replayers[v].Run(ctx, run.ID)
 		w.must("replay a run", err)
 		switch {
 		case err != nil:

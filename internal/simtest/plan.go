@@ -223,9 +223,12 @@ func (w *world) newBug() behaviour {
 	return behaviour{bug: bugs[w.below(len(bugs))], phase: phases[w.below(len(phases))], every: 1 + w.below(3)}
 }
 
+// schemas are those of the tools of all worlds, which every start of a host would compile again.
+var schemas engine.Schemas
+
 // newTools returns the tools of the services, as far as an upgrade left them.
 func (w *world) newTools(upgrade int, set settings) *engine.Tools {
-	ts, err := engine.NewTools(w.connections(upgrade, set))
+	ts, err := schemas.Tools(w.connections(upgrade, set))
 	if err != nil {
 		panic(err) // the plan is wrong
 	}
