@@ -134,7 +134,7 @@ func (s *build) try(ctx context.Context, b Break) (outcome, string, error) {
 	if took < 0 {
 		return unsound, "", nil
 	}
-	// Where a break makes a test wait for ever, that is how it is noticed.
+	// Where a break makes a test hang, that is how it is noticed.
 	passed, said, err := s.run(ctx, b.Name, binary, b.Test, min(30*time.Second+10*took, 5*time.Minute))
 	switch {
 	case err != nil:
