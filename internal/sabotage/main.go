@@ -3,7 +3,8 @@
 //
 //	go run ./internal/sabotage              every break; takes about an hour
 //	go run ./internal/sabotage -only early  those with "early" in their name
-//	go run ./internal/sabotage -list        what there is
+//	go run ./internal/sabotage -from early  continue with the break "early" where a run was ended
+//	go run ./internal/sabotage -list        what there is, in the order in which it is tried
 //	go run ./internal/sabotage -fit         whether each finds the line that it changes
 //
 // A break is one change of one file, and the test that must go red; see breaks.
@@ -29,6 +30,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -130,6 +132,7 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sabotage", flag.ContinueOnError)
 	only := flags.String("only", "", "try only breaks with this `text` in their name or file")
+	from := flags.String("from", "", "begin with the break of this `name`")
 	list := flags.Bool("list", false, "list the breaks and try none")
 	fit := flags.Bool("fit", false, "only look whether each break finds the line that it changes")
 	with := flags.String("with", "", "run these `arguments` of go test instead of the named ones: what does one test notice?")
@@ -153,6 +156,14 @@ func run(args []string, out io.Writer) error {
 			chosen = append(chosen, b)
 		}
 	}
+	chosen = inOrder(chosen)
+	if *from != "" {
+		at := slices.IndexFunc(chosen, func(b Break) bool { return b.Name == *from })
+		if at < 0 {
+			return fmt.Errorf("there is no break %s to begin with; -list prints all", *from)
+		}
+		chosen = chosen[at:]
+	}
 	if *list {
 		for _, b := range chosen {
 			fmt.Fprintf(out, "%-28s %-22s %s\n", b.Name, b.Law, b.Test)
@@ -171,7 +182,7 @@ func run(args []string, out io.Writer) error {
 	return nil
 }
 
-// tryAll tries breaks and prints what became of each.
+// tryAll tries breaks in their order and prints what became of each.
 func tryAll(ctx context.Context, root string, breaks []Break, verbose bool, out io.Writer) (count map[outcome]int, err error) {
 	all, err := newBuild(root, breaks)
 	if err != nil {
@@ -179,7 +190,7 @@ func tryAll(ctx context.Context, root string, breaks []Break, verbose bool, out 
 	}
 	defer func() { err = errors.Join(err, all.close()) }()
 	count = make(map[outcome]int)
-	for _, b := range inOrder(breaks) {
+	for _, b := range breaks {
 		start := time.Now()
 		o, said, err := all.try(ctx, b)
 		if err != nil {

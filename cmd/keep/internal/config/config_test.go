@@ -87,6 +87,13 @@ func TestFindLooksUpwards(t *testing.T) {
 	if got, want := config.Find("."), filepath.Join("..", "..", config.Name); got != want {
 		t.Errorf("Find = %q, want %q", got, want)
 	}
+	// What can't be read is said. To pass it over would take the settings of another project.
+	if err := os.Symlink("gone", filepath.Join(dir, "a", config.Name)); err != nil {
+		t.Skip("no links here:", err)
+	}
+	if got, want := config.Find("."), filepath.Join("..", config.Name); got != want {
+		t.Errorf("Find = %q, want the link to nothing %q", got, want)
+	}
 }
 
 const everything = `
