@@ -88,6 +88,8 @@ func (s *site) accountRows(ctx context.Context) ([]accountRow, error) {
 	return rows, err
 }
 
+// accounts lists the accounts. They have no kind of change of their own; one that needs a person has a
+// question, so questions are watched.
 func (s *site) accounts(r *http.Request) (page, error) {
 	p := page{Title: "Accounts", Section: "connections", Watch: []feed.Kind{feed.Escalation}}
 	rows, err := s.accountRows(r.Context())
@@ -96,6 +98,7 @@ func (s *site) accounts(r *http.Request) (page, error) {
 	return p, err
 }
 
+// account shows one account, and what came of each request for new tokens.
 func (s *site) account(r *http.Request) (page, error) {
 	name := r.PathValue("name")
 	p := page{Title: "Account " + name, Section: "connections", Watch: []feed.Kind{feed.Escalation}}
@@ -131,6 +134,7 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", refusef("%v", err)
 	}
+	// It is read again: a renewal may end without an error and leave an account that needs a person.
 	if p, err = s.account(r); err != nil {
 		return "", "", err
 	}

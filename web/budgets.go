@@ -39,6 +39,7 @@ func (b budgetCard) Newest() []budget.Entry {
 	return out
 }
 
+// budgets shows what is left of each budget. One that is spent has a question, and the page leads to it.
 func (s *site) budgets(r *http.Request) (page, error) {
 	p := page{Title: "Budgets", Section: "connections", Watch: []feed.Kind{feed.Mutation, feed.Escalation}}
 	var d budgetsData

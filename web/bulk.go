@@ -30,6 +30,7 @@ func (s *site) bulkPreview(r *http.Request) (page, error) {
 	if !f.Made.IsZero() { // a plan knows none, and would skip more than is shown
 		return page{}, refusef("inputs of a period are not skipped together: leave since and until out")
 	}
+	// Only pending inputs can be skipped, and the plan is of all of them, whichever page was shown.
 	f.Status, f.After = keep.InputPending, ""
 	p := page{Title: "Skip all that match", Section: "inputs"}
 	d := bulkData{Filter: f}
@@ -48,6 +49,7 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 	if err := r.ParseForm(); err != nil {
 		return page{}, err
 	}
+	// The form has the plan as its cursor, and no filter: a part never skips what came in after the preview.
 	plan, err := api.ParseSkipPlan(r.PostForm.Get("cursor"))
 	if err != nil {
 		return page{}, err

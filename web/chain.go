@@ -13,6 +13,10 @@ const mostOfChain = 12
 
 // drawChain makes the picture of an input: its events, the runs that worked on them, and what
 // those did outside. Attempts of one chain are one box, with their last state.
+//
+// Nodes are addressed by their index: 0 is the input, then come its events, then the chains of runs
+// from firstRun on, then the calls. What has no box has no edge, so a picture that is cut off lacks
+// lines, but has no wrong ones.
 func drawChain(d inputData) drawing {
 	g := graph.Graph{Title: "What became of the input: events, runs and calls"}
 	g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, d.Title), Sub: "input · " + d.State, Kind: "input", State: d.Tone, Round: true})
@@ -44,6 +48,7 @@ func drawChain(d inputData) drawing {
 		}
 		n := len(g.Nodes)
 		g.Nodes = append(g.Nodes, eventNode(e))
+		// An event that a run published hangs below that run, one from outside below the input.
 		if by := of(e.CreatedBy.Run()); by >= 0 {
 			g.Edges = append(g.Edges, graph.Edge{From: firstRun + by, To: n})
 		} else {
@@ -66,6 +71,7 @@ func drawChain(d inputData) drawing {
 	return drawing{Wide: template.HTML(graph.SVG(g, graph.Right, "wide")), Tall: template.HTML(graph.SVG(g, graph.Down, "tall"))}
 }
 
+// eventNode is the box of an event. One that is reserved is pending in the store, but no longer free.
 func eventNode(e keep.Event) graph.Node {
 	state := string(e.Status)
 	if e.Status == keep.EventPending && e.ReservedBy != "" {

@@ -52,6 +52,8 @@ type chart struct {
 type legend struct{ Tone, Text string }
 
 // overTime reads the counters of a span, and draws them.
+//
+// Steps begin at full hours, minutes or days, as the counters do; the last one is not over yet.
 func (s *site) overTime(ctx context.Context, name string, now time.Time) (o overTime, err error) {
 	o = overTime{Over: spansOf[0], Spans: spansOf, heat: make(map[keep.WorkflowName][]keep.Counter)}
 	for _, sp := range spansOf {
@@ -144,6 +146,7 @@ func round(n int) int {
 	}
 }
 
+// short writes a number in the room that the labels of an axis have.
 func short(n int) string {
 	switch {
 	case n >= 1_000_000:
@@ -155,6 +158,9 @@ func short(n int) string {
 }
 
 // ratesChart draws how many runs ended, and how.
+//
+// What failed stands on what committed, at least two units high: one failure among thousands is what
+// somebody looks for.
 func ratesChart(p plot, all []keep.Counter, sum keep.Counter) chart {
 	most := 0
 	for _, c := range all {
@@ -187,6 +193,9 @@ func ratesChart(p plot, all []keep.Counter, sum keep.Counter) chart {
 }
 
 // tookChart draws within what time half and nearly all committed runs were done.
+//
+// The axis is logarithmic, from a millisecond to 17 minutes, since runs differ by as much; what is longer
+// is drawn at its top. Counters know only within which bound a run was, so the line has steps.
 func tookChart(p plot, all []keep.Counter, sum keep.Counter) chart {
 	says := "no run committed"
 	half, some := count.Took(sum, 0.5)

@@ -26,6 +26,9 @@ type checkpointData struct {
 	Values  []keep.SetKV      // for admins
 }
 
+// checkpoint shows a producer that forgets on request, and what its topics know already: those
+// events are what a producer that reads everything again does not cause once more. Only handlers
+// of the current version are found, since no other reads its checkpoint.
 func (s *site) checkpoint(r *http.Request) (page, error) {
 	ctx := r.Context()
 	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
@@ -54,6 +57,7 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 	if d.Handler.Name == "" {
 		return p, &keep.NotFoundError{What: "producer", ID: string(w.Name) + "/" + cut(80, r.FormValue("handler"))}
 	}
+	// Scripts may keep anything there, so for others the values are not even read.
 	if who, _ := access.From(ctx); who.Role.Covers(access.Admin) {
 		d.Admin = true
 		if d.Values, err = s.cfg.Store.KVs(ctx, w.Name, d.Handler.Name); err != nil {
@@ -69,6 +73,7 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 			d.Topics = append(d.Topics, t)
 		}
 	}
+	// A hint for the buttons, no lock: the operator refuses a producer that began since.
 	for _, run := range st.runs[w.Name] {
 		d.Busy = d.Busy || run.Run.Status == keep.StatusActive && run.Run.Handler == d.Handler.Name
 	}
@@ -76,6 +81,8 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// resetCheckpoint empties a checkpoint. An operator may, since that shows him no value, while
+// setting one is for admins. The handler is looked up by the operator, not here.
 func (s *site) resetCheckpoint(r *http.Request) (to, did string, err error) {
 	name := keep.WorkflowName(r.PathValue("name"))
 	if err := r.ParseForm(); err != nil {
@@ -98,10 +105,13 @@ func (s *site) setCheckpoint(r *http.Request) (to, did string, err error) {
 	}
 	handler, key := r.PostForm.Get("handler"), r.PostForm.Get("key")
 	var value json.RawMessage
+	// nil deletes. An empty field is not nil but no JSON, which is refused: only the button that says so
+	// deletes.
 	if r.PostForm.Get("verb") != "delete" {
 		value = json.RawMessage(strings.TrimSpace(r.PostForm.Get("value")))
 	}
 	_, err = s.cfg.Actor.SetCheckpoint(r.Context(), name, keep.HandlerName(handler), key, value, d, false)
+	// A value that is too large or no JSON is the reader's to correct, no failure for the log.
 	if wrong, ok := errors.AsType[*operator.CheckpointError](err); ok {
 		err = refusef("%s", wrong)
 	}

@@ -38,6 +38,8 @@ func (s *site) compareFormOf(name keep.WorkflowName, deployed []keep.Deployment,
 	}
 	f.All = append(f.All, f.Ran...)
 	f.From, f.To = f.Ran[0], f.All[0]
+	// No proposal waits: what is offered is the version in force against the one before. With one, it
+	// is the proposal against the version in force.
 	if len(f.All) == len(f.Ran) && len(f.Ran) > 1 {
 		f.From = f.Ran[1]
 	}

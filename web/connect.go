@@ -158,6 +158,7 @@ func (s *site) finish(r *http.Request) (to, did string, err error) {
 // callback returns the address at which answers of services arrive: at the name by which
 // this browser came, since its login is known there only.
 func (s *site) callback(r *http.Request) string {
+	// Package access has checked that r.Host is a name of this host, so that no request sends a code elsewhere.
 	base := url.URL{Scheme: "http", Host: r.Host, Path: "/callback"}
 	if r.TLS != nil {
 		base.Scheme = "https"

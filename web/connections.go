@@ -48,6 +48,8 @@ type toolRow struct {
 	Harmless bool // can be tested: changes nothing and needs no params
 }
 
+// connections lists what keep.toml has, with what the store knows of it. No service is called: a page that
+// is read again and again costs nobody's rate limit.
 func (s *site) connections(r *http.Request) (page, error) {
 	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation}}
 	var d connectionsData
@@ -83,6 +85,8 @@ func (s *site) connections(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// toolRowOf is the row of a tool. Whether it CanAsk is told by its code and not by what is written of it:
+// after a doubt only a Reconciler can look a call up.
 func toolRowOf(c connector.Connection, t connector.Tool, last map[keep.ToolName]keep.Mutation) toolRow {
 	row := toolRow{Spec: t.Spec(), Harmless: harmless(t)}
 	row.Tool = keep.ToolName(c.Name + "." + row.Name)
@@ -136,6 +140,7 @@ func (s *site) testTool(r *http.Request) (page, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), testTimeout, &keep.TimeoutError{Op: "test of " + string(d.Tool), After: testTimeout})
 	defer cancel()
+	// Only its size is shown: the answer may be of any kind, and the question is whether there is one.
 	start := time.Now()
 	answer, err := reader.Read(ctx, json.RawMessage(`{}`))
 	d.Took, d.Size = time.Since(start).Round(time.Millisecond), len(answer)

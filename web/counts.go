@@ -67,7 +67,7 @@ type totals struct {
 	Mutations map[keep.MutationState]int
 }
 
-// All returns how many there are.
+// AllInputs returns how many there are.
 func (t totals) AllInputs() int { return sum(t.Inputs) }
 
 // AllMutations returns how many there are.
@@ -110,6 +110,7 @@ func (s some) String() string {
 // today counts the newest rows down to midnight.
 func (s *site) today(ctx context.Context, now time.Time) (t today, err error) {
 	midnight := now.UTC().Truncate(24 * time.Hour)
+	// One more than is shown tells "exactly" from "more than".
 	p := keep.Page{Limit: maxToday + 1, Bare: true}
 	ins, _, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{}, p)
 	if err != nil {

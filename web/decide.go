@@ -85,6 +85,7 @@ func (s *site) linkDecide(w http.ResponseWriter, r *http.Request, id keep.Escala
 		s.linkAnswer(w, r, status, id, code, text.What+": "+text.Why)
 		return
 	}
+	// As after every action: to load the page again decides nothing.
 	http.Redirect(w, r, "/decide/"+pathEscape(string(id))+"?"+url.Values{"code": {code}}.Encode(), http.StatusSeeOther)
 }
 

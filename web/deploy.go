@@ -107,6 +107,9 @@ func (s *site) deployForm(r *http.Request) (page, error) {
 }
 
 // deployPage returns the page without what is in the form, and the version in force.
+//
+// d.Why says why there is no form. A script with a character that no field keeps has none: what comes back
+// from the browser would be another script.
 func (s *site) deployPage(r *http.Request) (page, *deployData, keep.Deployment, error) {
 	name := keep.WorkflowName(r.PathValue("name"))
 	if name == "" {
@@ -145,6 +148,7 @@ func (s *site) takeScript(w http.ResponseWriter, r *http.Request) {
 // deploy does what a button of the form says. Whatever is wrong, the form comes back with what was
 // typed.
 func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
+	// A script is larger than the forms that limitBody is for.
 	r.Body = http.MaxBytesReader(w, r.Body, access.MaxBody)
 	p, d, now, err := s.deployPage(r)
 	if err != nil {
@@ -187,6 +191,8 @@ func (s *site) tryScript(ctx context.Context, d *deployData, now keep.Deployment
 	case d.Over != now.Version:
 		d.Wrong = append(d.Wrong, meanwhile(now.Version))
 		d.Do = "check"
+	// Nobody deploys by mistake what he has not seen checked: a form that was changed since its check is
+	// checked instead.
 	case d.Do != "check" && d.Checked != d.mark():
 		d.Wrong = append(d.Wrong, "Nothing was changed: the text is not the one that was checked. Look at what is said of it now, then press again.")
 		d.Do = "check"
@@ -195,6 +201,7 @@ func (s *site) tryScript(ctx context.Context, d *deployData, now keep.Deployment
 		if to, err = s.deployScript(ctx, d); err != nil || to != "" {
 			return to, err
 		}
+		// It was refused, perhaps since another version came first: the check then compares with that one.
 		if now, err = s.current(ctx, d); err != nil {
 			return "", err
 		}
@@ -247,6 +254,7 @@ func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err 
 		return "", err
 	case done.Waiting != nil:
 		return "/proposals/" + url.PathEscape(fmt.Sprintf("%s@%s", d.Workflow, done.Waiting.Version)) + "?did=waits", nil
+	// The version in force has this very script, so the host made no other.
 	case done.Version == d.Over:
 		return "/workflows/" + url.PathEscape(string(d.Workflow)) + "?did=same-script", nil
 	default:

@@ -64,6 +64,7 @@ func mayPublish(def keep.Definition, h keep.Handler) []keep.TopicName {
 	return out
 }
 
+// topicNode is the box of a topic. What waits in it matters more than what went through.
 func topicNode(d workflowData, t keep.TopicName) graph.Node {
 	n := graph.Node{Label: string(t), Sub: "empty", Kind: "topic", Round: true,
 		Link: "/events" + query("workflow", string(d.Name), "topic", string(t))}
@@ -81,6 +82,7 @@ func topicNode(d workflowData, t keep.TopicName) graph.Node {
 	return n
 }
 
+// handlerNode is the box of a handler: the run that it has under way, or else whether it ever ran.
 func handlerNode(d workflowData, h handlerRow) graph.Node {
 	n := graph.Node{Label: string(h.Name), Sub: string(h.Kind), Kind: string(h.Kind),
 		Link: "/runs" + query("workflow", string(d.Name), "handler", string(h.Name))}

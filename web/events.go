@@ -20,6 +20,8 @@ type eventsData struct {
 	Pager     pager
 }
 
+// events lists events by what the address says. It also serves topics that the current version does
+// not declare any more: their events are still there, and may be skipped.
 func (s *site) events(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status")), Text: q.Get("q")}
@@ -36,11 +38,13 @@ func (s *site) events(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
+	// Topics have names within a workflow: without one there is nothing to count by.
 	if f.Workflow != "" {
 		if d.Counts, err = s.cfg.Store.TopicCounts(ctx, f.Workflow); err != nil {
 			return p, err
 		}
 	}
+	// A topic that nobody reads looks like one that is blocked; the page tells them apart.
 	if f.Workflow != "" && f.Topic != "" {
 		if d.Unread, err = view.Unread(ctx, s.cfg.Store, f.Workflow, f.Topic); err != nil {
 			return p, err
@@ -73,11 +77,14 @@ func eventQuery(ev keep.Event) string {
 	return "?" + url.Values{"workflow": {string(ev.Workflow)}, "topic": {string(ev.Topic)}, "id": {string(ev.MessageID)}}.Encode()
 }
 
+// eventOf reads the event that an address names, of pages and of actions alike: the forms carry it
+// in their address, so no field of theirs can name another one.
 func (s *site) eventOf(r *http.Request) (keep.Event, error) {
 	q := r.URL.Query()
 	return s.cfg.Store.Event(r.Context(), keep.WorkflowName(q.Get("workflow")), keep.TopicName(q.Get("topic")), keep.MessageID(q.Get("id")))
 }
 
+// event shows one event with the inputs that it comes from and the runs that worked on it.
 func (s *site) event(r *http.Request) (page, error) {
 	ev, err := s.eventOf(r)
 	if err != nil {
@@ -96,6 +103,8 @@ func (s *site) event(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// skipEvent leaves an event undone. One whose run is past its call completes all the same, and the
+// notice must not say that it was skipped.
 func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
 	ev, err := s.eventOf(r)
 	if err != nil {
@@ -112,6 +121,8 @@ func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
 	return "/event" + eventQuery(ev), did, nil
 }
 
+// unskipEvent undoes a skip. Somebody else may have done so first: then the event is pending, nothing
+// was undone, and that is no error.
 func (s *site) unskipEvent(r *http.Request) (to, did string, err error) {
 	ev, err := s.eventOf(r)
 	if err != nil {

@@ -74,6 +74,7 @@ func (s *site) exportJSON(w http.ResponseWriter, r *http.Request) error {
 		_, err = out.Write(raw)
 		return err
 	}, out.Flush)
+	// Nothing matched: the file is an empty array, not an empty file.
 	if sep == "[\n" {
 		out.WriteString(sep)
 	}
@@ -85,6 +86,8 @@ func (s *site) exportJSON(w http.ResponseWriter, r *http.Request) error {
 // export calls write with each record, and flush after each page. The answer has
 // begun: after an error the connection is closed, so that half an export does not look
 // like a whole one.
+//
+// With bare no payload is read: a table has none.
 func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFilter, bare bool, write func(keep.Mutation) error, flush func() error) {
 	rc := http.NewResponseController(w)
 	for p := (keep.Page{Limit: exportPage, Bare: bare}); ; {
@@ -95,6 +98,8 @@ func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFil
 		if err == nil {
 			err = flush()
 		}
+		// Who does not take a page within a minute is gone: the server has no deadline for an answer, since
+		// an export may be long.
 		if derr := rc.SetWriteDeadline(time.Now().Add(time.Minute)); err == nil && derr != nil && !errors.Is(derr, http.ErrNotSupported) {
 			err = derr
 		}

@@ -14,12 +14,14 @@ import (
 func (s *site) find(w http.ResponseWriter, r *http.Request) {
 	text := strings.TrimSpace(r.URL.Query().Get("q"))
 	to := "/inputs" + query("q", text)
+	// What can be no id costs no look-up.
 	if len(text) >= view.MinPart && len(text) <= keep.MaxMessageID && !strings.ContainsAny(text, " \t\n") {
 		story, err := view.Find(r.Context(), s.cfg.Store, text)
 		_, several := errors.AsType[*view.AmbiguousError](err)
 		switch {
 		case err == nil:
 			to = storyPath(story)
+		// Not found, or a part of several ids: the list of inputs shows what has the text.
 		case !several && !errors.Is(err, keep.ErrNotFound):
 			s.fail(w, r, err)
 			return

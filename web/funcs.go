@@ -166,6 +166,9 @@ func tone(state any) string {
 }
 
 // word is a state as people say it.
+//
+// It takes states of every noun, which have no word with two meanings; one that is not known is shown as
+// it is stored.
 func word(state any) string {
 	switch s := fmt.Sprint(state); s {
 	case "in_flight":
@@ -232,6 +235,7 @@ func payloadOf(name string, raw json.RawMessage, link string) payload {
 		return p
 	}
 	var b bytes.Buffer
+	// JSON that is nested deep grows by its indents, up to the square of its size.
 	if json.Indent(&b, raw, "", "  ") != nil || b.Len() > 4*maxPreview {
 		p.Text = string(raw)
 		return p

@@ -21,6 +21,9 @@ type entry struct {
 }
 
 // history tells a chain of runs in sentences, from the records alone.
+//
+// Within one millisecond entries are told in the order of the attempts, and of one attempt its start,
+// then what became of its calls, then its end.
 func history(d *runData) []entry {
 	var out []entry
 	for i, r := range d.Attempts {
@@ -48,6 +51,7 @@ func history(d *runData) []entry {
 }
 
 // attemptOf returns which attempt a run is, from 0.
+// A run that was not read, of a chain with more than maxShown attempts, counts as the first.
 func (d *runData) attemptOf(id keep.RunID) int {
 	return max(slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return r.ID == id }), 0)
 }
@@ -149,6 +153,9 @@ func endOf(i int, r keep.Run) entry {
 }
 
 // moveText tells one move of a mutation.
+//
+// It says who knows it: the service, or a person who vouches. Evidence that has no
+// sentence here is told by its name.
 func moveText(m keep.Mutation, v keep.Move) string {
 	call := string(m.Tool)
 	if m.Target != "" {

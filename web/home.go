@@ -70,6 +70,8 @@ const (
 	homeInputs    = 8
 )
 
+// home shows what needs a person before anything else. Runs, questions and workflows come from one
+// overview, which the other lists of pages are made of, too.
 func (s *site) home(r *http.Request) (page, error) {
 	ctx := r.Context()
 	p := page{Title: "Home", Section: "home", Watch: feed.Kinds()}

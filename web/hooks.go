@@ -18,6 +18,8 @@ type hookRow struct {
 	Why               string // the last refusal
 }
 
+// hooks lists the hooks with what came to them. The counts make no change of their own, so the page is
+// read again when events come.
 func (s *site) hooks(r *http.Request) (page, error) {
 	p := page{Title: "Hooks", Section: "connections", Watch: []feed.Kind{feed.Event}}
 	var d hooksData

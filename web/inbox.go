@@ -125,6 +125,8 @@ func (c card) Whole() payload {
 
 // Buttons are the actions of the question. A list does not offer to approve what it
 // hides part of.
+//
+// from is the page: "question" shows all of it.
 func (c card) Buttons(from string) []button {
 	var safe, again []button
 	for _, choice := range c.Choices {
@@ -231,6 +233,8 @@ func cardOf(q keep.Escalation) card {
 }
 
 // cards reads what questions are about, without payloads.
+//
+// Calls and their moves are read for all of them together, and not once for each row.
 func (s *site) cards(ctx context.Context, qs []keep.Escalation) ([]card, error) {
 	var keys []keep.MutationKey
 	for _, q := range qs {
@@ -342,6 +346,8 @@ func (d inboxData) Query(show string) string {
 // inboxSize is how many questions one page shows.
 const inboxSize = 20
 
+// inbox lists questions, by default one for each cause: a service that is down asks about many runs,
+// which a person answers together.
 func (s *site) inbox(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	d := inboxData{Decided: q.Get("show") == "decided", Workflow: keep.WorkflowName(q.Get("workflow")), Each: q.Get("show") == "each"}
@@ -368,6 +374,8 @@ func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after stri
 	if err != nil {
 		return err
 	}
+	// The filter has no "closed": all are read, and those that are open are left out, so such a page may
+	// have fewer than inboxSize.
 	if d.Decided {
 		qs = slices.DeleteFunc(qs, func(e keep.Escalation) bool { return e.ClosedAt.IsZero() })
 	}
@@ -380,6 +388,8 @@ func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after stri
 }
 
 // listCauses reads what the open questions are about, with the newest of each cause.
+//
+// Of each cause one question is read with its evidence, however many have it.
 func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	o, err := view.Read(ctx, s.cfg.Store, time.Now())
 	if err != nil {
@@ -416,6 +426,8 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 	if err != nil {
 		return err
 	}
+	// A cause that is gone, because all of it was answered, is an empty list and no error: the reader may
+	// have answered it just now.
 	d.Each, d.Cause = true, cause
 	for _, c := range cards {
 		d.Cards = append(d.Cards, causeCard{card: c})
@@ -452,6 +464,7 @@ func (s *site) ofCause(ctx context.Context, key string, from, limit int) (*cause
 	return nil, nil, nil
 }
 
+// question shows one question. Unlike a list it reads the payload of the call.
 func (s *site) question(r *http.Request) (page, error) {
 	ctx := r.Context()
 	q, err := s.cfg.Store.Escalation(ctx, keep.EscalationID(r.PathValue("id")))
@@ -493,6 +506,8 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	if d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "" {
 		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from")), "", nil
 	}
+	// The list has no such button; a form that was made by hand, or of a page from before, is refused.
+	// A question that cannot be read, or is over, is left to Decide, which says so.
 	if d.Action == keep.Approve && r.PostForm.Get("from") != "question" {
 		q, err := s.cfg.Store.Escalation(r.Context(), id)
 		if err == nil && q.ClosedAt.IsZero() && cardOf(q).Hidden() {
@@ -572,6 +587,7 @@ func (s *site) confirm(r *http.Request) (page, error) {
 			d.Choice = c
 		}
 	}
+	// Whoever comes late reads who answered before, and not only that it is no longer offered.
 	if d.Choice.Action == "" || !q.ClosedAt.IsZero() {
 		return p, s.afterAnswer(ctx, q.ID, refusef("the question does not offer %q now", cut(40, form.Get("action"))))
 	}
@@ -590,6 +606,7 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 	if len(d.Note) > maxNote {
 		return d, refusef("a note has at most %d bytes", maxNote)
 	}
+	// Other answers have no result, whatever a form sends.
 	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && d.Action == keep.Happened {
 		d.Result = json.RawMessage(result)
 	}
@@ -613,6 +630,8 @@ func withLimit(r *http.Request, d keep.Decision, who access.Identity) (keep.Deci
 	}
 	if hours := strings.TrimSpace(r.PostForm.Get("hours")); hours != "" {
 		h, err := strconv.ParseFloat(hours, 64)
+		// As long as budget.MaxPer: no budget looks further back, and a raise that outlives it is another
+		// limit, which belongs into keep.toml.
 		if err != nil || h <= 0 || h > 24*366 {
 			return d, refusef("the hours until the raise ends must be a number that is more than 0")
 		}

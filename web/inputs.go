@@ -37,6 +37,7 @@ const (
 
 // inputRows reads what was done about inputs.
 func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) ([]inputRow, error) {
+	// Only a pending input says what it waits for: a list of finished ones needs no reading of runs.
 	if slices.ContainsFunc(ins, func(in keep.Input) bool { return in.Status == keep.InputPending }) {
 		if err := s.withCauses(ctx, st); err != nil {
 			return nil, err
@@ -60,6 +61,8 @@ func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) (
 	return rows, nil
 }
 
+// inputRowOf is the row of an input. The store has events and outputs newest first, and a bar reads
+// from left to right.
 func inputRowOf(in keep.Input, done keep.Progress, st *situation) inputRow {
 	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status), Outputs: done.Outputs, More: done.Total - len(done.Outputs)}
 	slices.Reverse(row.Outputs)
@@ -128,6 +131,7 @@ type inputQuery struct {
 	After string
 }
 
+// parseInputQuery reads the filter of the list, and of the skip of all that match it.
 func parseInputQuery(q url.Values) (inputQuery, error) {
 	f := inputQuery{After: q.Get("after")}
 	f.Workflow, f.Status = keep.WorkflowName(q.Get("workflow")), keep.InputStatus(q.Get("status"))
@@ -176,6 +180,8 @@ func pagerOf(path, after, next string, pairs ...string) pager {
 	return p
 }
 
+// inputs lists what came in. It watches more than inputs, since the row of a pending one says what its run,
+// its call or its question waits for.
 func (s *site) inputs(r *http.Request) (page, error) {
 	ctx := r.Context()
 	p := page{Title: "Inputs", Section: "inputs", Watch: []feed.Kind{feed.Input, feed.Run, feed.Mutation, feed.Escalation, feed.Workflow}}
@@ -252,6 +258,8 @@ type inputData struct {
 // maxShown bounds what belongs to one thing and is listed on its page.
 const maxShown = 100
 
+// input shows the whole chain of an input, each part of it up to maxShown. d.Outputs replaces the few
+// that the row of a list has.
 func (s *site) input(r *http.Request) (page, error) {
 	ctx := r.Context()
 	in, err := s.cfg.Store.Input(ctx, keep.InputID(r.PathValue("id")))
@@ -286,6 +294,7 @@ func (s *site) input(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// skipInput leaves an input undone, as skipEvent does an event.
 func (s *site) skipInput(r *http.Request) (to, did string, err error) {
 	in, err := s.cfg.Store.Input(r.Context(), keep.InputID(r.PathValue("id")))
 	if err != nil {
@@ -302,6 +311,8 @@ func (s *site) skipInput(r *http.Request) (to, did string, err error) {
 	return "/inputs/" + url.PathEscape(string(in.ID)), did, nil
 }
 
+// unskipInput undoes the skip of an input. Events whose calls are in doubt stay skipped, and the notice
+// says so.
 func (s *site) unskipInput(r *http.Request) (to, did string, err error) {
 	in, err := s.cfg.Store.Input(r.Context(), keep.InputID(r.PathValue("id")))
 	if err != nil {

@@ -39,6 +39,7 @@ func (s *site) items(r *http.Request) (page, error) {
 	if d.Workflows, err = s.names(ctx); err != nil {
 		return p, err
 	}
+	// The other statuses are links, each with its number, so the counts must not follow the chosen one.
 	every := f
 	every.Status = ""
 	by, err := s.cfg.Store.CountItems(ctx, every)
@@ -78,6 +79,8 @@ func itemQuery(w keep.WorkflowName, id string) string {
 	return "?" + url.Values{"workflow": {string(w)}, "id": {id}}.Encode()
 }
 
+// item shows an item. What may be done to it is asked of the operator, who decides it when a button
+// is pressed, too: the page has no rules of its own that could differ.
 func (s *site) item(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	it, err := s.cfg.Store.Item(ctx, keep.WorkflowName(q.Get("workflow")), q.Get("id"))
@@ -148,6 +151,7 @@ func (s *site) confirmItem(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p := page{Title: "Do it again?", Section: "items", Of: it.Workflow}
+	// Else a person would confirm, and only then read that it was never possible.
 	if why := s.refusal(it, keep.Reprocess); why != "" {
 		return p, refusef("the item cannot be done again: %s", why)
 	}
@@ -162,6 +166,8 @@ func (s *site) confirmItem(r *http.Request) (page, error) {
 	return p, err
 }
 
+// decideItem records what a person decided about an item. Only reprocess sends something a second
+// time, so only it needs the second press.
 func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 	q := r.URL.Query()
 	w, id := keep.WorkflowName(q.Get("workflow")), q.Get("id")

@@ -24,6 +24,7 @@ type keysData struct {
 	Pager  pager
 }
 
+// keys lists idempotency keys. A host that keeps none has the page, too, to say how one gets them.
 func (s *site) keys(r *http.Request) (page, error) {
 	q := r.URL.Query()
 	d := keysData{Off: s.cfg.Keys == nil, State: key.State(q.Get("state")), Key: q.Get("q"), States: key.States()}
@@ -51,6 +52,8 @@ type keyData struct {
 	Words []string // names of the header, sorted
 }
 
+// findKey looks a key up by its reference. The key itself is a client's and may hold anything, so it
+// is in no address.
 func (s *site) findKey(r *http.Request) (idempotency.View, error) {
 	ref := r.PathValue("ref")
 	if _, err := key.ParseID(ref); err != nil || s.cfg.Keys == nil {
@@ -59,6 +62,7 @@ func (s *site) findKey(r *http.Request) (idempotency.View, error) {
 	return s.cfg.Keys.Show(r.Context(), ref)
 }
 
+// key shows one key with the answer that a retry gets.
 func (s *site) key(r *http.Request) (page, error) {
 	v, err := s.findKey(r)
 	if err != nil {
@@ -92,6 +96,7 @@ func (s *site) confirmKey(r *http.Request) (page, error) {
 	p := page{Title: "Execute it again?", Section: "keys"}
 	action := r.URL.Query().Get("action")
 	switch {
+	// Somebody resolved it meanwhile: the reader sees that now, not after the second press.
 	case action == "did-not-happen" && v.State != key.Unknown:
 		return p, idempotency.ErrNotUnknown
 	case action != "did-not-happen" && action != "forget":
@@ -114,6 +119,7 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 	who, _ := access.From(r.Context())
 	to = "/keys/" + url.PathEscape(v.Reference)
 	action := r.PostForm.Get("action")
+	// The service may have done the request: whoever frees the key may have it done twice.
 	if (action == "did-not-happen" || action == "forget") && r.PostForm.Get("confirm") == "" {
 		return to + "/confirm" + query("action", action), "", nil
 	}

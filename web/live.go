@@ -53,6 +53,8 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newStream(w)
 	ctx := r.Context()
+	// A browser that connects again names the last change that it heard of; a new page, the one that it was
+	// read after. What happened between is told at once, so nothing is missed.
 	sub := s.cfg.Feed.Subscribe(ctx, cmp.Or(r.Header.Get("Last-Event-ID"), q.Get("after")))
 	if err := out.beat(); err != nil { // the stream is open
 		return
@@ -71,6 +73,8 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 		case quiet:
 			sent, err = time.Now(), out.beat()
 		}
+		// Changes that come in the pause are one message after it: a busy host doesn't make each page
+		// load itself for each commit.
 		if err != nil || pause(ctx, liveGap) != nil {
 			return
 		}
@@ -90,6 +94,7 @@ func newStream(w http.ResponseWriter) stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
+	// nginx would keep messages back until its buffer is full.
 	h.Set("X-Accel-Buffering", "no")
 	return stream{w, http.NewResponseController(w)}
 }
@@ -104,6 +109,7 @@ func (s stream) changed(id string) error {
 	return s.send(b.String())
 }
 
+// beat sends a comment, which browsers ignore.
 func (s stream) beat() error { return s.send(": \n\n") }
 
 func (s stream) send(text string) error {

@@ -25,6 +25,8 @@ type mutationsData struct {
 	Export    string // the filter, for the links of downloads
 }
 
+// parseMutationFilter reads the filter of the list and of both exports, so that a file has the
+// records that the list showed when its link was pressed.
 func parseMutationFilter(q url.Values) (keep.MutationFilter, period, error) {
 	f := keep.MutationFilter{Workflow: keep.WorkflowName(q.Get("workflow")), State: keep.MutationState(q.Get("state")),
 		Tool: keep.ToolName(q.Get("tool")), Error: q.Get("error"), Text: q.Get("q")}
@@ -36,6 +38,7 @@ func parseMutationFilter(q url.Values) (keep.MutationFilter, period, error) {
 	return f, p, checkFilter(f.Text, f.State, keep.MutationStates())
 }
 
+// mutations lists the ledger. Its rows are bare, since a list never reads payloads.
 func (s *site) mutations(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	p := page{Title: "Mutations", Section: "mutations", Watch: []feed.Kind{feed.Mutation}}
@@ -77,6 +80,8 @@ type mutationData struct {
 	ItemLink string // empty: it is of no item
 }
 
+// mutation shows one record of the ledger with all that Keep knows of it: what was sent, what came back,
+// and each move with its evidence.
 func (s *site) mutation(r *http.Request) (page, error) {
 	m, err := s.cfg.Store.Mutation(r.Context(), keep.MutationKey(r.PathValue("key")))
 	if err != nil {
@@ -118,6 +123,8 @@ func asFile(w http.ResponseWriter, name, kind string) {
 	h := w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	// What a service sent could be HTML: a browser that shows it in spite of the disposition gives
+	// it neither scripts nor the origin of the pages, where the reader is logged in.
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cache-Control", "no-store")
 }
@@ -128,6 +135,7 @@ func download(w http.ResponseWriter, name string, raw []byte) error {
 	if len(raw) == 0 {
 		raw = []byte("null")
 	}
+	// With a request of its own, which has no Range and no condition: a download is all of it.
 	http.ServeContent(w, &http.Request{Method: http.MethodGet}, "", time.Time{}, bytes.NewReader(raw))
 	return nil
 }

@@ -130,6 +130,7 @@ func (s *site) doAs(mux *http.ServeMux, need access.Role, pattern string, a acti
 			s.fail(w, r, err)
 			return
 		}
+		// The notice is a key, so a link that somebody made can show no text of his own.
 		if did != "" {
 			sep := "?"
 			if strings.Contains(to, "?") {
@@ -153,6 +154,7 @@ func (s *site) file(mux *http.ServeMux, pattern string, f func(http.ResponseWrit
 // maxForm bounds the body of a request: a note and a few names.
 const maxForm = 64 << 10
 
+// limitBody refuses a larger body as it is read; fail says so.
 func limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 }
@@ -180,12 +182,15 @@ func (s *site) frame(r *http.Request, p page, after string) (frame, error) {
 	if f.Places, err = s.places(r.Context()); err != nil {
 		return f, err
 	}
+	// What answers a POST is at no address that could be asked for again.
 	if s.cfg.Feed != nil && len(p.Watch) > 0 && r.Method == http.MethodGet {
 		f.Live = liveURL(p, after)
 	}
 	return f, nil
 }
 
+// write executes a template and sends what it made. Pages are never stored by a browser: they show what
+// their reader may see now.
 func (s *site) write(w http.ResponseWriter, r *http.Request, name string, f frame) {
 	var b bytes.Buffer
 	if err := s.pages[name].ExecuteTemplate(&b, "layout", f); err != nil {
@@ -218,6 +223,7 @@ type refusedError struct{ why string }
 // Error says why.
 func (e *refusedError) Error() string { return e.why }
 
+// refusef returns a refusedError, whose text is shown to whoever sent the request.
 func refusef(format string, args ...any) error {
 	return &refusedError{fmt.Sprintf(format, args...)}
 }
@@ -231,6 +237,9 @@ type errorText struct {
 }
 
 // statusOf maps errors to answers, once for all pages.
+//
+// An error that is not known here is a failure of ours: it is logged, and its text, which may have paths,
+// addresses or what a service said, is not shown.
 func statusOf(err error) (int, errorText) {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
 		return http.StatusForbidden, errorText{What: "You may not do this", Why: f.Error() + ".", Next: "Ask an admin for a token with that role."}
@@ -290,6 +299,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if who := f.Who; err != nil || !who.Role.Covers(access.Viewer) { // what is around the page needs the store, and a reader who may see it
 		f = frame{page: p, Who: who, Version: s.cfg.Version}
 	}
+	// The address may say that something was done, and the page says that it was not.
 	f.Notice = ""
 	s.write(w, r, "error", f)
 }

@@ -69,7 +69,7 @@ type proposalData struct {
 	Compare bool            // this host can say what the version would have done otherwise, and who looks may ask
 }
 
-// proposal shows what was proposed, and for a repair what was tried.
+// showProposal shows what was proposed, and for a repair what was tried.
 func (s *site) showProposal(r *http.Request) (page, error) {
 	shown, err := api.ShowProposal(r.Context(), s.cfg.Store, r.PathValue("id"))
 	if err != nil {

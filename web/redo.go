@@ -50,6 +50,9 @@ func (s *site) redoRequest(r *http.Request) (req operator.RedoRequest, back, que
 }
 
 // redo shows what doing something again will cause.
+//
+// The plan has a mark, which the button sends back: what was not shown is not done, and a button that is
+// pressed twice does nothing a second time. Every event is in the plan, also those that the page leaves out.
 func (s *site) redo(r *http.Request) (page, error) {
 	req, back, query, err := s.redoRequest(r)
 	if err != nil {
@@ -61,6 +64,7 @@ func (s *site) redo(r *http.Request) (page, error) {
 		return p, err
 	}
 	for _, e := range d.Plan.Events {
+		// All are done, or none: one that is refused holds up the others.
 		if d.Refused == "" && e.Refused != "" {
 			d.Refused = "Event " + cut(80, string(e.MessageID)) + ": " + e.Refused
 		}

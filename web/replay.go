@@ -47,6 +47,7 @@ func (s *site) replay(r *http.Request) (page, error) {
 		d.With = "the script that you pasted"
 	case version != "" && version != run.Version.String():
 		q.Version, d.With = version, "version "+version
+	// Also of use: it shows whether the run does again what it did.
 	default:
 		d.With = "its own version"
 	}

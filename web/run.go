@@ -76,6 +76,7 @@ func (d runsData) EachLink() string { return "/runs" + d.query(false, "1") }
 // mostBlocked bounds the runs that the list shows before all others.
 const mostBlocked = 20
 
+// runs lists runs. Numbers are of the filter without its status, since each status is a link with its own.
 func (s *site) runs(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.RunFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Status: keep.RunStatus(q.Get("status")),
@@ -115,6 +116,7 @@ func (s *site) runs(r *http.Request) (page, error) {
 
 // listRuns reads one page of the list.
 func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) error {
+	// Attempts and idle runs are folded into fewer rows.
 	size, f := 2*pageSize, d.Filter
 	if d.Each {
 		size = pageSize
@@ -165,6 +167,7 @@ func foldIdle(rows []runRow) []runRow {
 			out = append(out, r)
 			continue
 		}
+		// Handlers that poll take turns, so one row has the idle runs of several.
 		if n := len(out); n == 0 || out[n-1].Polls == nil {
 			out = append(out, runRow{Run: r.Run, Polls: []idleRow{}})
 		}
@@ -213,6 +216,7 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 	rows := make([]runRow, 0, len(runs))
 	for _, r := range runs {
 		row := runRow{Run: r, Attempts: attempts[r.Chain]}
+		// Explain answers in the order of open, which is that of runs.
 		if !r.Closed && len(explained) > 0 {
 			row.Standing, explained = &standing{explained[0]}, explained[1:]
 		}
@@ -253,6 +257,8 @@ func (s *site) offers(ctx context.Context, d *runData) error {
 		return nil
 	}
 	for _, o := range []runOffer{{Action: keep.Retry, Label: "Try now"}, {Action: keep.Cancel, Label: "Cancel the run"}} {
+		// A preview: the page says in the operator's words what the press will cause, and offers nothing
+		// that he refuses.
 		done, err := s.cfg.Actor.DoRun(ctx, d.ID, keep.Decision{Action: o.Action}, true)
 		if _, refused := errors.AsType[*operator.RunError](err); refused {
 			continue
@@ -280,6 +286,8 @@ func (s *site) doRun(r *http.Request) (to, did string, err error) {
 	return runPath(id), "run-" + string(d.Action), err
 }
 
+// run shows one run with all that belongs to its chain. Attempts come first: mutations, questions and
+// the story are told by them.
 func (s *site) run(r *http.Request) (page, error) {
 	ctx := r.Context()
 	v, err := s.cfg.Store.Run(ctx, keep.RunID(r.PathValue("id")))

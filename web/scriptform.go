@@ -98,6 +98,8 @@ func (f scriptForm) script() api.Script {
 }
 
 // mark returns what tells one script from another.
+//
+// It is in the form and no secret: it tells a person that the text changed, and keeps nobody from anything.
 func (f scriptForm) mark() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", f.Entry)
@@ -132,6 +134,7 @@ func readForm(r *http.Request, now scriptForm) (f scriptForm, wrong []string, er
 		if err == nil {
 			text, err = readPart(part)
 		}
+		// Files come after the fields: if these are whole, the form comes back as it was typed.
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok && f.valid() == nil {
 			wrong = append(wrong, fmt.Sprintf("The form has more than %s with the files that were chosen. Nothing was taken from them.", byteCount(int(large.Limit))))
 			uploads = nil
@@ -143,6 +146,7 @@ func readForm(r *http.Request, now scriptForm) (f scriptForm, wrong []string, er
 		if name := part.FileName(); part.FormName() != "upload" {
 			err = f.field(part.FormName(), text, before)
 		} else if name != "" {
+			// A browser may send the path of a file on its machine, also one with backslashes; only its name counts.
 			uploads = append(uploads, formFile{path.Base(strings.ReplaceAll(name, `\`, "/")), text})
 		}
 		if err != nil {

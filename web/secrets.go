@@ -112,6 +112,7 @@ type secretData struct {
 	List SecretList
 }
 
+// secret shows one secret: where it is used, whether it is set and by whom. No page has a value.
 func (s *site) secret(r *http.Request) (page, error) {
 	list, err := s.secretList(r)
 	if err != nil {

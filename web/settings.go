@@ -31,6 +31,7 @@ type settingsData struct {
 // A setting is a name of keep.toml, its value and what it does.
 type setting struct{ Name, Value, Meaning string }
 
+// settings shows what is in force to every viewer. Tokens and sessions are read for admins alone.
 func (s *site) settings(r *http.Request) (page, error) {
 	p := s.policy
 	id, _ := access.From(r.Context())
@@ -92,6 +93,8 @@ type tokenData struct {
 const maxDays = 3650
 
 // issueToken makes a token for a program.
+//
+// Its answer is the page with the secret, and no redirect: no address leads there again.
 func (s *site) issueToken(r *http.Request) (page, error) {
 	p := page{Title: "New token", Section: "settings"}
 	if s.cfg.Access == nil {

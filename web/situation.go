@@ -47,6 +47,7 @@ func (s *site) situation(ctx context.Context, w keep.WorkflowName) (*situation, 
 	return situationOf(st), nil
 }
 
+// situationOf is a situation that was read already, as pages show it.
 func situationOf(st *view.Situation) *situation {
 	out := &situation{st, make(map[keep.WorkflowName][]*standing, len(st.Runs)), make(map[keep.InputID]*standing)}
 	for name, runs := range st.Runs {
@@ -99,6 +100,7 @@ func (st *situation) waits(w keep.WorkflowName) string {
 	case r.Status == keep.StatusActive:
 		return fmt.Sprintf("Waits for its turn, behind a run of %s.", r.Handler)
 	}
+	// Runs of other order keys block nobody, and the key of the input's events is not read here: so "perhaps".
 	if r.Lane != keep.WorkflowLane {
 		return fmt.Sprintf("Waits for its turn, perhaps behind a run of %s of the same order key.", r.Handler)
 	}

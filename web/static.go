@@ -52,6 +52,7 @@ func (s *static) link(name string) (string, error) {
 
 // ServeHTTP serves the files of the pages.
 func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Only files that newStatic saw: a file server would list the directory, too.
 	name := strings.TrimPrefix(r.URL.Path, "/static/")
 	hash, ok := s.hashes[name]
 	if !ok {
@@ -59,6 +60,8 @@ func (s *static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	// With another hash it is a page of the version before or after this one, which must not keep what
+	// is not its own.
 	if r.URL.Query().Get("v") == hash {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	} else {

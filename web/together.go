@@ -103,6 +103,7 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 			refused = append(refused, fmt.Sprintf("%s: %v", cut(80, id), err))
 		}
 	}
+	// Those that were answered stay answered; the person reads which were not, and why.
 	if len(refused) > 0 {
 		return "", "", refusef("%d of %d were answered; these were not: %s", len(ids)-len(refused), len(ids), strings.Join(refused, "; "))
 	}
@@ -117,6 +118,7 @@ func (s *site) decideOne(r *http.Request, id keep.EscalationID, d keep.Decision)
 		return err
 	case !q.Allows(d.Action):
 		return refusef("it does not offer that")
+	// The page has no box for such a question; a form may name any.
 	case (d.Action == keep.Approve || d.Action.NeedsConfirmation()) && !cardOf(q).ShownWhole():
 		return refusef("the list does not show all of what would be sent; answer it on the page of the question")
 	}

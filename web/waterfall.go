@@ -104,6 +104,8 @@ func toneOf(e trace.Entry) string {
 }
 
 // draw draws the axis and the bars, in parts of a hundred, so that both are as wide as the page.
+//
+// A bar of a moment still has leastBar, and is moved to the left if it would end outside.
 func (s *stretch) draw() {
 	total := max(s.last.Sub(s.At), time.Millisecond)
 	x := func(t time.Time) float64 { return 100 * float64(t.Sub(s.At)) / float64(total) }

@@ -136,6 +136,10 @@ func (s *site) handler() http.Handler {
 }
 
 // work routes the pages about what workflows do.
+//
+// The least role of a route is said here: show is for viewers, or for operators if it is a POST; do is for
+// operators. What an answer needs beyond it, mayAnswer and withLimit know. A preview that tells what an
+// action would send again needs the role of the action.
 func (s *site) work(mux *http.ServeMux) {
 	s.show(mux, "GET /{$}", "home", s.home)
 	s.show(mux, "GET /inputs", "inputs", s.inputs)
@@ -202,6 +206,8 @@ func (s *site) work(mux *http.ServeMux) {
 }
 
 // surroundings routes the pages about services, deliveries, keys and who has access.
+//
+// Connecting and the backup are handlers of their own, since they answer with a page, a redirect or a file.
 func (s *site) surroundings(mux *http.ServeMux) {
 	s.show(mux, "GET /connections", "connections", s.connections)
 	s.show(mux, "POST /connections/{name}/{tool}/test", "tested", s.testTool)

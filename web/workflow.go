@@ -86,6 +86,8 @@ func (h handlerRow) Startable() bool { return h.Kind != keep.Consumer }
 // Producer reports whether it has a checkpoint.
 func (h handlerRow) Producer() bool { return h.Kind == keep.Producer }
 
+// workflow shows one workflow: what is under way first, then its script, grants and versions. Every run
+// that is under way is read, and Shown bounds the page.
 func (s *site) workflow(r *http.Request) (page, error) {
 	ctx := r.Context()
 	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
@@ -114,6 +116,7 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	if d.Proposed, err = s.cfg.Store.Proposals(ctx, w.Name); err != nil {
 		return p, err
 	}
+	// An approved one is a version, and in that list.
 	d.Proposed = slices.DeleteFunc(d.Proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalApproved })
 	d.Compare = s.compareFormOf(w.Name, d.Versions, d.Proposed)
 	d.Plans = s.cfg.Planner != nil && !d.Deployed.Definition.Go
@@ -192,6 +195,8 @@ type versionFile struct {
 	Diff []view.DiffLine // from the other version; nil: the same, or nothing to compare
 }
 
+// version shows the script of one version, and what differs from another: from the one before, unless the
+// address names one.
 func (s *site) version(r *http.Request) (page, error) {
 	ctx := r.Context()
 	name := keep.WorkflowName(r.PathValue("name"))
@@ -279,6 +284,7 @@ func filesBetween(before, files map[string]string) (list []versionFile) {
 	return list
 }
 
+// pause stops a workflow after the call that is under way. The note is shown until it is resumed.
 func (s *site) pause(r *http.Request) (to, did string, err error) {
 	w, err := s.workflowOf(r)
 	if err != nil {
@@ -308,6 +314,8 @@ func (s *site) workflowOf(r *http.Request) (keep.WorkflowName, error) {
 	return w.Name, err
 }
 
+// trigger asks the host to run a producer or job before it is due. It returns before the run begins. A
+// consumer cannot be started: it has no work without an event.
 func (s *site) trigger(r *http.Request) (to, did string, err error) {
 	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
