@@ -29,6 +29,8 @@ const (
 	KeyVariable = Prefix + "KEY"
 )
 
+// An accountsTable is [accounts] as it is written; the key itself is never in keep.toml, which is made to
+// be shared.
 type accountsTable struct {
 	Key      string `toml:"key"`      // file of the key; empty: keep.key
 	Keychain string `toml:"keychain"` // name of the key in the keychain of the system; empty: it is in a file
@@ -74,6 +76,9 @@ func inHeader(path string) bool {
 
 // UseAccounts gives the connections, and the servers of the gateway, the accounts that they
 // name. Without it each call that needs one fails.
+//
+// The configuration is read before the database is opened, since it says which one that is; so accounts
+// are set afterwards, in the vaults that the connections share.
 func (c *Config) UseAccounts(accounts connector.Accounts) {
 	for _, conn := range c.Connections {
 		conn.v.accounts = accounts
@@ -164,6 +169,8 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 }
 
 // Refused asks for other credentials.
+//
+// Every account is asked, not just the first that renews: which of them the service refused is not known.
 func (l *liveAuth) Refused(ctx context.Context, a httpapi.Authorization) bool {
 	renewed := false
 	for _, name := range l.names {
@@ -297,6 +304,9 @@ func (c *Config) Needs(tools []keep.ToolName) (needs []Need) {
 
 // TestCredential makes the read by which the pack tells whether a credential works: on a
 // connection that uses the account, or on the pack's own address.
+//
+// A connection that uses the account is preferred: it may have another address or other headers than
+// the pack.
 func (c *Config) TestCredential(ctx context.Context, p Pack, account string, accounts connector.Accounts) error {
 	v := &vault{accounts: accounts}
 	if len(c.Connections) > 0 {

@@ -28,6 +28,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	tail, err := time.ParseDuration(rest)
+	// The sum overflows if it is smaller than its first part.
 	if err != nil || tail < 0 || d+tail < d {
 		return 0, fmt.Errorf("%q is not a duration such as \"10s\", \"5m\", \"1h\" or \"1d\"", s)
 	}

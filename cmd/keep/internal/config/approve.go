@@ -35,6 +35,8 @@ func (b *binder) approvals(n *node, at string) approveTable {
 }
 
 // approvalProblems returns what is wrong with what a connection and its tools say of approvals.
+//
+// It needs the open connection: only that knows which tools there are, and which of them change something.
 func (c Connection) approvalProblems(opened connector.Connection) (problems []Problem) {
 	at := dotted("connections", c.Name)
 	specs := map[string]connector.Spec{}

@@ -61,6 +61,9 @@ func dotted(path, key string) string {
 }
 
 // bind puts n into dst, which can be set.
+//
+// A value that does not fit is a problem and no error: the rest is bound, so that everything that is
+// wrong is said at once.
 func (b *binder) bind(dst reflect.Value, n *node, path string) {
 	if dst.Type() == reflect.TypeFor[*node]() {
 		dst.Set(reflect.ValueOf(n)) // bound later, by somebody who knows its type

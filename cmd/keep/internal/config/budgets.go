@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/law/budget"
 )
 
+// A budgetTable is a [budgets.NAME] as it is written. The tables of tools may name it, too; see spends.
 type budgetTable struct {
 	Tools     []string            `toml:"tools"`     // that count: bank.pay, bank.* or *
 	Workflows []keep.WorkflowName `toml:"workflows"` // whose calls count; empty: all
@@ -40,6 +41,10 @@ func (c *Config) BudgetRules() []budget.Rule {
 }
 
 // budgets checks the tables of budgets and returns what they mean, sorted by name.
+//
+// A budget that lacks a number is left out after its problem was said: budget.New would say more about
+// what is not there. Whether its tools exist is known only when the connections are open; see
+// unknownSpenders.
 func (b *binder) budgets(tables map[string]budgetTable, root *node) []Budget {
 	var out []Budget
 	for _, name := range slices.Sorted(maps.Keys(tables)) {

@@ -187,6 +187,8 @@ func Load(o Options) (*Config, error) {
 }
 
 // read finds the file and returns its text.
+//
+// A file that nobody named need not exist; one that was named must.
 func read(o Options) (*Config, []byte, error) {
 	file := o.File
 	if file == "" {

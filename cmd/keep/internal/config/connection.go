@@ -132,6 +132,9 @@ var members = []string{
 }
 
 // connections binds the tables of all connections.
+//
+// One that is wrong is left out, and the others are still there: a command that needs only one of them,
+// or none, is not stopped by it.
 func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 	var out []Connection
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -185,6 +188,8 @@ func (b *binder) formerName(n *node, at string) (was string, isNew bool) {
 }
 
 // connection binds one table to the Config of its connector.
+//
+// What is no connector of Keep's is looked for among the packs, those of the project first.
 func (b *binder) connection(name, at string, n *node, v *vault) (Connection, bool) {
 	kn := n.table()["connector"]
 	text, isText := kn.string()
@@ -216,6 +221,9 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 }
 
 // settings binds one table to the Config of a connector that Keep has.
+//
+// References to secrets are replaced by now; accounts are not, since what they hold is asked for at each
+// request. A connection with a mistake is left out: its connector would object to the same things again.
 func (b *binder) settings(name, at string, n *node, v *vault, text string, k kind) (Connection, bool) {
 	b.plainSecrets(n, at)
 	settings := reflect.New(k.settings)

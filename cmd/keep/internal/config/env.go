@@ -45,6 +45,8 @@ func Variable(path string) string {
 
 // overlay returns n with what the environment says about the keys that a value
 // of type t has. It returns nil if neither says anything.
+//
+// A map gets no new keys: which key a variable means could not be told from its name.
 func (e *environment) overlay(t reflect.Type, n *node, path string) *node {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -85,6 +87,9 @@ func (e *environment) child(t reflect.Type, n *node, path, key string) *node {
 }
 
 // fromText reads the text of a variable as a value of type t is written.
+//
+// It has no error: text that is no value of the type is left as text, and the binder says what is wrong
+// with it, naming the variable.
 func fromText(t reflect.Type, text string) *node {
 	trimmed := strings.TrimSpace(text)
 	switch t.Kind() {

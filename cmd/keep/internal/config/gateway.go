@@ -20,6 +20,7 @@ import (
 )
 
 type (
+	// A gatewayTable is [gateway] as it is written.
 	gatewayTable struct {
 		Servers      map[string]gatewayServerTable `toml:"servers"`       // MCP servers behind the gateway, by name
 		Agents       map[string]gatewayAgentTable  `toml:"agents"`        // agents that come by HTTP, by name
@@ -33,11 +34,13 @@ type (
 		ResultLimit  size                          `toml:"result_limit"`  // of what is kept of a result; a larger one is cut
 	}
 
+	// A gatewayAgentTable is [gateway.agents.NAME]: who may come by HTTP, and what for.
 	gatewayAgentTable struct {
 		Token string   `toml:"token"` // with which it comes by HTTP, as a bearer token, of at least 16 characters; keep token add NAME --role agent makes others
 		Tools []string `toml:"tools"` // that it may call, such as "tracker.create_issue" and "tracker.list_*"; without the key: all
 	}
 
+	// A gatewayServerTable is [gateway.servers.NAME]: where a server is, and with which credential it is asked.
 	gatewayServerTable struct {
 		mcp.Place
 		mcp.OAuth
@@ -45,6 +48,7 @@ type (
 		Pairing string `toml:"pairing"` // file of what is known of the server's tools, such as github
 	}
 
+	// A gatewayToolTable is [gateway.tools."SERVER.TOOL"]: what the owner knows of a tool, over its pairing.
 	gatewayToolTable struct {
 		Effect string `toml:"effect"` // mutate, or read: it changes nothing, and its calls pass straight on
 		Repeat string `toml:"repeat"` // as gateway.repeat, of this tool
@@ -76,6 +80,9 @@ var gatewayServerName = sync.OnceValue(func() *regexp.Regexp { return regexp.Mus
 
 // gateway checks the table of the gateway and returns what it means. Budgets get the tools
 // that name them.
+//
+// What is known of a tool is put together first, from the pairing of its server and the owner's table
+// over it, and then checked as one: the owner may write one key and leave the rest to the pairing.
 func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget) Gateway {
 	n, at := root.table()["gateway"], "gateway"
 	g := Gateway{Rules: make(map[keep.ToolName]gateway.Rule), MessageLimit: int(t.MessageLimit), ResultLimit: int(t.ResultLimit)}
@@ -136,6 +143,7 @@ func (b *binder) gatewayAgent(g *Gateway, name string, a gatewayAgentTable, n *n
 		}
 		g.Agents[name] = a.Token
 	}
+	// A list that is empty is not nil: such an agent may call nothing. Without the key it may call all.
 	if a.Tools == nil {
 		return
 	}
@@ -160,6 +168,9 @@ func gatewayEffect(e connector.Effect) string {
 }
 
 // overlaid returns what a pairing says of a tool, with the keys that the owner wrote over it.
+//
+// It asks which keys were written, and not which values are zero, so that the owner can also set a key
+// back to its zero.
 func overlaid(base, own gatewayToolTable, n *node) gatewayToolTable {
 	to, from := reflect.ValueOf(&base).Elem(), reflect.ValueOf(own)
 	for key, field := range fieldsOf(to.Type()) {
@@ -186,6 +197,7 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 	if key, err := t.Validate(); err != nil {
 		b.addf(cmp.Or(n.table()[key], n), strings.TrimSuffix(at+"."+key, "."), "%v", err)
 	}
+	// Also if none is named: a server runs in the project, wherever the command was started.
 	if !filepath.IsAbs(t.Cwd) {
 		t.Cwd = filepath.Join(v.dir, t.Cwd)
 	}
@@ -198,6 +210,8 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 }
 
 // gatewayTool checks one tool and adds its rule.
+//
+// That the server has such a tool is not checked: only the server knows, and it is not asked here.
 func (b *binder) gatewayTool(g *Gateway, name string, t gatewayToolTable, n *node, all gatewayTable, budgets []Budget) {
 	at := dotted("gateway.tools", name)
 	server, tool, _ := strings.Cut(name, ".")

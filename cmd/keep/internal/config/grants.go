@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/law/grant"
 )
 
+// A grantTable is a [grants.NAME] as it is written.
 type grantTable struct {
 	Workflow string            `toml:"workflow"` // that the grant is for; empty: the name of the table
 	Tools    []string          `toml:"tools"`    // that it may call: bank.pay, or mail.* for all of a connection
@@ -41,6 +42,10 @@ func (c *Config) GrantOf(w keep.WorkflowName) (Grant, bool) {
 }
 
 // grants checks the tables of grants and returns what they mean, sorted by workflow.
+//
+// A list of tools is required, also if it is empty: then it says that the workflow may call nothing. A
+// condition on a tool that the list covers by "bank.*" becomes an entry of its own; one on a tool that it
+// does not cover is refused, because it would seem to grant it.
 func (b *binder) grants(tables map[string]grantTable, root *node) []Grant {
 	var out []Grant
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -101,6 +106,7 @@ func conditioned(t grantTable) []string {
 	return slices.Compact(keys)
 }
 
+// named returns tools without conditions, to ask only which names they cover.
 func named(tools []string) (list []keep.GrantedTool) {
 	for _, t := range tools {
 		list = append(list, keep.GrantedTool{Tool: t})

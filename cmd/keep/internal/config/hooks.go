@@ -10,6 +10,8 @@ import (
 	"github.com/keep-run/keep/api/hook"
 )
 
+// A hookTable is a [hooks.NAME] as it is written; what it means is a hook.Config. The secret is of any type,
+// since it is a text or a list of two; hookSecrets says so of what is neither.
 type hookTable struct {
 	Workflow  string        `toml:"workflow"`   // that the events are for
 	Topic     string        `toml:"topic"`      // of the workflow, where each delivery becomes an event
@@ -22,6 +24,9 @@ type hookTable struct {
 }
 
 // hooks checks the tables of hooks and returns what they mean, sorted by name.
+//
+// What a hook must be is checked by hook.New, as when a host begins to receive; its error is put at the line
+// of the key that it names. Only a zero that was written is refused here: to hook.New it means the default.
 func (b *binder) hooks(tables map[string]hookTable, root *node) []hook.Config {
 	var out []hook.Config
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -59,6 +64,8 @@ func (b *binder) hooks(tables map[string]hookTable, root *node) []hook.Config {
 }
 
 // hookSecrets returns the secrets of a hook, and warns of those in plain text.
+//
+// Two may hold at once, so that no delivery is refused while the service changes from one to the other.
 func (b *binder) hookSecrets(n *node, at string) (out []string) {
 	if n == nil {
 		return nil

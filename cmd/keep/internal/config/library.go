@@ -50,8 +50,12 @@ func (l library) all(dir string) ([]string, error) {
 }
 
 // open reads one file for a project in dir. The error is fs.ErrNotExist if there is none.
+//
+// The project's own comes first, and its hash is of the text that was read: records of calls say which one
+// it was.
 func (l library) open(dir, name string) (libraryFile, error) {
 	f := libraryFile{file: l.dir + "/" + name + ".toml"}
+	// The name comes from keep.toml or a command line: it must not lead out of the directory.
 	if !libraryName().MatchString(name) {
 		return f, fs.ErrNotExist
 	}

@@ -16,6 +16,9 @@ type limitsTable struct {
 }
 
 // limits takes out of a table what it says of limits: every kind of connection may.
+//
+// They are taken out, since the table is then bound to the Config of its connector, which has no such
+// keys and would refuse them.
 func (b *binder) limits(n *node, at string) limitsTable {
 	some := map[string]*node{}
 	for _, key := range []string{"rate", "burst", "concurrency"} {
@@ -53,6 +56,9 @@ func (b *binder) limits(n *node, at string) limitsTable {
 }
 
 // over returns the rule with what the table says in the place of what there was.
+//
+// A rate replaces the burst as well: a burst that was made for another rate would let through what the
+// new one is to keep back.
 func (t limitsTable) over(r limit.Rule) limit.Rule {
 	if t.rule.Rates != nil {
 		r.Rates, r.Burst = t.rule.Rates, 0

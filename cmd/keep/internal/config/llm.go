@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep/llm"
 )
 
+// An llmTable is an [llm.NAME] as it is written.
 type llmTable struct {
 	API     string        `toml:"api"`      // protocol: anthropic (messages) or openai (chat completions, which many servers speak)
 	BaseURL string        `toml:"base_url"` // of the service; empty: the public one
@@ -26,6 +27,9 @@ type priceTable struct {
 func llmName(name string) bool { return AccountName(name) }
 
 // llms checks the services of language models and returns them by name; nil: there are none.
+//
+// Errors of llm.New begin with the key that they are about, which gives them their line. A service with
+// mistakes stays in the map: a table that names it must not be told that it is not there.
 func (b *binder) llms(tables map[string]llmTable, root *node) map[string]llm.Config {
 	if len(tables) == 0 {
 		return nil

@@ -79,6 +79,8 @@ func (n Notify) Sinks() (out []keep.Sink) {
 }
 
 // notify checks the table and returns what it means.
+//
+// A table that names no target is as none: there is nobody to tell, whatever else it says.
 func (b *binder) notify(t notifyTable, pages string, root *node, dir string) Notify {
 	n := root.table()["notify"]
 	if n.table() == nil {
@@ -172,6 +174,7 @@ func (b *binder) command(argv []string, n *node, dir string) {
 		b.addf(n, at, `is empty; write a list such as ["./tell.sh", "team"]`)
 		return
 	}
+	// A name without a separator is looked for in PATH, as a shell does it.
 	program := argv[0]
 	if strings.ContainsAny(program, `/\`) && !filepath.IsAbs(program) {
 		program = filepath.Join(dir, program)

@@ -106,6 +106,9 @@ func readPack(dir, name string) (Pack, []Problem, error) {
 }
 
 // parse reads the text of a pack and checks it by itself.
+//
+// It is checked without a connection, so that keep packs can say what is wrong with a file that nothing
+// uses yet. A pack without an address of its own gets noBase for that.
 func (p *Pack) parse() []Problem {
 	root, syntax := parse(p.Text)
 	if syntax != nil {
@@ -221,6 +224,9 @@ func (n *node) inFile(file string) {
 }
 
 // packed binds a connection on a pack.
+//
+// The owner's keys are put over the pack's before the tools are bound, so that each key is checked once,
+// as it will be used, and a problem has the line of whoever wrote the key.
 func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection, bool) {
 	before := len(b.problems)
 	var c packConnection
@@ -296,6 +302,9 @@ func over(base, top *node) *node {
 }
 
 // credential puts the secret where the pack says it goes.
+//
+// The value is also given to the connector as one that must never show. Without https it could be read on
+// the way, so that only this machine may go without.
 func (b *binder) credential(n *node, at string, auth PackAuth, c packConnection, cfg *httpapi.Config) {
 	s, secret := n.table()["secret"], c.Secret
 	switch {
@@ -346,6 +355,8 @@ func (b *binder) credential(n *node, at string, auth PackAuth, c packConnection,
 
 // elsewhere takes the credential out of the headers that all tools send, and puts it into
 // those of each tool.
+//
+// So a tool that has a header of its own for it does not send it in the usual one, too.
 func elsewhere(headers map[string]string, secret string, cfg *httpapi.Config) {
 	usual := cfg.Headers["Authorization"]
 	delete(cfg.Headers, "Authorization")

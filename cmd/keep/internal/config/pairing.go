@@ -93,6 +93,9 @@ func (p *Pairing) parse() []Problem {
 }
 
 // problems returns what the connector objects to.
+//
+// The connector is made with the command true, which is never started: only what is said of the tools is
+// checked.
 func (p *Pairing) problems(b *binder, root *node) []Problem {
 	said := make(map[string]mcp.ToolConfig, len(p.Tools))
 	for name, tool := range p.Tools {
@@ -126,6 +129,9 @@ func (p Pairing) Pack() *keep.Pack {
 }
 
 // sayable returns the name that scripts have for a tool.
+//
+// Servers name tools as they like, such as "create-issue"; ctx.NAME.TOOL in a script has to be a word of
+// JavaScript. The server's own name is kept in tool, and is what is called.
 func sayable(tool string) string {
 	if connector.IsName(tool) {
 		return tool
@@ -167,6 +173,9 @@ func (b *binder) named(n *node, at, dir string) *Pairing {
 }
 
 // paired returns the table of a connection with the tools of a pairing under its own.
+//
+// It is done before the table is bound, so that a tool which the owner changes in one key is checked as a
+// whole.
 func (b *binder) paired(n *node, at string, p *Pairing) *node {
 	only := map[string]bool{}
 	if list, ok := n.table()["only"].list(); ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep/llm"
 )
 
+// A repairTable is [repair] as it is written.
 type repairTable struct {
 	Provider string        `toml:"provider"` // which [llm.NAME] is asked; empty: nothing is repaired
 	Model    string        `toml:"model"`    // as the service names it
@@ -39,6 +40,10 @@ const (
 )
 
 // repair checks [repair] and returns what it means; nil: nothing is repaired.
+//
+// Without the table nothing is wrong; with one that names no provider there is a warning, so that nobody
+// believes that scripts are repaired. A limit of money needs a price: otherwise what was spent is
+// always zero, and the limit never holds.
 func (b *binder) repair(t repairTable, root *node, known map[string]llm.Config) *Repair {
 	n := root.table()["repair"]
 	if n == nil {

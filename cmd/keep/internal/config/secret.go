@@ -186,6 +186,9 @@ func (e *MissingError) Error() string { return e.Reference + " is not set" }
 func (e *MissingError) fix() string { return "put it into " + strings.Join(e.Places, ", or ") }
 
 // resolve returns what a reference stands for.
+//
+// What was found is remembered by its reference: a secret has one value in all of a configuration, also if
+// its file changes while that is read.
 func (v *vault) resolve(ref string) (string, error) {
 	if s, ok := v.found[ref]; ok {
 		return s, nil
@@ -326,6 +329,7 @@ func readSecret(file string, private bool) (value, mark string, err error) {
 			return "", "", fmt.Errorf("everybody may put files into %s (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), strconv.Quote(dir))
 		}
 	}
+	// It may have grown since Stat.
 	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	switch {
 	case err != nil:

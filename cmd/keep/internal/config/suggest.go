@@ -5,6 +5,7 @@ import "slices"
 // suggest returns "did you mean …?" with the known word that is nearest to got,
 // or nothing if none is near.
 func suggest(got string, known []string) string {
+	// The longer the word, the more mistakes still look like it.
 	best, least := "", len(got)/3+2
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := distance(got, k); d < least {

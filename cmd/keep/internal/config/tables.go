@@ -111,6 +111,9 @@ type (
 )
 
 // defaults returns the tables as they are when nothing is configured.
+//
+// keep.toml and the environment are bound over them, so a key that is left out keeps its value, and the
+// schema can show it.
 func defaults() tables {
 	p, told, again := policy.Default(), notify.DefaultRetry(), repeat.DefaultRules()
 	return tables{
@@ -184,6 +187,9 @@ func (t traceTable) times() (time.Duration, int) {
 }
 
 // check adds what is wrong with values that fit their types.
+//
+// Policies say themselves what they must be; here their errors get a line. The limits of the sandbox are
+// checked here, too, or they would be refused only when a host starts.
 func (b *binder) check(t *tables, root *node) {
 	find := func(section, key string) (*node, string) {
 		return root.table()[section].table()[key], section + "." + key

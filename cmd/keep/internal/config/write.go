@@ -11,6 +11,8 @@ import (
 	"github.com/keep-run/keep/llm"
 )
 
+// A writeTable is [write] as it is written. Which keys were written counts, too: the others are taken from
+// [repair] where it has the same.
 type writeTable struct {
 	Provider  string        `toml:"provider"`  // which [llm.NAME] writes; empty: that of [repair], or the only one there is
 	Model     string        `toml:"model"`     // as the service names it; empty: that of [repair]
@@ -40,6 +42,9 @@ const (
 )
 
 // write checks [write] and returns what it means. What it does not say is as [repair] has it.
+//
+// A model goes with its provider: that of [repair] is taken only if the provider is the same. No
+// provider is no error here: keep write and keep edit need one, and say so.
 func (b *binder) write(t writeTable, r repairTable, root *node, known map[string]llm.Config) Write {
 	n := root.table()["write"]
 	keys := n.table()
