@@ -26,7 +26,7 @@ import (
 	"github.com/keep-run/keep/idempotency"
 )
 
-// A Env is what a client gets from the command that it is for.
+// An Env is what a client gets from the command that it is for.
 type Env struct {
 	*terminal.Terminal
 	Log *slog.Logger
@@ -63,6 +63,7 @@ func (e Env) Call(ctx context.Context, cfg *config.Config, open Opener, f func(c
 		return err
 	}
 	err = f(&api.Client{Transport: w})
+	// A daemon of another version does not know the address, which nobody who types a command has seen.
 	if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindNoRoute && w.daemon != nil {
 		return fmt.Errorf("the running %s does not know this command, which is of %s; restart it with this version", w.daemon, buildinfo.Read().Version)
 	}
@@ -140,6 +141,8 @@ var errUndecided = exit.Failedf("the daemon ended before it answered, and whethe
 
 // isUndecided reports whether an answer says that the same request was begun
 // before, and nobody knows how it ended.
+//
+// The body is read for that and put back, since a client reads it again.
 func isUndecided(res *http.Response) bool {
 	if res.StatusCode != http.StatusConflict {
 		return false

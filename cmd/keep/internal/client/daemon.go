@@ -118,6 +118,8 @@ func (d *runningDaemon) meet(ctx context.Context) error {
 }
 
 // runsOn reports whether the daemon works on a database.
+//
+// Files are compared by what they are: one may have several names.
 func (d *runningDaemon) runsOn(db string) bool {
 	if database.IsPostgres(db) {
 		return d.DB == database.FullName(db)

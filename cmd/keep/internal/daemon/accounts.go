@@ -27,6 +27,7 @@ type Settle = func(ctx context.Context, all []keep.Account) error
 // configuration names at each renewal.
 func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settle) *account.Manager {
 	first := cfg()
+	// Two processes of one machine are two that may renew, so the name ends at random.
 	return account.New(account.Config{
 		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log, Settle: settle,
 		Clients: func(a keep.Account, content seal.Content) (account.Client, error) {
@@ -80,6 +81,8 @@ func OAuthClient(cfg *config.Config, p config.Pack, scopes []string) (*oauth.Cli
 
 // UsedBy returns the workflows under each account, sorted: those that may call a tool of one
 // of its connections, for reading too, and those that have made changes there.
+//
+// It is what a person should know before he revokes an account: also a workflow that has not called yet.
 func UsedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string][]keep.WorkflowName, error) {
 	made, err := db.UsedTools(ctx)
 	if err != nil {

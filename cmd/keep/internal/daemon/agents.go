@@ -38,12 +38,15 @@ func (s *Server) agents(v *Session, answers http.Handler) http.Handler {
 			},
 		}, nil
 	}
+	// Each request has a server of its own, for the role of its token; the schemas are made once.
 	known := sdk.NewSchemaCache()
 	handler := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
 		id, _ := access.From(r.Context())
+		// What is more than author is author: an agent gives no grants and makes no tokens, whatever its token may do.
 		if id.Role.Covers(access.Author) {
 			id.Role = access.Author
 		}
+		// Whoever reads later who did it sees that it was not the person himself.
 		id.Name += " by an agent"
 		call := func(ctx context.Context, f func(*api.Client) error) error {
 			return f(&api.Client{Transport: InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,6 +82,7 @@ func ownOrigin(r *http.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
+// refuseAgent answers with a problem, as the API does: agents read JSON, and no page.
 func refuseAgent(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)

@@ -39,6 +39,9 @@ func (b *Backups) Instead() string {
 }
 
 // Make implements web.Backups.
+//
+// The lock is held until the copy is closed. Where an open file can do without a name, the copy has none
+// while it is sent, so that nothing is left of it if the process is killed; elsewhere the next one sweeps.
 func (b *Backups) Make(ctx context.Context) (_ *web.Copy, err error) {
 	file, ok := b.DB.(*sqlite.DB)
 	if !ok {

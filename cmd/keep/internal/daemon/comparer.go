@@ -15,6 +15,9 @@ import (
 const newVersion = "new"
 
 // Compare implements api.Comparer.
+//
+// A script of the request has no version: it is called newVersion in the report. A version that waits for
+// a person can be compared like one that was deployed: that is when somebody wants to know.
 func (r *ScriptReplayer) Compare(ctx context.Context, name keep.WorkflowName, q api.CompareRequest) (api.Comparison, error) {
 	w, err := r.DB.Workflow(ctx, name)
 	if err != nil {
@@ -56,6 +59,8 @@ func (r *ScriptReplayer) Compare(ctx context.Context, name keep.WorkflowName, q 
 }
 
 // stored returns a version of a workflow that was deployed, or waits for a person.
+//
+// What is no number of a version is not found, as one that does not exist.
 func (r *ScriptReplayer) stored(ctx context.Context, name keep.WorkflowName, version string) (*sandbox.Bundle, keep.Definition, error) {
 	v, err := keep.ParseVersion(version)
 	if err != nil {
@@ -73,6 +78,8 @@ func (r *ScriptReplayer) stored(ctx context.Context, name keep.WorkflowName, ver
 }
 
 // given returns the script of a request, which has to declare the workflow.
+//
+// It must declare the same workflow: the runs of another one would differ in everything, and show nothing.
 func given(ctx context.Context, rt *sandbox.Runtime, own keep.Deployment, q api.CompareRequest) (*sandbox.Bundle, keep.Definition, error) {
 	mistake := func(text string) error {
 		return &api.ScriptError{Mistakes: []api.Mistake{{File: q.Script.File, Line: 1, Column: 1, Message: text}}}

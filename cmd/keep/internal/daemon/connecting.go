@@ -50,6 +50,8 @@ type begun struct {
 }
 
 // Offers implements web.Connector.
+//
+// They are the packs that are in use, by a connection, a client or an account, and not all that there are.
 func (c *Connecting) Offers(ctx context.Context) ([]web.Offer, error) {
 	cfg := c.Config()
 	var names []string
@@ -96,6 +98,9 @@ func (c *Connecting) named(by access.Identity, pack, name string) (config.Pack, 
 }
 
 // Begin implements web.Connector.
+//
+// Nothing is stored. What is begun belongs to the login that began it: an answer that another login
+// brings is refused, so that nobody is made to connect somebody else's account.
 func (c *Connecting) Begin(_ context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error) {
 	p, fresh, err := c.named(by, pack, name)
 	if err != nil {

@@ -46,6 +46,9 @@ func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p 
 	return d.deploy(ctx, name, p, nil, operator.Consent{Giver: by, Ask: true})
 }
 
+// deploy is Deploy and Propose, which differ in the consent that comes with the script. What keep check
+// calls an error is refused, and so is what may be another thing by a new name; a grant is decided by the
+// host when it commits, not here.
 func (d *ScriptDeployer) deploy(ctx context.Context, name keep.WorkflowName, s api.NewProposal, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
 	if name == "" {
 		return operator.Deployed{}, fmt.Errorf("deploy: %w: the name of the workflow", keep.ErrNotFound)
@@ -84,6 +87,7 @@ func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api
 		return nil, workflow.Report{}, err
 	}
 	files := []project.Script{{File: s.File, Workflow: w}}
+	// It may say that it was another workflow: then it is checked under the name that the database has.
 	if err := project.Continue(ctx, d.DB, files); err != nil {
 		return nil, workflow.Report{}, err
 	}
@@ -96,6 +100,8 @@ func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api
 }
 
 // Check implements web.Deployer.
+//
+// What is wrong with the script is in out and no error, so that the page shows it beside the text.
 func (d *ScriptDeployer) Check(ctx context.Context, name keep.WorkflowName, s api.Script) (out web.Checked, err error) {
 	files, effects, err := d.read(ctx, name, s)
 	found := project.Problems("", err)
@@ -146,6 +152,7 @@ func (d *ScriptDeployer) config() *config.Config {
 	return d.Config()
 }
 
+// problemsOf returns complaints as the pages have them, in the order of the text.
 func problemsOf(found []terminal.Problem) (out []web.ScriptProblem) {
 	terminal.SortProblems(found)
 	for _, p := range found {
@@ -155,6 +162,9 @@ func problemsOf(found []terminal.Problem) (out []web.ScriptProblem) {
 }
 
 // loadScript bundles and reads a script that came over HTTP.
+//
+// Its imports are among the files of the request, and nowhere else: what comes over HTTP reads no file
+// of the host.
 func loadScript(ctx context.Context, rt *sandbox.Runtime, s api.Script) (*host.Workflow, error) {
 	files := map[string][]byte{}
 	for name, text := range s.Imports {

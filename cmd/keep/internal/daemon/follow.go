@@ -109,7 +109,10 @@ func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 	return cfg
 }
 
-// apply makes the host and the server use a configuration. An error changes nothing.
+// apply makes the host and the server use a configuration. What is wrong with it is found before
+// anything changes.
+//
+// Once the host is reconfigured the new settings are in force, and what fails after that is only reported.
 func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s := f.Session
 	cfg.UseAccounts(s.Accounts)

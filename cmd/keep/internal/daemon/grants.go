@@ -36,6 +36,8 @@ func calledTools(r workflow.Report) []keep.ToolName {
 
 // withTable makes the grant of keep.toml, if it has one for the workflow, the whole of what
 // is granted.
+//
+// The giver is then keep.toml, and not who deploys; of a proposal it stays who proposed it.
 func withTable(c *operator.Consent, cfg *config.Config, w keep.WorkflowName) {
 	if g, ok := cfg.GrantOf(w); ok {
 		if c.Whole = g.Tools; !c.Ask {
@@ -85,6 +87,8 @@ func whatItDoes(t keep.GrantedTool, conns []connector.Connection) string {
 
 // GrantFromConfig gives each workflow that the database has what keep.toml says, if that
 // has a grant for it. Workflows that are not deployed yet get theirs with the deploy.
+//
+// It is done at each start and after each change of the file. What is as before makes no new grant.
 func (s *Session) GrantFromConfig(ctx context.Context, e Env) error {
 	cfg := s.config()
 	for _, g := range cfg.Grants {

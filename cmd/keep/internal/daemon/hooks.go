@@ -50,6 +50,8 @@ func HooksOf(cfg *config.Config, s store.Hooks) func(context.Context) ([]api.Hoo
 }
 
 // hooks lists the hooks that the server receives for.
+//
+// The receiver is asked, and not the configuration: it has what is served now, and writes its counts first.
 func (s *Server) hooks(ctx context.Context) ([]api.Hook, error) {
 	counts, err := s.receiver.Counts(ctx)
 	var configs []hook.Config

@@ -40,7 +40,7 @@ type Session struct {
 	Host     *host.Host
 	Accounts *account.Manager
 	links    *link.Links    // to questions; nil: none
-	closers  []func() error // in the order of closing
+	closers  []func() error // called from the last to the first
 
 	loaded   config.Config // as it was read, before flags changed it
 	files    fingerprint   // of keep.toml and the secrets, when loaded was read
@@ -115,6 +115,9 @@ func (e Env) Prepare(ctx context.Context, p *project.Project) (*Session, []termi
 
 // Open opens the database as its host, makes the host and deploys the scripts. It is
 // the one place where this command builds a host that runs workflows.
+//
+// The order matters. Names are settled before the host is made, since what it works on goes by them; grants
+// of keep.toml come last, for the workflows that the database has by then.
 func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 	if s.DB, err = e.openHost(ctx, s.Project.Cfg); err != nil {
 		return err

@@ -38,6 +38,9 @@ const (
 )
 
 // configFile names the keep.toml of a configuration, however it was given.
+//
+// Two processes may name one file by different paths; what differs after links are followed is another
+// file, with other servers.
 func configFile(cfg *config.Config) string {
 	file := cfg.File
 	if file == "" {
@@ -102,6 +105,7 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 			return g, nil
 		}
 		var err error
+		// It ends with the hub, after the links, and not with ctx.
 		g, err = e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
 		return g, err
 	})
@@ -119,6 +123,8 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 }
 
 // add counts a link, if there may be more.
+//
+// It is under the lock that Close takes first: once that waits for links, none may be added.
 func (h *hub) add() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,6 +141,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Upgrade") != linkProtocol:
 		http.Error(w, "the link of a gateway is "+linkProtocol, http.StatusUpgradeRequired)
 		return
+	// Its agent would be given the servers of another project.
 	case r.Header.Get(headerConfig) != url.QueryEscape(h.file):
 		http.Error(w, fmt.Sprintf("process %d has this database with another keep.toml, %s; end it, or give this project a database of its own", os.Getpid(), h.file), http.StatusConflict)
 		return
@@ -158,6 +165,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
+	// The deadlines of the server are for requests: a link lasts as long as its agent.
 	_ = conn.SetDeadline(time.Time{})
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+linkProtocol+"\r\n\r\n"); err != nil {
 		return
@@ -195,6 +203,8 @@ func (e *refusedLink) Error() string { return e.why }
 const greetTime = 10 * time.Second
 
 // askSocket makes a request on a connection of its own, and returns both.
+//
+// Its deadline stays on the connection until the caller lifts it.
 func askSocket(ctx context.Context, socket, method, path string, header http.Header) (net.Conn, *bufio.Reader, *http.Response, error) {
 	d := net.Dialer{Timeout: greetTime}
 	conn, err := d.DialContext(ctx, "unix", socket)

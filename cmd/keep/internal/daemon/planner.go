@@ -38,6 +38,7 @@ type ScriptPlanner struct {
 func (p *ScriptPlanner) Plan(ctx context.Context, name keep.WorkflowName, s *api.Script) (web.Plan, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Time, &keep.TimeoutError{Op: "the plan", After: p.Time})
 	defer cancel()
+	// Whoever waits for a place does so within the time of his plan, so that no request waits forever.
 	select {
 	case p.Places <- struct{}{}:
 		defer func() { <-p.Places }()
@@ -59,6 +60,8 @@ func (p *ScriptPlanner) Plan(ctx context.Context, name keep.WorkflowName, s *api
 }
 
 // script returns the script that is planned.
+//
+// The version in force is loaded from the database, also if this host has a newer file.
 func (p *ScriptPlanner) script(ctx context.Context, name keep.WorkflowName, s *api.Script) (*host.Workflow, error) {
 	if s != nil {
 		files, _, err := p.Deployer.read(ctx, name, *s)

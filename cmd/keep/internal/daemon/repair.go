@@ -15,6 +15,8 @@ import (
 )
 
 // repairsOf returns who repairs the scripts of the session, as keep.toml says; nil: nobody does.
+//
+// A configuration that is taken later gets a repairer of its own, with its connections and limits.
 func (s *Session) repairsOf(e Env, cfg *config.Config, conns []connector.Connection) *host.Repairs {
 	r := cfg.Repair
 	if r == nil {

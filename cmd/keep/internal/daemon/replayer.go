@@ -55,6 +55,9 @@ func (r *ScriptReplayer) Replay(ctx context.Context, id keep.RunID, q api.Replay
 }
 
 // Record implements api.Replayer: it makes a test of a run, tried with the version of the run.
+//
+// The script of the run is loaded, and the test must pass with it: one that fails from the beginning is worth
+// nothing. Why a run cannot become a test is an error for the person who asked.
 func (r *ScriptReplayer) Record(ctx context.Context, id keep.RunID, q api.RecordRequest) (api.RecordedTest, error) {
 	run, err := r.DB.Run(ctx, id)
 	if err != nil {
@@ -91,6 +94,8 @@ func (r *ScriptReplayer) Record(ctx context.Context, id keep.RunID, q api.Record
 }
 
 // choose returns the script that is asked for; nil is the run's own.
+//
+// Go handlers have no bundle: host.LoadScript refuses those, whichever is asked for.
 func (r *ScriptReplayer) choose(ctx context.Context, rt *sandbox.Runtime, own keep.Deployment, q api.ReplayRequest) (*sandbox.Bundle, keep.Definition, error) {
 	other := own
 	switch {

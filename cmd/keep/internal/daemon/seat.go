@@ -50,6 +50,8 @@ func (e Env) HostGateway(ctx context.Context, cfg *config.Config, yield func()) 
 	if err != nil {
 		return nil, err
 	}
+	// They are undone in reverse: the socket with its links, the gateway, what renews accounts, and last the
+	// database, which all of them use.
 	g.closers = append(g.closers, g.DB.Close, e.serveAccounts(ctx, cfg, g.DB))
 	if g.Gateway, err = e.OpenGateway(ctx, cfg, g.DB); err != nil {
 		return nil, err
@@ -121,6 +123,7 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	if s.met {
 		until = now.Add(nextWait)
 	}
+	// Who gave the database up for another process does not take it back before that one had time to open it.
 	if s.links.Wait(); s.yields {
 		leave = now.Add(yieldWait)
 	}
@@ -136,6 +139,7 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 			return link, nil
 		case isRefused:
 			return nil, exit.NoDatabase(refused)
+		// A locked database without a link is that of a process which begins or ends: it is asked again.
 		case !errors.Is(err, keep.ErrLocked) && !errors.Is(err, errNoLink), time.Now().After(until):
 			return nil, err
 		}

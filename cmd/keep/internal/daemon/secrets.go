@@ -86,6 +86,7 @@ func (s ServedSecrets) Secrets(ctx context.Context) (list web.SecretList, err er
 	for _, a := range stored {
 		one := all[a.Name]
 		one.Name, one.Stored, one.SetBy, one.SetAt = a.Name, true, a.ConnectedBy, a.ConnectedAt
+		// One that cannot be opened hurts nobody while another place counts before it.
 		if _, err := m.Secret(ctx, a.Name); err != nil && one.Place == "" {
 			one.Problem = cmp.Or(one.Problem, err.Error())
 		}

@@ -113,6 +113,8 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	if err != nil {
 		return nil, err
 	}
+	// Requests outlive ctx: when that ends, Close gives them a moment. Streams would never end by themselves,
+	// so Close ends them first.
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	srv.streams = end
 	srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
@@ -148,6 +150,8 @@ func (e Env) newHTTP(base context.Context, handler http.Handler) *http.Server {
 }
 
 // listen binds the address. The default one may be taken: then any other does.
+//
+// Only the default address may be replaced by another: who named one has told others of it.
 func (s *Server) listen(ctx context.Context, cfg config.Server) error {
 	addr := cmp.Or(cfg.Listen, DefaultListen)
 	encrypted := cfg.TLSCert != "" || cfg.TLSKey != ""
@@ -190,6 +194,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.to.Load(
 
 // offer builds all that the server offers of a session as it is configured now, and
 // offers it from now on. Requests that are being answered are not affected.
+//
+// All of it is made before any of it is offered: an error leaves what there was.
 func (s *Server) offer(v *Session) (*api.Server, error) {
 	hooks, err := hooksOf(v.Project.Cfg)
 	if err != nil {
@@ -365,6 +371,9 @@ func (s *Server) sweep(ctx context.Context) {
 }
 
 // Close ends streams at once and gives other requests a moment.
+//
+// It may be called more than once, and of a server that was opened only in part: what Run has closed is no
+// error.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -397,6 +406,9 @@ func (s *Server) Close() error {
 
 // Announce tells the person where the pages are, and at the first start how to come
 // in. It tells by the function that is given, line by line.
+//
+// Once somebody has a token or a session there is no link: it logs in whoever sees it, and the output may
+// be kept in a log.
 func (s *Server) Announce(ctx context.Context, tell func(format string, args ...any)) error {
 	if s == nil {
 		return nil

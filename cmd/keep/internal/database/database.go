@@ -39,7 +39,7 @@ type Role int
 const (
 	ToRead   Role = iota // reads; the database must exist
 	ToDecide             // records what a person decides; the database must exist
-	ToDeploy             // as toDecide, but makes the database if there is none
+	ToDeploy             // as ToDecide, but makes the database if there is none
 	ToHost               // runs workflows; of a file, one process at a time
 
 	anew Role = 1 << 4 // with ToDeploy and ToHost: begin anew where a database was and is gone
@@ -73,6 +73,7 @@ func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && (r == ToRead || r == ToDecide) {
+		// A database that was there and is gone is another error than one that was never made.
 		if err := sqlite.Gone(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -168,5 +169,5 @@ func Keys(db DB) idempotency.Store {
 	case *postgres.DB:
 		return db.Keys()
 	}
-	panic(fmt.Sprintf("no keys in a %T", db)) // openDatabase makes no other
+	panic(fmt.Sprintf("no keys in a %T", db)) // OpenName makes no other
 }

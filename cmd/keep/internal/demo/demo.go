@@ -242,6 +242,8 @@ func (d *demo) show(ctx context.Context, args ...string) error {
 }
 
 // look reads the ledger while no other process runs.
+//
+// It opens the file as a reader: a demo that wrote to the ledger would show what it wrote.
 func (d *demo) look(ctx context.Context, f func(db *sqlite.DB) error) (err error) {
 	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{ReadOnly: true})
 	if err := db.Open(ctx); err != nil {

@@ -174,6 +174,9 @@ func (d *developer) deploy(ctx context.Context, sc project.Script) error {
 
 // restart ends the session, if there is one, and begins another. A project that
 // cannot be opened leaves the old one as it is.
+//
+// What can be refused is tried before the old session ends. That one must let the database go before the new
+// one opens it, so an error after that ends keep dev.
 func (d *developer) restart(ctx context.Context, p *project.Project, settings []byte) error {
 	s, found, err := d.env().Prepare(ctx, p)
 	if err != nil {
@@ -220,6 +223,8 @@ func (d *developer) restart(ctx context.Context, p *project.Project, settings []
 }
 
 // start runs the session's host and its server.
+//
+// The follower takes new secrets only: a change of keep.toml makes a session of its own.
 func (d *developer) start(ctx context.Context, srv *daemon.Server) {
 	s := d.session
 	ctx, cancel := context.WithCancel(ctx)
@@ -320,6 +325,7 @@ func (l *lines) say(format string, args ...any) {
 	fmt.Fprintf(l.a.Err, "keep: %s\n", terminal.Clean(fmt.Sprintf(format, args...)))
 }
 
+// problems shows problems each time that the files are read, and once that they are gone.
 func (l *lines) problems(found []terminal.Problem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -129,6 +129,8 @@ func (p *page) Write(b []byte) (int, error) {
 
 // read fills the body from the database if something happened since the last time.
 // Commits continue meanwhile: mu is not held.
+//
+// dirty is cleared before the database is read: what happens meanwhile makes it dirty again.
 func (p *page) read(ctx context.Context) bool {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -207,6 +209,9 @@ func (p *page) workflow(ctx context.Context, db database.DB, name keep.WorkflowN
 }
 
 // draw puts the page on the terminal, cut to its size.
+//
+// It writes over what is there, line by line, and clears only the rest: a screen that is cleared first
+// flickers.
 func (p *page) draw() {
 	p.mu.Lock()
 	all := []string{p.a.Ink.Bold("keep dev") + p.a.Ink.Dim("  "+p.a.Now().Format("15:04:05Z")+"  Ctrl-C stops"), ""}

@@ -37,6 +37,7 @@ func (w *Watcher) Run(ctx context.Context, changed chan<- struct{}) {
 		return
 	}
 	defer notify.Close()
+	// Stopped until something changes.
 	quiet := time.NewTimer(time.Hour)
 	quiet.Stop()
 	for {

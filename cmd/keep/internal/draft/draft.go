@@ -182,6 +182,7 @@ func (l listener) Ask(ctx context.Context, q llm.Request) (llm.Answer, llm.Usage
 	return a, used, err
 }
 
+// say reports a step, if somebody listens.
 func (d *work) say(doing string) {
 	if d.Say != nil {
 		d.Say(Progress{Attempt: d.out.Attempts, Used: d.out.Used, Doing: doing})
@@ -205,6 +206,7 @@ func (d *work) call(ctx context.Context, c llm.Call) (llm.Result, bool, error) {
 		Files                         map[string]string
 	}
 	_ = json.Unmarshal(c.Arguments, &in) // what does not fit is refused below, or by the tool
+	// Kept also if nothing comes of it: Last is what the person gets when there is no draft.
 	if in.Source != "" && len(in.Source) <= MaxText {
 		d.out.Last.Source = in.Source
 	}
@@ -249,6 +251,7 @@ func (d *work) ask(ctx context.Context, question string) (llm.Result, bool, erro
 	d.say("asks you")
 	began := time.Now()
 	answer, err := d.Ask(ctx, question)
+	// A person may think for as long as he likes: only the model's time counts.
 	d.asking += time.Since(began)
 	if errors.Is(err, ErrUnanswered) {
 		d.unanswered(question)

@@ -19,6 +19,8 @@ import (
 )
 
 // propose tries what the model hands over, and ends the conversation if it is taken.
+//
+// What is refused is also remembered in tried: the next conversation begins with it.
 func (d *work) propose(ctx context.Context, draft Draft) (_ llm.Result, done bool, err error) {
 	draft.Tests = cmp.Or(draft.Tests, d.out.Last.Tests)
 	draft.Note = strings.ToValidUTF8(draft.Note[:min(len(draft.Note), keep.MaxNote)], "")
@@ -41,6 +43,8 @@ type trial struct {
 	found any    // details; nil: none
 }
 
+// refuse says why the draft is not taken: a sentence, and in found the details, which the model gets framed
+// as data.
 func (t *trial) refuse(found any, format string, args ...any) {
 	t.said, t.found = fmt.Sprintf(format, args...), found
 }
@@ -68,6 +72,9 @@ func (d *work) try(ctx context.Context, t *trial) error {
 }
 
 // checked tries what needs no service.
+//
+// The cheap tests come first: names, the check, addresses that nobody gave, and only then the tests of the
+// script. Each refusal ends the trial, so that the model fixes one thing at a time.
 func (d *work) checked(ctx context.Context, t *trial) error {
 	return d.with(ctx, false, func(b mcp.Bench) (err error) {
 		given := t.Files
@@ -223,6 +230,7 @@ func (d *work) with(ctx context.Context, live bool, f func(mcp.Bench) error) err
 	return err
 }
 
+// failures returns the tests that did not pass.
 func failures(all []mcp.Verdict) (out []mcp.Verdict) {
 	for _, v := range all {
 		if !v.Passed {

@@ -13,6 +13,9 @@ import (
 
 // Of maps an error to the status of the process. This is the one place
 // that does.
+//
+// An error that carries a status wins over what is in it: whoever made it knew more. Then comes what keeps
+// the database from being used at all, which scripts tell from a command that failed.
 func Of(err error) int {
 	if err == nil {
 		return Done

@@ -60,6 +60,7 @@ var order = []group{
 	{"Why you can rely on it", []string{"guarantees", "architecture", "status", "benchmarks", "dependencies"}},
 }
 
+// A group is a part of the front page.
 type group struct {
 	Title string
 	Names []string
@@ -80,6 +81,7 @@ var Open = sync.OnceValue(func() *Library {
 	return l
 })
 
+// read renders all documents at once: links need to know which there are.
 func read() (*Library, error) {
 	files, err := fs.Glob(docs.Files, "*.md")
 	if err != nil {

@@ -87,6 +87,8 @@ func render(name string, s source, all map[string]source) (*Page, error) {
 }
 
 // resolve returns where a link of a document in dir leads on the pages.
+//
+// A file that is no document, such as a source, is at the repository: the program does not have it.
 func resolve(dir, link string, all map[string]source) string {
 	if strings.Contains(link, "://") || strings.HasPrefix(link, "#") || strings.HasPrefix(link, "mailto:") {
 		return link
@@ -143,6 +145,8 @@ func (x *reader) look(n ast.Node) ast.WalkStatus {
 	return ast.WalkContinue
 }
 
+// heading begins a section. A heading that the page has had already gets a number, as GitHub gives it, so
+// that links to either work in both places.
 func (x *reader) heading(n *ast.Heading) {
 	title := x.plain(n)
 	anchor := Anchor(title)
@@ -160,6 +164,8 @@ func (x *reader) heading(n *ast.Heading) {
 	x.levels = append(x.levels, n.Level)
 }
 
+// add adds a line to the section that is read. What is before the first heading is no section, and is not
+// found.
 func (x *reader) add(line string) {
 	if n := len(x.page.sections); n > 0 && line != "" {
 		x.page.sections[n-1].lines = append(x.page.sections[n-1].lines, line)

@@ -51,6 +51,9 @@ func (l *Library) Search(query string, limit int) []Hit {
 
 // score says how well a section answers, 0 if it lacks a word, and the line that has
 // most of the words.
+//
+// The title of a page helps to order its sections, but no section is found by it alone: otherwise a word of
+// the title would find all of them.
 func (s section) score(p *Page, words []string) (score int, best string) {
 	title, heading := strings.ToLower(p.Title+" "+p.Name), strings.ToLower(s.heading+" "+s.anchor)
 	in := make([]int, len(words)) // lines that have each word

@@ -93,6 +93,7 @@ func (l *Library) missing(w http.ResponseWriter, r *http.Request) {
 	show(w, http.StatusNotFound, view{Title: "No such page", Missing: r.URL.Path, Hits: l.Search(strings.ReplaceAll(word, "-", " "), 10)})
 }
 
+// show writes a page. It is made as a whole first, so that one which fails has a status that says so.
 func show(w http.ResponseWriter, status int, v view) {
 	var b bytes.Buffer
 	if err := pages().Execute(&b, v); err != nil {

@@ -193,6 +193,8 @@ type whyAnswer struct {
 	Questions []api.Escalation `json:"questions"`
 }
 
+// why answers for a workflow as a whole what explain answers for one id. It is three reads, and something
+// may happen between them: an agent that sees a contradiction asks again.
 func (s *server) why(ctx context.Context, in workflowParams) (answer, error) {
 	const most = 20
 	w, out := keep.WorkflowName(in.Workflow), whyAnswer{}
@@ -232,6 +234,8 @@ func (s *server) call(ctx context.Context, f func(*api.Client) error) error {
 }
 
 // gated returns f for clients that are put behind the gate.
+//
+// The client is copied, since the transport of the one that comes is used by others, too.
 func gated(f func(*api.Client) error) func(*api.Client) error {
 	return func(c *api.Client) error {
 		behind := *c

@@ -44,11 +44,15 @@ func (s *server) resources(to *sdk.Server) {
 	}
 }
 
+// contents is the answer to a read of one resource.
 func contents(uri, kind, text string) *sdk.ReadResourceResult {
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: kind, Text: text}}}
 }
 
 // script returns a workflow and its script.
+//
+// The workflow is read by the API, which knows what this role may see; its code is in the database, which
+// the bench has if there is one.
 func (s *server) script(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	name, err := url.PathUnescape(strings.TrimPrefix(req.Params.URI, workflowURI))
 	if err != nil || name == "" {

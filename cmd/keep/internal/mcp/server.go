@@ -148,6 +148,7 @@ type guideParams struct {
 	Section string `json:"section,omitempty" jsonschema:"name of a section; left out: how to write workflows, without the references"`
 }
 
+// guide answers with one section, or with how to write workflows. A name that is not known gets all names.
 func (s *server) guide(_ context.Context, in guideParams) (answer, error) {
 	if in.Section != "" {
 		text, ok := guide.Find(in.Section)

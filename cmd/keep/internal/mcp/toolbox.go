@@ -22,6 +22,9 @@ type Toolbox struct {
 }
 
 // OpenToolbox returns the tools of these names. The caller closes it.
+//
+// Server and client speak the protocol in memory, so that a model of ours is held by the same schemas, roles
+// and gate as an agent that comes from outside.
 func OpenToolbox(ctx context.Context, cfg Config, names ...string) (_ *Toolbox, err error) {
 	here, there := sdk.NewInMemoryTransports()
 	b := new(Toolbox)
@@ -77,6 +80,7 @@ func (b *Toolbox) Call(ctx context.Context, c llm.Call) (llm.Result, error) {
 	return llm.Result{Text: text.String(), Wrong: res.IsError}, nil
 }
 
+// forModel frames what came from outside, as for an agent.
 func (a answer) forModel() (llm.Result, error) {
 	res, err := a.result()
 	if err != nil {

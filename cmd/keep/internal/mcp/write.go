@@ -151,6 +151,8 @@ type typesParams struct {
 	Connection string `json:"connection,omitempty" jsonschema:"only this one"`
 }
 
+// types answers with what the connections declare. Cut off, declarations would be wrong rather than
+// short, so that too many become a list of the connections to ask for.
 func (s *server) types(ctx context.Context, in typesParams) (out answer, err error) {
 	err = s.with(ctx, false, func(b Bench) error {
 		var conns []connector.Connection
@@ -243,6 +245,7 @@ func (b Bench) deployed(ctx context.Context, name keep.WorkflowName) (c Checked,
 	return c, err
 }
 
+// plan plans only what could be deployed. It reads live, and sends nothing.
 func (s *server) plan(ctx context.Context, in planParams) (out answer, err error) {
 	err = s.with(ctx, true, func(b Bench) error {
 		c, err := in.checked(ctx, b)
@@ -287,6 +290,7 @@ type testReport struct {
 // maxTests bounds what one call runs (law: bounded).
 const maxTests = 100
 
+// test runs the tests of a script that can be read, also if check finds problems in it. OK needs both.
 func (s *server) test(ctx context.Context, in testParams) (out answer, err error) {
 	tests, err := parseTests(in.Tests)
 	if err != nil {
@@ -340,6 +344,7 @@ func (b Bench) Test(ctx context.Context, c Checked, text string) ([]Verdict, err
 	return b.run(ctx, c, tests)
 }
 
+// run runs tests one after the other; they share what is the same for all of one script.
 func (b Bench) run(ctx context.Context, c Checked, tests *scripttest.File) ([]Verdict, error) {
 	cfg := scripttest.Config{
 		Script: c.Workflow, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime, Shared: rehearsal.NewShared(b.Runtime),
@@ -377,6 +382,8 @@ type proposeParams struct {
 	Files map[string]string `json:"files,omitempty" jsonschema:"texts of the local files that it imports, by their names in the project"`
 }
 
+// propose checks the script as deploying does before it is sent, and sends it by the API, which checks it
+// again.
 func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err error) {
 	file := scriptParams{in.Source, in.File, in.Files}.file()
 	err = s.with(ctx, false, func(b Bench) error {

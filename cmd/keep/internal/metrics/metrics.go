@@ -192,6 +192,8 @@ func (h *Host) Describe(ch chan<- *prometheus.Desc) {
 const patience = 10 * time.Second
 
 // Collect reads the figures. One that cannot be read is left out and counted.
+//
+// One answer reads the store for patience at most: a scraper asks again, and hosts use the store meanwhile.
 func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -276,6 +278,8 @@ func (c *collection) queues() {
 }
 
 // doubts tells the age of the oldest record whose outcome is unknown.
+//
+// Lists are newest first, so all of them are read; records in doubt are few where all is well.
 func (c *collection) doubts(now time.Time) {
 	oldest := now
 	for _, state := range lifecycle.Doubts() {

@@ -23,6 +23,8 @@ type took struct {
 	series                         map[engine.Measured]int
 }
 
+// newTook returns figures without values. Services and runs have buckets of their own: a call lasts seconds,
+// a run that waits for a service hours.
 func newTook() *took {
 	histogram := func(what, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "keep_" + what + "_seconds", Help: help, Buckets: buckets}, labels)
@@ -69,6 +71,9 @@ func (t *took) observe(m engine.Measure) {
 
 // bounded returns m with the names that it is counted under. Statuses and classes are few, so only
 // names are counted.
+//
+// The first look needs no lock, since nearly all measures have names that are known; the second is for those
+// that became known while this one waited.
 func (t *took) bounded(m engine.Measure) engine.Measure {
 	key := engine.Measure{What: m.What, Workflow: m.Workflow, Handler: m.Handler, Tool: m.Tool}
 	if _, ok := t.known.Load(key); ok {

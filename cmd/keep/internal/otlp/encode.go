@@ -79,6 +79,7 @@ func encode(spans []trace.ReadOnlySpan) request {
 	return request{[]resourceSpans{out}}
 }
 
+// encodeSpan is one span in the form of the protocol. Events and links of spans are left out.
 func encodeSpan(s trace.ReadOnlySpan) span {
 	v := span{
 		TraceID: s.SpanContext().TraceID().String(), SpanID: s.SpanContext().SpanID().String(),

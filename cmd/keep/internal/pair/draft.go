@@ -160,6 +160,8 @@ func reads(t mcp.ToolInfo) bool {
 }
 
 // words returns the words of a name, in small letters.
+//
+// createIssue, create_issue and create-issue have the same words.
 func words(name string) []string {
 	var out []string
 	var word []rune

@@ -32,7 +32,7 @@ type Proof struct {
 	Pairing mcp.Pairing // that was tried last
 }
 
-// append is how a mark follows a text.
+// mark is what is appended to a text: on lines of its own, so that the text stays as it is read.
 const mark = "\n\nkeep:{token}"
 
 // Plan returns the candidate that is tried first, as it is before anything is known.
@@ -59,6 +59,9 @@ func (tr Trial) pairing() mcp.Pairing {
 }
 
 // Prove tries the tool. It makes at most Calls calls of it.
+//
+// A key is tried first, because it needs no lookup. What it cost counts, and so does what it made: the
+// report has to name all that a person must remove.
 func (tr Trial) Prove(ctx context.Context) Proof {
 	p, left := tr.pairing(), tr.Calls
 	out := Proof{Pairing: p}

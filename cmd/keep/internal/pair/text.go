@@ -15,6 +15,9 @@ import (
 
 // Text returns a draft as the file of a pairing: each tool that may change something is of level D, and
 // what is guessed is a comment.
+//
+// A guess that the owner overlooks must not make a call count as known: so it has no effect until he takes
+// the mark away.
 func Text(name string, tools []Tool) string {
 	var b strings.Builder
 	b.WriteString(Head(name))
@@ -123,6 +126,7 @@ func table1(texts map[string]string) string {
 	return "{ " + strings.Join(parts, ", ") + " }"
 }
 
+// without returns a list without one name.
 func without(list []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == name })
 }

@@ -42,6 +42,7 @@ type Around struct {
 // NeedsAccounts reports whether a tool needs an account of the database.
 func (a *Around) NeedsAccounts() bool { return len(a.needs()) > 0 }
 
+// needs returns what the tools want of accounts, each tool once.
 func (a *Around) needs() []config.Need {
 	tools := slices.Clone(a.Tools)
 	slices.Sort(tools)

@@ -51,6 +51,7 @@ func Look(name string) (abs string, info fs.FileInfo, err error) {
 		return "", nil, &PathError{what: fmt.Sprintf("%s is a link to %s, which does not exist", name, to), err: err}
 	}
 	missing, dir := abs, filepath.Dir(abs)
+	// The nearest directory that is there: what is missing in it is the mistake, and not what would be below.
 	for !isDir(dir) && dir != filepath.Dir(dir) {
 		missing, dir = dir, filepath.Dir(dir)
 	}

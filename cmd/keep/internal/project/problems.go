@@ -16,6 +16,8 @@ import (
 
 // Problems takes an error apart that rejects a script or the configuration. It
 // returns nothing for any other. Files of scripts are below root.
+//
+// If root is empty, the script came from elsewhere, and no file is read for its lines of code.
 func Problems(root string, err error) []terminal.Problem {
 	if err == nil {
 		return nil
@@ -54,6 +56,7 @@ func Problems(root string, err error) []terminal.Problem {
 		return withCode("script-error", []terminal.Problem{at(root, workflow.Position(e.At), e.Name+": "+e.Message, "")})
 	}
 	if e, ok := errors.AsType[*sandbox.LimitError](err); ok {
+		// The place is said by the problem; the message of the error would say it once more.
 		bare := *e
 		bare.At = sandbox.Position{}
 		return withCode("limit-"+e.Limit, []terminal.Problem{at(root, workflow.Position(e.At), bare.Error(), "")})

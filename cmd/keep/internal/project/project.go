@@ -51,6 +51,9 @@ type Flags struct {
 
 // LoadConfig reads the configuration of the project that dir is in. The error
 // may be a *config.Error, which comes with what could be understood.
+//
+// It is read twice if it lacks secrets: which database may have them is known after the first time only. A
+// keep.toml that nobody named is found by where somebody stands, so whoever owns it must be trusted.
 func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 	file := f.Config
 	if file == "" {
@@ -132,6 +135,8 @@ func SecretsMark(secrets []keep.Account) string {
 
 // OpenProject finds the configuration and the scripts of a file or a directory.
 // The error joins everything that is wrong.
+//
+// Scripts outside of the directory of keep.toml, such as with --config, are relative to their own.
 func (f *Flags) OpenProject(name string) (*Project, error) {
 	abs, info, err := LookForScripts(name)
 	if err != nil {
@@ -283,6 +288,8 @@ func isBlank(file string) bool {
 }
 
 // OpenSandbox starts the sandbox with the limits of the configuration.
+//
+// A cache that cannot be used is left out: the sandbox is then compiled anew.
 func OpenSandbox(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sandbox.Runtime, error) {
 	dir := CacheDir()
 	rt, err := sandbox.Open(ctx, sandbox.Config{Limits: cfg.Sandbox, CacheDir: dir})

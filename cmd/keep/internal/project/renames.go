@@ -117,6 +117,9 @@ type renames struct {
 }
 
 // tools returns the doubts about tools and connections.
+//
+// Of a tool that is configured no more the records are read: if no call of it can have had an effect, there
+// is nothing that could be done twice under another name.
 func (r renames) tools(ctx context.Context) ([]rename.Doubt, error) {
 	configured, err := r.configured()
 	if err != nil {
@@ -157,6 +160,8 @@ func (r renames) tools(ctx context.Context) ([]rename.Doubt, error) {
 }
 
 // did reports whether a call of the tool may have had an effect.
+//
+// A call in doubt counts as one that had: it may have happened.
 func (r renames) did(ctx context.Context, w keep.WorkflowName, tool keep.ToolName) (bool, error) {
 	counts, err := r.db.CountMutations(ctx, keep.MutationFilter{Workflow: w, Tool: tool})
 	for state, n := range counts {
@@ -204,6 +209,9 @@ func (r renames) configured() ([]rename.ToolOf, error) {
 }
 
 // workflows returns the doubts about workflows and their jobs.
+//
+// A script with a name that the database does not know may be one of its workflows: that of the same file,
+// or one whose file is gone. What these did is read for nothing else.
 func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, error) {
 	current, err := r.db.Current(ctx)
 	if err != nil {
@@ -299,6 +307,7 @@ func (r renames) mayRepeat(ctx context.Context, s Script, did []keep.ToolName) (
 	return out, err
 }
 
+// hasItems reports whether a workflow has items: under another name its jobs would meet them as new ones.
 func (r renames) hasItems(ctx context.Context, w keep.WorkflowName) (bool, error) {
 	counts, err := r.db.CountItems(ctx, keep.ItemFilter{Workflow: w})
 	for _, n := range counts {
@@ -380,6 +389,9 @@ func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, 
 }
 
 // apply makes an answer part of the project.
+//
+// A script is copied before it is changed: the answer is for this time, and what was loaded stays as the
+// file has it.
 func apply(d rename.Doubt, answer Answer, scripts []Script, conns []connector.Connection) {
 	for i := range conns {
 		c := &conns[i]

@@ -111,6 +111,9 @@ func placeFor(root *os.Root, dir string) error {
 }
 
 // replaceIn writes a file whole, with its name when it is on disk.
+//
+// The directory is synced after the rename: before that a crash may bring the file of before back. What is
+// left of a write that failed is removed; after a kill it stays, hidden and with a name of its own.
 func replaceIn(root *os.Root, f File) (err error) {
 	dir := path.Dir(f.Name)
 	temp := path.Join(dir, ".keep-write-"+rand.Text())

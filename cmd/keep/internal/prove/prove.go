@@ -45,6 +45,9 @@ func (p Plan) Call(connection, n string) keep.Mutation {
 }
 
 // Check returns why the params of p can't be sent.
+//
+// They are checked against the tool's own schema before anything is sent: a service that refuses every call
+// shows nothing.
 func (p Plan) Check() error {
 	spec := p.Tool.Spec()
 	if len(p.Params) == 0 {
@@ -122,6 +125,8 @@ type prover struct {
 
 // Try tries one tool of a connection and returns what was found out. Wait is how long an
 // effect may take to show.
+//
+// A step that finds that no further call makes sense ends the trials: each would be one more thing to remove.
 func Try(ctx context.Context, connection string, p Plan, wait time.Duration) Tool {
 	p.Run = cmp.Or(p.Run, NewRun())
 	t := &prover{plan: p, conn: connection, wait: wait, spec: p.Tool.Spec()}

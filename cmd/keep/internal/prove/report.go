@@ -65,6 +65,9 @@ func (r Report) Passed() bool {
 }
 
 // report sums up what was found out.
+//
+// A call that was refused made nothing, and is not among what a person must remove, unless it was found
+// all the same.
 func (t *prover) report() Tool {
 	out := Tool{
 		Tool: t.spec.Name, Level: t.spec.Level, Calls: t.plan.Calls - t.left(), Repeat: t.repeat,

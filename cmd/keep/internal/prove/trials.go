@@ -88,6 +88,8 @@ func (t *prover) again(ctx context.Context) {
 
 // atOnce makes the same call twice at the same time: the second comes while the service works
 // on the first.
+//
+// A key that a repeat has refuted already is not tried: it would cost two calls to know it once more.
 func (t *prover) atOnce(ctx context.Context) {
 	if t.spec.Level != keep.LevelKey || !t.keyed || !t.spend(2) {
 		return

@@ -32,6 +32,9 @@ func ErrorText(f *api.Failure) string {
 }
 
 // QuestionText returns a question with all that a person needs to decide it.
+//
+// What will be sent comes first, as Keep sees it, and what the script says of it later and marked as a
+// claim. Texts are cleaned one by one: each may be of a stranger, and a terminal obeys escapes.
 func (i Ink) QuestionText(q api.Escalation) string {
 	var b strings.Builder
 	of := "" // an account's has no workflow

@@ -169,7 +169,7 @@ func OrEmpty[S ~string](s *S) string {
 	return string(*s)
 }
 
-// OrDash is orEmpty for tables, where an empty cell looks like a mistake.
+// OrDash is OrEmpty for tables, where an empty cell looks like a mistake.
 func OrDash[S ~string](s *S) string {
 	if s == nil {
 		return "-"

@@ -63,6 +63,8 @@ const ProgressDelay = time.Second
 
 // Animate shows a line on a terminal, once a second, until the returned function is
 // called. Elsewhere it shows nothing.
+//
+// The line is written over by whatever is written next, so that nothing of it is left between messages.
 func (t *Terminal) Animate(line func() string) (stop func()) {
 	if !t.TTY || t.JSON {
 		return func() {}

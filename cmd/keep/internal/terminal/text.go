@@ -14,10 +14,10 @@ import (
 // Clean returns s on one line with everything that deceives made visible.
 func Clean(s string) string { return neutral(s, false) }
 
-// CleanText is clean for text of several lines.
+// CleanText is Clean for text of several lines.
 func CleanText(s string) string { return neutral(s, true) }
 
-// neutral does the work of clean and cleanText. Text that is safe, as almost all
+// neutral does the work of Clean and CleanText. Text that is safe, as almost all
 // is, is returned as it came.
 func neutral(s string, lines bool) string {
 	safe := utf8.ValidString(s) && strings.IndexFunc(s, keep.Deceives) < 0

@@ -34,6 +34,8 @@ func (e *Error) Error() string {
 }
 
 // Check returns an *Error if file must not be believed.
+//
+// The directory is looked at as well as the file: who may write there can put another file into its place.
 func Check(file string) error {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -92,6 +94,8 @@ func List() ([]string, error) {
 }
 
 // Add allows a directory, and returns its path as it was recorded.
+//
+// What the path leads to is recorded, and not the links on the way: these may lead elsewhere tomorrow.
 func Add(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
