@@ -31,7 +31,8 @@ import (
 	"github.com/keep-run/keep/web"
 )
 
-// connectFlags are those of keep connect.
+// connectFlags are those of keep connect. At most one of device, token and machine says how
+// the credential is got; without one, OAuth goes through a browser of this machine.
 type connectFlags struct {
 	name          string
 	scopes        []string
@@ -42,7 +43,8 @@ type connectFlags struct {
 	timeout       time.Duration
 }
 
-// connectCmd connects an account.
+// connectCmd connects an account. The credential is stored in the database and not in
+// keep.toml: hosts that share a database share it, and its renewals, too.
 func (a *app) connectCmd() *cobra.Command {
 	var f connectFlags
 	cmd := &cobra.Command{
@@ -75,7 +77,9 @@ from, and a client is registered there, unless keep.toml has client_id.`,
 	return cmd
 }
 
-// connect gets a credential and stores it.
+// connect gets a credential and stores it, in the place of one of the same name. Nothing is
+// stored before the credential is there: who is interrupted connects again. The database is
+// opened as for a deploy, since an account may be connected before anything was deployed.
 func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io.Reader) error {
 	if server, ok := strings.CutPrefix(name, config.MCPPack); ok {
 		return a.connectServer(ctx, server, f)
@@ -96,10 +100,13 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 		switch {
 		case pack.Auth.Style == "none":
 			return exit.Misusef("the pack %s sends no credential: there is nothing to connect", name)
+		// Such a pack signs what it sends, and has no credential that is sent along: its key belongs to
+		// a connection, and is a secret.
 		case pack.Auth.Style == "standard-webhooks":
 			return exit.Misusef("the pack %s signs with a key: store it with keep secrets set NAME, and write secret = \"${secret:NAME}\"", name)
 		case f.token || pack.Auth.Style != "oauth2":
 			content.Value, err = a.readSecret(ctx, fmt.Sprintf("Credential of %s (%s): ", pack.Title, pack.Auth.Style), stdin)
+			// A password without its user would be stored, and first fail in a run.
 			if bad := daemon.CheckCredential(pack, content.Value); err == nil && bad != nil {
 				err = exit.Misusef("%w", bad)
 			}
@@ -113,7 +120,8 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 	})
 }
 
-// storeAccount stores what was connected, and says so.
+// storeAccount stores what was connected, and says so. It makes the key of keep.key if there is
+// none, which is why a key that others can read is an error here.
 func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string) error {
 	stored, err := m.Connect(ctx, fresh, content)
 	if err != nil {
@@ -126,7 +134,9 @@ func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.A
 	return nil
 }
 
-// authorize gets tokens from a service.
+// authorize gets tokens from a service with OAuth, and returns fresh with what is known of them.
+// It asks for the scopes of all tools that keep.toml uses of the pack, so that a second
+// connection of the same account needs no second agreement.
 func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pack, fresh keep.Account, f connectFlags) (keep.Account, seal.Content, error) {
 	scopes := append(cfg.Scopes(pack), f.scopes...)
 	slices.Sort(scopes)
@@ -146,23 +156,28 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 	case f.device:
 		tokens, err = client.Device(ctx, func(page, code string) error { return a.showPage(page, code, true) })
 	default:
+		// A service that knows clients by their exact redirect address needs the same port each time.
 		if f.port == 0 {
 			f.port = cfg.Clients[pack.Name].RedirectPort
 		}
 		tokens, err = client.Loopback(ctx, oauth.LoopbackOptions{Port: f.port, Open: func(page string) error { return a.showPage(page, "", f.noBrowser) }})
 	}
 	switch {
+	// The flow would say that its context ended; what happened is that nobody came.
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fresh, seal.Content{}, exit.Failedf("nobody allowed it within %s; try again: keep connect %s", f.timeout, pack.Name)
 	case err != nil:
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", pack.Name, err)
 	}
 	fresh = daemon.Granted(fresh, tokens, scopes)
+	// Client credentials come without a refresh token: the client itself gets new ones.
 	fresh.Renews = fresh.Renews || f.machine
 	return fresh, account.ContentOf(tokens), nil
 }
 
-// showPage tells a person which page to open, and opens it.
+// showPage tells a person which page to open, and opens it unless only showing was asked for.
+// With --json the page is an object of its own, before the one of the account: a program that
+// drives the flow has to open it meanwhile.
 func (a *app) showPage(page, code string, only bool) error {
 	if code != "" {
 		fmt.Fprintf(a.Err, "Open %s and enter %s\n", page, code)
@@ -184,7 +199,9 @@ func (a *app) showPage(page, code string, only bool) error {
 	return openPage(page)
 }
 
-// openPage opens a page in the person's browser, if there is a program that does.
+// openPage opens a page in the person's browser, if there is a program that does. It does not
+// wait for that program, and gives it none of the variables of Keep: a browser lives longer
+// than this command, and secrets may be in them.
 func openPage(page string) error {
 	opener := os.Getenv("BROWSER")
 	if opener == "" {
@@ -201,7 +218,8 @@ func openPage(page string) error {
 	return cmd.Process.Release()
 }
 
-// readSecret reads a line without showing it: from the terminal, or of standard input.
+// readSecret reads a line without showing it: from the terminal, or of standard input. It is never
+// an argument, which the history of a shell and the list of processes would show.
 func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (string, error) {
 	var text string
 	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -266,7 +284,9 @@ type onTerminal struct {
 	io.Writer
 }
 
-// withAccounts opens the database with its accounts.
+// withAccounts opens the database with its accounts. It goes around a daemon: what is sealed
+// and the key are read here, and no secret passes through a socket. A host that runs reads the
+// rows again at its next call.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
 	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
 		o, err := a.operatorOf(ctx, cfg, db, r, nil)
@@ -277,7 +297,8 @@ func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *con
 	})
 }
 
-// keyError gives what is wrong with the key its exit status.
+// keyError gives what is wrong with the key its exit status: the person has to put the key back,
+// or to change who can read it. Trying again does not help.
 func keyError(err error) error {
 	_, open := errors.AsType[*seal.PermissionError](err)
 	_, lost := errors.AsType[*account.LostKeyError](err)
@@ -303,6 +324,7 @@ func (a *app) accountsCmd() *cobra.Command {
 	yes, discard := false, false
 	revoke := one("revoke", "Revoke an account at its service, and forget it", func(ctx context.Context, name string) error {
 		return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+			// A wrong name is said before --yes is asked for.
 			if _, err := namedAccount(ctx, m, name); err != nil {
 				return err
 			}
@@ -331,12 +353,15 @@ place of the old one. If it is interrupted, nothing is lost: run it again.`,
 			})
 		}}
 	rekey.Flags().BoolVar(&discard, "discard", false, "delete what no key opens, because its key is lost")
+	// Testing, renewing and revoking have the role of decisions, although they read first: tokens
+	// may be renewed on the way, and the new ones must be stored before they are used.
 	return noun("accounts", list, one("show", "Show an account with its requests for new tokens", a.showAccount),
 		one("test", "Make one read with an account, which shows whether it works", a.testAccount),
 		one("renew", "Get new tokens of an account now", a.renewAccount), revoke, rekey,
 		a.exportAccountCmd(), a.importAccountCmd(), a.recipientCmd())
 }
 
+// listAccounts prints the accounts with the workflows that depend on each.
 func (a *app) listAccounts(ctx context.Context) error {
 	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
 		all, err := m.Accounts(ctx)
@@ -365,7 +390,8 @@ func (a *app) listAccounts(ctx context.Context) error {
 	})
 }
 
-// namedAccount returns the account of a name.
+// namedAccount returns the account of a name; of one that is not there, the error makes the
+// command end with the status of what is not found.
 func namedAccount(ctx context.Context, m *account.Manager, name string) (keep.Account, error) {
 	all, err := m.Accounts(ctx)
 	if err != nil {
@@ -378,6 +404,8 @@ func namedAccount(ctx context.Context, m *account.Manager, name string) (keep.Ac
 	return all[i], nil
 }
 
+// showAccount prints an account and its requests for new tokens, oldest first: one that was sent
+// and has no answer may have used the refresh token up.
 func (a *app) showAccount(ctx context.Context, name string) error {
 	return a.withAccounts(ctx, database.ToRead, func(cfg *config.Config, m *account.Manager, db database.DB) error {
 		found, err := namedAccount(ctx, m, name)
@@ -400,6 +428,7 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 	})
 }
 
+// usedBy names workflows on one line.
 func usedBy(workflows []keep.WorkflowName) string {
 	if len(workflows) == 0 {
 		return "none so far"
@@ -411,6 +440,9 @@ func usedBy(workflows []keep.WorkflowName) string {
 	return strings.Join(names, ", ")
 }
 
+// testAccount makes the read that the pack names for this. Its status tells a credential that
+// the service refuses, which a person has to replace (4), from a service that does not answer
+// (1), which may be tried again.
 func (a *app) testAccount(ctx context.Context, name string) error {
 	return a.withAccounts(ctx, database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
 		err := daemon.TestAccount(ctx, cfg, m, name)
@@ -431,6 +463,8 @@ func (a *app) testAccount(ctx context.Context, name string) error {
 	})
 }
 
+// renewAccount asks for new tokens although the old ones may still be good. That the service
+// refuses is no error of the renewal but a state of the account, and needs a person.
 func (a *app) renewAccount(ctx context.Context, name string) error {
 	return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 		acc, err := m.Renew(ctx, name)
@@ -496,6 +530,7 @@ at the service.`,
 	return noun("secrets", list, set, rm)
 }
 
+// listSecrets prints names and who set them. Values stay sealed, so it needs no key.
 func (a *app) listSecrets(ctx context.Context) error {
 	return a.withAccounts(ctx, database.ToRead, func(_ *config.Config, m *account.Manager, _ database.DB) error {
 		all, err := m.Secrets(ctx)

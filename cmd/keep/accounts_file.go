@@ -22,7 +22,7 @@ import (
 	"github.com/keep-run/keep/internal/regular"
 )
 
-// maxExport bounds the file of an account, in bytes.
+// maxExport bounds the file of an account, in bytes. Tokens take a few thousand.
 const maxExport = 1 << 20
 
 // exportFlags are those of keep accounts export.
@@ -32,6 +32,7 @@ type exportFlags struct {
 	move       bool
 }
 
+// exportAccountCmd writes one account to a file that only its recipients can open.
 func (a *app) exportAccountCmd() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{Use: "export NAME", Short: "Write an account, sealed, to be imported elsewhere", Args: cobra.ExactArgs(1),
@@ -51,11 +52,16 @@ can only be moved: with --move it is forgotten here once the file is on disk.`,
 	return cmd
 }
 
+// exportAccount writes an account, sealed. With move it is first marked as moving, then the file
+// is put on disk, and then the account is forgotten here. So at any moment at most one place
+// uses it, and if the process dies between two of these, the same command with another file
+// completes the move.
 func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, stdin io.Reader) error {
 	if f.move && f.out == "" {
 		return exit.Misusef("--move needs --out FILE: the account is forgotten here once the file is on disk")
 	}
 	return a.withAccounts(ctx, database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+		// A wrong name is said before a passphrase is asked for.
 		if _, err := m.Account(ctx, name); err != nil {
 			return err
 		}
@@ -89,6 +95,8 @@ func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, std
 			defer func() {
 				info, err := file.Stat()
 				file.Close()
+				// Nothing was written, or it was taken back: an empty file would be in the way of the
+				// next attempt, which makes a new one.
 				if err == nil && info.Size() == 0 {
 					_ = os.Remove(f.out)
 				}
@@ -109,7 +117,8 @@ func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, std
 	})
 }
 
-// minPassphrase is the least length of a passphrase, in bytes.
+// minPassphrase is the least length of a passphrase, in bytes. Who has the file can try
+// passphrases for as long as he likes, and nothing counts the attempts.
 const minPassphrase = 12
 
 // writeSynced writes a new file, and returns when it is on disk. After an error it is empty.
@@ -128,6 +137,7 @@ func writeSynced(f *os.File, text []byte) error {
 	return err
 }
 
+// importAccountCmd is the other end of keep accounts export.
 func (a *app) importAccountCmd() *cobra.Command {
 	replace := false
 	cmd := &cobra.Command{Use: "import FILE", Short: "Store an account that keep accounts export wrote", Args: cobra.ExactArgs(1),
@@ -141,6 +151,8 @@ database. Delete the file then.`,
 	return cmd
 }
 
+// importAccount opens a file and seals the account with the key of this project. Without a key
+// here the file may still have a passphrase, so that none is there yet is no error.
 func (a *app) importAccount(ctx context.Context, file string, replace bool, stdin io.Reader) error {
 	text, err := regular.Read(file, maxExport)
 	if err != nil {
@@ -173,6 +185,9 @@ func (a *app) importAccount(ctx context.Context, file string, replace bool, stdi
 	})
 }
 
+// recipientCmd prints for whom an account is exported that is to come here. It makes keep.key if
+// there is none, and with it the database: a key that seals nothing yet must be the one that
+// is used later.
 func (a *app) recipientCmd() *cobra.Command {
 	return &cobra.Command{Use: "recipient", Short: "Print the public part of the key, to export accounts for it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

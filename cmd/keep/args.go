@@ -27,6 +27,7 @@ func explainArgs(cmd *cobra.Command) {
 			return fmt.Errorf("argument %d of %s is empty; want: %s", i+1, cmd.CommandPath(), usageOf(cmd))
 		}
 		err := takes(cmd, args)
+		// Cobra has no type for this error. If its words change, they are shown as they are.
 		if err != nil && strings.Contains(err.Error(), "arg(s)") {
 			return fmt.Errorf("%s given; want: %s", number(len(args)), usageOf(cmd))
 		}
@@ -39,6 +40,7 @@ func usageOf(cmd *cobra.Command) string {
 	return strings.TrimSuffix(cmd.UseLine(), " [flags]")
 }
 
+// number begins the sentence about how many arguments came.
 func number(args int) string {
 	switch args {
 	case 0:
@@ -49,7 +51,8 @@ func number(args int) string {
 	return fmt.Sprintf("%d arguments were", args)
 }
 
-// whereListed says which command lists what an error says that there is none of.
+// whereListed says which command lists what an error says that there is none of. Its keys are the
+// What of keep.NotFoundError.
 var whereListed = map[string]string{
 	"account": "keep accounts", "budget": "keep budgets", "connection": "keep check --json", "credential": "keep token", "escalation": "keep inbox",
 	"event": "keep events", "handler": "keep workflows show WORKFLOW", "host": "keep hosts", "idempotency key": "keep keys", "input": "keep inputs",
@@ -59,6 +62,8 @@ var whereListed = map[string]string{
 	"producer": "keep workflows show WORKFLOW", "MCP server": "keep gateway tools", "tool": "keep gateway tools",
 }
 
+// namesNothing takes the kind of thing out of the message of a keep.NotFoundError. From a daemon
+// only the message comes, so that it cannot be had from the error.
 var namesNothing = regexp.MustCompile(`^no (.+?)( in topic .+)? "`)
 
 // listedHint says how to see what there is instead of what an error did not find; empty: it does not say.

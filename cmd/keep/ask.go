@@ -27,7 +27,7 @@ func (a *app) say(format string, args ...any) {
 // client returns what clients of this command get from it.
 func (a *app) client() client.Env { return client.Env{Terminal: a.Terminal, Log: a.log} }
 
-// look calls f with a client of the database of the project around the working
+// look is what all verbs use that only read. It calls f with a client of the database of the project around the working
 // directory, to read. A mistake in another part of the configuration is no reason
 // not to look.
 func (a *app) look(ctx context.Context, f func(c *api.Client) error) error {
@@ -39,6 +39,8 @@ func (a *app) decide(ctx context.Context, f func(c *api.Client) error) error {
 	return a.ask(ctx, database.ToDecide, f)
 }
 
+// ask continues after a mistake in keep.toml if that still says where the database is: who looks
+// for what is wrong must not first repair a connection.
 func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) error) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
@@ -48,7 +50,8 @@ func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) er
 }
 
 // opening opens the database in a role, to look at it and to record what a person
-// decides.
+// decides. It is called only if no daemon answers (package client). What it returns runs no
+// workflow; connections are opened for the few decisions that need one.
 func (a *app) opening(r database.Role) client.Opener {
 	return func(ctx context.Context, cfg *config.Config) (database.DB, daemon.Actors, func() error, error) {
 		db, err := database.Open(ctx, cfg, r)
@@ -65,7 +68,8 @@ func (a *app) opening(r database.Role) client.Opener {
 }
 
 // operatorOf returns what records decisions in a database. On one that hosts share,
-// they count by its clock.
+// they count by its clock: that of this machine may be wrong. Who
+// only reads decides nothing, and does not ask for it.
 func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, r database.Role, results operator.Results) (*operator.Operator, error) {
 	clock := lease.NewClock(a.Now)
 	if hosts, ok := db.(store.Leaser); ok && r != database.ToRead {

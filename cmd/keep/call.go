@@ -16,7 +16,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// apiCmd calls the HTTP API of the host of the database, by its socket.
+// apiCmd calls the HTTP API of the host of the database, by its socket. Unlike other verbs it does
+// not fall back on the database: the answer is to be that of the running process.
 func (a *app) apiCmd() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
@@ -33,6 +34,7 @@ stdout as it came; a problem makes the status 1, or 3 for what is not there.`,
 			}
 			if string(body) == "-" {
 				var err error
+				// The host takes none that is as large; what is cut is refused there.
 				if body, err = io.ReadAll(io.LimitReader(os.Stdin, 8<<20)); err != nil {
 					return fmt.Errorf("read stdin: %w", err)
 				}
@@ -44,7 +46,9 @@ stdout as it came; a problem makes the status 1, or 3 for what is not there.`,
 	return cmd
 }
 
-// callAPI sends one request and prints its answer.
+// callAPI sends one request and prints its answer as it came, a problem too: the one who calls
+// the API by hand wants to see what it says. So a status of 400 and more makes an exit status
+// without a second message.
 func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key string) error {
 	if !strings.HasPrefix(path, "/") {
 		return exit.Misusef("PATH is %q, want one that begins with a slash, such as /runs", terminal.Clean(path))
@@ -53,6 +57,7 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 	if err != nil && (cfg == nil || cfg.DB == "") {
 		return err
 	}
+	// A path is taken with and without the prefix, as documents write it.
 	res, err := client.CallDaemon(ctx, cfg, method, api.Prefix+strings.TrimPrefix(path, api.Prefix), body, key)
 	if err != nil {
 		return err

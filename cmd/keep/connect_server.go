@@ -21,6 +21,7 @@ import (
 )
 
 // connectServer connects an account of an MCP server, whose authorization server it finds by what the server says.
+// It needs no pack and, unless keep.toml has a client, no registration by the owner.
 func (a *app) connectServer(ctx context.Context, name string, f connectFlags) error {
 	if f.device || f.token || f.machine {
 		return exit.Misusef("an MCP server is connected in the browser: --device, --token and --client-credentials are for packs")
@@ -28,6 +29,7 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 	return a.withAccounts(ctx, database.ToDeploy, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
 		server, own, err := cfg.MCPServer(name)
 		switch {
+		// The mistake of an empty name would else be called a server that is not there.
 		case name == "":
 			return exit.Misusef("which MCP server is not said; want mcp:SERVER, as keep.toml calls it in [gateway.servers.SERVER], or a connection with connector = \"mcp\"")
 		case errors.Is(err, keep.ErrNotFound):
@@ -40,6 +42,8 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 			return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", called)
 		}
 		fresh := keep.Account{Name: called, Pack: config.MCPPack + name, Style: "oauth2", ConnectedBy: daemon.User()}
+		// An account of this name may be connected already, with scopes that were asked for
+		// when a call lacked them (connector/mcp names the command).
 		had, err := m.Account(ctx, called)
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return err
@@ -55,7 +59,10 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 	})
 }
 
-// authorizeServer gets tokens for an MCP server.
+// authorizeServer gets tokens for an MCP server. The addresses that it asks are named by the
+// server, and so are not trusted: from a public server it goes to public ones only.
+// What it found is stored with the tokens, so that a renewal asks where the tokens are from
+// although the server may name another place by then.
 func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own mcp.OAuth, fresh keep.Account, f connectFlags) (keep.Account, seal.Content, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -78,6 +85,8 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	if len(own.Scopes) == 0 {
 		scopes = append(scopes, found.Scopes...)
 	}
+	// Without it such a server gives no refresh token, and the person would be asked again each time
+	// that the first one ends.
 	if found.Offline {
 		scopes = append(scopes, "offline_access")
 	}
@@ -92,6 +101,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	tokens, err := client.Loopback(ctx, oauth.LoopbackOptions{
 		Port: cmp.Or(f.port, own.RedirectPort),
 		Open: func(page string) error { return a.showPage(page, "", f.noBrowser) },
+		// The client is registered with the port that is bound by now, and only if the owner has none.
 		Before: func(redirect string) (err error) {
 			if client.ID == "" {
 				client.ID, client.Secret, client.Auth, err = found.Register(ctx, h, redirect)

@@ -17,7 +17,8 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// dbCmd is for the database as a whole.
+// dbCmd is for the database as a whole. Its verbs open it themselves, whether a daemon runs or not;
+// the database says to those that need it alone who has it.
 func (a *app) dbCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "db",
@@ -35,6 +36,7 @@ Hosts on Postgres continue meanwhile. If a migration is one that an older host a
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Opening it in this role has migrated it.
 			return a.withStore(cmd.Context(), database.ToDeploy, func(_ *config.Config, db database.DB) error {
 				if a.JSON {
 					return a.PrintJSON(map[string]string{"db": db.Name()})
@@ -74,7 +76,9 @@ danger holds, and nothing keeps a host from it: run keep db restored first.
 	return cmd
 }
 
-// backup copies a file and checks the copy.
+// backup copies a file and checks the copy. It never writes over a file: the one that is there may
+// be the last good backup. The copy is marked as one, so that no host works on it before keep
+// db restored.
 func (a *app) backup(ctx context.Context, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 )
 
-// copyCmd moves a database.
+// copyCmd moves a database. It takes both as arguments and not by --db: which is which must be seen
+// in the line that is typed.
 func (a *app) copyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "copy FROM TO",
@@ -43,7 +44,8 @@ PGPASSWORD or ~/.pgpass.`,
 	}
 }
 
-// unsealCmd opens a database that was moved.
+// unsealCmd opens a database that was moved. Without a look at the copy it does so only if the
+// person says that the copy is lost: two open databases of one ledger do everything twice.
 func (a *app) unsealCmd() *cobra.Command {
 	lost := false
 	cmd := &cobra.Command{
@@ -93,7 +95,7 @@ func placeOf(name string) (transfer.Place, error) {
 	return sqlite.At(name), nil
 }
 
-// shortPlace returns how people are notified of a place.
+// shortPlace returns a place as messages name it. The name of a Postgres place has no password.
 func shortPlace(p transfer.Place) string {
 	if database.IsPostgres(p.Name()) {
 		return p.Name()
@@ -101,7 +103,8 @@ func shortPlace(p transfer.Place) string {
 	return terminal.Short(p.Name())
 }
 
-// copyDatabase moves a database, and shows how far it has come.
+// copyDatabase moves a database, and shows how far it has come. If the process dies, FROM is as it
+// was, or sealed with TO complete; the same command then finds out which, and completes it.
 func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
 	from, err := placeOf(fromName)
 	if err != nil {
@@ -130,7 +133,8 @@ func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
 	return nil
 }
 
-// A copyProgress is how far a copy has come.
+// A copyProgress is how far a copy has come. The copy writes it, and the line of progress reads it,
+// each in its goroutine.
 type copyProgress struct {
 	mu   sync.Mutex // protects the field below
 	last transfer.Progress

@@ -17,7 +17,8 @@ import (
 	"github.com/keep-run/keep/store/transfer"
 )
 
-// restoredCmd is what a person says of a database that came from a backup.
+// restoredCmd is what a person says of a database that came from a backup. Only a person can say
+// it: the same rows are also those of a file that was never away.
 func (a *app) restoredCmd() *cobra.Command {
 	anyway := false
 	cmd := &cobra.Command{
@@ -71,6 +72,10 @@ type restoredWorkflow struct {
 	Pending int               `json:"pending"` // events
 }
 
+// restored makes a copy one that may be worked on, in an order that leaves nothing open if the
+// process dies: the log of the other file goes first, since nothing may read the copy with it;
+// then the records are checked and the workflows paused; then the accounts are set to be tried
+// once. Each step may be repeated.
 func (a *app) restored(ctx context.Context, anyway bool) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
@@ -115,7 +120,8 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 	return nil
 }
 
-// fill reads what may be done again.
+// fill reads what may be done again. The newest run says about when the backup was made, as far
+// as the records know.
 func (r *restoredReport) fill(ctx context.Context, db database.DB) error {
 	runs, _, err := db.Runs(ctx, keep.RunFilter{}, keep.Page{Limit: 1})
 	if err != nil {
@@ -136,6 +142,7 @@ func (r *restoredReport) fill(ctx context.Context, db database.DB) error {
 		}
 		one := restoredWorkflow{Name: w.Name}
 		for _, c := range counts {
+			// A reserved event was in work at the backup, and may have been consumed since.
 			one.Pending += c.Pending + c.Reserved
 		}
 		r.Workflows = append(r.Workflows, one)

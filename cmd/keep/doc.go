@@ -51,6 +51,7 @@
 //
 // # What it does not do
 //
-// It stores no secrets of services and takes none as arguments. It watches files
-// only in keep dev; the daemon runs what was deployed.
+// It takes no secret as an argument, and shows none that it stores: accounts and secrets
+// are in the database, sealed with the key of keep.key. It watches scripts only in keep dev
+// and keep test --watch; the daemon runs what was deployed, and follows keep.toml and secrets.
 package main

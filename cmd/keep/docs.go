@@ -17,7 +17,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// docsCmd opens no database and reads no project.
+// docsCmd opens no database and reads no project: the documents are in the program, and are those of
+// its version.
 func (a *app) docsCmd() *cobra.Command {
 	d := docReader{app: a}
 	cmd := &cobra.Command{
@@ -60,6 +61,7 @@ type document struct {
 	About string `json:"about"`
 }
 
+// run shows a topic, in the browser unless something else was asked for.
 func (d *docReader) run(ctx context.Context, topic string) error {
 	l := manual.Open()
 	if d.list {
@@ -96,7 +98,8 @@ func (d *docReader) printList(l *manual.Library) error {
 	return t.Print(d.Out, d.OutInk)
 }
 
-// serve serves the pages on loopback until ctx ends.
+// serve serves the pages on loopback until ctx ends. The address is bound before it is shown, so that
+// a browser which is faster waits and is not refused.
 func (d *docReader) serve(ctx context.Context, path string) error {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(d.port)))
 	if err != nil {
@@ -113,6 +116,7 @@ func (d *docReader) serve(ctx context.Context, path string) error {
 	return nil
 }
 
+// docsSearchCmd searches as the pages do. What it prints in bold is a TOPIC of keep docs.
 func (a *app) docsSearchCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{

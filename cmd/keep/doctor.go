@@ -18,7 +18,8 @@ import (
 	"github.com/keep-run/keep/store/sqlite"
 )
 
-// doctorCmd is for a person who does not trust what they see.
+// doctorCmd is for a person who does not trust what they see. It asks no daemon: what is doubted may
+// be its answers.
 func (a *app) doctorCmd() *cobra.Command {
 	compact, servers := false, false
 	cmd := &cobra.Command{
@@ -35,6 +36,7 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 			if err := a.doctor(cmd.Context(), servers); err != nil || !compact {
 				return err
 			}
+			// In the role of a host, so that no other process has the file.
 			return a.withStore(cmd.Context(), database.ToHost, func(_ *config.Config, db database.DB) error {
 				file, ok := db.(*sqlite.DB)
 				if !ok {
@@ -68,7 +70,8 @@ type violation struct {
 }
 
 // doctor continues after a mistake in the configuration: the database is the more
-// important half.
+// important half. A broken law is status 1 and comes before mistakes in keep.toml, which are
+// status 2: only the latter can be repaired by who reads it.
 func (a *app) doctor(ctx context.Context, servers bool) error {
 	cfg, err := a.LoadConfig(".")
 	if cfg == nil {
@@ -110,7 +113,8 @@ func (a *app) doctor(ctx context.Context, servers bool) error {
 	return nil
 }
 
-// examine checks the database. That there is none yet is fine.
+// examine checks the database. That there is none yet is fine, unless --db names it or it left
+// traces: then it was there, and is gone.
 func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) error {
 	if _, err := os.Stat(cfg.DB); !database.IsPostgres(cfg.DB) && errors.Is(err, os.ErrNotExist) && a.DB == "" {
 		if err := sqlite.Gone(cfg.DB); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -131,6 +135,7 @@ func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) err
 func violations(ctx context.Context, db database.DB) ([]violation, error) {
 	out := []violation{}
 	for err := range db.Check(ctx) {
+		// An interruption would look like a record that cannot be read.
 		if ctx.Err() != nil {
 			return out, context.Cause(ctx)
 		}

@@ -22,6 +22,8 @@ import (
 	"github.com/keep-run/keep/internal/regular"
 )
 
+// idempotencyCmd is for owners of an API, whether Keep is in front of it or not. It opens no
+// database and reads no keep.toml.
 func (a *app) idempotencyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "idempotency", Short: "Ask an API whether it keeps the promises of idempotency keys", Args: cobra.NoArgs,
@@ -31,6 +33,7 @@ func (a *app) idempotencyCmd() *cobra.Command {
 	return cmd
 }
 
+// idempotencyTestCmd tests an endpoint from outside, as its clients see it.
 func (a *app) idempotencyTestCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -73,7 +76,8 @@ A file describes the endpoint, in TOML:
 	return cmd
 }
 
-// A description is what the file of keep idempotency test says.
+// A description is what the file of keep idempotency test says: the target itself, and what has
+// another form in TOML. Commands become functions, and texts become durations.
 type description struct {
 	target acceptance.Target
 
@@ -83,10 +87,11 @@ type description struct {
 	Lease     proxy.Duration `toml:"lease"`
 }
 
-// maxDescription bounds the description of an endpoint, in bytes.
+// maxDescription bounds the description of an endpoint, in bytes (law: bounded).
 const maxDescription = 1 << 20
 
-// describe reads a description; no file is an empty one.
+// describe reads a description; no file is an empty one. A key that is not known is an error: a case
+// would be skipped silently for a word that was misspelled.
 func describe(file string) (d description, err error) {
 	if file == "" {
 		return d, nil
@@ -128,6 +133,7 @@ func shell(command string) func(context.Context) error {
 	}
 }
 
+// idempotencyGuideCmd prints what the owner of an API has to tell its clients.
 func (a *app) idempotencyGuideCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "guide",
@@ -145,6 +151,8 @@ the middleware: what clients send, when they retry, and what each answer means.`
 	}
 }
 
+// idempotencyBackendCmd is a backend that fails as it is told to, for what cannot be asked of a
+// real one: lost answers, and how often a request was executed.
 func (a *app) idempotencyBackendCmd() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
@@ -172,6 +180,8 @@ the endpoint with programmable = true.`,
 	return cmd
 }
 
+// idempotencyTest runs all cases and prints what became of each. The status is 1 if one failed;
+// those that were skipped, for what the description does not say, leave it at 0.
 func (a *app) idempotencyTest(ctx context.Context, target acceptance.Target) error {
 	results, err := acceptance.Run(ctx, target, nil)
 	if err != nil {

@@ -29,7 +29,8 @@ import (
 )
 
 // A keyring is what the commands do with keys: in a database, or through the
-// admin API of a running proxy.
+// admin API of a running proxy. The proxy may be on another machine, where this command has no
+// database.
 type keyring interface {
 	List(ctx context.Context, f key.Filter, p keep.Page) ([]idempotency.View, string, error)
 	Show(ctx context.Context, reference string) (idempotency.View, error)
@@ -51,7 +52,8 @@ or KEEP_PROXY_ADMIN_TOKEN.`
 	return cmd
 }
 
-// withKeys calls f with the keys that the command is about.
+// withKeys calls f with the keys that the command is about: those of a proxy, or of a database. With
+// --admin nothing of keep.toml is needed, so that a mistake in it does not matter.
 func (a *app) withKeys(ctx context.Context, r database.Role, f func(keyring) error) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") && a.admin == "" {
@@ -71,7 +73,8 @@ func (a *app) withKeys(ctx context.Context, r database.Role, f func(keyring) err
 }
 
 // adminOf returns the client of the proxy that the command is about; nil if it is
-// about a database.
+// about a database. What the command line names must answer, or it is an error; what keep.toml
+// names is taken if it answers, since its proxy need not run. --db wins over keep.toml.
 func (a *app) adminOf(ctx context.Context, cfg *config.Config) (*proxy.AdminClient, error) {
 	var p proxy.Config
 	if cfg != nil {
@@ -124,7 +127,8 @@ func (k keysOfAPI) Show(ctx context.Context, reference string) (idempotency.View
 	return k.c.Key(ctx, reference)
 }
 
-// Resolve implements keyring.
+// Resolve implements keyring. An answer goes along only with happened: the flag --status has a
+// default, also where there is none to record.
 func (k keysOfAPI) Resolve(ctx context.Context, reference string, res idempotency.Resolution, _ time.Time) (idempotency.View, error) {
 	in := api.Resolution{Happened: res.Happened}
 	if res.Happened {
@@ -138,7 +142,8 @@ func (k keysOfAPI) Forget(ctx context.Context, reference, _ string, _ time.Time)
 	return k.c.ForgetKey(ctx, reference)
 }
 
-// withKeyStore calls f with the records of the configured database.
+// withKeyStore calls f with the records of the configured database, around a daemon. Postgres is
+// opened as a proxy opens it, and gets no tables but those of keys.
 func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r database.Role, f func(idempotency.Store) error) (err error) {
 	var store idempotency.Store
 	var closeStore func() error
@@ -157,6 +162,8 @@ func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r database.R
 	return f(store)
 }
 
+// showKeyCmd shows one key. It takes the reference of an answer, which clients pass on to people,
+// and not the key itself: two callers may have chosen the same one.
 func (a *app) showKeyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show REF", Short: "Show one idempotency key with its answer", Args: cobra.ExactArgs(1),
@@ -178,6 +185,8 @@ func (a *app) showKeyCmd() *cobra.Command {
 	}
 }
 
+// listKeysCmd lists keys. It is not made by listCmd, since the rows may be those of a proxy, which
+// has no workflows and no API of Keep.
 func (a *app) listKeysCmd() *cobra.Command {
 	f := &listFlags{}
 	var filter key.Filter
@@ -225,6 +234,8 @@ func (a *app) listKeysCmd() *cobra.Command {
 	return cmd
 }
 
+// resolveKeyCmd records what a person found out. Of the two answers only did-not-happen may do harm,
+// and needs --yes: it lets the request be executed.
 func (a *app) resolveKeyCmd() *cobra.Command {
 	var res idempotency.Resolution
 	var contentType string
@@ -264,7 +275,8 @@ did-not-happen releases its key: the next request with it is executed, which nee
 	return cmd
 }
 
-// headerOf returns the headers of an answer that a person gives.
+// headerOf returns the headers of an answer that a person gives. They are sent to each client that
+// repeats the request, so what could end a line early is refused.
 func headerOf(contentType string, lines []string, body string) (http.Header, error) {
 	h := make(http.Header)
 	for _, line := range lines {
@@ -283,6 +295,7 @@ func headerOf(contentType string, lines []string, body string) (http.Header, err
 	return h, nil
 }
 
+// forgetKeyCmd releases a key in any state, with its answer.
 func (a *app) forgetKeyCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -301,6 +314,8 @@ needs --yes: without it, forget shows which request that would be and changes no
 	return cmd
 }
 
+// importKeysCmd takes keys over from another implementation. A key that is there already stays: so
+// an import may be repeated, and undoes nothing that was decided here since.
 func (a *app) importKeysCmd() *cobra.Command {
 	var header string
 	var ttl time.Duration
@@ -318,6 +333,7 @@ request with the key gets the answer. Callers are known by --header, which the
 proxy's route needs too: caller = "header:X-User-Id".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// First, so that a wrong name makes no database.
 			rows, err := regular.Open(args[0])
 			if err != nil {
 				return err

@@ -45,8 +45,9 @@ For others make tokens: keep token add NAME --role viewer.`,
 	}
 }
 
-// loginLink asks the host of the database for a link, since it knows where it is.
-// Without one it makes a link to where the configuration says.
+// loginLink asks the host of the database for a link, since it knows where it is: its port may be
+// any that was free. Without one it makes a link to where the configuration says, which works
+// once a host serves there.
 func (a *app) loginLink(ctx context.Context) (link string, err error) {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
@@ -77,7 +78,8 @@ func baseOf(cfg config.Server) string {
 	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), daemon.DefaultListen))
 }
 
-// tokenCmd makes, lists and revokes what programs log in with.
+// tokenCmd makes, lists and revokes what programs log in with. The database holds only a hash of
+// each: whoever reads it, or a backup, cannot log in.
 func (a *app) tokenCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return &cobra.Command{
@@ -95,6 +97,8 @@ type madeToken struct {
 	Secret string `json:"secret"`
 }
 
+// addTokenCmd makes a token. It ends after 90 days if nothing else is said, since tokens are
+// forgotten where they were used.
 func (a *app) addTokenCmd() *cobra.Command {
 	role, life := string(access.Operator), 90*24*time.Hour
 	cmd := &cobra.Command{
@@ -125,7 +129,8 @@ admin may do everything; agent uses keep gateway --listen, and nothing else.`,
 	return cmd
 }
 
-// addToken makes the secret here: nobody else, the daemon included, has it.
+// addToken makes the secret here: nobody else, the daemon included, has it. The secret alone is on
+// stdout, so that a shell can take it from there.
 func (a *app) addToken(ctx context.Context, name, role string, life time.Duration) error {
 	return a.decide(ctx, func(c *api.Client) error {
 		secret, id, hash := access.Make()
@@ -144,6 +149,7 @@ func (a *app) addToken(ctx context.Context, name, role string, life time.Duratio
 	})
 }
 
+// listTokens prints what is known of tokens, which is all but their secrets.
 func (a *app) listTokens(ctx context.Context) error {
 	return a.look(ctx, func(c *api.Client) error {
 		all, err := c.Tokens(ctx)
@@ -169,6 +175,8 @@ func (a *app) maybeAt(t *api.Time) string {
 	return a.At(*t)
 }
 
+// revokeTokenCmd ends tokens. One that is not there does not keep the others from being ended: the
+// person who revokes several is in a hurry.
 func (a *app) revokeTokenCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID…", Short: "End tokens, and the sessions that were made with them",

@@ -15,10 +15,11 @@ import (
 
 // main connects run to the process: its arguments, streams, signals and status.
 func main() {
+	// First: this process may be the bundler that another keep started, and then nothing below runs.
 	sandbox.BundlerMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	withoutCores()
+	withoutCores()               // before any key or token is read
 	garbage.Pace()
 	a := newApp(os.Stdout, os.Stderr)
 	a.hangups = hangups

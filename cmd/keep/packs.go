@@ -20,7 +20,8 @@ import (
 	"github.com/keep-run/keep/connector/httpapi"
 )
 
-// packsCmd tells of the services that Keep and the project have packs for.
+// packsCmd tells of the services that Keep and the project have packs for. It opens no database, and
+// works without a project: packs are chosen before there is a keep.toml.
 func (a *app) packsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return &cobra.Command{
@@ -51,7 +52,8 @@ func (a *app) projectDir() (string, error) {
 	return cfg.Dir, nil // what is wrong with keep.toml doesn't matter here
 }
 
-// A packSummary is a line of the list.
+// A packSummary is a line of the list. The hash is that of the text: calls of the ledger have it, so
+// that a person can tell with which text they were made.
 type packSummary struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -62,6 +64,7 @@ type packSummary struct {
 	Tools   int    `json:"tools"`
 }
 
+// summary returns the line of a pack.
 func summary(p config.Pack) packSummary {
 	source := "project"
 	if p.BuiltIn {
@@ -70,6 +73,7 @@ func summary(p config.Pack) packSummary {
 	return packSummary{p.Name, p.Version, p.Hash, source, p.File, p.Title, len(p.Config.Tools)}
 }
 
+// listPacks prints the packs that a connection can name: of two with one name, that of the project.
 func (a *app) listPacks() error {
 	dir, err := a.projectDir()
 	if err != nil {
@@ -114,7 +118,7 @@ type packAuth struct {
 	Scopes []string `json:"scopes"`
 }
 
-// A packDetail is what show prints.
+// A packDetail is what show prints: what a person decides by whether to use the pack, or to copy it.
 type packDetail struct {
 	packSummary
 	Docs    string   `json:"docs"`
@@ -149,7 +153,10 @@ type packTool struct {
 	Example      map[string]any   `json:"example"`
 }
 
-// toolOf describes one tool.
+// toolOf describes one tool, from what its connector says of it and from the text of the pack. What
+// a pack leaves out is filled in as the connector does (POST and JSON for what changes
+// something), so that a reader need not know the defaults. Token says by which parts of a
+// request the service can tell that two are one, or a lookup can find it again.
 func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 	out := packTool{
 		Tool: spec.Name, Effect: spec.Effect, Method: t.Method, Path: t.Path, Body: t.Body, Identity: append([]string{}, spec.Identity...),
@@ -196,6 +203,8 @@ func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 	return out
 }
 
+// showPack reads the pack as a connection would, so that what is wrong with it is said here too. The
+// scopes are those of the pack and of all its tools.
 func (a *app) showPack(name string) error {
 	p, _, err := a.pack(name)
 	if err != nil {
@@ -224,6 +233,7 @@ func (a *app) showPack(name string) error {
 	return a.printPack(d)
 }
 
+// printPack prints a pack for people: a sheet, and a table of its tools.
 func (a *app) printPack(d packDetail) error {
 	var s terminal.Sheet
 	s.Add("pack", "%s %s, %s", d.Name, d.Version, d.Source)
@@ -249,7 +259,8 @@ func (a *app) printPack(d packDetail) error {
 	return t.Print(a.Out, a.OutInk)
 }
 
-// copyPack writes a pack where the project's own are.
+// copyPack writes a pack where the project's own are. From then on the copy counts, and does not
+// change with the next version of Keep.
 func (a *app) copyPack(name string) error {
 	p, dir, err := a.pack(name)
 	if err != nil {

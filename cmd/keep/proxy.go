@@ -50,6 +50,8 @@ Routes and their rules are in the [proxy] table of keep.toml.`,
 	return cmd
 }
 
+// proxy serves until ctx ends. Flags win over keep.toml. People are notified of unknown keys beside
+// it, and that ends before the records are closed.
 func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 	project, err := a.LoadConfig(".")
 	if err != nil {
@@ -97,7 +99,8 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 }
 
 // openKeys opens the records of a file, or of a Postgres database, which several
-// proxies may share.
+// proxies may share, and brings the tables of Postgres up to date. The function that it returns
+// closes both.
 func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, error) {
 	if !database.IsPostgres(db) {
 		file, err := openKeyFile(ctx, db)

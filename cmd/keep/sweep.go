@@ -16,7 +16,8 @@ import (
 	"github.com/keep-run/keep/operator"
 )
 
-// sweepSummary is what keep db sweep did, or would do.
+// sweepSummary is what keep db sweep did, or would do. In a preview Bytes is 0: how much shorter the
+// file will be shows only afterwards.
 type sweepSummary struct {
 	Preview   bool  `json:"preview"`   // nothing was changed
 	Runs      int   `json:"runs"`      // that are deleted, with their logs and questions
@@ -25,6 +26,8 @@ type sweepSummary struct {
 	Bytes     int64 `json:"bytes"`     // that the file is shorter
 }
 
+// sweepCmd deletes, and so only says what it would delete unless --yes is given. It needs no host: a
+// database that only cron works on grows, too.
 func (a *app) sweepCmd() *cobra.Command {
 	var older string
 	var yes bool
@@ -53,6 +56,7 @@ stopped at any moment and started again.`,
 					if err != nil {
 						return exit.Misusef("--older-than: %w", err)
 					}
+					// The flag replaces all of [retention], its exceptions for workflows included.
 					r = policy.Retention{After: d, Traces: r.Traces}
 				}
 				return a.sweep(cmd.Context(), cfg, db, r, !yes)
@@ -64,7 +68,9 @@ stopped at any moment and started again.`,
 	return cmd
 }
 
-// sweep deletes what is over and old, or says how much that is.
+// sweep deletes what is over and old, or says how much that is. It deletes in small commits, and may
+// end between any two of them. After an error it still says what is gone. Traces go first, by a
+// time of their own.
 func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r policy.Retention, preview bool) error {
 	if err := r.Validate(); err != nil {
 		return exit.Misusef("%w", err)
@@ -86,6 +92,7 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 	})
 	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations, Traces: traces}
 	if s, ok := db.(interface {
+		// Of a file only: Postgres gives space back by itself.
 		Shrink(ctx context.Context) (int64, error)
 	}); ok && err == nil && !preview {
 		sum.Bytes, err = s.Shrink(ctx)

@@ -9,7 +9,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/trust"
 )
 
-// trustCmd allows keep.toml files that others could have written.
+// trustCmd allows keep.toml files that others could have written. It reads none of them: whether it
+// may be read is the question.
 func (a *app) trustCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "trust [DIR]", Short: "Trust the keep.toml of a directory that others own or may write",
@@ -31,6 +32,7 @@ trusted, too. Without DIR, trust lists those that were allowed.`,
 	}
 }
 
+// listTrusted prints what was allowed by this command; KEEP_TRUST is not part of it.
 func (a *app) listTrusted() error {
 	all, err := trust.List()
 	if err != nil {
