@@ -24,6 +24,7 @@ func (a *app) budgetsCmd() *cobra.Command {
 				var of []api.Budget
 				for _, b := range all {
 					w := keep.WorkflowName(f.workflow)
+					// A budget without workflows is one of all of them.
 					if w == "" || len(b.Workflows) == 0 || slices.Contains(b.Workflows, w) {
 						of = append(of, b)
 					}
@@ -48,7 +49,7 @@ room is not sent; a person is asked once (keep inbox), and can raise the limit.`
 	return noun("budgets", list, show)
 }
 
-// budgetNames completes the names of budgets.
+// budgetNames completes the names of budgets, with what each counts.
 func budgetNames(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
 	all, err := c.Budgets(ctx)
 	var out []string
@@ -58,7 +59,7 @@ func budgetNames(ctx context.Context, c *api.Client, _ []string) ([]string, erro
 	return out, err
 }
 
-// amount writes a number for people.
+// amount writes a number for people: without an exponent, and with no more digits than it has.
 func amount(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // budgetOf says of which calls a budget is.
@@ -80,7 +81,8 @@ func budgetOf(b api.Budget) string {
 	return terminal.Clean(what)
 }
 
-// printBudget shows a budget and what counts in it.
+// printBudget shows a budget and what counts in it: which calls took the room is what a person
+// wants to know before he raises the limit.
 func (a *app) printBudget(b api.BudgetDetail) error {
 	var s terminal.Sheet
 	s.Add("budget", "%s", b.Name)

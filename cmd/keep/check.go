@@ -23,7 +23,8 @@ import (
 	"github.com/keep-run/keep/script/workflow"
 )
 
-// checkCmd changes nothing: it reads the database, if there is one, and calls no tool.
+// checkCmd changes nothing: it reads the database, if there is one, and calls no tool. It is what
+// CI runs, where secrets are not set: a missing one is no reason to fail.
 func (a *app) checkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
@@ -59,7 +60,8 @@ type workflowEffects struct {
 	workflow.Report
 }
 
-// check collects everything that is wrong before it prints anything.
+// check collects everything that is wrong before it prints anything, so that one run shows all
+// there is to repair. Errors that are not about the project, as of the sandbox, end it at once.
 func (a *app) check(ctx context.Context, path string) error {
 	p, err := a.OpenProject(path)
 	if err != nil && (p == nil || !exit.Rejected(err)) {
@@ -87,6 +89,7 @@ func (a *app) check(ctx context.Context, path string) error {
 	r.Problems = append(r.Problems, found...)
 	if broken {
 		fmt.Fprintln(a.Err, "Which tools the scripts use is not checked before keep.toml is in order.")
+		// Every tool of a connection that could not be read would be reported as unknown.
 		scripts = nil
 	}
 	for _, s := range scripts {
@@ -106,7 +109,8 @@ func (a *app) check(ctx context.Context, path string) error {
 	return a.printCheck(r)
 }
 
-// lookLimit is how long keep check waits for a database.
+// lookLimit is how long keep check waits for a database. The scripts can be judged without it, and
+// an address that does not answer must not hold up CI.
 const lookLimit = 5 * time.Second
 
 // checkNames returns what may be, by another name, what the database has work of. A
@@ -132,6 +136,8 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 }
 
 // checkAround reports what is odd in what is around the scripts, as far as the database can be read.
+// Only of a whole directory is it known that no script declares what a hook delivers to. Why the
+// database cannot be read was said by checkNames.
 func checkAround(ctx context.Context, path string, p *project.Project, scripts []project.Script, workflows []workflowEffects) []terminal.Problem {
 	info, err := os.Stat(path)
 	around := project.Around{Cfg: p.Cfg, Scripts: scripts, Whole: err == nil && info.IsDir()}
@@ -153,7 +159,8 @@ func checkAround(ctx context.Context, path string, p *project.Project, scripts [
 	return around.Problems(ctx, db)
 }
 
-// printCheck prints the report and returns the error that ends the command.
+// printCheck prints the report and returns the error that ends the command: status 2 if there is
+// an error. Warnings alone leave it at 0.
 func (a *app) printCheck(r checkReport) error {
 	failed := 0
 	for _, c := range r.Problems {
@@ -203,6 +210,7 @@ func printEffects(w io.Writer, ink terminal.Ink, e workflowEffects) error {
 		}
 	}
 	for _, t := range e.Tools {
+		// How its outcome can be known is a question only of a call that changes something.
 		if t.Effect != connector.Mutate {
 			continue
 		}

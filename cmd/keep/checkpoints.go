@@ -15,7 +15,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// checkpointsCmd shows how far producers came, and changes it.
+// checkpointsCmd shows how far producers came, and changes it. What a value means only its script
+// knows, so each change is shown before it is made.
 func (a *app) checkpointsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "checkpoints", Short: "Checkpoints: how far producers came, in their ctx.kv",
@@ -49,6 +50,8 @@ that is known is no new event. Nobody notices what the producer does not read an
 // maxShownValue is how much of a value a table shows, in characters.
 const maxShownValue = 500
 
+// setCheckpointCmd sets one value. Without --yes the host makes the preview, so that what was is
+// as it is there and not as it was read here.
 func (a *app) setCheckpointCmd() *cobra.Command {
 	var in api.CheckpointRequest
 	var yes bool
@@ -71,6 +74,8 @@ begins there. Who did it, and why, is in the log of the producer's last run.`,
 	return cmd
 }
 
+// resetCheckpointCmd deletes all values, or one. One value goes the way of a change to it, which
+// shows values and needs the role admin for that; a whole reset shows none.
 func (a *app) resetCheckpointCmd() *cobra.Command {
 	var note string
 	var yes bool
@@ -107,7 +112,7 @@ value needs the role admin.`,
 	return cmd
 }
 
-// previewReset says what a reset would do.
+// previewReset says what a reset would do. It only reads, and finds a wrong name before --yes.
 func (a *app) previewReset(ctx context.Context, c *api.Client, w keep.WorkflowName, h keep.HandlerName) error {
 	shown, err := c.Workflow(ctx, w)
 	if err != nil {

@@ -43,7 +43,8 @@ Exit codes: 0 safe, 4 a person should look ("impact" of --json: impactful or inc
 	return cmd
 }
 
-// compareScripts compares scripts that are not deployed with the current versions.
+// compareScripts compares scripts that are not deployed with the current versions. One that was
+// renamed is compared with the runs of the name that it had.
 func (a *app) compareScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) error {
 	all := []api.Comparison{}
 	for _, s := range scripts {
@@ -67,7 +68,7 @@ func (a *app) compareScripts(ctx context.Context, c *api.Client, p *project.Proj
 	return a.printComparisons(all, len(scripts) == 1)
 }
 
-// compareWithNothing is compareScripts where nothing was ever deployed.
+// compareWithNothing is compareScripts where nothing was ever deployed: there is no database to ask.
 func (a *app) compareWithNothing(scripts []project.Script) error {
 	all := []api.Comparison{}
 	for _, s := range scripts {
@@ -77,7 +78,8 @@ func (a *app) compareWithNothing(scripts []project.Script) error {
 	return a.printComparisons(all, len(scripts) == 1)
 }
 
-// newWorkflow is the comparison of a workflow that was never deployed.
+// newWorkflow is the comparison of a workflow that was never deployed. Its impact is unknown and
+// not safe: there are no runs that could show what it does.
 func newWorkflow(name keep.WorkflowName) api.Comparison {
 	counts := make(map[string]int)
 	for _, c := range compare.Changes() {
@@ -112,7 +114,7 @@ func (a *app) printComparisons(all []api.Comparison, one bool) error {
 	return nil
 }
 
-// maxCompared is how many runs a comparison prints that differ.
+// maxCompared is how many runs, and how many calls, a comparison prints that differ.
 const maxCompared = 20
 
 // printComparison prints a comparison for a person.
@@ -151,13 +153,15 @@ func (a *app) printComparison(w io.Writer, r api.Comparison) error {
 	return nil
 }
 
+// printEffects prints what a run did, or would do, one line each and marked as in a diff.
 func (a *app) printEffects(w io.Writer, sign string, list []api.ComparedEffect, ink func(string) string) {
 	for _, e := range list {
 		fmt.Fprintln(w, "  "+ink(sign+terminal.Clean(e.Phase+" "+e.What)+" "+terminal.CutTo(terminal.Clean(string(e.Value)), maxSeen)))
 	}
 }
 
-// compared says in words what was gone through.
+// compared says in words what was gone through, and what was not: a verdict is worth as much as
+// the runs behind it.
 func compared(r api.Comparison) string {
 	if r.From == "" {
 		return fmt.Sprintf("%s is new, so there are no runs to compare", r.Workflow)

@@ -15,7 +15,7 @@ import (
 // A completer tells the shell what an argument can be.
 type completer = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completeFor is how long the shell waits for the database.
+// completeFor is how long the shell waits for the database. Who pressed the tab key types on.
 const completeFor = 2 * time.Second
 
 // fixed completes from a closed set.
@@ -59,7 +59,7 @@ func described(word, text string) string {
 	return word + "\t" + terminal.CutTo(terminal.Clean(text), terminal.MaxTitle)
 }
 
-// recent is how many things are offered.
+// recent is how many things are offered: more than that nobody reads in a shell.
 var recent = api.Paging{Limit: 50}
 
 // completeWorkflows completes the flag --workflow.

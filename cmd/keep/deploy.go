@@ -21,7 +21,8 @@ import (
 	"github.com/keep-run/keep/script/sandbox"
 )
 
-// deployCmd puts scripts into the database of a host that may be running.
+// deployCmd puts scripts into the database of a host that may be running. A daemon takes them if
+// there is one: it knows its connections. Without one this process does the same.
 func (a *app) deployCmd() *cobra.Command {
 	compare := false
 	cmd := &cobra.Command{
@@ -45,7 +46,8 @@ nothing, 4 if a person should look).`,
 	return cmd
 }
 
-// A deployed is what became of one script.
+// A deployed is what became of one script. Changed tells a new version from one that was current
+// already; a version that calls more than is granted is stored, and waits.
 type deployed struct {
 	Workflow keep.WorkflowName `json:"workflow"`
 	Version  string            `json:"version"`
@@ -78,6 +80,7 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 	if a.PrintProblems(found); len(found) > 0 {
 		return exit.With(exit.Misused)
 	}
+	// A database that is not there has no runs: all scripts are new.
 	if compare {
 		err := a.client().Call(ctx, p.Cfg, a.opening(database.ToRead), func(c *api.Client) error { return a.compareScripts(ctx, c, p, scripts) })
 		if errors.Is(err, keep.ErrNoDatabase) {
@@ -95,7 +98,8 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 }
 
 // openingToDeploy opens the database as what takes scripts. The tools that they
-// may use are those of the project.
+// may use are those of the project. The host that it opens never runs: it only plans and
+// records a deploy, as the daemon would. Nothing is called, so secrets may be missing.
 func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Opener {
 	return func(ctx context.Context, cfg *config.Config) (database.DB, daemon.Actors, func() error, error) {
 		conns, err := cfg.Describe()
@@ -116,7 +120,9 @@ func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Op
 }
 
 // deployScripts makes each script current, in the place of the version that is
-// current now.
+// current now. The versions are read once, before the first: if somebody deploys meanwhile, the
+// deploy of that script fails as stale and does not undo the other one. Scripts before it stay
+// deployed; to repeat the command deploys the rest, since what did not change keeps its version.
 func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) ([]deployed, error) {
 	all, err := c.Workflows(ctx)
 	if err != nil {
@@ -129,6 +135,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 	out := []deployed{}
 	for _, s := range scripts {
 		if _, known := before[s.Was]; known && s.Was != "" { // its name in the database
+			// The loaded script is shared; only the name of this copy changes.
 			w := *s.Workflow
 			w.Name = s.Was
 			s.Workflow = &w
@@ -150,6 +157,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 			continue
 		}
 		changed := before[s.Name] != w.Version
+		// An unchanged script finds the same items and runs as before: there is nothing to warn of.
 		if changed {
 			if err := a.warnOfItems(ctx, c, s); err != nil {
 				return nil, err
@@ -163,7 +171,8 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 	return out, nil
 }
 
-// textOf returns the files of a script as a daemon takes them.
+// textOf returns the files of a script as a daemon takes them, and gives it what it calls: who
+// deploys from a shell agrees to his own script, unless keep.toml grants something else.
 func textOf(s project.Script) api.Script {
 	out := filesOf(s.Bundle)
 	out.Give = true
@@ -183,7 +192,8 @@ func filesOf(b *sandbox.Bundle) api.Script {
 	return out
 }
 
-// printDeployed says which scripts have a new version.
+// printDeployed says which scripts have a new version. The status is 4 if one waits: a pipeline
+// that deploys must not take that for done.
 func (a *app) printDeployed(out []deployed) error {
 	waits := false
 	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "CHANGED"}}

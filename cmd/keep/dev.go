@@ -9,7 +9,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 )
 
-// devCmd is for the person who writes a script.
+// devCmd is for the person who writes a script. It is a host as keep serve is, with real effects;
+// it differs in watching the files, and in showing one page of status on a terminal.
 func (a *app) devCmd() *cobra.Command {
 	var poll, browser bool
 	var listen string
@@ -27,6 +28,7 @@ in the browser ($BROWSER names the program), logged in.`,
 			if len(args) == 1 {
 				path = args[0]
 			}
+			// A wrong path ends it here, before the terminal is taken for the page of status.
 			if _, _, err := project.LookForScripts(path); err != nil {
 				return err
 			}

@@ -25,7 +25,8 @@ import (
 	"github.com/keep-run/keep/view"
 )
 
-// An editing is a change of a workflow.
+// An editing is a change of a workflow: the version that it begins with, and what the draft makes
+// of it.
 type editing struct {
 	draft.Base
 	isNew      bool // the file is not there
@@ -41,7 +42,9 @@ type edited struct {
 	Broken      []mcp.Verdict  `json:"broken_tests"` // tests of before that would not pass
 }
 
-// edit changes a workflow.
+// edit changes a workflow. It begins with the version that is current and not with the file: the
+// file may have changes that nobody deployed, and a draft would take them along unseen. So the
+// file has to be as that version, or the draft goes to another one.
 func (w *author) edit(ctx context.Context, in io.Reader, name keep.WorkflowName, change string) (err error) {
 	if err := w.begin(in, change); err != nil {
 		return err
@@ -71,7 +74,8 @@ func (w *author) edit(ctx context.Context, in io.Reader, name keep.WorkflowName,
 	return w.author(ctx, task, func(keep.WorkflowName) string { return file }, e)
 }
 
-// base reads the version that is current.
+// base reads the version that is current, with its sources as they were deployed. The entry is the
+// file of its script, relative to the project.
 func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, entry string, err error) {
 	b, err := w.agent.open(ctx, false)
 	if err != nil {
@@ -103,6 +107,7 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 	}
 	e = &editing{Base: draft.Base{Workflow: name, Version: d.Version.String(), Intent: d.Definition.Intent, Source: source, Files: loaded.Sources}}
 	// What only the compiler sees, such as types, is in no source map.
+	// They are taken from the disk if what is there compiles to this very version.
 	if now, err := host.Load(ctx, b.Runtime, w.cfg.Dir, d.Entry); err == nil && now.Bundle.Hash() == d.Hash {
 		for file, text := range now.Bundle.Files {
 			e.Files[file] = string(text)
@@ -141,16 +146,18 @@ func (w *author) place(e *editing, entry string) (string, error) {
 	return terminal.Short(file), nil
 }
 
-// intent returns what the workflow is for after the change.
+// intent returns what the workflow is for after the change. If that is too long, its oldest lines
+// are left out; the change alone always fits, which begin checks.
 func (e *editing) intent(change string) string {
 	all := strings.TrimSpace(e.Intent + "\n" + change)
-	for len(all) > keep.MaxIntent { // the first words and the newest ones say most
+	for len(all) > keep.MaxIntent { // the newest words say what is wanted now
 		_, all, _ = strings.Cut(all, "\n")
 	}
 	return all
 }
 
-// compare goes through the recorded runs of the version before.
+// compare goes through the recorded runs of the version before with the draft, and fills what the
+// person and --json see of the change. Nothing is sent.
 func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 	s, err := d.script()
 	if err != nil {
@@ -170,7 +177,8 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 	return err
 }
 
-// show shows what changes.
+// show shows what changes, in what the person has to weigh: the text, tests that no longer hold,
+// and runs that would have done otherwise.
 func (e *editing) show(d *authoredDraft) error {
 	fmt.Fprintf(d.Out, "\nIt changes version %s:\n", e.Version)
 	for _, line := range e.diff {

@@ -41,7 +41,8 @@ func (a *app) eventsCmd() *cobra.Command {
 	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())
 }
 
-// shownEvent reads the event that the arguments name.
+// shownEvent reads the event that the arguments name. Scripts and senders choose message ids, so
+// one may be called last: then that one is meant, and not the newest.
 func shownEvent(ctx context.Context, c *api.Client, args []string) (api.Event, error) {
 	show := func(w keep.WorkflowName, t keep.TopicName, id keep.MessageID) (api.Event, error) {
 		return c.Event(ctx, w, t, id)

@@ -15,7 +15,9 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// finish tells the person what went wrong and returns the status.
+// finish tells the person what went wrong and returns the status. What verbs return is printed here and
+// nowhere else. Before a verb has started, an error without a status is one of the command line; what
+// rejects a script or keep.toml is printed as problems with their places, all of them sorted.
 func (a *app) finish(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exit.Done
@@ -83,6 +85,7 @@ func misusedHint(cmd *cobra.Command, err error) string {
 	if !unknown || !quoted {
 		return help
 	}
+	// Cobra suggests by itself only where it prints the error.
 	cmd.SuggestionsMinimumDistance = 2
 	var like []string
 	for _, name := range cmd.SuggestionsFor(word) {
@@ -94,7 +97,8 @@ func misusedHint(cmd *cobra.Command, err error) string {
 	return "Did you mean: " + strings.Join(like, ", ") + "?\n" + help
 }
 
-// hintFor says what to do next, where the error does not.
+// hintFor says what to do next, where the error does not. It looks at kinds of errors that come from
+// a daemon as well as from this process.
 func hintFor(err error) string {
 	if e, ok := errors.AsType[*project.PathError](err); ok {
 		return e.Next

@@ -17,7 +17,9 @@ import (
 const followEvery = time.Second
 
 // follow prints the newest rows of a list, oldest first, and then those that are made or
-// change, until ctx ends.
+// change, until ctx ends. A change only says that the list is to be read again, so none needs to
+// be kept: however many come during a read, one more read shows them all. If the host ends,
+// the list is read each second from then on.
 func follow[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *api.Client) error {
 	w := &followed[T]{a: a, l: l, f: f, c: c}
 	var reading sync.WaitGroup
@@ -46,6 +48,7 @@ func follow[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *ap
 			}
 			return err
 		}
+		// While a host says what changes, the tick is not needed.
 		again := tick.C
 		if changes != nil {
 			again = nil
@@ -62,7 +65,8 @@ func follow[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *ap
 	}
 }
 
-// A followed list is one that is read again and again.
+// A followed list is one that is read again and again. It remembers the rows of the last reading
+// alone: what falls out of the newest ones is not followed any more.
 type followed[T any] struct {
 	a *app
 	l listing[T]
@@ -72,7 +76,8 @@ type followed[T any] struct {
 	seen map[string]string // what was printed of the newest rows, by key; nil: nothing was read
 }
 
-// show prints what is new, or is not as it was.
+// show prints what is new, or is not as it was: a row counts as changed if its JSON differs, also
+// where the table does not show it.
 func (w *followed[T]) show(ctx context.Context) error {
 	rows, err := w.newest(ctx)
 	if err != nil {
@@ -126,7 +131,8 @@ func (w *followed[T]) newest(ctx context.Context) (rows []T, err error) {
 	}
 }
 
-// printLine prints v as JSON on one line that is safe to show.
+// printLine prints v as JSON on one line that is safe to show: who follows with a program reads
+// line by line.
 func (a *app) printLine(v any) error {
 	text, err := terminal.SafeJSON(v, "")
 	if err != nil {

@@ -49,7 +49,8 @@ keep token add NAME --role agent makes a token; [gateway.agents] may have others
 	return a.anewFlag(cmd)
 }
 
-// gateway serves one agent, or those that come by HTTP.
+// gateway serves one agent, or those that come by HTTP. What is wrong with keep.toml ends it
+// at the start, so that a client sees a server that did not begin, and not one whose calls fail.
 func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (err error) {
 	switch {
 	case agent == "" || len(agent) > 64:
@@ -67,6 +68,8 @@ func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (
 command = "npx"
 args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
 	}
+	// Tokens and calls cross the network in clear text then. By naming hosts the owner says that he
+	// means it; without names, agents elsewhere are refused anyway.
 	if listen != "" && len(cfg.Gateway.Hosts) == 0 {
 		if at, err := net.ResolveTCPAddr("tcp", listen); err != nil {
 			return exit.Misusef("--listen: %w", err)
@@ -76,6 +79,7 @@ args = ["-y", "@modelcontextprotocol/server-filesystem", "."]`)
 hosts = ["gateway.example.com:7421"]`, listen)
 		}
 	}
+	// A server without its secret would start, and each of its calls would fail.
 	if len(cfg.Missing) > 0 {
 		return &config.Error{Problems: cfg.Missing}
 	}
@@ -97,10 +101,12 @@ hosts = ["gateway.example.com:7421"]`, listen)
 	return gateway.Front{Connect: seat.Connect, MessageLimit: cfg.Gateway.MessageLimit, Logger: a.log}.Serve(ctx, in, a.Out)
 }
 
-// serveAgents serves agents by HTTP.
+// serveAgents serves agents by HTTP, until ctx ends. A token that keep.toml does not have is looked
+// up in the database, where keep token made it.
 func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Access, cfg config.Gateway, listen string) error {
 	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts, Origins: cfg.Origins, Agent: func(ctx context.Context, token string) (string, error) {
 		name, err := access.AgentOf(ctx, db, token, a.Now())
+		// No name means no agent; another error is not the fault of the one who asks.
 		if errors.Is(err, access.ErrDenied) {
 			return "", nil
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/keep-run/keep/internal/regular"
 )
 
-// gatewayImportCmd prints what a client's file means for keep.toml.
+// gatewayImportCmd prints what a client's file means for keep.toml. It writes no file: keep.toml may
+// have comments and tables that only its owner can place.
 func (a *app) gatewayImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
@@ -54,7 +55,9 @@ type listedServer struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// importServers prints the servers of a file.
+// importServers prints the servers of a file, sorted by their names there: the same file always
+// gives the same text. Fields that are not known are left out, since clients have many of
+// their own.
 func importServers(w io.Writer, name string, text []byte) error {
 	var file struct {
 		MCPServers map[string]listedServer `json:"mcpServers"`
@@ -94,13 +97,15 @@ func importServers(w io.Writer, name string, text []byte) error {
 			fmt.Fprintf(w, "cwd = %s\n", pair.Quote(s.Cwd))
 		}
 		printReferences(w, "env", s.Env, func(k string) string { return variable(k) })
+		// Two servers may both have a header Authorization, with different values.
 		printReferences(w, "headers", s.Headers, func(k string) string { return variable(to + "_" + k) })
 		fmt.Fprintln(w)
 	}
 	return nil
 }
 
-// printReferences prints a table whose values are variables of the environment.
+// printReferences prints a table whose values are variables of the environment. The values of the
+// file are not looked at: each may be a secret, and the output is redirected to a file.
 func printReferences(w io.Writer, key string, values map[string]string, name func(string) string) {
 	if len(values) == 0 {
 		return
@@ -123,6 +128,7 @@ func serverName(was string, used map[string]bool) string {
 	if name == "" {
 		name = "server"
 	}
+	// keep.toml takes 32 characters; four are left for the number behind the name.
 	name = name[:min(len(name), 28)]
 	to := name
 	for n := 2; used[to]; n++ {
@@ -166,6 +172,7 @@ func (a *app) gatewayInstallCmd() *cobra.Command {
 			}
 			self, err := os.Executable()
 			if err != nil {
+				// A client then finds it on its own PATH.
 				self = "keep"
 			}
 			return a.printInstall(self, file)
@@ -173,7 +180,8 @@ func (a *app) gatewayInstallCmd() *cobra.Command {
 	}
 }
 
-// printInstall prints the entries of clients.
+// printInstall prints the entries of clients, with whole paths: a client starts the gateway in a
+// directory of its own choice. The list as JSON is the same for all that have a file of servers.
 func (a *app) printInstall(self, file string) error {
 	entry := map[string]any{"mcpServers": map[string]any{"keep": map[string]any{"command": self, "args": []string{"gateway", "--config", file}}}}
 	text, err := json.MarshalIndent(entry, "", "  ")

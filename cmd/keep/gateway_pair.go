@@ -33,7 +33,8 @@ type pairFlags struct {
 	mark, lookup, args string
 }
 
-// gatewayPairCmd drafts a pairing, and proves it.
+// gatewayPairCmd drafts a pairing, and proves it. A guess never counts by itself: a tool that is
+// wrongly believed to be found again would be sent twice.
 func (a *app) gatewayPairCmd() *cobra.Command {
 	var f pairFlags
 	cmd := &cobra.Command{
@@ -62,7 +63,8 @@ is proofs/SERVER.TOOL.html. Nothing is recorded in the database.
 	return cmd
 }
 
-// gatewayPair drafts the pairing of a server, or proves what is guessed of one tool.
+// gatewayPair drafts the pairing of a server, or proves what is guessed of one tool. It calls the
+// tool only if --params are given: nobody can guess params that do no harm.
 func (a *app) gatewayPair(cmd *cobra.Command, name string, f pairFlags) error {
 	if f.calls < prove.MinCalls+1 {
 		return exit.Misusef("--calls is %d, want at least %d: fewer show nothing", f.calls, prove.MinCalls+1)
@@ -102,7 +104,8 @@ func (a *app) gatewayPair(cmd *cobra.Command, name string, f pairFlags) error {
 	})
 }
 
-// withServer calls f with a server of the gateway, which ends with it.
+// withServer calls f with a server of the gateway, which ends with it. It starts the server itself,
+// also beside a gateway that runs. Secrets of other servers may be missing.
 func (a *app) withServer(ctx context.Context, name string, f func(*config.Config, *mcp.Server) error) (err error) {
 	cfg, err := a.LoadConfig(".")
 	if err != nil {
@@ -175,6 +178,7 @@ func (a *app) pairingFileOf(cfg *config.Config, server *mcp.Server, tool string)
 }
 
 // provePairing proves what is guessed of a tool, if its owner agrees, and writes what was shown.
+// All that can be refused is refused before the first call, which cannot be taken back.
 func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Trial, f pairFlags) error {
 	file, err := a.pairingFileOf(cfg, trial.Server, trial.Tool.Name)
 	if err != nil {
@@ -214,6 +218,7 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 		return err
 	}
 	status := a.reportProof(cfg, r, filepath.Join(cfg.Dir, "proofs", trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".html"))
+	// Only the note of this proof goes; that of an earlier one stays until a person removes it.
 	if before != "" {
 		return errors.Join(status, writeNote(note, before))
 	}
@@ -240,7 +245,9 @@ func writeNote(name, text string) error {
 	return writeFile(project.File{Name: name, Text: text}, true)
 }
 
-// writeProof adds what was shown to the pairing, and says how it counts.
+// writeProof adds what was shown to the pairing, and says how it counts. The text is checked as keep.toml's reader
+// would, so that a gateway never finds a pairing that it cannot read. A proof that was stopped
+// shows nothing: what was not tried is not known.
 func (a *app) writeProof(cfg *config.Config, file pairingFile, trial pair.Trial, proof pair.Proof, r prove.Report) error {
 	server := trial.Server.Name()
 	if r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level() {

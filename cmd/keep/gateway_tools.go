@@ -23,7 +23,8 @@ import (
 	"github.com/keep-run/keep/law/pin"
 )
 
-// gatewayToolsCmd shows the tools of the servers, and which are stopped.
+// gatewayToolsCmd shows the tools of the servers, and which are stopped. It asks the servers itself,
+// also beside a gateway that runs; programs are started for it, and end with it.
 func (a *app) gatewayToolsCmd() *cobra.Command {
 	takes := false
 	cmd := &cobra.Command{
@@ -42,7 +43,8 @@ sees are written as \u{200B}.`,
 	return cmd
 }
 
-// acceptToolCmd agrees to what a server changed.
+// acceptToolCmd agrees to what a server changed. It takes two commands, and the second one names by
+// its hash what the first one showed: a server may change the tool in between.
 func (a *app) acceptToolCmd() *cobra.Command {
 	var shown string
 	cmd := &cobra.Command{
@@ -133,7 +135,8 @@ func (a *app) withTools(ctx context.Context, r database.Role, only string, f fun
 	return f(cfg, db, found)
 }
 
-// gatewayTools prints the list, and with takes agrees to what is new.
+// gatewayTools prints the list, and with takes agrees to what is new. What was agreed to before and
+// is changed is not taken with the rest: each change is for a person to look at.
 func (a *app) gatewayTools(ctx context.Context, takes bool) error {
 	role := database.ToRead
 	if takes {

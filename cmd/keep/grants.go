@@ -16,7 +16,8 @@ import (
 	"github.com/keep-run/keep/law/grant"
 )
 
-// grantsCmd lists what workflows may do, and changes it.
+// grantsCmd lists what workflows may do, and changes it. A grant is all that a workflow may call;
+// each change makes another one, and those before are kept.
 func (a *app) grantsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		cmd := listCmd(a, "", "Grants: which tools each workflow may call", listing[api.Grant]{
@@ -68,7 +69,8 @@ func toolNames(g api.Grant) string {
 	return terminal.Clean(strings.Join(out, ", "))
 }
 
-// printGrant shows a grant and those before it.
+// printGrant shows a grant and those before it: who gave what, and when, is what a person asks after
+// a call that should not have been made.
 func (a *app) printGrant(g api.GrantDetail) error {
 	var s terminal.Sheet
 	s.Add("workflow", "%s", g.Workflow)
@@ -113,6 +115,7 @@ every tool, and from then on only these.`,
 				}
 				more = append(more, keep.GrantedTool{Tool: tool, When: when, Approve: approve})
 			}
+			// A condition that does not compile would refuse every call of its tool.
 			if _, err := grant.Compile(more); err != nil {
 				return exit.Misusef("%w", err)
 			}
@@ -129,7 +132,8 @@ every tool, and from then on only these.`,
 	return cmd
 }
 
-// takeCmd takes tools from a grant.
+// takeCmd takes tools from a grant. It takes names as the grant has them: from bank.* no single tool
+// can be taken, which would leave a grant that nobody wrote.
 func (a *app) takeCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -180,9 +184,11 @@ func (a *app) knownTool(tool string) error {
 	return exit.Misusef("%s: no connection has such a tool; keep check shows those that a script calls", tool)
 }
 
-// changeGrant shows what a change of a grant comes to, and makes it if the person said yes.
+// changeGrant shows what a change of a grant comes to, and makes it if the person said yes. What is
+// made names the grant that was shown: if somebody gave another one meanwhile, nothing changes.
 func (a *app) changeGrant(ctx context.Context, w keep.WorkflowName, yes bool, change func([]keep.GrantedTool) ([]keep.GrantedTool, error)) error {
 	return a.decide(ctx, func(c *api.Client) error {
+		// A workflow without a grant and a name that is none have the same answer below.
 		if _, err := c.Workflow(ctx, w); err != nil {
 			return err
 		}
@@ -205,6 +211,7 @@ func (a *app) changeGrant(ctx context.Context, w keep.WorkflowName, yes bool, ch
 			fmt.Fprintln(a.Err, "Nothing was changed. Do it with --yes.")
 			return a.grantJSON(now)
 		}
+		// All is taken. That has no condition: to end what a workflow may do must always work.
 		if next == nil {
 			now, err = c.TakeGrant(ctx, w)
 		} else {
@@ -218,7 +225,7 @@ func (a *app) changeGrant(ctx context.Context, w keep.WorkflowName, yes bool, ch
 	})
 }
 
-// grantJSON prints a grant for programs.
+// grantJSON prints a grant for programs; null: the workflow has none, and may call everything.
 func (a *app) grantJSON(g api.GrantDetail) error {
 	if !a.JSON {
 		return nil
@@ -229,7 +236,7 @@ func (a *app) grantJSON(g api.GrantDetail) error {
 	return a.PrintJSON(g)
 }
 
-// newGrant returns tools as the API takes them.
+// newGrant returns tools as the API takes them, in the place of the grant over; empty: of none.
 func newGrant(tools []keep.GrantedTool, over string) api.NewGrant {
 	return api.NewGrant{Tools: api.GrantOf(keep.Grant{Tools: tools}).Tools, Over: &over}
 }

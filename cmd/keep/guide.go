@@ -35,7 +35,7 @@ section. Every example in it is checked and tested with this version.
 	return cmd
 }
 
-// A guider prints one of the forms of the guide.
+// A guider prints one of the forms of the guide: text, llms.txt, a skill of files, or a schema.
 type guider struct {
 	*app
 	llms          bool
@@ -50,6 +50,8 @@ type guideSection struct {
 	Text  string `json:"text"`
 }
 
+// run prints what was asked for. An unknown name is a mistake of the command line (2): the names
+// are those of this version, and nothing has to be looked up.
 func (g *guider) run(args []string) error {
 	name := strings.Join(args, "")
 	if name != "" && (g.llms || g.skill != "" || g.schema != "") {
@@ -88,6 +90,7 @@ func (g *guider) print(text string) error {
 	return err
 }
 
+// writeSkill writes the files, and says on stderr which: stdout is for the guide itself.
 func (g *guider) writeSkill() error {
 	written, err := guide.WriteSkill(g.skill)
 	if err != nil {

@@ -37,7 +37,7 @@ func (a *app) hostsCmd() *cobra.Command {
 	return noun("hosts", list, show, a.drainCmd())
 }
 
-// having returns the host of a workflow.
+// having returns the host of a workflow; while its lease passes on, there may be none.
 func having(all []api.Host, name keep.WorkflowName) (out []api.Host) {
 	for _, h := range all {
 		for _, l := range h.Workflows {

@@ -71,7 +71,8 @@ func actionNames(choices []api.Choice) string {
 	return strings.Join(out, ", ")
 }
 
-// decideCmd is the one verb that answers a question.
+// decideCmd is the one verb that answers a question, of whatever kind: what the actions are and
+// what they cause comes with the question.
 func (a *app) decideCmd() *cobra.Command {
 	var note, result, until string
 	var limit float64
@@ -120,7 +121,7 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 	return cmd
 }
 
-// endOf returns the time that a person means; nil: none.
+// endOf returns the time that a person means, of now on if he wrote how long; nil: none.
 func (a *app) endOf(text string) (*api.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -147,10 +148,12 @@ func questionActions(ctx context.Context, c *api.Client, args []string) ([]strin
 	return out, err
 }
 
-// maxNote bounds what is recorded of a person's words, in bytes.
+// maxNote bounds what is recorded of a person's words, in bytes. The API takes as many characters.
 const maxNote = 4000
 
-// answer records a decision.
+// answer records a decision. If it is not confirmed and may send something again, nothing is
+// recorded, and it shows what would be sent. A question that was answered meanwhile is an
+// error: the first answer stands.
 func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) error {
 	switch {
 	case len(d.Note) > maxNote:
@@ -182,7 +185,8 @@ func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) er
 	})
 }
 
-// askConfirmation shows what an action may send again, and to whom. Nothing was changed.
+// askConfirmation shows what an action may send again, and to whom. Nothing was changed, and the
+// status says that the command line lacks something: a script must not take it for an answer.
 func (a *app) askConfirmation(ctx context.Context, c *api.Client, id keep.EscalationID, action keep.Action) error {
 	q, err := c.Escalation(ctx, id)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// A manyFilter says which questions are answered together.
+// A manyFilter says which questions are answered together. Without --all nothing is: a name that is
+// left out must not become an answer to everything.
 type manyFilter struct {
 	all                  bool
 	workflow, kind, tool string
@@ -40,7 +41,8 @@ func (f manyFilter) matches(q api.Escalation) bool {
 	return (f.kind == "" || string(q.Kind) == f.kind) && (f.tool == "" || calledTool(q) == f.tool)
 }
 
-// calledTool returns the tool of the call that a question is about; empty: it is about none.
+// calledTool returns the tool of the call that a question is about; empty: it is about none. A
+// question that does not name its tool says what was attempted, as TOOL on TARGET.
 func calledTool(q api.Escalation) string {
 	if q.Tool != nil {
 		return string(*q.Tool)
@@ -86,7 +88,9 @@ func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest
 	})
 }
 
-// listAll reads the questions that match and offer the action, each whole.
+// listAll reads the questions that match and offer the action, each whole, and prints them as it
+// reads. All are read before the first is answered: what comes meanwhile was not seen by the
+// person, and is not in the list.
 func (a *app) listAll(ctx context.Context, c *api.Client, f manyFilter, action keep.Action) ([]answeredAll, error) {
 	list := []answeredAll{}
 	for p := (api.Paging{Limit: 1000}); ; {
@@ -122,7 +126,8 @@ func oneChoice(q api.Escalation, choice api.Choice) api.Escalation {
 	return q
 }
 
-// doAll answers each question, and returns how many were refused.
+// doAll answers each question, and returns how many were refused. One that is refused, as when
+// somebody else was first, does not keep the others from being answered.
 func (a *app) doAll(ctx context.Context, c *api.Client, list []answeredAll, d api.DecisionRequest) (refused int) {
 	for i := range list {
 		if _, err := c.Decide(ctx, list[i].ID, d); err != nil {

@@ -33,7 +33,8 @@ var sampleFiles = []struct{ name, source string }{
 	{"keep.d.ts", ""}, // made of keep.toml
 }
 
-// initCmd makes a project that works at once.
+// initCmd makes a project that works at once: its sample reads files of its own directory, so that
+// it needs no network and no account.
 func (a *app) initCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [DIR]",
@@ -53,7 +54,8 @@ type initReport struct {
 	Kept    []string `json:"kept"` // were there already
 }
 
-// initProject writes what is not there yet, and says what it did.
+// initProject writes what is not there yet, and says what it did. If it ends in the middle, the same
+// command writes the rest.
 func (a *app) initProject(dir string) error {
 	if err := makeProjectDir(dir); err != nil {
 		return err
@@ -108,7 +110,8 @@ func makeProjectDir(dir string) error {
 	return errors.Join(err, sampleErr)
 }
 
-// initFile writes one file, and reports whether it did: never over another.
+// initFile writes one file, and reports whether it did: never over another, also one that comes
+// between the look and the writing.
 func (a *app) initFile(dir, name, source string) (bool, error) {
 	file := filepath.Join(dir, filepath.FromSlash(name))
 	if _, err := os.Lstat(file); err == nil {

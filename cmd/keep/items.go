@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/host/feed"
 )
 
+// itemsCmd lists the units of work of jobs, which outlive the runs that work on them.
 func (a *app) itemsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Items: the units of work of jobs", listing[api.Item]{
@@ -38,7 +39,8 @@ func (a *app) itemsCmd() *cobra.Command {
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())
 }
 
-// shownItem reads the item that the arguments name.
+// shownItem reads the item that the arguments name. Scripts choose the ids of items, so one may be
+// called last: then that one is meant.
 func shownItem(ctx context.Context, c *api.Client, args []string) (api.Item, error) {
 	newest := func(w keep.WorkflowName) (api.Item, error) {
 		page, err := c.Items(ctx, api.ItemQuery{Workflow: w}, api.Paging{Limit: 1})

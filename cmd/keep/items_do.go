@@ -30,14 +30,15 @@ type itemPlan struct {
 	Mutations []api.Mutation `json:"mutations"`
 }
 
-// Outcomes of an itemPlan.
+// Outcomes of an itemPlan. Without --yes nothing is done, and what would be is planned.
 const (
 	planned = "planned"
 	done    = "done"
 	refused = "refused"
 )
 
-// An itemsDoer does one thing to many items.
+// An itemsDoer does one thing to many items: it reprocesses them, skips them, or undoes a skip. The
+// three differ in what they cause and not in how items are named, shown and counted.
 type itemsDoer struct {
 	a      *app
 	action keep.Action
@@ -50,6 +51,8 @@ type itemsDoer struct {
 	planned, done, refused int
 }
 
+// reprocessCmd is the one of the three that sends again: done items begin a new attempt, whose
+// calls have keys of their own.
 func (a *app) reprocessCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Reprocess}
 	return d.command("Do finished items again, as a new attempt",
@@ -58,6 +61,7 @@ their job comes to them. What they did before is then sent again. Without --yes 
 only shows what that is: the calls of the current attempt that were applied.`)
 }
 
+// skipItemsCmd sends nothing, and takes nothing back.
 func (a *app) skipItemsCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Skip}
 	return d.command("Leave out items that are not done",
@@ -65,6 +69,7 @@ func (a *app) skipItemsCmd() *cobra.Command {
 stays as it is. Without --yes it only shows what that means.`)
 }
 
+// command returns the command of one action; its flags are the same for all of them.
 func (d *itemsDoer) command(short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: string(d.action) + " WORKFLOW [ID…]", Short: short, Long: long,
@@ -84,6 +89,8 @@ func (d *itemsDoer) command(short, long string) *cobra.Command {
 	return cmd
 }
 
+// run does the action to the items that were named, or selected by --all or --status: exactly one
+// of these. No way to select is no way to mean all.
 func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) error {
 	ways := 0
 	for _, given := range []bool{len(ids) > 0, d.all, d.status != ""} {
@@ -102,6 +109,7 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 		return err
 	}
 	return d.a.decide(ctx, func(c *api.Client) error {
+		// With --all a wrong name has no items, and would be taken for nothing to do.
 		if _, err := c.Workflow(ctx, w); err != nil {
 			return err
 		}
@@ -119,7 +127,8 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 	})
 }
 
-// each calls f with the items that were asked for, page by page.
+// each calls f with the items that were asked for, page by page: what is shown and what is done
+// needs no more memory than a page. The last call says so, and may have no items.
 func (d *itemsDoer) each(ctx context.Context, c *api.Client, w keep.WorkflowName, ids []string, f func([]api.Item, bool) error) error {
 	if len(ids) > 0 {
 		items := make([]api.Item, 0, len(ids))
@@ -150,7 +159,9 @@ func (d *itemsDoer) each(ctx context.Context, c *api.Client, w keep.WorkflowName
 	}
 }
 
-// page plans what is to be done to the items, and does it if that was said.
+// page plans what is to be done to the items, and does it if that was said. The calls are read
+// before, since they are those of the attempt that ends with it. Each item is refused or done
+// alone.
 func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName, items []api.Item) ([]itemPlan, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -185,6 +196,7 @@ func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName
 	return plans, nil
 }
 
+// count is for the summary; a page is printed and forgotten.
 func (d *itemsDoer) count(outcome string) {
 	switch outcome {
 	case planned:
@@ -196,6 +208,7 @@ func (d *itemsDoer) count(outcome string) {
 	}
 }
 
+// listing is the table of plans. Its last column says what the person has to weigh before --yes.
 func (d *itemsDoer) listing() listing[itemPlan] {
 	return listing[itemPlan]{
 		header: []string{"ITEM", "STATUS", "ATTEMPT", "OUTCOME", map[bool]string{true: "SENDS AGAIN", false: "STAYS AS IT IS"}[d.action == keep.Reprocess]},
@@ -205,7 +218,8 @@ func (d *itemsDoer) listing() listing[itemPlan] {
 	}
 }
 
-// effect says on one line what becomes of the calls of an item.
+// effect says on one line what becomes of the calls of an item. Of a new attempt it names the
+// calls that were applied before: those happen a second time.
 func (d *itemsDoer) effect(p itemPlan) string {
 	if p.Why != nil {
 		return *p.Why
@@ -246,6 +260,7 @@ func (d *itemsDoer) summary() error {
 		return nil
 	}
 	fmt.Fprintf(d.a.Err, "Left as it is: %s.\n", terminal.Plural(d.refused, "item"))
+	// Some that were refused among many are said, and no failure; all of them are.
 	if d.planned+d.done == 0 {
 		return exit.With(exit.Failed)
 	}

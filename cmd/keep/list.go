@@ -62,7 +62,8 @@ func words[S ~string](in []S) []string {
 	return out
 }
 
-// listCmd returns a command that lists things. newest is what the list is of.
+// listCmd returns a command that lists things. Which flags it has follows from what the listing can
+// do. It always asks by the API, through the daemon or not.
 func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 	f := &listFlags{}
 	cmd := &cobra.Command{
@@ -103,7 +104,8 @@ func listCmd[T any](a *app, use, short string, l listing[T]) *cobra.Command {
 	return cmd
 }
 
-// check refuses what no list could answer.
+// check refuses what no list could answer. A status that does not exist would otherwise be an empty
+// list, which reads as if all were well.
 func (f *listFlags) check(statuses []string) error {
 	switch {
 	case f.follow && (f.all || f.cursor != ""):
@@ -118,13 +120,15 @@ func (f *listFlags) check(statuses []string) error {
 	return nil
 }
 
-// Sizes of pages that are asked for. With payloads each row may be long.
+// Sizes of pages that are asked for: the first is the most that the API gives. With payloads each
+// row may be long.
 const (
 	pageSize     = 1000
 	fullPageSize = 200
 )
 
-// printList prints as many rows as were asked for, page by page as they are read.
+// printList prints as many rows as were asked for, page by page as they are read. Where to continue is
+// said on stderr: stdout has rows alone.
 func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c *api.Client) error {
 	p := api.Paging{Cursor: f.cursor, Full: a.JSON}
 	size := pageSize
@@ -239,7 +243,7 @@ func showCmd[T any](a *app, use, short string, args int,
 }
 
 // noun returns a command for one kind of thing: alone it lists, and it has list,
-// show and more below it.
+// show and more below it. list is called twice, since two commands cannot share their flags.
 func noun(use string, list func() *cobra.Command, more ...*cobra.Command) *cobra.Command {
 	parent, sub := list(), list()
 	parent.Use, sub.Use = use, "list"

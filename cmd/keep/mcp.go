@@ -27,7 +27,8 @@ import (
 	"github.com/keep-run/keep/script/sandbox"
 )
 
-// mcpCmd writes nothing but messages of the protocol on stdout.
+// mcpCmd writes nothing but messages of the protocol on stdout. What the agent may do is limited by
+// the tools that it is offered, whatever the API would let this user do.
 func (a *app) mcpCmd() *cobra.Command {
 	m := agentServer{app: a}
 	cmd := &cobra.Command{
@@ -54,6 +55,7 @@ type agentServer struct {
 	runtime *sandbox.Runtime // nil: none was needed yet
 }
 
+// run serves until its stdin or ctx ends; both are a good end, since a client just closes the pipe.
 func (m *agentServer) run(ctx context.Context, in io.Reader) (err error) {
 	role := access.Role(m.role)
 	if role.Validate() != nil || role == access.Admin || role == access.Agent {
@@ -83,20 +85,23 @@ func (m *agentServer) close() error {
 	return err
 }
 
-// unclosed is a stream that ends with the process.
+// unclosed is a stream that ends with the process: the transport closes what it is given, and stdout
+// is not its own.
 type unclosed struct{ io.Writer }
 
 // Close does nothing.
 func (unclosed) Close() error { return nil }
 
-// asAgent returns what clients get whose requests are an agent's.
+// asAgent returns what clients get whose requests are an agent's. The history of a pause or a
+// proposal then says that no person made it.
 func (m *agentServer) asAgent() client.Env {
 	e := m.client()
 	e.By = daemon.User() + " " + cmp.Or(m.by, "by an agent")
 	return e
 }
 
-// call calls f with a client that reads and pauses.
+// call calls f with a client that reads and pauses. keep.toml is read anew each time: the agent, or
+// its person, may change it while the server runs.
 func (m *agentServer) call(ctx context.Context, f func(*api.Client) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +127,8 @@ func (m *agentServer) deploying(ctx context.Context, f func(*api.Client) error) 
 	return m.asAgent().Call(ctx, cfg, m.openingToDeploy(&project.Project{Cfg: cfg}, rt), f)
 }
 
-// sandbox returns the sandbox of the process.
+// sandbox returns the sandbox of the process. To start one takes longer than most requests, so the
+// first request that needs it makes it for all; it must not end with that request's ctx.
 func (m *agentServer) sandbox(ctx context.Context, cfg *config.Config) (_ *sandbox.Runtime, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +138,9 @@ func (m *agentServer) sandbox(ctx context.Context, cfg *config.Config) (_ *sandb
 	return m.runtime, err
 }
 
-// open opens what scripts are tried with: keep.toml as it is now.
+// open opens what scripts are tried with: keep.toml as it is now. live opens the connections so that
+// reads can be made, which a plan needs; otherwise they are only described. A database that is
+// not there yet is an empty one.
 func (m *agentServer) open(ctx context.Context, live bool) (b mcp.Bench, err error) {
 	cfg, err := m.LoadConfig(".")
 	if err != nil {

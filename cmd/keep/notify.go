@@ -18,7 +18,8 @@ func (a *app) printTold(ctx context.Context, c *api.Client, id keep.EscalationID
 	return err
 }
 
-// told says how far telling one sink has come.
+// told says how far telling one sink has come. "Perhaps" is what may have been sent already:
+// what a sink answers is recorded after it answers, so a message may come twice.
 func (a *app) told(n api.Notice) string {
 	switch n.Status {
 	case keep.NoticeDelivered:

@@ -24,7 +24,8 @@ import (
 	"github.com/keep-run/keep/view"
 )
 
-// planCmd reads live and changes nothing.
+// planCmd reads live and changes nothing. It goes around a daemon: the scripts are those of the
+// disk and not those that are deployed, and the database is only read.
 func (a *app) planCmd() *cobra.Command {
 	p := planner{app: a}
 	cmd := &cobra.Command{
@@ -63,13 +64,16 @@ Exit codes: 0 planned, 1 a handler failed in the plan, 2 a script is refused.`,
 	return cmd
 }
 
-// A planner plans the scripts of a path.
+// A planner plans the scripts of a path. At most one of event, input and at says what is planned;
+// without them it is what a host would do if it started now.
 type planner struct {
 	*app
 	path, topic, event, input, at, html string
 	due                                 bool
 }
 
+// run plans and prints. All that costs nothing to refuse is refused before the connections and the
+// sandbox are opened.
 func (p *planner) run(ctx context.Context) (err error) {
 	if p.due && (p.event != "" || p.topic != "" || p.input != "" || p.at != "") {
 		return exit.Misusef("--due is of all producers and jobs, and --event, --input and --at name what is planned: leave one of them out")
@@ -117,7 +121,9 @@ func (p *planner) arg() string {
 	return " " + terminal.Clean(p.path)
 }
 
-// given returns the event of --topic and --event; nil if there is none.
+// given returns the event of --topic and --event; nil if there is none. Its JSON has the form in
+// which scripts publish and tests name events: a messageId, and beside it a payload or the
+// fields of one. An inputId is left out, since the input need not be there.
 func (p *planner) given() (*keep.Event, error) {
 	if p.event == "" && p.topic == "" {
 		return nil, nil
@@ -144,7 +150,8 @@ func (p *planner) given() (*keep.Event, error) {
 	return e, err
 }
 
-// make plans over the database of the project. One that isn't there yet is empty.
+// make plans over the database of the project. One that isn't there yet is empty: the first plan is
+// made before the first deploy. A run or an input cannot be in it, so those are not found.
 func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Config) (_ *plan.Plan, err error) {
 	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(cfg.Event.Topic) }) {
 		return nil, exit.Misusef("no script declares the topic %q; declared are: %s", cfg.Event.Topic, topicsOf(cfg.Scripts))
@@ -186,7 +193,7 @@ func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Con
 	return plan.Make(ctx, cfg)
 }
 
-// topicsOf names the topics of scripts.
+// topicsOf names the topics of scripts, each once, for who misspelled one.
 func topicsOf(scripts []*host.Workflow) string {
 	var names []string
 	for _, w := range scripts {
@@ -198,7 +205,9 @@ func topicsOf(scripts []*host.Workflow) string {
 	return terminal.Clean(strings.Join(slices.Compact(names), ", "))
 }
 
-// asSeen makes the plan one of a run: its event, its time and its reads.
+// asSeen makes the plan one of a run: its event, its time and its reads. Without the recorded reads
+// it would be a plan of today, and look like one of then; so it is refused. The run of a
+// producer or job has no event.
 func (p *planner) asSeen(ctx context.Context, db database.DB, cfg *plan.Config) error {
 	if p.event != "" || p.input != "" {
 		return exit.Misusef("--at has the event of its run: leave --event and --input out")
@@ -230,7 +239,8 @@ func (p *planner) asSeen(ctx context.Context, db database.DB, cfg *plan.Config) 
 	return err
 }
 
-// causedBy makes the plan one of the pending events of an input.
+// causedBy makes the plan one of the pending events of an input. A plan is asked of each
+// event whether it takes it, so their numbers are read before.
 func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config) error {
 	in, err := db.Input(ctx, keep.InputID(p.input))
 	if err != nil {
@@ -245,6 +255,7 @@ func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config
 		if err != nil {
 			return err
 		}
+		// By number and not by message id: topics may have the same one.
 		for _, e := range events {
 			of[e.Seq] = true
 		}
@@ -256,7 +267,8 @@ func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config
 	return nil
 }
 
-// only leaves the script of one workflow in the plan.
+// only leaves the script of one workflow in the plan, to which what was named belongs: the others
+// have no part in it.
 func (p *planner) only(cfg *plan.Config, w keep.WorkflowName, what string) error {
 	i := slices.IndexFunc(cfg.Scripts, func(s *host.Workflow) bool { return s.Name == w })
 	if i < 0 {
@@ -266,7 +278,8 @@ func (p *planner) only(cfg *plan.Config, w keep.WorkflowName, what string) error
 	return nil
 }
 
-// print prints the plan and returns the error that ends the command.
+// print prints the plan and returns the error that ends the command. The page is written first: it is
+// wanted most where a handler failed, and the status is 1.
 func (p *planner) print(made *plan.Plan) error {
 	if p.html != "" {
 		if err := writePlan(p.html, made); err != nil {
@@ -286,6 +299,7 @@ func (p *planner) print(made *plan.Plan) error {
 	return nil
 }
 
+// writePlan writes the plan as a page, over one of before.
 func writePlan(name string, made *plan.Plan) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -297,7 +311,8 @@ func writePlan(name string, made *plan.Plan) error {
 	return nil
 }
 
-// text prints the plan for a person.
+// text prints the plan for a person: first what would be made outside, in its order, since that is
+// what cannot be taken back; then the rest, and last the sum.
 func (p *planner) text(w io.Writer, made *plan.Plan) {
 	for i, m := range made.Mutations {
 		mark := ""

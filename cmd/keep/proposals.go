@@ -32,7 +32,8 @@ safe waits for a person: accept or reject it here, or answer its question in kee
 They are the keep proposals whose origin is repair.`)
 }
 
-// proposalsOf returns the command of a noun that has the proposals of an origin; empty: all.
+// proposalsOf returns the command of a noun that has the proposals of an origin; empty: all. Repairs
+// have a noun of their own, by which people look for them.
 func (a *app) proposalsOf(use string, origin keep.Origin, short, long string) *cobra.Command {
 	list := func() *cobra.Command {
 		query := api.ProposalQuery{Origin: origin}
@@ -53,6 +54,7 @@ func (a *app) proposalsOf(use string, origin keep.Origin, short, long string) *c
 		if origin == "" {
 			cmd.Flags().StringVar((*string)(&query.Origin), "origin", "", "only those of this `origin`: "+strings.Join(words(keep.Origins()), ", "))
 			a.completeFlag(cmd, "origin", fixed(words(keep.Origins())))
+			// Not in fetch: the database need not be opened to refuse it.
 			cmd.PreRunE = func(*cobra.Command, []string) error { return knownOrigin(query.Origin) }
 		}
 		return cmd
@@ -74,6 +76,7 @@ func (a *app) proposalsOf(use string, origin keep.Origin, short, long string) *c
 		a.settleProposalCmd("reject", keep.Reject, "Keep the version that is current"))
 }
 
+// knownOrigin refuses an origin that does not exist, whose list would be empty.
 func knownOrigin(o keep.Origin) error {
 	if o != "" && !slices.Contains(keep.Origins(), o) {
 		return exit.Misusef("--origin is %q, want one of %s", o, strings.Join(words(keep.Origins()), ", "))
@@ -81,7 +84,9 @@ func knownOrigin(o keep.Origin) error {
 	return nil
 }
 
-// printProposal shows a proposal.
+// printProposal shows a proposal in the order in which a person judges it: who wrote it and why, what
+// it needs, what was tried, and then the change itself. What its author says of it is marked as
+// a claim.
 func (a *app) printProposal(p api.Proposal) error {
 	var s terminal.Sheet
 	s.Add("proposal", "%s of %s, %s", p.ID, p.Workflow, p.State)
@@ -157,7 +162,9 @@ func countsOf(r api.ProposalReplay) string {
 	return "runs that are recorded: " + strings.Join(parts, ", ")
 }
 
-// settleProposalCmd answers the question about a version.
+// settleProposalCmd answers the question about a version. It is the same answer as in the inbox, and
+// so is given once. The version is the one that was proposed: a later proposal has another
+// question.
 func (a *app) settleProposalCmd(verb string, action keep.Action, short string) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
@@ -175,6 +182,7 @@ func (a *app) settleProposalCmd(verb string, action keep.Action, short string) *
 				if _, err := c.Decide(ctx, *p.Question, api.DecisionRequest{Action: action, Note: note}); err != nil {
 					return err
 				}
+				// What it is now is read again: the answer is about the question.
 				if p, err = c.Proposal(ctx, args[0]); err != nil {
 					return err
 				}

@@ -33,7 +33,8 @@ type proveFlags struct {
 	page   string
 }
 
-// proveCmd tries the tools of a connection on a sandbox account.
+// proveCmd tries the tools of a connection on a sandbox account. It records nothing in the ledger:
+// what it makes belongs to no workflow, and losing answers on purpose would open questions.
 func (a *app) proveCmd() *cobra.Command {
 	var f proveFlags
 	cmd := &cobra.Command{
@@ -62,7 +63,8 @@ The status is 1 if a tool showed less than the level that is configured.`,
 	return cmd
 }
 
-// prove tries one tool of a connection, or all.
+// prove tries one tool of a connection, or all. If it is interrupted, what was shown until then is
+// reported all the same: the calls were made, and the person has to know of them.
 func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 	if f.calls < prove.MinCalls {
 		return exit.Misusef("--calls is %d, want at least %d: fewer show nothing", f.calls, prove.MinCalls)
@@ -103,7 +105,8 @@ func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 	return a.reportProof(cfg, r, f.page)
 }
 
-// provePlans returns what is to be tried. The error is about what was asked for.
+// provePlans returns what is to be tried. The error is about what was asked for, of all tools at once.
+// Reads are not tried: they leave nothing by which a loss could be seen.
 func provePlans(conn *connector.Connection, tool string, f proveFlags) (plans []prove.Plan, err error) {
 	var names []string
 	for _, t := range conn.Tools {
@@ -136,7 +139,7 @@ func provePlans(conn *connector.Connection, tool string, f proveFlags) (plans []
 }
 
 // agree says what will be made and asks whether it may be. Without an agreement nothing is
-// sent.
+// sent. Where nobody can be asked, only --yes agrees; a pipe that says yes does not.
 func (a *app) agree(cmd *cobra.Command, name string, plans []prove.Plan, yes bool) error {
 	t := terminal.Table{Header: []string{"TOOL", "LEVEL", "CALLS", "PARAMS"}}
 	for _, p := range plans {
@@ -162,7 +165,8 @@ func (a *app) agree(cmd *cobra.Command, name string, plans []prove.Plan, yes boo
 	return nil
 }
 
-// reportProof prints a report and writes its page.
+// reportProof prints a report and writes its page; one does not depend on the other. The status is 1
+// if a tool showed less than keep.toml believes of it.
 func (a *app) reportProof(cfg *config.Config, r prove.Report, file string) error {
 	if file == "" {
 		file = filepath.Join(cfg.Dir, "proofs", r.Connection+".html")
@@ -192,11 +196,12 @@ func writePage(file string, r prove.Report) (err error) {
 	return errors.Join(r.Page(f), f.Close())
 }
 
-// printProof prints a report for people.
+// printProof prints a report for people. A level that was not reached is red.
 func (a *app) printProof(r prove.Report) error {
 	t := terminal.Table{Header: []string{"TOOL", "LEVEL", "SHOWN", "CALLS", "FOUND", "P50", "P99"}}
 	for _, p := range r.Tools {
 		shown := string(p.Grade)
+		// Levels are letters, and A is the best.
 		if p.Grade > p.Level {
 			shown = a.OutInk.Red(shown)
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// A publishedEvent is what publish prints.
+// A publishedEvent is what publish prints. Created is false if the topic had the message id already,
+// which is no error: who repeats a publish wants just that.
 type publishedEvent struct {
 	Workflow  keep.WorkflowName `json:"workflow"`
 	Topic     keep.TopicName    `json:"topic"`
@@ -60,6 +61,7 @@ func payloadOf(stdin io.Reader, arg string) (json.RawMessage, error) {
 	text := []byte(arg)
 	if arg == "-" {
 		var err error
+		// One byte more tells a payload that is too long from one that just fits.
 		if text, err = io.ReadAll(io.LimitReader(stdin, api.MaxPublish+1)); err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
@@ -76,7 +78,7 @@ func payloadOf(stdin io.Reader, arg string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// cutText shortens a text for a message.
+// cutText shortens a text for a message, between characters.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s

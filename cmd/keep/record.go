@@ -16,7 +16,8 @@ import (
 	"github.com/keep-run/keep/rehearsal/scripttest"
 )
 
-// record makes a test of a run. Unlike other tests it asks the database, or its daemon.
+// record makes a test of a run. Unlike other tests it asks the database, or its daemon, which tries
+// the test before it gives it. A file that is there is refused before the run is read.
 func (t *tester) record(ctx context.Context) error {
 	if t.watch || t.junit != "" || t.path != "" {
 		return exit.Misusef("--record makes a test and runs none: leave PATH, --watch and --junit out")
@@ -78,7 +79,8 @@ func (t *tester) scriptFor(ctx context.Context, c *api.Client, w keep.WorkflowNa
 	return filepath.ToSlash(rel), nil
 }
 
-// keepTest writes a test that was made of a run, never over another file.
+// keepTest writes a test that was made of a run, never over another file, and for the user alone:
+// what is private in it is not known. What was replaced or left out is said on stderr.
 func (t *tester) keepTest(made api.RecordedTest) error {
 	if t.out != "" {
 		f, err := os.OpenFile(filepath.Clean(t.out), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -110,6 +112,7 @@ func (t *tester) keepTest(made api.RecordedTest) error {
 	return nil
 }
 
+// exists is the error for a file that is there.
 func exists(file string) error {
 	return exit.Misusef("%s is there already, and is not overwritten: give --out another name, or leave it out and add what is printed", file)
 }

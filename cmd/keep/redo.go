@@ -14,7 +14,8 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// A redoer has events and inputs done again.
+// A redoer has events and inputs done again. Each step is shown by the host before it is done, and
+// is done with the mark of what was shown: if anything changed in between, it is refused.
 type redoer struct {
 	a    *app
 	yes  bool
@@ -38,12 +39,16 @@ type redoSummary struct {
 	Events  []api.RedoEvent `json:"events"`
 }
 
-// redoBatch is how many events of a filter are done again in one step, all or none.
+// redoBatch is how many events of a filter are done again in one step, all or none. Each step is one
+// commit of the host, which works on in between; a refusal at the last moment ends the command
+// with whole steps done.
 const redoBatch = 25
 
-// maxRedoShown is how many events are described one by one.
+// maxRedoShown is how many events are described one by one; nobody reads more of them.
 const maxRedoShown = 20
 
+// redoEventsCmd has events of one topic done again. --all takes only first attempts unless told
+// otherwise, so that the same command, repeated after an interruption, does nothing twice.
 func (a *app) redoEventsCmd() *cobra.Command {
 	d := &redoer{a: a}
 	cmd := &cobra.Command{
@@ -74,6 +79,7 @@ event.`,
 	return cmd
 }
 
+// redoInputsCmd has all that came from outside with an input done again.
 func (a *app) redoInputsCmd() *cobra.Command {
 	d := &redoer{a: a}
 	cmd := &cobra.Command{
@@ -90,6 +96,7 @@ what that would cause.`,
 	return cmd
 }
 
+// flags adds what both commands take.
 func (d *redoer) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.yes, "yes", false, "do it")
 	cmd.Flags().StringVar(&d.note, "note", "", "why: `text` for the history of each event")
@@ -131,7 +138,8 @@ func (d *redoer) events(ctx context.Context, args []string) error {
 	})
 }
 
-// matching returns the events of a topic that the filter takes, oldest first.
+// matching returns the events of a topic that the filter takes, oldest first, as they came the first
+// time; lists begin with the newest.
 func (d *redoer) matching(ctx context.Context, c *api.Client, w keep.WorkflowName, topic keep.TopicName) (ids []keep.MessageID, err error) {
 	for p := (api.Paging{Limit: pageSize}); ; {
 		page, err := c.Events(ctx, w, api.EventQuery{Topic: topic, Status: keep.EventStatus(d.status), Made: api.Made{Since: d.since, Until: d.until}, Text: d.text}, p)
@@ -151,7 +159,8 @@ func (d *redoer) matching(ctx context.Context, c *api.Client, w keep.WorkflowNam
 	}
 }
 
-// batches does events again step by step, without those that are refused.
+// batches does events again step by step, without those that are refused: a preview of the step tells
+// which. If it ends in the middle, whole steps are done, and the command may be repeated.
 func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(api.RedoBody) (api.RedoDone, error)) error {
 	for some := range slices.Chunk(ids, redoBatch) {
 		seen, err := do(some)(api.RedoBody{Preview: true})
@@ -178,7 +187,7 @@ func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(ap
 	return d.finish()
 }
 
-// inputs does inputs again.
+// inputs does inputs again, each in a step of its own. All names are resolved before the first.
 func (d *redoer) inputs(ctx context.Context, args []string) error {
 	if len(args) > maxNamed {
 		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
@@ -222,7 +231,8 @@ func (d *redoer) redo(do func(api.RedoBody) (api.RedoDone, error)) error {
 	return nil
 }
 
-// finish says what was done.
+// finish says what was done. A refusal is an error of what was named; of a filter it is one only if
+// nothing else was left.
 func (d *redoer) finish() error {
 	d.sum.Preview = !d.yes
 	if d.sum.Events == nil {
@@ -249,7 +259,8 @@ func (d *redoer) finish() error {
 	return nil
 }
 
-// tell says what doing an event again will cause.
+// tell says what doing an event again will cause, and counts it: what may happen a second time, what
+// is published again, and what the ledger cannot say any more.
 func (d *redoer) tell(e api.RedoEvent) {
 	out := d.a.Err
 	if d.sum.Events = append(d.sum.Events, e); e.Refused != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/keep-run/keep/script/sandbox"
 )
 
-// replayCmd goes through a run again and changes nothing.
+// replayCmd goes through a run again and changes nothing. A difference is status 1, so that CI can
+// hold a changed script against the runs that it came from.
 func (a *app) replayCmd() *cobra.Command {
 	p := replayer{app: a}
 	cmd := &cobra.Command{
@@ -87,7 +88,8 @@ func (p *replayer) run(ctx context.Context, run string) error {
 	})
 }
 
-// script returns the script of --with with what it imports.
+// script returns the script of --with with what it imports. A file of the project is built from the
+// directory of keep.toml, as a deploy would: names in errors and imports are then the same.
 func (p *replayer) script() (api.Script, error) {
 	file, err := project.LookForScript(p.with)
 	if err != nil {
@@ -125,7 +127,8 @@ func (p *replayer) print(r api.Replay) error {
 	return nil
 }
 
-// text prints the replay for a person.
+// text prints the replay for a person. Of two values only the lines between the equal beginning and
+// the equal end are shown.
 func (p *replayer) text(w io.Writer, r api.Replay) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "%s: %s\n", p.OutInk.Bold(terminal.Clean(d.Phase)), terminal.Clean(d.What))

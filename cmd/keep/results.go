@@ -43,6 +43,7 @@ func (c *configured) open() (*engine.Tools, error) {
 	return c.tools, nil
 }
 
+// close closes what was opened; both parts are nil if no decision needed them.
 func (c *configured) close() error {
 	var err error
 	if c.rt != nil {
@@ -62,7 +63,8 @@ func (c *configured) replays(db database.DB, log *slog.Logger) *daemon.ScriptRep
 	}}
 }
 
-// ResultSchema implements operator.Results.
+// ResultSchema implements operator.Results. Without connections nothing is known of the tool; that is
+// said by CheckResult, where a result is refused for it.
 func (c *configured) ResultSchema(tool keep.ToolName) json.RawMessage {
 	tools, err := c.open()
 	if err != nil {
@@ -80,7 +82,8 @@ func (c *configured) CheckResult(tool keep.ToolName, result json.RawMessage) err
 	return tools.CheckResult(tool, result)
 }
 
-// ReadResult implements operator.Results.
+// ReadResult implements operator.Results. It is the one thing in a decision that calls a service, so
+// a missing secret ends it. Other decisions work without.
 func (c *configured) ReadResult(ctx context.Context, m keep.Mutation) (json.RawMessage, bool, error) {
 	tools, err := c.open()
 	if err != nil {

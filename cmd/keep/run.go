@@ -63,7 +63,8 @@ waited for, up to policy.shutdown.`,
 var errTimeout = errors.New("--timeout came first")
 
 // runUntilIdle opens the project, runs it until it is idle or the time is over,
-// and says what was done either way.
+// and says what was done either way. keep.toml and the scripts are those of its start; only
+// secrets are followed, since a token may be renewed while it runs for hours.
 func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Duration) (err error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -97,7 +98,8 @@ func (a *app) runUntilIdle(ctx context.Context, path string, timeout time.Durati
 	return a.summarize(context.WithoutCancel(ctx), s, watch, idle, interrupted(ctx, timeout))
 }
 
-// A runSummary is what keep run --json prints.
+// A runSummary is what keep run --json prints. It has the open questions whole: who reads the mail
+// of cron has to know what to decide.
 type runSummary struct {
 	Idle        bool                    `json:"idle"`
 	Workflows   []runCount              `json:"workflows"`
@@ -117,7 +119,9 @@ type runCount struct {
 	Retries   int               `json:"retries"`   // further attempts that they took
 }
 
-// summarize prints what was done and returns the error that ends the command.
+// summarize prints what was done and returns the error that ends the command. The counts are those
+// of this command; questions and open runs are those of its workflows, also from before it:
+// a status of 0 says that nothing is left to decide.
 func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress, idle bool, why string) error {
 	sum := runSummary{Idle: idle, Workflows: []runCount{}, Escalations: []api.Escalation{}}
 	var open []api.Run
@@ -164,7 +168,9 @@ func interrupted(ctx context.Context, timeout time.Duration) string {
 	return "It was interrupted before everything was done."
 }
 
-// verdict says on stderr what is not done, and returns the status.
+// verdict says on stderr what is not done, and returns the status. Not to be idle (1) comes before
+// questions (4): they may not be all yet. An internal failure is 1 although it has a question:
+// it is a fault, and no decision that the workflow was made to ask for.
 func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why string) error {
 	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
 	switch {
@@ -220,7 +226,9 @@ func (a *app) printSummary(sum runSummary) error {
 }
 
 // openSession loads the scripts of p, opens the database as its host and deploys
-// them. committed is called after each commit.
+// them. committed is called after each commit. The scripts are loaded first, so that a broken
+// one leaves the database as it was. A person at the terminal is asked about what may have
+// been renamed; elsewhere such a doubt is an error.
 func (a *app) openSession(ctx context.Context, p *project.Project, committed func(keep.Commit)) (_ *daemon.Session, err error) {
 	env := a.env()
 	if term.IsTerminal(int(os.Stdin.Fd())) && a.TTY {
@@ -247,7 +255,7 @@ func (a *app) openSession(ctx context.Context, p *project.Project, committed fun
 // one continues.
 const sweepAtMost = 10 * time.Second
 
-// untilIdle runs the host until it is idle, and stops it. What people were not
+// untilIdle runs the host until it is idle, sweeps, and stops it. What people were not
 // told by then is tried once more; the rest is told after the next start. It
 // reports whether it came to be idle before ctx ended.
 func untilIdle(ctx context.Context, s *daemon.Session, watch *progress, f *daemon.Follower) (bool, error) {
@@ -274,6 +282,7 @@ func untilIdle(ctx context.Context, s *daemon.Session, watch *progress, f *daemo
 	if runErr != nil {
 		return false, runErr
 	}
+	// Also after an interruption: a person should hear of a question although the process ends.
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notify.DefaultTimeout)
 	defer cancel()
 	s.Host.FlushNotices(flushCtx)

@@ -28,6 +28,8 @@ func (a *app) reportRemote(ctx context.Context, s *daemon.Session) (stop func())
 				return
 			case <-tick.C:
 			}
+			// A host that is alive may keep its workflows for days; without a word this command would
+			// seem to hang.
 			list, err := s.Remote(ctx)
 			if err != nil {
 				continue // the host says what is wrong with the database
@@ -43,7 +45,8 @@ func (a *app) reportRemote(ctx context.Context, s *daemon.Session) (stop func())
 	return func() { cancel(); wg.Wait() }
 }
 
-// printRemote says who has what, and what to do about it.
+// printRemote says who has what, and what to do about it: one message for each host, not for each
+// workflow.
 func (a *app) printRemote(list []daemon.RemoteWorkflow) {
 	for len(list) > 0 {
 		first := list[0]

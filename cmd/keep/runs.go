@@ -112,7 +112,8 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 	return a.printTrace(r)
 }
 
-// printTrace shows what a run read, called and looked up, and how long each took.
+// printTrace shows what a run read, called and looked up, and how long each took. That nothing is
+// kept is said, since an empty trace would say that the run read nothing.
 func (a *app) printTrace(r api.Run) error {
 	t := r.Trace
 	switch {

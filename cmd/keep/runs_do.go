@@ -11,6 +11,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
+// cancelRunCmd ends a run for good, and so needs --yes. It is for runs whose call was certainly not
+// made: for any other, only a question can say what became of the call.
 func (a *app) cancelRunCmd() *cobra.Command {
 	var note string
 	var yes bool
@@ -31,6 +33,8 @@ keep events unskip undoes the skip. Who cancelled and why is in the log of the r
 	return cmd
 }
 
+// retryRunCmd brings a time forward. That takes nothing away, and so needs no --yes; --now is there
+// to be read, since retry alone sounds as if the call were made once more.
 func (a *app) retryRunCmd() *cobra.Command {
 	var note string
 	var now, dry bool
@@ -55,7 +59,8 @@ shows what would happen. Who did it and why is in the log of the run.`,
 	return cmd
 }
 
-// doRun performs an action on a run, and tells what it caused.
+// doRun performs an action on a run, and tells what it caused; in a preview, what it would. The run
+// is named by its id: what is last may be another run by now.
 func (a *app) doRun(cmd *cobra.Command, name string, action keep.Action, in api.RunRequest) error {
 	ctx := cmd.Context()
 	return a.decide(ctx, func(c *api.Client) error {

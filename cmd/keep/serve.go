@@ -55,7 +55,9 @@ func listenFlag(cmd *cobra.Command, listen *string) {
 }
 
 // serve runs every workflow of the database until ctx ends, and then waits for
-// the calls that are out.
+// the calls that are out. The order of the start: the scripts are loaded before the database is
+// opened, which a broken one must not change; the database comes before the addresses, since
+// whoever has it is the one that serves; and nothing runs before all of these are there.
 func (a *app) serve(ctx context.Context, paths []string, listen string) (err error) {
 	s, err := a.assembleServe(ctx, paths)
 	if err != nil {
@@ -63,6 +65,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	cfg := s.Project.Cfg
+	// The session keeps keep.toml as it was read, so that the flag is not taken for a change of it.
 	cfg.Server.Listen = cmp.Or(listen, cfg.Server.Listen)
 	seen := new(metrics.Collector)
 	if err := s.Open(ctx, a.env(), daemon.Watch{Metrics: seen}); err != nil {
@@ -95,7 +98,8 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 }
 
 // assembleServe assembles the project around the working directory, or the one at a
-// path with its scripts. It serves all workflows of the database either way.
+// path with its scripts. It serves all workflows of the database either way: those whose
+// scripts are not on this disk run as they were deployed.
 func (a *app) assembleServe(ctx context.Context, paths []string) (*daemon.Session, error) {
 	if len(paths) == 0 {
 		cfg, err := a.LoadConfig(".")
@@ -120,11 +124,13 @@ func (a *app) assembleServe(ctx context.Context, paths []string) (*daemon.Sessio
 	if a.PrintProblems(found); terminal.HasErrors(found) {
 		return nil, errors.Join(exit.With(exit.Misused), s.Close())
 	}
+	// A path says what is deployed first, and not what runs; with keep run it is both.
 	s.Only = nil
 	return s, nil
 }
 
-// reloaded reads the configuration of serve again.
+// reloaded reads the configuration of serve again, from where it was read at the start. Scripts that
+// changed are not taken with it: keep deploy does that.
 func (a *app) reloaded(paths []string) (*config.Config, error) {
 	if len(paths) > 0 {
 		p, err := a.OpenProject(paths[0])

@@ -41,8 +41,9 @@ func indented(raw json.RawMessage) string {
 	return s
 }
 
-// inMemory pages through a list that is read as a whole. The cursor is the key
-// of the last row.
+// inMemory pages through a list that is read as a whole, so that short lists have the flags that
+// long ones have. The cursor is the key of the last row; if that row is gone by the next page,
+// the page is refused, since nobody knows where it would begin.
 func inMemory[T any](all []T, p api.Paging, key func(T) string, err error) (api.Page[T], error) {
 	if err != nil {
 		return api.Page[T]{}, err

@@ -12,6 +12,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
+// skipInputsCmd skips inputs that are named at once, since each can be undone (keep inputs unskip);
+// those of a filter, of which nobody sees each, only with --yes.
 func (a *app) skipInputsCmd() *cobra.Command {
 	var all skipAllFlags
 	cmd := &cobra.Command{
@@ -47,6 +49,7 @@ stays so, and to start it again does the rest.`,
 	return cmd
 }
 
+// skipInputs skips inputs that are named, and tells of each what was too late for it.
 func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) error {
 	if len(args) > maxNamed {
 		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
@@ -68,10 +71,11 @@ func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) erro
 	return a.PrintJSON(out)
 }
 
-// maxNamed is how many things one command may skip: they are skipped together or
-// not at all.
+// maxNamed is how many things one command may name, as many as the API takes at once: all of
+// them exist, or nothing is done.
 const maxNamed = 1000
 
+// skipEventsCmd skips events of one topic: what a person knows of them is their message ids.
 func (a *app) skipEventsCmd() *cobra.Command {
 	return a.namedEventsCmd(&cobra.Command{
 		Use: "skip WORKFLOW TOPIC ID…", Short: "Leave out pending events",

@@ -11,7 +11,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// skipAllFlags say which inputs are skipped together.
+// skipAllFlags say which inputs are skipped together. --all alone means every workflow, and so is
+// never implied.
 type skipAllFlags struct {
 	all             bool
 	workflow, match string
@@ -31,11 +32,14 @@ func (f skipAllFlags) check(ids []string) error {
 	return nil
 }
 
-// maxMatch bounds what is searched for, in bytes; the API does the same.
+// maxMatch bounds what is searched for, in bytes. The API takes as many characters.
 const maxMatch = 200
 
-// skipAllInputs says how many inputs match, or skips them, part by part.
+// skipAllInputs says how many inputs match, or skips them, part by part. The cursor has all that the
+// next part needs, so the host keeps nothing in between, and no request takes longer than a few
+// seconds. It also fixes the beginning: what comes in later is not skipped.
 func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) error {
+	// A workflow that is not there has no inputs, and would be taken for one with nothing to skip.
 	if f.workflow != "" {
 		if _, err := c.Workflow(ctx, keep.WorkflowName(f.workflow)); err != nil {
 			return err
@@ -56,6 +60,7 @@ func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) 
 		fmt.Fprintf(a.Err, "Nothing was changed. To skip %s, say --yes.\n", terminal.Plural(done.Total, "input"))
 		return nil
 	}
+	// If this process ends here, what is skipped stays so, and the same command does the rest.
 	for told := time.Now(); done.Cursor != nil; {
 		if done, err = c.SkipAll(ctx, *done.Cursor); err != nil {
 			return err

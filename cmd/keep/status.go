@@ -45,7 +45,9 @@ fails, is in doubt or is late, and with 0 if all is well.`,
 	return cmd
 }
 
-// statusCode returns how keep status --exit-code ends.
+// statusCode returns how keep status --exit-code ends. A question comes first: to answer it is what
+// a person can do. Runs that wait for the limits of a connection are as they should be, and
+// do not count.
 func statusCode(s api.Status) error {
 	failing, _ := byLimit(s)
 	unknown := s.KeysUnknown != nil && *s.KeysUnknown > 0
@@ -64,11 +66,13 @@ func (a *app) printStatus(s api.Status) error {
 		a.heading("Unknown keys", *n)
 		fmt.Fprintln(a.Out, "  requests whose outcome nobody knows: keep keys --status unknown, then keep keys resolve")
 	}
+	// A database of keep proxy or keep gateway has no workflows; what it asks is shown all the same.
 	if len(s.Workflows) == 0 && len(s.NeedsYou) == 0 {
 		fmt.Fprintln(a.Err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
 		return nil
 	}
 	a.heading("Needs you", len(s.NeedsYou))
+	// Accounts come first: one that does not work holds up every workflow that uses it.
 	for _, q := range s.NeedsYou {
 		if q.Kind == keep.AskReconnect {
 			fmt.Fprintln(a.Out, "  "+terminal.Clean(q.Question))
@@ -149,7 +153,8 @@ func first[T any](a *app, all []T, more string, line func(T) string) {
 	}
 }
 
-// causeText returns what questions are about on one line, and how to see one of them.
+// causeText returns what questions are about on one line, and how to see one of them. Questions with
+// one cause are one line, since what repairs one of them repairs the others.
 func causeText(c api.Cause) string {
 	about := string(c.Kind)
 	if c.Tool != "" {
@@ -168,7 +173,8 @@ func causeText(c api.Cause) string {
 	return fmt.Sprintf("%d × %s in %s: keep inbox, such as keep inbox show %s", c.Count, about, in, c.Example)
 }
 
-// heading begins a part of the status.
+// heading begins a part of the status. Parts that have nothing say so: an empty page would not tell
+// all is well from what was not looked at.
 func (a *app) heading(name string, n int) {
 	if n == 0 {
 		fmt.Fprintf(a.Out, "%s: nothing\n", name)
@@ -177,7 +183,8 @@ func (a *app) heading(name string, n int) {
 	fmt.Fprintf(a.Out, "%s\n", a.OutInk.Bold(fmt.Sprintf("%s: %d", name, n)))
 }
 
-// byLimit returns the runs that fail, and those that only wait for a connection.
+// byLimit returns the runs that fail, and those that only wait for a connection: they continue by
+// themselves, and nobody is to be woken for them.
 func byLimit(s api.Status) (failing, held []api.Run) {
 	for _, r := range s.Failing {
 		if r.Wait != nil && r.Wait.Kind == lifecycle.WaitsForLimit {

@@ -23,7 +23,8 @@ import (
 	"github.com/keep-run/keep/script/sandbox"
 )
 
-// testCmd sends nothing, reads nothing and opens no database.
+// testCmd sends nothing, reads nothing and opens no database, but with --record, and to say how to
+// make a first test where there is none.
 func (a *app) testCmd() *cobra.Command {
 	t := tester{app: a}
 	cmd := &cobra.Command{
@@ -75,7 +76,7 @@ Exit codes: 0 all passed, 1 one failed, 2 a file can't be read or there is no te
 	return cmd
 }
 
-// A tester runs the tests of a path.
+// A tester runs the tests of a path, or makes one of a run.
 type tester struct {
 	*app
 	path  string
@@ -93,6 +94,7 @@ type testReport struct {
 	Tests  []testResult `json:"tests"`
 }
 
+// A testResult is one test of a report. Problems are empty if it passed.
 type testResult struct {
 	File     string   `json:"file"`
 	Name     string   `json:"name"`
@@ -101,7 +103,9 @@ type testResult struct {
 	Millis   int64    `json:"ms"`
 }
 
-// run runs every test once.
+// run runs every test once. No test at all is a mistake (2) and no success: a path that is wrong by
+// a letter would otherwise be green in CI forever. Reports are written before the status is
+// decided, since they are wanted most for tests that failed.
 func (t *tester) run(ctx context.Context) error {
 	if _, _, err := project.Look(t.path); err != nil {
 		return err
@@ -138,7 +142,9 @@ type suiteRunner struct {
 	began time.Time
 }
 
-// all runs the tests of files, several at once, and returns their suites in order.
+// all runs the tests of files, several at once, and returns their suites in order. If a file cannot
+// be read no test runs, and what is wrong with all files is reported together. A failing test is
+// no error here; an error is one that could not be run.
 func (s *suiteRunner) all(ctx context.Context, files []string) ([]scripttest.Suite, error) {
 	prepared := make([]preparedSuite, len(files))
 	var errs []error
@@ -158,6 +164,7 @@ func (s *suiteRunner) all(ctx context.Context, files []string) ([]scripttest.Sui
 			if len(errs) > 0 {
 				break
 			}
+			// Taken here and not in the goroutine: there are never more goroutines than slots.
 			slots <- struct{}{}
 			running.Go(func() {
 				p.suite.Verdicts[j], p.errs[j] = scripttest.Run(ctx, p.cfg, test)
@@ -174,7 +181,8 @@ func (s *suiteRunner) all(ctx context.Context, files []string) ([]scripttest.Sui
 	return suites, errors.Join(errs...)
 }
 
-// A preparedSuite is a file of tests that is read, with its script.
+// A preparedSuite is a file of tests that is read, with its script. Each test writes its verdict and
+// its error in its own place, so that no lock is needed.
 type preparedSuite struct {
 	suite scripttest.Suite
 	cfg   scripttest.Config
@@ -182,7 +190,8 @@ type preparedSuite struct {
 	errs  []error // of tests
 }
 
-// prepare reads a file of tests and its script, once for all its tests.
+// prepare reads a file of tests and its script, once for all its tests. Connections are described
+// and not opened: what they answer comes from the test, and secrets may be missing.
 func (s *suiteRunner) prepare(ctx context.Context, file string) (p preparedSuite, err error) {
 	p.suite.File = terminal.Short(file)
 	f, err := s.read(ctx, file)
@@ -211,7 +220,8 @@ func (s *suiteRunner) prepare(ctx context.Context, file string) (p preparedSuite
 	return p, nil
 }
 
-// read reads a file of tests.
+// read reads a file of tests. One in JavaScript is a program, and is evaluated in the sandbox of its
+// project.
 func (s *suiteRunner) read(ctx context.Context, file string) (*scripttest.File, error) {
 	if !scripttest.IsScript(file) {
 		f, err := scripttest.ReadFile(file)
@@ -239,7 +249,8 @@ func (s *suiteRunner) read(ctx context.Context, file string) (*scripttest.File, 
 	return f, nil
 }
 
-// sandbox returns the sandbox of a project.
+// sandbox returns the sandbox of a project, which is started for its first file: to start one takes
+// longer than a test.
 func (s *suiteRunner) sandbox(ctx context.Context, cfg *config.Config) (*sandbox.Runtime, error) {
 	if rt, have := s.open[cfg.Dir]; have {
 		return rt, nil
@@ -251,6 +262,7 @@ func (s *suiteRunner) sandbox(ctx context.Context, cfg *config.Config) (*sandbox
 	return rt, err
 }
 
+// close closes the sandboxes of all projects.
 func (s *suiteRunner) close() error {
 	var errs []error
 	for _, rt := range s.open {
@@ -259,6 +271,7 @@ func (s *suiteRunner) close() error {
 	return errors.Join(errs...)
 }
 
+// report counts what passed and failed, in the order of files and tests.
 func report(suites []scripttest.Suite) testReport {
 	r := testReport{Tests: []testResult{}}
 	for _, s := range suites {
@@ -275,6 +288,7 @@ func report(suites []scripttest.Suite) testReport {
 	return r
 }
 
+// writeJUnit writes the report that CI systems read, over one of before.
 func writeJUnit(name string, suites []scripttest.Suite) error {
 	f, err := os.Create(filepath.Clean(name))
 	if err != nil {
@@ -286,7 +300,8 @@ func writeJUnit(name string, suites []scripttest.Suite) error {
 	return nil
 }
 
-// print prints the report and returns the error that ends the command.
+// print prints the report and returns the error that ends the command. Tests that passed are only
+// counted.
 func (t *tester) print(r testReport) error {
 	if t.JSON {
 		if err := t.PrintJSON(r); err != nil {
@@ -310,13 +325,16 @@ func (t *tester) print(r testReport) error {
 	return nil
 }
 
-// again runs the tests after each change of a file, until ctx is done.
+// again runs the tests after each change of a file, until ctx is done. A mistake is printed and waited
+// out: the next change may repair it. All files are read anew each time; changes during a run
+// make one more.
 func (t *tester) again(ctx context.Context) error {
 	abs, info, err := project.Look(t.path)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
+		// The script of a file of tests is beside it.
 		abs = filepath.Dir(abs)
 	}
 	changed := make(chan struct{}, 1)

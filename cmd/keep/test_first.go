@@ -17,6 +17,8 @@ import (
 )
 
 // noTests says that a path has no tests, which scripts it has, and how one of them gets a first test.
+// To make one of a recorded run is less work than to write it, so that is offered first. That
+// the database cannot be read is no reason to say less.
 func (t *tester) noTests(ctx context.Context) error {
 	of, err := t.OpenProject(t.path)
 	if err != nil {
@@ -29,7 +31,7 @@ func (t *tester) noTests(ctx context.Context) error {
 	return project.NoTests(t.path, of, next)
 }
 
-// maxTried is how many of the newest runs are asked whether they make a test.
+// maxTried is how many of the newest runs are looked at for one that makes a good test.
 const maxTried = 50
 
 // recordable returns the command that makes a test of the newest run of one of the scripts that ended
@@ -82,7 +84,8 @@ func testOf(script string) string {
 	return strings.TrimSuffix(script, path.Ext(script)) + scripttest.Suffix
 }
 
-// recordCommand returns what makes a test of a run, as it is typed here.
+// recordCommand returns what makes a test of a run, as it is typed here: with the directory of the
+// project if this one is another, since keep.toml is looked for upwards.
 func (t *tester) recordCommand(of *project.Project, run keep.RunID, file string) string {
 	file = filepath.FromSlash(file)
 	cmd, db := "", ""
@@ -97,7 +100,9 @@ func (t *tester) recordCommand(of *project.Project, run keep.RunID, file string)
 	return fmt.Sprintf("%skeep test --record %s --out %s%s", cmd, run, terminal.Clean(file), db)
 }
 
-// written returns the text of a first test of one of the scripts; empty if none can be read.
+// written returns the text of a first test of one of the scripts; empty if none can be read. It
+// expects that nothing comes of the script, and so fails with what does, which can be copied
+// into it.
 func (t *tester) written(ctx context.Context, of *project.Project) string {
 	rt, err := project.OpenSandbox(ctx, of.Cfg, t.log)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/keep-run/keep/api"
 )
 
-// triggerCmd asks for a run; it makes none itself.
+// triggerCmd asks for a run; it makes none itself. Without a host the request waits in the database
+// until one starts.
 func (a *app) triggerCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger WORKFLOW [HANDLER]",

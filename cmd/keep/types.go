@@ -10,7 +10,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 )
 
-// typesCmd writes for editors and language models what scripts may call.
+// typesCmd writes for editors and language models what scripts may call. They are of keep.toml and not
+// of the services: nothing is asked over the network.
 func (a *app) typesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "types",

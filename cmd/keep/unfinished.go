@@ -16,7 +16,8 @@ import (
 	"github.com/keep-run/keep/script/workflow"
 )
 
-// maxCounted is how many unfinished items are counted of each status.
+// maxCounted is how many unfinished items are counted of each status, in one page. With more the
+// number is too small, and the advice the same.
 const maxCounted = 1000
 
 // warnOfItems says which items a new version finds unfinished. Which ids its
@@ -136,6 +137,7 @@ func saidID(def keep.Definition, stored string) string {
 	return stored
 }
 
+// joinPatterns names forms of ids on one line.
 func joinPatterns(ps []workflow.ItemPattern) string {
 	words := make([]string, len(ps))
 	for i, p := range ps {

@@ -12,6 +12,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
+// unskipInputsCmd undoes a skip as far as that is safe: a run that was past its call has done what
+// its events asked for, and to give them out again would do it twice.
 func (a *app) unskipInputsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unskip ID…", Short: "Undo the skip of inputs",
@@ -40,7 +42,8 @@ its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
 	return cmd
 }
 
-// unskipped tells what became of each input.
+// unskipped tells what became of each input. The status is 1 if one was refused, also beside others
+// that were not: each was named.
 func (a *app) unskipped(out []api.Unskipped) error {
 	if a.JSON {
 		if err := a.PrintJSON(out); err != nil {
@@ -62,6 +65,7 @@ func (a *app) unskipped(out []api.Unskipped) error {
 	return nil
 }
 
+// unskipEventsCmd is the same for events that are named, all or none.
 func (a *app) unskipEventsCmd() *cobra.Command {
 	return a.namedEventsCmd(&cobra.Command{
 		Use: "unskip WORKFLOW TOPIC ID…", Short: "Undo the skip of events",
@@ -88,6 +92,8 @@ func (a *app) sayUnskipped(what string, r api.Unskipped) {
 	}
 }
 
+// unskipItemsCmd lets a job come to skipped items again. What was applied in their attempt keeps its
+// keys, and so is not done a second time.
 func (a *app) unskipItemsCmd() *cobra.Command {
 	d := &itemsDoer{a: a, action: keep.Unskip}
 	return d.command("Undo the skip of items",

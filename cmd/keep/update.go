@@ -18,13 +18,15 @@ import (
 // releases answers with the newest release.
 const releases = "https://api.github.com/repos/keep-run/keep/releases/latest"
 
-// How long and how much the answer about a release may be.
+// How long and how much the answer about a release may be (law: bounded). GitHub lists the files of
+// a release in it.
 const (
 	releaseTimeout = 10 * time.Second
 	releaseLimit   = 1 << 20 // bytes
 )
 
-// updateCmd asks whether there is a newer release. Nothing else of Keep asks.
+// updateCmd asks whether there is a newer release. Nothing else of Keep asks. It replaces nothing: the
+// program may belong to a package manager, and a backup comes before an upgrade.
 func (a *app) updateCmd() *cobra.Command {
 	var check bool
 	var from string
@@ -55,7 +57,8 @@ type release struct {
 	URL     string `json:"url"`
 }
 
-// checkUpdate asks from for the newest release and compares it with have.
+// checkUpdate asks from for the newest release and compares it with have. A newer one is no failure:
+// the status is 0 either way, and --json says which.
 func (a *app) checkUpdate(ctx context.Context, from, have string) error {
 	r, err := newestRelease(ctx, from)
 	if err != nil {
@@ -77,7 +80,8 @@ func (a *app) checkUpdate(ctx context.Context, from, have string) error {
 	return err
 }
 
-// newestRelease asks for the newest release. What it is told has a version, or is an error.
+// newestRelease asks for the newest release. What it is told has a version, or is an error, as from a
+// proxy that answers with a page of its own.
 func newestRelease(ctx context.Context, from string) (release, error) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

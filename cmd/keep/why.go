@@ -13,7 +13,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// whyCmd says of any id what it is, what it waits for and what came of it.
+// whyCmd says of any id what it is, what it waits for and what came of it. It is for the person who
+// has an id from a log or a mail, and does not know of what it is.
 func (a *app) whyCmd() *cobra.Command {
 	cmd := showCmd(a, "why ID", "What any id names, what it waits for and what came of it", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Why, error) {
@@ -48,7 +49,8 @@ func orWorkflow(ctx context.Context, c *api.Client, id string, err error) error 
 	return fmt.Errorf("%w; it is a workflow: keep workflows show %s", err, terminal.Clean(id))
 }
 
-// printWhy prints sentences first, and then what else can be asked for.
+// printWhy prints sentences first, and then what else can be asked for, as commands that can be
+// copied.
 func (a *app) printWhy(w api.Why) error {
 	fmt.Fprintln(a.Out, terminal.Clean(w.Sentence))
 	if w.WaitsFor != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// workflowsCmd lists workflows, shows one, and lists the versions of one.
+// workflowsCmd lists workflows, shows one, and lists the versions of one. It shows what is deployed,
+// whatever is on the disk.
 func (a *app) workflowsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Workflows: versions, handlers, when they come next", listing[api.Workflow]{

@@ -28,7 +28,8 @@ import (
 	"github.com/keep-run/keep/llm"
 )
 
-// writeCmd has a model write a workflow.
+// writeCmd has a model write a workflow. The model has the tools of keep mcp that change nothing; what
+// it writes is a proposal, and only a person makes it run.
 func (a *app) writeCmd() *cobra.Command {
 	w := author{app: a}
 	cmd := &cobra.Command{
@@ -51,7 +52,7 @@ file or keep.toml, 4 it waits for you, or a question has no answer.`,
 	return cmd
 }
 
-// editCmd has a model change a workflow.
+// editCmd has a model change a workflow; see author.edit.
 func (a *app) editCmd() *cobra.Command {
 	w := author{app: a}
 	cmd := &cobra.Command{
@@ -71,7 +72,8 @@ would have done otherwise. The file of the workflow is replaced if you agree her
 	return cmd
 }
 
-// An author has a workflow written and asks the person about it.
+// An author has a workflow written and asks the person about it. It works for keep write and keep
+// edit, which differ in what they begin with and in what they show.
 type author struct {
 	*app
 	out, html, model string
@@ -92,7 +94,7 @@ func (w *author) flags(cmd *cobra.Command) {
 	f.StringVar(&w.model, "model", "", "`NAME` of the model, in the place of model of [write]")
 }
 
-// An authored is what keep write --json prints.
+// An authored is what keep write --json prints, however it ends: what a model used was paid for.
 type authored struct {
 	Workflow  *keep.WorkflowName `json:"workflow"` // null: nothing came of it
 	Intent    string             `json:"intent"`
@@ -133,6 +135,7 @@ func (w *author) begin(in io.Reader, intent string) (err error) {
 			return exit.Misusef("%s", m)
 		}
 	}
+	// With --json the output is for a program, which cannot answer in sentences.
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) && w.TTY && !w.JSON {
 		w.in = bufio.NewReader(in)
 	}
@@ -140,7 +143,8 @@ func (w *author) begin(in io.Reader, intent string) (err error) {
 	return nil
 }
 
-// write writes a new workflow.
+// write writes a new workflow. A file that is in the way is refused before the model is paid; the
+// name is known only afterwards, and refuse has the model choose another one.
 func (w *author) write(ctx context.Context, in io.Reader, intent string) (err error) {
 	if err := w.begin(in, intent); err != nil {
 		return err
@@ -155,7 +159,9 @@ func (w *author) write(ctx context.Context, in io.Reader, intent string) (err er
 	return w.author(ctx, task, func(name keep.WorkflowName) string { return cmp.Or(w.out, string(name)+".js") }, nil)
 }
 
-// author has a task done, and shows and stores what came of it.
+// author has a task done, and shows and stores what came of it. The texts are on disk from the moment
+// that the model is done: what follows may fail, and they cost money. They go when the files of
+// the project are written.
 func (w *author) author(ctx context.Context, task draft.Task, file func(keep.WorkflowName) string, change *editing) (err error) {
 	out, err := w.draft(ctx, task)
 	if err != nil {
@@ -182,7 +188,8 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 	return nil
 }
 
-// draft has the model write.
+// draft has the model write. It asks the person in between, and takes the line of progress away
+// meanwhile: both write to the same terminal.
 func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome, err error) {
 	service := w.cfg.Write.LLM
 	service.Retry = w.cfg.Policy.Retry
@@ -211,7 +218,8 @@ func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome,
 	return writer.Write(ctx, task)
 }
 
-// A doing is what the line of progress shows.
+// A doing is what the line of progress shows. The writer sets it and the animation reads it, each in
+// its goroutine.
 type doing struct {
 	mu  sync.Mutex
 	now draft.Progress
@@ -265,7 +273,7 @@ func (w *author) line(ctx context.Context) (string, error) {
 	}
 }
 
-// refuse says why a new workflow cannot have a name.
+// refuse says why a new workflow cannot have a name, in a sentence for the model; empty: it can.
 func (w *author) refuse(ctx context.Context, name keep.WorkflowName) (string, error) {
 	if w.out == "" && w.free(string(name)+".js") != nil {
 		return fmt.Sprintf("there is a file of the name %s.js already: choose another name.", name), nil
@@ -283,7 +291,8 @@ func (w *author) refuse(ctx context.Context, name keep.WorkflowName) (string, er
 	return fmt.Sprintf("there is a workflow %s already: choose another name.", name), nil
 }
 
-// unanswered ends the command since a question has no answer.
+// unanswered ends the command since a question has no answer. It prints what was asked, so that the
+// same command can be given again with answers.
 func (w *author) unanswered(out draft.Outcome, r authored) error {
 	r.State = "unanswered"
 	for _, q := range out.Open {

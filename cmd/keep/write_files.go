@@ -14,13 +14,15 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// besides returns the files of a script: its tests and its grants.
+// besides returns the files of a script: its tests and its grants. Keep test finds
+// the tests by that name; nothing reads the grants, which are for keep.toml.
 func besides(script string) (tests, grants string) {
 	bare := strings.TrimSuffix(script, filepath.Ext(script))
 	return bare + ".test.toml", bare + ".grants.toml"
 }
 
-// free refuses the file of a script if it, or one beside it, is there.
+// free refuses the file of a script if it, or one beside it, is there. A link that leads nowhere is
+// there, too.
 func (w *author) free(script string) error {
 	if ext := filepath.Ext(script); ext != ".js" && ext != ".ts" {
 		return exit.Misusef("%s: a script ends with .js or .ts", script)
@@ -62,9 +64,12 @@ func writeFiles(files []project.File, over bool) error {
 	return nil
 }
 
-// writeFile writes the text beside its name first, and gives it the name when it is on disk.
+// writeFile writes the text beside its name first, and gives it the name when it is on disk. So a
+// process that dies leaves the old file or the new one, and at most one under a name of its own.
+// A link refuses a name that is taken, which a rename would replace.
 func writeFile(f project.File, over bool) (err error) {
 	dir := filepath.Dir(f.Name)
+	// In the same directory: a rename across file systems is not possible.
 	temp, err := os.CreateTemp(dir, ".keep-write-*")
 	if err != nil {
 		return err

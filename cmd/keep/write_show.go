@@ -84,7 +84,8 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 	return d.end(agreed)
 }
 
-// script returns the draft as a host takes it.
+// script returns the draft as a host takes it. Its file is named relative to the project, as a deploy
+// of that file would name it: then the version and the file are the same script.
 func (d *authoredDraft) script() (api.Script, error) {
 	abs, err := filepath.Abs(d.file)
 	if err != nil {
@@ -109,7 +110,8 @@ func (d *authoredDraft) origin() keep.Origin {
 	return keep.OriginWrite
 }
 
-// propose stores the draft as a version that waits for the person.
+// propose stores the draft as a version that waits for the person. The API makes no proposal
+// current by itself, whatever the workflow was granted.
 func (d *authoredDraft) propose(ctx context.Context) error {
 	s, err := d.script()
 	if err != nil {
@@ -171,7 +173,8 @@ func (d *authoredDraft) replace(files []project.File) error {
 	return project.WriteTogether(d.cfg.Dir, files)
 }
 
-// show shows a person what was written and what it would do.
+// show shows a person what was written and what it would do. All of it is from a model, and is
+// cleaned as what strangers write.
 func (d *authoredDraft) show() error {
 	w, r := d.Out, d.report
 	fmt.Fprintf(w, "%s: %s\n", d.OutInk.Bold(string(*r.Workflow)), terminal.Clean(d.Note))
@@ -218,7 +221,8 @@ func (d *authoredDraft) agree(ctx context.Context) (bool, error) {
 	return answer == "yes", nil
 }
 
-// accept makes the version current.
+// accept makes the version current. It answers the question as the person, not as the agent that
+// proposed.
 func (d *authoredDraft) accept(ctx context.Context) error {
 	return d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
 		_, err := c.Decide(ctx, *d.report.Question, api.DecisionRequest{Action: keep.Approve})
@@ -226,7 +230,7 @@ func (d *authoredDraft) accept(ctx context.Context) error {
 	})
 }
 
-// end says how it ended, and returns the error that ends the command.
+// end says how it ended, and returns the error that ends the command: status 4 if it waits.
 func (d *authoredDraft) end(agreed bool) error {
 	r := d.report
 	if agreed {
