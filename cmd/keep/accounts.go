@@ -121,7 +121,7 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 }
 
 // storeAccount stores what was connected, and says so. It makes the key of keep.key if there is
-// none, which is why a key that others can read is an error here.
+// none, so that what is wrong with the key shows here.
 func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string) error {
 	stored, err := m.Connect(ctx, fresh, content)
 	if err != nil {
@@ -344,6 +344,8 @@ func (a *app) accountsCmd() *cobra.Command {
 place of the old one. If it is interrupted, nothing is lost: run it again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withAccounts(cmd.Context(), database.ToDecide, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
+				// The new key is on disk before the first row is sealed with it, and takes the place of the old
+				// one after the last: whatever a kill leaves, the keys that are there open everything.
 				n, err := m.Rekey(cmd.Context(), discard)
 				if err != nil {
 					return keyError(err)
@@ -372,6 +374,7 @@ func (a *app) listAccounts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// Not nil: an empty list is [] in JSON.
 		lines := []api.Account{}
 		t := terminal.Table{Header: []string{"ACCOUNT", "PACK", "STATUS", "OF", "CONNECTED BY", "EXPIRES", "LAST SUCCESS"}}
 		for _, acc := range all {
@@ -448,6 +451,7 @@ func (a *app) testAccount(ctx context.Context, name string) error {
 		err := daemon.TestAccount(ctx, cfg, m, name)
 		f, _ := errors.AsType[*keep.Failure](err)
 		switch {
+		// Not every pack has a read that does no more than show whether a credential works.
 		case errors.Is(err, config.ErrNoTest):
 			return exit.Misusef("%w", err)
 		case errors.Is(err, keep.ErrNotFound):
@@ -495,6 +499,7 @@ value is typed, and not shown, or is one line of standard input; it is never an 
 keep.toml uses it as ${secret:NAME}. A running host takes it between two calls.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
+			// Before a value is typed that could not be stored.
 			if err := daemon.CheckSecretName(name); err != nil {
 				return exit.Misusef("%w", err)
 			}

@@ -32,7 +32,8 @@ type exportFlags struct {
 	move       bool
 }
 
-// exportAccountCmd writes one account to a file that only its recipients can open.
+// exportAccountCmd writes one account to a file that only its recipients, or who has its passphrase,
+// can open.
 func (a *app) exportAccountCmd() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{Use: "export NAME", Short: "Write an account, sealed, to be imported elsewhere", Args: cobra.ExactArgs(1),
@@ -104,6 +105,7 @@ func (a *app) exportAccount(ctx context.Context, name string, f exportFlags, std
 			to.Store = func(text []byte) error { return writeSynced(file, text) }
 		}
 		err := m.Export(ctx, name, f.move, to)
+		// The error says why; only here is known how it is done by the command.
 		if errors.Is(err, account.ErrWouldShare) {
 			return exit.Misusef("%w: move it with: keep accounts export %s --move --out FILE", err, name)
 		}
@@ -154,6 +156,7 @@ database. Delete the file then.`,
 // importAccount opens a file and seals the account with the key of this project. Without a key
 // here the file may still have a passphrase, so that none is there yet is no error.
 func (a *app) importAccount(ctx context.Context, file string, replace bool, stdin io.Reader) error {
+	// Before the database is opened: a wrong name must not make one.
 	text, err := regular.Read(file, maxExport)
 	if err != nil {
 		return exit.Misusef("%w", err)
@@ -186,8 +189,8 @@ func (a *app) importAccount(ctx context.Context, file string, replace bool, stdi
 }
 
 // recipientCmd prints for whom an account is exported that is to come here. It makes keep.key if
-// there is none, and with it the database: a key that seals nothing yet must be the one that
-// is used later.
+// there is none. For that it needs the database: only there it shows whether a key was never
+// made, or is lost.
 func (a *app) recipientCmd() *cobra.Command {
 	return &cobra.Command{Use: "recipient", Short: "Print the public part of the key, to export accounts for it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -110,6 +110,7 @@ func (a *app) setUp(daemon bool) error {
 			a.logFormat = "json"
 		}
 	}
+	// What a person should know is a warning; a verb says the rest itself.
 	level := slog.LevelWarn
 	switch {
 	case a.verbose == 1:

@@ -27,7 +27,7 @@ func (a *app) say(format string, args ...any) {
 // client returns what clients of this command get from it.
 func (a *app) client() client.Env { return client.Env{Terminal: a.Terminal, Log: a.log} }
 
-// look is what all verbs use that only read. It calls f with a client of the database of the project around the working
+// look calls f with a client of the database of the project around the working
 // directory, to read. A mistake in another part of the configuration is no reason
 // not to look.
 func (a *app) look(ctx context.Context, f func(c *api.Client) error) error {
@@ -58,6 +58,7 @@ func (a *app) opening(r database.Role) client.Opener {
 		if err != nil {
 			return nil, daemon.Actors{}, nil, err
 		}
+		// Opened only by a decision that needs them; see there.
 		results := &configured{cfg: cfg}
 		o, err := a.operatorOf(ctx, cfg, db, r, results)
 		if err != nil {

@@ -19,6 +19,7 @@ func (a *app) budgetsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		cmd := listCmd(a, "", "Budgets: how much calls may spend, and how much is left", listing[api.Budget]{
 			header: []string{"BUDGET", "OF", "SPENT", "IN DOUBT", "LEFT", "LIMIT", "PER", "ROOM AT"},
+			// Budgets are as many as keep.toml has: they are read whole, and selected here.
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Budget], error) {
 				all, err := c.Budgets(ctx)
 				var of []api.Budget
@@ -106,6 +107,7 @@ func (a *app) printBudget(b api.BudgetDetail) error {
 	fmt.Fprintln(a.Out)
 	t := terminal.Table{Header: []string{"MUTATION", "WORKFLOW", "TOOL", "AMOUNT", "STATE", "AT"}}
 	for _, e := range b.Entries {
+		// A call in doubt has an entry as if it had happened.
 		state := string(e.State)
 		if e.Allowed {
 			state += ", allowed"

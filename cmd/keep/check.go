@@ -68,6 +68,7 @@ func (a *app) check(ctx context.Context, path string) error {
 		return err
 	}
 	r := checkReport{Workflows: []workflowEffects{}}
+	// Described and not opened: secrets need not be set here.
 	conns, connErr := p.Cfg.Describe()
 	defer project.CloseConnections(conns)
 	r.Problems = append(r.Problems, project.Problems("", errors.Join(err, connErr))...)
@@ -162,6 +163,7 @@ func checkAround(ctx context.Context, path string, p *project.Project, scripts [
 // printCheck prints the report and returns the error that ends the command: status 2 if there is
 // an error. Warnings alone leave it at 0.
 func (a *app) printCheck(r checkReport) error {
+	// The JSON and the status are of one count, also where warnings stand beside errors.
 	failed := 0
 	for _, c := range r.Problems {
 		if c.Severity == string(workflow.Error) {

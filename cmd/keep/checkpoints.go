@@ -61,6 +61,7 @@ func (a *app) setCheckpointCmd() *cobra.Command {
 begins there. Who did it, and why, is in the log of the producer's last run.`,
 		Args: cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// A text without its quotes is the usual mistake, and would be refused by the host in other words.
 			if !json.Valid([]byte(args[3])) {
 				return exit.Misusef("%s is no JSON; a text is written as '\"text\"'", terminal.CutTo(args[3], 80))
 			}

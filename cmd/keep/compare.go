@@ -50,12 +50,14 @@ func (a *app) compareScripts(ctx context.Context, c *api.Client, p *project.Proj
 	for _, s := range scripts {
 		text := filesOf(s.Bundle)
 		r, err := c.Compare(ctx, s.Name, api.CompareRequest{Script: &text})
+		// It was not deployed under its new name yet: its runs are those of the old one.
 		if errors.Is(err, keep.ErrNotFound) && s.Was != "" {
 			r, err = c.Compare(ctx, s.Was, api.CompareRequest{Script: &text})
 		}
 		if errors.Is(err, keep.ErrNotFound) {
 			r, err = newWorkflow(s.Name), nil
 		}
+		// A script that the host refuses is a mistake of the script, with its place.
 		if found := project.Problems(p.Root, err); len(found) > 0 {
 			a.PrintProblems(found)
 			return exit.With(exit.Misused)
@@ -127,6 +129,7 @@ func (a *app) printComparison(w io.Writer, r api.Comparison) error {
 		if run.Change == string(compare.Same) {
 			continue
 		}
+		// Counted to the end: the person has to know how many more there are.
 		if shown++; shown > maxCompared {
 			continue
 		}

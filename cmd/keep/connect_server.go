@@ -37,6 +37,7 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 		case err != nil:
 			return exit.Misusef("%w", err)
 		}
+		// The name that keep.toml gives the account of the server comes first: no line has to change then.
 		called := cmp.Or(f.name, server.Account, name)
 		if !config.AccountName(called) {
 			return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", called)
@@ -72,6 +73,8 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 		}
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", fresh.Pack, err)
 	}
+	// A server in a private network, which is the owner's own, may name addresses there; a public one
+	// may not, since that would let it ask inside.
 	at, err := url.Parse(server.URL)
 	if err != nil {
 		return failed(err)
@@ -82,6 +85,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 		return failed(err)
 	}
 	scopes := slices.Concat(own.Scopes, f.scopes)
+	// A list of the owner is all that is asked for; without one, what the server says that it needs.
 	if len(own.Scopes) == 0 {
 		scopes = append(scopes, found.Scopes...)
 	}
@@ -92,6 +96,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	}
 	slices.Sort(scopes)
 	scopes = slices.Compact(scopes)
+	// A client without a secret is a public one, which PKCE protects (Discover insists on it).
 	auth := oauth.AuthNone
 	if own.ClientSecret != "" {
 		auth = oauth.AuthBasic

@@ -84,6 +84,7 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
+	// A path that cannot be looked at is refused as well.
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return exit.Misusef("%s exists; name a new file", terminal.Short(to))
 	}

@@ -59,6 +59,7 @@ done on TO is not known then, and is done again. While a host works on TO, every
 done twice.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// Exactly one of the two: to name a copy and to say that it is lost is no command.
 			if lost == (len(args) == 2) {
 				return exit.Misusef("name the database that was copied to; if it does not exist any more, say --lost instead")
 			}
@@ -117,7 +118,7 @@ func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
 	p := new(copyProgress)
 	stop := a.Animate(p.line)
 	done, err := transfer.Mover{Now: a.Now(), Tell: p.tell}.Copy(ctx, from, to)
-	stop()
+	stop() // before anything else is written to the terminal
 	if err != nil {
 		return err
 	}
@@ -140,6 +141,7 @@ type copyProgress struct {
 	last transfer.Progress
 }
 
+// tell is called by the copy after each part.
 func (p *copyProgress) tell(now transfer.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

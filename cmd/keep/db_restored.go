@@ -98,6 +98,7 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 		return exit.NoDatabase(err)
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
+	// Only now may the database be opened to write: the restore has made it one to work on.
 	err = a.withStore(ctx, database.ToDecide, func(cfg *config.Config, db database.DB) error {
 		if err := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil).Restored(ctx); err != nil {
 			return err

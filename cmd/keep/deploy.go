@@ -124,6 +124,7 @@ func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Op
 // deploy of that script fails as stale and does not undo the other one. Scripts before it stay
 // deployed; to repeat the command deploys the rest, since what did not change keeps its version.
 func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) ([]deployed, error) {
+	// What each deploy replaces is fixed here, before the first of them.
 	all, err := c.Workflows(ctx)
 	if err != nil {
 		return nil, err
@@ -142,6 +143,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 		}
 		w, err := c.Deploy(ctx, s.Name, textOf(s), before[s.Name])
 		switch {
+		// Not tried again: what came in between may be the work of somebody who should be asked.
 		case errors.Is(err, keep.ErrStale):
 			return nil, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.File, err, s.Name)
 		case err != nil:
@@ -152,6 +154,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 			}
 			return nil, fmt.Errorf("deploy %s: %w", s.File, err)
 		}
+		// Not current, so that nothing of it meets items or runs yet.
 		if w.Waiting != nil {
 			out = append(out, deployed{s.Name, w.Version, false, w.Waiting})
 			continue

@@ -35,7 +35,8 @@
 //
 // # Processes and the database
 //
-// run, dev and serve are hosts: one of them at a time has the lock of a file.
+// run, dev and serve are hosts: one of them at a time has the lock of a file, which keep gateway
+// shares with them by the socket.
 // dev and serve answer all lists and actions, by the API on their socket. Without
 // them a verb opens the database itself and asks the same API in its own process:
 // lists open a file to read only; decisions (inbox do, pause, trigger, deploy, …)

@@ -85,6 +85,7 @@ func (d *docReader) run(ctx context.Context, topic string) error {
 	return d.serve(ctx, path)
 }
 
+// printList prints which documents there are, by the names that keep docs takes.
 func (d *docReader) printList(l *manual.Library) error {
 	out := []document{}
 	t := terminal.Table{Header: []string{"NAME", "TITLE"}}
@@ -106,6 +107,7 @@ func (d *docReader) serve(ctx context.Context, path string) error {
 		return exit.Failedf("serve the documents: %w", err)
 	}
 	s := &http.Server{Handler: manual.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	// Closed and not shut down: nobody loses anything by a page that is not whole.
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	if err := d.showPage("http://"+l.Addr().String()+path, "", !d.open); err != nil {
 		return errors.Join(err, l.Close())

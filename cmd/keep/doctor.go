@@ -84,11 +84,13 @@ func (a *app) doctor(ctx context.Context, servers bool) error {
 	if dir := project.CacheDir(); dir != "" {
 		d.Cache = &dir
 	}
+	// Opened and closed again: secrets that are missing show only so. No call is made.
 	conns, connErr := cfg.Connect()
 	d.Problems = append(d.Problems, project.Problems("", errors.Join(err, connErr, project.CloseConnections(conns)))...)
 	if servers {
 		d.Problems = append(d.Problems, project.ConfigProblems(cfg.Misfits(ctx), "error")...)
 	}
+	// Warnings are printed, and do not count.
 	bad := len(d.Problems)
 	d.Problems = append(d.Problems, project.ConfigProblems(cfg.Warnings, "warning")...)
 	if cfg.DB != "" {

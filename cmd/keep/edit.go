@@ -86,6 +86,7 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	// Without a database nothing was deployed, so there is no such workflow.
 	if b.Base == nil {
 		return nil, "", &keep.NotFoundError{What: "workflow", ID: string(name)}
 	}
@@ -97,6 +98,7 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 	if err != nil {
 		return nil, "", err
 	}
+	// The bundle has the sources in its map, so that nothing is needed from the disk.
 	loaded, err := host.LoadBundle(ctx, b.Runtime, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
 	if err != nil {
 		return nil, "", fmt.Errorf("load version %s of %s: %w", d.Version, name, err)
@@ -128,6 +130,7 @@ func (w *author) place(e *editing, entry string) (string, error) {
 		return terminal.Short(file), w.free(file)
 	case err != nil:
 		return "", err
+	// Somebody is at work on the file, or it was changed and not deployed.
 	case string(text) != e.Source && !w.force:
 		return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or name another file with --out", terminal.Short(file), e.Version, e.Workflow)
 	}
@@ -137,6 +140,7 @@ func (w *author) place(e *editing, entry string) (string, error) {
 			return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or say --force", terminal.Short(other), e.Version, e.Workflow)
 		}
 	}
+	// The model gets the tests of before, and the person sees which of them would not pass any more.
 	tests, _ := besides(file)
 	old, err := regular.Read(tests, config.MaxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

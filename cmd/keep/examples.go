@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// examples are what help shows of each command: lines that a shell takes.
+// examples are what help shows of each command: lines that a shell takes. A test reads each as a shell
+// would, and another one finds commands without any.
 var examples = map[string]string{
 	"accounts":           "keep accounts\nkeep accounts --json",
 	"accounts export":    "keep accounts export shop --recipient age1… > shop.age\nkeep accounts export work-mail --move --out work-mail.age",

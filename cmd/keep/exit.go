@@ -18,6 +18,7 @@ import (
 // finish tells the person what went wrong and returns the status. What verbs return is printed here and
 // nowhere else. Before a verb has started, an error without a status is one of the command line; what
 // rejects a script or keep.toml is printed as problems with their places, all of them sorted.
+// Of joined errors the first that has a status of its own decides (exit.Of).
 func (a *app) finish(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exit.Done
@@ -67,6 +68,7 @@ func (a *app) complain(status int, found []terminal.Problem, said ...complaint) 
 			return
 		}
 	}
+	// Also where the JSON could not be made: an error is said in some form.
 	a.PrintProblems(found)
 	for _, c := range said {
 		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(c.Message))

@@ -83,6 +83,7 @@ func (w *followed[T]) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The first reading prints the header and is a whole table; later ones are rows of it.
 	began := w.seen != nil
 	now := make(map[string]string, len(rows))
 	t := terminal.Table{Header: w.l.header}
@@ -123,6 +124,7 @@ func (w *followed[T]) newest(ctx context.Context) (rows []T, err error) {
 		}
 		rows = append(rows, page.Items...)
 		known := slices.ContainsFunc(page.Items, func(r T) bool { _, ok := w.seen[w.l.key(r)]; return ok })
+		// If none of this page was there before, more came than fit on it: the next page is needed, too.
 		missed := len(w.seen) > 0 && !known
 		if page.Next == nil || len(rows) >= w.f.limit && !missed {
 			return rows, nil

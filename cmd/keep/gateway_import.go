@@ -66,6 +66,7 @@ func importServers(w io.Writer, name string, text []byte) error {
 	if err := json.Unmarshal(text, &file); err != nil {
 		return exit.Misusef("%s is not the JSON of a list of servers: %v", name, err)
 	}
+	// Most clients write the first name, and some editors the other.
 	all := file.MCPServers
 	if len(all) == 0 {
 		all = file.Servers
@@ -76,6 +77,7 @@ func importServers(w io.Writer, name string, text []byte) error {
 	used := make(map[string]bool)
 	for _, was := range slices.Sorted(maps.Keys(all)) {
 		s, to := all[was], serverName(was, used)
+		// So that the owner finds his server again.
 		if to != was {
 			fmt.Fprintf(w, "# %s in %s\n", pair.Quote(was), filepath.Base(name))
 		}

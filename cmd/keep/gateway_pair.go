@@ -69,6 +69,7 @@ func (a *app) gatewayPair(cmd *cobra.Command, name string, f pairFlags) error {
 	if f.calls < prove.MinCalls+1 {
 		return exit.Misusef("--calls is %d, want at least %d: fewer show nothing", f.calls, prove.MinCalls+1)
 	}
+	// The names of servers have no dot; what follows the first one is all of the tool.
 	name, tool, _ := strings.Cut(name, ".")
 	if tool == "" && (f.params != "" || f.mark != "" || f.lookup != "" || f.args != "") {
 		return exit.Misusef("name the tool: keep gateway pair %s.TOOL", name)
@@ -92,6 +93,7 @@ func (a *app) gatewayPair(cmd *cobra.Command, name string, f pairFlags) error {
 				return exit.Misusef("--args is an object of texts, for --lookup: %v", err)
 			}
 		}
+		// Flags of the person come in the place of guesses; they are proved in the same way.
 		chosen, err := drafts[i].Choose(f.mark, f.lookup, arguments, listed)
 		if err != nil {
 			return exit.Misusef("%w", err)
@@ -136,6 +138,7 @@ func (a *app) printDraft(server string, drafts []pair.Tool) error {
 		return a.PrintJSON(drafts)
 	}
 	fmt.Fprint(a.Out, pair.Text(server, drafts))
+	// The example is one that can be proved: a tool with a key, or with a mark that another tool shows.
 	i := slices.IndexFunc(drafts, func(t pair.Tool) bool { return t.Key != "" || t.Mark != "" && len(t.Lookups) > 0 })
 	if i < 0 {
 		fmt.Fprintln(a.Err, "\nNothing was called, and nothing written. No tool of these takes a mark that another one could show.")
@@ -254,6 +257,7 @@ func (a *app) writeProof(cfg *config.Config, file pairingFile, trial pair.Trial,
 		fmt.Fprintf(a.Err, "Nothing was written: %s.%s stays at level D, and you are asked after each lost answer.\n", server, terminal.Clean(trial.Tool.Name))
 		return nil
 	}
+	// Behind what is there: comments and tools that the owner wrote stay.
 	text := file.text + proof.Block(a.Now())
 	if err := config.CheckPairing(file.name, text); err != nil {
 		return err

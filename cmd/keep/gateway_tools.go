@@ -92,6 +92,7 @@ func newGatewayTool(p gateway.ToolPin, rule gateway.Rule) gatewayTool {
 		at := api.Time(p.Listed.At)
 		t.Hash, t.Listed, t.ListedAt = p.Listed.Hash, &p.Listed.Hash, &at
 	}
+	// After what is listed, since what was agreed to is what agents are shown.
 	if p.Agreed != nil {
 		at := api.Time(p.Agreed.At)
 		t.Hash, t.AgreedAt = p.Agreed.Hash, &at
@@ -243,6 +244,7 @@ func (a *app) printChanges(t gatewayTool) {
 	fmt.Fprintf(a.Err, "\nNothing was changed. To accept it: keep gateway tools accept %s --as %s\n", t.Tool, pin.Short(*t.Listed))
 }
 
+// printLines prints a text of a server, each of its lines with the same beginning.
 func printLines(a *app, before, text string) {
 	if text == "" {
 		return

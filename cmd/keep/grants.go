@@ -110,16 +110,18 @@ every tool, and from then on only these.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var more []keep.GrantedTool
 			for _, tool := range args[1:] {
+				// A tool that is misspelled would be granted, and the right one refused in a run.
 				if err := a.knownTool(tool); err != nil {
 					return err
 				}
 				more = append(more, keep.GrantedTool{Tool: tool, When: when, Approve: approve})
 			}
-			// A condition that does not compile would refuse every call of its tool.
+			// Before a grant is stored that no call could be held against.
 			if _, err := grant.Compile(more); err != nil {
 				return exit.Misusef("%w", err)
 			}
 			return a.changeGrant(cmd.Context(), keep.WorkflowName(args[0]), yes, func(now []keep.GrantedTool) ([]keep.GrantedTool, error) {
+				// A tool that is named again gets the conditions of now; the others keep theirs.
 				return grant.Merge(now, more), nil
 			})
 		},

@@ -85,6 +85,7 @@ func (g *guider) run(args []string) error {
 	return g.PrintJSON(out)
 }
 
+// print writes a text as it is: it is of this program, and has nothing to be cleaned.
 func (g *guider) print(text string) error {
 	_, err := fmt.Fprint(g.Out, text)
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
+// envHelp is followed by the variables that the configuration knows, so that none is forgotten here.
 const envHelp = `Every setting of keep.toml can come from the environment, which wins:
 
   db                         KEEP_DB
@@ -27,6 +28,8 @@ $CREDENTIALS_DIRECTORY/crm-key, then in .secrets/crm-key beside keep.toml (mode
 
 `
 
+// jsonHelp is the promise to programs: names and forms that stay. The whole description is the
+// OpenAPI document of a host.
 const jsonHelp = `Every command takes --json. Lists print an array, show prints an object, and
 nothing else is on stdout. Absent values are null, arrays never are, times are
 RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
@@ -57,7 +60,8 @@ RFC 3339 in UTC with milliseconds. Fields stay; new ones may come.
   keep check  {ok, problems: [{severity, file, line, column, message, fix}],
               workflows: […]}`
 
-// addTopics adds what keep help can say beside the verbs.
+// addTopics adds what keep help can say beside the verbs. Cobra takes a command that runs nothing for
+// a topic of help.
 func (a *app) addTopics(root *cobra.Command) {
 	for _, t := range []struct{ name, short, text string }{
 		{"exit-codes", "What the exit codes mean", exitCodesHelp()},
@@ -68,7 +72,7 @@ func (a *app) addTopics(root *cobra.Command) {
 	}
 }
 
-// exitCodesHelp explains the statuses of the process.
+// exitCodesHelp explains the statuses of the process, from the list that package exit has of them.
 func exitCodesHelp() string {
 	var b strings.Builder
 	b.WriteString("Exit codes of every command:\n")

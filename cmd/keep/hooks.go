@@ -11,7 +11,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
-// hooksCmd lists hooks.
+// hooksCmd lists hooks, and why each refused last what it refused.
 func (a *app) hooksCmd() *cobra.Command {
 	cmd := listCmd(a, "hooks", "Hooks: where services deliver events, what came and what was refused", listing[api.Hook]{
 		header: []string{"HOOK", "WORKFLOW", "TOPIC", "VERIFY", "ACCEPTED", "REPEATED", "REFUSED", "LAST", "LAST REFUSED"},

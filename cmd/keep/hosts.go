@@ -49,7 +49,8 @@ func having(all []api.Host, name keep.WorkflowName) (out []api.Host) {
 	return out
 }
 
-// stateOf says in a word or two how a host is.
+// stateOf says in a word or two how a host is. Partial is one that has certain workflows only, as keep
+// run; what it is unlike in are the connections that other hosts have otherwise.
 func stateOf(h api.Host) string {
 	words := []string{}
 	switch {
@@ -69,6 +70,7 @@ func stateOf(h api.Host) string {
 	return strings.Join(words, ", ")
 }
 
+// printHost shows a host and its workflows. Its leases end together, at the time that is shown.
 func (a *app) printHost(_ context.Context, _ *api.Client, h api.Host) error {
 	var s terminal.Sheet
 	s.Add("host", "%s", h.ID)

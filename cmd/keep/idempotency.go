@@ -61,6 +61,7 @@ A file describes the endpoint, in TOML:
   Authorization = "Bearer two"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// All is checked before the first request: each of them has its effect.
 			d, err := describe(file)
 			if err != nil {
 				return exit.Misusef("%w", err)
@@ -68,6 +69,7 @@ A file describes the endpoint, in TOML:
 			if u, err := url.Parse(args[0]); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				return exit.Misusef("%q is no URL; want http:// or https://, a host and a path", args[0])
 			}
+			// From the command line alone, so that one file describes a test system and the next.
 			d.target.URL = args[0]
 			return a.idempotencyTest(cmd.Context(), d.target)
 		},
@@ -187,6 +189,7 @@ func (a *app) idempotencyTest(ctx context.Context, target acceptance.Target) err
 	if err != nil {
 		return err
 	}
+	// Skipped cases are printed with the reason: a green test of half the cases must be seen as that.
 	passed, failed, skipped := 0, 0, 0
 	t := terminal.Table{Header: []string{"GROUP", "CASE", "RESULT", "WHY"}}
 	for _, r := range results {

@@ -132,8 +132,10 @@ func (a *app) endOf(text string) (*api.Time, error) {
 		if wrong != nil || d <= 0 {
 			return nil, exit.Misusef("--until %q: want a time from now, such as 2h, or such as 2026-12-24T18:00:00Z", text)
 		}
+		// By the clock of this machine, which the person means by "in two hours".
 		at = a.Now().Add(d)
 	}
+	// The API has times in milliseconds of UTC.
 	end := api.Time(at.UTC().Truncate(time.Millisecond))
 	return &end, nil
 }
@@ -171,6 +173,7 @@ func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) er
 			return err
 		}
 		q, err := c.Decide(ctx, id, d)
+		// Which actions need it is decided by the API, so that pages and programs are asked for it too.
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindConfirm {
 			return a.askConfirmation(ctx, c, id, d.Action)
 		}

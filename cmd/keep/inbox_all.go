@@ -73,6 +73,7 @@ func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest
 			return err
 		}
 		refused := 0
+		// Without --yes the list is the answer.
 		if d.Confirm {
 			refused = a.doAll(ctx, c, list, d)
 		}
@@ -103,6 +104,7 @@ func (a *app) listAll(ctx context.Context, c *api.Client, f manyFilter, action k
 				if choice.Action != action || !f.matches(q) {
 					continue
 				}
+				// A list cuts what was attempted and leaves the payload out: nobody agrees to what he did not see.
 				whole, err := c.Escalation(ctx, q.ID)
 				if err != nil {
 					return nil, err

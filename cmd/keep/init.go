@@ -102,6 +102,7 @@ func makeProjectDir(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	// The same keep.toml is that of an init which was interrupted, or is repeated for a file that is gone.
 	ours, sampleErr := fs.ReadFile(sample, "sample/keep.toml")
 	if err == nil && sampleErr == nil && !bytes.Equal(there, ours) {
 		return exit.Misusef("%s is a project already: its keep.toml is not the one of a new project, and was not changed; for a new one name another directory: keep init DIR",
@@ -130,6 +131,7 @@ func (a *app) initFile(dir, name, source string) (bool, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return false, err
 	}
+	// The look above saves the work; only O_EXCL keeps a file from being overwritten.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil

@@ -77,6 +77,7 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 	if err != nil {
 		return err
 	}
+	// Nothing else says so: such an item waits for a job that will not come to it.
 	behind, err := isLeftBehind(ctx, c, it, ms)
 	if err != nil {
 		return err
@@ -89,6 +90,7 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 		attempts[*m.Attempt] = append(attempts[*m.Attempt], fmt.Sprintf("%s %s, %s (%s)", m.Tool, terminal.Clean(m.Target), m.State, m.Key))
 	}
 	if len(attempts[it.Attempt]) == 0 {
+		// The current attempt is always shown, since the calls before it mean nothing to it.
 		attempts[it.Attempt] = []string{"no calls"}
 	}
 	for _, n := range slices.Backward(slices.Sorted(maps.Keys(attempts))) {

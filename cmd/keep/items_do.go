@@ -93,6 +93,7 @@ func (d *itemsDoer) command(short, long string) *cobra.Command {
 // of these. No way to select is no way to mean all.
 func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) error {
 	ways := 0
+	// Two ways at once would leave open whether both must hold, or one.
 	for _, given := range []bool{len(ids) > 0, d.all, d.status != ""} {
 		if given {
 			ways++
@@ -178,6 +179,7 @@ func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName
 			Action: d.action, Mutations: append([]api.Mutation{}, current...)})
 		ids = append(ids, it.ID)
 	}
+	// With Preview the host says what it would refuse, so that both ways have one judge.
 	results, err := c.DoItems(ctx, w, d.action, api.ItemsRequest{IDs: ids, Note: d.note, Preview: !d.yes, Confirm: d.yes})
 	if err != nil {
 		return nil, err

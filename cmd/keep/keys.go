@@ -38,6 +38,7 @@ type keyring interface {
 	Forget(ctx context.Context, reference, by string, now time.Time) (idempotency.View, error)
 }
 
+// keysCmd is for who runs keep proxy, or a service with the middleware.
 func (a *app) keysCmd() *cobra.Command {
 	cmd := noun("keys", a.listKeysCmd, a.showKeyCmd(), a.resolveKeyCmd(), a.forgetKeyCmd(), a.importKeysCmd())
 	cmd.Long = `Keys shows what became of requests with an idempotency key, and records what a
@@ -80,6 +81,7 @@ func (a *app) adminOf(ctx context.Context, cfg *config.Config) (*proxy.AdminClie
 	if cfg != nil {
 		p = cfg.Proxy
 	}
+	// A socket needs no token: only its owner can open it.
 	if socket, ok := strings.CutPrefix(a.admin, "unix:"); ok {
 		a.admin, p.AdminSocket, p.AdminListen = "", socket, ""
 		if c := (&proxy.AdminClient{Socket: socket}); c.Healthy(ctx) {
@@ -193,6 +195,7 @@ func (a *app) listKeysCmd() *cobra.Command {
 	var keys keyring
 	l := listing[idempotency.View]{
 		header: []string{"REFERENCE", "STATE", "STATUS", "REQUEST", "UPDATED", "KEY"},
+		// There is no client: keys is set before the list is printed.
 		fetch: func(ctx context.Context, _ *api.Client, f listFlags, p api.Paging) (api.Page[idempotency.View], error) {
 			filter.State = key.State(f.status)
 			views, next, err := keys.List(ctx, filter, keep.Page{Limit: p.Limit, After: p.Cursor})
@@ -203,6 +206,7 @@ func (a *app) listKeysCmd() *cobra.Command {
 			return page, err
 		},
 		row: func(v idempotency.View) []string {
+			// A request that is in work, or unknown, has no answer yet.
 			status := "-"
 			if v.Status != nil {
 				status = strconv.Itoa(*v.Status)
@@ -254,6 +258,7 @@ did-not-happen releases its key: the next request with it is executed, which nee
 			}
 			res.Happened, res.By = args[1] == "happened", daemon.User()
 			for _, flag := range []string{"status", "body", "content-type", "header"} {
+				// Who gives an answer with did-not-happen has probably taken one word for the other.
 				if !res.Happened && cmd.Flags().Changed(flag) {
 					return exit.Misusef("--%s belongs to happened", flag)
 				}
@@ -295,7 +300,8 @@ func headerOf(contentType string, lines []string, body string) (http.Header, err
 	return h, nil
 }
 
-// forgetKeyCmd releases a key in any state, with its answer.
+// forgetKeyCmd releases a key whose request is over, with its answer. One that is being executed is
+// refused: its request would be executed beside it.
 func (a *app) forgetKeyCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -368,6 +374,7 @@ func (a *app) decideKey(ctx context.Context, ref string, confirmed bool, command
 	if _, err := key.ParseID(ref); err != nil {
 		return exit.Misusef("%w", err)
 	}
+	// Opened to read alone, so that what is only shown cannot change anything.
 	if !confirmed {
 		return a.withKeys(ctx, database.ToRead, func(keys keyring) error { return a.askToFree(ctx, keys, ref, command) })
 	}
@@ -405,6 +412,7 @@ func (a *app) askToFree(ctx context.Context, keys keyring, ref, command string) 
 	return exit.With(exit.Misused)
 }
 
+// printKey shows a key with the answer that retries get. A body that is no text is not printed.
 func (a *app) printKey(v idempotency.View) error {
 	var s terminal.Sheet
 	s.Add("reference", "%s", v.Reference)

@@ -137,6 +137,7 @@ func printList[T any](ctx context.Context, a *app, f listFlags, l listing[T], c 
 	}
 	out := pagePrinter[T]{a: a, l: l}
 	for left := f.limit; ; {
+		// The last page is asked for as long as it is needed, so that its cursor is behind the last row.
 		if p.Limit = size; !f.all {
 			p.Limit = min(size, left)
 		}
@@ -187,6 +188,7 @@ func (p *pagePrinter[T]) print(rows []T, last bool) error {
 		t.Add(p.l.row(r)...)
 	}
 	if p.began {
+		// Columns of later pages have their own widths: a page is printed before the next is read.
 		t.Header = make([]string, len(p.l.header))
 		return t.PrintRows(p.a.Out)
 	}

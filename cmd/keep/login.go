@@ -56,6 +56,7 @@ func (a *app) loginLink(ctx context.Context) (link string, err error) {
 	res, err := client.CallDaemon(ctx, cfg, http.MethodPost, daemon.LinkPath, nil, "")
 	if err == nil {
 		defer res.Body.Close()
+		// A link, or a sentence about why there is none.
 		text, err := io.ReadAll(io.LimitReader(res.Body, 1<<10))
 		if err != nil || res.StatusCode != http.StatusOK {
 			return "", errors.Join(exit.Failedf("the host of the database made no link: %s", terminal.Clean(string(text))), err)
@@ -175,8 +176,7 @@ func (a *app) maybeAt(t *api.Time) string {
 	return a.At(*t)
 }
 
-// revokeTokenCmd ends tokens. One that is not there does not keep the others from being ended: the
-// person who revokes several is in a hurry.
+// revokeTokenCmd ends tokens. One that is not there does not keep the others from being ended.
 func (a *app) revokeTokenCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID…", Short: "End tokens, and the sessions that were made with them",

@@ -58,6 +58,7 @@ type agentServer struct {
 // run serves until its stdin or ctx ends; both are a good end, since a client just closes the pipe.
 func (m *agentServer) run(ctx context.Context, in io.Reader) (err error) {
 	role := access.Role(m.role)
+	// An agent answers no questions, so admin is no role for one; that of the name is for keep gateway.
 	if role.Validate() != nil || role == access.Admin || role == access.Agent {
 		return exit.Misusef("--role is %q, want viewer, operator or author", m.role)
 	}
@@ -149,6 +150,7 @@ func (m *agentServer) open(ctx context.Context, live bool) (b mcp.Bench, err err
 	if b.Runtime, err = m.sandbox(ctx, cfg); err != nil {
 		return b, err
 	}
+	// Which secrets are missing is not told to an agent.
 	if live && len(cfg.Missing) > 0 {
 		return b, errors.New("secrets of this project are not set here, so nothing can be read: a person runs keep check, which says what is missing")
 	}
@@ -161,6 +163,7 @@ func (m *agentServer) open(ctx context.Context, live bool) (b mcp.Bench, err err
 		return b, errors.Join(err, project.CloseConnections(b.Connections))
 	}
 	b.Policy = &cfg.Policy
+	// To read only, beside a daemon: what is tried must not reach the ledger.
 	db, err := database.Open(ctx, cfg, database.ToRead)
 	if errors.Is(err, keep.ErrNoDatabase) {
 		db, err = nil, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/keep-run/keep/host/feed"
 )
 
-// mutationsCmd is the ledger as people see it.
+// mutationsCmd is the ledger as people see it. It has no verb that changes a record: what became of a
+// call is found out by lookups, or decided in keep inbox.
 func (a *app) mutationsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var tool, input, failure string
@@ -51,7 +52,8 @@ func (a *app) mutationsCmd() *cobra.Command {
 	return noun("mutations", list, show)
 }
 
-// printMutation shows a record with every move that it made.
+// printMutation shows a record with every move that it made, who made it and by what evidence. That is
+// what is looked at when somebody says that a call happened twice, or never.
 func (a *app) printMutation(_ context.Context, _ *api.Client, m api.Mutation) error {
 	var s terminal.Sheet
 	s.Add("mutation", "%s", m.Key)
@@ -63,6 +65,7 @@ func (a *app) printMutation(_ context.Context, _ *api.Client, m api.Mutation) er
 	s.Add("state", "%s", m.State)
 	s.Add("resolved by", "%s", terminal.OrEmpty(m.ResolvedBy))
 	s.Add("workflow", "%s, run %s", m.Workflow, m.Run)
+	// A call for an item is one of its attempt; others belong to the run alone.
 	if m.Item != nil {
 		s.Add("item", "%s, attempt %d", terminal.Clean(*m.Item), *m.Attempt)
 	}

@@ -166,6 +166,7 @@ func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 	if t.Pages != nil {
 		out.Pages = &t.Pages.Style
 	}
+	// Level, key and settling are about lost answers of calls that change something.
 	if spec.Effect != connector.Mutate {
 		if out.Method == "" {
 			out.Method = "GET"
@@ -199,6 +200,7 @@ func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 			out.Token = append(out.Token, "appended to "+k.Append.Param)
 		}
 	}
+	// The places above come out of a map.
 	slices.Sort(out.Token)
 	return out
 }
@@ -210,6 +212,7 @@ func (a *app) showPack(name string) error {
 	if err != nil {
 		return err
 	}
+	// The name stands for a connection, of which there is none.
 	conn, err := httpapi.New("pack", p.Config)
 	if err != nil {
 		return err
@@ -270,6 +273,7 @@ func (a *app) copyPack(name string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
+	// Never over a copy that was made before: it was made to be changed.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return exit.Failedf("%s is there already, and is not overwritten", filepath.Join("packs", name+".toml"))

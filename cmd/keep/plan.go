@@ -72,8 +72,8 @@ type planner struct {
 	due                                 bool
 }
 
-// run plans and prints. All that costs nothing to refuse is refused before the connections and the
-// sandbox are opened.
+// run plans and prints. A path that is no script may be the name of a workflow that is written in Go;
+// then the error says that.
 func (p *planner) run(ctx context.Context) (err error) {
 	if p.due && (p.event != "" || p.topic != "" || p.input != "" || p.at != "") {
 		return exit.Misusef("--due is of all producers and jobs, and --event, --input and --at name what is planned: leave one of them out")
@@ -153,6 +153,7 @@ func (p *planner) given() (*keep.Event, error) {
 // make plans over the database of the project. One that isn't there yet is empty: the first plan is
 // made before the first deploy. A run or an input cannot be in it, so those are not found.
 func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Config) (_ *plan.Plan, err error) {
+	// A plan for a topic that nobody has would be empty, and look as if the event did nothing.
 	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(cfg.Event.Topic) }) {
 		return nil, exit.Misusef("no script declares the topic %q; declared are: %s", cfg.Event.Topic, topicsOf(cfg.Scripts))
 	}
@@ -163,6 +164,7 @@ func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Con
 		cfg.Base = db
 	case !errors.Is(err, keep.ErrNoDatabase):
 		return nil, err
+	// No database: what is named cannot be in it.
 	case p.at != "":
 		return nil, &keep.NotFoundError{What: "run", ID: p.at}
 	case p.input != "":
@@ -230,6 +232,7 @@ func (p *planner) asSeen(ctx context.Context, db database.DB, cfg *plan.Config) 
 	if err != nil {
 		return err
 	}
+	// Scripts see the time of then: a plan by the clock of now would differ where they use it.
 	cfg.At, cfg.Now = plan.NewAt(run, seen), run.CreatedAt
 	if run.Kind != keep.Consumer || run.Trigger.IsZero() {
 		return nil
@@ -250,7 +253,7 @@ func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config
 		return err
 	}
 	of := make(map[int64]bool)
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; { // without payloads
 		events, next, err := db.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, page)
 		if err != nil {
 			return err
@@ -315,6 +318,7 @@ func writePlan(name string, made *plan.Plan) error {
 // what cannot be taken back; then the rest, and last the sum.
 func (p *planner) text(w io.Writer, made *plan.Plan) {
 	for i, m := range made.Mutations {
+		// What depends on an answer that nobody has is marked: the call may be another one, or none.
 		mark := ""
 		if m.DependsOnUnknown {
 			mark = p.OutInk.Yellow(" ?")
@@ -358,6 +362,7 @@ func (p *planner) text(w io.Writer, made *plan.Plan) {
 		fmt.Fprintln(w, terminal.Clean(n.Text(p.When)))
 		later = later || !n.Planned
 	}
+	// Said once, behind the list, and only if --due would change something.
 	if later {
 		fmt.Fprintf(w, "To plan what is due later, too: keep plan%s --due\n", p.arg())
 	}

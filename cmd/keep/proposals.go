@@ -176,6 +176,7 @@ func (a *app) settleProposalCmd(verb string, action keep.Action, short string) *
 				if err != nil {
 					return err
 				}
+				// Decided already, or never proposed: the state says which.
 				if p.Question == nil {
 					return fmt.Errorf("no version of proposal %s waits for a person: it is %s", p.ID, p.State)
 				}

@@ -98,6 +98,7 @@ func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 		stop()
 		r.Tools = append(r.Tools, t)
 		r.Spent += t.Calls
+		// The tools after it were not tried; the report says that it was stopped.
 		if r.Stopped = cmd.Context().Err() != nil; r.Stopped {
 			break
 		}
@@ -166,7 +167,7 @@ func (a *app) agree(cmd *cobra.Command, name string, plans []prove.Plan, yes boo
 }
 
 // reportProof prints a report and writes its page; one does not depend on the other. The status is 1
-// if a tool showed less than keep.toml believes of it.
+// if a tool showed less than keep.toml believes of it, or if the proof was stopped.
 func (a *app) reportProof(cfg *config.Config, r prove.Report, file string) error {
 	if file == "" {
 		file = filepath.Join(cfg.Dir, "proofs", r.Connection+".html")
@@ -189,6 +190,7 @@ func writePage(file string, r prove.Report) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
+	// Over the page of an earlier proof: the newest counts.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 )
 
+// proxyCmd serves until it is stopped. Flags are for what differs between two proxies of one
+// keep.toml; routes are only there.
 func (a *app) proxyCmd() *cobra.Command {
 	var flags proxy.Config
 	cmd := &cobra.Command{
@@ -136,11 +138,13 @@ func openKeyFile(ctx context.Context, path string) (*sqlite.DB, error) {
 		switch {
 		case err == nil:
 			return file, nil
+		// Anything else does not go away by waiting.
 		case !errors.Is(err, keep.ErrLocked) && !justMade(path, err), time.Now().After(deadline):
 			return nil, err
 		}
 		select {
 		case <-time.After(schemaPause):
+		// Why the file is not open says more than that the command was interrupted.
 		case <-ctx.Done():
 			return nil, err
 		}

@@ -45,6 +45,7 @@ changes, and created is false. Without it each publish is an event of its own.`,
 			if !given {
 				id = rand.Text() // made here, so that a request that is sent again is the same event
 			}
+			// Before the database is opened, as all that only the command line can be blamed for.
 			if err := keep.MessageID(id).Validate(); err != nil {
 				return exit.Misusef("--id: %w", err)
 			}

@@ -39,10 +39,12 @@ func (t *tester) record(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// The host writes the test, and does not know where this command will put it.
 		v, err := t.scriptFor(ctx, c, run.Workflow)
 		if err != nil {
 			return err
 		}
+		// It also runs the test once, so that a test which does not pass on its own version is never written.
 		made, err := c.RecordTest(ctx, id, api.RecordRequest{Script: v, Plain: t.plain})
 		if err != nil {
 			return err
@@ -69,6 +71,7 @@ func (t *tester) scriptFor(ctx context.Context, c *api.Client, w keep.WorkflowNa
 	if abs, err := filepath.Abs(script); err == nil {
 		script = abs
 	}
+	// On Windows there is no such path between two drives; then the whole one is written.
 	rel, err := filepath.Rel(beside, script)
 	if err != nil {
 		return filepath.ToSlash(script), nil

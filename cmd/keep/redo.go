@@ -39,9 +39,8 @@ type redoSummary struct {
 	Events  []api.RedoEvent `json:"events"`
 }
 
-// redoBatch is how many events of a filter are done again in one step, all or none. Each step is one
-// commit of the host, which works on in between; a refusal at the last moment ends the command
-// with whole steps done.
+// redoBatch is how many events of a filter are done again in one step, all or none. The host works on
+// in between; a refusal at the last moment ends the command with whole steps done.
 const redoBatch = 25
 
 // maxRedoShown is how many events are described one by one; nobody reads more of them.
@@ -113,6 +112,7 @@ func (d *redoer) events(ctx context.Context, args []string) error {
 	switch {
 	case d.all && len(ids) > 0, !d.all && len(ids) == 0:
 		return exit.Misusef("name events, or take those of the topic that match with --all")
+	// Who named events and a filter means that the filter still holds; it would not.
 	case filtered && !d.all:
 		return exit.Misusef("--status, --text, --since, --until and --attempt go with --all")
 	case len(ids) > maxNamed:
@@ -219,6 +219,7 @@ func (d *redoer) redo(do func(api.RedoBody) (api.RedoDone, error)) error {
 		d.tell(e)
 		refused = refused || e.Refused != nil
 	}
+	// What is named together is done together: the reasons were said, and nothing is done.
 	if refused {
 		return nil
 	}
@@ -243,6 +244,7 @@ func (d *redoer) finish() error {
 		fmt.Fprintf(d.a.Err, "%s pending again, as new attempts.\n", terminal.Plural(d.sum.Redone, "event"))
 	case d.sum.Redone > 0:
 		fmt.Fprintf(d.a.Err, "%s would be done again. Nothing was changed. Add --yes to do it.\n", terminal.Plural(d.sum.Redone, "event"))
+	// Most likely all were redone before, and are at a later attempt.
 	case d.sum.Refused == 0 && d.all:
 		fmt.Fprintf(d.a.Err, "There is no such event at attempt %d (--attempt). Nothing was changed.\n", d.attempt)
 	case d.sum.Refused == 0:
@@ -263,6 +265,7 @@ func (d *redoer) finish() error {
 // is published again, and what the ledger cannot say any more.
 func (d *redoer) tell(e api.RedoEvent) {
 	out := d.a.Err
+	// Kept also beyond what is shown: --json prints all.
 	if d.sum.Events = append(d.sum.Events, e); e.Refused != nil {
 		d.sum.Refused++
 	}

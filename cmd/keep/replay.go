@@ -56,6 +56,8 @@ type replayer struct {
 	current       bool
 }
 
+// run asks for the replay: the host has what the run saw. A script of --with is compiled here first, so
+// that its mistakes have the places of the file.
 func (p *replayer) run(ctx context.Context, run string) error {
 	q := api.ReplayRequest{Version: p.version}
 	if p.with != "" && p.version != "" || p.current && p.with+p.version != "" {

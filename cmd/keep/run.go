@@ -54,6 +54,7 @@ waited for, up to policy.shutdown.`,
 		},
 	}
 	cmd.Flags().BoolVar(&stopOnEOF, "stop-on-eof", false, "stop when standard input ends: when the process that holds it is gone")
+	// For programs that start this one and must not leave it behind, as keep demo.
 	_ = cmd.Flags().MarkHidden("stop-on-eof") // the flag is there
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this `duration`; 0: wait as long as it takes")
 	return a.anewFlag(cmd)
@@ -129,6 +130,7 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 	if err != nil {
 		return err
 	}
+	// By the names of the scripts: one that did nothing is in the table, too.
 	for _, name := range s.Names() {
 		c := watch.count(name)
 		c.Version = versions[name]
@@ -144,6 +146,7 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 		}
 		open = append(open, runs...)
 	}
+	// Who has a workflow explains why this command did not come to an end.
 	if !idle {
 		if sum.Elsewhere, err = s.Remote(ctx); err != nil {
 			return err

@@ -14,7 +14,8 @@ import (
 	"github.com/keep-run/keep/law/trace"
 )
 
-// runsCmd lists runs, shows one, and prints what the script of one logged.
+// runsCmd lists runs, shows one, and prints what the script of one logged. A run is one attempt; those
+// that took up the same work have it in retry of.
 func (a *app) runsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		var open bool
@@ -137,6 +138,7 @@ func (a *app) printTrace(r api.Run) error {
 			line += ": " + terminal.ErrorText(e.Error)
 		case e.Cut:
 			line += " → too large to be kept"
+		// Most phases return nothing; of a read, null is an answer.
 		case e.Result != nil && (hasValue(e.Result) || e.What != trace.Phase):
 			line += " → " + terminal.CutTo(terminal.Clean(string(e.Result)), maxSeen)
 		}

@@ -71,6 +71,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err := s.Open(ctx, a.env(), daemon.Watch{Metrics: seen}); err != nil {
 		return err
 	}
+	// After the deploys of Open, so that new ones are counted.
 	all, err := s.DB.Workflows(ctx)
 	if err != nil {
 		return err
@@ -93,6 +94,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {
 		return err
 	}
+	// The last line of an orderly end; without it the process was ended in another way.
 	fmt.Fprintln(a.Err, "Stopped.")
 	return nil
 }

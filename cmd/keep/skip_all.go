@@ -49,6 +49,7 @@ func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) 
 	if err != nil {
 		return err
 	}
+	// No cursor: nothing matches, with --yes or without.
 	if !f.yes || done.Cursor == nil {
 		if a.JSON {
 			return a.PrintJSON(done)
@@ -65,6 +66,7 @@ func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) 
 		if done, err = c.SkipAll(ctx, *done.Cursor); err != nil {
 			return err
 		}
+		// A script that reads stderr gets the result alone.
 		if a.TTY && !a.JSON && time.Since(told) > terminal.ProgressDelay {
 			told = time.Now()
 			fmt.Fprintf(a.Err, "%s of %s skipped.\n", terminal.Number(done.Skipped), terminal.Plural(done.Total, "input"))

@@ -34,6 +34,7 @@ fails, is in doubt or is late, and with 0 if all is well.`,
 				if a.JSON {
 					print = func(s api.Status) error { return a.PrintJSON(s) }
 				}
+				// Printed either way: who is woken by the status wants to read why.
 				if err := print(s); err != nil || !check {
 					return err
 				}
@@ -112,6 +113,7 @@ func (a *app) printStatus(s api.Status) error {
 			return err
 		}
 	}
+	// Reserved events count: a run has them, and is not done.
 	pending := make(map[keep.WorkflowName]int)
 	for _, t := range s.Topics {
 		pending[t.Workflow] += t.Pending + t.Reserved

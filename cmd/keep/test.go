@@ -58,6 +58,7 @@ Exit codes: 0 all passed, 1 one failed, 2 a file can't be read or there is no te
 			if t.recorded != "" {
 				return t.record(cmd.Context())
 			}
+			// Without --record they would be ignored, and the person take the run for a recording.
 			if t.out != "" || t.plain {
 				return exit.Misusef("--out and --plain belong to --record")
 			}
@@ -215,6 +216,7 @@ func (s *suiteRunner) prepare(ctx context.Context, file string) (p preparedSuite
 	if s.PrintProblems(found); terminal.HasErrors(found) {
 		return p, exit.With(exit.Misused)
 	}
+	// A file of tests is about one script, so the project of that file has one.
 	p.cfg.Script, p.cfg.Policy, p.tests = scripts[0].Workflow, &of.Cfg.Policy, f.Tests
 	p.cfg.Shared, p.cfg.Now = rehearsal.NewShared(p.cfg.Runtime), s.began
 	return p, nil

@@ -25,6 +25,7 @@ func (t *tester) noTests(ctx context.Context) error {
 		return project.WithConnectionErrors(of, err)
 	}
 	next, err := t.recordable(ctx, of)
+	// No database, or no run that makes a good test: a text to begin with.
 	if err != nil || next == "" {
 		next = t.written(ctx, of)
 	}

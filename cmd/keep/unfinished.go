@@ -27,6 +27,7 @@ func (a *app) warnOfItems(ctx context.Context, c *api.Client, s project.Script) 
 	w, def := s.Name, s.Definition
 	var waiting []keep.ItemStatus
 	n := 0
+	// Of those that are done or skipped, no version has anything left to do.
 	for _, status := range []keep.ItemStatus{keep.ItemProcessing, keep.ItemFailed, keep.ItemAttention} {
 		items, err := c.Items(ctx, api.ItemQuery{Workflow: w, Status: status}, api.Paging{Limit: maxCounted})
 		if err != nil {
@@ -70,7 +71,7 @@ func (a *app) warnOfOrder(ctx context.Context, c *api.Client, s project.Script) 
 			continue
 		}
 		n := len(of)
-		if n > 5 {
+		if n > 5 { // the clipped slice keeps append from writing over the rest
 			of = append(of[:5:5], fmt.Sprintf("and %d more", n-5))
 		}
 		fmt.Fprintf(a.Err, "Unfinished runs of %s keep the order keys with which they began: %s. ", h.Name, terminal.Clean(strings.Join(of, ", ")))
@@ -90,6 +91,7 @@ func (a *app) warnOfOrder(ctx context.Context, c *api.Client, s project.Script) 
 // tells which ones it makes. What was done under an old id would be done again
 // under a new one: that is worth a look before the first run.
 func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s project.Script) error {
+	// What is computed may be any id: then a warning would be a guess.
 	patterns, known := workflow.ItemPatterns(s.Bundle.Code)
 	if !known {
 		return nil
@@ -100,6 +102,7 @@ func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s project.Script
 	}
 	all := len(page.Items)
 	items := slices.DeleteFunc(page.Items, func(it api.Item) bool {
+		// Stored ids of later jobs have the job in front; patterns are of what the script says.
 		id := saidID(s.Definition, it.ID)
 		return slices.ContainsFunc(patterns, func(p workflow.ItemPattern) bool { return p.Matches(id) })
 	})

@@ -45,6 +45,7 @@ Keep asks only when this command is run.`,
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "ask, and change nothing")
+	// For a mirror, where GitHub cannot be reached.
 	cmd.Flags().StringVar(&from, "from", releases, "the `URL` that answers with the newest release, as GitHub's API does")
 	return cmd
 }
@@ -65,6 +66,7 @@ func (a *app) checkUpdate(ctx context.Context, from, have string) error {
 		return fmt.Errorf("ask %s for the newest release: %w", from, err)
 	}
 	r.Version = have
+	// Without a version of its own it can say only which one is there.
 	r.Newer = semver.IsValid(have) && semver.Compare(r.Newest, have) > 0
 	if a.JSON {
 		return a.PrintJSON(r)

@@ -69,6 +69,7 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	}
 	s.Add("topics", "%s", names(w.Topics))
 	s.Add("updated", "%s", a.At(w.UpdatedAt))
+	// Only where it is not the default, which stops the workflow.
 	if w.OnBlocked != keep.BlockedStop.String() {
 		s.Add("on blocked", "%s", w.OnBlocked)
 	}
@@ -89,6 +90,7 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	fmt.Fprintln(a.Out)
 	t := terminal.Table{Header: []string{"HANDLER", "KIND", "WHEN", "NEXT", "LAST RUN"}}
 	for _, h := range w.Handlers {
+		// Producers and jobs have a next run; a consumer may have a time at which it is to look again.
 		next := "-"
 		if at := h.NextRunAt; at != nil {
 			next = a.At(*at)

@@ -85,6 +85,7 @@ type author struct {
 	agent *agentServer  // what the model may do
 }
 
+// flags adds what keep write and keep edit both take.
 func (w *author) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.out, "out", "", "the `FILE` of the script; its tests and grants come beside it (default NAME.js)")
@@ -130,6 +131,7 @@ func (w *author) begin(in io.Reader, intent string) (err error) {
 	if w.cfg.Write.Model = cmp.Or(w.model, w.cfg.Write.Model); w.cfg.Write.Provider == "" || w.cfg.Write.Model == "" {
 		return exit.Misusef("who writes is not said: keep.toml needs a table [llm.NAME] (api, key) and a table [write] with provider = \"NAME\" and model")
 	}
+	// Only of the service that writes: what connections lack is said where something is read.
 	for _, m := range w.cfg.Missing {
 		if strings.HasPrefix(m.Path, "llm."+w.cfg.Write.Provider+".") {
 			return exit.Misusef("%s", m)
@@ -169,6 +171,7 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 	}
 	r := authored{Intent: task.Intent, State: "failed", Grants: []string{}, Questions: append([]draft.Question{}, out.Questions...),
 		Tokens: out.Used.Tokens(), Cost: out.Used.Cost, Attempts: out.Attempts}
+	// Then the model stopped in the middle, and there is no text to keep.
 	if len(out.Open) > 0 {
 		return w.unanswered(out, r)
 	}
@@ -182,6 +185,7 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 	}
 	done := &authoredDraft{author: w, Draft: *out.Draft, report: &r, intent: task.Intent, change: change}
 	done.file = file(out.Draft.Checked.Workflow.Name)
+	// Whatever went wrong from here on, the texts are there, and the error says where.
 	if err := done.finish(ctx); err != nil {
 		return w.withDraft(err, r.Draft)
 	}
@@ -192,6 +196,7 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 // meanwhile: both write to the same terminal.
 func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome, err error) {
 	service := w.cfg.Write.LLM
+	// A model that is busy is asked again by the rules for every service.
 	service.Retry = w.cfg.Policy.Retry
 	asked, err := llm.New(service)
 	if err != nil {
@@ -205,6 +210,7 @@ func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome,
 	defer func() { err = errors.Join(err, tools.Close()) }()
 	says := &doing{}
 	stop := w.Animate(says.line)
+	// Not defer stop(): each question ends one animation and begins another.
 	defer func() { stop() }()
 	writer := draft.Writer{
 		Model: asked, Name: w.cfg.Write.Model, Limits: w.cfg.Write.Limits, Questions: w.cfg.Write.Questions, Time: w.cfg.Write.Time,
@@ -225,12 +231,14 @@ type doing struct {
 	now draft.Progress
 }
 
+// set is called by the writer at each step.
 func (d *doing) set(p draft.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now = p
 }
 
+// line is what the model does now, and how many tokens that took so far.
 func (d *doing) line() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,6 +247,7 @@ func (d *doing) line() string {
 
 // ask asks the person a question of the model, or takes the next answer of the command.
 func (w *author) ask(ctx context.Context, question string) (string, error) {
+	// Also on a terminal: who gave answers in advance wants them used.
 	if len(w.answers) > 0 {
 		answer := w.answers[0]
 		w.answers = w.answers[1:]
@@ -283,6 +292,7 @@ func (w *author) refuse(ctx context.Context, name keep.WorkflowName) (string, er
 		return err
 	})
 	switch {
+	// The first workflow of a project may be written before anything was deployed.
 	case errors.Is(err, keep.ErrNotFound), errors.Is(err, keep.ErrNoDatabase):
 		return "", nil
 	case err != nil:
@@ -334,6 +344,7 @@ func (w *author) withDraft(err error, dir *string) error {
 // keepDraft writes the texts to a directory of their own, which only the user reads; nil: there
 // are none.
 func (w *author) keepDraft(out draft.Outcome) (*string, error) {
+	// The last try may be nearly right, and a person can repair what a model could not.
 	d := out.Last
 	if out.Draft != nil {
 		d = *out.Draft

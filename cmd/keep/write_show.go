@@ -42,6 +42,7 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 	for _, t := range d.Tools() {
 		r.Grants = append(r.Grants, string(t))
 	}
+	// Again: its name is known only now, and a model takes minutes.
 	if d.change == nil {
 		if err := d.free(d.file); err != nil {
 			return err
@@ -71,6 +72,8 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A change is not written before it is agreed to: until then the file is that of the version
+	// that works.
 	if d.change != nil && (agreed || d.force || d.change.isNew) {
 		if err := d.store(); err != nil {
 			return err
@@ -123,6 +126,7 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("store the script: %w", err)
 		}
+		// It is what the current version has: there is nothing to decide.
 		if p.Waiting == nil {
 			return exit.Failedf("the model changed nothing: this script is current already")
 		}
@@ -163,6 +167,7 @@ func (d *authoredDraft) replace(files []project.File) error {
 	}
 	dir := path.Dir(s.File)
 	for i := range files {
+		// WriteTogether takes names relative to the project, with slashes.
 		files[i].Name = path.Join(dir, filepath.Base(files[i].Name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
@@ -200,6 +205,7 @@ func (d *authoredDraft) show() error {
 	return nil
 }
 
+// none is what is printed of an empty list.
 func none(list []string) []string {
 	if len(list) > 0 {
 		return nil
@@ -249,6 +255,7 @@ func (d *authoredDraft) end(agreed bool) error {
 	return exit.With(exit.NeedsPerson)
 }
 
+// sayEnd says what it took, where the texts are, and how to decide later.
 func (d *authoredDraft) sayEnd(agreed bool) {
 	r := d.report
 	fmt.Fprintf(d.Err, "Written in %s, %d tokens", terminal.Plural(r.Attempts, "conversation"), r.Tokens)
