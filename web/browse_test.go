@@ -71,6 +71,7 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	b := w.tab("ada")
 	views := w.views()
 	views["confirm"] = "/inbox/" + string(w.question("mails").ID) + "/confirm?action=did-not-happen"
+	views["confirm-together"] = "/inbox/together/confirm?action=did-not-happen&id=" + string(w.question("mails").ID)
 	views["confirm-key"], views["key"] = w.unknownKey()+"/confirm?action=did-not-happen", w.unknownKey()
 	views["confirm-item"] = "/item/confirm?workflow=reminders&id=order:17"
 	views["together"], views["each-run"], views["home-hour"] = "/inbox/together", "/runs?each=1", "/?over=hour"

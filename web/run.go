@@ -228,8 +228,9 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 // runData is one run, with the other attempts at the same work.
 type runData struct {
 	keep.Run
-	Attempt   int
-	Attempts  []keep.Run // of the chain, oldest first
+	Attempt   int        // its place in the chain; 0: before those in Attempts
+	Attempts  []keep.Run // the newest of the chain, oldest first
+	Made      int        // attempts of the chain
 	Standing  *standing  // nil: finished
 	Mutations []keep.Mutation
 	Moves     map[keep.MutationKey][]keep.Move
@@ -322,15 +323,21 @@ func (s *site) run(r *http.Request) (page, error) {
 	return p, nil
 }
 
-// readAttempts reads the chain that the run belongs to.
+// readAttempts reads the newest runs of the chain that the run belongs to, and counts all.
 func (s *site) readAttempts(ctx context.Context, d *runData) error {
 	chain, _, err := s.cfg.Store.Runs(ctx, keep.RunFilter{Chain: d.Chain}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return err
 	}
+	made, err := s.cfg.Store.Attempts(ctx, []keep.RunID{d.Chain})
+	if err != nil {
+		return err
+	}
 	slices.Reverse(chain)
-	d.Attempts = chain
-	d.Attempt = 1 + slices.IndexFunc(chain, func(r keep.Run) bool { return r.ID == d.ID })
+	d.Attempts, d.Made = chain, max(made[d.Chain], len(chain)) // one may have come between the two reads
+	if i := slices.IndexFunc(chain, func(r keep.Run) bool { return r.ID == d.ID }); i >= 0 {
+		d.Attempt = d.Made - len(chain) + i + 1
+	}
 	return nil
 }
 

@@ -57,6 +57,83 @@ func TestRunsAreFolded(t *testing.T) {
 	}
 }
 
+// A chain can have more attempts than its page shows. Each page says which of all its run is.
+func TestRunOfALongChain(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	now := keepNow().Add(-time.Hour)
+	const made = 103
+	for i := range made {
+		r := keep.Run{ID: keep.RunID(fmt.Sprintf("run_%03d", i+1)), Chain: "run_001", Workflow: "counter", Version: w.version("counter").Version, Handler: "again", Kind: keep.Producer,
+			Phase: keep.Running, Status: keep.StatusTransient, Closed: true, CreatedAt: now, UpdatedAt: now}
+		if i > 0 {
+			r.RetryOf = keep.RunID(fmt.Sprintf("run_%03d", i))
+		}
+		w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: r}}}))
+	}
+	c := w.as("vera", access.Viewer)
+	c.get("/runs/run_103").want(t, http.StatusOK, "attempt 103 of 103")
+	c.get("/runs/run_004").want(t, http.StatusOK, "attempt 4 of 103")
+	c.get("/runs/run_003").want(t, http.StatusOK, "one of 103 attempts")
+}
+
+// What may send something again is confirmed once more, for several questions as for one, and
+// only those that are shown then are answered.
+func TestSeveralSentAgain(t *testing.T) {
+	db := memory.New()
+	now := time.Now()
+	for i := range 4 {
+		name := keep.WorkflowName(fmt.Sprintf("w%d", i))
+		run := keep.Run{ID: keep.RunID("run_" + name), Chain: keep.RunID("run_" + name), Workflow: name, Version: keep.Version{Major: 1}, Handler: "pay", Kind: keep.Consumer, Phase: keep.Mutated,
+			Status: keep.StatusPerson, Error: &keep.Failure{Class: keep.ClassInternal, Code: "unknown", Tool: "bank.pay", Message: "lost"}, CreatedAt: now, UpdatedAt: now}
+		m := keep.Mutation{Key: keep.MutationKey(fmt.Sprintf("mut_%d", i)), Workflow: name, Run: run.ID, Tool: "bank.pay", Level: keep.LevelNone, Token: "t", Identity: []byte(`{}`), Payload: []byte(`{}`),
+			State: keep.Indeterminate, Attempts: 1, CallDeadline: now, Doubted: true, CreatedAt: now, UpdatedAt: now}
+		run.Mutation = m.Key
+		q := keep.Escalation{ID: keep.EscalationID(fmt.Sprintf("esc_%d", i)), Kind: keep.AskUnknownOutcome, Workflow: name, Run: run.ID, Mutation: m.Key, Question: "Was it paid?", Attempted: fmt.Sprintf("bank.pay on to=%d", i),
+			Choices: []keep.Choice{{Action: keep.DidNotHappen, Label: "It did not happen", Effect: fmt.Sprintf("pays %d again", i)}, {Action: keep.Skip, Label: "Skip"}}, CreatedAt: now}
+		if i == 2 { // it offers something else by now
+			q.Choices = q.Choices[1:]
+		}
+		if i == 3 { // the list cuts it
+			q.Attempted = strings.Repeat("x", 3000)
+		}
+		commit(t, db, name, now, keep.Deploy{Deployment: keep.Deployment{Workflow: name, Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}},
+			keep.PutRun{Run: run}, keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: now, By: "call", To: keep.InFlight}, {At: now, By: "call", From: keep.InFlight, To: keep.Indeterminate}}},
+			keep.OpenEscalation{Escalation: q})
+	}
+	ask := pagesWith(t, db)
+	form := url.Values{"action": {"did-not-happen"}, "note": {"seen & checked"}, "id": {"esc_0", "esc_1", "esc_2", "esc_3"}}
+	first := ask("POST", "/inbox/together", form)
+	first.want(t, http.StatusSeeOther)
+	decided := func() (n int) {
+		for i := range 4 {
+			if q, err := db.Escalation(t.Context(), keep.EscalationID(fmt.Sprintf("esc_%d", i))); err != nil {
+				t.Fatal(err)
+			} else if q.Decision != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := decided(); n != 0 {
+		t.Fatalf("%d questions were answered by one press", n)
+	}
+	to := first.header.Get("Location")
+	second := ask("GET", to, nil)
+	second.want(t, http.StatusOK, "It did not happen: send 2 calls again?", "pays 0 again", "bank.pay on to=1", `name="confirm" value="1"`, `value="seen &amp; checked"`, `name="id" value="esc_1"`, "Yes, send all 2 again")
+	for _, never := range []string{`value="esc_2"`, `value="esc_3"`} {
+		if strings.Contains(second.body, never) {
+			t.Errorf("the second press would answer %s", never)
+		}
+	}
+	form["id"], form["confirm"] = []string{"esc_0", "esc_1"}, []string{"1"}
+	ask("POST", "/inbox/together", form).want(t, http.StatusSeeOther)
+	if n := decided(); n != 2 {
+		t.Errorf("%d questions are answered, want 2", n)
+	}
+	ask("GET", to, nil).want(t, http.StatusBadRequest, "none of these questions offers")
+}
+
 // The page of an input is one picture from it to its calls; a payload is read when somebody opens it.
 func TestPayloadOnDemand(t *testing.T) {
 	w := newWorld(t, "mails.js")

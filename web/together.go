@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -96,6 +97,8 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 		return "", "", refusef("no question was chosen")
 	case len(ids) > mostTogether:
 		return "", "", refusef("%d questions were chosen, want at most %d", len(ids), mostTogether)
+	case d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "":
+		return "/inbox/together/confirm?" + url.Values{"action": {string(d.Action)}, "note": {d.Note}, "id": ids}.Encode(), "", nil
 	}
 	var refused []string
 	for _, id := range ids {
@@ -108,6 +111,39 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 		return "", "", refusef("%d of %d were answered; these were not: %s", len(ids)-len(refused), len(ids), strings.Join(refused, "; "))
 	}
 	return "/inbox", "decided", nil
+}
+
+// confirmTogetherData is an answer to several questions that may send something again.
+type confirmTogetherData struct {
+	Label  string
+	Action keep.Action
+	Note   string
+	Asks   []confirmData
+}
+
+// confirmTogether asks for the second press, and shows what would be sent. It has what is
+// still open and offers the action: the second press answers what this page shows.
+func (s *site) confirmTogether(r *http.Request) (page, error) {
+	form := r.URL.Query()
+	p := page{Title: "Send again?", Section: "inbox"}
+	d := confirmTogetherData{Action: keep.Action(form.Get("action")), Note: cut(maxNote, form.Get("note"))}
+	for _, id := range form["id"][:min(len(form["id"]), mostTogether)] {
+		q, err := s.cfg.Store.Escalation(r.Context(), keep.EscalationID(id))
+		if err != nil {
+			return p, err
+		}
+		i := slices.IndexFunc(q.Choices, func(c keep.Choice) bool { return c.Action == d.Action && c.Action.NeedsConfirmation() })
+		if i < 0 || !q.ClosedAt.IsZero() || !cardOf(q).ShownWhole() {
+			continue
+		}
+		d.Label = q.Choices[i].Label
+		d.Asks = append(d.Asks, confirmData{card: cardOf(q), Choice: q.Choices[i]})
+	}
+	if len(d.Asks) == 0 {
+		return p, refusef("none of these questions offers %q now", cut(40, form.Get("action")))
+	}
+	p.Data = d
+	return p, nil
 }
 
 // decideOne answers one of several questions.

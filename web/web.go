@@ -156,6 +156,7 @@ func (s *site) work(mux *http.ServeMux) {
 	mux.HandleFunc("POST /decide/{id}", s.byLink(s.linkDecide))
 	s.showTo(mux, access.Operator, "GET /inbox/together", "together", s.together)
 	s.do(mux, "POST /inbox/together", s.decideTogether)
+	s.showTo(mux, access.Operator, "GET /inbox/together/confirm", "confirm_together", s.confirmTogether)
 	s.file(mux, "GET /inbox/{id}/attempted", s.attemptedFile)
 	s.showTo(mux, access.Operator, "GET /inbox/{id}/confirm", "confirm", s.confirm)
 

@@ -186,6 +186,8 @@ var engineBreaks = []Break{
 		`text = strings.ReplaceAll(text, h.code, redact.Hidden)`, `_ = redact.Hidden`, "./host/notify -run TestCodeIsNotLogged"},
 	{"approval-is-not-asked-again", "explained", "engine/approve.go",
 		`Status: keep.StatusApproval, Retry: true}`, `Status: keep.StatusApproval, Retry: false}`, "./engine -run TestApprovalIsAskedAgain"},
+	{"several-sent-again-unconfirmed", "once", "web/together.go",
+		`case d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "":`, `case false:`, "./web -run TestSeveralSentAgain"},
 	{"skip-after-the-call", "all-or-nothing", "operator/skip.go",
 		`return err == nil && m.State == keep.Failed && !m.Doubted, err`, `return err == nil && m.State != "", err`, "./engine -run TestSkipTooLate"},
 	{"stop-loses-the-outcome", "doubt-is-not-failure", "engine/engine.go",
