@@ -99,6 +99,9 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 			if err = errors.Join(err, f.check()); err != nil {
 				return err
 			}
+			if f.all && cmd.Flags().Changed("result") {
+				return exit.Misusef("--result is the answer of one call: it does not go with --all")
+			}
 			if f.all {
 				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Limit: limit, Until: end})
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -76,7 +77,12 @@ func baseOf(cfg config.Server) string {
 	if cfg.TLSCert != "" {
 		scheme = "https://"
 	}
-	return cmp.Or(cfg.URL, scheme+cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), daemon.DefaultListen))
+	listen := cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), daemon.DefaultListen)
+	// A host that listens on all addresses is found on this machine, where the link is opened.
+	if host, port, err := net.SplitHostPort(listen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		listen = net.JoinHostPort("localhost", port)
+	}
+	return cmp.Or(cfg.URL, scheme+listen)
 }
 
 // tokenCmd makes, lists and revokes what programs log in with. The database holds only a hash of

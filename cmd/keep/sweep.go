@@ -91,10 +91,11 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 		}
 	})
 	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations, Traces: traces}
-	if s, ok := db.(interface {
+	s, isFile := db.(interface {
 		// Of a file only: Postgres gives space back by itself.
 		Shrink(ctx context.Context) (int64, error)
-	}); ok && err == nil && !preview {
+	})
+	if isFile && err == nil && !preview {
 		sum.Bytes, err = s.Shrink(ctx)
 	}
 	if a.JSON {
@@ -111,6 +112,8 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 		fmt.Fprintln(a.Err, "Nothing is over and old enough.")
 	case preview:
 		fmt.Fprintf(a.Err, "Nothing was changed. To delete %s, say --yes.\n", what)
+	case !isFile:
+		fmt.Fprintf(a.Err, "Deleted: %s.\n", what)
 	default:
 		fmt.Fprintf(a.Err, "Deleted: %s. The file is %s bytes shorter.\n", what, terminal.Number(int(sum.Bytes)))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/trust"
 )
 
 // A keep.toml that was found, and that somebody else may have written, is refused with
@@ -73,6 +74,21 @@ func TestTrust(t *testing.T) {
 	check(exit.Done)
 	if status := run(t.Context(), []string{"--config", file, "check", below}, io.Discard, io.Discard); status != exit.Done {
 		t.Errorf("keep --config: status %d", status)
+	}
+}
+
+// The list of directories is separated by blanks, of every kind: a name with one would be two.
+func TestTrustHasNoBlanks(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, name := range []string{"a b", "a\u00a0b", "a\rb", "a\u2028b"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := trust.Add(dir); err == nil {
+			all, err := trust.List()
+			t.Errorf("%q is trusted, as %q (%v)", dir, all, err)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -104,7 +105,7 @@ func Add(dir string) (string, error) {
 	if abs, err = filepath.EvalSymlinks(abs); err != nil {
 		return "", err
 	}
-	if strings.ContainsFunc(abs, func(r rune) bool { return r == '\n' || r == ' ' || r == '\t' }) {
+	if strings.ContainsFunc(abs, unicode.IsSpace) {
 		return "", fmt.Errorf("%q has blanks: name it in %s instead", abs, Variable)
 	}
 	all, err := List()
