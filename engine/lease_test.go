@@ -456,6 +456,9 @@ func TestPausedHostIsFenced(t *testing.T) {
 				c.effects(2)
 				a.stop()
 				b.stop()
+				if n := a.epochs[0] + b.epochs[0]; n > 0 {
+					t.Errorf("%d commits do not say by which lease they are made", n)
+				}
 				c.check()
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/schedule"
 )
@@ -466,6 +467,53 @@ func TestOrderKeyRepublished(t *testing.T) {
 		wantSent(t, sent, "m1")
 		time.Sleep(time.Hour)
 		wantSent(t, sent, "m1 m2")
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An event that is published again with a key that is held up waits for it, and comes before the
+// later events of that key.
+func TestOrderKeyRepublishedToAHeldKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, sent := newOrdered(t, keep.OrderKey)
+		w.service.level = keep.LevelWitness
+		w.often()
+		w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
+		w.script["consumers.act.key"] = func(c *call) any {
+			var ev struct{ Payload struct{ Key string } }
+			c.arg(0, &ev)
+			return ev.Payload.Key
+		}
+		w.def.Handlers = append(w.def.Handlers, keep.Handler{Name: "poll", Kind: keep.Producer, Schedule: keep.Schedule{Interval: 3 * time.Minute}})
+		polls := 0
+		w.script["producers.poll"] = func(c *call) any {
+			polls++
+			for i, key := range map[int][]string{1: {"a", "b", "b", "a"}, 2: {"a", "b", "a", "a"}}[polls] {
+				c.do("publish", "in", map[string]any{"messageId": fmt.Sprintf("m%d", i+1), "key": key})
+			}
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) {
+			if n <= 2 {
+				return true, errReset // done, and the answer is lost
+			}
+			return true, nil
+		}
+		w.deploy()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		e := w.engine()
+		go func() { done <- e.Run(ctx) }()
+		time.Sleep(4 * time.Minute) // m3 was b's, and is a's now
+		wantSent(t, sent, "m1 m2")
+		w.service.mu.Lock()
+		w.service.onAsk = nil // nobody but the host itself ends the doubts
+		w.service.mu.Unlock()
+		time.Sleep(time.Minute)
+		wantSent(t, sent, "m1 m2 m3 m4")
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatal(err)

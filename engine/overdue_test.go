@@ -71,6 +71,36 @@ func TestDeafConnector(t *testing.T) {
 	}
 }
 
+// The commit that first says that a call is out is lost. A later one says so, since the process
+// may die next, and another one would believe that the call ended in time.
+func TestDeafConnectorAfterALostCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.deaf(6*time.Hour, func() error { return nil })
+		lost := 0
+		w.onCommit = func(c keep.Commit, do func() error) error {
+			for _, change := range c.Changes {
+				if m, ok := change.(keep.PutMutation); ok && m.Mutation.Error != nil && m.Mutation.Error.Code == "not-returned" && lost == 0 {
+					lost++
+					return errReset
+				}
+			}
+			return do()
+		}
+		w.deploy()
+		w.publish("in", "a")
+		time.AfterFunc(5*time.Hour, func() {
+			if m := w.mutation(); lost != 1 || m.Error == nil || m.Error.Code != "not-returned" {
+				t.Errorf("after %d lost commits the record says %v", lost, m.Error)
+			}
+		})
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || w.service.total() != 1 {
+			t.Errorf("mutation %s, %d effects", m.State, w.service.total())
+		}
+	})
+}
+
 // often asks every second.
 func (w *world) often() {
 	w.policy.Reconcile.Backoff = policy.Backoff{First: time.Second, Max: time.Second, Attempts: 1000}

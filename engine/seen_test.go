@@ -97,6 +97,29 @@ func TestSeenByTwoHosts(t *testing.T) {
 	})
 }
 
+// What a job read before a call is stored with the record of the call, not only when its run ends.
+func TestSeenByAJobThatDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t, "a")
+		remind, reads := w.script["jobs.remind"], 0
+		w.script["jobs.remind"] = func(c *call) any {
+			reads++
+			c.do("svc.list", map[string]any{"id": reads})
+			return remind(c)
+		}
+		w.deploy()
+		w.dieAt = engine.Answered
+		_ = w.runFor(time.Minute) // it died, so it never became idle
+		w.run()
+		got, _ := w.seen()
+		for _, want := range []string{`read svc.list {"id":1}`, `read svc.list {"id":2}`} {
+			if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, want) }) {
+				t.Errorf("%s is not in what a job of two hosts saw:\n%s", want, strings.Join(got, "\n"))
+			}
+		}
+	})
+}
+
 // What does not fit in is said, and fails nothing.
 func TestSeenWithinLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -202,7 +202,7 @@ var boundsBreaks = []Break{
 	{"second-question-stays", "bounded", "engine/limit.go",
 		`case shut.Asked == "" || shut.Asked == id:`, `case true:`, "./engine -run TestTheSecondQuestionCloses"},
 	{"outage-asks-twice", "bounded", "engine/limit.go",
-		`if q.Kind == keep.AskConnection && q.Connection == g.name {`, `if false {`, "./engine -run TestQuestionIsAskedOnce"},
+		`if q.Kind == keep.AskConnection && q.Connection == g.name {`, `if false {`, "./engine -run TestOutageCostsProbesAndOneQuestion"},
 	{"limit-is-that-of-before", "bounded", "engine/ticket.go",
 		`if r, configured := g.e.tools.limits(g.name); configured {`, `if r, configured := g.e.tools.limits(g.name); configured && false {`, "./engine -run TestALimitChangesMeanwhile"},
 	{"renamed-stays-down", "bounded", "engine/limit.go",

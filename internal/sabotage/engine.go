@@ -109,7 +109,7 @@ var engineBreaks = []Break{
 	{"key-is-never-free-again", "nothing-lost", "engine/order.go",
 		`s.back(first)`, `_ = first`, "./engine -run TestOrderKey$"},
 	{"key-holds-up-what-is-older", "nothing-lost", "engine/order.go",
-		`!known || ev.Seq < first {`, `!known && ev.Seq >= first {`, "./internal/simtest -run TestOrdered"},
+		`!known || ev.Seq < first {`, `!known && ev.Seq >= first {`, "./engine -run TestOrderKeyRepublishedToAHeldKey"},
 	{"passed-over-without-end", "nothing-lost", "engine/order.go",
 		`(ended || !a.known)`, `(ended && !ended)`, "./engine -run TestOrderKeyEnds"},
 	{"poll-waits", "one-at-a-time", "law/schedule/schedule.go",

@@ -74,7 +74,7 @@ var rehearsalBreaks = []Break{
 	{"trace-hides-that-parts-were-swept", "explained", "law/trace/trace.go",
 		`t.Gap = t.Gap || have != part.After`, `t.Gap = have < 0`, "./law/trace -run TestGap"},
 	{"trace-is-kept-at-the-end-only", "explained", "engine/execution.go",
-		`if x.seen.Due() || x.run.Closed`, `if x.run.Closed`, "./engine -run TestSeenByTwoHosts"},
+		`if x.seen.Due() || x.run.Closed`, `if x.run.Closed`, "./engine -run TestSeenByAJobThatDies"},
 	{"trace-says-no-read-twice", "explained", "law/trace/trace.go",
 		`r.under, r.said = &e, false`, `r.under = &e`, "./engine -run TestWaitsForRead"},
 }

@@ -117,6 +117,11 @@ func TestAnswers(t *testing.T) {
 	if late, ok := Done(done, "other", 3, Tokens{Sealed: []byte{9}}, now); ok || late.Generation != 4 {
 		t.Error("an answer for an older generation was taken")
 	}
+	// A person connects while the answer is out.
+	moved := Connect(a, keep.Account{Kind: a.Kind, Name: a.Name, Renews: true, Sealed: []byte{3}}, now)
+	if late, ok := Done(moved, "h", 3, fresh, now); ok || late.Generation != 4 || !slices.Equal(late.Sealed, moved.Sealed) {
+		t.Errorf("an answer to what was sent before a person connected was taken: %+v", late)
+	}
 	lost, _ := Failed(a, "h", 3, keep.RefreshLost, "no answer", now)
 	if lost.Status != keep.AccountOK || lost.Refreshes[0].State != keep.RefreshLost {
 		t.Errorf("lost once: %+v", lost)

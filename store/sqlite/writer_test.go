@@ -54,6 +54,17 @@ func deployment(name keep.WorkflowName) keep.Commit {
 // queue commits in the background and returns when the writer has it queued.
 func queue(ctx context.Context, t *testing.T, db *DB, c keep.Commit) <-chan error {
 	t.Helper()
+	return inQueue(t, db, func() error { return db.Commit(ctx, c) })
+}
+
+// queueDo is queue for what is no commit.
+func queueDo(t *testing.T, db *DB, f func(*conn) error) <-chan error {
+	t.Helper()
+	return inQueue(t, db, func() error { return db.write.do(t.Context(), f) })
+}
+
+func inQueue(t *testing.T, db *DB, do func() error) <-chan error {
+	t.Helper()
 	length := func() int {
 		db.write.mu.Lock()
 		defer db.write.mu.Unlock()
@@ -61,7 +72,7 @@ func queue(ctx context.Context, t *testing.T, db *DB, c keep.Commit) <-chan erro
 	}
 	before := length()
 	err := make(chan error, 1)
-	go func() { err <- db.Commit(ctx, c) }()
+	go func() { err <- do() }()
 	for length() == before {
 		runtime.Gosched() // until it is there
 	}
@@ -110,8 +121,13 @@ func TestEachCommitOfAGroupHasItsOwnFate(t *testing.T) {
 	first := queue(t.Context(), t, db, deployment("first"))
 	refused := queue(t.Context(), t, db, bad)
 	last := queue(t.Context(), t, db, deployment("last"))
-	panics := make(chan error, 1)
-	go func() { panics <- db.write.do(t.Context(), func(*conn) error { panic("a bug") }) }()
+	// What was written before an error is undone, and nothing else of the group.
+	panics := queueDo(t, db, func(c *conn) error {
+		if err := c.script(`INSERT INTO meta VALUES ('half', 'written')`); err != nil {
+			return err
+		}
+		panic("a bug")
+	})
 	release()
 	if err := <-first; err != nil {
 		t.Errorf("first: %v", err)
@@ -128,6 +144,10 @@ func TestEachCommitOfAGroupHasItsOwnFate(t *testing.T) {
 	list, err := db.Workflows(t.Context())
 	if err != nil || len(list) != 2 || list[0].Name != "first" || list[1].Name != "last" {
 		t.Errorf("Workflows = %v, %v, want first and last", list, err)
+	}
+	var half int
+	if err := db.row(t.Context(), `SELECT count(*) FROM meta WHERE name = 'half'`, nil, &half); err != nil || half != 0 {
+		t.Errorf("the request that panicked left %d rows, %v", half, err)
 	}
 }
 
