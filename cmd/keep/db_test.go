@@ -54,6 +54,9 @@ func TestPgDump(t *testing.T) {
 	if after := w.runs(); after == before {
 		t.Error("nothing continued after resume")
 	}
+	if out, err := w.keep("db", "sweep", "--yes"); err != nil || !strings.HasPrefix(string(out), "Deleted: 0 runs") || strings.Contains(string(out), "file") {
+		t.Errorf("a sweep of Postgres, which is no file: %v\n%s", err, out)
+	}
 	out, err := w.keep("db", "backup", filepath.Join(t.TempDir(), "x"))
 	if err == nil || !strings.Contains(string(out), "pg_dump") {
 		t.Errorf("keep db backup of Postgres: %v\n%s", err, out)
