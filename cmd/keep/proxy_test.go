@@ -76,8 +76,8 @@ func TestProxyStoppedPastItsLeaseIsFenced(t *testing.T) {
 			}
 		}))
 		defer up.Close()
-		const again = "[[proxy.routes]]\nafter_crash = 'retry'"
-		a, b := startProxy(t, db, up.URL, again), startProxy(t, db, up.URL, again)
+		config := fmt.Sprintf("lease = '%s'\n[[proxy.routes]]\nafter_crash = 'retry'", lease)
+		a, b := startProxy(t, db, up.URL, config), startProxy(t, db, up.URL, config)
 		transport := newTransport(t)
 		first := make(chan string, 1)
 		go func() {
@@ -104,6 +104,8 @@ func TestProxyStoppedPastItsLeaseIsFenced(t *testing.T) {
 // the key.
 func TestProxyRenewsItsLease(t *testing.T) {
 	t.Parallel()
+	// A process that does not get the processor for as long has lost its lease, as it should.
+	const lease = 3 * time.Second
 	onBothStores(t, func(t *testing.T, db string) {
 		var calls atomic.Int64
 		reached := make(chan struct{})
@@ -112,7 +114,7 @@ func TestProxyRenewsItsLease(t *testing.T) {
 			if calls.Add(1) == 1 {
 				close(reached)
 			}
-			<-time.After(4 * proxyLease)
+			<-time.After(3 * lease)
 			fmt.Fprint(w, "slow")
 		}))
 		defer up.Close()

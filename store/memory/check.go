@@ -196,22 +196,22 @@ func (c *checker) events() {
 	}
 }
 
-// reserved checks that the open run of the chain knows of the event.
+// reserved checks that the open run of the chain knows of the event. Of a chain with several, which
+// breaks another law, each is to know of it.
 func (c *checker) reserved(e keep.Event) {
-	var run keep.Run
+	open := false
 	for lane, id := range c.s.open {
-		if r := c.s.runs[id].v; lane.workflow == e.Workflow && r.Chain == e.ReservedBy {
-			run = r
+		r := c.s.runs[id].v
+		if lane.workflow != e.Workflow || r.Chain != e.ReservedBy {
+			continue
 		}
+		open = true
+		listed := slices.ContainsFunc(r.Reservations, func(list keep.Reservation) bool {
+			return list.Topic == e.Topic && slices.Contains(list.IDs, e.MessageID)
+		})
+		c.broken(listed, "pinned", eventRecord(e), "it is reserved by %s, whose run does not list it", e.ReservedBy)
 	}
-	if run.ID == "" {
-		c.broken(false, "pinned", eventRecord(e), "it is reserved by %s, which has no open run", e.ReservedBy)
-		return
-	}
-	listed := slices.ContainsFunc(run.Reservations, func(list keep.Reservation) bool {
-		return list.Topic == e.Topic && slices.Contains(list.IDs, e.MessageID)
-	})
-	c.broken(listed, "pinned", eventRecord(e), "it is reserved by %s, whose run does not list it", e.ReservedBy)
+	c.broken(open, "pinned", eventRecord(e), "it is reserved by %s, which has no open run", e.ReservedBy)
 }
 
 // An attempted is an event that runs list whose call is one.

@@ -336,6 +336,7 @@ var eventPromises = []promise{
 	}},
 	{"an event is done again as a new attempt, which has runs and a call of its own", redoneEvents},
 	{"attempts that share a call are found (law: once)", sharedAttempts},
+	{"of a chain with two open runs each is to know of its events", oneOfTwoRuns},
 	{"an event can be published, reserved and finished in one commit", func(w *world) {
 		in := w.input("w")
 		r := w.newRun("w")
@@ -425,6 +426,29 @@ func redoneEvents(w *world) {
 	w.check()
 	w.commit("w", one(keep.RedoEvents{IDs: a, Chain: second.Chain, Attempt: 2}))
 	w.same("attempt", get[keep.Event](w)(w.Event(w.ctx, "w", "t", "a")).Attempt(), 3)
+	w.check()
+}
+
+// oneOfTwoRuns is a chain with two open runs, of which one does not know of the chain's event. Of that
+// one it is said, whichever is read first.
+func oneOfTwoRuns(w *world) {
+	w.publish("w", "t", "a")
+	first := w.start("w", "t", "a")
+	second := w.newRun("w")
+	second.Chain, second.RetryOf, second.Lane = first.Chain, first.ID, keep.KeyLane("consume", "k")
+	w.commit("w", keep.PutRun{Run: second})
+	for range 10 {
+		n := 0
+		for _, v := range Violations(w, w.Store) {
+			if strings.Contains(v, "whose run does not list it") {
+				n++
+			}
+		}
+		w.same("runs that do not list the event", n, 1)
+	}
+	first.Rev, first.Status, first.Closed = 1, keep.StatusTransient, true
+	second.Rev, second.Phase, second.Reservations = 1, first.Phase, first.Reservations
+	w.commit("w", keep.PutRun{Run: first}, keep.PutRun{Run: second})
 	w.check()
 }
 
