@@ -76,8 +76,8 @@ func TestProxyStoppedPastItsLeaseIsFenced(t *testing.T) {
 			}
 		}))
 		defer up.Close()
-		config := fmt.Sprintf("lease = '%s'\n[[proxy.routes]]\nafter_crash = 'retry'", lease)
-		a, b := startProxy(t, db, up.URL, config), startProxy(t, db, up.URL, config)
+		const again = "[[proxy.routes]]\nafter_crash = 'retry'"
+		a, b := startProxy(t, db, up.URL, again), startProxy(t, db, up.URL, again)
 		transport := newTransport(t)
 		first := make(chan string, 1)
 		go func() {
@@ -118,8 +118,8 @@ func TestProxyRenewsItsLease(t *testing.T) {
 			fmt.Fprint(w, "slow")
 		}))
 		defer up.Close()
-		const again = "[[proxy.routes]]\nafter_crash = 'retry'"
-		a, b := startProxy(t, db, up.URL, again), startProxy(t, db, up.URL, again)
+		config := fmt.Sprintf("lease = '%s'\n[[proxy.routes]]\nafter_crash = 'retry'", lease)
+		a, b := startProxy(t, db, up.URL, config), startProxy(t, db, up.URL, config)
 		transport := newTransport(t)
 		first := make(chan string, 1)
 		go func() {

@@ -199,11 +199,15 @@ func (d *decision) cancelNotices(id keep.EscalationID) {
 	}
 }
 
-// putNotice leaves to the schema what makes a notice invalid.
+// putNotice leaves to the schema what makes a notice invalid, but for a pending one without a time:
+// the schema would not see that if the same commit closes the question.
 func (d *decision) putNotice(n keep.Notice) error {
 	e := d.Escalations.Get(n.Escalation)
 	if e == nil || e.Workflow != d.w {
 		return &keep.NotFoundError{What: "escalation", ID: string(n.Escalation)}
+	}
+	if (n.Status == keep.NoticePending) == n.NextAt.IsZero() {
+		return fmt.Errorf("notice of %s to %s: it is %s, and its next time is %s", n.Escalation, n.Sink, n.Status, n.NextAt)
 	}
 	key := NoticeKey{n.Escalation, n.Sink}
 	old := d.Notices.Get(key)

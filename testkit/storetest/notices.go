@@ -86,6 +86,8 @@ var noticePromises = []promise{
 			spoil(&n)
 			w.refuse("w", invalid, keep.PutNotice{Notice: n})
 		}
+		n := keep.Notice{Escalation: "esc_1", Sink: "webhook", Status: keep.NoticePending, Attempts: 1}
+		w.refuse("w", invalid, keep.PutNotice{Notice: n}, keep.CloseEscalation{ID: "esc_1"}) // although it ends with it
 	}},
 }
 
