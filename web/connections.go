@@ -49,7 +49,7 @@ type toolRow struct {
 }
 
 // connections lists what keep.toml has, with what the store knows of it. No service is called: a page that
-// is read again and again costs nobody's rate limit.
+// is read again and again uses up no rate limit.
 func (s *site) connections(r *http.Request) (page, error) {
 	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation}}
 	var d connectionsData

@@ -285,7 +285,7 @@ func untilIdle(ctx context.Context, s *daemon.Session, watch *progress, f *daemo
 	if runErr != nil {
 		return false, runErr
 	}
-	// Also after an interruption: a person should hear of a question although the process ends.
+	// Also after an interruption: a person is notified of a question although the process ends.
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notify.DefaultTimeout)
 	defer cancel()
 	s.Host.FlushNotices(flushCtx)

@@ -156,6 +156,9 @@ func run(args []string, out io.Writer) error {
 			chosen = append(chosen, b)
 		}
 	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("no break has %q in its name or file; -list prints all", *only)
+	}
 	chosen = inOrder(chosen)
 	if *from != "" {
 		at := slices.IndexFunc(chosen, func(b Break) bool { return b.Name == *from })
