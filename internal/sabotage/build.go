@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -89,11 +88,7 @@ func (s *build) write(breaks []Break) error {
 			return err
 		}
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(s.overlay, list, 0o600), s.turn(""))
+	return errors.Join(writeOverlay(s.overlay, replace), s.turn(""))
 }
 
 // turn turns the break of this name on, and all others off.

@@ -68,14 +68,17 @@ func (b Break) overlay(root, dir string) (string, error) {
 	if err := os.WriteFile(replacement, text, 0o600); err != nil {
 		return "", err
 	}
-	list, err := json.Marshal(map[string]map[string]string{
-		"Replace": {filepath.Join(root, filepath.FromSlash(b.File)): replacement},
-	})
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, list, 0o600)
+	return path, writeOverlay(path, map[string]string{filepath.Join(root, filepath.FromSlash(b.File)): replacement})
+}
+
+// writeOverlay writes the file by which the go command reads some files in the place of others.
+func writeOverlay(path string, replace map[string]string) error {
+	list, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, list, 0o600)
 }
 
 // An outcome is what became of a break.
