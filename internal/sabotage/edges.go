@@ -51,6 +51,8 @@ var edgesBreaks = []Break{
 	// files: one host of a file, and no call that nobody will find.
 	{"host-by-another-name", "one-at-a-time", "store/sqlite/lock.go",
 		`err = lockFile(f)`, `err = error(nil)`, "./store/sqlite -run TestHardLink"},
+	{"yields-before-it-answers", "one-at-a-time", "cmd/keep/internal/daemon/link.go",
+		`_ = http.NewResponseController(w).Flush()`, `_ = http.NewResponseController(w)`, "./cmd/keep/internal/daemon -run TestYieldIsAnswered"},
 	{"recorded-in-a-file-without-a-name", "recorded-before-sent", "store/sqlite/writer.go",
 		`return w.identity.check()`, `return nil`, "./store/sqlite -run TestReplaced"},
 	{"silent-new-start", "nothing-lost", "store/sqlite/open.go",

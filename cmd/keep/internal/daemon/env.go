@@ -26,6 +26,13 @@ type Env struct {
 	AskRenames func(*project.RenameError, []project.Script, []connector.Connection) bool
 }
 
+// say tells the person at the terminal something, if there is one.
+func (e Env) say(format string, args ...any) {
+	if e.Say != nil {
+		e.Say(format, args...)
+	}
+}
+
 // now returns the time of the machine.
 func (e Env) now() time.Time {
 	if e.Clock != nil {

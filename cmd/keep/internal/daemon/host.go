@@ -228,9 +228,7 @@ func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Ve
 		return out.Version, fmt.Errorf("deploy %s: %w", sc.File, err)
 	}
 	if p := out.Waiting; p != nil {
-		if e.Say != nil {
-			e.Say("%s is version %s of %s, which waits for a person: keep inbox show %s", sc.File, p.Version, p.Workflow, p.Question)
-		}
+		e.say("%s is version %s of %s, which waits for a person: keep inbox show %s", sc.File, p.Version, p.Workflow, p.Question)
 		return out.Version, nil
 	}
 	e.sayGiven(sc.Name, out.Given, s.conns)

@@ -253,16 +253,24 @@ func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, er
 	return nil, errNoLink
 }
 
-// askToYield asks the gateway that has a database to let this process have it, and reports whether it will.
-func askToYield(ctx context.Context, socket string) bool {
+// errKept is returned where the process that has a database keeps it.
+var errKept = errors.New("the process that has the database keeps it")
+
+// askToYield asks the gateway that has a database to let this process have it. The error is nil if it will, errNoLink
+// if nobody answered, and errKept if there is nobody who would.
+func askToYield(ctx context.Context, socket string) error {
 	if socket == "" {
-		return false
+		return errKept
 	}
 	conn, _, resp, err := askSocket(ctx, socket, http.MethodPost, YieldPath, http.Header{})
 	if err != nil {
-		return false
+		return errNoLink
 	}
-	return errors.Join(resp.Body.Close(), conn.Close()) == nil && resp.StatusCode == http.StatusAccepted
+	_, _ = resp.Body.Close(), conn.Close() // the status is the answer
+	if resp.StatusCode != http.StatusAccepted {
+		return errKept
+	}
+	return nil
 }
 
 // serveSocket serves at the socket of a database what a gateway that is no daemon offers: who it is, links, and
@@ -288,7 +296,10 @@ func (e Env) serveSocket(ctx context.Context, cfg *config.Config, h *hub, yield 
 	})
 	if yield != nil {
 		mux.HandleFunc("POST "+YieldPath, func(w http.ResponseWriter, _ *http.Request) {
+			// It is answered first: who yields closes the socket, with what was not written yet.
+			w.Header().Set("Content-Length", "0")
 			w.WriteHeader(http.StatusAccepted)
+			_ = http.NewResponseController(w).Flush() // who does not get the answer asks again
 			yield()
 		})
 	}

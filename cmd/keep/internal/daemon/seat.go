@@ -114,6 +114,10 @@ const (
 	yieldWait = 10 * time.Second
 	callWait  = 30 * time.Second // for calls that are out when another process wants the database
 	seatEvery = 25 * time.Millisecond
+
+	// silentWait is how long a process that has the database may be without a socket: a gateway that begins has
+	// none until it is open, and one that ends has none any more.
+	silentWait = 3 * time.Second
 )
 
 // Connect implements the Connect of a gateway.Front.
@@ -197,18 +201,32 @@ func (s *Seat) Close() error {
 
 // openHost opens the database of a process that runs workflows. A gateway that has it lets it go, and its agent continues
 // with this process.
+//
+// Who does not answer may begin or end just now, and is asked again for a moment; who answers that it keeps the database
+// is believed.
 func (e Env) openHost(ctx context.Context, cfg *config.Config) (database.DB, error) {
-	said := false
-	for until := time.Now().Add(callWait + yieldWait/2); ; {
+	start, wait := time.Now(), silentWait
+	yields, silent := false, false
+	for {
 		db, err := database.Open(ctx, cfg, database.ToHost)
-		// One gateway lets it go, and another one may have taken it first.
-		if !errors.Is(err, keep.ErrLocked) || !askToYield(ctx, SocketOf(cfg)) && !said || time.Now().After(until) {
+		if !errors.Is(err, keep.ErrLocked) {
 			return db, err
 		}
-		if !said && e.Say != nil {
-			e.Say("keep gateway has this database, and lets it go when its calls are over.")
+		asked := askToYield(ctx, SocketOf(cfg))
+		switch {
+		case asked == nil && !yields:
+			yields, wait = true, callWait+yieldWait/2
+			e.say("keep gateway has this database, and lets it go when its calls are over.")
+		case asked != nil && !errors.Is(asked, errNoLink):
+			return nil, err
+		case asked != nil && !yields && !silent:
+			silent = true
+			e.say("Another process has this database, and does not answer: trying again for %s.", wait)
 		}
-		said = true
+		// One gateway lets it go, and another one may have taken it first.
+		if time.Since(start) > wait {
+			return nil, err
+		}
 		select {
 		case <-time.After(seatEvery):
 		case <-ctx.Done():
