@@ -1,17 +1,15 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // A person who says that a call happened says with which result, since next and items go
@@ -37,7 +35,7 @@ func (t *tool) fits(result json.RawMessage) string {
 	if t.result == nil {
 		return ""
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(result))
+	doc, err := schema.Value(result)
 	if err == nil {
 		err = t.result.Validate(doc)
 	}

@@ -1,11 +1,12 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // Schemas are JSON schemas that were compiled, each text once, for tools that share them:
@@ -26,7 +27,7 @@ func (s *Schemas) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if c, ok := s.known[string(raw)]; ok {
 		return c, nil
 	}
-	c, err := compileSchema(raw)
+	c, err := schema.Compile(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -35,17 +36,4 @@ func (s *Schemas) compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	}
 	s.known[string(raw)] = c
 	return c, nil
-}
-
-func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	const url = "keep:schema"
-	if err := c.AddResource(url, doc); err != nil {
-		return nil, err
-	}
-	return c.Compile(url)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/schema"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/limit"
@@ -285,7 +285,7 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 	if t.params == nil {
 		return params, nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(params))
+	doc, err := schema.Value(params)
 	if err != nil {
 		return nil, c.logicf("bad-params", "read params: %v", err)
 	}

@@ -331,8 +331,8 @@ type Pages struct {
 	SizeParam string `toml:"size_param"`
 }
 
-// schema returns m as JSON, or nil.
-func schema(m map[string]any) (json.RawMessage, error) {
+// rawOf returns m as JSON, or nil.
+func rawOf(m map[string]any) (json.RawMessage, error) {
 	if m == nil {
 		return nil, nil
 	}

@@ -1,19 +1,17 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // schemas sets the schemas of t's spec: those of the configuration, or one
 // made of what the request needs.
 func (b *builder) schemas(t *tool) {
-	params, err := schema(b.cfg.Params)
+	params, err := rawOf(b.cfg.Params)
 	if err != nil {
 		b.addf("params", "%v", err)
 		return
@@ -29,11 +27,11 @@ func (b *builder) schemas(t *tool) {
 	}
 	t.spec.Params = params
 	if b.cfg.Example != nil {
-		if t.spec.Example, err = schema(b.cfg.Example); err != nil {
+		if t.spec.Example, err = rawOf(b.cfg.Example); err != nil {
 			b.addf("example", "%v", err)
 		}
 	}
-	if t.spec.Result, err = schema(b.cfg.Result); err != nil {
+	if t.spec.Result, err = rawOf(b.cfg.Result); err != nil {
 		b.addf("result", "%v", err)
 	} else if t.spec.Result != nil {
 		b.compile("result", t.spec.Result)
@@ -42,15 +40,7 @@ func (b *builder) schemas(t *tool) {
 
 // compile adds a problem if raw is not a JSON Schema.
 func (b *builder) compile(key string, raw json.RawMessage) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err == nil {
-		c := jsonschema.NewCompiler()
-		c.UseLoader(jsonschema.SchemeURLLoader{}) // loads nothing from anywhere
-		if err = c.AddResource("keep:schema", doc); err == nil {
-			_, err = c.Compile("keep:schema")
-		}
-	}
-	if err != nil {
+	if _, err := schema.Compile(raw); err != nil {
 		b.addf(key, "is not a JSON Schema: %v", err)
 	}
 }

@@ -51,6 +51,8 @@ var edgesBreaks = []Break{
 	// files: one host of a file, and no call that nobody will find.
 	{"host-by-another-name", "one-at-a-time", "store/sqlite/lock.go",
 		`err = lockFile(f)`, `err = error(nil)`, "./store/sqlite -run TestHardLink"},
+	{"schema-loads-files", "no-ambient-power", "internal/schema/schema.go",
+		`c.UseLoader(jsonschema.SchemeURLLoader{})`, `_ = c.UseLoader`, "./internal/schema"},
 	{"yields-before-it-answers", "one-at-a-time", "cmd/keep/internal/daemon/link.go",
 		`_ = http.NewResponseController(w).Flush()`, `_ = http.NewResponseController(w)`, "./cmd/keep/internal/daemon -run TestYieldIsAnswered"},
 	{"recorded-in-a-file-without-a-name", "recorded-before-sent", "store/sqlite/writer.go",

@@ -10,6 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // MCP is a server of the Model Context Protocol by streamable HTTP: the official SDK, with tools
@@ -52,17 +54,11 @@ func NewMCP(tools ...MCPTool) *MCP {
 
 // mustCompile returns a schema of this package's tests.
 func mustCompile(raw json.RawMessage) *jsonschema.Schema {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err == nil {
-		c := jsonschema.NewCompiler()
-		if err = c.AddResource("twin:schema", doc); err == nil {
-			var s *jsonschema.Schema
-			if s, err = c.Compile("twin:schema"); err == nil {
-				return s
-			}
-		}
+	s, err := schema.Compile(raw)
+	if err != nil {
+		panic(err)
 	}
-	panic(err)
+	return s
 }
 
 // call performs a call whose arguments fit.
@@ -71,7 +67,7 @@ func (m *MCP) call(t MCPTool, fits *jsonschema.Schema, raw json.RawMessage) (*mc
 		m.same = true
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	doc, err := schema.Value(raw)
 	if err == nil {
 		err = fits.Validate(doc)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // A Bench is a connection to a service of its own, in a known state, with the
@@ -365,18 +366,7 @@ func compile(t *testing.T, name string, raw json.RawMessage) *jsonschema.Schema 
 	if raw == nil {
 		return nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Errorf("%s: %v", name, err)
-		return nil
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // a spec must not load anything
-	if err := c.AddResource("keep:schema", doc); err != nil {
-		t.Errorf("%s: %v", name, err)
-		return nil
-	}
-	s, err := c.Compile("keep:schema")
+	s, err := schema.Compile(raw)
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
@@ -400,7 +390,7 @@ func (b *trial) schema() {
 
 // fits reports what in raw does not fit the schema.
 func fits(s *jsonschema.Schema, raw json.RawMessage) error {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	v, err := schema.Value(raw)
 	if err != nil {
 		return err
 	}

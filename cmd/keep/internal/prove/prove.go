@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -13,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/schema"
 )
 
 // MinCalls is the least budget of a tool: below it nothing can be compared.
@@ -53,22 +51,14 @@ func (p Plan) Check() error {
 	if len(p.Params) == 0 {
 		return fmt.Errorf("%s has no example; give --params", spec.Name)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(p.params("x")))
+	doc, err := schema.Value(p.params("x"))
 	if err != nil {
 		return fmt.Errorf("%s: params: %w", spec.Name, err)
 	}
 	if spec.Params == nil {
 		return nil
 	}
-	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(spec.Params))
-	if err != nil {
-		return err
-	}
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("keep:schema", schema); err != nil {
-		return err
-	}
-	s, err := c.Compile("keep:schema")
+	s, err := schema.Compile(spec.Params)
 	if err != nil {
 		return err
 	}
