@@ -273,8 +273,9 @@ flags+=(-exec 'env CGO_ENABLED=0')
 # package with generic code must be watched: the linker might take its copy of that for all.)
 if [ -n "$race" ]; then
 	# A process that is watched waits a second before it exits, for races that others still report.
-	# Tests start thousands of them, and each says at once what it sees.
-	export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
+	# Tests start thousands of them, and each says at once what it sees. What the detector remembers of memory
+	# may be in large pages where the system has them: half as many are touched first.
+	export GORACE="atexit_sleep_ms=0 no_huge_pages_for_shadow=0 ${GORACE:-}"
 	# Nothing of ours that runs here has unsafe pointers, so those of others are not checked either.
 	# What the linker leaves out (-s) is not made: a seventh of the time of compiling.
 	flags+=(
