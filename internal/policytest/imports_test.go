@@ -58,7 +58,7 @@ connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
 connector/files         timed  . law/ledger connector connector/internal/...
-connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact
+connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact internal/schema
 connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact
 connector/packs         timed
 connector/pairings      timed
@@ -71,7 +71,7 @@ script/workflow         timed  . connector law/policy law/schedule
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . law/... store connector engine/lease internal/commitlog
+engine                  clock  . law/... store connector engine/lease internal/commitlog internal/schema
 handler                 clock  . engine script/workflow internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
@@ -109,7 +109,7 @@ rehearsal/scripttest    clock  . law/ledger law/policy law/trace connector host 
 repair                  clock  . law/grant law/policy law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
-testkit/connectortest   test   . law/ledger connector
+testkit/connectortest   test   . law/ledger connector internal/schema
 testkit/idempotencytest test   . idempotency law/key
 
 internal/policytest     test
@@ -120,10 +120,11 @@ internal/garbage        timed
 internal/commitlog      timed  .
 internal/redact         pure
 internal/framed         timed
+internal/schema         pure
 internal/regular        timed
 internal/wall           clock
 internal/childenv       timed
-internal/twin           test   testkit/connectortest
+internal/twin           test   testkit/connectortest internal/schema
 internal/testserver     test
 internal/pgtest         test   internal/npm internal/testserver
 internal/mailtest       test   internal/testserver
@@ -143,7 +144,7 @@ internal/crosscheck     dev
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
-cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular cmd/keep/internal/...
+cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular internal/schema cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
 cmd/keep/internal/config timed . connector connector/... law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular cmd/keep/internal/keychain
 cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow
