@@ -33,6 +33,14 @@ type Status struct {
 type Settings struct {
 	TakenAt Time            `json:"taken_at" doc:"when the one in force was taken"`
 	Refused *RefusedSetting `json:"refused" doc:"the last change, if it was refused"`
+
+	Unfinished *UnfinishedSetting `json:"unfinished" doc:"what of the one in force is not done yet, and is tried again"`
+}
+
+// An UnfinishedSetting is a part of a configuration that was taken, such as its grants, which the database did not take yet.
+type UnfinishedSetting struct {
+	At     Time   `json:"at"`
+	Reason string `json:"reason"`
 }
 
 // A RefusedSetting is a change of the configuration that was not taken.

@@ -170,6 +170,12 @@ func TestReload(t *testing.T) {
 	if why := refused(); !strings.Contains(why, "keep.toml:6:") {
 		t.Errorf("status says %q, want the line", why)
 	}
+	if text := outputOf(t, "status"); !strings.Contains(text, "Configuration: 1\n  refused, and what was before is in force: ") || !strings.Contains(text, "keep.toml:6:") {
+		t.Errorf("keep status says nothing of it:\n%s", text)
+	}
+	if status := run(t.Context(), []string{"status", "--exit-code"}, io.Discard, io.Discard); status != exit.Failed {
+		t.Errorf("keep status --exit-code: %d, want %d", status, exit.Failed)
+	}
 	wants("/v2 Bearer two")
 
 	write("keep.toml", "[policy]\nbreaker = { failures = 3 }\n"+settings)

@@ -55,7 +55,7 @@ func statusCode(s api.Status) error {
 	switch {
 	case len(s.NeedsYou) > 0:
 		return exit.With(exit.NeedsPerson)
-	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram) > 0 || unknown:
+	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram) > 0 || unknown || configFault(s) != "":
 		return exit.With(exit.Failed)
 	}
 	return nil
@@ -126,8 +126,23 @@ func (a *app) printStatus(s api.Status) error {
 	return t.Print(a.Out, a.OutInk)
 }
 
+// configFault returns what became of a change of keep.toml or of a secret that is not in force, or not wholly; empty: all is.
+func configFault(s api.Status) string {
+	switch c := s.Config; {
+	case c != nil && c.Refused != nil:
+		return "refused, and what was before is in force: " + terminal.Clean(c.Refused.Reason)
+	case c != nil && c.Unfinished != nil:
+		return "taken, but for a part that is tried again: " + terminal.Clean(c.Unfinished.Reason)
+	}
+	return ""
+}
+
 // printHostFaults prints what the hosts lack.
 func (a *app) printHostFaults(s api.Status) {
+	if fault := configFault(s); fault != "" {
+		a.heading("Configuration", 1)
+		fmt.Fprintln(a.Out, "  "+fault)
+	}
 	if len(s.NoProgram) > 0 {
 		a.heading("Executed by no host", len(s.NoProgram))
 	}

@@ -20,7 +20,8 @@ import (
 const lookEvery = 400 * time.Millisecond
 
 // A Follower takes changes of the configuration into a running session: all of a change,
-// or none of it.
+// or none of it. What of a change that was taken has to be written to the database, such as its grants, is tried
+// until it is there.
 type Follower struct {
 	Env     Env
 	Session *Session
@@ -34,6 +35,8 @@ type Follower struct {
 
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
+
+	unfinished bool // something of what was taken is not done
 }
 
 // Run follows until ctx ends.
@@ -65,6 +68,8 @@ func (f *Follower) Run(ctx context.Context) {
 			if read := f.take(ctx, asked); read != nil {
 				cfg = read
 			}
+		} else if f.unfinished {
+			f.finish(ctx)
 		}
 		seen = now
 	}
@@ -92,27 +97,25 @@ func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 		err = f.apply(ctx, cfg)
 	}
 	now := api.Time(f.Env.now())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		reason := reasonOf(err)
-		if before := s.settings.Refused; !asked && before != nil && before.Reason == reason {
-			return cfg
-		}
-		s.settings.Refused = &api.RefusedSetting{At: now, Reason: reason}
-		f.Env.Log.WarnContext(ctx, "configuration refused", "reason", reason)
+	if err == nil {
+		s.mu.Lock()
+		s.settings = api.Settings{TakenAt: now}
+		s.mu.Unlock()
+		f.finish(ctx)
 		return cfg
 	}
-	s.settings = api.Settings{TakenAt: now}
-	// Who changed the file waits for this line, whatever the level of the log.
-	f.Env.Log.WarnContext(ctx, "configuration taken", "file", cfg.File)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason := reasonOf(err)
+	if before := s.settings.Refused; !asked && before != nil && before.Reason == reason {
+		return cfg
+	}
+	s.settings.Refused = &api.RefusedSetting{At: now, Reason: reason}
+	f.Env.Log.WarnContext(ctx, "configuration refused", "reason", reason)
 	return cfg
 }
 
-// apply makes the host and the server use a configuration. What is wrong with it is found before
-// anything changes.
-//
-// Once the host is reconfigured the new settings are in force, and what fails after that is only reported.
+// apply makes the host use a configuration. What is wrong with it is found before anything changes.
 func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s := f.Session
 	cfg.UseAccounts(s.Accounts)
@@ -138,13 +141,36 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s.mu.Lock()
 	s.loaded, s.conns, s.Project.Cfg = loaded, conns, cfg
 	s.mu.Unlock()
-	err = errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, true))
+	return nil
+}
+
+// finish does what follows from the configuration in force: its grants, runs that its budgets let continue, and what the
+// server offers. What fails, as where the database cannot be written to, is said once, and tried again at each look;
+// a grant is as it was until then.
+func (f *Follower) finish(ctx context.Context) {
+	s := f.Session
+	err := errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, true))
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
 	}
 	s.Accounts.SettleNow(ctx)
-	return err
+	if ctx.Err() != nil {
+		return // the next start does it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.unfinished = err != nil; !f.unfinished {
+		s.settings.Unfinished = nil
+		// Who changed the file waits for this line, whatever the level of the log.
+		f.Env.Log.WarnContext(ctx, "configuration taken", "file", s.Project.Cfg.File)
+		return
+	}
+	reason := reasonOf(err)
+	if before := s.settings.Unfinished; before == nil || before.Reason != reason {
+		s.settings.Unfinished = &api.UnfinishedSetting{At: api.Time(f.Env.now()), Reason: reason}
+		f.Env.Log.WarnContext(ctx, "configuration taken, but for a part that is tried again", "file", s.Project.Cfg.File, "reason", reason)
+	}
 }
 
 // needRestart names what differs and is fixed when a host starts.

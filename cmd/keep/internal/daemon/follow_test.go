@@ -1,8 +1,24 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
+	goflow "github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/host"
 )
 
 // A secret whose file changed is at most a second old at a call: two looks may be needed to see the file whole.
@@ -11,3 +27,137 @@ func TestSecretsAreLookedAtInTime(t *testing.T) {
 		t.Errorf("files are looked at each %s, so a secret may be older than a second at a call", lookEvery)
 	}
 }
+
+// TestGrantsAreTriedAgain has a database that cannot be read for a moment just when a host takes a keep.toml that
+// grants less: it is told as taken but for that, and the grant is there once it can be.
+func TestGrantsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	said := make(saidLines, 99)
+	dir := t.TempDir()
+	load := func() (*config.Config, error) {
+		return config.Load(config.Options{File: filepath.Join(dir, "keep.toml"), Dir: dir})
+	}
+	write := func(tools string) {
+		t.Helper()
+		text := fmt.Sprintf("[connections.journal]\nconnector = \"log\"\npath = \"journal.jsonl\"\n[grants.notes]\ntools = [%s]\n", tools)
+		if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`"journal.write"`)
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sessionOf(t, cfg, slog.New(said))
+	granted := func() (tools int) {
+		t.Helper()
+		all, err := s.DB.(*outOfOrder).DB.GrantsBefore(t.Context(), "notes")
+		if err != nil || len(all) == 0 {
+			t.Fatalf("grants: %v, %v", all, err)
+		}
+		return len(all[0].Tools)
+	}
+	if got := granted(); got != 1 {
+		t.Fatalf("%d tools at first, want 1", got)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	f := &Follower{Env: Env{Log: slog.New(said)}, Session: s, Load: load}
+	over := make(chan struct{})
+	go func() { defer close(over); f.Run(ctx) }()
+	defer func() { stop(); <-over }()
+
+	s.DB.(*outOfOrder).down.Store(true)
+	write("")
+	said.until(t, "configuration taken, but for a part")
+	now := s.Settings()
+	if now.Refused != nil || now.Unfinished == nil || !strings.Contains(now.Unfinished.Reason, "out of order") {
+		t.Errorf("settings are %+v, want an unfinished one, out of order", now)
+	}
+	if got := granted(); got != 1 {
+		t.Errorf("%d tools meanwhile, want 1", got)
+	}
+	s.DB.(*outOfOrder).down.Store(false)
+	said.until(t, "configuration taken")
+	if now := s.Settings(); now.Refused != nil || now.Unfinished != nil {
+		t.Errorf("settings are %+v, want none refused or unfinished", now)
+	}
+	if got := granted(); got != 0 {
+		t.Errorf("%d tools, want none", got)
+	}
+}
+
+// sessionOf returns a session of a configuration, with a workflow in Go and without a sandbox.
+func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
+	t.Helper()
+	db, err := database.Open(t.Context(), cfg, database.ToHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{Project: &project.Project{Cfg: cfg, Root: cfg.Dir}, loaded: *cfg, files: fingerprintOf(cfg), settings: api.Settings{TakenAt: api.Time(time.Now())}, DB: &outOfOrder{DB: db}}
+	if s.conns, err = cfg.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	env := Env{Log: log}
+	s.Accounts = env.NewAccounts(s.config, db, func(context.Context, []keep.Account) error { return nil })
+	s.Host, err = host.Open(t.Context(), db, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Host.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w, err := s.Host.LoadGo(&goflow.Workflow{Name: "notes", Handlers: []goflow.Handler{goflow.Producer{Name: "look", Run: func(context.Context, *goflow.Ingress) error { return nil }}}})
+	if err == nil {
+		_, err = s.Host.Deploy(t.Context(), w)
+	}
+	if err := errors.Join(err, s.GrantFromConfig(t.Context(), env)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// An outOfOrder database reads no workflow while it is down.
+type outOfOrder struct {
+	database.DB
+	down atomic.Bool
+}
+
+func (o *outOfOrder) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error) {
+	if o.down.Load() {
+		return keep.Workflow{}, errors.New("the database is out of order")
+	}
+	return o.DB.Workflow(ctx, w)
+}
+
+// saidLines are the messages of a log.
+type saidLines chan string
+
+// until waits for a message that begins so.
+func (s saidLines) until(t *testing.T, begin string) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case line := <-s:
+			if strings.HasPrefix(line, begin) {
+				return
+			}
+		case <-limit:
+			t.Fatalf("it did not say %q", begin)
+		}
+	}
+}
+
+func (s saidLines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s saidLines) Handle(_ context.Context, r slog.Record) error {
+	s <- r.Message
+	return nil
+}
+
+func (s saidLines) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+func (s saidLines) WithGroup(string) slog.Handler { return s }
