@@ -52,7 +52,7 @@ var edgesBreaks = []Break{
 	{"host-by-another-name", "one-at-a-time", "store/sqlite/lock.go",
 		`err = lockFile(f)`, `err = error(nil)`, "./store/sqlite -run TestHardLink"},
 	{"grants-of-a-change-are-tried-once", "permitted", "cmd/keep/internal/daemon/follow.go",
-		`} else if f.unfinished {`, `} else if false {`, "./cmd/keep/internal/daemon -run TestGrantsAreTriedAgain"},
+		`} else if f.unfinished {`, `} else if false {`, "./cmd/keep/internal/daemon -run TestConfigIsTriedAgain"},
 	{"schema-loads-files", "no-ambient-power", "internal/schema/schema.go",
 		`c.UseLoader(jsonschema.SchemeURLLoader{})`, `_ = c.UseLoader`, "./internal/schema"},
 	{"yields-before-it-answers", "one-at-a-time", "cmd/keep/internal/daemon/link.go",

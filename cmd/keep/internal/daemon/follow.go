@@ -36,6 +36,7 @@ type Follower struct {
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
 
+	unread     bool // what was refused last was refused because the database could not be read
 	unfinished bool // something of what was taken is not done
 }
 
@@ -62,7 +63,7 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		now := fingerprintOf(cfg)
 		now.stored = f.stored(ctx, cfg, seen.stored)
-		if asked || now.secrets != seen.secrets || now.stored != seen.stored || !f.SecretsOnly && now.file != seen.file {
+		if asked || f.unread || now.secrets != seen.secrets || now.stored != seen.stored || !f.SecretsOnly && now.file != seen.file {
 			// If it has other secrets than the one before, the next look finds a difference,
 			// and takes what came while this one was read.
 			if read := f.take(ctx, asked); read != nil {
@@ -92,6 +93,7 @@ func (f *Follower) stored(ctx context.Context, cfg *config.Config, before string
 // that could not be understood. What is refused again is said again only to who asked.
 func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 	s := f.Session
+	f.unread = false
 	cfg, err := f.Load()
 	if err == nil {
 		err = f.apply(ctx, cfg)
@@ -130,6 +132,8 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
 	if err := project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns); err != nil {
+		_, renamed := errors.AsType[*project.RenameError](err)
+		f.unread = !renamed
 		return errors.Join(err, project.CloseConnections(conns))
 	}
 	if err := s.Host.Reconfigure(conns, cfg.Retention, cfg.BudgetRules(), cfg.Policy.Breaker); err != nil {

@@ -28,9 +28,9 @@ func TestSecretsAreLookedAtInTime(t *testing.T) {
 	}
 }
 
-// TestGrantsAreTriedAgain has a database that cannot be read for a moment just when a host takes a keep.toml that
+// TestConfigIsTriedAgain has a database that cannot be read for a moment just when a host takes a keep.toml that
 // grants less: it is told as taken but for that, and the grant is there once it can be.
-func TestGrantsAreTriedAgain(t *testing.T) {
+func TestConfigIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	said := make(saidLines, 99)
 	dir := t.TempDir()
@@ -85,6 +85,19 @@ func TestGrantsAreTriedAgain(t *testing.T) {
 	if got := granted(); got != 0 {
 		t.Errorf("%d tools, want none", got)
 	}
+
+	// Where it cannot be read what may be renamed, nothing is taken until it can be.
+	s.DB.(*outOfOrder).deaf.Store(true)
+	write(`"journal.write"`)
+	said.until(t, "configuration refused")
+	if now := s.Settings(); now.Refused == nil || !strings.Contains(now.Refused.Reason, "out of order") || granted() != 0 {
+		t.Errorf("settings are %+v with %d tools, want a refused one, out of order", now, granted())
+	}
+	s.DB.(*outOfOrder).deaf.Store(false)
+	said.until(t, "configuration taken")
+	if now := s.Settings(); now.Refused != nil || granted() != 1 {
+		t.Errorf("settings are %+v with %d tools, want none refused and 1", now, granted())
+	}
 }
 
 // sessionOf returns a session of a configuration, with a workflow in Go and without a sandbox.
@@ -119,15 +132,24 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	return s
 }
 
-// An outOfOrder database reads no workflow while it is down.
+// An outOfOrder database reads no workflow while it is down, and not what was called while it is deaf.
 type outOfOrder struct {
 	database.DB
-	down atomic.Bool
+	down, deaf atomic.Bool
+}
+
+var errOutOfOrder = errors.New("the database is out of order")
+
+func (o *outOfOrder) UsedTools(ctx context.Context) (map[keep.WorkflowName][]keep.ToolName, error) {
+	if o.deaf.Load() {
+		return nil, errOutOfOrder
+	}
+	return o.DB.UsedTools(ctx)
 }
 
 func (o *outOfOrder) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow, error) {
 	if o.down.Load() {
-		return keep.Workflow{}, errors.New("the database is out of order")
+		return keep.Workflow{}, errOutOfOrder
 	}
 	return o.DB.Workflow(ctx, w)
 }
