@@ -36,6 +36,8 @@ func (g *Gateway) ServeLink(ctx context.Context, agent string, alone bool, link 
 		return sent, err
 	})
 	s.alone = alone
+	// What comes in from now on is not told that it was cancelled: its front asks the next gateway.
+	s.hangUp = func() { _ = link.Close() }
 	lines := bufio.NewReaderSize(link, 64<<10)
 	return s.serve(ctx, func() ([]byte, int64, error) {
 		line, err := lines.ReadBytes('\n')

@@ -144,12 +144,13 @@ func (g *Gateway) holds(server string, connection int) (listing, bool) {
 	return l, known && l.connection == connection && l.changes == g.changes[server]
 }
 
-// use makes the tools of a list those of the engine.
+// use makes the tools of a list those of the engine, at the same time for all who look: a call of a tool that is listed
+// would be told else that there is none.
 func (g *Gateway) use(server string, l listing) error {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.lists[server] = l
 	fresh, err := engine.NewTools(g.connections())
-	g.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("the tools of %s cannot be used: %w", server, err)
 	}

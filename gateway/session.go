@@ -28,10 +28,11 @@ const maxInFlight = 64
 
 // A session is one client: a process on stdin and stdout, or a session of HTTP.
 type session struct {
-	g     *Gateway
-	agent string
-	alone bool          // it is the one client of the gateway
-	over  chan struct{} // closed at its end
+	g      *Gateway
+	agent  string
+	alone  bool          // it is the one client of the gateway
+	hangUp func()        // ends the connection, before what is left is cancelled; nil: its owner does
+	over   chan struct{} // closed at its end
 
 	// out writes a frame, and returns how many it wrote, if that is counted. An error means that it was not taken
 	// whole. Nil: by HTTP.

@@ -46,6 +46,9 @@ func (s *session) serve(ctx context.Context, next func() (frame []byte, read int
 	}
 	s.stopListening()
 	s.drain()
+	if s.hangUp != nil {
+		s.hangUp()
+	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
