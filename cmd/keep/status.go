@@ -22,7 +22,8 @@ func (a *app) statusCmd() *cobra.Command {
 whatever it says, so that scripts may print it.
 
 With --exit-code it ends with 4 if a question is open, else with 1 if something
-fails, is in doubt or is late, and with 0 if all is well.`,
+fails, is in doubt or is late, or a change of keep.toml is not in force, and with 0
+if all is well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.look(cmd.Context(), func(c *api.Client) error {

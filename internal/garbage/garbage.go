@@ -7,7 +7,7 @@
 //
 // A process that links this package in begins so, before main calls Pace. What is initialized before main allocates nearly
 // the 4 MiB at which Go collects for the first time, most of it garbage at once: each command had two collections
-// by then, a quarter of the time of keep version.
+// by then, a sixth of the processor time of keep version.
 package garbage
 
 import (
