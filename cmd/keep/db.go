@@ -59,10 +59,10 @@ pages, and checks the copy. A host may continue meanwhile.
 A backup does not know what was done after it, and a host that works on it does that
 again. So nobody can work on the copy at first. To restore it: stop the hosts, put the
 copy in the place of the file, and run keep db restored, which checks it, pauses all
-workflows and says what to look at. If keep.db-wal and keep.db-shm of the file before are
-still there, as after a crash, they don't belong to the copy: restored renames the one and
-removes the other, and nothing opens the copy beside them before. Looking at the copy
-needs none of this.
+workflows and says what to look at. If keep.db-wal, keep.db-journal or keep.db-shm of the file
+before are still there, as after a crash, they don't belong to the copy: restored renames the
+first two and removes the last, and nothing opens the copy beside them before. Looking at the
+copy needs none of this.
 
 A database of Postgres is backed up by pg_dump, which also copies one moment. The same
 danger holds, and nothing keeps a host from it: run keep db restored first.

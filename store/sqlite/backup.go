@@ -96,32 +96,40 @@ func syncFile(path string) error {
 	return err
 }
 
-// foreignLog reports whether the file is a backup beside the log of another one: a backup
-// never has a log, and one that is copied over a file whose host died finds that of the
-// file before. SQLite would play it back over the backup.
-func foreignLog(ctx context.Context, path string) (bool, error) {
-	info, err := os.Stat(path + "-wal")
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return false, nil
+// foreignLog returns the log, or the journal, of another file that stands beside a backup; empty: there is none. A
+// backup never has one, and if it is copied over a file whose host died it finds that of the file before. SQLite would
+// play it back over the backup.
+func foreignLog(ctx context.Context, path string) (string, error) {
+	var log string
+	for _, suffix := range []string{"-journal", "-wal"} {
+		info, err := os.Stat(path + suffix)
+		switch {
+		case err == nil && info.Size() > 0:
+			log = path + suffix
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
 	}
-	if err != nil {
-		return false, err
+	if log == "" {
+		return "", nil
 	}
 	// Immutable: the log is not read. A file that a host writes to at this moment may look
 	// broken so, and is no backup.
 	source := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: "mode=ro&immutable=1"}
 	c, err := openConn(ctx, source.String())
 	if err != nil {
-		return false, nil
+		return "", nil
 	}
 	defer c.close()
-	mark, err := readMark(c)
-	return err == nil && mark.State == transfer.Backup, nil
+	if mark, err := readMark(c); err != nil || mark.State != transfer.Backup {
+		return "", nil
+	}
+	return log, nil
 }
 
-// SetAsideLog renames the log of another file that stands beside a backup, and returns its
-// new name. Empty: there is none.
-func (p *Place) SetAsideLog(ctx context.Context) (string, error) {
+// SetAsideLog renames the log and the journal of another file that stand beside a backup, and returns the
+// new name of one. Empty: there is none.
+func (p *Place) SetAsideLog(ctx context.Context) (aside string, err error) {
 	path, err := realPath(p.path)
 	if err != nil {
 		return "", err
@@ -131,10 +139,14 @@ func (p *Place) SetAsideLog(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	foreign, err := foreignLog(ctx, path)
-	if err != nil || !foreign {
-		return "", err
+	for {
+		log, err := foreignLog(ctx, path)
+		if err != nil || log == "" {
+			return aside, err
+		}
+		aside = log + ".before"
+		if err := errors.Join(os.Rename(log, aside), removeFile(path+"-shm")); err != nil {
+			return aside, err
+		}
 	}
-	aside := path + "-wal.before"
-	return aside, errors.Join(os.Rename(path+"-wal", aside), removeFile(path+"-shm"))
 }

@@ -97,6 +97,71 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// keepsALog opens a file as a host, which then commits whoever reads, and reads whoever commits.
+func keepsALog(t *testing.T, path string) {
+	t.Helper()
+	db := openDB(t, path, sqlite.Config{Host: true, BusyTimeout: time.Millisecond})
+	defer db.Close()
+	other, err := sql.Open("sqlite", path)
+	must(t, err)
+	defer other.Close()
+	reader, err := other.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	must(t, err)
+	defer reader.Rollback()
+	var mode string
+	var items int
+	must(t, reader.QueryRowContext(t.Context(), `SELECT count(*) FROM item`).Scan(&items))
+	must(t, reader.QueryRowContext(t.Context(), `PRAGMA journal_mode`).Scan(&mode))
+	if err := putItem(t, db, "beside a reader"); err != nil || mode != "wal" {
+		t.Errorf("a commit beside a reader: %v; journal mode %s", err, mode)
+	}
+}
+
+// A file that keeps no log of its writes, as one that a version before restored, keeps one once a host has it.
+func TestFileWithoutALog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+	without, err := sql.Open("sqlite", path)
+	must(t, err)
+	_, err = without.ExecContext(t.Context(), `PRAGMA journal_mode = DELETE`)
+	must(t, errors.Join(err, without.Close()))
+	keepsALog(t, path)
+}
+
+// The journal of a file that kept no log, and whose host died in a commit, is not played back over a backup.
+func TestBackupBesideAJournal(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "keep.db"), filepath.Join(dir, "backup.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	must(t, db.Backup(t.Context(), backup, time.UnixMilli(1)))
+	must(t, errors.Join(putItem(t, db, "a"), db.Close()))
+	text, err := os.ReadFile(backup)
+	must(t, err)
+
+	died, err := sql.Open("sqlite", path)
+	must(t, err)
+	defer died.Close()
+	died.SetMaxOpenConns(1)
+	for _, statement := range []string{`PRAGMA journal_mode = DELETE`, `PRAGMA cache_size = 1`, `PRAGMA cache_spill = 1`, `BEGIN IMMEDIATE`,
+		`UPDATE workflow SET paused = 1`, `CREATE TABLE filler AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, hex(zeroblob(500)) FROM n`} {
+		_, err := died.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	journal, err := os.ReadFile(path + "-journal") // of a commit that writes more than it can remember
+	must(t, err)
+	other := filepath.Join(dir, "other.db")
+	must(t, errors.Join(os.WriteFile(other, text, 0o600), os.WriteFile(other+"-journal", journal, 0o600)))
+
+	if err := sqlite.New(other, sqlite.Config{Host: true}).Open(t.Context()); !errors.Is(err, keep.ErrSealed) || !strings.Contains(err.Error(), "-journal") {
+		t.Errorf("Open beside a journal = %v", err)
+	}
+	if aside, err := sqlite.At(other).SetAsideLog(t.Context()); err != nil || !strings.HasSuffix(aside, "other.db-journal.before") {
+		t.Errorf("SetAsideLog = %q, %v", aside, err)
+	}
+	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), sqlite.At(other)))
+	keepsALog(t, other)
+}
+
 // A backup is not opened beside the log of another file, and not worked on if it is damaged.
 func TestBackupInPlace(t *testing.T) {
 	dir := t.TempDir()
@@ -122,7 +187,7 @@ func TestBackupInPlace(t *testing.T) {
 		t.Errorf("SetAsideLog = %q, %v; %v", aside, err, readErr)
 	}
 	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), sqlite.At(path)))
-	must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+	keepsALog(t, path)
 
 	damaged, err := sql.Open("sqlite", backup)
 	must(t, err)

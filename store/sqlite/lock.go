@@ -141,7 +141,7 @@ func (l *hostLock) Close() error {
 }
 
 // beside are the suffixes of the files that stand beside a database.
-var beside = []string{".lock", "-wal", "-shm"}
+var beside = []string{".lock", "-journal", "-wal", "-shm"}
 
 // leftOf returns the file that says that there was a database at path: the lock of a host,
 // or a log that is not empty. Empty: there was none.
@@ -179,11 +179,6 @@ func Gone(path string) error {
 	}
 	return fmt.Errorf("%w: there was a database, as %s says, and %s %s; put it back, or begin anew with --new: "+
 		"then all that it knew is done again", keep.ErrGone, left, path, what)
-}
-
-// beginAnew removes what a database left that is gone. The lock stays: it is held.
-func beginAnew(path string) error {
-	return errors.Join(removeFile(path+"-wal"), removeFile(path+"-shm"))
 }
 
 // regular refuses a database, and files beside it, that are not regular files: a host

@@ -89,8 +89,8 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if foreign, err := foreignLog(ctx, db.path); err != nil || foreign {
-		return cmp.Or(err, fmt.Errorf("%w: it is a backup, and %s-wal beside it is of the file that was there before; see keep db restored --help", keep.ErrSealed, db.path))
+	if foreign, err := foreignLog(ctx, db.path); err != nil || foreign != "" {
+		return cmp.Or(err, fmt.Errorf("%w: it is a backup, and %s beside it is of the file that was there before; see keep db restored --help", keep.ErrSealed, foreign))
 	}
 	if db.lock != nil {
 		err = db.lock.bind(db.path)
@@ -141,7 +141,7 @@ func (db *DB) inspectOrMake() (fresh bool, err error) {
 	case !fresh && !missing:
 		return false, nil
 	case db.cfg.New:
-		err = beginAnew(db.path)
+		err = removeLogs(db.path) // those of a database that is gone; the lock stays, it is held
 	default:
 		err = Gone(db.path)
 	}
@@ -278,11 +278,13 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 		`PRAGMA auto_vacuum = INCREMENTAL`,
 		`PRAGMA application_id = ` + strconv.Itoa(applicationID),
 		`COMMIT`,
-		`PRAGMA journal_mode = WAL`,
 	} {
 		if _, err := c.row(pragma); err != nil {
 			return fmt.Errorf("%s: %w", pragma, err)
 		}
+	}
+	if err := toWAL(c); err != nil {
+		return err
 	}
 	row, err := c.row(`PRAGMA user_version`)
 	if err != nil {
@@ -300,6 +302,21 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 		if err != nil {
 			return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), err)
 		}
+	}
+	return nil
+}
+
+// toWAL has SQLite keep a log of writes beside the file, from now on. Without it a commit that was
+// acknowledged can be undone by a power loss, readers and a host wait for one another, and who dies in a commit
+// leaves a file that cannot be read before it is written to. Backups are files without, as VACUUM makes them, and so
+// are those that were restored before this was looked at.
+func toWAL(c *conn) error {
+	row, err := c.row(`PRAGMA journal_mode = WAL`)
+	if err != nil {
+		return fmt.Errorf("keep a log of writes: %w", err)
+	}
+	if mode, _ := row[0].(string); mode != "wal" {
+		return fmt.Errorf("SQLite cannot keep a log of writes beside the file (its journal mode stays %q): move it to a disk of this machine", mode)
 	}
 	return nil
 }

@@ -64,6 +64,9 @@ func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
 	if h.conn, err = openConn(ctx, db.dsn(false)); err != nil {
 		return nil, err
 	}
+	if err := toWAL(h.conn); err != nil {
+		return nil, err
+	}
 	if err := h.conn.script(`BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}

@@ -72,10 +72,8 @@ func (db *DB) replace(ctx context.Context, m transfer.Mark, fill func(transfer.S
 		return err
 	}
 	// A log that an earlier file left would be taken for that of the new one.
-	for _, beside := range []string{"-wal", "-shm"} {
-		if err := removeFile(db.path + beside); err != nil {
-			return err
-		}
+	if err := removeLogs(db.path); err != nil {
+		return err
 	}
 	if err := os.Rename(part.path, db.path); err != nil {
 		return err
@@ -128,13 +126,17 @@ func (db *DB) load(ctx context.Context, m transfer.Mark, fill func(transfer.Sink
 	if err := c.script(`COMMIT`); err != nil {
 		return err
 	}
-	_, err = c.row(`PRAGMA journal_mode = WAL`)
-	return err
+	return toWAL(c)
 }
 
 // removeDatabase removes a file, and what SQLite keeps beside it.
-func removeDatabase(path string) (err error) {
-	for _, beside := range []string{"", "-journal", "-wal", "-shm"} {
+func removeDatabase(path string) error {
+	return cmp.Or(removeFile(path), removeLogs(path))
+}
+
+// removeLogs removes what SQLite keeps beside a file.
+func removeLogs(path string) (err error) {
+	for _, beside := range []string{"-journal", "-wal", "-shm"} {
 		err = cmp.Or(err, removeFile(path+beside))
 	}
 	return err

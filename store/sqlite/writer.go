@@ -56,7 +56,11 @@ func openWriter(ctx context.Context, path, dsn string, unindexed int) (*writer, 
 	if err != nil {
 		return nil, err
 	}
-	same, err := identify(conn, path)
+	err = toWAL(conn)
+	var same *identity
+	if err == nil {
+		same, err = identify(conn, path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, conn.close())
 	}
