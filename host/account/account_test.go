@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -136,6 +137,32 @@ func (w *world) account() keep.Account {
 		w.Fatalf("%d accounts, %v", len(list), err)
 	}
 	return list[0]
+}
+
+// A host without a network renews nothing, uses what is still good, and asks nobody: requests that
+// never left are none of the two that an account has.
+func TestRenewalWithoutConnection(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	client := &oauth.Client{TokenURL: "http://" + l.Addr().String(), ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}
+	m := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "h", TTL: time.Hour, Clients: func(keep.Account, seal.Content) (account.Client, error) {
+		return client, nil
+	}})
+	w.connect(m, 10*time.Minute)
+	if _, err := m.Renew(t.Context(), "mail"); err == nil || !strings.Contains(err.Error(), "nothing was sent") {
+		t.Errorf("renewed: %v", err)
+	}
+	if _, err := m.Renew(t.Context(), "mail"); err == nil || !strings.Contains(err.Error(), "is renewed again at") {
+		t.Errorf("renewed again: %v", err)
+	}
+	got, err := m.Credential(t.Context(), "mail")
+	if a := w.account(); err != nil || got.Value != "access-token-0" || a.Status != keep.AccountOK || a.LeaseHost != "" || len(a.Refreshes) != 1 || a.Refreshes[0].State != keep.RefreshUnsent {
+		t.Errorf("credential %q, %v; the account is %s, its requests %+v", got.Value, err, a.Status, a.Refreshes)
+	}
 }
 
 func TestRenewal(t *testing.T) {

@@ -293,16 +293,13 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, cause error) (keep.Account, bool, error) {
 	state := keep.RefreshLost
 	var refused *oauth.RefusedError
-	var lost *oauth.LostError
 	switch {
-	case errors.Is(cause, errNotSent):
+	case errors.Is(cause, oauth.ErrNotSent):
 		state = keep.RefreshUnsent
 	case errors.As(cause, &refused) && refused.Temporary():
 		state = keep.RefreshUnsent // it was answered, and nothing was issued
 	case errors.As(cause, &refused):
 		state = keep.RefreshRefused
-	case !errors.As(cause, &lost):
-		state = keep.RefreshUnsent
 	}
 	next, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
 		return law.Failed(a, m.cfg.Host, generation, state, cause.Error(), m.now())
@@ -362,9 +359,6 @@ func (m *Manager) tell(ctx context.Context, a keep.Account, c seal.Content) erro
 	return errors.Join(append(errs, client.Revoke(ctx, c.Access, oauth.HintAccess))...)
 }
 
-// errNotSent marks requests of which no byte left this host.
-var errNotSent = errors.New("nothing was sent")
-
 // A Transport sends the requests of a Client, each on a connection of its own, and says of
 // those that failed whether anything was sent.
 type Transport struct{ Base *http.Transport }
@@ -380,7 +374,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }})
 	resp, err := t.Base.RoundTrip(r.WithContext(ctx))
 	if err != nil && !begun {
-		return nil, errors.Join(errNotSent, err)
+		return nil, fmt.Errorf("%w: %w", oauth.ErrNotSent, err)
 	}
 	return resp, err
 }

@@ -166,10 +166,10 @@ func (h *simHost) Refresh(ctx context.Context, token string) (oauth.Tokens, erro
 		return oauth.Tokens{}, err
 	}
 	if h.chance(0.05) {
-		return oauth.Tokens{}, errors.New("connection refused")
+		return oauth.Tokens{}, fmt.Errorf("%w: connection refused", oauth.ErrNotSent)
 	}
 	if ctx.Err() != nil { // it was frozen for longer than its lease: nothing is sent
-		return oauth.Tokens{}, ctx.Err()
+		return oauth.Tokens{}, fmt.Errorf("%w: %w", oauth.ErrNotSent, ctx.Err())
 	}
 	use := w.arrives(h, token)
 	perform, moment, refused := !h.chance(0.05), h.chance(0.05), false

@@ -46,7 +46,7 @@ func (c *Client) Device(ctx context.Context, show func(page, code string) error)
 			return Tokens{}, ErrExpired
 		}
 		err = c.failure(err, asked.DeviceCode)
-		if _, lost := errors.AsType[*LostError](err); lost {
+		if _, lost := errors.AsType[*LostError](err); lost || errors.Is(err, ErrNotSent) {
 			continue // asked again after the interval, until the code expires (RFC 8628 §3.5)
 		}
 		if r, ok := errors.AsType[*RefusedError](err); ok && r.Code == "access_denied" {

@@ -10,6 +10,7 @@
 //     issued nothing.
 //   - No answer, a status of 5xx, a page of a gateway, an answer without an access token are
 //     a [LostError]: nobody knows whether new tokens were issued.
+//   - A request that did not leave, as the client's transport says, is [ErrNotSent].
 //
 // Errors hold no token, code, verifier or secret: what a server says in its description is
 // searched for them. Redirects of the token endpoint are not followed, since they would
@@ -107,18 +108,22 @@ func (e *LostError) Error() string {
 	return "no usable answer, so it is unknown whether tokens were issued: " + e.Err.Error()
 }
 
+// ErrNotSent is in the error of a transport if no byte of the request left this host, and then
+// in that of a Client: nothing happened at the service.
+var ErrNotSent = errors.New("nothing was sent")
+
 // Unwrap returns why there is no answer.
 func (e *LostError) Unwrap() error { return e.Err }
 
 // Refresh exchanges a refresh token. If the service does not rotate them, Refresh of the
-// result is the one that was sent. Errors are a *RefusedError or a *LostError, or that of
-// a ctx that ended before anything was sent.
+// result is the one that was sent. Errors are a *RefusedError, a *LostError or [ErrNotSent],
+// as that of a ctx that had ended before.
 func (c *Client) Refresh(ctx context.Context, refresh string) (Tokens, error) {
 	if refresh == "" {
 		return Tokens{}, errors.New("there is no refresh token")
 	}
 	if err := ctx.Err(); err != nil {
-		return Tokens{}, err
+		return Tokens{}, notSent{err}
 	}
 	ctx, cancel := c.request(ctx)
 	defer cancel()
@@ -256,7 +261,7 @@ func subject(t *oauth2.Token) string {
 func (c *Client) failure(err error, secrets ...string) error {
 	r, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
-		return &LostError{errors.New(c.clean(err.Error(), secrets...))}
+		return c.unanswered(err, secrets...)
 	}
 	status := r.Response.StatusCode
 	if status >= 500 || r.ErrorCode == "" && status != http.StatusTooManyRequests {
@@ -268,6 +273,21 @@ func (c *Client) failure(err error, secrets ...string) error {
 		Status:      status,
 	}
 }
+
+// unanswered translates the error of a request that has no answer.
+func (c *Client) unanswered(err error, secrets ...string) error {
+	said := errors.New(c.clean(err.Error(), secrets...))
+	if errors.Is(err, ErrNotSent) {
+		return notSent{said}
+	}
+	return &LostError{said}
+}
+
+// notSent is an error that is ErrNotSent.
+type notSent struct{ error }
+
+func (notSent) Is(target error) bool { return target == ErrNotSent }
+func (e notSent) Unwrap() error      { return e.error }
 
 // clean returns a server's words without what they must not hold, in any encoding.
 func (c *Client) clean(s string, secrets ...string) string {

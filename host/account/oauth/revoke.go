@@ -17,8 +17,8 @@ const (
 )
 
 // Revoke tells the service that a token is no longer wanted (RFC 7009). Its error is a
-// *LostError if it is unknown whether the service received it; asking again does no harm. A
-// token that the service doesn't know is revoked.
+// *LostError if it is unknown whether the service received it, and [ErrNotSent] if it did
+// not; asking again does no harm. A token that the service doesn't know is revoked.
 func (c *Client) Revoke(ctx context.Context, token, hint string) error {
 	if c.RevokeURL == "" {
 		return errors.New("the service has no address to revoke a token at")
@@ -43,7 +43,7 @@ func (c *Client) Revoke(ctx context.Context, token, hint string) error {
 	}
 	resp, err := c.http().Do(req)
 	if err != nil {
-		return &LostError{errors.New(c.clean(err.Error(), token))}
+		return c.unanswered(err, token)
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
