@@ -66,6 +66,8 @@ func (c *Command) Deliver(ctx context.Context, m Message) error {
 	err := cmd.Run()
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
+	} else if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // its status was 0; what it left running had its output open for longer
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w%s", filepath.Base(c.argv[0]), err, out.suffix())

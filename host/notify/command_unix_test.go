@@ -137,3 +137,21 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// A program may leave another running that has its output, as a player of sounds, and has taken the message all the same.
+func TestCommandThatLeavesAnother(t *testing.T) {
+	var log bytes.Buffer
+	c, dir := command(t, "sleep 600 & echo $! > left", &log)
+	err := c.Deliver(t.Context(), message)
+	left, unread := os.ReadFile(filepath.Join(dir, "left"))
+	if unread != nil {
+		t.Fatal(unread)
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(left)))
+	if killed := syscall.Kill(pid, syscall.SIGKILL); killed != nil {
+		t.Errorf("what it left: %v", killed)
+	}
+	if err != nil {
+		t.Errorf("status 0: %v", err)
+	}
+}
