@@ -1,8 +1,12 @@
 package engine_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/operator"
 )
 
 // budget bounds what the calls of the world may count within an hour.
@@ -170,6 +175,58 @@ func TestBudgetRaised(t *testing.T) {
 		w.run()
 		w.asks(5)
 	})
+}
+
+// A raisedMeanwhile is a store whose budgets are written at the moment when somebody else answers.
+type raisedMeanwhile struct {
+	operator.Store
+	answer func()
+}
+
+func (s raisedMeanwhile) PutGate(ctx context.Context, g keep.Gate) error {
+	err := s.Store.PutGate(ctx, g)
+	s.answer()
+	return err
+}
+
+// Of two people who answer at once one is refused, and the limit that she wanted does not hold.
+func TestBudgetRaisedByTheSecond(t *testing.T) {
+	for name, first := range map[string]keep.Decision{
+		"skipped":          {Action: keep.Skip, By: "ann", From: "test"},
+		"raised otherwise": {Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.budget(1, "")
+				w.deploy()
+				w.publish("in", "a", "b")
+				w.run()
+				q := w.asks(1)
+				ann := sync.OnceFunc(func() {
+					if err := w.operator().Decide(t.Context(), q.ID, first); err != nil {
+						t.Error(err)
+					}
+				})
+				bob, err := operator.New(raisedMeanwhile{w.store, ann}, operator.Config{Now: time.Now, Budgets: func() []budget.Rule { return w.budgets }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = bob.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Raise, By: "bob", From: "test", Limit: 1000 * keep.AmountUnit})
+				if !errors.Is(err, keep.ErrDecided) {
+					t.Errorf("the second answer: %v, want ErrDecided", err)
+				}
+				row, err := w.store.Gate(t.Context(), keep.BudgetGate("money"))
+				var s budget.State
+				if err := errors.Join(err, json.Unmarshal(row.State, &s)); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := w.budgets[0].LimitAt(s, time.Now()), max(first.Limit, keep.AmountUnit); got != want {
+					t.Errorf("the limit is %s, want %s", got, want)
+				}
+			})
+		})
+	}
 }
 
 func TestBudgetSkippedAndStopped(t *testing.T) {

@@ -15,36 +15,55 @@ import (
 
 // decideBudget records the answer to a question about a budget. Stop leaves the question open.
 // A limit comes before the answer: if the process dies in between, the limit holds, and the
-// question is still there.
+// question is still there. Of an answer that is refused, as it is not the first, the limit is taken back.
 func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	takeBack := func() error { return nil }
 	switch d.Action {
 	case keep.Stop:
 		return o.Pause(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
 	case keep.Raise:
-		if err := o.raiseBudget(ctx, q, d); err != nil {
+		raise, before, err := o.raiseBudget(ctx, q, d)
+		if err != nil {
 			return err
 		}
+		takeBack = func() error { return o.lowerBudget(ctx, q.Budget, raise, before) }
 	}
-	if err := o.decideRun(ctx, q, d); err != nil {
-		return err
+	err := o.decideRun(ctx, q, d)
+	if _, refused := errors.AsType[*ActionError](err); refused || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) {
+		return errors.Join(err, takeBack())
+	}
+	if err != nil {
+		return err // perhaps it was recorded
 	}
 	return o.SettleBudgets(ctx, false)
 }
 
-// raiseBudget gives a budget another limit.
-func (o *Operator) raiseBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+// raiseBudget gives a budget another limit, and returns the one that it had.
+func (o *Operator) raiseBudget(ctx context.Context, q keep.Escalation, d keep.Decision) (raise budget.Raise, before *budget.Raise, err error) {
 	now := o.now()
 	rule, configured := o.budgetRule(q.Budget)
 	switch {
 	case !configured:
-		return &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
+		return raise, nil, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
 	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
-		return &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+		return raise, nil, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
 	case !d.Until.IsZero() && !d.Until.After(now):
-		return &ActionError{q.ID, d.Action, "its end is over already"}
+		return raise, nil, &ActionError{q.ID, d.Action, "its end is over already"}
 	}
-	return o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
-		s.Raise = &budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: now}
+	raise = budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: now}
+	err = o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
+		before, s.Raise = s.Raise, &raise
+		return nil
+	})
+	return raise, before, err
+}
+
+// lowerBudget takes a raise back, unless somebody raised the budget again.
+func (o *Operator) lowerBudget(ctx context.Context, name string, raise budget.Raise, before *budget.Raise) error {
+	return o.changeBudget(context.WithoutCancel(ctx), name, func(s *budget.State) error {
+		if up := s.Raise; up != nil && up.By == raise.By && up.Limit == raise.Limit && up.At.Equal(raise.At) {
+			s.Raise = before
+		}
 		return nil
 	})
 }
