@@ -46,11 +46,16 @@ var derivedTables = []string{"lease", "host", "tally", "event_cause"}
 
 // ours lists all tables but meta, with lease first: that is where every commit begins.
 func ours() string {
-	list := slices.Clone(derivedTables)
-	for _, k := range transfer.Kinds {
-		list = append(list, k.Name)
+	return strings.Join(slices.Concat(derivedTables, kindTables()), ", ")
+}
+
+// kindTables returns the tables of the records, in the order of transfer.Kinds.
+func kindTables() []string {
+	list := make([]string, len(transfer.Kinds))
+	for i, k := range transfer.Kinds {
+		list[i] = k.Name
 	}
-	return strings.Join(list, ", ")
+	return list
 }
 
 // unhurried lets a transaction take its time, also where it waits for another database,

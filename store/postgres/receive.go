@@ -44,10 +44,13 @@ func replaceable(ctx context.Context, q querier, m transfer.Mark) error {
 	if err != nil || mark.State == transfer.Incoming && mark.Store == m.Store {
 		return err
 	}
-	var used bool
-	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM workflow) OR EXISTS (SELECT 1 FROM lease) OR EXISTS (SELECT 1 FROM idempotency_key)
-		OR EXISTS (SELECT 1 FROM credential)`).Scan(&used)
-	if err == nil && (used || mark.Fenced()) {
+	used := mark.Fenced()
+	for _, table := range append([]string{"lease"}, kindTables()...) { // what a person connected before the first host counts, too
+		if err == nil && !used {
+			err = q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM `+table+`)`).Scan(&used)
+		}
+	}
+	if err == nil && used {
 		err = errors.New("there is a database already; name an empty one, or another schema with ?search_path=")
 	}
 	return err

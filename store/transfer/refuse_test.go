@@ -100,6 +100,23 @@ func TestTargetIsUsed(t *testing.T) {
 	})
 }
 
+// What a person wrote before there was a host is not copied over either.
+func TestTargetHasAnAccount(t *testing.T) {
+	each(t, func(t *testing.T, make func(testing.TB) place) {
+		from, to := file(t), make(t)
+		fill(t, from)
+		db, closeDB := to.make(t)
+		secret := keep.Account{Kind: keep.AccountSecret, Name: "crm", Status: keep.AccountOK, Generation: 1, Sealed: []byte("sealed"), ConnectedAt: time.UnixMilli(1)}
+		if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, secret), closeDB()); err != nil {
+			t.Fatal(err)
+		}
+		want := digest(t, to)
+		if _, err := mover.Copy(ctx, from, to); err == nil || digest(t, to) != want || state(t, from) != transfer.Plain {
+			t.Errorf("a copy replaced an account: %v", err)
+		}
+	})
+}
+
 // Only a copy on which nothing was recorded can be undone.
 func TestUndo(t *testing.T) {
 	each(t, func(t *testing.T, make func(testing.TB) place) {
