@@ -263,7 +263,8 @@ func (n *notebook) sharesWithServe(t *testing.T, dir string, agents ...*gatewayA
 }
 
 // TestGatewaysOnPostgres has gateways over one Postgres, each with connections of its own: the store decides who makes a
-// call. One that is killed with a call leaves it to another after the call's time.
+// call. One that is killed with a call leaves it to another after the call's time. (An equal call is answered with what the
+// first became, whether that was delivered before the second came or not: which of both is so, nothing here decides.)
 func TestGatewaysOnPostgres(t *testing.T) {
 	t.Parallel()
 	dir, n := t.TempDir(), openNotebook(t)
@@ -272,6 +273,7 @@ func TestGatewaysOnPostgres(t *testing.T) {
 url = %q
 [gateway.tools."notes.create"]
 timeout = "2s"
+repeat = "replay"
 [gateway.tools."notes.create_once"]
 unique = true
 `, pgtest.SchemaURL(t), n.url))
