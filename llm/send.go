@@ -61,10 +61,7 @@ func (c *Client) once(ctx context.Context, body []byte) (Answer, Usage, error) {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return Answer{}, used, &Error{Why: "the answer is no stream of events", Again: true}
 	}
-	var s stream = &messagesStream{}
-	if c.cfg.API == OpenAI {
-		s = &chatStream{}
-	}
+	s := newStream(c.cfg.API)
 	counted := &io.LimitedReader{R: alive, N: MaxAnswer + 1}
 	err = events(counted, s.event)
 	read := MaxAnswer + 1 - counted.N

@@ -17,6 +17,14 @@ type stream interface {
 	used() Usage
 }
 
+// newStream returns one that has no event yet.
+func newStream(api API) stream {
+	if api == OpenAI {
+		return &chatStream{}
+	}
+	return &messagesStream{}
+}
+
 // maxCalls bounds the calls of one answer.
 const maxCalls = 64
 
@@ -27,7 +35,7 @@ func garbage(why string) error { return &Error{Why: why, Again: true} }
 type draft struct {
 	text   strings.Builder
 	calls  []Call
-	inputs []strings.Builder // of the arguments of calls, as they come in parts
+	inputs [][]byte // the arguments of calls, as far as their parts have come; those of several may alternate
 	cut    bool
 	ended  bool
 	usage  Usage
@@ -41,14 +49,14 @@ func (d *draft) answer() (Answer, error) {
 		return Answer{}, garbage("the answer ended in the middle")
 	}
 	for i := range d.calls {
-		arguments := d.inputs[i].String()
-		if arguments == "" {
-			arguments = "{}"
+		arguments := d.inputs[i]
+		if len(arguments) == 0 {
+			arguments = []byte("{}")
 		}
-		if !json.Valid([]byte(arguments)) {
-			arguments = "null"
+		if !json.Valid(arguments) {
+			arguments = []byte("null")
 		}
-		d.calls[i].Arguments = json.RawMessage(arguments)
+		d.calls[i].Arguments = arguments
 	}
 	return Answer{Text: d.text.String(), Calls: d.calls, Cut: d.cut}, nil
 }
@@ -59,7 +67,7 @@ func (d *draft) call(id, name string) (int, error) {
 		return 0, garbage("the answer has a call without a name, or too many")
 	}
 	d.calls = append(d.calls, Call{ID: id, Name: name})
-	d.inputs = append(d.inputs, strings.Builder{})
+	d.inputs = append(d.inputs, nil)
 	return len(d.calls) - 1, nil
 }
 
@@ -122,7 +130,7 @@ func (s *messagesStream) event(data []byte) (bool, error) {
 	case "content_block_delta":
 		s.text.WriteString(e.Delta.Text)
 		if place, ok := s.blocks[e.Index]; ok {
-			s.inputs[place].WriteString(e.Delta.JSON)
+			s.inputs[place] = append(s.inputs[place], e.Delta.JSON...)
 		}
 	case "message_delta":
 		e.Usage.count(&s.usage)
@@ -218,7 +226,7 @@ func (s *chatStream) part(call chatCall) error {
 		}
 		s.places[call.Index] = place
 	}
-	s.inputs[place].WriteString(call.Function.Arguments)
+	s.inputs[place] = append(s.inputs[place], call.Function.Arguments...)
 	return nil
 }
 
