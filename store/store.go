@@ -383,7 +383,8 @@ type Sweeper interface {
 // beside commits: no law connects a credential with other records. It has more than
 // five methods because who signs people in needs all of them.
 type Access interface {
-	// AddCredential stores a new credential; keep.ErrStale if its id is taken.
+	// AddCredential stores a new credential; keep.ErrStale if its id is taken, a
+	// *keep.NotFoundError if the one that it came from is gone, or ends at this moment.
 	AddCredential(ctx context.Context, c keep.Credential) error
 
 	// Credential returns the credential of an id.

@@ -30,7 +30,13 @@ type door struct {
 func newDoor(t testing.TB, cfg access.Config) *door {
 	t.Helper()
 	d := &door{t: t, store: memory.New()}
-	cfg.Store, cfg.Logger = d.store, slog.New(slog.NewTextHandler(t.Output(), nil))
+	if r, ok := cfg.Store.(*revoking); ok {
+		r.Store = d.store
+	}
+	if cfg.Store == nil {
+		cfg.Store = d.store
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	g, err := access.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -200,6 +206,31 @@ func TestSessionOfAToken(t *testing.T) {
 	}
 	if status, _ := d.ask(c, "GET", "/x", nil, nil); status != 401 {
 		t.Errorf("the session of a revoked token: %d", status)
+	}
+}
+
+// revoking is a store in which a token ends right before its session is stored.
+type revoking struct{ *memory.Store }
+
+func (s *revoking) AddCredential(ctx context.Context, c keep.Credential) error {
+	if c.Parent != "" {
+		if err := s.DropCredential(ctx, c.Parent); err != nil {
+			return err
+		}
+	}
+	return s.Store.AddCredential(ctx, c)
+}
+
+// A token that ends while somebody signs in with it leaves no session.
+func TestTokenEndsWhileItSignsIn(t *testing.T) {
+	d := newDoor(t, access.Config{Store: new(revoking)})
+	token := d.token(access.Admin, 0, time.Now())
+	c := browser(t)
+	if status, text := d.post(c, "/login", url.Values{"token": {token}}); status != 401 {
+		t.Errorf("login: %d %s", status, text)
+	}
+	if status, text := d.ask(c, "GET", "/x", nil, nil); status != 401 {
+		t.Errorf("its session: %d %s", status, text)
 	}
 }
 

@@ -103,6 +103,9 @@ func (g *Guard) exchange(ctx context.Context, code, token string, now time.Time)
 	session, _, err = Issue(ctx, g.cfg.Store, keep.Credential{
 		Kind: keep.CredentialSession, Name: from.Name, Role: from.Role, Parent: parent,
 	}, now, life)
+	if errors.Is(err, keep.ErrNotFound) {
+		err = ErrDenied // the token was revoked meanwhile
+	}
 	return session, life, err
 }
 

@@ -23,6 +23,9 @@ func (s *Store) AddCredential(ctx context.Context, c keep.Credential) error {
 	if c.ID == "" || len(c.Hash) != 32 || !slices.Contains(keep.CredentialKinds(), c.Kind) {
 		return fmt.Errorf("credential %q: kind %q, hash of %d bytes", c.ID, c.Kind, len(c.Hash))
 	}
+	if _, exists := s.credentials[c.Parent]; !exists && c.Parent != "" {
+		return &keep.NotFoundError{What: "credential", ID: c.Parent}
+	}
 	s.rows++
 	s.credentials[c.ID] = row[keep.Credential]{s.rows, copyCredential(c)}
 	return nil

@@ -5,16 +5,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // AddCredential stores a new credential; see store.Access.
 func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
-	n, err := db.exec(ctx, insertCredential, credentialArgs(c)...)
-	if err == nil && n == 0 {
-		err = keep.ErrStale
-	}
+	err := db.change(ctx, func(tx pgx.Tx) error {
+		if c.Parent != "" { // its row is held until the end, so that it can only end afterwards
+			held, err := tx.Exec(ctx, `SELECT 1 FROM credential WHERE id = $1 FOR KEY SHARE`, text(c.Parent))
+			if err == nil && held.RowsAffected() == 0 {
+				err = &keep.NotFoundError{What: "credential", ID: c.Parent}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		added, err := tx.Exec(ctx, insertCredential, values(credentialArgs(c))...)
+		if err == nil && added.RowsAffected() == 0 {
+			err = keep.ErrStale
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("credential %s: %w", c.ID, err)
 	}
@@ -39,14 +53,16 @@ func (db *DB) UseCredential(ctx context.Context, id string, at time.Time) error 
 
 // DropCredential ends a credential and those that came from it.
 func (db *DB) DropCredential(ctx context.Context, id string) error {
-	n, err := db.exec(ctx, `
-		WITH ended AS (DELETE FROM credential WHERE id = $1 RETURNING id),
-		from_it AS (DELETE FROM credential WHERE parent IN (SELECT id FROM ended) AND parent <> '')
-		SELECT 1 FROM ended`, id)
-	if err == nil && n == 0 {
-		return &keep.NotFoundError{What: "credential", ID: id}
-	}
-	return err
+	return db.change(ctx, func(tx pgx.Tx) error {
+		ended, err := tx.Exec(ctx, `DELETE FROM credential WHERE id = $1`, text(id))
+		if err == nil && ended.RowsAffected() == 0 {
+			err = &keep.NotFoundError{What: "credential", ID: id}
+		}
+		if err == nil { // a statement of its own, which sees what was added until the first one could begin
+			_, err = tx.Exec(ctx, `DELETE FROM credential WHERE parent = $1 AND parent <> ''`, text(id))
+		}
+		return err
+	})
 }
 
 // SweepCredentials deletes what expired before now, and says how many.

@@ -187,7 +187,10 @@ func lockHost(ctx context.Context, tx pgx.Tx, id keep.HostID) (bool, error) {
 
 // change runs f in a transaction.
 func (db *DB) change(ctx context.Context, f func(pgx.Tx) error) error {
-	if db.pool == nil || db.over.Load() {
+	switch {
+	case db.cfg.ReadOnly:
+		return ErrReadOnly
+	case db.pool == nil || db.over.Load():
 		return ErrClosed
 	}
 	return pgx.BeginFunc(ctx, db.pool, f)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,7 +12,14 @@ import (
 
 // AddCredential stores a new credential; see store.Access.
 func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
-	return db.change(ctx, func(conn *conn) error { return addCredential(conn, c) })
+	return db.change(ctx, func(conn *conn) error {
+		if c.Parent != "" {
+			if row, err := conn.row(`SELECT 1 FROM credential WHERE id = ?`, c.Parent); err != nil || row == nil {
+				return cmp.Or(err, error(&keep.NotFoundError{What: "credential", ID: c.Parent}))
+			}
+		}
+		return addCredential(conn, c)
+	})
 }
 
 func addCredential(conn *conn, c keep.Credential) error {

@@ -2,6 +2,9 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -14,6 +17,8 @@ var credentialPromises = []promise{
 		c := keep.Credential{ID: "a1", Kind: keep.CredentialToken, Hash: bytes.Repeat([]byte{0, 255}, 16), Name: odd, Role: "admin",
 			Parent: "p", CreatedAt: oddTime, ExpiresAt: oddTime.Add(time.Hour), UsedAt: oddTime.Add(time.Minute)}
 		w.fails("too early", second(s.Credential(w.ctx, "a1")), notFound("credential", "a1"))
+		w.fails("of none", s.AddCredential(w.ctx, c), notFound("credential", "p"))
+		add(w, s, keep.Credential{ID: "p", Kind: keep.CredentialLogin, Hash: make([]byte, 32), Name: "a"})
 		add(w, s, c)
 		w.fails("again", s.AddCredential(w.ctx, c), is(keep.ErrStale))
 		c.CreatedAt, c.ExpiresAt, c.UsedAt = kept(c.CreatedAt), kept(c.ExpiresAt), kept(c.UsedAt)
@@ -48,6 +53,28 @@ var credentialPromises = []promise{
 			left = append(left, c.ID)
 		}
 		w.same("sessions", left, []string{"of", "oft2"})
+	}},
+	{"what comes from a credential as it ends does not stay", func(w *world) {
+		s := w.Store
+		hash := make([]byte, 32)
+		for n := range 20 {
+			token, session := fmt.Sprintf("t%d", n), fmt.Sprintf("s%d", n)
+			add(w, s, keep.Credential{ID: token, Kind: keep.CredentialToken, Hash: hash, Name: "a"})
+			var both sync.WaitGroup
+			both.Go(func() {
+				err := s.AddCredential(w.ctx, keep.Credential{ID: session, Kind: keep.CredentialSession, Hash: hash, Name: "a", Parent: token})
+				if err != nil && !errors.Is(err, keep.ErrNotFound) {
+					w.Error(err)
+				}
+			})
+			both.Go(func() {
+				if err := s.DropCredential(w.ctx, token); err != nil {
+					w.Error(err)
+				}
+			})
+			both.Wait()
+		}
+		w.same("sessions", get[[]keep.Credential](w)(s.Credentials(w.ctx, keep.CredentialSession)), []keep.Credential(nil))
 	}},
 	{"what has expired is swept", func(w *world) {
 		s := w.Store
