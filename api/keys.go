@@ -31,6 +31,18 @@ type Resolution struct {
 	Body     string      `json:"body,omitempty" doc:"of that answer"`
 }
 
+// ownHost is the host of the requests of this API, in the records of their keys.
+const ownHost = "keep"
+
+// ShownTo returns a key as somebody with a role may see it: what this API answered may be for admins alone, as the value of
+// a checkpoint is.
+func ShownTo(role access.Role, v idempotency.View) idempotency.View {
+	if v.Host == ownHost && !role.Covers(access.Admin) {
+		v.Header, v.Body, v.BodySize = nil, nil, nil
+	}
+	return v
+}
+
 // idempotencyKeys registers what is about idempotency keys.
 func (s *Server) idempotencyKeys() {
 	if s.cfg.Keys == nil {
@@ -45,7 +57,9 @@ func (s *Server) idempotencyKeys() {
 		return paged(keys.List(ctx, key.Filter(in.KeyQuery), keep.Page{Limit: in.Limit, After: in.Cursor}))
 	})
 	get(s, "/keys/{key}", "show-key", "One idempotency key, with its answer", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
-		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Show(ctx, in.Reference) })
+		id, _ := access.From(ctx)
+		v, err := ofKey(in.Reference, func() (idempotency.View, error) { return keys.Show(ctx, in.Reference) })
+		return ShownTo(id.Role, v), err
 	})
 	post(s, "/keys/{key}/resolve", "resolve-key", "Say what became of a request whose outcome is unknown", func(ctx context.Context, in *struct {
 		KeyPath

@@ -215,7 +215,7 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 		}), nil
 	}
 	var err error
-	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Host: "keep", Logger: s.log, Rules: []idempotency.Rule{{
+	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Host: ownHost, Logger: s.log, Rules: []idempotency.Rule{{
 		Path: Prefix + "/", Methods: []string{http.MethodPost}, Caller: caller,
 	}}})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -287,6 +288,23 @@ func TestRefusals(t *testing.T) {
 		{"ann admin", "POST", "/tokens/none/revoke", "", 404, "none"},
 	} {
 		w.ask(tt.as, tt.method, api.Prefix+tt.path, tt.body).want(t, tt.status, tt.part)
+	}
+}
+
+// What this API answered to an admin is kept for a repeat, and shown to admins alone.
+func TestAnswersOfKeysAreForAdmins(t *testing.T) {
+	w := newWorld(t, nil)
+	w.ask("ann admin", "POST", api.Prefix+"/workflows/invoices/set-checkpoint", `{"handler":"poll","key":"cursor","value":"only admins see this","preview":true}`,
+		"Idempotency-Key", `"k1"`).want(t, 200, "only admins see this")
+	var keys struct{ Items []idempotency.View }
+	list := w.ask("ann viewer", "GET", api.Prefix+"/keys", "")
+	if err := json.Unmarshal([]byte(list.Body), &keys); err != nil || len(keys.Items) != 1 {
+		t.Fatalf("keys: %v: %s", err, list.Body)
+	}
+	one := api.Prefix + "/keys/" + keys.Items[0].Reference
+	w.ask("ann admin", "GET", one, "").want(t, 200, "only admins see this")
+	if a := w.ask("ann author", "GET", one, ""); a.Status != 200 || strings.Contains(list.Body+a.Body, "only admins") {
+		t.Errorf("an author sees %d %s", a.Status, a.Body)
 	}
 }
 

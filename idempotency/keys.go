@@ -27,6 +27,7 @@ type View struct {
 	Caller      string              `json:"caller"` // a hash
 	Method      string              `json:"method"`
 	Path        string              `json:"path"`
+	Host        string              `json:"-"` // that was asked; empty in records of version 1
 	State       key.State           `json:"state"`
 	Doubts      int                 `json:"doubts"`
 	Status      *int                `json:"status"` // of the answer
@@ -201,7 +202,7 @@ func (k *Keys) find(ctx context.Context, reference string) (key.Record, error) {
 }
 
 func view(r key.Record) View {
-	v := View{Reference: r.ID.String(), Key: r.Key, Caller: r.Caller, Method: r.Method, Path: r.Path, State: r.State,
+	v := View{Reference: r.ID.String(), Key: r.Key, Caller: r.Caller, Method: r.Method, Path: r.Path, Host: r.Host, State: r.State,
 		Doubts: r.Doubts, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
 	if r.Answer.Status != 0 {
 		v.Status = &r.Answer.Status

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
@@ -50,6 +51,8 @@ type keyData struct {
 	idempotency.View
 	Body  *payload // nil: there is none, or it is no text
 	Words []string // names of the header, sorted
+
+	ForAdmins bool // the answer is
 }
 
 // findKey looks a key up by its reference. The key itself is a client's and may hold anything, so it
@@ -68,7 +71,9 @@ func (s *site) key(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d := keyData{View: v}
+	who, _ := access.From(r.Context())
+	d := keyData{View: api.ShownTo(who.Role, v)}
+	d.ForAdmins, v = v.BodySize != nil && d.BodySize == nil, d.View
 	for name := range v.Header {
 		d.Words = append(d.Words, name)
 	}
