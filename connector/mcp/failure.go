@@ -83,6 +83,29 @@ func ofStatus(s *StatusError) *keep.Failure {
 	return f
 }
 
+// A hiddenError is an error whose text had secrets in it.
+type hiddenError struct {
+	text string // without them
+	err  error
+}
+
+// Error is the text without secrets.
+func (e *hiddenError) Error() string { return e.text }
+
+// Unwrap returns the error as it was.
+func (e *hiddenError) Unwrap() error { return e.err }
+
+// hidden returns err with no secret in its text. An error of a server may quote what it was sent.
+func (s *Server) hidden(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := s.hide.Text(err.Error()); text != err.Error() {
+		return &hiddenError{text, err}
+	}
+	return err
+}
+
 // failure is Classify, without secrets.
 func (s *Server) failure(ans Message, err error) *keep.Failure {
 	f := Classify(ans, err)

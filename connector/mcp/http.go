@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -215,7 +216,7 @@ func (h *httpLink) post(ctx context.Context, m Message, header map[string]string
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { left.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(frame))
 	if err != nil {
-		return nil, connector.Credential{}, err
+		return nil, connector.Credential{}, withoutURL(err)
 	}
 	req.GetBody = nil // the transport must not send it again
 	req.Header.Set("Content-Type", "application/json")
@@ -231,7 +232,7 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	}
 	if h.cfg.Account == "" {
 		resp, err = client.Do(req)
-		return resp, c, err
+		return resp, c, withoutURL(err)
 	}
 	if h.cfg.Accounts == nil {
 		return nil, c, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", h.cfg.Account)
@@ -244,7 +245,15 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
 		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)
 	}
-	return resp, c, err
+	return resp, c, withoutURL(err)
+}
+
+// withoutURL returns an error of net/http without the URL of the request, which may hold a secret.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // head sets the headers of every request.
