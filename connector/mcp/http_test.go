@@ -9,7 +9,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 )
 
@@ -40,7 +43,7 @@ func serve(t *testing.T, lie func(w http.ResponseWriter, r said) bool) (url stri
 		case m.Method == "tools/list":
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, m.ID)
 		default:
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{}}}`, m.ID)
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -103,5 +106,36 @@ func TestErrorsHideSecrets(t *testing.T) {
 			}
 		}
 		s.Close()
+	}
+}
+
+// TestLookupAsksByTheHost checks that {token} and {sent_at} of a lookup are the host's, also where a call has params of
+// these names: else the caller decides which rows show its call.
+func TestLookupAsksByTheHost(t *testing.T) {
+	t.Parallel()
+	var asked json.RawMessage
+	url := serve(t, func(_ http.ResponseWriter, r said) bool {
+		if r.Method == "tools/call" {
+			asked = r.Params
+		}
+		return false
+	})
+	conn, err := mcp.New("desk", mcp.Config{Place: mcp.Place{URL: url}, Tools: map[string]mcp.ToolConfig{
+		"create": {Effect: connector.Mutate, Knowledge: mcp.Knowledge{
+			Identity: []string{"title"}, Token: mcp.TokenConfig{Param: "title", Append: " {token}"},
+			Reconcile: &mcp.LookupConfig{Tool: "list", Args: map[string]any{"since": "{sent_at}", "from": "from {sent_at}", "q": "{token}", "like": "%{token}%", "page": "{page}"}}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	m := keep.Mutation{Payload: json.RawMessage(`{"title":"x","sent_at":"2099-01-01T00:00:00Z","token":"of the agent","page":3}`),
+		Token: "tok_1", CreatedAt: time.Date(2026, 11, 27, 12, 1, 0, 0, time.UTC)}
+	if _, err := conn.Tools[0].(connector.Reconciler).Reconcile(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"arguments":{"from":"from 2026-11-27T12:00:00Z","like":"%tok_1%","page":3,"q":"tok_1","since":"2026-11-27T12:00:00Z"},"name":"list"}`
+	if string(asked) != want {
+		t.Errorf("the lookup has %s\nwant            %s", asked, want)
 	}
 }
