@@ -28,6 +28,24 @@ var refusing = map[int]keep.Class{
 	405: keep.ClassLogic, 413: keep.ClassLogic, 415: keep.ClassLogic, 422: keep.ClassLogic, 429: keep.ClassTransient,
 }
 
+// refusedBy reports whether a status says that a request was not executed, whatever the error in its answer says. With
+// 400 and 422, servers answer errors of tools too, and with 404 outside of a session that a method is unknown: there
+// the code of the error decides. A result shows that the request was executed.
+func refusedBy(status int, m Message, inSession bool) bool {
+	_, refused := refusing[status]
+	switch {
+	case m.Result != nil:
+		return false
+	case m.Error == nil:
+		return refused
+	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		return false
+	case status == http.StatusNotFound && !inSession:
+		return !slices.Contains(refusals, m.Error.Code)
+	}
+	return refused
+}
+
 // Classify returns what the end of a call proves; nil: it succeeded.
 func Classify(ans Message, err error) *keep.Failure {
 	if _, unsent := errors.AsType[*UnsentError](err); unsent {

@@ -72,6 +72,13 @@ func (h *httpLink) dead() bool {
 	return h.gone
 }
 
+// inSession reports whether the server gave the connection a session.
+func (h *httpLink) inSession() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.session != ""
+}
+
 func (h *httpLink) close() {
 	h.stop()
 	h.loops.Wait()
@@ -83,6 +90,7 @@ type StatusError struct {
 	Status int
 
 	server     string
+	said       string   // by the server, of why; empty: nothing
 	scopes     []string // that the credential lacks, as the server says
 	account    string   // whose credential was refused; empty: of none
 	generation int64    // of that account
@@ -93,6 +101,9 @@ type StatusError struct {
 // Error names the status, and what a person can do about it.
 func (e *StatusError) Error() string {
 	said := fmt.Sprintf("the MCP server answered HTTP %d", e.Status)
+	if e.said != "" {
+		said += ": " + e.said
+	}
 	if len(e.scopes) == 0 {
 		return said
 	}
@@ -142,13 +153,15 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		h.mu.Unlock()
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var m Message
 	switch {
 	case len(lacking(resp)) > 0:
 		return Message{}, h.refused(ctx, resp, credential)
 	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
 		return h.stream(ctx, resp.Body, id)
 	case kind == "application/json":
-		if m, err := h.whole(resp.Body, id); err == nil || resp.StatusCode == http.StatusOK {
+		m, err = h.whole(resp.Body, id)
+		if resp.StatusCode == http.StatusOK || err == nil && !refusedBy(resp.StatusCode, m, h.inSession()) {
 			return m, err
 		}
 	}
@@ -157,7 +170,11 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		h.gone = true // the session is over; the next call begins another
 		h.mu.Unlock()
 	}
-	return Message{}, h.refused(ctx, resp, credential)
+	e := h.refused(ctx, resp, credential)
+	if m.Error != nil {
+		e.said = shorten(m.Error.Message, 2000)
+	}
+	return Message{}, e
 }
 
 // refused returns what an answer says that is none of the protocol.

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type said struct {
 	ID     json.RawMessage
 	Method string
 	Params json.RawMessage
+
+	session string
 }
 
 // serve starts a server by HTTP that answers a method as it should, unless lie answers it.
@@ -29,6 +32,7 @@ func serve(t *testing.T, lie func(w http.ResponseWriter, r said) bool) (url stri
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m said
 		_ = json.NewDecoder(r.Body).Decode(&m)
+		m.session = r.Header.Get("Mcp-Session-Id")
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.Method != http.MethodPost:
@@ -137,5 +141,88 @@ func TestLookupAsksByTheHost(t *testing.T) {
 	want := `{"arguments":{"from":"from 2026-11-27T12:00:00Z","like":"%tok_1%","page":3,"q":"tok_1","since":"2026-11-27T12:00:00Z"},"name":"list"}`
 	if string(asked) != want {
 		t.Errorf("the lookup has %s\nwant            %s", asked, want)
+	}
+}
+
+// renewing is an account whose token is another one once it was refused.
+type renewing struct{ refused int }
+
+// Credential implements connector.Accounts.
+func (r *renewing) Credential(context.Context, string) (connector.Credential, error) {
+	return connector.Credential{Value: fmt.Sprintf("token-%d", r.refused)}, nil
+}
+
+// Refused implements connector.Accounts.
+func (r *renewing) Refused(context.Context, string, connector.Credential) bool {
+	r.refused++
+	return true
+}
+
+// Accepted implements connector.Accounts.
+func (r *renewing) Accepted(context.Context, string) {}
+
+// TestRefusedByStatus checks what an answer proves that has a status of HTTP and a message with the id of the call: a
+// refusal by a status that no tool gives is one, and renews the token or begins another session.
+func TestRefusedByStatus(t *testing.T) {
+	t.Parallel()
+	failed := func(code int) string { return fmt.Sprintf(`"error":{"code":%d,"message":"no"}`, code) }
+	const another, same, outside = "s1 s2", "s1 s1", " "
+	for _, c := range []struct {
+		status   int
+		said     string // in the message
+		class    keep.Class
+		code     string
+		sessions string // of the call, and of the next one
+		refused  int    // how often the token was
+	}{
+		{401, failed(-32001), keep.ClassTransient, "http-401", same, 1}, // since there is another token
+		{401, failed(-32600), keep.ClassTransient, "http-401", same, 1},
+		{403, failed(-32003), keep.ClassPermission, "http-403", same, 0},
+		{404, failed(-32001), keep.ClassLogic, "http-404", another, 0},
+		{404, failed(-32600), keep.ClassLogic, "http-404", another, 0},
+		{404, failed(-32001), keep.ClassLogic, "http-404", outside, 0},
+		{404, failed(-32601), keep.ClassLogic, "mcp-32601", outside, 0},
+		{413, failed(-32000), keep.ClassLogic, "http-413", same, 0},
+		{429, failed(-32000), keep.ClassTransient, "http-429", same, 0},
+		// These are of the call itself: the code decides.
+		{400, failed(-32602), keep.ClassLogic, "mcp-32602", same, 0},
+		{400, failed(-32603), keep.ClassUnknown, "mcp-32603", same, 0},
+		{422, failed(-32000), keep.ClassUnknown, "mcp-32000", same, 0},
+		{500, failed(-32000), keep.ClassUnknown, "mcp-32000", same, 0},
+		{500, failed(-32602), keep.ClassLogic, "mcp-32602", same, 0},
+		{429, `"x":1`, keep.ClassTransient, "http-429", same, 0},
+		{403, `"result":{"content":[],"isError":true}`, keep.ClassUnknown, mcp.CodeToolError, same, 0}, // a tool said it
+	} {
+		var sessions []string
+		begun := 0
+		url := serve(t, func(w http.ResponseWriter, r said) bool {
+			switch r.Method {
+			case "initialize":
+				begun++
+				if c.sessions != outside {
+					w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", begun))
+				}
+			case "tools/call":
+				if sessions = append(sessions, r.session); len(sessions) == 1 {
+					w.WriteHeader(c.status)
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, r.ID, c.said)
+					return true
+				}
+			}
+			return false
+		})
+		account := new(renewing)
+		s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: url, Account: "desk", Accounts: account})
+		call := func() *keep.Failure {
+			return mcp.Classify(s.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`)))
+		}
+		f, next := call(), call()
+		if f == nil || f.Class != c.class || f.Code != c.code || next != nil || account.refused != c.refused || strings.Join(sessions, " ") != c.sessions {
+			t.Errorf("%d %s: %+v, then %v; sessions %v, %d tokens refused", c.status, c.said, f, next, sessions, account.refused)
+		}
+		if f != nil && strings.Contains(c.said, "no") && !strings.Contains(f.Message, "no") {
+			t.Errorf("%d %s: the server's words are lost: %s", c.status, c.said, f.Message)
+		}
+		s.Close()
 	}
 }

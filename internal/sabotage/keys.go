@@ -86,6 +86,10 @@ var keysBreaks = []Break{
 		`if a.Generation != generation || a.Status == keep.AccountRevoked ||`, `if a.Status == keep.AccountRevoked ||`, "./law/account"},
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
+	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
+		`	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		return false
+`, ``, "./connector/mcp -run TestRefusedByStatus"},
 	{"error-of-a-tool-is-a-failure", "doubt-is-not-failure", "connector/mcp/failure.go",
 		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
 	{"error-shows-the-url", "no-ambient-power", "connector/mcp/http.go",
