@@ -286,6 +286,26 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
+// TestSecretInURL checks that neither the agent nor the log is told a secret that is in the URL of a server which
+// cannot be reached.
+func TestSecretInURL(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cr3t-canary-0123456789"
+	var log lockedBuffer
+	d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired(), URL: "http://127.0.0.1:1"}, func(cfg *gateway.Config) {
+		cfg.Servers[0].URL += "/mcp?key=" + secret
+		cfg.Servers[0].Secrets = []string{secret}
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	call, list := d.make("x"), must(d.ask(5, "tools/call", `{"name":"notes__list","arguments":{}}`))
+	tools := must(d.ask(6, "tools/list", `{}`))
+	for name, said := range map[string]string{"a call": call.raw, "a read": list.raw, "the list": tools.raw, "the log": log.String()} {
+		if strings.Contains(said, secret) || name != "the list" && !strings.Contains(said, "connection refused") {
+			t.Errorf("%s says: %s", name, said)
+		}
+	}
+}
+
 // A lockedBuffer may be written to at once.
 type lockedBuffer struct {
 	mu sync.Mutex

@@ -79,7 +79,7 @@ type TokenConfig struct {
 // A LookupConfig says how a server is asked.
 type LookupConfig struct {
 	Tool     string         `toml:"tool"`     // of the same server, which reads
-	Args     map[string]any `toml:"args"`     // texts in it take {token}, {sent_at} and {param}
+	Args     map[string]any `toml:"args"`     // texts in it take {token} and {sent_at} of the host, and {param}
 	Found    string         `toml:"found"`    // JSON path to the rows; empty: $
 	Match    []string       `toml:"match"`    // fields of a row that equal the params; empty: a text in it has the token
 	Complete bool           `toml:"complete"` // the rows are all that there can be, so that none means that nothing happened

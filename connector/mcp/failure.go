@@ -28,6 +28,24 @@ var refusing = map[int]keep.Class{
 	405: keep.ClassLogic, 413: keep.ClassLogic, 415: keep.ClassLogic, 422: keep.ClassLogic, 429: keep.ClassTransient,
 }
 
+// refusedBy reports whether a status says that a request was not executed, whatever the error in its answer says. With
+// 400 and 422, servers answer errors of tools too, and with 404 outside of a session that a method is unknown: there
+// the code of the error decides. A result shows that the request was executed.
+func refusedBy(status int, m Message, inSession bool) bool {
+	_, refused := refusing[status]
+	switch {
+	case m.Result != nil:
+		return false
+	case m.Error == nil:
+		return refused
+	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		return false
+	case status == http.StatusNotFound && !inSession:
+		return !slices.Contains(refusals, m.Error.Code)
+	}
+	return refused
+}
+
 // Classify returns what the end of a call proves; nil: it succeeded.
 func Classify(ans Message, err error) *keep.Failure {
 	if _, unsent := errors.AsType[*UnsentError](err); unsent {
@@ -81,6 +99,29 @@ func ofStatus(s *StatusError) *keep.Failure {
 		f.Account, f.Generation = s.account, s.generation
 	}
 	return f
+}
+
+// A hiddenError is an error whose text had secrets in it.
+type hiddenError struct {
+	text string // without them
+	err  error
+}
+
+// Error is the text without secrets.
+func (e *hiddenError) Error() string { return e.text }
+
+// Unwrap returns the error as it was.
+func (e *hiddenError) Unwrap() error { return e.err }
+
+// hidden returns err with no secret in its text. An error of a server may quote what it was sent.
+func (s *Server) hidden(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := s.hide.Text(err.Error()); text != err.Error() {
+		return &hiddenError{text, err}
+	}
+	return err
 }
 
 // failure is Classify, without secrets.

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,6 +72,13 @@ func (h *httpLink) dead() bool {
 	return h.gone
 }
 
+// inSession reports whether the server gave the connection a session.
+func (h *httpLink) inSession() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.session != ""
+}
+
 func (h *httpLink) close() {
 	h.stop()
 	h.loops.Wait()
@@ -82,6 +90,7 @@ type StatusError struct {
 	Status int
 
 	server     string
+	said       string   // by the server, of why; empty: nothing
 	scopes     []string // that the credential lacks, as the server says
 	account    string   // whose credential was refused; empty: of none
 	generation int64    // of that account
@@ -92,6 +101,9 @@ type StatusError struct {
 // Error names the status, and what a person can do about it.
 func (e *StatusError) Error() string {
 	said := fmt.Sprintf("the MCP server answered HTTP %d", e.Status)
+	if e.said != "" {
+		said += ": " + e.said
+	}
 	if len(e.scopes) == 0 {
 		return said
 	}
@@ -141,13 +153,15 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		h.mu.Unlock()
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var m Message
 	switch {
 	case len(lacking(resp)) > 0:
 		return Message{}, h.refused(ctx, resp, credential)
 	case kind == "text/event-stream" && resp.StatusCode == http.StatusOK:
 		return h.stream(ctx, resp.Body, id)
 	case kind == "application/json":
-		if m, err := h.whole(resp.Body, id); err == nil || resp.StatusCode == http.StatusOK {
+		m, err = h.whole(resp.Body, id)
+		if resp.StatusCode == http.StatusOK || err == nil && !refusedBy(resp.StatusCode, m, h.inSession()) {
 			return m, err
 		}
 	}
@@ -156,7 +170,11 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		h.gone = true // the session is over; the next call begins another
 		h.mu.Unlock()
 	}
-	return Message{}, h.refused(ctx, resp, credential)
+	e := h.refused(ctx, resp, credential)
+	if m.Error != nil {
+		e.said = shorten(m.Error.Message, 2000)
+	}
+	return Message{}, e
 }
 
 // refused returns what an answer says that is none of the protocol.
@@ -215,7 +233,7 @@ func (h *httpLink) post(ctx context.Context, m Message, header map[string]string
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { left.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.cfg.URL, bytes.NewReader(frame))
 	if err != nil {
-		return nil, connector.Credential{}, err
+		return nil, connector.Credential{}, withoutURL(err)
 	}
 	req.GetBody = nil // the transport must not send it again
 	req.Header.Set("Content-Type", "application/json")
@@ -231,7 +249,7 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	}
 	if h.cfg.Account == "" {
 		resp, err = client.Do(req)
-		return resp, c, err
+		return resp, c, withoutURL(err)
 	}
 	if h.cfg.Accounts == nil {
 		return nil, c, keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is in the database, which is not open", h.cfg.Account)
@@ -244,7 +262,15 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
 		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)
 	}
-	return resp, c, err
+	return resp, c, withoutURL(err)
+}
+
+// withoutURL returns an error of net/http without the URL of the request, which may hold a secret.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // head sets the headers of every request.

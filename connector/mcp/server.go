@@ -4,8 +4,8 @@
 //
 // # What a call proves
 //
-// A call has failed for sure only if it was never sent, or if the server answered with an error
-// that it can only give before it executes a tool. Every other end of a call that was begun is
+// A call has failed for sure only if it was never sent, or if the server answered with an error or
+// a status of HTTP that it can only give before it executes a tool. Every other end of a call that was begun is
 // unknown: a lost connection, a dead process, a time that is over, an error of the server's own,
 // and a result with isError, since servers report a time-out behind them in that way.
 package mcp
@@ -207,6 +207,14 @@ func (s *Server) Connection(ctx context.Context) (int, error) {
 // error is an *UnsentError if the request provably never left; after every other one nobody
 // knows whether the server acted on it.
 func (s *Server) Call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
+	m, err := s.call(ctx, method, params)
+	if e := m.Error; e != nil {
+		m.Error = &RPCError{e.Code, s.hide.Text(e.Message), s.hide.JSON(e.Data)}
+	}
+	return m, s.hidden(err)
+}
+
+func (s *Server) call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return Message{}, &UnsentError{fmt.Errorf("start the MCP server %s: %w", s.cfg.Name, err)}
@@ -260,7 +268,8 @@ func (s *Server) slot(c *Client) (*slot, error) {
 }
 
 // connect returns a connection that works, as far as it is known.
-func (s *Server) connect(ctx context.Context) (*connection, error) {
+func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
+	defer func() { err = s.hidden(err) }()
 	c := clientOf(ctx)
 	sl, err := s.slot(c)
 	if err != nil {
@@ -411,7 +420,8 @@ func (s *Server) Tools(ctx context.Context) ([]ToolInfo, error) {
 }
 
 // List calls f with each entry of a list that the server gives in pages.
-func (s *Server) List(ctx context.Context, method, member string, f func(json.RawMessage) error) error {
+func (s *Server) List(ctx context.Context, method, member string, f func(json.RawMessage) error) (err error) {
+	defer func() { err = s.hidden(err) }()
 	params := json.RawMessage(`{}`)
 	for range maxPages {
 		ans, err := s.Call(ctx, method, params)

@@ -43,7 +43,7 @@ type Pairing struct {
 // A Lookup is how a server is asked what became of a call.
 type Lookup struct {
 	Tool     string                     // of the same server; it reads
-	Args     map[string]json.RawMessage // texts in it take {token}, {sent_at} and {param}
+	Args     map[string]json.RawMessage // texts in it take {token} and {sent_at} of the host, and {param}
 	Found    string                     // JSON path to the rows; empty: $
 	Match    []string                   // fields of a row that equal the params of the call; empty: a text in it has the token
 	Complete bool                       // the rows are all that there can be: none is there means that nothing happened
@@ -356,6 +356,8 @@ func (l *Lookup) params(m keep.Mutation) (json.RawMessage, error) {
 	if err := json.Unmarshal(m.Payload, &all); err != nil {
 		return nil, err
 	}
+	delete(all, "token") // the names of the host's values mean these, whatever the caller sends
+	delete(all, "sent_at")
 	fill := func(text string) (json.RawMessage, error) {
 		if name, whole := whole(text); whole && all[name] != nil {
 			return all[name], nil
