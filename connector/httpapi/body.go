@@ -273,26 +273,33 @@ func parseFixed(v any) (fixedValue, error) {
 	return fixedValue{raw: raw}, err
 }
 
-// params returns the params that the templates of f take, sorted.
+// params returns the params that the templates of f take something of, sorted.
 func (f fixedValue) params() []string {
-	names := f.template.params()
+	params := paramsOf(f.names())
+	slices.Sort(params)
+	return slices.Compact(params)
+}
+
+// names returns the names in the templates of f, but for those of an element of a list, sorted.
+func (f fixedValue) names() []string {
+	names := f.template.names()
 	if f.each != nil {
-		names = append(names, f.each.list.params()...)
+		names = append(names, f.each.list.names()...)
 		if f.each.first != nil {
-			names = append(names, f.each.first.params()...)
+			names = append(names, f.each.first.names()...)
 		}
 		for _, as := range f.each.as {
-			names = append(names, slices.DeleteFunc(as.params(), func(p string) bool { return p == "value" })...)
+			names = append(names, slices.DeleteFunc(as.names(), func(p string) bool { return p == "value" || strings.HasPrefix(p, "value.") })...)
 		}
 	}
 	for _, e := range f.list {
-		names = append(names, e.params()...)
+		names = append(names, e.names()...)
 	}
 	for _, e := range f.members {
-		names = append(names, e.params()...)
+		names = append(names, e.names()...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // fill returns the value; nil if it is a param that is not given.

@@ -275,8 +275,10 @@ type Reconcile struct {
 
 	// Match lists fields of a record that must equal what was sent, as "name" or as
 	// "name=template", or is a table of templates. Names may be dotted paths.
-	// Without Match and Contains, a record must hold the token if the lookup asks by
-	// it, and else each param by which it asks.
+	// Without Match and Contains, or if they name nothing of the call but times, a record
+	// must hold the token if the lookup asks by it, and else each param by which it asks
+	// in path, query and fixed: a text, number, true or false, or each of a list. There
+	// must be one.
 	Match any `toml:"match"`
 
 	// Contains lists fields whose text must contain a template, or whose list must hold it.

@@ -48,6 +48,10 @@
 //	                       created once
 //	nothing                level D
 //
+// A lookup by params asks by them in its path, query or body, and a record must hold each of
+// them. One that asks by a time alone, or compares records with fixed texts alone, is refused:
+// records of others would do.
+//
 // A lookup is believed by what its answer holds and not by its status (law:
 // witnessed, docs/GUARANTEES.md): see evidence.go for what shows an effect, and
 // lookup.judge for what shows that there is none.

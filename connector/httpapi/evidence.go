@@ -33,25 +33,30 @@ func isEcho(name string, entry bool) bool {
 }
 
 // proves reports whether record shows the effect of mut: an entry of a list, or a whole
-// answer.
+// answer. It must be as match and contains say and, if they name nothing of the call, hold our
+// marks, of which there is at least one.
 func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) bool {
 	fields, err := jsonval.Fields(record)
 	if err != nil || len(fields) == 0 || denies(fields) {
 		return false
 	}
 	v, err := l.values(mut)
+	if err != nil || !l.matches(record, v) {
+		return false
+	}
+	if l.comparesCall() {
+		return true
+	}
+	marks, err := l.marks(v)
 	if err != nil {
 		return false
 	}
-	if len(l.match)+len(l.contains) > 0 {
-		return l.matches(record, v)
-	}
-	for _, want := range l.marks(v) {
+	for _, want := range marks {
 		if want == "" || !holds(record, want, entry) {
 			return false
 		}
 	}
-	return true
+	return len(marks) > 0
 }
 
 // denies reports whether a record says itself that there is nothing.
@@ -76,21 +81,24 @@ func denies(fields map[string]json.RawMessage) bool {
 }
 
 // marks are the texts that must come back in a record, if no match says which fields:
-// our token, or else each param by which the record was asked for.
-func (l *lookup) marks(v values) []string {
+// our token, or else each value by which the record was asked for. The error says that one of
+// them is no text, so that nothing shows whether it came back.
+func (l *lookup) marks(v values) ([]string, error) {
 	if l.marked() {
-		return []string{v.host[tokenParam]}
+		return []string{v.host[tokenParam]}, nil
 	}
 	var out []string
-	for _, name := range slices.Concat(l.path.params(), l.query.params()) {
-		if v.isHost(name) {
+	for _, name := range l.asked() {
+		if isTime(name) {
 			continue
 		}
-		if s, err := v.text(name); err == nil {
-			out = append(out, s)
+		list, err := v.list(name)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, list...)
 	}
-	return out
+	return out, nil
 }
 
 // absentFrom reports whether a list of n entries, none of which proves the effect, shows
@@ -98,8 +106,8 @@ func (l *lookup) marks(v values) []string {
 // would be recognised; and entries that were asked for by our token may be ours although
 // they don't show it.
 func (l *lookup) absentFrom(n int) bool {
-	byToken := slices.Contains(slices.Concat(l.path.params(), l.query.params(), l.fixed.params()), tokenParam)
-	return l.complete && (n == 0 || len(l.match)+len(l.contains) > 0 && !byToken)
+	byToken := slices.Contains(l.asked(), tokenParam)
+	return l.complete && (n == 0 || l.comparesCall() && !byToken)
 }
 
 // holds reports whether a field of record, at any depth, is want as a whole. The record is read

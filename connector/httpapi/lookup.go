@@ -96,16 +96,17 @@ func (b *builder) lookupStatuses(l *lookup) {
 	}
 }
 
-// finds adds a problem if the lookup cannot find what the tool sends: it would prove an
-// absence each time (law: witnessed).
+// finds adds a problem if the lookup cannot find what the tool sends, or cannot tell it from
+// what others sent: it would prove an absence, or an effect, each time (law: witnessed).
 func (b *builder) finds(t *tool, l *lookup) {
 	switch {
 	case l.marked() && !t.token.sent():
 		b.addf("reconcile", "looks for {token}, which the call never sends, so it would never find anything; "+
 			"set token or idempotency_header, or look for params")
-	case len(l.params()) == 0:
-		b.addf("reconcile", "asks for nothing of the call; use {token}, {param} or match")
-	case len(l.contains) > 0 && !slices.Contains(slices.Concat(l.contains.params(), l.match.params()), tokenParam):
+	case !ofCall(l.names()):
+		b.addf("reconcile", "asks for nothing of the call, so it would take other records for it: a time is not enough; "+
+			"put {token} or {param} into path, query or fixed, or say match = { FIELD = \"{param}\" }")
+	case len(l.contains) > 0 && !slices.Contains(l.compared(), tokenParam):
 		b.addf("reconcile.contains", "must contain {token}: other texts may be somebody else's")
 	}
 }

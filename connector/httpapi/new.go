@@ -300,7 +300,7 @@ func (b *builder) mutator(t *tool) connector.Tool {
 	if cfg.Reconcile != nil {
 		t.lookup = b.lookup(t, *cfg.Reconcile)
 		b.lookupParams(t)
-		t.needs = slices.DeleteFunc(t.lookup.params(), t.isHostParam)
+		t.needs = slices.DeleteFunc(paramsOf(t.lookup.names()), t.isHostParam)
 	}
 	b.level(t)
 	t.pinned = b.pin(t)
@@ -336,7 +336,7 @@ func (b *builder) view() keep.View {
 func (b *builder) lookupParams(t *tool) {
 	known := slices.Concat(t.path.params(), t.query.params(), b.cfg.Identity)
 	declared, _ := b.cfg.Params["properties"].(map[string]any)
-	for _, p := range t.lookup.params() {
+	for _, p := range paramsOf(t.lookup.names()) {
 		if _, ok := declared[p]; ok || p == tokenParam || slices.Contains(known, p) || !nearToken(p) {
 			continue
 		}
@@ -462,7 +462,7 @@ func (b *builder) level(t *tool) {
 		t.spec.Level = keep.LevelClaim
 	case t.lookup != nil:
 		t.spec.Level = keep.LevelWitness
-		t.spec.ByTarget = !t.lookup.marked() && len(t.lookup.match)+len(t.lookup.contains) == 0
+		t.spec.ByTarget = !t.lookup.marked() && !t.lookup.comparesCall()
 	default:
 		t.spec.Level = keep.LevelNone
 	}

@@ -38,18 +38,32 @@ type lookup struct {
 	started  bool       // the tool has a start, so that {start} is known
 }
 
-// params returns every name that the lookup needs, {token} included.
-func (l *lookup) params() []string {
-	return slices.Concat(l.path.params(), l.query.params(), l.fixed.params(), l.match.params(), l.contains.params())
+// asked returns the names in the question.
+func (l *lookup) asked() []string {
+	return slices.Concat(l.path.names(), l.query.names(), l.fixed.names())
 }
 
+// compared returns the names of what fields of a record are compared with.
+func (l *lookup) compared() []string { return slices.Concat(l.match.names(), l.contains.names()) }
+
+// names returns every name that the lookup needs, {token} included.
+func (l *lookup) names() []string { return slices.Concat(l.asked(), l.compared()) }
+
 // marked reports whether the lookup asks by our token.
-func (l *lookup) marked() bool { return slices.Contains(l.params(), tokenParam) }
+func (l *lookup) marked() bool { return slices.Contains(l.names(), tokenParam) }
+
+// comparesCall reports whether match and contains name something of the call.
+func (l *lookup) comparesCall() bool { return ofCall(l.compared()) }
+
+// ofCall reports whether one of the names can tell the call from others: a time cannot.
+func ofCall(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return !isTime(name) })
+}
 
 // showsToken reports whether what the lookup takes for the effect shows our token.
 func (l *lookup) showsToken() bool {
-	if len(l.match)+len(l.contains) > 0 {
-		return slices.Contains(slices.Concat(l.match.params(), l.contains.params()), tokenParam)
+	if l.comparesCall() {
+		return slices.Contains(l.compared(), tokenParam)
 	}
 	return l.marked()
 }
@@ -61,10 +75,10 @@ func (l *lookup) request(s *service, mut keep.Mutation) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, p := range l.params() {
-		raw := bytes.TrimSpace(v.fields[p])
-		if !v.isHost(p) && !(l.started && p == startParam) && (len(raw) == 0 || string(raw) == "null") {
-			return "", fmt.Errorf("param %q is required", p)
+	for _, name := range l.names() {
+		raw := bytes.TrimSpace(v.get(name))
+		if !v.isHost(name) && (len(raw) == 0 || string(raw) == "null") {
+			return "", fmt.Errorf("param %q is required", name)
 		}
 	}
 	return s.url(l.path, slices.Concat(l.path.query, l.query), v)
@@ -344,7 +358,7 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 	switch {
 	case !listed && l.items != nil:
 		return retry(", but " + l.items.String() + " is no list")
-	case !listed && len(l.match)+len(l.contains) == 0 && l.searches() && hasEmptyList(found):
+	case !listed && !l.comparesCall() && l.searches() && hasEmptyList(found):
 		return retry(", which looks like an empty search; set items or match")
 	case !listed:
 		records = []json.RawMessage{found}
@@ -363,9 +377,9 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 	return retry(", but what it holds is not what was sent")
 }
 
-// searches reports whether the lookup has a query, so that finding nothing may
+// searches reports whether the lookup has a query or a body, so that finding nothing may
 // well be a success.
-func (l *lookup) searches() bool { return len(l.query)+len(l.path.query) > 0 }
+func (l *lookup) searches() bool { return len(l.query)+len(l.path.query)+len(l.fixed.members) > 0 }
 
 // hasEmptyList reports whether a member of the object is an empty array.
 func hasEmptyList(raw json.RawMessage) bool {

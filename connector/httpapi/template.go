@@ -27,6 +27,9 @@ const (
 // hostParams are all of these names.
 var hostParams = []string{tokenParam, sentParam, sentUnix, sentRFC3339, createdRFC3339}
 
+// isTime reports whether a name in a lookup is that of a time, which other effects have, too.
+func isTime(name string) bool { return name != tokenParam && slices.Contains(hostParams, name) }
+
 // A piece of a template is fixed text, or the name of a param if param is set.
 type piece struct {
 	text  string
@@ -168,33 +171,47 @@ func parseField(s string) (field, error) {
 	return field{key: key, value: t}, nil
 }
 
-// params returns the names in t in order. Of a path into an object it is the object's.
-func (t text) params() []string {
+// names returns the names in t in order, as they are written: also paths into an object.
+func (t text) names() []string {
 	var names []string
 	for _, p := range t {
 		if p.param != "" {
-			name, _, _ := strings.Cut(p.param, ".")
-			names = append(names, name)
+			names = append(names, p.param)
 		}
 	}
 	return names
 }
 
-func (q query) params() []string {
+func (q query) names() []string {
 	var names []string
 	for _, f := range q {
-		names = append(names, f.value.params()...)
+		names = append(names, f.value.names()...)
 	}
 	return names
 }
 
-// params returns the names in the path and its query.
-func (p path) params() []string {
+// names returns the names in the path and its query.
+func (p path) names() []string {
 	var names []string
 	for _, s := range p.segments {
-		names = append(names, s.params()...)
+		names = append(names, s.names()...)
 	}
-	return append(names, p.query.params()...)
+	return append(names, p.query.names()...)
+}
+
+// params returns the params that t takes something of.
+func (t text) params() []string { return paramsOf(t.names()) }
+
+func (q query) params() []string { return paramsOf(q.names()) }
+
+func (p path) params() []string { return paramsOf(p.names()) }
+
+// paramsOf replaces each path into an object by the param that is the object.
+func paramsOf(names []string) []string {
+	for i, name := range names {
+		names[i], _, _ = strings.Cut(name, ".")
+	}
+	return names
 }
 
 // String writes t as parseText reads it.
@@ -280,7 +297,7 @@ func (q query) fill(v values) (string, error) {
 	var out []string
 	add := func(key, value string) { out = append(out, url.QueryEscape(key)+"="+url.QueryEscape(value)) }
 	for _, f := range q {
-		if len(f.value) == 1 && !v.isHost(f.value[0].param) && f.value[0].param != "" {
+		if len(f.value) == 1 && f.value[0].param != "" {
 			list, err := v.list(f.value[0].param)
 			if err != nil {
 				return "", err
@@ -333,8 +350,12 @@ func (v values) get(name string) json.RawMessage {
 	return raw
 }
 
-// list returns the texts of an optional param: none, one, or those of an array.
+// list returns the texts of a value of the host, or of an optional param: none, one, or
+// those of an array.
 func (v values) list(name string) ([]string, error) {
+	if s, ok := v.host[name]; ok {
+		return []string{s}, nil
+	}
 	raw := bytes.TrimSpace(v.get(name))
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

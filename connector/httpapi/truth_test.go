@@ -21,7 +21,7 @@ var truthRounds = flag.Int("truth", 20_000, "how many inquiries TestLookupsAgain
 // effect is found that is not there, and none is absent that is. Law: witnessed.
 func TestLookupsAgainstTheTruth(t *testing.T) {
 	t.Parallel()
-	tools := openTools(t, lookups, http.NotFound)
+	tools := openTools(t, lookups+asking, http.NotFound)
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	found, absent := 0, 0
@@ -69,7 +69,7 @@ type shape struct {
 }
 
 func newInquiry(rng *rand.Rand, conn *connector.Connection) *inquiry {
-	names := []string{"byToken", "byID", "list", "complete", "marker", "known"}
+	names := []string{"byToken", "byID", "list", "complete", "marker", "known", "byBody", "bodyList", "inside", "each", "object", "fixedMatch"}
 	q := &inquiry{rng: rng, name: names[rng.IntN(len(names))], happened: rng.IntN(2) == 0}
 	for _, tl := range conn.Tools {
 		if tl.Spec().Name == q.name {
@@ -86,7 +86,7 @@ func newInquiry(rng *rand.Rand, conn *connector.Connection) *inquiry {
 	if q.happened {
 		q.records = append(q.records, record{"17", "tok-1", "ours"})
 	}
-	q.shape = shape{wrap: []string{"", "data", "hits"}[rng.IntN(3)], none: rng.IntN(8),
+	q.shape = shape{wrap: []string{"", "data", "hits"}[rng.IntN(3)], none: rng.IntN(9),
 		field: []string{"ref", "keep_id", "externalId", "metadata"}[rng.IntN(4)], all: rng.IntN(4) == 0}
 	q.lost, q.after = rng.IntN(5), rng.IntN(2) == 0
 	q.gate = gates[rng.IntN(len(gates))]
@@ -104,6 +104,7 @@ var gates = []reply{
 	{status: 200, body: `null`},
 	{status: 200, body: `{}`},
 	{status: 200, body: `{"status":"ok"}`},
+	{status: 200, body: `{"state":"done"}`},
 	{status: 200, body: `{"data":null,"total":0}`},
 	{status: 200, body: `{"hits":{"hits":[]}}`},
 	{status: 200, body: `{"found":false}`},
@@ -118,8 +119,8 @@ var gates = []reply{
 // settle does what the host does: it asks, and if the answer is no evidence, it asks for
 // an effect that is known and then once more.
 func (q *inquiry) settle() connector.Verdict {
-	ours := keep.Mutation{Token: "tok-1", Payload: json.RawMessage(`{"id":17,"email":"ada@x"}`)}
-	known := keep.Mutation{Token: "tok-100", Payload: json.RawMessage(`{"id":100,"email":"bob@x"}`)}
+	ours := keep.Mutation{Token: "tok-1", Payload: sent("17")}
+	known := keep.Mutation{Token: "tok-100", Payload: sent("100")}
 	v := q.ask(ours)
 	if v != connector.Unwitnessed {
 		return v
@@ -145,10 +146,16 @@ func (q *inquiry) ask(m keep.Mutation) connector.Verdict {
 	return a.Verdict
 }
 
+// sent is the params of the call with that id. Those of no two calls are the same, but for the
+// account.
+func sent(id string) json.RawMessage {
+	return json.RawMessage(strings.ReplaceAll(`{"id":#,"email":"#@x","owner":{"id":"o-#"},"tags":["a-#","b-#"],"account":"acc"}`, "#", id))
+}
+
 // serve is what the service itself answers.
 func (q *inquiry) serve(m keep.Mutation) reply {
 	var hits []any
-	single := q.name == "byID" || q.name == "known"
+	single := q.name == "byID" || q.name == "known" || q.name == "fixedMatch"
 	for _, r := range q.records {
 		if mine := r.token == m.Token; mine || q.shape.all && !single || q.name == "list" || q.name == "complete" || q.name == "marker" {
 			hits = append(hits, q.render(r))
@@ -159,9 +166,9 @@ func (q *inquiry) serve(m keep.Mutation) reply {
 		return reply{status: 200, body: encode(hits[0])}
 	case single:
 		return q.nothing(m)
-	case q.name == "list" || q.name == "complete":
+	case q.name == "list" || q.name == "complete" || q.name == "bodyList":
 		return reply{status: 200, body: encode(map[string]any{"data": append([]any{}, hits...), "query": m.Token})}
-	case len(hits) == 0 && q.shape.none < 6 && q.name != "marker":
+	case len(hits) == 0 && q.shape.none < 7 && q.name != "marker":
 		return q.nothing(m)
 	case q.shape.wrap == "" || q.name == "marker":
 		return reply{status: 200, body: encode(append([]any{}, hits...))}
@@ -171,7 +178,8 @@ func (q *inquiry) serve(m keep.Mutation) reply {
 
 // render returns a record as the service shows it.
 func (q *inquiry) render(r record) any {
-	out := map[string]any{"id": r.id, "note": r.note, "tags": []string{}, "error": nil, "body": "text\n<!-- keep:" + r.token + " -->"}
+	out := map[string]any{"note": r.note, "files": []string{}, "error": nil, "state": "done", "body": "text\n<!-- keep:" + r.token + " -->"}
+	_ = json.Unmarshal(sent(r.id), &out) // of our own
 	switch {
 	case q.name == "list" || q.name == "complete":
 		out["metadata"] = map[string]any{"keep_id": r.token}
@@ -189,6 +197,7 @@ func (q *inquiry) nothing(m keep.Mutation) reply {
 		return reply{status: 404, body: `{"error":{"type":"not_found","message":"` + m.Token + `"}}`}
 	}
 	return []reply{
+		{status: 200, body: `{"results":[],"took":3,"criteria":` + string(withoutID(m.Payload)) + `}`},
 		{status: 404, body: `{"error":"` + m.Token + `"}`},
 		{status: 404, body: ``},
 		{status: 200, body: `{"found":false,"id":17,"ref":"` + m.Token + `"}`},
@@ -198,6 +207,11 @@ func (q *inquiry) nothing(m keep.Mutation) reply {
 		{status: 200, body: `{"errors":["no payment"],"id":"17","ref":"` + m.Token + `"}`},
 		{status: 200, body: `"` + m.Token + `"`},
 	}[q.shape.none]
+}
+
+// withoutID returns params as a search repeats them.
+func withoutID(params json.RawMessage) json.RawMessage {
+	return append(json.RawMessage("{"), params[strings.IndexByte(string(params), ',')+1:]...)
 }
 
 func encode(v any) string {
