@@ -68,7 +68,7 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 	if err != nil {
 		return a, err
 	}
-	s.hide.Add(a.Secrets...)
+	s.hide.Remember(a.Secrets...)
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		req.Header.Set(name, a.Header[name])
 	}

@@ -40,6 +40,8 @@ func hostileBodies() map[string]string {
 		"secrets":             `"` + fill(`s3cr3t-value`) + `"`,
 		"almost secrets":      `"` + fill(`s3cr3t-valu`) + `"`,
 		"encoded secrets":     `"` + fill(`%73%33%63%72%33%74`) + `"`,
+		"line breaks":         `"` + fill(`\n`) + `"`,
+		"pairs of breaks":     `"` + fill(`\r\n`) + `"`,
 		"records":             `{"data":[` + strings.TrimSuffix(fill(`{},`), ",") + `]}`,
 		"records almost ours": `{"data":[` + strings.TrimSuffix(fill(`{"id":7,"email":"a","ref":"tok-"},`), ",") + `]}`,
 		"records of records":  `{"data":[` + strings.TrimSuffix(fill(`[{"id":[{"id":7}]}],`), ",") + `]}`,

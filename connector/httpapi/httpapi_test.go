@@ -27,7 +27,7 @@ import (
 const crm = `
 connector = "http"
 base_url  = "%s/api"
-headers   = { Authorization = "Bearer s3cr3t-value", Accept = "application/json" }
+headers   = { Authorization = "Bearer s3cr3t-value", X-Key = "nr-key-of-the-crm", Accept = "application/json" }
 
 [tools.find]
 effect = "list"

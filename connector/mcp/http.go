@@ -257,7 +257,7 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	if c, err = h.cfg.Accounts.Credential(ctx, h.cfg.Account); err != nil {
 		return nil, c, err
 	}
-	h.hide.Add(append(c.Secrets, c.Value)...)
+	h.hide.Remember(append(c.Secrets, c.Value)...)
 	req.Header.Set("Authorization", "Bearer "+c.Value)
 	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
 		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/internal/redact"
 	law "github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store"
 )
@@ -72,7 +74,7 @@ type rowKey struct {
 type opened struct {
 	sealed  string
 	content seal.Content
-	old     []string // secrets of generations before, which must not show either
+	secrets []string // which must not show: its own, and the last ones of generations before
 }
 
 // New returns a Manager.
@@ -143,18 +145,12 @@ func (m *Manager) open(a keep.Account) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	next := opened{sealed: string(a.Sealed), content: content, old: append(o.content.Secrets(), o.old...)}
-	if len(next.old) > maxOld {
-		next.old = next.old[:maxOld]
-	}
+	next := opened{sealed: string(a.Sealed), content: content, secrets: redact.Recent(content.Secrets(), o.secrets)}
 	m.mu.Lock()
 	m.opened[key] = next
 	m.mu.Unlock()
 	return next, nil
 }
-
-// maxOld bounds how many secrets of generations before are remembered.
-const maxOld = 32
 
 // Credential returns what an account holds now; see connector.Accounts.
 func (m *Manager) Credential(ctx context.Context, name string) (connector.Credential, error) {
@@ -183,7 +179,7 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
 	}
 	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
-	c.Secrets = append(o.content.Secrets(), o.old...)
+	c.Secrets = slices.Clone(o.secrets)
 	if o.content.Client != nil {
 		c.Resource = o.content.Client.Resource
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/internal/redact"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -33,7 +34,8 @@ type service struct {
 	dead    bool
 	answers []func(http.ResponseWriter) bool // of the next requests; true: the request is dealt with
 	seen    []string
-	lasts   int // seconds of an access token
+	lasts   int  // seconds of an access token
+	keeps   bool // a refresh token is not replaced
 	revoked []string
 }
 
@@ -66,8 +68,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("access-token-%d", s.n), "refresh_token": fmt.Sprintf("refresh-%d", s.n),
-		"token_type": "Bearer", "expires_in": s.lasts})
+	tokens := map[string]any{"access_token": fmt.Sprintf("access-token-%d", s.n), "token_type": "Bearer", "expires_in": s.lasts}
+	if !s.keeps {
+		tokens["refresh_token"] = fmt.Sprintf("refresh-%d", s.n)
+	}
+	_ = json.NewEncoder(w).Encode(tokens)
 }
 
 // lose is an answer that is lost after the tokens were rotated.
@@ -256,6 +261,28 @@ func TestUnauthorized(t *testing.T) {
 	}
 	if m.Refused(t.Context(), "mail", second) || len(w.requests()) != 1 {
 		t.Errorf("tokens that came of a 401 were renewed: %v", w.requests())
+	}
+}
+
+// Old secrets are remembered up to a number, in which one that stays the same counts once.
+func TestOldSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.service.keeps, w.service.grace = true, 100
+	m := w.host("h")
+	w.connect(m, time.Hour)
+	var want []string
+	for n := range redact.MaxOld + 5 {
+		c, err := m.Credential(t.Context(), "mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append([]string{c.Value}, want...)
+		if old := slices.DeleteFunc(c.Secrets, func(s string) bool { return s == "refresh-0" }); !slices.Equal(old, want[:min(len(want), redact.MaxOld+1)]) {
+			t.Fatalf("after %d renewals %q are remembered", n, old)
+		}
+		if _, err := m.Renew(t.Context(), "mail"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ host/feed               clock  .
 host/presence           clock  .
 host/link               clock  . law/approval store
 host/notify             clock  . law/policy store host/link internal/childenv internal/redact
-host/account            clock  . law/account store connector host/account/...
+host/account            clock  . law/account store connector host/account/... internal/redact
 host/account/seal       timed  . internal/regular
 
 gateway                 clock  . law/... store connector connector/mcp engine

@@ -114,7 +114,8 @@ func (c *cleaner) value(v any) any {
 // a value must not keep the value from being found.
 type patterns struct {
 	list  []string
-	first [256]bool // bytes with which a match may begin
+	first [256]bool  // bytes with which a match may begin
+	by    [][]string // list by the byte that begins a match, unless it is escaped
 }
 
 // add adds a secret and its encodings as a whole. Escapes of single characters are
@@ -138,13 +139,18 @@ func (p *patterns) sort() {
 		return strings.Compare(a, b)
 	})
 	p.list = slices.Compact(p.list)
+	p.by = make([][]string, 256)
 	for _, s := range p.list {
-		p.first[lower(s[0])], p.first[upper(s[0])] = true, true
+		begins := []byte{lower(s[0]), upper(s[0])}
+		if s[0] == ' ' {
+			begins = append(begins, '+')
+		}
+		slices.Sort(begins)
+		for _, c := range slices.Compact(begins) {
+			p.by[c], p.first[c] = append(p.by[c], s), true
+		}
 		for _, c := range []byte(`\%&`) {
 			p.first[c] = true
-		}
-		if s[0] == ' ' {
-			p.first['+'] = true
 		}
 	}
 }
@@ -181,9 +187,19 @@ func (p *patterns) replace(s string) string {
 	return b.String()
 }
 
-// match returns the end of a secret that begins at i, or 0.
+// match returns the end of a secret that begins at i, or 0. Only the patterns that begin
+// with the byte there are tried, or with the one that an escape there stands for.
 func (p *patterns) match(s string, i int) int {
-	for _, want := range p.list {
+	end := matchAny(s, i, p.by[s[i]])
+	if c, size := unescape(s[i:]); size > 0 && c != s[i] {
+		end = max(end, matchAny(s, i, p.by[c]))
+	}
+	return end
+}
+
+// matchAny returns the end of the first pattern that begins at i, or 0.
+func matchAny(s string, i int, list []string) int {
+	for _, want := range list {
 		if end := matchOne(s, i, want); end > 0 {
 			return end
 		}
@@ -192,55 +208,89 @@ func (p *patterns) match(s string, i int) int {
 }
 
 // matchOne returns the end of want that begins at i, or 0. A backslash may be a
-// character or begin an escape, so it follows a set of positions, which stays small.
+// character or begin an escape, and a line break may be one of want or of what folds it,
+// so it follows a set of positions, which stays small.
 func matchOne(s string, i int, want string) int {
-	at := []int{i}
-	for n := 0; n < len(want); n++ {
-		var next []int
-		step := func(to int) {
-			if !slices.Contains(next, to) {
-				next = append(next, to)
-			}
+	n := 0
+	for ; n < len(want) && i < len(s) && plain(s[i]); n, i = n+1, i+1 {
+		if lower(s[i]) != lower(want[n]) {
+			return 0
 		}
+	}
+	var a, b [8]int // as many as there mostly are
+	at, next := append(a[:0], i), b[:0]
+	breaks := maxBreaks * min(n, 1) // that may be before a byte
+	for ; n < len(want); n++ {
+		next = next[:0]
 		for _, j := range at {
-			if n > 0 {
-				j = skipBreak(s, j)
-			}
-			if j >= len(s) {
-				continue
-			}
-			if lower(s[j]) == lower(want[n]) || s[j] == '+' && want[n] == ' ' {
-				step(j + 1)
-			}
-			if c, size := unescape(s[j:]); size > 0 && lower(c) == lower(want[n]) {
-				step(j + size)
+			next = matchByte(next, s, j, want[n])
+			for range breaks {
+				from := j
+				if j = skipBreak(s, j); j == from {
+					break
+				}
+				next = matchByte(next, s, j, want[n])
 			}
 		}
 		if len(next) == 0 {
 			return 0
 		}
-		at = next
+		at, next, breaks = next, at, maxBreaks
 	}
 	return slices.Max(at)
 }
 
-// skipBreak returns the position after a line break at j, raw or escaped, and the
-// blanks that follow it.
+// plain reports whether a byte stands for itself alone.
+func plain(c byte) bool {
+	switch c {
+	case '\\', '%', '&', '+', '\n', '\r':
+		return false
+	}
+	return true
+}
+
+// matchByte adds to ends where a byte ends that is at j, as it is or escaped.
+func matchByte(ends []int, s string, j int, want byte) []int {
+	if j >= len(s) {
+		return ends
+	}
+	if (lower(s[j]) == lower(want) || s[j] == '+' && want == ' ') && !slices.Contains(ends, j+1) {
+		ends = append(ends, j+1)
+	}
+	if c, size := unescape(s[j:]); size > 0 && (lower(c) == lower(want) || size == 2 && control(c) == want) && !slices.Contains(ends, j+size) {
+		ends = append(ends, j+size)
+	}
+	return ends
+}
+
+// maxBreaks is how many line breaks in a row may be within a secret: CR and LF twice, which is an
+// empty line. Without a bound, n escaped breaks would take n² steps: a match may begin at each of
+// them, and all that follow would be skipped.
+const maxBreaks = 4
+
+// skipBreak returns the position after a line break at j, raw or escaped, and the blanks
+// that follow it.
 func skipBreak(s string, j int) int {
-	start := j
-	for j < len(s) {
-		switch {
-		case s[j] == '\n' || s[j] == '\r':
-			j++
-		case s[j] == '\\' && j+1 < len(s) && (s[j+1] == 'n' || s[j+1] == 'r'):
-			j += 2
-		case j > start && (s[j] == ' ' || s[j] == '\t'):
-			j++
-		default:
-			return j
-		}
+	switch {
+	case j < len(s) && (s[j] == '\n' || s[j] == '\r'):
+		j++
+	case j+1 < len(s) && s[j] == '\\' && (s[j+1] == 'n' || s[j+1] == 'r'):
+		j += 2
+	default:
+		return j
+	}
+	for j < len(s) && (s[j] == ' ' || s[j] == '\t') {
+		j++
 	}
 	return j
+}
+
+// control returns the control character that a letter stands for after a backslash.
+func control(letter byte) byte {
+	if i := strings.IndexByte("bfnrt", letter); i >= 0 {
+		return "\b\f\n\r\t"[i]
+	}
+	return letter
 }
 
 // entities are the characters that HTML writes by name.
