@@ -129,7 +129,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	verdict := repeat.Decide(last, rules, g.engine.Now())
 	switch verdict {
 	case repeat.Join: // nobody here makes it: its process died, or is another one
-		return a, true, g.caller.Recover(ctx, g.cfg.Alone)
+		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
 	case repeat.Answer:
 		if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
 			return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+

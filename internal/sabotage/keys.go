@@ -96,6 +96,8 @@ var keysBreaks = []Break{
 		`r.ProtoMajor == 1 && !passedOn {`, `r.ProtoMajor == 1 && (!passedOn || true) {`, "./gateway -run TestRepeatedBehindAProxy"},
 	{"beginning-shows-that-an-answer-was-read", "once", "gateway/http.go",
 		`if m.Method == "server/discover" {`, `if false {`, "./gateway -run TestRepeatedBehindAProxy"},
+	{"gateway-takes-its-own-call-over", "doubt-is-not-failure", "engine/direct.go",
+		`|| c.isExecuting(r.ID) {`, `|| c.isExecuting("") {`, "./engine -run TestDirectCallWhileTheClockLeaps"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
