@@ -46,7 +46,7 @@ type DirectCall struct {
 	// call is known to have failed. Zero: there is none.
 	Prev keep.Run
 
-	// With returns what becomes durable together with the run, at its first commit.
+	// With returns what becomes durable together with the run. It is called at the first commit.
 	With func(keep.Run) []keep.Change
 }
 
@@ -173,7 +173,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
 			Prepared: marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask}, "reservations": []any{}}),
 		})
-		x.extra = d.With(x.run)
+		x.with = d.With
 		return x, nil
 	}
 	var m keep.Mutation
@@ -194,7 +194,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 	if x.questions, err = a.openQuestions(ctx, d.Prev); err != nil {
 		return nil, err
 	}
-	x.extra = d.With(x.run)
+	x.with = d.With
 	return x, nil
 }
 

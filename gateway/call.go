@@ -161,17 +161,18 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	case repeat.Confirm:
 		d.Ask = fmt.Sprintf("the agent %s made the same call before, and got its answer; repeat = \"ask\" wants a person's word before it is made once more", r.agent)
 	}
-	changes, undo := g.takeDelivered()
-	d.With = func(run keep.Run) []keep.Change {
-		return append(changes, delivery{Run: run.ID}.put(r.id))
+	stored := func() {}
+	d.With = func(run keep.Run) (changes []keep.Change) {
+		changes, stored = g.deliveries()
+		return append(changes, delivery{Run: run.ID}.put(r.id, lastKey))
 	}
 	var said mcp.Answer
 	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
-	if err != nil || out.Run.Rev == 0 {
-		undo()
-	}
 	if err != nil {
 		return a, false, err
+	}
+	if out.Run.Rev > 0 {
+		stored()
 	}
 	if out.Run.Rev == 0 && out.Mutation.Key == "" {
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
