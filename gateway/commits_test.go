@@ -20,11 +20,15 @@ import (
 type faultyStore struct {
 	*sqlite.DB
 	armed atomic.Bool
-	made  bool // the commit is made, and its answer lost
+	made  bool                   // the commit is made, and its answer lost
+	holds atomic.Pointer[func()] // called before the next commit; nil: nothing is
 }
 
 // Commit implements store.Committer.
 func (f *faultyStore) Commit(ctx context.Context, c keep.Commit) error {
+	if hold := f.holds.Swap(nil); hold != nil {
+		(*hold)()
+	}
 	ends := false
 	for _, change := range c.Changes {
 		put, ok := change.(keep.PutRun)

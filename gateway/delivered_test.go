@@ -5,6 +5,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,47 @@ func TestDeliveredLate(t *testing.T) {
 		if r := three.create("x"); r.Result.Meta["keep/replayed"] != true || effects(t, s.Dir, "x") != 2 {
 			t.Errorf("a call whose answer was lost, made again: %d effects, %s", effects(t, s.Dir, "x"), r.raw)
 		}
+	}
+}
+
+// A call shows that the answer before it was read, though the next call comes right behind it: that one is another
+// call, and is made.
+func TestDeliveredByTheCallBefore(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	d := open(t, s, nil)
+	for i := range 20 {
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		if r := d.make(a); r.state() != "applied" {
+			t.Fatal(r.raw)
+		}
+		call := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`
+		go d.send(fmt.Sprintf(call+"\n"+call, 8, createParams(b), 9, createParams(a)))
+		for range 2 {
+			if line, err := d.out.ReadString('\n'); err != nil || !strings.Contains(line, `"keep/state":"applied"`) {
+				t.Fatalf("%v: %s", err, line)
+			}
+		}
+		if n := effects(t, s.Dir, a); n != 2 {
+			t.Fatalf("%d: %d effects of two calls", i, n)
+		}
+	}
+}
+
+// The same, while what was delivered is being stored.
+func TestDeliveredWhileItIsStored(t *testing.T) {
+	t.Parallel()
+	d, store := openFaulty(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, false)
+	d.want("first", d.make("x"), "applied", 1)
+	stores, stored := make(chan struct{}), make(chan struct{})
+	hold := func() { close(stores); <-stored }
+	store.holds.Store(&hold)
+	d.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":%s}`, createParams("y")))
+	<-stores
+	d.want("while the commit of another call is out", d.make("x"), "applied", 2)
+	close(stored)
+	if r, _ := d.read(8); r.state() != "applied" {
+		t.Error(r.raw)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
 )
 
@@ -221,8 +220,8 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		s.anew()
 		before = nil
 	}
+	s.heard(before, m)
 	if m.ID == nil || m.Method == "" {
-		s.heard(before, "")
 		s.unanswered(m)
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -235,7 +234,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		defer done()
 		leave()
 	}
-	h.answer(w, r, s, m, before, conn, isModern)
+	h.answer(w, r, s, m, conn, isModern)
 }
 
 // enter takes a place of a room, and returns what leaves it; nil: it is full, and the client was told.
@@ -302,7 +301,7 @@ func (g *Gateway) mirrored(m mcp.Message) []mcp.Mirrored {
 
 // answer works on a request. A call is made to its end though the client does not wait for it. A
 // request whose id is in use is worked on like any other: it may be the same one, issued again.
-func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64, isModern bool) {
+func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, conn int64, isModern bool) {
 	ctx, leave, why := s.enter(r.Context(), m.ID, true)
 	if why != "" {
 		h.refuse(w, r, http.StatusServiceUnavailable, why)
@@ -311,7 +310,7 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
 	x := s.exchangeOf(m.Params, isModern, st.sender(r))
 	answered := make(chan answer, 1)
-	s.work(func() { answered <- s.answer(ctx, x, m, before) })
+	s.work(func() { answered <- s.answer(ctx, x, m) })
 	a := until(k, st, answered, leave)
 	leave()
 	status := http.StatusOK

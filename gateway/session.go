@@ -115,10 +115,11 @@ func (s *session) take(ctx context.Context, frame []byte, before map[string]keep
 	case wrong != "":
 		s.refuse(m.ID, invalidRequest, wrong)
 	case m.ID == nil || m.Method == "":
-		s.heard(before, "")
+		s.heard(before, m)
 		s.unanswered(m)
 	default:
-		s.begin(ctx, m, before)
+		s.heard(before, m)
+		s.begin(ctx, m)
 	}
 }
 
@@ -188,14 +189,14 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 }
 
 // begin works on a request.
-func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]keep.RunID) {
+func (s *session) begin(ctx context.Context, m mcp.Message) {
 	ctx, leave, why := s.enter(ctx, m.ID, false)
 	if why != "" {
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
 	s.work(func() {
-		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
+		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m)
 		leave() // who has the answer may use the id again
 		if frame, err := mcp.Frame(a.reply(m.ID)); err == nil {
 			s.tell(func() (int64, error) { return s.out(frame) }, 0, a)
@@ -259,30 +260,25 @@ func (s *session) anew() {
 	clear(s.told)
 }
 
-// heard notes that the client sent another message than the call of that name: it has the
-// answers that were written before.
-func (s *session) heard(before map[string]keep.RunID, call string) {
-	s.mu.Lock()
-	var got map[string]keep.RunID
-	for id, run := range before {
-		if id == call || s.told[id].run != run {
-			continue
-		}
-		if got == nil {
-			got = make(map[string]keep.RunID)
-		}
-		got[id] = run
-		delete(s.told, id)
-	}
-	s.mu.Unlock()
-	if got == nil {
+// heard notes that the client sent messages, as one: it has the answers that were written before. Those of calls that it makes
+// again may be lost. It is called before the next message is taken, which may be such a call.
+func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
+	if len(before) == 0 {
 		return
 	}
+	for _, m := range messages {
+		delete(before, s.nameOf(m))
+	}
 	now := s.g.engine.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	for id, run := range got {
-		s.g.delivered[id] = delivery{Run: run, Delivered: now}
+	for id, run := range before {
+		if s.told[id].run == run {
+			delete(s.told, id)
+			s.g.delivered[id] = delivery{Run: run, Delivered: now}
+		}
 	}
 }
 
@@ -319,17 +315,15 @@ func (s *session) notification(m mcp.Message) {
 }
 
 // answer works on one request.
-func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message, before map[string]keep.RunID) answer {
+func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer {
 	if version, refused := refusedVersion(m.Params); refused {
-		s.heard(before, "")
 		return unsupported(version)
 	}
 	ctx = mcp.WithClient(ctx, x.client())
 	var a answer
 	if m.Method == "tools/call" {
-		a = s.callTool(ctx, x, m.Params, before)
+		a = s.callTool(ctx, x, m.Params)
 	} else {
-		s.heard(before, "")
 		a = s.other(ctx, x, m)
 	}
 	if x.modern && a.err == nil {
@@ -394,32 +388,27 @@ func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 }
 
 // callTool answers a call of a tool.
-func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMessage, before map[string]keep.RunID) answer {
+func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMessage) answer {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      json.RawMessage `json:"_meta"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil || p.Name == "" {
-		s.heard(before, "")
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "tools/call takes {name, arguments}"}}
 	}
 	if p.Name == outcomeTool {
-		s.heard(before, "")
 		return s.g.outcome(ctx, s.agent, p.Arguments)
 	}
 	server, tool, err := s.g.find(ctx, p.Name)
 	if err != nil {
-		s.heard(before, "")
 		return answer{err: err}
 	}
 	name := keep.ToolName(server.Name() + "." + tool)
 	if !s.g.may(s.agent, name) {
-		s.heard(before, "")
 		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", s.agent))
 	}
 	if s.g.rule(name).Read {
-		s.heard(before, "")
 		if why := s.g.stopped(ctx, name); why != "" {
 			return notCalled(name, why)
 		}
@@ -428,10 +417,8 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	intent, _ := passed(p.Meta, "")
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
 	if err != nil {
-		s.heard(before, "")
 		return answer{err: err}
 	}
 	r.meta = p.Meta
-	s.heard(before, r.id)
 	return s.g.call(ctx, x, r)
 }

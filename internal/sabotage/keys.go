@@ -89,7 +89,7 @@ var keysBreaks = []Break{
 	{"error-of-a-tool-is-a-failure", "doubt-is-not-failure", "connector/mcp/failure.go",
 		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
 	{"repeat-before-an-answer-delivers", "once", "gateway/session.go",
-		`if id == call || s.told[id].run != run {`, `if s.told[id].run != run {`, "./gateway -run TestCall"},
+		`delete(before, s.nameOf(m))`, `_ = m`, "./gateway -run TestCall"},
 	{"changed-tool-is-the-same", "no-ambient-power", "law/pin/pin.go",
 		`case agreed != nil && agreed.Hash == listed.Hash:`, `case agreed != nil:`, "./law/pin"},
 	{"proxy-shows-that-an-answer-was-read", "once", "gateway/http.go",
@@ -100,6 +100,9 @@ var keysBreaks = []Break{
 		`|| c.isExecuting(r.ID) {`, `|| c.isExecuting("") {`, "./engine -run TestDirectCallWhileTheClockLeaps"},
 	{"delivery-of-another-run-counts", "once", "gateway/gateway.go",
 		`if d.Run == last.Run && d.Run != "" {`, `if d.Run != "" {`, "./gateway -run TestDelivered"},
+	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
+		`taken := maps.Clone(g.delivered)`, `taken := maps.Clone(g.delivered)
+	clear(g.delivered)`, "./gateway -run TestDeliveredWhileItIsStored"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
