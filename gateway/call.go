@@ -26,6 +26,8 @@ type answer struct {
 	// the last one, or of no call.
 	of  string
 	run keep.RunID
+
+	request json.RawMessage // the id of the request that it answers, once that is known
 }
 
 // reply returns the message that answers a request.

@@ -69,7 +69,20 @@ func TestDeliveredByTheCallBefore(t *testing.T) {
 	}
 }
 
-// The same, while what was delivered is being stored.
+// A client that cancels a request, while the answer is on its way, does not take the answer: it is given to who makes the call
+// again, whatever the client sent before. Law: once.
+func TestCancelledAsTheAnswerComes(t *testing.T) {
+	t.Parallel()
+	d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, nil)
+	d.want("first", d.make("x"), "applied", 1)
+	d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	d.ping()
+	d.want("again", d.make("x"), "applied", 1, `"keep/replayed":true`)
+	d.ping()
+	d.want("after it was delivered", d.make("x"), "applied", 2)
+}
+
+// The same as of a call that comes right behind, while what was delivered is being stored.
 func TestDeliveredWhileItIsStored(t *testing.T) {
 	t.Parallel()
 	d, store := openFaulty(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, false)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -61,6 +62,8 @@ type toldAnswer struct {
 	run  keep.RunID
 	conn int64 // on which: a later message on it shows that the client read the answer
 	at   int64 // which frame of the session it was, if they are counted
+
+	request string // the id of the request that it answered
 }
 
 // newSession returns a session whose frames are written by out; nil: by HTTP.
@@ -221,7 +224,7 @@ func (s *session) tell(write func() (at int64, err error), conn int64, answers .
 	defer s.mu.Unlock()
 	for _, a := range answers {
 		if a.of != "" {
-			s.told[a.of] = toldAnswer{a.run, conn, at}
+			s.told[a.of] = toldAnswer{a.run, conn, at, string(a.request)}
 		}
 	}
 }
@@ -261,17 +264,22 @@ func (s *session) anew() {
 }
 
 // heard notes that the client sent messages, as one: it has the answers that were written before. Those of calls that it makes
-// again may be lost. It is called before the next message is taken, which may be such a call.
+// again may be lost, and those of requests that it cancels are: it does not take them any more. It is called before
+// the next message is taken, which may be such a call.
 func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
-	if len(before) == 0 {
-		return
-	}
+	var cancelled []string
 	for _, m := range messages {
-		delete(before, s.nameOf(m))
+		if len(before) > 0 {
+			delete(before, s.nameOf(m))
+		}
+		if id := cancelledBy(m); id != "" {
+			cancelled = append(cancelled, id)
+		}
 	}
 	now := s.g.engine.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return slices.Contains(cancelled, t.request) })
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	for id, run := range before {
@@ -295,23 +303,25 @@ func refusal(id json.RawMessage, code int, why string) mcp.Message {
 	return mcp.Message{Version: "2.0", ID: id, Error: &mcp.RPCError{Code: code, Message: why}}
 }
 
-// notification handles what wants no answer.
+// notification handles what wants no answer. Servers were told that the client is ready, and know nothing of roots.
 func (s *session) notification(m mcp.Message) {
-	if m.Method != "notifications/cancelled" {
-		return // servers were told that the client is ready, and know nothing of roots
-	}
-	var p struct {
-		RequestID json.RawMessage `json:"requestId"`
-	}
-	if json.Unmarshal(m.Params, &p) != nil {
-		return
-	}
 	s.mu.Lock()
-	cancel := s.cancel[string(p.RequestID)]
+	cancel := s.cancel[cancelledBy(m)]
 	s.mu.Unlock()
 	if cancel != nil {
 		cancel() // of reads, and of who waits: a call that was sent is not stopped
 	}
+}
+
+// cancelledBy returns the id of the request that a message cancels; empty: it cancels none.
+func cancelledBy(m mcp.Message) string {
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if m.Method != "notifications/cancelled" || json.Unmarshal(m.Params, &p) != nil {
+		return ""
+	}
+	return string(p.RequestID)
 }
 
 // answer works on one request.
@@ -328,6 +338,9 @@ func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer
 	}
 	if x.modern && a.err == nil {
 		a.result = complete(a.result, m.Method)
+	}
+	if a.request = m.ID; ctx.Err() != nil {
+		a.of = "" // whoever cancelled the request does not take its answer
 	}
 	return a
 }

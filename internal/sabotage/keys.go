@@ -103,6 +103,8 @@ var keysBreaks = []Break{
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
 		`taken := maps.Clone(g.delivered)`, `taken := maps.Clone(g.delivered)
 	clear(g.delivered)`, "./gateway -run TestDeliveredWhileItIsStored"},
+	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
+		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
