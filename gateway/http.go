@@ -114,15 +114,17 @@ func (h *HTTPHandler) ConnContext(ctx context.Context, _ net.Conn) context.Conte
 // forwarding are the headers of a request that a proxy passed on.
 var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// connOf returns the number of the connection of a request. One that is not known is that of no
-// other request. A connection of HTTP/2 carries several answers at once, and one of a proxy those of
-// several clients: they show nothing.
+// noConn is the number of a connection that shows nothing of what its client read.
+const noConn = -1
+
+// connOf returns the number of the connection of a request; noConn: it is not known. A connection of HTTP/2 carries
+// several answers at once, and one of a proxy those of several clients: they show nothing.
 func connOf(r *http.Request) int64 {
 	passedOn := slices.ContainsFunc(forwarding, func(name string) bool { return r.Header[name] != nil })
 	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 && !passedOn {
 		return n
 	}
-	return lastConn.Add(1)
+	return noConn
 }
 
 // ServeHTTP implements http.Handler.

@@ -57,6 +57,10 @@ type session struct {
 	stream       *stream         // by HTTP, of what belongs to no request; nil: the client reads none
 }
 
+// maxTold is how many answers are remembered beside those of one frame (law: bounded). A client that opens a connection for each request
+// never shows that it has them; those of the oldest connection count as not delivered.
+const maxTold = 512
+
 // A toldAnswer is a last answer that was written.
 type toldAnswer struct {
 	run  keep.RunID
@@ -217,11 +221,18 @@ func (s *session) tell(write func() (at int64, err error), conn int64, answers .
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
 	at, err := write()
-	if err != nil {
+	if err != nil || conn == noConn {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.told) >= maxTold {
+		oldest := conn
+		for _, t := range s.told {
+			oldest = min(oldest, t.conn)
+		}
+		maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return t.conn == oldest })
+	}
 	for _, a := range answers {
 		if a.of != "" {
 			s.told[a.of] = toldAnswer{a.run, conn, at, string(a.request)}
