@@ -370,7 +370,7 @@ func (h *HTTPHandler) session(agent, id string, begins bool) (*session, string) 
 	s := h.sessions[key]
 	if s == nil {
 		h.bound(agent)
-		s = h.g.newSession(agent, nil)
+		s = h.g.newSession(agent, nil, nil)
 		h.sessions[key] = s
 	}
 	s.used = time.Now()

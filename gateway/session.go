@@ -39,6 +39,9 @@ type session struct {
 	// whole. Nil: by HTTP.
 	out func(frame []byte) (int64, error)
 
+	// push has a frame written that answers nothing; nil: by out. It does not wait for a client that does not read.
+	push func(frame []byte) error
+
 	telling chan struct{} // holds a token while a last answer is written
 
 	mu           sync.Mutex                    // protects all below
@@ -70,9 +73,10 @@ type toldAnswer struct {
 	request string // the id of the request that it answered
 }
 
-// newSession returns a session whose frames are written by out; nil: by HTTP.
-func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error)) *session {
-	s := &session{g: g, agent: agent, out: out, over: make(chan struct{}), telling: make(chan struct{}, 1),
+// newSession returns a session whose frames are written by out; nil: by HTTP. Those that answer nothing are by push, unless it
+// is nil.
+func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
+	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
 	g.mu.Lock()
@@ -87,10 +91,12 @@ func (s *session) write(m mcp.Message) error {
 		return s.toStream(m)
 	}
 	frame, err := mcp.Frame(m)
-	if err != nil {
-		return err
+	if err == nil && s.push != nil {
+		return s.push(frame)
 	}
-	_, err = s.out(frame)
+	if err == nil {
+		_, err = s.out(frame)
+	}
 	return err
 }
 
@@ -303,7 +309,9 @@ func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
 
 // refuse answers what is no request.
 func (s *session) refuse(id json.RawMessage, code int, why string) {
-	_ = s.write(refusal(id, code, why))
+	if frame, err := mcp.Frame(refusal(id, code, why)); err == nil {
+		_, _ = s.out(frame)
+	}
 }
 
 // refusal is the answer to what is no request; without an id it is that to nobody knows what.

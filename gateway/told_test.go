@@ -10,7 +10,7 @@ import (
 // What a session remembers of answers is bounded, however many connections its client opens.
 func TestToldIsBounded(t *testing.T) {
 	g := &Gateway{sessions: make(map[*session]struct{})}
-	s := g.newSession("a", nil)
+	s := g.newSession("a", nil, nil)
 	tell := func(conn int64, call string) {
 		s.tell(func() (int64, error) { return 0, nil }, conn, answer{of: call, run: keep.RunID("run_" + call)})
 	}
