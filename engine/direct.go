@@ -46,7 +46,7 @@ type DirectCall struct {
 	// call is known to have failed. Zero: there is none.
 	Prev keep.Run
 
-	// With returns what becomes durable together with the run, at its first commit.
+	// With returns what becomes durable together with the run. It is called at the first commit.
 	With func(keep.Run) []keep.Change
 }
 
@@ -64,11 +64,33 @@ type Caller struct {
 	e    *Engine
 	hard context.Context // ends when calls in flight must be given up
 
-	calls sync.WaitGroup // of tools that ignore the end of their context
+	mu        sync.Mutex
+	executing map[keep.RunID]bool // runs of calls under way here
 }
 
 // Caller returns a Caller whose calls are given up when hard ends.
-func (e *Engine) Caller(hard context.Context) *Caller { return &Caller{e: e, hard: hard} }
+func (e *Engine) Caller(hard context.Context) *Caller {
+	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool)}
+}
+
+// execute notes that a run is executed here until done is called.
+func (c *Caller) execute(id keep.RunID) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.executing[id] = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.executing, id)
+	}
+}
+
+// isExecuting reports whether a run is executed here.
+func (c *Caller) isExecuting(id keep.RunID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.executing[id]
+}
 
 // values is a context that ends with one and has the values of another.
 type values struct {
@@ -123,6 +145,7 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	if err != nil {
 		return DirectOutcome{}, err
 	}
+	defer c.execute(x.run.ID)()
 	target, f := t.target(d.Params, "")
 	if f != nil {
 		return DirectOutcome{Run: x.run, Failure: f}, nil
@@ -150,7 +173,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
 			Prepared: marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask}, "reservations": []any{}}),
 		})
-		x.extra = d.With(x.run)
+		x.with = d.With
 		return x, nil
 	}
 	var m keep.Mutation
@@ -171,7 +194,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 	if x.questions, err = a.openQuestions(ctx, d.Prev); err != nil {
 		return nil, err
 	}
-	x.extra = d.With(x.run)
+	x.with = d.With
 	return x, nil
 }
 
@@ -255,19 +278,27 @@ func direct(r keep.Run, now time.Time) keep.Run {
 
 // Recover takes over the runs that a process left while their calls were out. Alone says that
 // no other process can be at work on the store; else a call is taken over after its deadline,
-// at which the one that made it gave it up.
+// at which the one that made it gave it up. Calls that this Caller makes are left to it, whatever the clock says.
 func (c *Caller) Recover(ctx context.Context, alone bool) error {
 	open, err := c.e.store.OpenRuns(ctx, DirectWorkflow)
 	if err != nil {
 		return err
 	}
 	for _, r := range open {
-		if r.Status != keep.StatusActive {
-			continue
+		if err := c.RecoverRun(ctx, r, alone); err != nil {
+			return err
 		}
-		if err := c.recover(ctx, r, alone); err != nil && !errors.Is(err, keep.ErrStale) {
-			return fmt.Errorf("recover run %s: %w", r.ID, err)
-		}
+	}
+	return nil
+}
+
+// RecoverRun is Recover of one run.
+func (c *Caller) RecoverRun(ctx context.Context, r keep.Run, alone bool) error {
+	if r.Status != keep.StatusActive || c.isExecuting(r.ID) {
+		return nil
+	}
+	if err := c.recover(ctx, r, alone); err != nil && !errors.Is(err, keep.ErrStale) {
+		return fmt.Errorf("recover run %s: %w", r.ID, err)
 	}
 	return nil
 }
@@ -279,7 +310,7 @@ func (c *Caller) recover(ctx context.Context, r keep.Run, alone bool) error {
 		return err
 	}
 	now := c.e.Now()
-	ends := r.UpdatedAt.Add(time.Minute) // it waited for a limit, and says so each second
+	ends := r.UpdatedAt.Add(time.Minute) // its call is not recorded: it waits for a limit, or its process ended
 	if x.mut.Key != "" {
 		ends = x.mut.CallDeadline.Add(overtime)
 	}

@@ -51,10 +51,11 @@ type execution struct {
 	asks     chan request  // of host calls to the goroutine that owns the execution
 	callOver chan struct{} // is closed when that goroutine does not wait for the phase any more
 
-	logs     []keep.LogLine // not yet stored
-	logged   logged         // by this run, stored or not
-	phaseLog *runLog        // of the phase under way, for its goroutine alone
-	extra    []keep.Change  // not yet stored, besides all that
+	logs     []keep.LogLine               // not yet stored
+	logged   logged                       // by this run, stored or not
+	phaseLog *runLog                      // of the phase under way, for its goroutine alone
+	extra    []keep.Change                // not yet stored, besides all that
+	with     func(keep.Run) []keep.Change // returns more of them at the next commit; nil: there are none
 
 	pass     *pass // of the call under way
 	probe    *pass // with which the run began: it finds out whether a service answers
@@ -146,6 +147,9 @@ func (x *execution) changes() []keep.Change {
 	if x.run.Phase == keep.Committed {
 		cs = append(cs, x.forgetPaid()...)
 	}
+	if x.with != nil {
+		cs = append(cs, x.with(x.run)...)
+	}
 	return append(cs, x.extra...)
 }
 
@@ -174,7 +178,7 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 		x.mut.Rev++
 	}
 	x.seen.Stored(x.mark)
-	x.closes, x.questions, x.moves, x.unlike, x.under, x.takes, x.logs, x.extra = nil, nil, nil, nil, nil, nil, nil, nil
+	x.closes, x.questions, x.moves, x.unlike, x.under, x.takes, x.logs, x.extra, x.with = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

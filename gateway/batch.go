@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -62,11 +63,12 @@ func (s *session) takeBatch(ctx context.Context, members []json.RawMessage, befo
 	wrong := make([]string, len(members))
 	for i, raw := range members {
 		messages[i], wrong[i] = memberOf(raw)
-		delete(before, s.nameOf(messages[i])) // a call beside others may be one whose answer was lost with theirs
+	}
+	if slices.Contains(wrong, "") {
+		s.heard(before, messages...) // a call beside others may be one whose answer was lost with theirs
 	}
 	for i, m := range messages {
 		if wrong[i] == "" && (m.ID == nil || m.Method == "") {
-			s.heard(before, "")
 			s.unanswered(m)
 			continue
 		}
@@ -85,7 +87,7 @@ func (s *session) takeBatch(ctx context.Context, members []json.RawMessage, befo
 		s.work(func() {
 			defer b.working.Done()
 			defer leave()
-			r.answer = s.answer(on, s.exchangeOf(m.Params, false, send), m, before)
+			r.answer = s.answer(on, s.exchangeOf(m.Params, false, send), m)
 			r.message = r.answer.reply(m.ID)
 		})
 	}

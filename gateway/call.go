@@ -26,6 +26,8 @@ type answer struct {
 	// the last one, or of no call.
 	of  string
 	run keep.RunID
+
+	request json.RawMessage // the id of the request that it answers, once that is known
 }
 
 // reply returns the message that answers a request.
@@ -129,7 +131,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	verdict := repeat.Decide(last, rules, g.engine.Now())
 	switch verdict {
 	case repeat.Join: // nobody here makes it: its process died, or is another one
-		return a, true, g.caller.Recover(ctx, g.cfg.Alone)
+		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
 	case repeat.Answer:
 		if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
 			return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
@@ -161,17 +163,18 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	case repeat.Confirm:
 		d.Ask = fmt.Sprintf("the agent %s made the same call before, and got its answer; repeat = \"ask\" wants a person's word before it is made once more", r.agent)
 	}
-	changes, undo := g.takeDelivered()
-	d.With = func(run keep.Run) []keep.Change {
-		return append(changes, delivery{Run: run.ID}.put(r.id))
+	stored := func() {}
+	d.With = func(run keep.Run) (changes []keep.Change) {
+		changes, stored = g.deliveries()
+		return append(changes, delivery{Run: run.ID}.put(r.id, lastKey))
 	}
 	var said mcp.Answer
 	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
-	if err != nil || out.Run.Rev == 0 {
-		undo()
-	}
 	if err != nil {
 		return a, false, err
+	}
+	if out.Run.Rev > 0 {
+		stored()
 	}
 	if out.Run.Rev == 0 && out.Mutation.Key == "" {
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")

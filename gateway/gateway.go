@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -257,72 +258,86 @@ func (g *Gateway) look() error {
 	return err
 }
 
-// A delivery says that the answer of a call reached its agent.
+// A delivery says that the answer of a run reached its agent.
 type delivery struct {
 	Run       keep.RunID `json:"run"`
 	Delivered time.Time  `json:"delivered,omitzero"`
 }
 
-// place is where the last call of an identity is kept.
-func place(id string) keep.HandlerName { return keep.HandlerName("call:" + id) }
+// Keys of the checkpoint of an identity, each with a delivery. Which run is the last is written with the first commit of
+// that run, and never else. That its answer was delivered is written at any time later, and counts
+// for that run alone: a write that is late, or made twice, loses at most that an answer was delivered.
+const (
+	lastKey      = "last" // earlier versions wrote the time of the delivery here, too
+	deliveredKey = "delivered"
+)
 
-const lastKey = "last"
+// checkpoint is where the last call of an identity is kept.
+func checkpoint(id string) keep.HandlerName { return keep.HandlerName("call:" + id) }
 
-// put returns the change that stores what the last call of an identity is.
-func (d delivery) put(id string) keep.Change {
+// put returns the change that stores d under a key of an identity.
+func (d delivery) put(id, key string) keep.Change {
 	value, _ := json.Marshal(d)
-	return keep.SetKV{Producer: place(id), Key: lastKey, Value: value}
+	return keep.SetKV{Producer: checkpoint(id), Key: key, Value: value}
 }
 
-// takeDelivered returns the changes that store what was delivered. It needs no commit of its own:
-// what is lost counts as not delivered, and is answered again.
-func (g *Gateway) takeDelivered() (changes []keep.Change, undo func()) {
+// deliveries returns the changes that store what was delivered; stored must be called when they are durable. They need no
+// commit of their own: what is lost counts as not delivered, and is answered again.
+func (g *Gateway) deliveries() (changes []keep.Change, stored func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	taken := g.delivered
-	g.delivered = make(map[string]delivery)
+	taken := maps.Clone(g.delivered)
 	for id, d := range taken {
-		changes = append(changes, d.put(id))
+		changes = append(changes, d.put(id, deliveredKey))
 	}
 	return changes, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		for id, d := range taken {
-			if _, newer := g.delivered[id]; !newer {
-				g.delivered[id] = d
-			}
-		}
+		maps.DeleteFunc(g.delivered, func(id string, d delivery) bool { return taken[id] == d })
 	}
 }
 
 // flush stores what was delivered.
 func (g *Gateway) flush(ctx context.Context) error {
-	changes, undo := g.takeDelivered()
+	changes, stored := g.deliveries()
 	if len(changes) == 0 {
 		return nil
 	}
 	err := g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: changes})
-	if err != nil {
-		undo()
+	if err == nil {
+		stored()
 	}
 	return err
 }
 
-// last returns the last call of an identity; nil: there is none that is kept.
-func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
-	raw, err := g.store.KV(ctx, engine.DirectWorkflow, place(id), lastKey)
-	if err != nil || raw == nil {
-		return nil, err
-	}
-	var d delivery
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, err
+// lastRun returns the last run of an identity, and when its answer was delivered; without a run: none is kept.
+func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err error) {
+	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+	var stored delivery
+	for _, row := range rows {
+		switch row.Key {
+		case lastKey:
+			err = errors.Join(err, json.Unmarshal(row.Value, &last))
+		case deliveredKey:
+			err = errors.Join(err, json.Unmarshal(row.Value, &stored))
+		}
 	}
 	g.mu.Lock()
-	if later, ok := g.delivered[id]; ok && later.Run == d.Run {
-		d = later
+	defer g.mu.Unlock()
+	for _, d := range []delivery{stored, g.delivered[id]} {
+		if d.Run == last.Run && d.Run != "" {
+			last = d
+		}
 	}
-	g.mu.Unlock()
+	return last, err
+}
+
+// last returns the last call of an identity; nil: there is none that is kept.
+func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
+	d, err := g.lastRun(ctx, id)
+	if err != nil || d.Run == "" {
+		return nil, err
+	}
 	last := &repeat.Last{Delivered: d.Delivered}
 	last.Run, err = g.store.Run(ctx, d.Run)
 	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {

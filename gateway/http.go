@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
 )
 
@@ -115,15 +114,17 @@ func (h *HTTPHandler) ConnContext(ctx context.Context, _ net.Conn) context.Conte
 // forwarding are the headers of a request that a proxy passed on.
 var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// connOf returns the number of the connection of a request. One that is not known is that of no
-// other request. A connection of HTTP/2 carries several answers at once, and one of a proxy those of
-// several clients: they show nothing.
+// noConn is the number of a connection that shows nothing of what its client read.
+const noConn = -1
+
+// connOf returns the number of the connection of a request; noConn: it is not known. A connection of HTTP/2 carries
+// several answers at once, and one of a proxy those of several clients: they show nothing.
 func connOf(r *http.Request) int64 {
 	passedOn := slices.ContainsFunc(forwarding, func(name string) bool { return r.Header[name] != nil })
 	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 && !passedOn {
 		return n
 	}
-	return lastConn.Add(1)
+	return noConn
 }
 
 // ServeHTTP implements http.Handler.
@@ -221,8 +222,8 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		s.anew()
 		before = nil
 	}
+	s.heard(before, m)
 	if m.ID == nil || m.Method == "" {
-		s.heard(before, "")
 		s.unanswered(m)
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -235,7 +236,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		defer done()
 		leave()
 	}
-	h.answer(w, r, s, m, before, conn, isModern)
+	h.answer(w, r, s, m, conn, isModern)
 }
 
 // enter takes a place of a room, and returns what leaves it; nil: it is full, and the client was told.
@@ -302,7 +303,7 @@ func (g *Gateway) mirrored(m mcp.Message) []mcp.Mirrored {
 
 // answer works on a request. A call is made to its end though the client does not wait for it. A
 // request whose id is in use is worked on like any other: it may be the same one, issued again.
-func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, before map[string]keep.RunID, conn int64, isModern bool) {
+func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session, m mcp.Message, conn int64, isModern bool) {
 	ctx, leave, why := s.enter(r.Context(), m.ID, true)
 	if why != "" {
 		h.refuse(w, r, http.StatusServiceUnavailable, why)
@@ -311,7 +312,7 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	st, k := newStream(), &sink{w: w, control: http.NewResponseController(w)}
 	x := s.exchangeOf(m.Params, isModern, st.sender(r))
 	answered := make(chan answer, 1)
-	s.work(func() { answered <- s.answer(ctx, x, m, before) })
+	s.work(func() { answered <- s.answer(ctx, x, m) })
 	a := until(k, st, answered, leave)
 	leave()
 	status := http.StatusOK
@@ -369,7 +370,7 @@ func (h *HTTPHandler) session(agent, id string, begins bool) (*session, string) 
 	s := h.sessions[key]
 	if s == nil {
 		h.bound(agent)
-		s = h.g.newSession(agent, nil)
+		s = h.g.newSession(agent, nil, nil)
 		h.sessions[key] = s
 	}
 	s.used = time.Now()

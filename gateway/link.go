@@ -23,18 +23,13 @@ type Link interface {
 // ServeLink serves the agent of a front until the front or ctx ends. Alone says that the front is of this
 // process: then it is as on stdin and stdout.
 func (g *Gateway) ServeLink(ctx context.Context, agent string, alone bool, link Link) error {
+	b := newOutbox(link)
+	var writing sync.WaitGroup
+	defer writing.Wait()
 	defer link.Close()
-	var mu sync.Mutex // protects the next one, and is held while a frame is written
-	sent := int64(0)
-	s := g.newSession(agent, func(frame []byte) (int64, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		_, err := link.Write(append(frame, '\n'))
-		if err == nil {
-			sent++
-		}
-		return sent, err
-	})
+	defer close(b.over)
+	writing.Go(b.run)
+	s := g.newSession(agent, b.send, b.push)
 	s.alone = alone
 	// What comes in from now on is not told that it was cancelled: its front asks the next gateway.
 	s.hangUp = func() { _ = link.Close() }

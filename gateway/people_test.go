@@ -31,6 +31,12 @@ type desk struct {
 // open starts a desk.
 func open(t *testing.T, s setup, change func(*gateway.Config)) *desk {
 	t.Helper()
+	return openOver(t, s, func(db *sqlite.DB) gateway.Store { return db }, change)
+}
+
+// openOver starts a desk over a store that is made of its database.
+func openOver(t *testing.T, s setup, over func(*sqlite.DB) gateway.Store, change func(*gateway.Config)) *desk {
+	t.Helper()
 	ctx, cancel := testContext()
 	db := sqlite.New(filepath.Join(s.Dir, "keep.db"), sqlite.Config{Host: true})
 	if err := db.Open(ctx); err != nil {
@@ -40,7 +46,7 @@ func open(t *testing.T, s setup, change func(*gateway.Config)) *desk {
 	if change != nil {
 		change(&cfg)
 	}
-	g, err := gateway.New(ctx, db, cfg)
+	g, err := gateway.New(ctx, over(db), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,6 +39,9 @@ type session struct {
 	// whole. Nil: by HTTP.
 	out func(frame []byte) (int64, error)
 
+	// push has a frame written that answers nothing; nil: by out. It does not wait for a client that does not read.
+	push func(frame []byte) error
+
 	telling chan struct{} // holds a token while a last answer is written
 
 	mu           sync.Mutex                    // protects all below
@@ -56,16 +60,23 @@ type session struct {
 	stream       *stream         // by HTTP, of what belongs to no request; nil: the client reads none
 }
 
+// maxTold is how many answers are remembered beside those of one frame (law: bounded). A client that opens a connection for each request
+// never shows that it has them; those of the oldest connection count as not delivered.
+const maxTold = 512
+
 // A toldAnswer is a last answer that was written.
 type toldAnswer struct {
 	run  keep.RunID
 	conn int64 // on which: a later message on it shows that the client read the answer
 	at   int64 // which frame of the session it was, if they are counted
+
+	request string // the id of the request that it answered
 }
 
-// newSession returns a session whose frames are written by out; nil: by HTTP.
-func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error)) *session {
-	s := &session{g: g, agent: agent, out: out, over: make(chan struct{}), telling: make(chan struct{}, 1),
+// newSession returns a session whose frames are written by out; nil: by HTTP. Those that answer nothing are by push, unless it
+// is nil.
+func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
+	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
 	g.mu.Lock()
@@ -80,10 +91,12 @@ func (s *session) write(m mcp.Message) error {
 		return s.toStream(m)
 	}
 	frame, err := mcp.Frame(m)
-	if err != nil {
-		return err
+	if err == nil && s.push != nil {
+		return s.push(frame)
 	}
-	_, err = s.out(frame)
+	if err == nil {
+		_, err = s.out(frame)
+	}
 	return err
 }
 
@@ -115,10 +128,11 @@ func (s *session) take(ctx context.Context, frame []byte, before map[string]keep
 	case wrong != "":
 		s.refuse(m.ID, invalidRequest, wrong)
 	case m.ID == nil || m.Method == "":
-		s.heard(before, "")
+		s.heard(before, m)
 		s.unanswered(m)
 	default:
-		s.begin(ctx, m, before)
+		s.heard(before, m)
+		s.begin(ctx, m)
 	}
 }
 
@@ -188,14 +202,14 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 }
 
 // begin works on a request.
-func (s *session) begin(ctx context.Context, m mcp.Message, before map[string]keep.RunID) {
+func (s *session) begin(ctx context.Context, m mcp.Message) {
 	ctx, leave, why := s.enter(ctx, m.ID, false)
 	if why != "" {
 		s.refuse(m.ID, invalidRequest, why)
 		return
 	}
 	s.work(func() {
-		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m, before)
+		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m)
 		leave() // who has the answer may use the id again
 		if frame, err := mcp.Frame(a.reply(m.ID)); err == nil {
 			s.tell(func() (int64, error) { return s.out(frame) }, 0, a)
@@ -213,14 +227,21 @@ func (s *session) tell(write func() (at int64, err error), conn int64, answers .
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
 	at, err := write()
-	if err != nil {
+	if err != nil || conn == noConn {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.told) >= maxTold {
+		oldest := conn
+		for _, t := range s.told {
+			oldest = min(oldest, t.conn)
+		}
+		maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return t.conn == oldest })
+	}
 	for _, a := range answers {
 		if a.of != "" {
-			s.told[a.of] = toldAnswer{a.run, conn, at}
+			s.told[a.of] = toldAnswer{a.run, conn, at, string(a.request)}
 		}
 	}
 }
@@ -259,36 +280,38 @@ func (s *session) anew() {
 	clear(s.told)
 }
 
-// heard notes that the client sent another message than the call of that name: it has the
-// answers that were written before.
-func (s *session) heard(before map[string]keep.RunID, call string) {
-	s.mu.Lock()
-	var got map[string]keep.RunID
-	for id, run := range before {
-		if id == call || s.told[id].run != run {
-			continue
+// heard notes that the client sent messages, as one: it has the answers that were written before. Those of calls that it makes
+// again may be lost, and those of requests that it cancels are: it does not take them any more. It is called before
+// the next message is taken, which may be such a call.
+func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
+	var cancelled []string
+	for _, m := range messages {
+		if len(before) > 0 {
+			delete(before, s.nameOf(m))
 		}
-		if got == nil {
-			got = make(map[string]keep.RunID)
+		if id := cancelledBy(m); id != "" {
+			cancelled = append(cancelled, id)
 		}
-		got[id] = run
-		delete(s.told, id)
-	}
-	s.mu.Unlock()
-	if got == nil {
-		return
 	}
 	now := s.g.engine.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return slices.Contains(cancelled, t.request) })
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	for id, run := range got {
-		s.g.delivered[id] = delivery{Run: run, Delivered: now}
+	for id, run := range before {
+		if s.told[id].run == run {
+			delete(s.told, id)
+			s.g.delivered[id] = delivery{Run: run, Delivered: now}
+		}
 	}
 }
 
 // refuse answers what is no request.
 func (s *session) refuse(id json.RawMessage, code int, why string) {
-	_ = s.write(refusal(id, code, why))
+	if frame, err := mcp.Frame(refusal(id, code, why)); err == nil {
+		_, _ = s.out(frame)
+	}
 }
 
 // refusal is the answer to what is no request; without an id it is that to nobody knows what.
@@ -299,41 +322,44 @@ func refusal(id json.RawMessage, code int, why string) mcp.Message {
 	return mcp.Message{Version: "2.0", ID: id, Error: &mcp.RPCError{Code: code, Message: why}}
 }
 
-// notification handles what wants no answer.
+// notification handles what wants no answer. Servers were told that the client is ready, and know nothing of roots.
 func (s *session) notification(m mcp.Message) {
-	if m.Method != "notifications/cancelled" {
-		return // servers were told that the client is ready, and know nothing of roots
-	}
-	var p struct {
-		RequestID json.RawMessage `json:"requestId"`
-	}
-	if json.Unmarshal(m.Params, &p) != nil {
-		return
-	}
 	s.mu.Lock()
-	cancel := s.cancel[string(p.RequestID)]
+	cancel := s.cancel[cancelledBy(m)]
 	s.mu.Unlock()
 	if cancel != nil {
 		cancel() // of reads, and of who waits: a call that was sent is not stopped
 	}
 }
 
+// cancelledBy returns the id of the request that a message cancels; empty: it cancels none.
+func cancelledBy(m mcp.Message) string {
+	var p struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if m.Method != "notifications/cancelled" || json.Unmarshal(m.Params, &p) != nil {
+		return ""
+	}
+	return string(p.RequestID)
+}
+
 // answer works on one request.
-func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message, before map[string]keep.RunID) answer {
+func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer {
 	if version, refused := refusedVersion(m.Params); refused {
-		s.heard(before, "")
 		return unsupported(version)
 	}
 	ctx = mcp.WithClient(ctx, x.client())
 	var a answer
 	if m.Method == "tools/call" {
-		a = s.callTool(ctx, x, m.Params, before)
+		a = s.callTool(ctx, x, m.Params)
 	} else {
-		s.heard(before, "")
 		a = s.other(ctx, x, m)
 	}
 	if x.modern && a.err == nil {
 		a.result = complete(a.result, m.Method)
+	}
+	if a.request = m.ID; ctx.Err() != nil {
+		a.of = "" // whoever cancelled the request does not take its answer
 	}
 	return a
 }
@@ -394,32 +420,27 @@ func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 }
 
 // callTool answers a call of a tool.
-func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMessage, before map[string]keep.RunID) answer {
+func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMessage) answer {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      json.RawMessage `json:"_meta"`
 	}
 	if err := json.Unmarshal(params, &p); err != nil || p.Name == "" {
-		s.heard(before, "")
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "tools/call takes {name, arguments}"}}
 	}
 	if p.Name == outcomeTool {
-		s.heard(before, "")
 		return s.g.outcome(ctx, s.agent, p.Arguments)
 	}
 	server, tool, err := s.g.find(ctx, p.Name)
 	if err != nil {
-		s.heard(before, "")
 		return answer{err: err}
 	}
 	name := keep.ToolName(server.Name() + "." + tool)
 	if !s.g.may(s.agent, name) {
-		s.heard(before, "")
 		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", s.agent))
 	}
 	if s.g.rule(name).Read {
-		s.heard(before, "")
 		if why := s.g.stopped(ctx, name); why != "" {
 			return notCalled(name, why)
 		}
@@ -428,10 +449,8 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	intent, _ := passed(p.Meta, "")
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
 	if err != nil {
-		s.heard(before, "")
 		return answer{err: err}
 	}
 	r.meta = p.Meta
-	s.heard(before, r.id)
 	return s.g.call(ctx, x, r)
 }

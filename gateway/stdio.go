@@ -22,7 +22,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, agent string, in io.Reader, ou
 		defer mu.Unlock()
 		_, err := out.Write(append(frame, '\n'))
 		return 0, err
-	})
+	}, nil)
 	s.alone = true
 	frames := mcp.NewReader(in, g.cfg.MessageLimit)
 	return s.serve(ctx, func() ([]byte, int64, error) {

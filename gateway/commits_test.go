@@ -1,0 +1,81 @@
+//go:build unix
+
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// A faultyStore fails the commit that ends a run, once, when it is armed.
+type faultyStore struct {
+	*sqlite.DB
+	armed atomic.Bool
+	made  bool                   // the commit is made, and its answer lost
+	holds atomic.Pointer[func()] // called before the next commit; nil: nothing is
+}
+
+// Commit implements store.Committer.
+func (f *faultyStore) Commit(ctx context.Context, c keep.Commit) error {
+	if hold := f.holds.Swap(nil); hold != nil {
+		(*hold)()
+	}
+	ends := false
+	for _, change := range c.Changes {
+		put, ok := change.(keep.PutRun)
+		ends = ends || ok && put.Run.Status == keep.StatusCommitted
+	}
+	if !ends || !f.armed.CompareAndSwap(true, false) {
+		return f.DB.Commit(ctx, c)
+	}
+	lost := errors.New("the connection was lost")
+	if f.made {
+		return errors.Join(f.DB.Commit(ctx, c), lost)
+	}
+	return lost
+}
+
+// openFaulty starts a desk over a store that fails.
+func openFaulty(t *testing.T, s setup, made bool) (*desk, *faultyStore) {
+	t.Helper()
+	f := &faultyStore{made: made}
+	d := openOver(t, s, func(db *sqlite.DB) gateway.Store { f.DB = db; return f }, nil)
+	return d, f
+}
+
+// A call whose outcome could not be stored is in doubt when it is made again. The calls that are out meanwhile are not.
+func TestFailedCommitBesideACall(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a"}
+	sent, back := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int64
+	s.URL, _ = serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
+		if method == "tools/call" && calls.Add(1) == 1 {
+			close(sent)
+			<-back
+		}
+		return false
+	})
+	d, store := openFaulty(t, s, false)
+	d.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":100,"method":"tools/call","params":%s}`, createParams("slow")))
+	<-sent
+	store.armed.Store(true)
+	d.want("its outcome is not stored", d.make("a"), "", 0, "the ledger could not be written")
+	d.want("made again", d.make("a"), "indeterminate", 0)
+	close(back)
+	if r, _ := d.read(100); r.state() != "applied" {
+		t.Errorf("the call that was out all the time: %s", r.raw)
+	}
+	if list, _, err := d.db.Escalations(t.Context(), keep.EscalationFilter{Open: true}, keep.Page{}); err != nil || len(list) != 1 {
+		t.Errorf("%d questions, want that about the first: %v", len(list), err)
+	}
+}
