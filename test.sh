@@ -255,7 +255,7 @@ if [ $# -eq 0 ]; then
 	# cases goes through all of them without it. So does what reads all code, by one goroutine.
 	whole='TestHostile|TestGreedy|TestPacksOverCrashes'
 	say "go test -run $whole"
-	CGO_ENABLED=0 go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./idempotency/proxy ./script/sandbox || failed=1
+	CGO_ENABLED=0 go test -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./connector/mail ./idempotency/proxy ./script/sandbox || failed=1
 	say 'go test ./internal/policytest'
 	CGO_ENABLED=0 go test ./internal/policytest || failed=1
 	# shellcheck disable=SC2046 # a word each

@@ -55,9 +55,10 @@ func checkFolder(name string) error {
 
 // open selects a folder. Without write nothing in it changes.
 func (b *box) open(folder string, write bool) (*imap.SelectData, error) {
+	b.conn.expect()
 	data, err := b.Select(folder, &imap.SelectOptions{ReadOnly: !write}).Wait()
 	if err != nil {
-		return nil, fmt.Errorf("open the folder %q: %w", folder, err)
+		return nil, fmt.Errorf("open the folder %q: %w", folder, b.cause(err))
 	}
 	return data, nil
 }
@@ -99,20 +100,26 @@ type imapMail struct {
 	flags     []string
 }
 
-func (b *box) peekAll(set imap.UIDSet) ([]imapMail, error) {
-	list, err := b.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, BodySection: []*imap.FetchItemBodySection{messageIDField}}).Collect()
-	if err != nil {
-		return nil, fmt.Errorf("read the mail: %w", err)
-	}
-	var out []imapMail
-	for _, f := range list {
-		m := imapMail{uid: f.UID, flags: flagNames(f.Flags)}
-		if id := eml.Parse(f.FindBodySection(messageIDField)).MessageID; id != nil {
+// peekAll returns the mails of set that are there, and an error if the server says less of one
+// than it was asked: what it left out is not absent.
+func (b *box) peekAll(set imap.UIDSet) (out []imapMail, err error) {
+	var partly imap.UID
+	options := &imap.FetchOptions{Flags: true, BodySection: []*imap.FetchItemBodySection{messageIDField}}
+	err = b.fetch(set, options, maxHeader, func(f told) {
+		if f.flags == nil || !f.section {
+			partly = f.uid
+		}
+		m := imapMail{uid: f.uid, flags: flagNames(f.flags)}
+		if id := eml.Parse(f.raw).MessageID; id != nil {
 			m.messageID = *id
 		}
-		if set.Contains(f.UID) { // servers tell of other mails at any time
-			out = append(out, m)
-		}
+		out = append(out, m)
+	})
+	if err == nil && partly != 0 {
+		err = b.conn.bad("of mail %d it leaves out the flags or the Message-ID", partly)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the mail: %w", err)
 	}
 	return out, nil
 }
@@ -136,13 +143,10 @@ func (b *box) look(folder, messageID string) (*mailID, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := b.UIDSearch(&imap.SearchCriteria{Header: []imap.SearchCriteriaHeaderField{{Key: "Message-ID", Value: messageID}}}, nil).Wait()
-	if err != nil {
-		return nil, fmt.Errorf("search %q: %w", folder, err)
-	}
-	uids := found.AllUIDs()
-	if len(uids) == 0 {
-		return nil, nil
+	criteria := &imap.SearchCriteria{Header: []imap.SearchCriteriaHeaderField{{Key: "Message-ID", Value: messageID}}}
+	uids, err := b.find(folder, criteria, 0, maxFound+1)
+	if err != nil || len(uids) == 0 {
+		return nil, err
 	}
 	list, err := b.peekAll(imap.UIDSetNum(uids[:min(len(uids), maxFound)]...))
 	if err != nil {
@@ -152,6 +156,10 @@ func (b *box) look(folder, messageID string) (*mailID, error) {
 		if m.messageID == messageID {
 			return &mailID{folder, data.UIDValidity, m.uid}, nil
 		}
+	}
+	if len(list) < len(uids) { // one that was not read may be the one
+		return nil, keep.Failf(keep.ClassTransient, "incomplete",
+			"the server found %d or more mails for the Message-ID %s in %q, and only %d could be compared; look there yourself if it stays so", len(uids), messageID, folder, len(list))
 	}
 	return nil, nil
 }

@@ -111,7 +111,7 @@ func (t *appender) Mutate(ctx context.Context, m keep.Mutation) (connector.Recei
 	case said(err):
 		return connector.Receipt{}, t.a.fail(ctx, "append", fmt.Errorf("the server did not take the mail into %q: %w", p.Folder, err))
 	case err != nil:
-		return connector.Receipt{}, t.a.failf("append", keep.ClassUnknown, "no-answer", "the server did not answer: %v; it may have taken the mail", err)
+		return connector.Receipt{}, t.a.failf("append", keep.ClassUnknown, "no-answer", "the server did not answer: %v; it may have taken the mail", b.cause(err))
 	}
 	var at *mailID
 	if data.UID != 0 && data.UIDValidity != 0 {
@@ -209,7 +209,7 @@ func (t *mover) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt,
 	case said(err):
 		return connector.Receipt{}, t.a.fail(ctx, "move", fmt.Errorf("the server did not move the mail to %q: %w", p.To, err))
 	case err != nil:
-		return connector.Receipt{}, t.a.failf("move", keep.ClassUnknown, "no-answer", "the server did not answer: %v; it may have moved the mail", err)
+		return connector.Receipt{}, t.a.failf("move", keep.ClassUnknown, "no-answer", "the server did not answer: %v; it may have moved the mail", b.cause(err))
 	}
 	dest, _ := data.DestUIDs.(imap.UIDSet)
 	if uids, ok := dest.Nums(); ok && len(uids) == 1 {
@@ -224,11 +224,11 @@ func (t *mover) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt,
 
 // ready reports why the mail cannot be moved.
 func (t *mover) ready(b *box, p moveParams, id mailID) error {
-	if !b.Caps().Has(imap.CapMove) {
-		return keep.Failf(keep.ClassPrecondition, "no-move", "the server cannot move a mail in one step (RFC 6851)")
-	}
 	if err := b.openFor(id, true); err != nil {
 		return err
+	}
+	if !b.Caps().Has(imap.CapMove) {
+		return keep.Failf(keep.ClassPrecondition, "no-move", "the server cannot move a mail in one step (RFC 6851)")
 	}
 	found, err := b.peek(id.UID)
 	switch {
@@ -399,7 +399,7 @@ func (t *flagger) store(ctx context.Context, b *box, f flagging) error {
 		case said(err) && !begun:
 			return t.a.fail(ctx, "flag", fmt.Errorf("the server did not set the flags: %w", err))
 		case err != nil:
-			return t.a.failf("flag", keep.ClassUnknown, "no-answer", "the server did not confirm the flags: %v; they may be set", err)
+			return t.a.failf("flag", keep.ClassUnknown, "no-answer", "the server did not confirm the flags: %v; they may be set", b.cause(err))
 		}
 		begun = true
 	}

@@ -79,7 +79,7 @@ func (a *account) submissionAs(ctx context.Context, l login) (*smtp.Client, func
 	}
 	cancel := context.AfterFunc(ctx, func() { conn.Close() })
 	stop := func() { cancel(); conn.Close() }
-	c, err := a.greet(conn, cfg, l)
+	c, err := a.greet(bound(conn, a.smtp.addr), cfg, l)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (a *account) greet(conn net.Conn, cfg *tls.Config, l login) (*smtp.Client, 
 // A box is a session with the IMAP server that is logged in.
 type box struct {
 	*imapclient.Client
-	conn net.Conn
+	conn *bounded
 }
 
 // mailbox opens a session that writes nothing after the end of ctx, and ends with it.
@@ -157,23 +157,24 @@ func (a *account) openBoxAs(ctx context.Context, l login, news *imapclient.Unila
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", a.imap.addr, err)
 	}
-	b := &box{conn: conn}
+	b := &box{conn: bound(conn, a.imap.addr)}
 	defer b.during(ctx)()
+	options := &imapclient.Options{TLSConfig: cfg, UnilateralDataHandler: news, DebugWriter: shallow{b.conn}}
 	if a.imap.tls == startTLS {
-		if b.Client, err = imapclient.NewStartTLS(conn, &imapclient.Options{TLSConfig: cfg, UnilateralDataHandler: news}); err != nil {
+		if b.Client, err = imapclient.NewStartTLS(b.conn, options); err != nil {
 			conn.Close()
-			return nil, fmt.Errorf("STARTTLS at %s: %w", a.imap.addr, err)
+			return nil, fmt.Errorf("STARTTLS at %s: %w", a.imap.addr, b.cause(err))
 		}
 	} else {
-		b.Client = imapclient.New(conn, &imapclient.Options{UnilateralDataHandler: news})
+		b.Client = imapclient.New(b.conn, options)
 	}
 	if err := b.WaitGreeting(); err != nil {
 		b.end()
-		return nil, fmt.Errorf("greet %s: %w", a.imap.addr, err)
+		return nil, fmt.Errorf("greet %s: %w", a.imap.addr, b.cause(err))
 	}
 	if err := b.Authenticate(imapLogin{l.client}); err != nil {
 		b.end()
-		return nil, &loginError{a.imap.addr, err}
+		return nil, &loginError{a.imap.addr, b.cause(err)}
 	}
 	return b, nil
 }

@@ -64,6 +64,9 @@ func classify(ctx context.Context, err error) (keep.Class, string) {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return keep.ClassPrecondition, "certificate"
 	}
+	if _, ok := errors.AsType[*answerError](err); ok {
+		return keep.ClassTransient, "bad-answer"
+	}
 	switch {
 	case errOver(ctx, err):
 		return keep.ClassTransient, "timeout"

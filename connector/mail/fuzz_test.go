@@ -1,13 +1,19 @@
 package mail
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
+	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapclient"
 	netmail "net/mail"
 
 	"github.com/keep-run/keep/connector/internal/eml"
@@ -71,6 +77,37 @@ func FuzzSummary(f *testing.F) {
 		out, err := json.Marshal(s)
 		if err != nil || !utf8.Valid(out) || len(out) > 64<<10 {
 			t.Errorf("%v: %d bytes: %.300s", err, len(out), out)
+		}
+	})
+}
+
+// FuzzSearch holds to this: whatever a server answers to a search, there is an error, or mails
+// after the number that was asked for, in order and no more than were wanted. The session ends.
+func FuzzSearch(f *testing.F) {
+	for _, s := range []string{"* SEARCH 3 1 2", "* SEARCH 1 0", `* ESEARCH (TAG "T1") UID ALL 1:4294967295`, `* ESEARCH (TAG "T1") ALL 4294967290:4294967295`,
+		`* ESEARCH (TAG "T1") UID COUNT 4`, "* SEARCH 1\r\n* 4294967295 EXISTS\r\n* FLAGS (a b)", "* 1 FETCH (UID 1 BODY[] {7}\r\nhello\r\n)"} {
+		f.Add(s, uint32(1), 2)
+	}
+	f.Fuzz(func(t *testing.T, answer string, after uint32, n int) {
+		n = 1 + max(n, -n)&1023
+		here, there := net.Pipe()
+		var server sync.WaitGroup
+		server.Go(func() {
+			defer there.Close()
+			io.WriteString(there, "* PREAUTH [CAPABILITY IMAP4rev1] hello\r\n")
+			bufio.NewReader(there).ReadString('\n')
+			io.WriteString(there, answer+"\r\nT1 OK done\r\n")
+		})
+		defer server.Wait()
+		b := &box{conn: bound(here, "server")}
+		b.Client = imapclient.New(b.conn, &imapclient.Options{DebugWriter: shallow{b.conn}})
+		defer b.end()
+		uids, err := b.find("INBOX", &imap.SearchCriteria{}, imap.UID(after), n)
+		if err != nil {
+			return
+		}
+		if len(uids) > n || !slices.IsSorted(uids) || len(uids) > 0 && uint32(uids[0]) <= after {
+			t.Errorf("%q after %d: %v, want at most %d", answer, after, uids, n)
 		}
 	})
 }

@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/emersion/go-imap/v2"
-	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/eml"
-	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
 // Bounds.
@@ -107,9 +105,10 @@ func (a *account) folders(ctx context.Context, params json.RawMessage) (any, err
 	}
 	out := []folder{}
 	err := a.read(ctx, func(b *box) error {
+		b.conn.expect()
 		list, err := b.List("", "*", &imap.ListOptions{ReturnSpecialUse: b.Caps().Has(imap.CapSpecialUse)}).Collect()
 		if err != nil {
-			return fmt.Errorf("list the folders: %w", err)
+			return fmt.Errorf("list the folders: %w", b.cause(err))
 		}
 		out = out[:0]
 		for _, data := range list[:min(len(list), maxFolders)] {
@@ -232,13 +231,11 @@ func (a *account) search(ctx context.Context, params json.RawMessage) (any, erro
 			return keep.Failf(keep.ClassPrecondition, "uidvalidity",
 				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; search without one", p.Folder, validity, data.UIDValidity)
 		}
-		found, err := b.UIDSearch(criteria, nil).Wait()
-		if err != nil {
-			return fmt.Errorf("search %q: %w", p.Folder, err)
-		}
 		// n:* names the last mail even if it is before n.
-		uids := slices.DeleteFunc(found.AllUIDs(), func(uid imap.UID) bool { return uid <= after })
-		slices.Sort(uids)
+		uids, err := b.find(p.Folder, criteria, after, p.Limit+1)
+		if err != nil {
+			return err
+		}
 		out, err = a.page(ctx, b, pageOf{p.Folder, data, uids, p.Limit, after})
 		return err
 	})
@@ -305,147 +302,6 @@ func day(name, text string) (time.Time, error) {
 	return t, nil
 }
 
-// A pageOf is what a page is made from.
-type pageOf struct {
-	folder string
-	data   *imap.SelectData
-	uids   []imap.UID // sorted
-	limit  int
-	after  imap.UID
-}
-
-// maxListing leaves room for the rest of a result.
-const maxListing = maxResult - 1024
-
-// page reads the headers of the first mails.
-func (a *account) page(ctx context.Context, b *box, p pageOf) (listing, error) {
-	out := listing{Items: []json.RawMessage{}, Truncated: len(p.uids) > p.limit}
-	last := p.after
-	if !out.Truncated && p.data.UIDNext > 0 {
-		last = max(last, p.data.UIDNext-1) // whatever else is there was searched, too
-	}
-	uids := p.uids[:min(len(p.uids), p.limit)]
-	read, err := a.headers(ctx, b, p.folder, p.data.UIDValidity, uids)
-	if err != nil {
-		return out, err
-	}
-	size := 0
-	for _, uid := range uids {
-		s, ok := read[uid]
-		if !ok {
-			continue // it was deleted a moment ago
-		}
-		s.short()
-		raw, err := jsonval.Encode(s)
-		if err != nil {
-			return out, err
-		}
-		if size += len(raw) + 1; size > maxListing {
-			out.Truncated = true
-			break
-		}
-		out.Items, last = append(out.Items, raw), max(uid, last)
-		if out.Truncated {
-			last = uid
-		}
-	}
-	if size > maxListing {
-		last = lastUID(out.Items, p.after)
-	}
-	next := fmt.Sprintf("%d;%d", p.data.UIDValidity, last)
-	out.Next = &next
-	return out, nil
-}
-
-// lastUID returns the uid of the last item.
-func lastUID(items []json.RawMessage, otherwise imap.UID) imap.UID {
-	var s struct {
-		UID imap.UID `json:"uid"`
-	}
-	if len(items) > 0 && json.Unmarshal(items[len(items)-1], &s) == nil {
-		return s.UID
-	}
-	return otherwise
-}
-
-var headerSection = &imap.FetchItemBodySection{Specifier: imap.PartSpecifierHeader, Peek: true, Partial: &imap.SectionPartial{Size: maxHeader}}
-
-// maxOdd bounds the mails of a page that a server cannot deliver, before it is the
-// server that is out of order.
-const maxOdd = 20
-
-// headers reads the headers of mails. One that the server cannot deliver, or delivers in
-// a form that nobody can read, costs its own place and no other.
-func (a *account) headers(ctx context.Context, b *box, folder string, validity uint32, uids []imap.UID) (map[imap.UID]summary, error) {
-	out := map[imap.UID]summary{}
-	if len(uids) == 0 {
-		return out, nil
-	}
-	err := b.headers(folder, validity, imap.UIDSetNum(uids...), out)
-	if err == nil || ctx.Err() != nil {
-		return out, err
-	}
-	first := err
-	odd := 0
-	one, stop, err := a.reopen(ctx, folder, validity)
-	for _, uid := range uids {
-		if _, ok := out[uid]; ok {
-			continue
-		}
-		if err != nil {
-			return nil, first
-		}
-		if problem := one.headers(folder, validity, imap.UIDSetNum(uid), out); problem != nil {
-			if odd++; odd > maxOdd || ctx.Err() != nil {
-				stop()
-				return nil, first
-			}
-			s := summarize(mailID{folder, validity, uid}, nil, nil, nil)
-			s.Problems = append(s.Problems, a.fail(ctx, "search", fmt.Errorf("the server cannot deliver it: %w", problem)).Message)
-			out[uid] = s
-			stop()
-			one, stop, err = a.reopen(ctx, folder, validity)
-		}
-	}
-	if err == nil {
-		stop()
-	}
-	return out, nil
-}
-
-// reopen opens a session of its own in a folder that must be the same still.
-func (a *account) reopen(ctx context.Context, folder string, validity uint32) (*box, func(), error) {
-	b, stop, err := a.mailbox(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := b.openFor(mailID{folder, validity, 1}, false); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return b, stop, nil
-}
-
-// headers adds what it can read to out.
-func (b *box) headers(folder string, validity uint32, set imap.UIDSet, out map[imap.UID]summary) error {
-	cmd := b.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{headerSection}})
-	for msg := cmd.Next(); msg != nil; msg = cmd.Next() {
-		f, err := msg.Collect()
-		if err != nil {
-			cmd.Close()
-			return fmt.Errorf("read the header of a mail: %w", err)
-		}
-		if set.Contains(f.UID) {
-			size := f.RFC822Size
-			out[f.UID] = summarize(mailID{folder, validity, f.UID}, f.Flags, &size, eml.Parse(f.FindBodySection(headerSection)))
-		}
-	}
-	if err := cmd.Close(); err != nil {
-		return fmt.Errorf("read the headers of mails: %w", err)
-	}
-	return nil
-}
-
 // A full is the result of get.
 type full struct {
 	summary
@@ -508,39 +364,37 @@ func (b *box) whole(id mailID) (s summary, m *eml.Mail, whole bool, err error) {
 	if err := b.openFor(id, false); err != nil {
 		return s, nil, false, err
 	}
-	list, err := b.Fetch(imap.UIDSetNum(id.UID), &imap.FetchOptions{UID: true, Flags: true, RFC822Size: true}).Collect()
-	if err != nil {
-		return s, nil, false, fmt.Errorf("read the mail: %w", err)
-	}
-	i := slices.IndexFunc(list, func(f *imapclient.FetchMessageBuffer) bool { return f.UID == id.UID })
-	if i < 0 {
-		return s, nil, false, gone(id)
-	}
-	section := &imap.FetchItemBodySection{Peek: true}
-	if list[i].RFC822Size > maxMail {
-		section = headerSection
-	}
-	raw, err := b.section(id, section)
+	found, err := b.one(id, &imap.FetchOptions{Flags: true, RFC822Size: true}, 0)
 	if err != nil {
 		return s, nil, false, err
 	}
-	m = eml.Parse(raw)
-	size := list[i].RFC822Size
-	return summarize(id, list[i].Flags, &size, m), m, section != headerSection, nil
+	section, most := &imap.FetchItemBodySection{Peek: true}, int64(maxRaw)
+	if found.size > maxMail {
+		section, most = headerSection, maxHeader
+	}
+	text, err := b.one(id, &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{section}}, most)
+	switch {
+	case err != nil:
+		return s, nil, false, err
+	case !text.section:
+		return s, nil, false, b.conn.bad("of mail %d it leaves out the text", id.UID)
+	case text.raw == nil:
+		return s, nil, false, gone(id)
+	}
+	m = eml.Parse(text.raw)
+	return summarize(id, found.flags, &found.size, m), m, section != headerSection, nil
 }
 
-// section reads one section of a mail.
-func (b *box) section(id mailID, section *imap.FetchItemBodySection) ([]byte, error) {
-	list, err := b.Fetch(imap.UIDSetNum(id.UID), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}}).Collect()
-	if err != nil {
-		return nil, fmt.Errorf("read the mail: %w", err)
+// one asks for something of one mail.
+func (b *box) one(id mailID, options *imap.FetchOptions, most int64) (told, error) {
+	var found told
+	if err := b.fetch(imap.UIDSetNum(id.UID), options, most, func(m told) { found = m }); err != nil {
+		return found, fmt.Errorf("read the mail: %w", err)
 	}
-	for _, f := range list {
-		if raw := f.FindBodySection(section); f.UID == id.UID && raw != nil {
-			return raw, nil
-		}
+	if found.uid == 0 {
+		return found, gone(id)
 	}
-	return nil, gone(id)
+	return found, nil
 }
 
 func (a *account) attachment(ctx context.Context, params json.RawMessage) (any, error) {

@@ -35,7 +35,7 @@ const newsGap = time.Second
 
 // watch implements connector.Connection.Watch with IDLE (RFC 2177): one session beside that
 // of reads, which the server tells of new mails. What came since the last search until the
-// session was there is news, too.
+// session was there is news, too. A session has the bound of one answer, and then another follows.
 func (a *account) watch(ctx context.Context, changed func()) error {
 	seen := a.seen.Load()
 	arrived := make(chan struct{}, 1)
@@ -47,19 +47,19 @@ func (a *account) watch(ctx context.Context, changed func()) error {
 	defer wg.Wait() // after the end of the session
 	defer b.end()
 	defer b.during(ctx)()
-	if !b.Caps().Has(imap.CapIdle) {
-		return errors.ErrUnsupported
-	}
 	data, err := b.open(a.watched, false)
 	if err != nil {
 		return errors.New(a.clean(err.Error()))
+	}
+	if !b.Caps().Has(imap.CapIdle) {
+		return errors.ErrUnsupported
 	}
 	if seen != nil && *seen != (position{data.UIDValidity, data.UIDNext}) {
 		changed()
 	}
 	idle, err := b.Idle()
 	if err != nil {
-		return fmt.Errorf("IDLE: %s", a.clean(err.Error()))
+		return fmt.Errorf("IDLE: %s", a.clean(b.cause(err).Error()))
 	}
 	over := make(chan error, 1)
 	wg.Go(func() { over <- idle.Wait() })
@@ -68,7 +68,7 @@ func (a *account) watch(ctx context.Context, changed func()) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-over:
-			return fmt.Errorf("the server ended the session that waits for mails: %v", err)
+			return fmt.Errorf("the session that waits for mails ended: %v", b.cause(err))
 		case <-arrived:
 		}
 		changed()
