@@ -222,9 +222,9 @@ func checkFramed(t *testing.T, what, text string) string {
 	return m[1]
 }
 
-// attack asks everything that shows what came from outside, and returns the marks that the
-// answers had.
-func attack(t *testing.T, a agent) {
+// attack asks everything that shows what came from outside. A plan of a workflow that nobody agreed to has to show
+// what is planned.
+func attack(t *testing.T, a agent, shows string) {
 	t.Helper()
 	marks, seen := map[string]bool{}, ""
 	ask := func(tool string, args map[string]any) string {
@@ -267,8 +267,8 @@ func attack(t *testing.T, a agent) {
 	}
 	ask("why", map[string]any{"workflow": "pay"})
 	planned := ask("plan", map[string]any{"source": strings.Replace(agentProject["pay.js"], `name: "pay"`, `name: "other"`, 1)})
-	if !strings.Contains(planned, `"name": "calls"`) {
-		t.Errorf("the plan has no budget: %.2000s", planned)
+	if !strings.Contains(planned, shows) {
+		t.Errorf("the plan does not show %s: %.2000s", shows, planned)
 	}
 	for _, in := range injections(t) {
 		if name, _ := in.file(); !strings.Contains(seen, asData(name)) {
@@ -285,7 +285,7 @@ func TestAgentCannotDecide(t *testing.T) {
 	before := decided(t, dir)
 	a := agentOn(t, dir)
 	decides(t, a, authorTools)
-	attack(t, a)
+	attack(t, a, `"name": "calls"`) // the budget that its calls would use
 	for _, source := range []string{
 		`import s from "../../../../etc/passwd"; export default Keep.workflow({ name: "x" });`,
 		`import s from "./.secrets/crm"; export default Keep.workflow({ name: "x" });`,
@@ -454,7 +454,10 @@ func TestAgentOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := decided(t, dir)
-	attack(t, a)
+	attack(t, a, "inbox.list: this plan reads only what the workflow was granted") // on a host that others have, too
+	if text, refused := a.say("plan", map[string]any{"workflow": "pay"}); refused || !strings.Contains(text, "inbox.list") || strings.Contains(text, "was granted") {
+		t.Errorf("plan of the current version: %.2000s", text)
+	}
 	text, refused := a.say("propose", map[string]any{"source": agentProject["pay.js"] + "// another version\n"})
 	if checkFramed(t, "propose", text); refused || !strings.Contains(text, `"state": "waiting"`) {
 		t.Errorf("propose: %s", text)

@@ -75,6 +75,8 @@ var edgesBreaks = []Break{
 		`!exists && c.Parent != ""`, `!exists && false`, "./api/access -run TestTokenEndsWhileItSignsIn"},
 	{"viewers-see-answers-for-admins", "permitted", "api/keys.go",
 		`v.Host == ownHost &&`, `false &&`, "./api -run TestAnswersOfKeysAreForAdmins"},
+	{"agents-plan-beyond-grants", "permitted", "cmd/keep/internal/daemon/planner.go",
+		`if _, given := granted[w.Name]; !given && !inForce {`, `if _, given := granted[w.Name]; false && !given && !inForce {`, "./cmd/keep -run TestAgentOverHTTP"},
 	{"unsent-renewal-counts", "nothing-lost", "host/account/oauth/oauth.go",
 		`if errors.Is(err, ErrNotSent) {`, `if false {`, "./host/account -run TestRenewalWithoutConnection"},
 	{"restored-without-a-check", "nothing-lost", "store/transfer/copy.go",

@@ -9,13 +9,10 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
 	"github.com/keep-run/keep/cmd/keep/internal/mcp"
-	"github.com/keep-run/keep/host"
-	"github.com/keep-run/keep/rehearsal/plan"
 )
 
 // AgentPath is where agents speak the Model Context Protocol.
@@ -25,18 +22,13 @@ const AgentPath = "/mcp"
 const maxAgentRequest = 4 << 20
 
 // agents answers agents. Each request is one of a token, whose role says what it may do;
-// the API, which answers what the agent's tools ask, sees that role as well.
-func (s *Server) agents(v *Session, answers http.Handler) http.Handler {
+// the API, which answers what the agent's tools ask, sees that role as well. Plans are made as those
+// of the pages: an agent learns nothing by them that the workflow may not read.
+func (s *Server) agents(v *Session, answers http.Handler, plans *ScriptPlanner) http.Handler {
 	conns := v.conns // of the configuration that is offered now
 	open := func(context.Context, bool) (mcp.Bench, error) {
 		cfg := v.config()
-		return mcp.Bench{
-			Connections: conns, Runtime: v.Runtime, Policy: &cfg.Policy, Base: v.DB,
-			Budgets: func(ctx context.Context) ([]plan.Standing, error) { return PlanBudgets(ctx, cfg, v.DB, s.env.now()) },
-			Granted: func(ctx context.Context, scripts []*host.Workflow) (map[keep.WorkflowName]plan.Granted, error) {
-				return PlanGrants(ctx, cfg, v.DB, scripts)
-			},
-		}, nil
+		return mcp.Bench{Connections: conns, Runtime: v.Runtime, Policy: &cfg.Policy, Base: v.DB, Make: plans.PlanLoaded}, nil
 	}
 	// Each request has a server of its own, for the role of its token; the schemas are made once.
 	known := sdk.NewSchemaCache()

@@ -15,7 +15,7 @@ import (
 	"github.com/keep-run/keep/web"
 )
 
-// What bounds plans on the pages (law: bounded). Each has live reads, and runs of the host wait for
+// What bounds plans on a host (law: bounded), of its pages and of agents. Each has live reads, and runs of the host wait for
 // the same sandboxes.
 const (
 	planTime = 30 * time.Second
@@ -36,6 +36,26 @@ type ScriptPlanner struct {
 // Plan implements web.Planner. A plan reads what the workflow was granted and nothing else, so that a
 // script which nobody agreed to learns nothing more.
 func (p *ScriptPlanner) Plan(ctx context.Context, name keep.WorkflowName, s *api.Script) (web.Plan, error) {
+	made, err := p.bounded(ctx, func(ctx context.Context) (*plan.Plan, error) {
+		w, err := p.script(ctx, name, s)
+		if err != nil {
+			return nil, err
+		}
+		return p.make(ctx, w, s == nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}
+
+// PlanLoaded plans a script that was loaded, as Plan does.
+func (p *ScriptPlanner) PlanLoaded(ctx context.Context, w *host.Workflow, inForce bool) (*plan.Plan, error) {
+	return p.bounded(ctx, func(ctx context.Context) (*plan.Plan, error) { return p.make(ctx, w, inForce) })
+}
+
+// bounded makes a plan when there is a place for it, within its time.
+func (p *ScriptPlanner) bounded(ctx context.Context, make func(context.Context) (*plan.Plan, error)) (*plan.Plan, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Time, &keep.TimeoutError{Op: "the plan", After: p.Time})
 	defer cancel()
 	// Whoever waits for a place does so within the time of his plan, so that no request waits forever.
@@ -45,18 +65,11 @@ func (p *ScriptPlanner) Plan(ctx context.Context, name keep.WorkflowName, s *api
 	case <-ctx.Done():
 		return nil, &web.NoPlanError{Why: "other plans are being made. Try again."}
 	}
-	w, err := p.script(ctx, name, s)
-	var made *plan.Plan
-	if err == nil {
-		made, err = p.make(ctx, w, s == nil)
-	}
+	made, err := make(ctx)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, context.DeadlineExceeded) {
 		return nil, &web.NoPlanError{Why: fmt.Sprintf("it took longer than %s. Services may be slow, or much may be due; keep plan has no such limit.", p.Time)}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return made, nil
+	return made, err
 }
 
 // script returns the script that is planned.

@@ -225,7 +225,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	mux := http.NewServeMux()
 	mux.Handle(api.Prefix+"/", answers)
 	s.watched(mux, v.DB)
-	mux.Handle(AgentPath, s.agents(v, answers))
+	mux.Handle(AgentPath, s.agents(v, answers, plans))
 	mux.Handle("/", pages)
 	s.now.to.Store(mux)
 	s.receiver.Set(hooks)

@@ -32,6 +32,9 @@ type Bench struct {
 	Policy      *policy.Policy
 	Base        rehearsal.Base // what the database knows; nil: there is none yet
 
+	// Make plans a script, which may be the one in force. If nil, it is planned here, with every read.
+	Make func(ctx context.Context, w *host.Workflow, inForce bool) (*plan.Plan, error)
+
 	// Granted returns what workflows may call. If nil, everything.
 	Granted func(context.Context, []*host.Workflow) (map[keep.WorkflowName]plan.Granted, error)
 
@@ -75,6 +78,7 @@ type Checked struct {
 	Workflow *host.Workflow // nil: it cannot be read
 	Effects  workflow.Report
 	Problems []terminal.Problem
+	InForce  bool // it is the current version of its workflow
 }
 
 // OK reports whether it could be deployed.
@@ -120,6 +124,9 @@ func (b Bench) examine(c *Checked) (err error) {
 
 // Plan returns what a script that is OK would do, with live reads. The bench must be live.
 func (b Bench) Plan(ctx context.Context, c Checked) (_ *plan.Plan, err error) {
+	if b.Make != nil {
+		return b.Make(ctx, c.Workflow, c.InForce)
+	}
 	cfg := plan.Config{Scripts: []*host.Workflow{c.Workflow}, Base: b.Base, Due: true, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
 	if b.Granted != nil {
 		if cfg.Granted, err = b.Granted(ctx, cfg.Scripts); err != nil {
@@ -241,6 +248,7 @@ func (b Bench) deployed(ctx context.Context, name keep.WorkflowName) (c Checked,
 	if c.Workflow, err = host.LoadBundle(ctx, b.Runtime, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}); err != nil {
 		return c, err
 	}
+	c.InForce = true
 	err = b.examine(&c)
 	return c, err
 }
