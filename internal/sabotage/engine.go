@@ -203,6 +203,9 @@ var engineBreaks = []Break{
 	{"cut-off-hides-the-store", "explained", "engine/host.go",
 		`_, written := errors.AsType[*commitError](err)`, `written := false`, "./engine -run TestCutOffWhileTheCallIsRecorded"},
 
+	{"one-failed-listing-is-the-last", "explained", "engine/engine.go",
+		`case !listed, errors.Is(err, keep.ErrReplaced):`, `case listed, !listed:`, "./engine -run TestListingFails"},
+
 	// Blocked items.
 	{"blocked-item-runs", "once", "engine/detach.go",
 		`if m.Item == id && m.Attempt == attempt {`, `if false {`, "./engine -run Blocked"},
