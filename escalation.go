@@ -37,7 +37,7 @@ func EscalationKinds() []EscalationKind {
 type Action string
 
 const (
-	CheckAgain   Action = "check-again"    // ask the service again; sends nothing
+	CheckAgain   Action = "check-again"    // ask the service again, without a new effect
 	DidNotHappen Action = "did-not-happen" // the person vouches that nothing happened
 	Happened     Action = "happened"       // the person vouches that it happened, and says with which result
 	Skip         Action = "skip"           // continue without it

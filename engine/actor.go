@@ -150,7 +150,7 @@ func (a *actor) run(ctx context.Context) error {
 			failures, a.last = 0, nil
 			continue
 		}
-		if errors.Is(err, errStopping) || errors.Is(err, keep.ErrFenced) || errors.Is(err, keep.ErrReplaced) || ctx.Err() != nil {
+		if ctx.Err() != nil || endsActor(err) {
 			return err
 		}
 		// Somebody else moved a record, the store failed, or the fate of a
@@ -171,6 +171,16 @@ func (a *actor) run(ctx context.Context) error {
 	return nil
 }
 
+// endsActor reports whether an actor ends with err though its context has not ended.
+func endsActor(err error) bool {
+	for _, end := range []error{errYields, errGone, errLeaseLost, keep.ErrFenced, keep.ErrReplaced} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
 // turn decides and does one thing, or waits until there may be one.
 func (a *actor) turn(ctx context.Context) error {
 	a.last = nil
@@ -181,7 +191,7 @@ func (a *actor) turn(ctx context.Context) error {
 	yields := a.yields
 	a.e.mu.Unlock()
 	if yields {
-		return errStopping
+		return errYields
 	}
 	if !a.loaded {
 		if err := a.load(ctx); err != nil {

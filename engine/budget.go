@@ -123,7 +123,7 @@ func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
 	now := x.e.Now()
 	f := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: e.call.Tool, At: x.callAt, Message: e.Error(), Budget: e.rule.Name}
 	v := lifecycle.Consequence{Status: keep.StatusApproval, Retry: !e.roomAt.IsZero()}
-	if now.After(e.roomAt) || now.Equal(e.roomAt) {
+	if !e.roomAt.IsZero() && !e.roomAt.After(now) {
 		e.roomAt = now.Add(time.Second) // another budget had no room
 	}
 	n, open, err := x.nextBudgetQuestion(ctx, e.rule.Name)

@@ -118,6 +118,22 @@ func TestBudgetOfAnUnknownAmount(t *testing.T) {
 	}
 }
 
+// A call that alone is more than the limit never has room: the question does not promise any, and the run
+// waits for the answer.
+func TestBudgetNeverHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(10, "params.amount")
+		w.pays(map[string]any{"a": 11})
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if q, r := w.asks(0), w.lastRun(); strings.Contains(q.Why, "There is room") || !r.RetryAt.IsZero() {
+			t.Errorf("the next attempt is at %s, and the question says: %s; want neither a time nor room", r.RetryAt, q.Why)
+		}
+	})
+}
+
 // One call is allowed beside the limit: this one, and it counts.
 func TestBudgetAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 		err = x.askInline(call.tool)
 	}
 	if err != nil {
-		return &storeError{err} // the record on disk says in_flight, and the actor will ask
+		return &storeError{&commitError{err}} // the record on disk says in_flight, and the actor will ask
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if leases := x.a.leases; leases != nil {
 		var err error
 		if limit, err = leases.CallTime(ctx, limit); err != nil {
-			return c, time.Time{}, errLeaseLost
+			return c, time.Time{}, endedOr(ctx, errLeaseLost)
 		}
 	}
 	if err := x.checkBreaker(ctx, call); err != nil { // again: others may have failed while the call waited in line
@@ -140,19 +140,16 @@ func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before ke
 	}
 	ended := x.pass.whyEnded()
 	switch {
-	case ctx.Err() != nil:
-		return nil, errStopping
 	case ended != nil:
 		return nil, ended
+	case ctx.Err() != nil:
+		return nil, errEnded
 	case f != nil:
 		x.pass.done(ctx, f, false)
 		return nil, f
 	}
 	if err := x.pass.renew(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, errStopping
-		}
-		return nil, cmp.Or(x.pass.whyEnded(), err)
+		return nil, cmp.Or(x.pass.whyEnded(), endedOr(ctx, err))
 	}
 	x.pass.notice = nil // the record says that the call is out
 	if err := n.over(ctx); err != nil {

@@ -302,10 +302,17 @@ func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.C
 		return cancel
 	}
 	e.mu.Unlock()
-	for {
+	for failures, listed := 0, false; ; listed = true {
 		fresh, err := e.newActors(ctx)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+			failures = 0
+		case !listed, errors.Is(err, keep.ErrReplaced):
+			quit(err)
 			return fmt.Errorf("list workflows: %w", err)
+		default:
+			failures++
+			e.listLater(ctx, err, failures)
 		}
 		for _, a := range fresh {
 			if leases == nil {
@@ -325,6 +332,19 @@ func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.C
 		case <-e.changed:
 		}
 	}
+}
+
+// listLater makes Run list the workflows again after a pause, since one listing failed: another
+// workflow may have appeared.
+func (e *Engine) listLater(ctx context.Context, err error, failures int) {
+	e.log.ErrorContext(ctx, "the workflows were not listed, which is tried again", "err", err)
+	pause := time.NewTimer(e.policy.Retry.Delay(min(failures, 6)-1, time.Second, e.jitter()))
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+	e.lookAgain()
 }
 
 // warnOfShortLeases names the tools whose calls the leases cut short.

@@ -169,7 +169,7 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 	now := x.run.UpdatedAt
 	changes := append(x.changes(), more...)
 	if err := x.a.commit(ctx, now, changes...); err != nil {
-		return lostRace(err)
+		return &commitError{lostRace(err)}
 	}
 	x.a.forget(changes)
 	x.run.Rev++
@@ -211,7 +211,7 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	now, began, seed := x.e.Now(), time.Now(), x.e.cfg.Chance()
 	log := runLog{x: x, logged: x.logged}
 	x.phaseLog = &log
-	x.inScript, x.callOver = true, make(chan struct{})
+	x.inScript, x.callOver, host.phaseCtx = true, make(chan struct{}), ctx
 	defer close(x.callOver)
 	go func() { // ends before call returns
 		ans := answer{err: errGone}
@@ -298,6 +298,16 @@ func (e *storeError) Error() string { return e.err.Error() }
 // Unwrap returns the error of the store.
 func (e *storeError) Unwrap() error { return e.err }
 
+// A commitError is a commit of a run that went wrong, or what went wrong after one: what is in
+// memory may not be what is stored.
+type commitError struct{ err error }
+
+// Error is that of the store.
+func (e *commitError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the store.
+func (e *commitError) Unwrap() error { return e.err }
+
 // fail records that err stopped the run, and routes it by its class.
 func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*storeError](err); ok {
@@ -307,21 +317,15 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	case errors.Is(err, errGone):
 		return err
 	case errors.Is(err, errItemChanged):
-		if err := x.leave(ctx, "a person changed the item"); !errors.Is(err, errStopping) {
-			return err
-		}
 		x.a.loaded = false
-		return nil
+		return x.leave(ctx, "a person changed the item")
 	case errors.Is(err, errPaused):
-		if err := x.leave(ctx, "a person paused the workflow"); !errors.Is(err, errStopping) {
-			return err
-		}
 		x.a.loaded = false // read again that it is paused
-		return nil
-	case errors.Is(err, errLeaseLost):
-		return x.leave(ctx, "the host lost its lease")
+		return x.leave(ctx, "a person paused the workflow")
+	case errors.Is(err, errLeaseLost), errors.Is(err, errStopping) && errors.Is(context.Cause(ctx), errLeaseLost):
+		return cmp.Or(x.leave(ctx, "the host lost its lease"), err)
 	case errors.Is(err, errStopping):
-		return x.leave(ctx, "the host was stopped")
+		return cmp.Or(x.leave(ctx, "the host was stopped"), err)
 	}
 	if u := unapproved(err); u != nil {
 		return x.askApproval(ctx, u)
@@ -397,14 +401,10 @@ func (x *execution) release() keep.Release {
 // announced begins again at the next start, and counts as no crash.
 func (x *execution) leave(ctx context.Context, why string) error {
 	if x.run.Rev == 0 || lifecycle.Unknown(x.mut.State) {
-		return errStopping
+		return nil
 	}
-	now := x.e.Now()
-	x.run = lifecycle.Interrupt(x.run, why, now)
-	if err := x.commit(ctx); err != nil {
-		return err
-	}
-	return errStopping
+	x.run = lifecycle.Interrupt(x.run, why, x.e.Now())
+	return x.commit(ctx)
 }
 
 // lostRace turns a refused reservation into keep.ErrStale: the events were free

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,8 @@ type scriptHost struct {
 	x     *execution
 	place policy.Place
 	now   time.Time
+
+	phaseCtx context.Context // ends only when the host stops
 
 	publishes []keep.Event
 	published int            // bytes in them
@@ -61,10 +64,30 @@ func (h *scriptHost) HostCall(ctx context.Context, c HostCall) (json.RawMessage,
 	}
 	if h.place == policy.InJob && c.Name != "item.end" && c.Name != "item.fail" {
 		if err := h.paused(ctx); err != nil {
-			return nil, err
+			return nil, h.cutOff(ctx, c, err)
 		}
 	}
-	return h.sawAnswer(ctx, c, call)
+	return h.sawAnswer(ctx, c, func(ctx context.Context, c HostCall) (json.RawMessage, error) {
+		out, err := call(ctx, c)
+		return out, h.cutOff(ctx, c, err)
+	})
+}
+
+// cutOff returns what a host call failed with. One whose own context has ended, be it at the limit of
+// the phase or where a handler in Go ended it, and not that of the phase, was cut off: that is a
+// failure of the phase, and neither the host that stops nor a store that failed.
+func (h *scriptHost) cutOff(ctx context.Context, c HostCall, err error) error {
+	_, atStore := errors.AsType[*storeError](err)
+	_, written := errors.AsType[*commitError](err)
+	if ctx.Err() == nil || written || !atStore && !errors.Is(err, errEnded) || h.phaseCtx.Err() != nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if f, ok := errors.AsType[*keep.Failure](cause); ok {
+		return f
+	}
+	return &keep.Failure{Class: keep.ClassTransient, Code: "timeout", At: c.At,
+		Message: fmt.Sprintf("%s was given up, since its time was over: %v", spelling(c.Name), cause)}
 }
 
 // spelling returns the name by which scripts make a call.

@@ -71,7 +71,7 @@ func (n *notice) wait(ctx context.Context, w limit.Wait) error {
 	case n == nil:
 		return nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return errEnded
 	case n.said.Swap(true):
 		return n.do(func() error { return n.x.mayWait(ctx) })
 	}

@@ -74,7 +74,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			q.Why += "\n" + diff
 		}
 		if q.CanVerify {
-			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: x.checkEffect()})
+			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: "asks the service again what happened; " + lifecycle.LookupEffect(x.mut)})
 		}
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: x.didNotHappenEffect()},
@@ -133,15 +133,6 @@ func remedy(f *keep.Failure) string {
 func (x *execution) canBeAsked() bool {
 	t, fact := x.e.tools.asker(x.mut)
 	return t != nil || fact.Evidence == ledger.Unsure
-}
-
-// checkEffect says what asking again does: to a service that is asked by the same call under
-// the same key, that call is sent.
-func (x *execution) checkEffect() string {
-	if t, _ := x.e.tools.asker(x.mut); t != nil && t.spec.Level == keep.LevelKey {
-		return "sends the same call with the same key, by which the service knows it: one that happened does not happen again"
-	}
-	return "asks the service again what happened; sends nothing"
 }
 
 // what names the thing that failed.

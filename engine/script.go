@@ -81,6 +81,13 @@ var errTaken = errors.New("the host took the call over")
 // errStopping is returned by a run that was left because the host stops.
 var errStopping = errors.New("the host is stopping")
 
+// errEnded is returned by what gave up because its context ended: the host stops, unless it is the
+// context of one host call alone; see scriptHost.cutOff.
+var errEnded = fmt.Errorf("%w: the context of a call ended", errStopping)
+
+// errYields ends an actor whose workflow another host should have.
+var errYields = fmt.Errorf("%w: another host should have the workflow", errStopping)
+
 // errLeaseLost is returned by a run that was left because another host may have the
 // workflow, or soon will.
 var errLeaseLost = fmt.Errorf("%w: %w", errStopping, lease.ErrLost)
@@ -95,6 +102,14 @@ var errItemChanged = fmt.Errorf("%w: a person changed the item", errStopping)
 // errGone is returned by a phase whose goroutine ended without an answer. Nothing
 // is written then: it is as if the process had died.
 var errGone = fmt.Errorf("%w: a phase ended without an answer", errStopping)
+
+// endedOr returns errEnded if ctx has ended, and err if not.
+func endedOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errEnded
+	}
+	return err
+}
 
 // asFailure returns err as the failure that stops a run. What carries none is
 // ours to explain.

@@ -96,7 +96,7 @@ func (g *gate) await(ctx context.Context, t *ticket, turn chan struct{}) error {
 		case <-turn:
 		case <-ctx.Done():
 			timer.Stop()
-			return errStopping
+			return errEnded
 		case <-timer.C:
 			if err := t.second(ctx, g.ahead(*t)); err != nil {
 				return err
@@ -139,7 +139,7 @@ func (g *gate) sleep(ctx context.Context, t *ticket, w limit.Wait) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return errStopping
+		return errEnded
 	case <-freed:
 		return nil
 	case <-timer.C:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -91,6 +92,34 @@ func TestWallDoesNotCutAMutation(t *testing.T) {
 		t.Errorf("run is %s (%v), want committed: the retry gets the stored result", r.Status, r.Error)
 	}
 	w.wantOnce(t, 1)
+}
+
+// A call that is not recorded yet when the wall clock runs out is cut off: the item failed by the limit, and
+// the host continues.
+func TestWallCutsWhatIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleWorld(t)
+		w.limits = sandbox.Limits{Wall: 5 * time.Second} // its tools have 10 s
+		w.service.onStart = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		w.deploy(script("w", `jobs: { j: { schedule: { interval: "1h" }, async handler(ctx) {
+			await ctx.withItem("a", "A", async (ctx) => { if (!ctx.item.isDone) await ctx.svc.create({ id: "a" }) }) } } }`))
+		w.run()
+		if r := w.lastRun("w"); r.Status != keep.StatusLogic || r.Error.Code != "limit-wall" || r.Crashes != 0 {
+			t.Errorf("run is %s (%v) after %d crashes, want failed:logic limit-wall", r.Status, r.Error, r.Crashes)
+		}
+		if ms := w.mutations("w"); len(ms) != 0 {
+			t.Errorf("the ledger is %v, want nothing", ms)
+		}
+		w.service.onStart = nil
+		if err := w.decide("w", keep.Retry); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if r := w.lastRun("w"); r.Status != keep.StatusCommitted {
+			t.Errorf("run is %s (%v), want committed", r.Status, r.Error)
+		}
+		w.wantOnce(t, 1)
+	})
 }
 
 // A script that computes long when it is loaded delays no other workflow.

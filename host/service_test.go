@@ -24,10 +24,11 @@ type service struct {
 	calls   []string       // every call that arrived, by tool
 	effects map[string]int // by token
 
-	onCall func(ctx context.Context, m keep.Mutation, n int) (effect bool, err error) // the n-th mutate call, from 1
-	onAsk  func(n int) (connector.Verdict, error)                                     // the n-th lookup; nil: the truth
-	onRead func(ctx context.Context, params json.RawMessage) (json.RawMessage, error)
-	result json.RawMessage // of mutate calls
+	onCall  func(ctx context.Context, m keep.Mutation, n int) (effect bool, err error) // the n-th mutate call, from 1
+	onAsk   func(n int) (connector.Verdict, error)                                     // the n-th lookup; nil: the truth
+	onRead  func(ctx context.Context, params json.RawMessage) (json.RawMessage, error)
+	onStart func(ctx context.Context) error // before a mutate call is recorded; nil: nothing
+	result  json.RawMessage                 // of mutate calls
 
 	timeout, settle time.Duration // of mutate tools
 }
@@ -88,6 +89,14 @@ func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessa
 }
 
 type mutator struct{ tool }
+
+// Start implements connector.Starter.
+func (m mutator) Start(ctx context.Context) error {
+	if m.s.onStart != nil {
+		return m.s.onStart(ctx)
+	}
+	return nil
+}
 
 func (m mutator) Target(params json.RawMessage) string { return "things" }
 

@@ -121,7 +121,7 @@ func hurry(done *RunDone, m keep.Mutation, now time.Time) ([]keep.Change, error)
 	refuse := func(why string) ([]keep.Change, error) { return nil, &RunError{run.ID, keep.Retry, why} }
 	switch {
 	case run.Status == keep.StatusReconciliation && m.State == keep.NeedsReconcile:
-		done.Effect = fmt.Sprintf("asks now what became of %s on %s; sends nothing", m.Tool, m.Target)
+		done.Effect = fmt.Sprintf("asks now what became of %s on %s; %s", m.Tool, m.Target, lifecycle.LookupEffect(m))
 		if !m.NextReconcileAt.After(now) {
 			return nil, nil
 		}

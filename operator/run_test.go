@@ -151,7 +151,11 @@ func TestRetryNow(t *testing.T) {
 		"after a refusal": {func(r *keep.Run, m *keep.Mutation) {
 			m.Key, m.State, m.ResolvedBy, r.Phase = "mut_1", keep.Failed, "call", keep.Mutating
 		}, "may call x.y on to again under the same key", ""},
-		"lookup": {doubt, "asks now what became of x.y on to; sends nothing", ""},
+		"lookup": {func(r *keep.Run, m *keep.Mutation) {
+			doubt(r, m)
+			m.Level = keep.LevelWitness
+		}, "asks now what became of x.y on to; sends nothing", ""},
+		"lookup under its key": {doubt, "asks now what became of x.y on to; sends the same call with the same key", ""},
 		"nobody knows": {func(r *keep.Run, m *keep.Mutation) {
 			doubt(r, m)
 			m.State, m.NextReconcileAt = keep.Indeterminate, time.Time{}

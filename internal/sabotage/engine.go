@@ -197,6 +197,15 @@ var engineBreaks = []Break{
 	{"giving-up-is-an-answer", "doubt-is-not-failure", "engine/call.go",
 		`if f != nil && x.a.hard.Err() != nil {`, `if false {`, "./engine -run TestStopGivesTheCallUp"},
 
+	// What ends a call, and what ends a workflow.
+	{"cut-off-is-a-stop", "explained", "engine/host.go",
+		`if ctx.Err() == nil || written ||`, `if true || written ||`, "./engine -run TestItemCutOff"},
+	{"cut-off-hides-the-store", "explained", "engine/host.go",
+		`_, written := errors.AsType[*commitError](err)`, `written := false`, "./engine -run TestCutOffWhileTheCallIsRecorded"},
+
+	{"one-failed-listing-is-the-last", "explained", "engine/engine.go",
+		`case !listed, errors.Is(err, keep.ErrReplaced):`, `case listed, !listed:`, "./engine -run TestListingFails"},
+
 	// Blocked items.
 	{"blocked-item-runs", "once", "engine/detach.go",
 		`if m.Item == id && m.Attempt == attempt {`, `if false {`, "./engine -run Blocked"},

@@ -153,6 +153,15 @@ func callOf(m keep.Mutation) string {
 	return fmt.Sprintf("%s on %s", m.Tool, m.Target)
 }
 
+// LookupEffect says for a person what asking about a call in doubt sends: a service that is asked by
+// the same call under the same key gets that call.
+func LookupEffect(m keep.Mutation) string {
+	if m.Level == keep.LevelKey {
+		return "sends the same call with the same key, by which the service knows it: one that happened does not happen again"
+	}
+	return "sends nothing"
+}
+
 // Held returns w as the limits of a connection hold it up until then: for the limits, and what
 // was planned sooner is done at that time. Another wait is as it was.
 func (w Wait) Held(why string, until time.Time) Wait {
