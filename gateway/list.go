@@ -16,7 +16,7 @@ import (
 // outcomeTool is the one tool of the gateway's own.
 const outcomeTool = "keep_outcome"
 
-const outcomeEntry = `{"name":"keep_outcome","title":"What became of a call","description":"Tells what is known of a call whose outcome was unknown, or that waits for a person. It sends nothing. Use it in place of repeating the call.","inputSchema":{"type":"object","properties":{"ref":{"type":"string","description":"the reference of the call, such as mut_01..."}},"required":["ref"]},"annotations":{"readOnlyHint":true}}`
+const outcomeEntry = `{"name":"keep_outcome","title":"What became of a call","description":"Tells what is known of a call whose outcome was unknown, or that waits for a person. It may ask the service, and makes no other call. Use it in place of repeating the call.","inputSchema":{"type":"object","properties":{"ref":{"type":"string","description":"the reference of the call, such as mut_01..."}},"required":["ref"]},"annotations":{"readOnlyHint":true}}`
 
 // between stands in the name of a tool between its server and its own name.
 const between = "__"
