@@ -78,12 +78,12 @@ type PutMutation struct {
 
 // Unlike is for a call whose identity is to be applied once, whoever asks for it. It
 // refuses the commit with *RivalError if a record of another key, of whatever workflow,
-// has the same tool, identity and subkey, and may have had its effect: it is in flight,
-// in doubt or applied. Records in Except don't count. Of two commits at the same moment,
-// of two hosts too, one is refused.
+// has one of the tools, the same identity and subkey, and may have had its effect: it is in
+// flight, in doubt or applied. Records in Except don't count. Of two commits at the same
+// moment, of two hosts too, one is refused.
 type Unlike struct {
 	Key      MutationKey
-	Tool     ToolName
+	Tools    []ToolName // all names of the one tool: a record has that of its time
 	Identity json.RawMessage
 	Subkey   string
 	Except   []MutationKey

@@ -203,7 +203,7 @@ func (x *execution) shown(ctx context.Context, c ledger.Call, spec connector.Spe
 	if spec.Now == "" {
 		return a
 	}
-	from := x.e.tools.get(siblingOf(c.Tool, spec.Now))
+	from := x.e.tools.known(siblingOf(c.Tool, spec.Now))
 	if from == nil {
 		return a
 	}

@@ -84,21 +84,23 @@ func (e *Engine) readBreaker(ctx context.Context, t keep.ToolName) (s breaker.St
 	return s, row, err
 }
 
-// checkBreaker refuses a call of a tool whose calls are stopped.
+// checkBreaker refuses a call of a tool whose calls are stopped, under this name or one that it
+// had before: the question and what waits for its answer have the name of their time.
 func (x *execution) checkBreaker(ctx context.Context, call *takenCall) error {
-	t := call.tool.name
-	if !x.e.breakers.mayBeOpen(t) {
-		return nil
+	for _, t := range call.tool.names {
+		if !x.e.breakers.mayBeOpen(t) {
+			continue
+		}
+		s, _, err := x.e.readBreaker(ctx, t)
+		switch {
+		case err != nil:
+			return &storeError{err}
+		case s.Open != nil:
+			return &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBreaker, Tool: t, At: call.at,
+				Message: s.Open.Sentence(t) + "; nothing was sent"}
+		}
 	}
-	s, _, err := x.e.readBreaker(ctx, t)
-	switch {
-	case err != nil:
-		return &storeError{err}
-	case s.Open == nil:
-		return nil
-	}
-	return &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBreaker, Tool: t, At: call.at,
-		Message: s.Open.Sentence(t) + "; nothing was sent"}
+	return nil
 }
 
 // waitForBreaker pauses the run until a person lets calls of its tool through. It asks only if nobody

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/breaker"
 )
 
@@ -188,6 +189,43 @@ func TestBreakerAsksAgain(t *testing.T) {
 		w.run()
 		if w.service.total() != 4 {
 			t.Errorf("%d effects, want 4", w.service.total())
+		}
+	})
+}
+
+// What is stopped under a former name of its tool is stopped, and the answer to its question lets
+// all calls through.
+func TestBreakerAfterARename(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.Breaker = keep.Breaker{Failures: 1, Within: time.Minute}
+		w.service.onCall = func(n int) (bool, error) {
+			if n == 1 {
+				return false, keep.Failf(keep.ClassLogic, "http-422", "no")
+			}
+			return true, nil
+		}
+		w.crowd(1, 1)
+		w.run()
+		w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+		w.creates("crm.create")
+		w.join(1, 1)
+		w.run()
+		var stopped []keep.Escalation
+		for _, q := range w.questions() {
+			if q.Kind == keep.AskBreaker {
+				stopped = append(stopped, q)
+			}
+		}
+		if w.service.calls != 1 || len(stopped) != 1 {
+			t.Fatalf("%d calls, questions %+v; want 1, and one about the tool", w.service.calls, stopped)
+		}
+		if err := w.operator().Decide(t.Context(), stopped[0].ID, keep.Decision{Action: keep.Retry, By: "ann", From: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if w.service.total() != 1 {
+			t.Errorf("%d effects after calls were let through, want 1", w.service.total())
 		}
 	})
 }

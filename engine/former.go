@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -16,6 +17,14 @@ import (
 // says is its identity. When the configuration changes while an item is unfinished, the
 // key of an applied call is another one. So before a call is made for the first time, it
 // is looked for among the item's records that were made under another configuration.
+
+// namesWith returns the names of the tool, with that of a record.
+func (t *tool) namesWith(record keep.ToolName) []keep.ToolName {
+	if slices.Contains(t.names, record) {
+		return t.names
+	}
+	return append(slices.Clip(t.names), record)
+}
 
 // A match is how a record fits a call that has another key.
 type match int

@@ -116,17 +116,19 @@ func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans conn
 		known[0].Target + " either, which is known to have happened"}
 }
 
-// knownEffects returns recent applied mutations of the tool, newest first. What a person
-// said is not among them: the service has not confirmed it.
+// knownEffects returns recent applied mutations of the tool, the newest of each of its names
+// first. What a person said is not among them: the service has not confirmed it.
 func (e *Engine) knownEffects(ctx context.Context, t *tool, m keep.Mutation) ([]keep.Mutation, error) {
-	recent, _, err := e.store.Mutations(ctx, keep.MutationFilter{Tool: m.Tool, State: keep.Applied}, keep.Page{Limit: 4 * maxControls})
-	if err != nil {
-		return nil, err
-	}
 	var known []keep.Mutation
-	for _, r := range recent {
-		if (r.ResolvedBy == "call" || r.ResolvedBy == "reconcile") && r.Key != m.Key && r.PinHash == m.PinHash && len(known) < maxControls {
-			known = append(known, r)
+	for _, name := range t.namesWith(m.Tool) {
+		recent, _, err := e.store.Mutations(ctx, keep.MutationFilter{Tool: name, State: keep.Applied}, keep.Page{Limit: 4 * maxControls})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range recent {
+			if (r.ResolvedBy == "call" || r.ResolvedBy == "reconcile") && r.Key != m.Key && r.PinHash == m.PinHash && len(known) < maxControls {
+				known = append(known, r)
+			}
 		}
 	}
 	return known, nil

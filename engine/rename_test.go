@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -335,4 +336,120 @@ func TestACallThatFailedUnderThisNameBefore(t *testing.T) {
 		}
 		w.check()
 	})
+}
+
+// What is asked about the tool of a record is found by a name that it had, too.
+func TestToolOfARecordOfBefore(t *testing.T) {
+	w := newWorld(t)
+	w.rename(func(c *connector.Connection, s *connector.Spec) {
+		c.Name, c.Was, c.Secrets = "crm", "svc", "mark"
+		s.Result, s.ResultFrom = json.RawMessage(`{"type":"object"}`), "get"
+	})
+	tools, err := engine.NewTools(w.connections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mark, known := tools.Secrets("svc.create"); mark != "mark" || !known {
+		t.Errorf("Secrets = %q, %t, want mark", mark, known)
+	}
+	if err := tools.CheckResult("svc.create", json.RawMessage("1")); err == nil || tools.ResultSchema("svc.create") == nil {
+		t.Errorf("CheckResult = %v with schema %s, want a refusal by its schema", err, tools.ResultSchema("svc.create"))
+	}
+	if _, known, err := tools.ReadResult(t.Context(), keep.Mutation{Tool: "svc.create", Identity: json.RawMessage(`{"id":"a"}`)}); !known || err != nil && !strings.Contains(err.Error(), "crm.get") {
+		t.Errorf("ReadResult = %t, %v, want that of crm.get", known, err)
+	}
+}
+
+// rename gives a tool of the service another name.
+func (w *world) rename(configure func(*connector.Connection, *connector.Spec)) {
+	w.connect = func() []connector.Connection {
+		c := w.service.connection()
+		create := c.Tools[0].(asker)
+		configure(&c, &create.spec)
+		c.Tools[0] = create
+		return []connector.Connection{c}
+	}
+}
+
+// creates makes the consumer call a tool for one and the same thing.
+func (w *world) creates(tool string) {
+	w.script["consumers.act.mutate"] = func(c *call) any {
+		c.do(tool, map[string]any{"id": "same"})
+		return nil
+	}
+}
+
+// Law: once. An identity that was applied under a former name of its tool is asked about.
+func TestUniqueAfterARename(t *testing.T) {
+	for tool, configure := range map[string]func(*connector.Connection, *connector.Spec){
+		"crm.create": func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" },
+		"svc.add":    func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", "create" },
+		"crm.add": func(c *connector.Connection, s *connector.Spec) {
+			c.Name, c.Was, s.Name, s.Was = "crm", "svc", "add", "create"
+		},
+	} {
+		t.Run(tool, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := uniqueWorld(t)
+				w.rename(configure)
+				w.creates(tool)
+				w.publish("in", "b")
+				w.run()
+				if qs := w.questions(); w.service.calls != 1 || len(qs) != 1 || qs[0].Kind != keep.AskAlreadyDone {
+					t.Fatalf("%d calls, questions %+v; want 1 and already_done", w.service.calls, qs)
+				}
+				if err := w.decide(keep.TreatAsDone); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				if out := w.event("out", "out:b"); string(out.Payload) != `{"status":"applied"}` || w.service.calls != 1 {
+					t.Errorf("next was given %s after %d calls, want applied after 1", out.Payload, w.service.calls)
+				}
+			})
+		})
+	}
+}
+
+// Law: once. A record that failed keeps its tool's former name when its call is made again;
+// what was applied under today's name meanwhile is asked about, and found by the commit.
+func TestUniqueOfARecordOfBefore(t *testing.T) {
+	for _, when := range []string{"before it is asked", "before the commit"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.service.unique = true
+				w.service.onCall = func(int) (bool, error) { return false, keep.Failf(keep.ClassPermission, keep.CodeForbidden, "no") }
+				w.creates("svc.create")
+				w.deploy()
+				w.publish("in", "a")
+				w.run()
+				m := w.mutation()
+				m.Rev, m.Key, m.Workflow, m.Run, m.State, m.Tool = 0, "mut_other", "other", "run_other", keep.Applied, "crm.create"
+				m.ResolvedBy, m.Error = "call", nil
+				w.service.onCall = nil
+				w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+				w.creates("crm.create")
+				if when == "before it is asked" {
+					w.other(m)
+				} else {
+					w.onCommit = func(c keep.Commit, do func() error) error {
+						for _, change := range c.Changes {
+							if put, ok := change.(keep.PutMutation); ok && put.Mutation.State == keep.InFlight {
+								w.onCommit = nil
+								w.other(m)
+							}
+						}
+						return do()
+					}
+				}
+				if err := w.decide(keep.Retry); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				if qs := w.questions(); w.service.calls != 1 || len(qs) != 1 || qs[0].Kind != keep.AskAlreadyDone || qs[0].Mutation != m.Key {
+					t.Errorf("%d calls, questions %+v; want 1 and already_done about the other record", w.service.calls, qs)
+				}
+			})
+		})
+	}
 }

@@ -37,6 +37,7 @@ type ReplayPhase struct {
 // A ReplayCall is a call of a mutate tool that the script would make.
 type ReplayCall struct {
 	Tool                        keep.ToolName
+	Names                       []keep.ToolName // all that its records may have
 	Target, Subkey              string
 	Identity, Payload, asPassed json.RawMessage
 }
@@ -96,7 +97,7 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 	case errors.Is(err, errTaken):
 		c := host.taken
 		res.Out = c.digest()
-		res.Call = &ReplayCall{c.tool.name, c.target, c.subkey, c.identity, c.payload, c.params}
+		res.Call = &ReplayCall{c.tool.name, c.tool.names, c.target, c.subkey, c.identity, c.payload, c.params}
 	case failed:
 		res.Failure = f
 	case err != nil:
@@ -152,10 +153,10 @@ func triggerOf(r keep.EventRef) triggerRecord { return triggerRecord(r) }
 func (e *Engine) Identify(name keep.ToolName, params json.RawMessage) (ReplayCall, bool) {
 	t := e.tools.known(name)
 	if t == nil || t.spec.Effect != connector.Mutate {
-		return ReplayCall{Tool: name, asPassed: params}, false
+		return ReplayCall{Tool: name, Names: []keep.ToolName{name}, asPassed: params}, false
 	}
 	identity, payload, subkey, err := ledger.Identify(params, t.spec.Identity)
-	return ReplayCall{Tool: t.name, Subkey: subkey, Identity: identity, Payload: payload, asPassed: params}, err == nil
+	return ReplayCall{Tool: t.name, Names: t.names, Subkey: subkey, Identity: identity, Payload: payload, asPassed: params}, err == nil
 }
 
 // recorded answers the host calls of a replay from what a run saw.

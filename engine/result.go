@@ -18,7 +18,7 @@ import (
 // resultNeed says whether that answer must carry the result. It need not if the service
 // can be read for it, or if null is a result and the script does not look at it.
 func (x *execution) resultNeed() keep.ResultNeed {
-	t := x.e.tools.get(x.mut.Tool)
+	t := x.e.tools.known(x.mut.Tool)
 	switch {
 	case t != nil && t.spec.ResultFrom != "":
 		return keep.ResultOptional
@@ -47,7 +47,7 @@ func (t *tool) fits(result json.RawMessage) string {
 
 // ResultSchema returns the JSON Schema of what a tool brings; nil: anything.
 func (ts *Tools) ResultSchema(name keep.ToolName) json.RawMessage {
-	if t := ts.get(name); t != nil {
+	if t := ts.known(name); t != nil {
 		return t.spec.Result
 	}
 	return nil
@@ -65,7 +65,7 @@ func (ts *Tools) CheckResult(name keep.ToolName, result json.RawMessage) error {
 	if err := connector.CheckNumbers(result); err != nil {
 		return fmt.Errorf("the result: %w", err)
 	}
-	if t := ts.get(name); t != nil {
+	if t := ts.known(name); t != nil {
 		if why := t.fits(result); why != "" {
 			return fmt.Errorf("the result does not have the shape that %s declares: %s", name, why)
 		}
@@ -75,7 +75,7 @@ func (ts *Tools) CheckResult(name keep.ToolName, result json.RawMessage) error {
 
 // ReadsResult reports whether the service can be read for what a tool brought.
 func (ts *Tools) ReadsResult(name keep.ToolName) bool {
-	t := ts.get(name)
+	t := ts.known(name)
 	return t != nil && t.spec.ResultFrom != ""
 }
 
@@ -85,8 +85,8 @@ func (ts *Tools) ReadResult(ctx context.Context, m keep.Mutation) (result json.R
 	if !ts.ReadsResult(m.Tool) {
 		return nil, false, nil
 	}
-	t := ts.get(m.Tool)
-	from := ts.get(siblingOf(m.Tool, t.spec.ResultFrom))
+	t := ts.known(m.Tool)
+	from := ts.known(siblingOf(m.Tool, t.spec.ResultFrom))
 	if from == nil {
 		return nil, true, fmt.Errorf("%s reads its result with %s, which is not configured", m.Tool, t.spec.ResultFrom)
 	}

@@ -103,6 +103,7 @@ type tool struct {
 	set       *toolSet
 	watch     *watch // of its connection; nil: there is none
 	name      keep.ToolName
+	names     []keep.ToolName // that its records may have: name, and those that it had before
 	connector string
 	spec      connector.Spec
 	impl      connector.Tool
@@ -148,7 +149,7 @@ func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 			t.set, t.watch = ts, w
 			ts.byName[t.name] = t
 			ts.names = append(ts.names, string(t.name))
-			for _, was := range connector.FormerNames(c, t.spec) {
+			for _, was := range t.names[1:] {
 				if other := ts.byWas[was]; other != nil {
 					errs = append(errs, fmt.Errorf("both %s and %s say that they were %s", other.name, t.name, was))
 				}
@@ -173,8 +174,9 @@ func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 // newTool checks one tool. It gets its schemas from compile.
 func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawMessage) (*jsonschema.Schema, error)) (*tool, error) {
 	spec := impl.Spec()
-	t := &tool{name: keep.ToolName(c.Name + "." + spec.Name), connector: c.Connector, limits: c.Limits, spec: spec, impl: impl,
-		secrets: c.Secrets, isNew: c.New || spec.New}
+	name := keep.ToolName(c.Name + "." + spec.Name)
+	t := &tool{name: name, names: append([]keep.ToolName{name}, connector.FormerNames(c, spec)...),
+		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, isNew: c.New || spec.New}
 	if was, said := c.ToolWas[spec.Name]; said && was == "" {
 		t.isNew = true
 	}
@@ -396,7 +398,7 @@ func (t *tool) marked(f keep.Failure) *keep.Failure {
 
 // Secrets returns the mark of the secrets that a tool's connection has now.
 func (ts *Tools) Secrets(name keep.ToolName) (mark string, known bool) {
-	t := ts.get(name)
+	t := ts.known(name)
 	if t == nil {
 		return "", false
 	}

@@ -53,7 +53,7 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 	if err != nil {
 		return nil, &storeError{err}
 	}
-	u := keep.Unlike{Key: c.Key, Tool: c.Tool, Identity: c.Identity, Subkey: c.Subkey}
+	u := keep.Unlike{Key: c.Key, Tools: call.tool.namesWith(c.Tool), Identity: c.Identity, Subkey: c.Subkey}
 	for _, q := range answers {
 		switch {
 		case q.PayloadHash != uniqueHash(c):

@@ -66,6 +66,25 @@ func TestUnwitnessedAbsence(t *testing.T) {
 	}
 }
 
+// Law witnessed: effects of a tool that has another name now are known, too.
+func TestWitnessOfBeforeARename(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+		w.creates("crm.create")
+		w.failCalls(2)
+		w.service.onAsk = func(n int) (connector.Verdict, error) { return truth(w.service, n), nil }
+		w.publish("in", "b")
+		w.runFor(2 * time.Hour)
+		if m := w.newest(); m.State != keep.Applied || w.service.total() != 2 || w.service.controlled == 0 {
+			t.Errorf("mutation = %s with %d effects after %d control lookups, want applied with 2 after some", m.State, w.service.total(), w.service.controlled)
+		}
+	})
+}
+
 func hidden(int) (bool, error) { return false, nil }
 
 func hiddenBefore(n int) func(int) (bool, error) {

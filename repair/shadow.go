@@ -323,14 +323,14 @@ func (s *shadow) ledger(ctx context.Context, c *engine.ReplayCall) error {
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return err
 		}
-		if m.Tool == c.Tool && m.Target == c.Target && bytes.Equal(m.Payload, c.Payload) && m.Subkey == c.Subkey {
+		if slices.Contains(c.Names, m.Tool) && m.Target == c.Target && bytes.Equal(m.Payload, c.Payload) && m.Subkey == c.Subkey {
 			s.out.Ending, s.out.Why = law.Fails, fmt.Sprintf("it makes the same call of %s again", c.Tool)
 		}
 	}
 	if len(c.Identity) <= len("{}") {
 		return nil // it names nothing
 	}
-	_, there, err := s.b.Store.Rival(ctx, keep.Unlike{Key: "mut_shadow", Tool: c.Tool, Identity: c.Identity, Subkey: c.Subkey})
+	_, there, err := s.b.Store.Rival(ctx, keep.Unlike{Key: "mut_shadow", Tools: c.Names, Identity: c.Identity, Subkey: c.Subkey})
 	if there {
 		s.out.Repeated = append(s.out.Repeated, string(c.Tool))
 	}

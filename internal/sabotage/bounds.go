@@ -140,13 +140,11 @@ var boundsBreaks = []Break{
 
 	// breakers: what fails again and again is stopped for all.
 	{"breaker-is-not-asked", "bounded", "engine/breaker.go",
-		`case s.Open == nil:
-		return nil
-	}
-	return &keep.Failure{`, `default:
-		return nil
-	}
-	return &keep.Failure{`, "./engine -run TestBreaker$"},
+		`case s.Open != nil:
+			return &keep.Failure{`, `case false:
+			return &keep.Failure{`, "./engine -run TestBreaker$"},
+	{"breaker-of-another-name-is-unknown", "bounded", "engine/breaker.go",
+		`range call.tool.names {`, `range call.tool.names[:1] {`, "./engine -run TestBreakerAfterARename"},
 	{"breaker-is-not-asked-after-the-line", "bounded", "engine/call.go",
 		`if err := x.checkBreaker(ctx, call); err != nil { // again`, `if err := x.checkBreaker(ctx, call); err != nil && false { // again`, "./engine -run TestBreakerStopsTheLine"},
 	{"breaker-forgets-failures", "bounded", "law/breaker/breaker.go",

@@ -132,21 +132,26 @@ func TestDecide(t *testing.T) {
 }
 
 // Two open runs of a workflow, each in a lane of its own, are about to make the same call:
-// whichever is decided first, the other is refused, in the same group too.
+// whichever is decided first, the other is refused, in the same group and under another name of
+// the tool too.
 func TestRivalsOfTwoLanes(t *testing.T) {
 	s := new(commit.Snapshot)
-	s.Rivals.Put(commit.IdentityKey{Tool: "crm.once", Identity: "1"}, nil) // it was read, and there was none
+	names := []keep.ToolName{"crm.once", "svc.once"}
+	for _, tool := range names {
+		s.Rivals.Put(commit.IdentityKey{Tool: tool, Identity: "1"}, nil) // it was read, and there was none
+	}
 	var calls []keep.Mutation
-	for _, k := range []string{"a", "b"} {
+	for i, k := range []string{"a", "b"} {
 		id, lane := keep.RunID("run_"+k), keep.KeyLane("h", k)
 		s.Runs.Put(id, &commit.Run{Workflow: "w", Chain: id, Handler: "h", Kind: keep.Consumer, Rev: 1})
 		s.Open.Put(commit.LaneKey{Workflow: "w", Lane: lane}, id)
 		m := mutation(0)
-		m.Key, m.Run, m.Tool, m.Identity = keep.MutationKey("mut_"+k), id, "crm.once", []byte("1")
+		m.Key, m.Run, m.Tool, m.Identity = keep.MutationKey("mut_"+k), id, names[i], []byte("1")
 		calls = append(calls, m)
 	}
 	record := func(m keep.Mutation) error {
-		_, err := s.Decide(commitOf(keep.Unlike{Key: m.Key, Tool: m.Tool, Identity: m.Identity},
+		own := append([]keep.ToolName{m.Tool}, names...)
+		_, err := s.Decide(commitOf(keep.Unlike{Key: m.Key, Tools: own, Identity: m.Identity},
 			keep.PutMutation{Mutation: m, Moves: []keep.Move{{To: keep.InFlight, By: "call"}}}))
 		return err
 	}

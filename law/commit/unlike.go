@@ -10,14 +10,16 @@ import (
 // that was asked for are kept up to date, since the next commit of a group is judged by
 // what this one does, too.
 func (d *decision) unlike(c keep.Unlike) error {
-	k := IdentityKey{c.Tool, string(c.Identity), c.Subkey}
-	known := d.Rivals.Get(k)
-	for _, rival := range known {
-		if rival != c.Key && !slices.Contains(c.Except, rival) {
-			return &keep.RivalError{Key: c.Key, Rival: rival}
+	for _, tool := range c.Tools {
+		k := IdentityKey{tool, string(c.Identity), c.Subkey}
+		known := d.Rivals.Get(k)
+		for _, rival := range known {
+			if rival != c.Key && !slices.Contains(c.Except, rival) {
+				return &keep.RivalError{Key: c.Key, Rival: rival}
+			}
 		}
+		d.Rivals.Put(k, known)
 	}
-	d.Rivals.Put(k, known)
 	return nil
 }
 

@@ -20,7 +20,7 @@ func (s *Store) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, 
 func (s *Store) rival(u keep.Unlike) (oldest keep.Mutation, found bool) {
 	var first int64
 	for key, m := range s.mutations {
-		same := m.v.Tool == u.Tool && m.v.Subkey == u.Subkey && bytes.Equal(m.v.Identity, u.Identity)
+		same := slices.Contains(u.Tools, m.v.Tool) && m.v.Subkey == u.Subkey && bytes.Equal(m.v.Identity, u.Identity)
 		if !same || key == u.Key || slices.Contains(u.Except, key) || m.v.State == keep.Failed || m.v.State == keep.Skipped {
 			continue
 		}

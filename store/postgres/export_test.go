@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep"
 )
 
 // MigrationLock is the lock under which the schema is changed.
 const MigrationLock = migrationLock
+
+// IdentityLock is the lock of an identity of a tool.
+func IdentityLock(tool keep.ToolName, u keep.Unlike) int64 { return identityLock(tool, u) }
 
 // URL returns what the database was opened with.
 func (db *DB) URL() string { return db.url }

@@ -81,8 +81,8 @@ var (
 // there is one.
 func (db *DB) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error) {
 	list, err := collect(ctx, db, scanMutation, `SELECT `+mutationColumns+` FROM mutation
-		 WHERE tool = $1 AND sha256(identity) = $2 AND subkey = $3 AND `+mayRival+` ORDER BY n, workflow`,
-		text(string(u.Tool)), identityHash(u.Identity), text(u.Subkey))
+		 WHERE tool = ANY($1) AND sha256(identity) = $2 AND subkey = $3 AND `+mayRival+` ORDER BY n, workflow`,
+		texts(u.Tools), identityHash(u.Identity), text(u.Subkey))
 	for _, m := range list {
 		if m.Key != u.Key && !slices.Contains(u.Except, m.Key) {
 			return m, true, err

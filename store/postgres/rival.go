@@ -22,19 +22,21 @@ func identityHash(identity []byte) []byte {
 	return sum[:]
 }
 
-// identityLock names an identity for pg_advisory_xact_lock. Two that share a name wait
+// identityLock names an identity of a tool for pg_advisory_xact_lock. Two that share a name wait
 // for each other without need.
-func identityLock(u keep.Unlike) int64 {
-	sum := sha256.Sum256([]byte("unlike\x00" + string(u.Tool) + "\x00" + u.Subkey + "\x00" + string(u.Identity)))
+func identityLock(tool keep.ToolName, u keep.Unlike) int64 {
+	sum := sha256.Sum256([]byte("unlike\x00" + string(tool) + "\x00" + u.Subkey + "\x00" + string(u.Identity)))
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
 // addUnlike adds what must be locked and read for a call that is to be made once.
 func (r *readSet) addUnlike(u keep.Unlike) {
-	r.identityLocks = append(r.identityLocks, identityLock(u))
-	r.identityTools = append(r.identityTools, text(string(u.Tool)))
-	r.identityHashes = append(r.identityHashes, hex.EncodeToString(identityHash(u.Identity)))
-	r.identitySubkeys = append(r.identitySubkeys, text(u.Subkey))
+	for _, tool := range u.Tools {
+		r.identityLocks = append(r.identityLocks, identityLock(tool, u))
+		r.identityTools = append(r.identityTools, text(string(tool)))
+		r.identityHashes = append(r.identityHashes, hex.EncodeToString(identityHash(u.Identity)))
+		r.identitySubkeys = append(r.identitySubkeys, text(u.Subkey))
+	}
 }
 
 // queueLocks locks the identities, in the order of their names, so that two groups never

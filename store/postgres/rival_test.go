@@ -30,7 +30,7 @@ func TestRivalsOfTwoHosts(t *testing.T) {
 			wg.Go(func() {
 				errs[i] = db.Commit(t.Context(), keep.Commit{Workflow: w, At: time.UnixMilli(1), Changes: []keep.Change{
 					keep.PutRun{Run: keep.Run{ID: id, Chain: id, Workflow: w, Handler: "h", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusActive, Mutation: m.Key}},
-					keep.Unlike{Key: m.Key, Tool: m.Tool, Identity: m.Identity},
+					keep.Unlike{Key: m.Key, Tools: []keep.ToolName{m.Tool}, Identity: m.Identity},
 					keep.PutMutation{Mutation: m, Moves: []keep.Move{{By: "call", To: keep.InFlight}}},
 				}})
 			})
@@ -46,6 +46,42 @@ func TestRivalsOfTwoHosts(t *testing.T) {
 		}
 		if refused != 1 {
 			t.Fatalf("round %d: %v, want one host to record the call and one to be refused (law: once)", round, errs)
+		}
+	}
+}
+
+// A commit waits for whoever has the identity under any name of its tool.
+func TestRivalsUnderEachName(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	db, other := openDB(t, url, postgres.Config{}), connect(t, url)
+	u := keep.Unlike{Key: "mut", Tools: []keep.ToolName{"crm.once", "svc.once", "hub.once"}, Identity: json.RawMessage(`{"id":1}`)}
+	for _, tool := range u.Tools {
+		lock := postgres.IdentityLock(tool, u)
+		if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lock); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- db.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.UnixMilli(1), Changes: []keep.Change{u}})
+		}()
+		for waits := 0; waits == 0; { // until it waits
+			select {
+			case err := <-done:
+				t.Fatalf("Commit = %v while another has the identity under %s, want it to wait (law: once)", err, tool)
+			default:
+			}
+			err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND (classid::bigint << 32) | objid::bigint = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, lock).Scan(&waits)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := other.Exec(t.Context(), `SELECT pg_advisory_unlock($1)`, lock); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -127,10 +127,17 @@ const sameIdentity = ` FROM mutation INDEXED BY mutation_by_identity
 // readRivals reads what may keep a call from being made. There is one writer, so nobody
 // else adds one before this commit is written.
 func (t *tx) readRivals(s *commit.Snapshot, u keep.Unlike) error {
-	return t.each(`SELECT key`+sameIdentity, []any{u.Tool, string(u.Identity), u.Subkey}, func(row []driver.Value) error {
-		s.AddRival(commit.IdentityKey{Tool: u.Tool, Identity: string(u.Identity), Subkey: u.Subkey}, name[keep.MutationKey](row[0]))
-		return nil
-	})
+	for _, tool := range u.Tools {
+		k := commit.IdentityKey{Tool: tool, Identity: string(u.Identity), Subkey: u.Subkey}
+		err := t.each(`SELECT key`+sameIdentity, []any{tool, k.Identity, k.Subkey}, func(row []driver.Value) error {
+			s.AddRival(k, name[keep.MutationKey](row[0]))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eventFacts are what the law knows of an event.

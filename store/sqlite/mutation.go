@@ -110,14 +110,23 @@ var (
 
 // Rival returns the oldest record that keeps a commit with u from being made, and whether
 // there is one.
-func (db *DB) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error) {
-	list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+sameIdentity, u.Tool, string(u.Identity), u.Subkey)
-	for _, m := range list {
-		if m.Key != u.Key && !slices.Contains(u.Except, m.Key) {
-			return m, true, err
+func (db *DB) Rival(ctx context.Context, u keep.Unlike) (oldest keep.Mutation, found bool, err error) {
+	for _, tool := range u.Tools {
+		list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+sameIdentity, tool, string(u.Identity), u.Subkey)
+		if err != nil {
+			return keep.Mutation{}, false, err
+		}
+		for _, m := range list {
+			if m.Key == u.Key || slices.Contains(u.Except, m.Key) {
+				continue
+			}
+			if !found || m.CreatedAt.Before(oldest.CreatedAt) {
+				oldest, found = m, true
+			}
+			break
 		}
 	}
-	return keep.Mutation{}, false, err
+	return oldest, found, nil
 }
 
 var (

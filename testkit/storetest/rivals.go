@@ -59,6 +59,34 @@ var rivalPromises = []promise{
 		same := equal(w, "same", string(slices.Repeat([]byte("long "), 100))+"a")
 		w.refuse("same", rivalOf(long.Key), unlike(same), putNew(w, same))
 	}},
+	{"a call is refused beside one that was made under another name of its tool", func(w *world) {
+		names := []keep.ToolName{"hub.once", "crm.once", "svc.once"}
+		for i, was := range names {
+			id := fmt.Sprint("renamed ", i)
+			first, second := equal(w, keep.WorkflowName("was "+was), id), equal(w, keep.WorkflowName("is "+was), id)
+			first.Tool, second.Tool = was, names[(i+1)%len(names)]
+			w.commit(first.Workflow, putNew(w, first))
+			u := unlike(second)
+			if rival, found := must(w)(w.Rival(w.ctx, u)); found {
+				w.Errorf("Rival under another name = %s, want none", rival.Key)
+			}
+			u.Tools = names
+			if rival, found := must(w)(w.Rival(w.ctx, u)); !found || rival.Key != first.Key {
+				w.Errorf("Rival = %s, %t, want %s", rival.Key, found, first.Key)
+			}
+			w.refuse(second.Workflow, rivalOf(first.Key), u, putNew(w, second))
+			third := equal(w, keep.WorkflowName("also "+was), id)
+			third.Tool = names[(i+2)%len(names)]
+			w.commit(third.Workflow, putNew(w, third))
+			if rival, _ := must(w)(w.Rival(w.ctx, u)); rival.Key != first.Key {
+				w.Errorf("Rival = %s, want the oldest, %s", rival.Key, first.Key)
+			}
+			u.Except = []keep.MutationKey{first.Key}
+			w.refuse(second.Workflow, rivalOf(third.Key), u, putNew(w, second))
+			u.Except = append(u.Except, third.Key)
+			w.commit(second.Workflow, u, putNew(w, second))
+		}
+	}},
 	{"a call is refused beside one of another lane of its workflow", func(w *world) {
 		var calls []keep.Mutation
 		for _, lane := range []keep.Lane{keep.KeyLane("c", "a"), keep.KeyLane("c", "b")} {
@@ -72,18 +100,22 @@ var rivalPromises = []promise{
 		w.commit("w", unlike(calls[0]), putNew(w, calls[0]))
 		w.refuse("w", rivalOf(calls[0].Key), unlike(calls[1]), putNew(w, calls[1]))
 	}},
-	{"of calls of one identity that are recorded at the same moment, one is", func(w *world) {
+	{"of calls of one identity that are recorded at the same moment, under whichever name of the tool, one is", func(w *world) {
 		for round := range 10 {
 			id := fmt.Sprint("round ", round)
 			var calls []keep.Mutation
+			names := []keep.ToolName{"crm.once", "svc.once"}
 			for i := range 8 {
 				calls = append(calls, equal(w, keep.WorkflowName(fmt.Sprint("w", round, "-", i)), id))
+				calls[i].Tool = names[i%2]
 			}
 			errs := make([]error, len(calls))
 			at := w.now()
 			var wg sync.WaitGroup
 			for i, m := range calls {
-				changes := []keep.Change{unlike(m), putNew(w, m)}
+				u := unlike(m)
+				u.Tools = names
+				changes := []keep.Change{u, putNew(w, m)}
 				wg.Go(func() {
 					errs[i] = w.Commit(w.ctx, keep.Commit{Workflow: m.Workflow, At: at, Changes: changes})
 				})
@@ -113,7 +145,7 @@ func equal(w *world, name keep.WorkflowName, id string) keep.Mutation {
 }
 
 func unlike(m keep.Mutation) keep.Unlike {
-	return keep.Unlike{Key: m.Key, Tool: m.Tool, Identity: m.Identity, Subkey: m.Subkey}
+	return keep.Unlike{Key: m.Key, Tools: []keep.ToolName{m.Tool}, Identity: m.Identity, Subkey: m.Subkey}
 }
 
 func putNew(w *world, m keep.Mutation) keep.Change {
