@@ -125,7 +125,7 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 	}
 	if err == nil {
 		defer db.Close()
-		if err = project.Continue(ctx, db, scripts); err == nil {
+		if err = project.Continue(ctx, db, p.Cfg, scripts); err == nil {
 			err = project.Renamed(ctx, db, p.Root, scripts, conns)
 		}
 	}

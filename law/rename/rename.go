@@ -26,6 +26,10 @@ const (
 
 	// Both says that a workflow names another one as what it was, and that both have work.
 	Both Kind = "workflows"
+
+	// Ruled says that keep.toml has rules for a workflow by its new name, and none by the first one, under which it is
+	// continued: they would be about nothing.
+	Ruled Kind = "rules"
 )
 
 // A Doubt is one thing that is gone, and what it may be called now.
@@ -34,12 +38,16 @@ type Doubt struct {
 	Workflow keep.WorkflowName // of a job
 	Gone     string            // as records name it
 	Fresh    string            // that may be it
+	Table    string            // of Ruled: in keep.toml, where the rules are
 }
 
 // Error says what is in doubt.
 func (d Doubt) Error() string {
 	if d.Kind == Both {
 		return fmt.Sprintf("the workflow %s says that it was %s, and the database has both", d.Fresh, d.Gone)
+	}
+	if d.Kind == Ruled {
+		return fmt.Sprintf("%s is about the workflow %s, which the database continues under its first name, %s: it would not hold", d.Table, d.Fresh, d.Gone)
 	}
 	of := ""
 	if d.Kind == Job {
@@ -58,6 +66,8 @@ func (d Doubt) Fix() string {
 		conn, tool, _ := strings.Cut(d.Fresh, ".")
 		_, old, _ := strings.Cut(d.Gone, ".")
 		return fmt.Sprintf("write was = %q in [connections.%s.tools.%s] if it is the same, new = true if it is another one", old, conn, tool)
+	case Ruled:
+		return fmt.Sprintf("write %s there in place of %s, or besides it", d.Gone, d.Fresh)
 	case Both:
 		return "remove was, or run it on another database"
 	case Job:

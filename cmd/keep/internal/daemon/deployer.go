@@ -88,7 +88,7 @@ func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api
 	}
 	files := []project.Script{{File: s.File, Workflow: w}}
 	// It may say that it was another workflow: then it is checked under the name that the database has.
-	if err := project.Continue(ctx, d.DB, files); err != nil {
+	if err := project.Continue(ctx, d.DB, d.config(), files); err != nil {
 		return nil, workflow.Report{}, err
 	}
 	if w = files[0].Workflow; name != "" && w.Name != name {

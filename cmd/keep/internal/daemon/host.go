@@ -193,7 +193,7 @@ const maxRenameRounds = 3
 // settleNames continues what was renamed, and asks until nothing is in doubt.
 func (s *Session) settleNames(ctx context.Context, e Env, db database.DB) error {
 	for round := 0; ; round++ {
-		if err := project.Continue(ctx, db, s.Scripts); err != nil {
+		if err := project.Continue(ctx, db, s.config(), s.Scripts); err != nil {
 			return err
 		}
 		err := project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
@@ -207,7 +207,7 @@ func (s *Session) settleNames(ctx context.Context, e Env, db database.DB) error 
 // DeployAgain is Deploy for a script that changed while the session runs.
 func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
 	one := []project.Script{sc}
-	if err := project.Continue(ctx, s.DB, one); err != nil {
+	if err := project.Continue(ctx, s.DB, s.config(), one); err != nil {
 		return keep.Version{}, err
 	}
 	if err := project.Renamed(ctx, s.DB, s.Project.Root, one, s.conns); err != nil {

@@ -130,7 +130,7 @@ func (d *developer) redeploy(ctx context.Context, p *project.Project) error {
 	if err != nil {
 		return d.show(nil, err)
 	}
-	if err := project.Continue(ctx, d.session.DB, scripts); err != nil {
+	if err := project.Continue(ctx, d.session.DB, p.Cfg, scripts); err != nil {
 		return d.show(nil, err)
 	}
 	running := d.session.Names()

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
@@ -42,8 +43,11 @@ func (e *RenameError) problems() []terminal.Problem {
 	var out []terminal.Problem
 	for _, d := range e.Doubts {
 		p := terminal.Problem{Severity: string(workflow.Error), Code: "renamed", File: e.files[string(d.Workflow)], Message: d.Error(), Fix: d.Fix()}
-		if d.Kind == rename.Workflow || d.Kind == rename.Both {
+		switch d.Kind {
+		case rename.Workflow, rename.Both:
 			p.File = e.files[d.Fresh]
+		case rename.Ruled:
+			p.File = config.Name
 		}
 		out = append(out, p)
 	}
@@ -51,8 +55,9 @@ func (e *RenameError) problems() []terminal.Problem {
 }
 
 // Continue gives scripts that say which workflow they were the name by which the database
-// knows it. It returns an error if the database knows both names.
-func Continue(ctx context.Context, db store.Workflows, scripts []Script) error {
+// knows it. It returns an error if the database knows both names, or if grants or budgets of cfg are
+// about the other one alone.
+func Continue(ctx context.Context, db store.Workflows, cfg *config.Config, scripts []Script) error {
 	for i := range scripts {
 		s := &scripts[i]
 		if s.Was == "" || s.Was == s.Name {
@@ -70,12 +75,32 @@ func Continue(ctx context.Context, db store.Workflows, scripts []Script) error {
 			return exit.Misusef("%w", &RenameError{Doubts: []rename.Doubt{{Kind: rename.Both, Gone: string(s.Was), Fresh: string(s.Name)}},
 				files: map[string]string{string(s.Name): s.File}})
 		case has(s.Was):
+			if doubts := ruled(cfg, s.Name, s.Was); len(doubts) > 0 {
+				return exit.Misusef("%w", &RenameError{Doubts: doubts, files: map[string]string{}})
+			}
 			w := *s.Workflow
 			w.Name = s.Was
 			s.Workflow = &w
 		}
 	}
 	return nil
+}
+
+// ruled returns the tables of grants and budgets that are about a workflow by its new name alone.
+func ruled(cfg *config.Config, fresh, first keep.WorkflowName) (out []rename.Doubt) {
+	add := func(table string) {
+		out = append(out, rename.Doubt{Kind: rename.Ruled, Gone: string(first), Fresh: string(fresh), Table: table})
+	}
+	_, isNew := cfg.GrantOf(fresh)
+	if _, isFirst := cfg.GrantOf(first); isNew && !isFirst {
+		add(fmt.Sprintf("[grants.%s]", fresh))
+	}
+	for _, b := range cfg.Budgets {
+		if slices.Contains(b.Workflows, fresh) && !slices.Contains(b.Workflows, first) {
+			add(fmt.Sprintf("[budgets.%s]", b.Name))
+		}
+	}
+	return out
 }
 
 // Renamed returns a *RenameError if something of the scripts or of the connections may be,
@@ -371,7 +396,7 @@ const (
 func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, conns []connector.Connection) bool {
 	lines := bufio.NewScanner(in)
 	for _, d := range e.Doubts {
-		if d.Kind == rename.Both {
+		if d.Kind == rename.Both || d.Kind == rename.Ruled {
 			return false
 		}
 		fmt.Fprintf(out, "%s\nIs %s the same as %s? [same/new/stop] ", terminal.Clean(d.Error()), terminal.Clean(d.Fresh), terminal.Clean(d.Gone))
