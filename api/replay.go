@@ -44,7 +44,7 @@ type Replay struct {
 // A Difference is what the script does otherwise than the run did.
 type Difference struct {
 	Phase    string          `json:"phase"`
-	What     string          `json:"what" enum:"reservations,data,call,identity,payload,publishes,made_ids,items,checkpoint,error"`
+	What     string          `json:"what" enum:"order_key,reservations,data,call,identity,payload,publishes,made_ids,items,checkpoint,error"`
 	Recorded json.RawMessage `json:"recorded"` // null: nothing, or it is not kept
 	Now      json.RawMessage `json:"now"`      // null: nothing
 }

@@ -73,11 +73,8 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 	if !ok || def.Kind != r.Run.Kind {
 		return ReplayResult{Failure: keep.Failf(keep.ClassLogic, "no-handler", "the script has no %s %s", r.Run.Kind, r.Run.Handler)}, nil
 	}
-	x := &execution{
-		a: &actor{e: e, name: r.Run.Workflow}, e: e, run: r.Run, def: def, phaseLog: nil,
-		v:     version{Deployment: keep.Deployment{Workflow: r.Run.Workflow, Definition: r.Definition}, script: r.Script},
-		again: &recorded{phase: p.Name, left: p.Seen},
-	}
+	x := e.replayed(r, def)
+	x.again = &recorded{phase: p.Name, left: p.Seen}
 	phase := p.Name
 	if phase == "handler" {
 		phase = ""
@@ -107,6 +104,33 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 		res.Reservations, res.Failure = parsed.reservations, f
 	}
 	return res, nil
+}
+
+// replayed returns an execution of a run that is over.
+func (e *Engine) replayed(r Replay, def keep.Handler) *execution {
+	return &execution{
+		a: &actor{e: e, name: r.Run.Workflow}, e: e, run: r.Run, def: def,
+		v: version{Deployment: keep.Deployment{Workflow: r.Run.Workflow, Definition: r.Definition}, script: r.Script},
+	}
+}
+
+// ReplayKey returns the order key that a run of a consumer would have had: that of the events which it
+// reserved, or else of the one that it began with, all as they were then. Empty: it would have had none.
+// The failure is the one with which the run would have ended.
+func (e *Engine) ReplayKey(ctx context.Context, r Replay, trigger keep.Event, reserved []keep.Event) (string, *keep.Failure, error) {
+	def, _ := r.Definition.Handler(r.Run.Handler)
+	x := e.replayed(r, def)
+	t, err := x.a.triggerOf(ctx, x.v, def, trigger)
+	if err != nil || t.keyless != nil {
+		return "", t.keyless, err
+	}
+	x.pick(t)
+	err = x.takeLane(ctx, reserved)
+	if f, ok := errors.AsType[*keep.Failure](err); ok {
+		return "", f, nil
+	}
+	key, _ := x.run.Lane.Key()
+	return key, nil, err
 }
 
 // placeIn returns where in the table of phases a phase is.

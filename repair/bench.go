@@ -99,9 +99,14 @@ func (b *Bench) Base(ctx context.Context, w keep.WorkflowName, v keep.Version) (
 }
 
 func scriptOf(d keep.Definition, files map[string]string, effects workflow.Report) law.Script {
-	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files))}
+	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files)), Keys: make(map[keep.HandlerName]string)}
 	for _, t := range effects.Tools {
 		s.Calls = append(s.Calls, t.Tool)
+	}
+	for _, h := range effects.Handlers {
+		if h.Key != "" {
+			s.Keys[h.Handler] = h.Key
+		}
 	}
 	return s
 }
@@ -117,8 +122,13 @@ type Tried struct {
 // Check reads a proposal and returns why it may not be one, in sentences. The workflow is nil
 // if it cannot be read.
 func (b *Bench) Check(ctx context.Context, base Base, source string) (*host.Workflow, []string, error) {
+	w, _, why, err := b.check(ctx, base, source)
+	return w, why, err
+}
+
+func (b *Bench) check(ctx context.Context, base Base, source string) (w *host.Workflow, now law.Script, why []string, err error) {
 	if len(source) > MaxSource {
-		return nil, []string{fmt.Sprintf("it has %d bytes, and %d at most are allowed", len(source), MaxSource)}, nil
+		return nil, now, []string{fmt.Sprintf("it has %d bytes, and %d at most are allowed", len(source), MaxSource)}, nil
 	}
 	files := make(map[string][]byte, len(base.Files))
 	for name, text := range base.Files {
@@ -126,21 +136,19 @@ func (b *Bench) Check(ctx context.Context, base Base, source string) (*host.Work
 	}
 	files[path.Clean(base.Entry)] = []byte(source)
 	bundle, err := sandbox.BuildFiles(base.Entry, files)
-	var w *host.Workflow
 	if err == nil {
 		w, err = host.LoadBundle(ctx, b.Runtime, bundle)
 	}
 	if err != nil {
 		if ctx.Err() != nil || !mistake(err) {
-			return nil, nil, err
+			return nil, now, nil, err
 		}
-		return nil, []string{err.Error()}, nil
+		return nil, now, []string{err.Error()}, nil
 	}
 	effects, err := workflow.Effects(w.Declaration, w.Sources, b.Connections)
 	if err != nil {
-		return nil, nil, err
+		return nil, now, nil, err
 	}
-	var why []string
 	for _, f := range effects.Findings {
 		if f.Severity == workflow.Error {
 			why = append(why, fmt.Sprintf("%s:%d: %s", f.Position.File, f.Position.Line, f.Text()))
@@ -148,9 +156,10 @@ func (b *Bench) Check(ctx context.Context, base Base, source string) (*host.Work
 	}
 	g, err := b.Store.Grant(ctx, base.Workflow)
 	if err != nil && !errors.Is(err, keep.ErrNotFound) {
-		return nil, nil, err
+		return nil, now, nil, err
 	}
-	return w, append(why, law.Admit(base.Script, scriptOf(w.Definition, w.Sources, effects), g)...), nil
+	now = scriptOf(w.Definition, w.Sources, effects)
+	return w, now, append(why, law.Admit(base.Script, now, g)...), nil
 }
 
 // mistake reports whether an error is one of the author of a script.
@@ -164,11 +173,11 @@ func mistake(err error) bool {
 
 // Try tries a proposal for a run that failed.
 func (b *Bench) Try(ctx context.Context, base Base, failed keep.Run, source string) (Tried, error) {
-	w, refused, err := b.Check(ctx, base, source)
+	w, now, refused, err := b.check(ctx, base, source)
 	if err != nil {
 		return Tried{}, err
 	}
-	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused}}
+	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused, Rekeyed: law.Rekeyed(base.Script, now)}}
 	if len(refused) == 0 {
 		if err := b.evidence(ctx, base, failed, w, &t.Evidence); err != nil {
 			return Tried{}, err

@@ -40,6 +40,9 @@ func (c Recorded) Compare(ctx context.Context, base keep.Deployment, script engi
 	for _, run := range r.Runs {
 		out.Counts[string(run.Change)]++
 		if !run.Done || run.Run == failed.ID && onlyNext(run) {
+			if run.OtherKey() {
+				out.Differ = append(out.Differ, fmt.Sprintf("%s, a run of %s, would have had another order key", run.Run, run.Handler))
+			}
 			continue
 		}
 		out.Done++

@@ -21,9 +21,9 @@ type Keeper struct {
 
 // Repair repairs a failure as far as its budget lasts, and returns what is known of it then. That
 // an attempt begins is durable before the model is asked, and what it brought before the next one
-// begins: an attempt whose host dies is used up. A repair that is over is returned as it is, and
-// nobody is asked. It ends when another version is current: the model is not asked again, and what it
-// answers then is not kept. The error is keep.ErrStale if another host repairs the same at this moment.
+// begins: an attempt whose host dies is used up, and so is one that ends by an error. A repair that
+// is over is returned as it is, and nobody is asked. It ends when another version is current: the
+// model is not asked again, and what it answers then is not kept. The error is keep.ErrStale if another host repairs the same at this moment.
 func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error) {
 	s, ok := law.SignatureOf(failed)
 	if !ok {
@@ -49,9 +49,7 @@ func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error
 			err = k.Repairer.current(ctx, failed)
 		}
 		if err != nil {
-			n := len(rec.Attempts) - 1
-			rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost
-			return k.replaced(ctx, stored, rec, err)
+			return k.broke(ctx, stored, rec, a, err)
 		}
 		if rec, err = rec.End(kept(a), k.now()); err != nil {
 			return rec, err
@@ -61,6 +59,32 @@ func (k *Keeper) Repair(ctx context.Context, failed keep.Run) (law.Record, error
 		}
 	}
 	return rec, nil
+}
+
+// endWithin is how long it may take to keep the end of an attempt whose host is ending.
+const endWithin = 5 * time.Second
+
+// broke keeps what an attempt cost that ended by err, and why it ended.
+func (k *Keeper) broke(ctx context.Context, stored keep.Repair, rec law.Record, a Attempt, err error) (law.Record, error) {
+	if _, ok := errors.AsType[*keep.VersionError](err); ok {
+		n := len(rec.Attempts) - 1
+		rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost
+		return k.replaced(ctx, stored, rec, err)
+	}
+	why := "it could not be tried: " + err.Error()
+	if ctx.Err() != nil {
+		why = law.HostEnded
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer stop()
+	over, ended := rec.End(law.Attempt{Why: keep.CutTitle(why), Tokens: a.Used.Tokens(), Cost: a.Used.Cost}, k.now())
+	if ended == nil {
+		_, ended = k.put(ctx, stored, over)
+	}
+	if ended != nil {
+		return rec, err // the attempt is used up all the same
+	}
+	return over, err
 }
 
 // replaced keeps that a repair is over, if err is that another version is current. Of a repair that never

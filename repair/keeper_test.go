@@ -202,6 +202,71 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
+// A failing store fails to list runs while it is broken.
+type failing struct {
+	repair.Store
+	broken *atomic.Bool
+}
+
+var errGone = errors.New("the database is gone")
+
+func (f failing) Runs(ctx context.Context, filter keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
+	if f.broken.Swap(false) {
+		return nil, "", errGone
+	}
+	return f.Store.Runs(ctx, filter, p)
+}
+
+// TestBreaks has an attempt end by an error after the model has answered: what it cost is kept, and why it ended.
+func TestBreaks(t *testing.T) {
+	fixed := call("propose", caseOf(t, "falls-back").source)
+	t.Run("store", func(t *testing.T) {
+		w := newWorld(t, renamed)
+		db := openRepairs(t)
+		var broken atomic.Bool
+		w.bench.Store = failing{w.bench.Store, &broken}
+		s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { broken.Store(true); return fixed })
+		k := w.keeper(t, s, db)
+		k.Repairer.Limits.Tokens = 1
+		if _, err := k.Repair(t.Context(), w.failed); !errors.Is(err, errGone) {
+			t.Fatalf("Repair: %v, want %v", err, errGone)
+		}
+		rec, err := k.Repair(t.Context(), w.failed)
+		if err != nil || rec.Stage != law.Used || rec.Spent().Tokens == 0 || rec.Spent().Cost == 0 {
+			t.Errorf("%+v, %v; want a budget that is used up", rec, err)
+		}
+		if got := rec.Tried(); len(got) != 1 || !strings.HasPrefix(got[0], "attempt 1: it could not be tried: ") || !strings.Contains(got[0], errGone.Error()) {
+			t.Errorf("tried %q, want one attempt that the database ended", got)
+		}
+		if n := len(s.Requests()); n != 1 {
+			t.Errorf("the model was asked %d times, want once", n)
+		}
+	})
+	t.Run("host", func(t *testing.T) {
+		w := newWorld(t, renamed)
+		db := openRepairs(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s := llmtest.Start(t, func(q llmtest.Request) llmtest.Reply {
+			if q.N == 1 {
+				stop()
+			}
+			return fixed
+		})
+		if _, err := w.keeper(t, s, db).Repair(ctx, w.failed); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Repair: %v, want %v", err, context.Canceled)
+		}
+		stored, err := db.Repairs(t.Context(), "", time.Time{})
+		if err != nil || len(stored) != 1 {
+			t.Fatalf("%d repairs, %v", len(stored), err)
+		}
+		rec, err := law.ReadRecord(stored[0])
+		if err != nil || len(rec.Attempts) != 1 || rec.Attempts[0].EndedAt.IsZero() || !strings.Contains(rec.Tried()[0], "the host ended") {
+			t.Errorf("%q, %v; want an attempt that the host ended", rec.Tried(), err)
+		}
+	})
+}
+
 // Of two hosts that repair the same one continues.
 func TestTwoHosts(t *testing.T) {
 	w := newWorld(t, renamed)

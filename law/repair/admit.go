@@ -2,6 +2,7 @@ package repair
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/keep-run/keep"
@@ -12,6 +13,20 @@ type Script struct {
 	Definition keep.Definition
 	Files      []string        // that it is made of
 	Calls      []keep.ToolName // that it mentions
+
+	Keys map[keep.HandlerName]string // texts of the functions that give order keys
+}
+
+// Rekeyed returns a sentence for each consumer that computes order keys otherwise than in base. Which
+// events wait for one another may show only with one that no run had.
+func Rekeyed(base, now Script) []string {
+	var out []string
+	for _, h := range slices.Sorted(maps.Keys(base.Keys)) {
+		if now.Keys[h] != base.Keys[h] {
+			out = append(out, fmt.Sprintf("key of %s is another function, and which events wait for one another may show only with another event", h))
+		}
+	}
+	return out
 }
 
 // Admit returns why a script may not be proposed in the place of base, in sentences; none: it

@@ -57,6 +57,7 @@ type Evidence struct {
 	Compared   Comparison
 	Neighbours []Neighbour // runs of the same handler that are done
 	Was, Is    string      // the texts of the two scripts
+	Rekeyed    []string    // by the function of that name
 }
 
 // maxReasons bounds the reasons of a verdict.
@@ -83,7 +84,7 @@ func judge(e Evidence) (Verdict, []string) {
 	if len(refused) > 0 {
 		return Refused, refused
 	}
-	impact := append([]string(nil), e.Compared.Differ...)
+	impact := append(append([]string(nil), e.Compared.Differ...), e.Rekeyed...)
 	for _, word := range Brings(e.Was, e.Is) {
 		impact = append(impact, fmt.Sprintf("it brings %q, which no script had and no recorded run shows the use of", word))
 	}

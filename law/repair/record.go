@@ -82,6 +82,9 @@ func (r Record) Proposal() *Attempt {
 	return &r.Attempts[len(r.Attempts)-1]
 }
 
+// HostEnded says why an attempt ended whose host did.
+const HostEnded = "the host ended while it was under way"
+
 // errStage is returned for a move that a record in its stage cannot make.
 var errStage = errors.New("the repair is over")
 
@@ -93,7 +96,7 @@ func (r Record) Begin(l Limits, run keep.RunID, now time.Time) (Record, error) {
 	}
 	r.Run, r.Limit, r.Attempts = run, l.Attempts, append([]Attempt(nil), r.Attempts...)
 	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].EndedAt.IsZero() {
-		r.Attempts[n-1].EndedAt, r.Attempts[n-1].Why = now, "the host ended while it was under way"
+		r.Attempts[n-1].EndedAt, r.Attempts[n-1].Why = now, HostEnded
 	}
 	if r.Why = l.Stop(r.Spent()); r.Why != "" {
 		r.Stage = Used

@@ -7,9 +7,10 @@
 //
 // # Safe
 //
-// A proposal is safe if what it declares and may call is as before, every run whose work is
-// done would have done the same, the run that failed comes through with its recorded reads, and
-// what it would do is like what its neighbours did: the runs of the same handler that are done.
+// A proposal is safe if what it declares and may call is as before, its functions of order keys
+// are the same, every run whose work is done would have done the same, the run that failed comes
+// through with its recorded reads, and what it would do is like what its neighbours did: the runs
+// of the same handler that are done.
 // Like means: the same tools and parameters, the same values where all neighbours have the same,
 // and values from where the neighbours' values came from.
 package repair

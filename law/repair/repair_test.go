@@ -133,6 +133,25 @@ func TestAdmit(t *testing.T) {
 }
 
 // A grant decides which tools there are, in place of what the script called before.
+// TestRekeyed tells functions of order keys apart by their text.
+func TestRekeyed(t *testing.T) {
+	const key = "(event) => event.payload.iban"
+	was := repair.Script{Keys: map[keep.HandlerName]string{"pay": key, "send": key}}
+	for name, tt := range map[string]struct {
+		now  map[keep.HandlerName]string
+		want int
+	}{
+		"the same": {was.Keys, 0}, "none": {nil, 2},
+		"one":          {map[keep.HandlerName]string{"pay": key, "send": "(event) => event.messageId"}, 1},
+		"another text": {map[keep.HandlerName]string{"pay": key + "\n", "send": "e" + key}, 2},
+		"one more":     {map[keep.HandlerName]string{"pay": key, "send": key, "more": key}, 0}, // Admit refuses it
+	} {
+		if got := repair.Rekeyed(was, repair.Script{Keys: tt.now}); len(got) != tt.want {
+			t.Errorf("%s: %q, want %d sentences", name, got, tt.want)
+		}
+	}
+}
+
 func TestAdmitByGrant(t *testing.T) {
 	now := base()
 	now.Calls = []keep.ToolName{"bank.pay", "mail.send"}
@@ -190,6 +209,7 @@ func TestJudge(t *testing.T) {
 		{"a condition of the grant", func(e *evidence) { e.Shadow.Denied = []string{"bank.pay: params.amount < 20 does not hold"} }, refused, "does not hold"},
 		{"fails again", func(e *evidence) { e.Shadow.Ending, e.Shadow.Why = repair.Fails, "mail is undefined" }, refused, "still fails: mail is undefined"},
 		{"an applied run differs", func(e *evidence) { e.Compared.Differ = []string{"run_1 has another identity"} }, impactful, "another identity"},
+		{"another order key", func(e *evidence) { e.Rekeyed = []string{"key of pay is another function"} }, impactful, "key of pay"},
 		{"the event is skipped", func(e *evidence) { e.Shadow.Ending, e.Shadow.Effects = repair.Skips, nil }, impactful, "is skipped"},
 		{"without its call", func(e *evidence) { e.Shadow.Effects = nil }, impactful, "without bank.pay"},
 		{"applied already", func(e *evidence) { e.Shadow.Repeated = []string{"bank.pay"} }, impactful, "was applied already"},

@@ -286,6 +286,35 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// Another order key is an impact though each run does the same: other events would wait for one that is in doubt.
+func TestOrderKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const key = `order: "key", key: (event) => "order " + event.payload.id`
+	source := strings.Replace(shopWorkflow, `subscribe: ["a"],`, `subscribe: ["a"], `+key+`,`, 1)
+	w.live(t, source)
+	for _, tt := range []struct {
+		name, key string
+		impact    compare.Impact
+		want      []string
+	}{
+		{"the same", "order: \"key\", key: ({ payload }) => `order ${payload.id}`", compare.Safe, []string{"same:5"}},
+		{"one for all", `order: "key", key: () => "one"`, compare.Impactful, []string{"changed:3", `- prepare order_key "order o00"`, `+ prepare order_key "one"`}},
+		{"of one", `order: "key", key: (event) => (event.messageId === "o01" ? "a" : "order ") + event.payload.id`, compare.Impactful, []string{"changed:1", "same:4"}},
+		{"none", `order: "key", key: () => ""`, compare.Impactful, []string{"failed:3", "bad-order-key", "call shop.send with a key missing"}},
+	} {
+		r := w.compare(t, strings.Replace(source, key, tt.key, 1))
+		if r.Impact != tt.impact {
+			t.Errorf("%s: impact %s, want %s", tt.name, r.Impact, tt.impact)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(said(r), want) {
+				t.Errorf("%s: nothing says %q:\n%s", tt.name, want, said(r))
+			}
+		}
+	}
+}
+
 // mutateOf and nextOf cut a function out of a source.
 func mutateOf(source string) string { return between(source, "async mutate", "async next") }
 

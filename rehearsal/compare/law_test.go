@@ -48,6 +48,7 @@ func TestChangeOf(t *testing.T) {
 		{"when it is due", []replay.Difference{diff(replay.Data, `{"wakeAt":1}`, `{"wakeAt":2}`)}, true, compare.Changed},
 		{"data that is not kept", []replay.Difference{diff(replay.Data, "", `{"data":2}`)}, true, compare.Changed},
 		{"data and a payload", []replay.Difference{diff(replay.Data, `{"data":1}`, `{}`), diff(replay.Payload, `1`, `2`)}, true, compare.Changed},
+		{"order key", []replay.Difference{diff(replay.OrderKey, `"a"`, `"b"`)}, true, compare.Changed},
 		{"ids that Keep made", []replay.Difference{diff(replay.MadeIDs, `[1]`, `[2]`)}, true, compare.Same},
 	} {
 		if got := compare.ChangeOf(tt.diffs, tt.known); got != tt.want {

@@ -225,6 +225,11 @@ func (r *Run) cut(room int) int {
 // maxCalls is how many calls of one run are looked at.
 const maxCalls = 1000
 
+// OtherKey reports whether the run would have had another order key, so that other events would wait for it.
+func (r Run) OtherKey() bool {
+	return slices.ContainsFunc(slices.Concat(r.Before, r.After), func(e Effect) bool { return e.What == replay.OrderKey })
+}
+
 // calls returns the calls of a run that happened, or may have.
 func (c *comparer) calls(ctx context.Context, run keep.Run) ([]keep.Mutation, error) {
 	if run.Kind == keep.Producer {

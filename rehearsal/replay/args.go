@@ -56,8 +56,9 @@ func (r *replay) triggerArg(ctx context.Context, p phase) (args []json.RawMessag
 		}
 		if err == nil {
 			e.Status = keep.EventPending // as it was
-			for _, arg := range engine.TriggerArgs(e) {
+			for n, arg := range engine.TriggerArgs(e) {
 				if args[0] = arg; trace.Digest(args...) == p.end.Script.In {
+					r.trigger = at(e, n)
 					break
 				}
 			}

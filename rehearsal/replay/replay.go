@@ -82,6 +82,7 @@ type What string
 
 // The kinds of differences.
 const (
+	OrderKey     What = "order_key" // of the events that the run had
 	Reservations What = "reservations"
 	Data         What = "data" // what prepare returned besides
 	Call         What = "call" // another tool, a call more or a call less
@@ -195,6 +196,7 @@ type replay struct {
 	cfg      Config
 	run      keep.Run
 	engine   *engine.Engine
+	trigger  keep.Event      // that prepare began with, as it was then; zero: none
 	prepared json.RawMessage // what prepare returned
 	idle     bool            // prepare reserved nothing
 	report   Report
@@ -321,6 +323,9 @@ func (r *replay) step(ctx context.Context, p phase) (bool, error) {
 		return false, err
 	}
 	r.report.Phases = append(r.report.Phases, p.name)
+	if begins, err := r.compareKey(ctx, p); err != nil || !begins {
+		return false, err
+	}
 	got, err := r.execute(ctx, p, args)
 	if err != nil {
 		return false, err

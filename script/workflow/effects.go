@@ -99,6 +99,8 @@ func (r *reader) handler(at location, root value, h keep.Handler) {
 	if h.Kind == keep.Consumer {
 		order := h.Order.String()
 		out.Order = &order
+		key, _ := v.get("key")
+		out.Key = key.source
 	}
 	r.report.Handlers = append(r.report.Handlers, out)
 }

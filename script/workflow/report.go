@@ -38,6 +38,7 @@ type HandlerReport struct {
 	Declared  bool             `json:"-"`         // the script says to which; else it may to all
 	Schedule  *ScheduleReport  `json:"schedule"`  // null: none
 	Order     *string          `json:"order"`     // consumers: all, key or none
+	Key       string           `json:"-"`         // text of the function that gives order keys; empty: there is none
 	Uses      []Use            `json:"uses"`
 }
 
