@@ -138,6 +138,13 @@ type Rule struct {
 	// that returns the same for all requests of a caller neither happens.
 	Caller func(*http.Request) (string, error)
 
+	// CallerVerified promises that Caller names nobody who has not shown a secret, also
+	// in a request for InstancePath, which the guard itself answers: ByJWTSubject
+	// verifies a token. Then the caller sees the kept answer there; otherwise only the
+	// state of the request, and a retry gets the answer. The credential that a nil
+	// Caller takes is such a secret.
+	CallerVerified bool
+
 	// Probe asks whether a request whose outcome is unknown happened. If nil,
 	// nobody can be asked.
 	Probe Probe

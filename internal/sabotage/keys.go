@@ -17,6 +17,8 @@ var keysBreaks = []Break{
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",
 		`r.Rev == 0 && !key.Free(`, `r.Rev < 0 && !key.Free(`, "./idempotency -run TestGuard/former_records"},
+	{"guard-instance-shows-to-anyone", "no-ambient-power", "idempotency/instance.go",
+		`caller != "" && (rt.CallerVerified || rt.callerMayChange)`, `true`, "./idempotency -run TestInstanceWithoutSecret"},
 	{"guard-confirmed-runs-again", "once", "law/key/law.go",
 		`r.Answer, r.ExpiresAt = f.Answer, now.Add(r.ExpiresAt.Sub(r.CreatedAt))`, `r.Answer = f.Answer`, "./law/key -run TestHappenedIsKept"},
 	{"guard-gateway-answer-frees", "doubt-is-not-failure", "law/key/classify.go",
