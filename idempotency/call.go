@@ -26,6 +26,7 @@ type exchange struct {
 	held     int64         // bytes of the guard's memory
 	seen     bool          // the observer was called
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
+	deadline bool          // the server or the handler bounds the time in which an answer is read
 
 	// mu protects the fields below: the lease is renewed beside the handler.
 	mu       sync.Mutex
@@ -34,6 +35,11 @@ type exchange struct {
 	declared declaration
 	endless  bool   // nothing but the end of the connection ends the answer
 	tx       key.Tx // the handler's transaction; nil if it has none
+}
+
+// newExchange returns the exchange of a request that a route is about.
+func (g *Guard) newExchange(w http.ResponseWriter, r *http.Request, rt *route) *exchange {
+	return &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), deadline: hasWriteTimeout(r)}
 }
 
 // maxRounds is how often a call looks again because another caller was first. It

@@ -20,8 +20,9 @@ type Status struct {
 	Reference string `json:"reference"`
 	State     string `json:"state"` // "running", "done", "unknown" or "released"
 
-	// Answer is the one that retries get; nil if there is none, or if whoever asks may
-	// be another one than the caller; see Rule.CallerVerified. A retry gets it then.
+	// Answer is the one that retries get; nil if there is none, if whoever asks may be
+	// another one than the caller (see Rule.CallerVerified), or if there is no memory for
+	// it now. A retry gets it then.
 	Answer *StoredAnswer `json:"answer"`
 }
 
@@ -40,21 +41,25 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 		Problem{Kind: KindUnknownReference, Status: http.StatusNotFound, Detail: "No request of yours has this reference, or it was forgotten."}.ServeHTTP(w, r)
 		return
 	}
-	if rec.State == key.Unknown && rt.Probe != nil {
-		c := &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), claim: key.Claim{ID: rec.ID}}
-		if c.probe(rec) == found {
-			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
-				rec = now
-			}
+	c := g.newExchange(w, r, rt)
+	defer c.letGoOfMemory()
+	if rec.State == key.Unknown && rt.Probe != nil && c.probe(rec) == found {
+		if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
+			rec = now
 		}
 	}
 	s := statusOfRecord(rec, time.Now())
 	if !proved {
 		s.Answer = nil
 	}
+	text, _ := json.Marshal(s) // it has nothing that could fail
+	if s.Answer != nil && !c.hold(int64(len(text))) {
+		s.Answer = nil
+		text, _ = json.Marshal(s)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s) // the client may be gone
+	c.send(append(text, '\n'))
 }
 
 // recordFor returns the record of a reference and its route, if whoever asks names its
