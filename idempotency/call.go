@@ -21,6 +21,7 @@ type exchange struct {
 	body     []byte
 	bodyRead bool
 	claim    key.Claim
+	own      key.Claim // what claim was before it stood on a record of version 1
 	started  time.Time
 	store    time.Duration // spent waiting for the store, outside the handler
 	held     int64         // bytes of the guard's memory
@@ -96,6 +97,7 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 			return rec, err
 		}
 		if !key.Free(former, now) {
+			c.own = c.claim
 			c.claim.ID, c.claim.Alias = c.claim.Former, key.ID{} // it stays what it is
 			return former, nil
 		}
@@ -116,6 +118,10 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 	now := time.Now()
 	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
+		if c.claim.ID == c.claim.Former { // which is over now: others take the name of their own
+			c.claim = c.own
+			return false
+		}
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
 		_ = c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}) // read again, whatever came of it

@@ -29,6 +29,8 @@ func TestGuard(t *testing.T) {
 		"credentials":          guardCredentials,
 		"host":                 guardHost,
 		"former_records":       guardFormerRecords,
+		"former_released":      guardFormerReleased,
+		"former_expires":       guardFormerExpires,
 		"methods":              guardMethods,
 		"released_key":         guardReleasedKey,
 		"expiry":               guardExpiry,
