@@ -204,6 +204,7 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		}
 	}
 	next.Rev++
+	next.Former = key.ID{} // from now on it is this record that stands for the request
 	c.rec = next
 	c.execute()
 	return there, true

@@ -190,6 +190,22 @@ func guardFormerExpires(t *testing.T) {
 	})
 }
 
+// A record of the version before may be imported when its key was used and is free again.
+func guardFormerImported(t *testing.T) {
+	t.Parallel()
+	status := 429
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) })
+	w.do(with("k"))
+	status = 201
+	id := w.former("k", key.Fact{Evidence: key.Unsure})
+	w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+	w.ran(1)
+	_, err := idempotency.NewKeys(w.store).Resolve(t.Context(), id.String(), idempotency.Resolution{By: "eve"}, time.Now())
+	must(t, err)
+	w.replayed(w.do(with("k")), w.do(with("k")))
+	w.ran(2)
+}
+
 // An afterRead is a store after whose first read of a record something happens.
 type afterRead struct {
 	idempotency.Store

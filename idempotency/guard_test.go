@@ -31,6 +31,7 @@ func TestGuard(t *testing.T) {
 		"former_records":       guardFormerRecords,
 		"former_released":      guardFormerReleased,
 		"former_expires":       guardFormerExpires,
+		"former_imported":      guardFormerImported,
 		"methods":              guardMethods,
 		"released_key":         guardReleasedKey,
 		"expiry":               guardExpiry,

@@ -16,7 +16,7 @@ var keysBreaks = []Break{
 	{"guard-hosts-share-keys", "once", "law/key/record.go",
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",
-		`r.Rev == 0 && !key.Free(`, `r.Rev < 0 && !key.Free(`, "./idempotency -run TestGuard/former_records"},
+		`if !key.Free(k.rows[r.Former].v`, `if r.Rev < 0 && !key.Free(k.rows[r.Former].v`, "./idempotency -run TestGuard/former_records"},
 	{"guard-takes-former-records", "once", "idempotency/call.go",
 		`if c.claim.ID == c.claim.Former {`, `if false {`, "./idempotency -run TestGuard/former_released"},
 	{"guard-begins-former-records", "once", "law/key/law.go",

@@ -189,8 +189,11 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case f.Evidence == Begun && r.State != Released, f.Evidence == Begun && r.Expired(now):
 		r = take(r, f.Claim, now)
 		r.Doubts = 0
-	case f.Evidence == Begun, f.Evidence == NewAttempt:
+	case f.Evidence == Begun:
 		r = take(r, f.Claim, now) // a doubt that was never answered still counts
+	case f.Evidence == NewAttempt:
+		r = take(r, f.Claim, now) // as here
+		r.Former = ID{}           // it has the key already
 	case f.Evidence == Renewed && r.State == Unknown:
 		r.Doubts-- // it was none
 	case f.Evidence == LeaseEnded && to == Unknown:

@@ -41,7 +41,7 @@ func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
 		{"one of a hundred takes a key in one step", takesOnce},
 		{"reuses a key that is free again", reuses},
 		{"gives an alias to one live record", aliases},
-		{"adds none beside a live former one", formers},
+		{"takes none beside a live former one", formers},
 		{"executes the request of a former one once", formerOnce},
 		{"sweeps what is over in batches and nothing else", sweeps},
 		{"lists newest first in pages", lists},
@@ -183,7 +183,22 @@ func formers(t *testing.T, s idempotency.Store) {
 		}
 	}
 	was = mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Forgotten}))
-	if got := mustWrite(t, s, r); got.Rev != 1 || got.Former != (key.ID{}) {
+	got := mustWrite(t, s, r)
+	if got.Rev != 1 || got.Former != (key.ID{}) {
+		t.Errorf("after the former one was released: %+v", got)
+	}
+
+	// Another one is imported when the key is free again.
+	got = mustWrite(t, s, next(t, got, key.Fact{Evidence: key.Nothing}))
+	was.State, was.DoubtAt = key.Unknown, t0
+	was = mustWrite(t, s, was)
+	again := r
+	again.Rev = got.Rev
+	if err := s.Write(t.Context(), again); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("a free record is taken beside a former one that is %s: %v, want %v", was.State, err, keep.ErrStale)
+	}
+	mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Absent}))
+	if got := mustWrite(t, s, again); got.State != key.InProgress {
 		t.Errorf("after the former one was released: %+v", got)
 	}
 }
