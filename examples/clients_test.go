@@ -41,12 +41,13 @@ func TestClients(t *testing.T) {
 			if _, err := exec.LookPath(command[0]); err != nil {
 				t.Skip(command[0] + " is not installed")
 			}
-			clientActsOnce(t, command)
+			clientActsOnce(t, command, "authorization")
+			clientActsOnce(t, command, "none") // what it asks about has a state, and no answer
 		})
 	}
 }
 
-func clientActsOnce(t *testing.T, command []string) {
+func clientActsOnce(t *testing.T, command []string, caller string) {
 	t.Helper()
 	var requests, acts, probes atomic.Int64
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +69,7 @@ func clientActsOnce(t *testing.T, command []string) {
 	}))
 	defer up.Close()
 	p, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: up.URL, Logger: slog.New(slog.DiscardHandler),
-		Routes: []proxy.Route{{Probe: up.URL + "/probe/{key}?by={caller}"}}})
+		Routes: []proxy.Route{{Caller: caller, Probe: up.URL + "/probe/{key}?by={caller}"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func clientActsOnce(t *testing.T, command []string) {
 	cmd.Env = append(os.Environ(), "API_TOKEN=secret")
 	out, err := cmd.CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != `201 {"acted":1}` {
-		t.Errorf("the client says %q, %v", got, err)
+		t.Errorf("caller %q: the client says %q, %v", caller, got, err)
 	}
 	if n := acts.Load(); n != 1 {
 		t.Errorf("it acted %d times, want once", n)

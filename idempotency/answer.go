@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep/law/key"
 )
@@ -59,6 +60,13 @@ func (a *response) Header() http.Header { return a.header }
 
 // Unwrap gives http.ResponseController the writer below, for deadlines.
 func (a *response) Unwrap() http.ResponseWriter { return a.w }
+
+// SetWriteDeadline sets the handler's own deadline, which counts for an answer that is
+// held back, too.
+func (a *response) SetWriteDeadline(deadline time.Time) error {
+	a.c.deadline = !deadline.IsZero()
+	return http.NewResponseController(a.w).SetWriteDeadline(deadline)
+}
 
 // WriteHeader takes the status. Informational answers are passed on at once:
 // they are not the answer.
@@ -154,9 +162,7 @@ func (a *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // stream records the answer without its body and passes on what there is of it.
 func (a *response) stream() {
 	if err := a.c.settleStream(a.status); err != nil {
-		a.mode, a.buf = withheld, nil
-		a.putHeaders(a.outer)
-		a.c.withhold(err)
+		a.c.withhold(a, err)
 		return
 	}
 	a.mode = streaming
@@ -166,10 +172,8 @@ func (a *response) stream() {
 	a.putHeaders(a.sent)
 	exposeHeaders(a.w.Header())
 	a.w.WriteHeader(a.status)
-	if len(a.buf) > 0 {
-		_, _ = a.w.Write(a.buf) // the next write reports it
-	}
-	a.buf = nil
+	a.c.send(a.buf) // the next write reports its error
+	a.drop()
 }
 
 // end is called when the handler returned.
@@ -191,13 +195,20 @@ func (a *response) show() {
 	}
 	fields := append(fieldsOf(a.sent, nil), a.trailers()...)
 	a.putHeaders(a.outer)
-	emit(a.w, a.status, fields, a.buf)
+	a.c.emit(a.status, fields, a.buf)
 }
 
-// discard drops what the handler wrote.
+// discard drops what the handler wrote, and withholds what it may still write.
 func (a *response) discard() {
-	a.buf, a.mode = nil, withheld
+	a.drop()
+	a.mode = withheld
 	a.putHeaders(a.outer)
+}
+
+// drop gives the memory of what was written back.
+func (a *response) drop() {
+	a.c.release(int64(cap(a.buf)))
+	a.buf = nil
 }
 
 // putHeaders makes h the headers of the real answer.
@@ -265,8 +276,8 @@ func fieldsOf(h, outer http.Header) []key.Field {
 
 // emit sends a whole answer. The first showing and every replay go through it, so
 // that they can't differ in how a length or a type is made up.
-func emit(w http.ResponseWriter, status int, fields []key.Field, body []byte) {
-	h := w.Header()
+func (c *exchange) emit(status int, fields []key.Field, body []byte) {
+	h := c.w.Header()
 	var trailers []string
 	for i, f := range fields {
 		switch {
@@ -292,9 +303,9 @@ func emit(w http.ResponseWriter, status int, fields []key.Field, body []byte) {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	exposeHeaders(h)
-	w.WriteHeader(status)
+	c.w.WriteHeader(status)
 	if bodyAllowed(status) {
-		_, _ = w.Write(body) // the client may be gone; the record is not
+		c.send(body)
 	}
 	for _, f := range fields {
 		if f.Trailer {

@@ -92,6 +92,41 @@ func TestInstance(t *testing.T) {
 	}
 }
 
+// Whoever names a caller and knows a reference, which is no secret, sees the state. The
+// answer is for those who show a secret of the caller.
+func TestInstanceWithoutSecret(t *testing.T) {
+	t.Parallel()
+	basic := func(password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth("ada", password) }
+	}
+	byUser := idempotency.ByHeader("X-User-Id")
+	user := header("X-User-Id", "ada")
+	nobody := func(*http.Request) {}
+	for name, test := range map[string]struct {
+		rule       idempotency.Rule
+		sends      func(*http.Request)
+		asks       func(*http.Request)
+		seesAnswer bool
+	}{
+		"wrong password":  {idempotency.Rule{Caller: idempotency.ByBasic}, basic("right"), basic("wrong"), false},
+		"anonymous":       {idempotency.Rule{}, nobody, nobody, false},
+		"webhook":         {idempotency.Rule{Key: idempotency.KeySource{Header: "X-Id"}}, header("X-Id", "k"), nobody, false},
+		"anyone":          {idempotency.Rule{Caller: idempotency.Anyone}, basic("right"), nobody, false},
+		"header":          {idempotency.Rule{Caller: byUser}, user, user, false},
+		"verified":        {idempotency.Rule{Caller: byUser, CallerVerified: true}, user, user, true},
+		"verified nobody": {idempotency.Rule{Caller: idempotency.Anyone, CallerVerified: true}, nobody, nobody, false},
+		"credential":      {idempotency.Rule{}, basic("right"), basic("right"), true},
+	} {
+		w := newWorld(t, rule(test.rule), nil)
+		first := w.do(with("k", test.sends))
+		code, s := w.ask(idempotency.InstancePath+w.record("k").ID.String(), test.asks)
+		if code != 200 || s.State != "done" || (s.Answer != nil) != test.seesAnswer {
+			t.Errorf("%s: %d %+v, want done, with the answer: %t", name, code, s, test.seesAnswer)
+		}
+		w.replayed(first, w.do(with("k", test.sends))) // who knows the whole request gets it again
+	}
+}
+
 // A page that may read the route's answers may read its refusals.
 func TestCORS(t *testing.T) {
 	t.Parallel()

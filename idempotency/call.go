@@ -21,11 +21,13 @@ type exchange struct {
 	body     []byte
 	bodyRead bool
 	claim    key.Claim
+	own      key.Claim // what claim was before it stood on a record of version 1
 	started  time.Time
 	store    time.Duration // spent waiting for the store, outside the handler
 	held     int64         // bytes of the guard's memory
 	seen     bool          // the observer was called
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
+	deadline bool          // the server or the handler bounds the time in which an answer is read
 
 	// mu protects the fields below: the lease is renewed beside the handler.
 	mu       sync.Mutex
@@ -34,6 +36,11 @@ type exchange struct {
 	declared declaration
 	endless  bool   // nothing but the end of the connection ends the answer
 	tx       key.Tx // the handler's transaction; nil if it has none
+}
+
+// newExchange returns the exchange of a request that a route is about.
+func (g *Guard) newExchange(w http.ResponseWriter, r *http.Request, rt *route) *exchange {
+	return &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), deadline: hasWriteTimeout(r)}
 }
 
 // maxRounds is how often a call looks again because another caller was first. It
@@ -90,6 +97,7 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 			return rec, err
 		}
 		if !key.Free(former, now) {
+			c.own = c.claim
 			c.claim.ID, c.claim.Alias = c.claim.Former, key.ID{} // it stays what it is
 			return former, nil
 		}
@@ -110,6 +118,10 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 	now := time.Now()
 	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
+		if c.claim.ID == c.claim.Former { // which is over now: others take the name of their own
+			c.claim = c.own
+			return false
+		}
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
 		_ = c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
@@ -192,6 +204,7 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		}
 	}
 	next.Rev++
+	next.Former = key.ID{} // from now on it is this record that stands for the request
 	c.rec = next
 	c.execute()
 	return there, true

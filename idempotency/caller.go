@@ -83,7 +83,8 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 
 // ByBasic takes the user of HTTP Basic authentication as the caller, whatever the
 // password. It does not check that: something between the client and the guard
-// must, or who knows a user, a key and a whole request can see its answer.
+// must, or who knows a user, a key and a whole request can see its answer. Who does not
+// know the request sees at InstancePath only what state it is in.
 func ByBasic(r *http.Request) (string, error) {
 	user, _, ok := r.BasicAuth()
 	if !ok || user == "" {

@@ -1,10 +1,14 @@
 package idempotency_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -110,24 +114,28 @@ func guardHost(t *testing.T) {
 	}
 }
 
+// former makes a record of the version before, of a request that ended like that.
+func (w *world) former(k string, then key.Fact) key.ID {
+	w.t.Helper()
+	f := key.NewFingerprint("POST", "/orders", "", "", []byte("order"), key.Form{})
+	id := key.FormerID("", k)
+	r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Lease: time.Minute,
+		Claim: key.Claim{ID: id, Former: id, Key: k, Fingerprint: f, TTL: time.Hour}}, time.Now())
+	must(w.t, err)
+	then.Fence = 1
+	r, err = key.Apply(r, then, time.Now())
+	must(w.t, err)
+	must(w.t, w.store.Write(context.Background(), r))
+	return id
+}
+
 // Records of the version before, which knew no host, stand for their requests.
 func guardFormerRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{}, nil)
-	former := func(k string, then key.Fact) {
-		f := key.NewFingerprint("POST", "/orders", "", "", []byte("order"), key.Form{})
-		id := key.FormerID("", k)
-		r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Lease: time.Minute,
-			Claim: key.Claim{ID: id, Former: id, Key: k, Fingerprint: f, TTL: time.Hour}}, time.Now())
-		must(t, err)
-		then.Fence = 1
-		r, err = key.Apply(r, then, time.Now())
-		must(t, err)
-		must(t, w.store.Write(t.Context(), r))
-	}
-	former("done", key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 202, Body: []byte("before")}})
-	former("unknown", key.Fact{Evidence: key.Unsure})
-	former("released", key.Fact{Evidence: key.Nothing})
+	w.former("done", key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 202, Body: []byte("before")}})
+	w.former("unknown", key.Fact{Evidence: key.Unsure})
+	w.former("released", key.Fact{Evidence: key.Nothing})
 	for range 2 {
 		if got := w.do(with("done")); got.Code != 202 || got.Body.String() != "before" {
 			t.Errorf("retry of a former request: %d %s", got.Code, got.Body)
@@ -138,6 +146,83 @@ func guardFormerRecords(t *testing.T) {
 	w.ran(0)
 	w.do(with("released"))
 	w.ran(1)
+}
+
+// While a retry asks the probe about a record of the version before, a person releases
+// that and another retry is executed: the first one gets its answer.
+func guardFormerReleased(t *testing.T) {
+	t.Parallel()
+	var w *world
+	var second *httptest.ResponseRecorder
+	w = newWorld(t, rule(idempotency.Rule{SettleAfter: 1, Probe: func(ctx context.Context, _ idempotency.Question) (idempotency.Finding, error) {
+		if second == nil {
+			_, err := idempotency.NewKeys(w.store).Resolve(ctx, key.FormerID("", "k").String(), idempotency.Resolution{By: "eve"}, time.Now())
+			must(t, err)
+			second = w.do(with("k"))
+		}
+		return idempotency.Finding{}, nil
+	}}), nil)
+	w.former("k", key.Fact{Evidence: key.Unsure})
+	w.replayed(&httptest.ResponseRecorder{Code: 201, Body: bytes.NewBufferString("made order")}, w.do(with("k")))
+	if second.Code != 201 {
+		t.Errorf("the second retry: %d %s", second.Code, second.Body)
+	}
+	w.ran(1)
+}
+
+// The same of a record that expires once a retry has found it.
+func guardFormerExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		expires := func(id key.ID) {
+			if id == key.FormerID("", "k") {
+				time.Sleep(time.Hour)
+				w.do(with("k"))
+			}
+		}
+		w = newWorldOn(t, func(f *flaky) idempotency.Store { return &afterRead{Store: f, then: expires} }, idempotency.Config{}, nil)
+		w.former("k", key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 202}})
+		if got := w.do(with("k")); got.Code != 201 {
+			t.Errorf("answer = %d %s, want the one of the other retry", got.Code, got.Body)
+		}
+		w.ran(1)
+	})
+}
+
+// A record of the version before may be imported when its key was used and is free again.
+func guardFormerImported(t *testing.T) {
+	t.Parallel()
+	status := 429
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) })
+	w.do(with("k"))
+	status = 201
+	id := w.former("k", key.Fact{Evidence: key.Unsure})
+	w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+	w.ran(1)
+	_, err := idempotency.NewKeys(w.store).Resolve(t.Context(), id.String(), idempotency.Resolution{By: "eve"}, time.Now())
+	must(t, err)
+	w.replayed(w.do(with("k")), w.do(with("k")))
+	w.ran(2)
+}
+
+// An afterRead is a store after whose first read of a record something happens.
+type afterRead struct {
+	idempotency.Store
+	then func(key.ID)
+	seen map[key.ID]bool
+}
+
+func (s *afterRead) Read(ctx context.Context, id key.ID) (key.Record, error) {
+	r, err := s.Store.Read(ctx, id)
+	if !s.seen[id] {
+		if s.seen == nil {
+			s.seen = make(map[key.ID]bool)
+		}
+		s.seen[id] = true
+		s.then(id)
+	}
+	return r, err
 }
 
 func TestByBasic(t *testing.T) {

@@ -59,12 +59,15 @@ type Config struct {
 	SweepBatch int
 
 	// Memory is the most bytes of requests and answers that are held at once. A
-	// request that does not fit is refused with KindBusy; an answer that does not
-	// is passed through and recorded without a body. If zero, 256 MiB.
+	// request that does not fit is refused with KindBusy, and so is one whose kept
+	// answer does not; a new answer that does not is passed through and recorded
+	// without a body. If zero, 256 MiB.
 	Memory int64
 
-	// BodySilence is how long the next part of a guarded request may take, and
-	// BodyTimeout how long the whole. If zero, 30 seconds and 10 minutes.
+	// BodySilence is how long a client may take to send the next part of a guarded
+	// request, and BodyTimeout for the whole; the same to read an answer that is held,
+	// unless the server has a WriteTimeout or the handler set a write deadline. If
+	// zero, 30 seconds and 10 minutes.
 	BodySilence, BodyTimeout time.Duration
 
 	// Logger receives what a person should know. Keys, callers and bodies are
@@ -137,6 +140,13 @@ type Rule struct {
 	// another credential, are refused with KindCallerUnknown. With a function
 	// that returns the same for all requests of a caller neither happens.
 	Caller func(*http.Request) (string, error)
+
+	// CallerVerified promises that Caller names nobody who has not shown a secret, also
+	// in a request for InstancePath, which the guard itself answers: ByJWTSubject
+	// verifies a token. Then the caller sees the kept answer there; otherwise only the
+	// state of the request, and a retry gets the answer. The credential that a nil
+	// Caller takes is such a secret.
+	CallerVerified bool
 
 	// Probe asks whether a request whose outcome is unknown happened. If nil,
 	// nobody can be asked.

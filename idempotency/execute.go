@@ -142,7 +142,7 @@ func (c *exchange) keepAnswer(a *response) {
 	}
 	err := c.settle(f)
 	if err != nil {
-		c.withhold(err)
+		c.withhold(a, err)
 		return
 	}
 	a.header.Set(ExpiresHeader, expires(c.rec))
@@ -154,7 +154,7 @@ func (c *exchange) keepAnswer(a *response) {
 func (c *exchange) letGo(a *response) {
 	err := c.settle(key.Fact{Evidence: key.Nothing, By: "owner"})
 	if errors.Is(err, key.ErrFenced) {
-		c.withhold(err)
+		c.withhold(a, err)
 		return
 	}
 	if err != nil {
@@ -169,11 +169,11 @@ func (c *exchange) letGo(a *response) {
 // giveUp records a doubt, then says so instead of what the handler wrote.
 func (c *exchange) giveUp(a *response, status int) {
 	err := c.settle(key.Fact{Evidence: key.Unsure, By: "owner"})
-	a.discard()
 	if errors.Is(err, key.ErrFenced) {
-		c.withhold(err)
+		c.withhold(a, err)
 		return
 	}
+	a.discard()
 	if err != nil {
 		c.logUnsettled(err) // the end of the lease says the same, later
 	}
@@ -288,7 +288,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 
 // withhold answers an owner whose answer is not recorded: what it would show
 // could not be replayed.
-func (c *exchange) withhold(err error) {
+func (c *exchange) withhold(a *response, err error) {
+	a.discard()
 	if errors.Is(err, errUndone) {
 		c.unavailable(err)
 		return

@@ -82,7 +82,8 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		next.ServeHTTP(w, r)
 		return
 	}
-	c := &exchange{g: g, rt: rt, w: w, r: r, next: next, started: time.Now()}
+	c := g.newExchange(w, r, rt)
+	c.next = next
 	defer c.letGoOfMemory()
 	if rt.Key.Field != "" {
 		if problem := c.readBody(); problem != nil {

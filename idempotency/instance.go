@@ -20,7 +20,9 @@ type Status struct {
 	Reference string `json:"reference"`
 	State     string `json:"state"` // "running", "done", "unknown" or "released"
 
-	// Answer is the one that retries get; nil if there is none, or none is kept.
+	// Answer is the one that retries get; nil if there is none, if whoever asks may be
+	// another one than the caller (see Rule.CallerVerified), or if there is no memory for
+	// it now. A retry gets it then.
 	Answer *StoredAnswer `json:"answer"`
 }
 
@@ -34,51 +36,59 @@ type StoredAnswer struct {
 // instance answers a caller who asks about his request. One who is another caller
 // gets what one gets who asks about nothing.
 func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference string) {
-	rec, rt := g.recordFor(r, reference)
+	rec, rt, proved := g.recordFor(r, reference)
 	if rt == nil {
 		Problem{Kind: KindUnknownReference, Status: http.StatusNotFound, Detail: "No request of yours has this reference, or it was forgotten."}.ServeHTTP(w, r)
 		return
 	}
-	if rec.State == key.Unknown && rt.Probe != nil {
-		c := &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), claim: key.Claim{ID: rec.ID}}
-		if c.probe(rec) == found {
-			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
-				rec = now
-			}
+	c := g.newExchange(w, r, rt)
+	defer c.letGoOfMemory()
+	if rec.State == key.Unknown && rt.Probe != nil && c.probe(rec) == found {
+		if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
+			rec = now
 		}
+	}
+	s := statusOfRecord(rec, time.Now())
+	if !proved {
+		s.Answer = nil
+	}
+	text, _ := json.Marshal(s) // it has nothing that could fail
+	if s.Answer != nil && !c.hold(int64(len(text))) {
+		s.Answer = nil
+		text, _ = json.Marshal(s)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(statusOfRecord(rec, time.Now())) // the client may be gone
+	c.send(append(text, '\n'))
 }
 
-// recordFor returns the record of a reference and its route, if whoever asks is its
-// caller; nil if not.
-func (g *Guard) recordFor(r *http.Request, reference string) (key.Record, *route) {
+// recordFor returns the record of a reference and its route, if whoever asks names its
+// caller, and whether he proved to be that; nil if not.
+func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt *route, proved bool) {
 	id, err := key.ParseID(reference)
 	if err != nil {
-		return key.Record{}, nil
+		return rec, nil, false
 	}
-	rec, err := g.store.Read(r.Context(), id)
+	rec, err = g.store.Read(r.Context(), id)
 	if err != nil || rec.Rev == 0 {
-		return rec, nil
+		return rec, nil, false
 	}
 	if host := key.Host(g.hostOf(r)); rec.Version > 1 && rec.Host != host[:min(len(host), 255)] {
-		return rec, nil
+		return rec, nil, false
 	}
 	was := r.Clone(r.Context())
 	was.Method = rec.Method
 	if was.URL, err = url.ParseRequestURI(rec.Path); err != nil {
-		return rec, nil
+		return rec, nil, false
 	}
-	rt := g.route(was)
-	if rt == nil {
-		return rec, nil
+	if rt = g.route(was); rt == nil {
+		return rec, nil, false
 	}
-	if caller, err := rt.Caller(r); err != nil || hashCaller(caller) != rec.Caller {
-		return rec, nil
+	caller, err := rt.Caller(r)
+	if err != nil || hashCaller(caller) != rec.Caller {
+		return rec, nil, false
 	}
-	return rec, rt
+	return rec, rt, caller != "" && (rt.CallerVerified || rt.callerMayChange)
 }
 
 // statusOfRecord returns the status of a record at now.

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/keep-run/keep/law/key"
 )
@@ -11,8 +12,19 @@ import (
 // recorded.
 var errWithheld = errors.New("idempotency: the answer could not be recorded and is withheld")
 
-// replay sends a kept answer.
+// replay sends a kept answer, which is in memory until the client has read it. One that
+// would not fit beside its request if nothing else was held is as one that is not kept.
 func (c *exchange) replay(rec key.Record) {
+	size := int64(len(rec.Answer.Header) + len(rec.Answer.Body))
+	if c.held+size > c.g.memory.limit {
+		c.refuse(bodyNotStored(rec))
+		return
+	}
+	if !c.hold(size) {
+		c.refuse(Problem{Kind: KindBusy, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "Too many requests are under way to send the kept answer. Ask again with the same key and the same request."})
+		return
+	}
 	fields, err := key.DecodeFields(rec.Answer.Header)
 	if err != nil {
 		c.unavailable(err)
@@ -22,7 +34,7 @@ func (c *exchange) replay(rec key.Record) {
 	h := c.w.Header()
 	h[ReplayedHeader] = []string{"true"}
 	h[ExpiresHeader] = []string{expires(rec)}
-	emit(c.w, rec.Answer.Status, fields, rec.Answer.Body)
+	c.emit(rec.Answer.Status, fields, rec.Answer.Body)
 }
 
 // settleStream records that the answer's first byte is about to be shown and

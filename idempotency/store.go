@@ -23,11 +23,10 @@ type Store interface {
 	ReadAlias(ctx context.Context, alias key.ID, now time.Time) (key.Record, error)
 
 	// Write stores r durably, in place of the one with r.Rev, and counts Rev
-	// up. With Rev 0 there must be none, and none of r.Former that is not over at
-	// r.UpdatedAt. If r is in progress, no other record that is not over has its
-	// alias. If another caller was first nothing is stored and the error is
-	// keep.ErrStale. After any other error nobody knows
-	// whether r is stored: read it.
+	// up. With Rev 0 there must be none, and with any Rev none of r.Former that is
+	// not over at r.UpdatedAt. If r is in progress, no other record that is not over
+	// has its alias. If another caller was first nothing is stored and the error is
+	// keep.ErrStale. After any other error nobody knows whether r is stored: read it.
 	Write(ctx context.Context, r key.Record) error
 
 	// Sweep deletes at most limit records that are over at now, and returns how

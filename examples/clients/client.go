@@ -41,7 +41,9 @@ func send(url, key, body string) (int, string, error) {
 		switch {
 		case err != nil: // no answer: the same request with the same key is safe
 		case problem == "outcome-unknown":
-			return ask(url, text)
+			if status, text, err = ask(url, text); err != nil || status != 0 {
+				return status, text, err
+			} // else it is done, and the retry gets the answer
 		case problem == "in-progress", status == 425, status == 429, status == 502, status == 503, status == 504:
 		default:
 			return status, text, nil
@@ -51,7 +53,8 @@ func send(url, key, body string) (int, string, error) {
 	return 0, "", errUnknown
 }
 
-// ask looks at the instance of a problem until it says what became of the request.
+// ask looks at the instance of a problem until it says what became of the request. The
+// status is 0 if that is done and the answer is not shown there.
 func ask(url, problem string) (int, string, error) {
 	var p struct {
 		Instance string `json:"instance"`
@@ -65,7 +68,7 @@ func ask(url, problem string) (int, string, error) {
 		_, header, text, err := do("GET", scheme+"://"+host+p.Instance, "", "")
 		var s struct {
 			State  string
-			Answer struct {
+			Answer struct { // null if it is not shown
 				Status int
 				Body   string
 			}

@@ -26,8 +26,10 @@ def send(url, key, body):
             status, headers, text = do("POST", url, key, body)
             kind = kind_of(text)
             if kind == "outcome-unknown":
-                return ask(url, text)
-            if kind != "in-progress" and status not in (425, 429, 502, 503, 504):
+                answer = ask(url, text)
+                if answer:
+                    return answer["status"], answer["body"] or ""
+            elif kind != "in-progress" and status not in (425, 429, 502, 503, 504):
                 return status, text
         except OSError:
             pass  # no answer: the same request with the same key is safe
@@ -36,14 +38,14 @@ def send(url, key, body):
 
 
 def ask(url, problem):
-    """Looks at the instance of a problem until it says what became of the request."""
+    """Looks at the instance of a problem until the request is done; None if its answer is not shown there."""
     instance = json.loads(problem).get("instance")
     for n in range(ATTEMPTS if instance else 0):
         try:
             _, _, text = do("GET", urllib.parse.urljoin(url, instance))
             said = json.loads(text)
             if said.get("state") == "done":
-                return said["answer"]["status"], said["answer"]["body"] or ""
+                return said["answer"]
         except (OSError, ValueError):
             pass  # asked again
         pause(n, {})

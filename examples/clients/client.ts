@@ -24,8 +24,9 @@ export async function send(url: string, key: string, body: string): Promise<Answ
       wait = resp.headers.get("Retry-After");
       const text = await resp.text();
       const kind = kindOf(text);
-      if (kind === "outcome-unknown") return await ask(url, text);
-      const again = kind === "in-progress" || [425, 429, 502, 503, 504].includes(resp.status);
+      const known = kind === "outcome-unknown" ? await ask(url, text) : null;
+      if (known !== null) return known;
+      const again = kind === "in-progress" || kind === "outcome-unknown" || [425, 429, 502, 503, 504].includes(resp.status);
       if (!again) return { status: resp.status, body: text };
     } catch (e) {
       if (e instanceof OutcomeUnknown) throw e;
@@ -36,14 +37,14 @@ export async function send(url: string, key: string, body: string): Promise<Answ
   throw new OutcomeUnknown("the outcome is unknown");
 }
 
-/** Looks at the instance of a problem until it says what became of the request. */
-async function ask(url: string, problem: string): Promise<Answer> {
+/** Looks at the instance of a problem until the request is done; null if its answer is not shown there. */
+async function ask(url: string, problem: string): Promise<Answer | null> {
   const instance: unknown = JSON.parse(problem).instance;
   for (let n = 0; typeof instance === "string" && n < attempts; n++) {
     try {
       const resp = await fetch(new URL(instance, url), { headers: credentials() });
       const said = await resp.json();
-      if (said.state === "done") return { status: said.answer.status, body: said.answer.body ?? "" };
+      if (said.state === "done") return said.answer && { status: said.answer.status, body: said.answer.body ?? "" };
     } catch {
       // asked again
     }

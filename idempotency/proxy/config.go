@@ -153,7 +153,7 @@ func (r Route) rule(client *http.Client) (idempotency.Rule, error) {
 		Path: r.Path, Methods: r.Methods, Require: r.Require, TTL: time.Duration(r.TTL), AllowShortTTL: r.AllowShortTTL,
 		Policy: key.Policy(r.Policy), NotExecuted: r.NotExecuted, AfterCrash: idempotency.AfterCrash(r.AfterCrash), Wait: time.Duration(r.Wait),
 		FailOpen: r.FailOpen, Form: key.Form{CanonicalJSON: r.CanonicalJSON, IgnoreFields: r.IgnoreFields},
-		SettleAfter: time.Duration(r.SettleAfter), BodyLimit: int64(r.BodyLimit), ResponseLimit: int64(r.ResponseLimit),
+		CallerVerified: r.Caller == "jwt:sub", SettleAfter: time.Duration(r.SettleAfter), BodyLimit: int64(r.BodyLimit), ResponseLimit: int64(r.ResponseLimit),
 	}
 	var err error
 	if rule.Caller, err = r.caller(client); err != nil {

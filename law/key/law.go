@@ -54,9 +54,11 @@ func Evidences() []Evidence {
 // absent is the state of a key without a record, and of an expired one.
 const absent State = ""
 
-// moves is the law. What is not in it is refused. Next adds three conditions:
-// owner's evidence needs the owner's fence, NewAttempt is allowed once, and an atomic
-// record whose lease ended is released, since its transaction was not committed.
+// moves is the law. What is not in it is refused. Apply adds four conditions:
+// owner's evidence needs the owner's fence, NewAttempt is allowed once, a record of
+// version 1 that is over is not begun again, since its key has a name of the present
+// version that others take, and an atomic record whose lease ended is released, since its
+// transaction was not committed.
 var moves = map[State]map[Evidence]State{
 	absent: {
 		Begun: InProgress,
@@ -157,6 +159,7 @@ func Apply(r Record, f Fact, now time.Time) (Record, error) {
 	case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):
 		return r, fmt.Errorf("%s: %s: %w", r.ID, f.Evidence, ErrFenced)
 	case !ok,
+		f.Evidence == Begun && r.Version == 1,
 		f.Evidence == NewAttempt && r.Doubts > MaxDoubts,
 		f.Evidence == LeaseEnded && now.Before(r.LeaseUntil):
 		return r, fmt.Errorf("%s: %s after %q: %w", r.ID, from, f.Evidence, ErrMove)
@@ -186,8 +189,11 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case f.Evidence == Begun && r.State != Released, f.Evidence == Begun && r.Expired(now):
 		r = take(r, f.Claim, now)
 		r.Doubts = 0
-	case f.Evidence == Begun, f.Evidence == NewAttempt:
+	case f.Evidence == Begun:
 		r = take(r, f.Claim, now) // a doubt that was never answered still counts
+	case f.Evidence == NewAttempt:
+		r = take(r, f.Claim, now) // as here
+		r.Former = ID{}           // it has the key already
 	case f.Evidence == Renewed && r.State == Unknown:
 		r.Doubts-- // it was none
 	case f.Evidence == LeaseEnded && to == Unknown:

@@ -29,6 +29,7 @@ done                  -            -            -         -                  -  
 done(expired)         in_progress  -            -         -                  -         -        -            -            -         -         -
 done_without_body     -            -            -         -                  -         -        -            -            -         -         released
 released              in_progress  -            -         -                  -         -        -            -            -         -         -
+released(former)      -            -            -         -                  -         -        -            -            -         -         -
 `
 
 var t0 = time.UnixMilli(1_800_000_000_000).UTC()
@@ -69,6 +70,7 @@ func rows() []struct {
 		{"done(expired)", rec(key.Done, func(r *key.Record) { r.ExpiresAt = t0 })},
 		{"done_without_body", rec(key.DoneWithoutBody, nil)},
 		{"released", rec(key.Released, nil)},
+		{"released(former)", rec(key.Released, func(r *key.Record) { r.Version = 1 })},
 	}
 }
 
@@ -256,6 +258,7 @@ done                  replay        mismatch         caller_changed  caller_chan
 done(expired)         run           run              run             run
 done_without_body     no_body       mismatch         caller_changed  caller_changed
 released              run           run              run             run
+released(former)      run           run              run             run
 `
 
 // classified is the action for a claim of an ID and a fingerprint.

@@ -161,7 +161,7 @@ type Record struct {
 	ID          ID
 	Version     int    // of its hashes; see Version
 	Alias       ID     // names the request without its caller; zero: callers are stable, or it is free
-	Former      ID     // by which a store finds a live record of version 1 before it adds this one; not kept
+	Former      ID     // by which a store finds a live record of version 1 before this one takes the key; not kept
 	Host        string // that was asked; empty in version 1
 	Key         string // as the client sent it, without quotes
 	Caller      string // hash of who sent it; empty: anonymous

@@ -72,12 +72,12 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 }
 
 // taken reports whether another live record stands for the request of r: one with
-// its alias, or the one of version 1 before r is added.
+// its alias, or the one of version 1 when r takes the key.
 func (k *Keys) taken(r key.Record) bool {
 	if r.State != key.InProgress {
 		return false
 	}
-	if r.Rev == 0 && !key.Free(k.rows[r.Former].v, r.UpdatedAt) {
+	if !key.Free(k.rows[r.Former].v, r.UpdatedAt) {
 		return true
 	}
 	other := k.byAlias(r.Alias, r.UpdatedAt)

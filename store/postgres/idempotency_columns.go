@@ -61,6 +61,10 @@ const rows = `unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::text[]
 		resolved_by, created_at, updated_at, expires_at, header, body, rev, version, alias, host, former)`
 
 const (
+	// noFormer says that r has no live row of version 1.
+	noFormer = `NOT EXISTS (SELECT 1 FROM idempotency_key f WHERE f.id = r.former
+		AND (f.state IN ('in_progress', 'unknown') OR f.state <> 'released' AND f.expires_at > r.updated_at))`
+
 	// insertKeys adds those that have no row, neither one of theirs nor a live one
 	// of version 1 nor a live one with their alias.
 	insertKeys = `INSERT INTO idempotency_key (
@@ -68,11 +72,11 @@ const (
 		resolved_by, created_at, updated_at, expires_at, header, body, rev, version, alias, host)
 	SELECT id, key, caller, method, path, fingerprint, state, atomic, token, doubts, lease_until, doubt_at, status,
 		resolved_by, created_at, updated_at, expires_at, header, body, rev + 1, version, alias, host FROM ` + rows + `
-	WHERE NOT EXISTS (SELECT 1 FROM idempotency_key k WHERE k.id = r.former
-		AND (k.state IN ('in_progress', 'unknown') OR k.state <> 'released' AND k.expires_at > r.updated_at))
+	WHERE ` + noFormer + `
 	ON CONFLICT DO NOTHING`
 
-	// updateKeys changes those whose row has their rev.
+	// updateKeys changes those whose row has their rev, and that have no live one of
+	// version 1.
 	updateKeys = `UPDATE idempotency_key k SET
 		key = r.key, caller = r.caller, method = r.method, path = r.path, fingerprint = r.fingerprint, state = r.state,
 		atomic = r.atomic, token = r.token, doubts = r.doubts, lease_until = r.lease_until, doubt_at = r.doubt_at,
@@ -80,5 +84,5 @@ const (
 		expires_at = r.expires_at, header = r.header, body = r.body, rev = r.rev + 1,
 		version = r.version, alias = r.alias, host = r.host
 	FROM ` + rows + `
-	WHERE k.id = r.id AND k.rev = r.rev`
+	WHERE k.id = r.id AND k.rev = r.rev AND ` + noFormer
 )

@@ -103,19 +103,21 @@ func writeKey(exec func(string, ...any) (int64, error), r key.Record) error {
 		version = ?, alias = ?, host = ?, key = ?, caller = ?, method = ?, path = ?, fingerprint = ?, state = ?, atomic = ?,
 		token = ?, doubts = ?, lease_until = ?, doubt_at = ?, status = ?, resolved_by = ?, created_at = ?, updated_at = ?,
 		expires_at = ?, rev = ?, header = ?, body = ?
-		WHERE id = ? AND rev = ?`, append(keyArgs(r), r.Rev)...)
+		WHERE id = ? AND rev = ? AND `+noFormer, append(keyArgs(r), r.Rev, r.Former[:], millis(r.UpdatedAt))...)
 	return staleKey(n, err)
 }
 
-// insertKey adds a record, unless one of version 1 is live.
+// noFormer says that no record of version 1 is live, given its id and the time.
+const noFormer = `NOT EXISTS (SELECT 1 FROM idempotency_key
+	WHERE id = ? AND (state IN ('in_progress', 'unknown') OR state <> 'released' AND expires_at > ?))`
+
+// insertKey adds a record.
 func insertKey(exec func(string, ...any) (int64, error), r key.Record) error {
 	n, err := exec(`INSERT INTO idempotency_key (
 		version, alias, host, key, caller, method, path, fingerprint, state, atomic, token, doubts, lease_until, doubt_at,
 		status, resolved_by, created_at, updated_at, expires_at, rev, header, body, id)
 		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
-		WHERE NOT EXISTS (SELECT 1 FROM idempotency_key
-			WHERE id = ? AND (state IN ('in_progress', 'unknown') OR state <> 'released' AND expires_at > ?))`,
-		append(keyArgs(r), r.Former[:], millis(r.UpdatedAt))...)
+		WHERE `+noFormer, append(keyArgs(r), r.Former[:], millis(r.UpdatedAt))...)
 	return staleKey(n, err)
 }
 

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +41,8 @@ func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
 		{"one of a hundred takes a key in one step", takesOnce},
 		{"reuses a key that is free again", reuses},
 		{"gives an alias to one live record", aliases},
-		{"adds none beside a live former one", formers},
+		{"takes none beside a live former one", formers},
+		{"executes the request of a former one once", formerOnce},
 		{"sweeps what is over in batches and nothing else", sweeps},
 		{"lists newest first in pages", lists},
 		{"lists what a filter selects", filters},
@@ -179,8 +183,64 @@ func formers(t *testing.T, s idempotency.Store) {
 		}
 	}
 	was = mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Forgotten}))
-	if got := mustWrite(t, s, r); got.Rev != 1 || got.Former != (key.ID{}) {
+	got := mustWrite(t, s, r)
+	if got.Rev != 1 || got.Former != (key.ID{}) {
 		t.Errorf("after the former one was released: %+v", got)
+	}
+
+	// Another one is imported when the key is free again.
+	got = mustWrite(t, s, next(t, got, key.Fact{Evidence: key.Nothing}))
+	was.State, was.DoubtAt = key.Unknown, t0
+	was = mustWrite(t, s, was)
+	again := r
+	again.Rev = got.Rev
+	if err := s.Write(t.Context(), again); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("a free record is taken beside a former one that is %s: %v, want %v", was.State, err, keep.ErrStale)
+	}
+	mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Absent}))
+	if got := mustWrite(t, s, again); got.State != key.InProgress {
+		t.Errorf("after the former one was released: %+v", got)
+	}
+}
+
+// formerOnce has a guard ask the probe about an unknown record of version 1. Meanwhile
+// that is released, and another retry executed.
+func formerOnce(t *testing.T, s idempotency.Store) {
+	id, begun := key.FormerID("", "k"), time.Now().Add(-time.Minute)
+	was, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 7, Claim: key.Claim{ID: id, Former: id, Key: "k", TTL: time.Hour}}, begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, err = key.Apply(was, key.Fact{Evidence: key.Unsure, Fence: 7}, begun); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, s, was)
+	runs := 0
+	var h http.Handler
+	retry := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set(key.Header, "k")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	var other *httptest.ResponseRecorder
+	g, err := idempotency.New(s, idempotency.Config{Logger: slog.New(slog.DiscardHandler), Rules: []idempotency.Rule{{
+		Probe: func(ctx context.Context, _ idempotency.Question) (idempotency.Finding, error) {
+			if other == nil {
+				if _, err := idempotency.NewKeys(s).Resolve(ctx, id.String(), idempotency.Resolution{By: "who"}, time.Now()); err != nil {
+					t.Error(err)
+				}
+				other = retry()
+			}
+			return idempotency.Finding{}, nil
+		}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { runs++; fmt.Fprint(w, runs) }))
+	if got := retry(); got.Body.String() != "1" || other.Body.String() != "1" || runs != 1 {
+		t.Errorf("two retries get %s and %s, and the request was executed %d times, want once", got.Body, other.Body, runs)
 	}
 }
 
