@@ -394,6 +394,25 @@ func TestAgentReads(t *testing.T) {
 	}
 }
 
+// renamed has the agent plan a workflow that has another name than the database knows it by, and a grant without its reads:
+// as the version in force, and as a script.
+func renamed(t *testing.T, dir string, a agent) {
+	t.Helper()
+	source := strings.Replace(agentProject["pay.js"], `name: "pay"`, `name: "paid", was: "pay"`, 1)
+	put(t, dir, "pay.js", source)
+	for _, args := range [][]string{{"deploy", "pay.js"}, {"grants", "take", "pay", "inbox.list", "--yes"}} {
+		if out, status := keepAt(t, dir, args...); status != 0 {
+			t.Fatalf("%v: status %d: %s", args, status, out)
+		}
+	}
+	for _, args := range []map[string]any{{"workflow": "pay"}, {"source": source}} {
+		text, refused := a.say("plan", args)
+		if refused || !strings.Contains(text, "inbox.list: this plan reads only what the workflow was granted") || !regexp.MustCompile(`"workflows": \[\s*"pay"`).MatchString(text) {
+			t.Errorf("plan %.40v of a renamed workflow: %.1500s", args, text)
+		}
+	}
+}
+
 // A withToken sends a token with each request.
 type withToken struct {
 	token string
@@ -482,6 +501,7 @@ func TestAgentOverHTTP(t *testing.T) {
 			t.Errorf("%s with a connection that was added: %.1000s", tool, text)
 		}
 	}
+	renamed(t, dir, a)
 }
 
 func agentOf(t *testing.T, s *mcp.ClientSession) agent { return agent{t, s} }

@@ -148,6 +148,7 @@ func (b *box) fetch(set imap.UIDSet, options *imap.FetchOptions, most int64, eac
 	for msg := cmd.Next(); msg != nil; msg = cmd.Next() {
 		m, err := b.told(msg, options.BodySection, most)
 		if err != nil {
+			_ = cmd.Close() // takes what the client has read already: it waits until somebody does
 			return err
 		}
 		if set.Contains(m.uid) { // servers tell of other mails at any time
@@ -157,7 +158,7 @@ func (b *box) fetch(set imap.UIDSet, options *imap.FetchOptions, most int64, eac
 	return b.cause(cmd.Close())
 }
 
-// told reads what a server says of one mail. After an error the session is over.
+// told reads what a server says of one mail. After an error the connection has ended.
 func (b *box) told(msg *imapclient.FetchMessageData, asked []*imap.FetchItemBodySection, most int64) (m told, err error) {
 	for item := msg.Next(); item != nil; item = msg.Next() {
 		switch item := item.(type) {
@@ -183,18 +184,14 @@ func (b *box) told(msg *imapclient.FetchMessageData, asked []*imap.FetchItemBody
 	return m, nil
 }
 
-// literal reads a section. After an error the session is over.
+// literal reads a section. After an error the connection has ended.
 func (b *box) literal(lit imap.LiteralReader, most int64) ([]byte, error) {
 	if n := lit.Size(); n > most {
-		err := b.conn.bad("it sends %d bytes of a mail where at most %d were asked for", n, most)
-		io.Copy(io.Discard, lit) // what was received already; then the client continues, and ends
-		b.end()
-		return nil, err
+		return nil, b.conn.bad("it sends %d bytes of a mail where at most %d were asked for", n, most)
 	}
 	b.conn.allow(lit.Size())
 	raw := make([]byte, lit.Size())
 	if _, err := io.ReadFull(lit, raw); err != nil {
-		b.end()
 		return nil, b.cause(err)
 	}
 	return raw, nil

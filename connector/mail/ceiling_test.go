@@ -48,6 +48,13 @@ var hugeName = endless("* LIST () NIL {9000000000000000000}\r\n", "bbbb")
 // looked is the section that a lookup asks for.
 const looked = `BODY[HEADER.FIELDS ("Message-ID")]`
 
+// hugeText is a section in quotes, which the client reads whole, with more behind it than the client holds: the length of
+// the section has all of that in its buffer.
+var hugeText = func() string {
+	head := "* 1 FETCH (UID 1 FLAGS () " + looked + ` "`
+	return head + strings.Repeat("b", 262144+4096-len(head)%4096) + `"` + strings.Repeat(" FLAGS ()", 100) + ")\r\n"
+}()
+
 var hostileAnswers = map[string]hostile{
 	"an endless greeting":           {command: "*", answer: endless("* OK ", "bbbb"), slow: true},
 	"endless greetings":             {command: "*", answer: endless("", "* OK hello\r\n"), slow: true},
@@ -82,6 +89,7 @@ var hostileAnswers = map[string]hostile{
 	"a mail without flags":          {command: "FETCH", answer: lines("* 1 FETCH (UID 1 " + looked + " \"\")\r\n"), quiet: true},
 	"a mail without its section":    {command: "FETCH", answer: lines("* 1 FETCH (UID 1 FLAGS ())\r\n"), quiet: true},
 	"a huge section":                {command: "FETCH", answer: endless("* 1 FETCH (UID 1 FLAGS () "+looked+" {9000000000000000000}\r\n", "bbbb")},
+	"a huge text for a section":     {command: "FETCH", answer: lines(hugeText)},
 	"a huge mail":                   {command: "FETCH", answer: endless("* 1 FETCH (UID 1 FLAGS () BODY[] {9000000000000000000}\r\n", "bbbb")},
 	"a huge header":                 {command: "FETCH", answer: endless("* 1 FETCH (UID 1 FLAGS () BODY[HEADER]<0> {262145}\r\n", "bbbb"), quiet: true},
 	"a section again and again":     {command: "FETCH", answer: endless("* 1 FETCH (UID 1 FLAGS ()", " "+looked+" {262144}\r\n"+strings.Repeat("b", 262144))},

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,12 +84,24 @@ func (p Pairing) Validate() error {
 		return errors.New("reconcile.tool: name a tool of the same server that reads")
 	case p.TokenParam == "" && len(p.Lookup.Match) == 0:
 		return errors.New("reconcile: nothing shows that a row is ours; send a token (token = { param, append }), or name fields (match = […])")
+	case p.TokenParam == "" && p.Lookup.asksByToken():
+		return errors.New("reconcile.args: {token} is Keep's mark of a call, and no call would show it; send one (token = { param, append }), or ask by another param")
 	}
 	if _, err := parsePath(p.Lookup.More); err != nil {
 		return err
 	}
 	_, err := parsePath(p.Lookup.Found)
 	return err
+}
+
+// asksByToken reports whether the lookup asks for the host's token.
+func (l *Lookup) asksByToken() bool {
+	for _, arg := range l.Args {
+		if bytes.Contains(arg, []byte("{token}")) {
+			return true
+		}
+	}
+	return false
 }
 
 // covers reports whether a call with these params has the token.

@@ -65,6 +65,8 @@ var edgesBreaks = []Break{
 		`mark, err := readMark(c); err != nil ||`, `mark, err := readMark(c); true || err != nil ||`, "./store/sqlite -run TestBackupInPlace"},
 	{"backup-beside-the-journal-of-another", "nothing-lost", "store/sqlite/backup.go",
 		`[]string{"-journal", "-wal"}`, `[]string{"-wal"}`, "./store/sqlite -run TestBackupBesideAJournal"},
+	{"log-of-a-restore-is-set-aside", "nothing-lost", "store/sqlite/backup.go",
+		`|| mark.Restoring`, `|| false`, "./store/sqlite -run TestRestoreDies"},
 	{"file-without-a-log-stays-so", "recorded-before-sent", "store/sqlite/writer.go",
 		`err = toWAL(conn)`, `err = nil`, "./store/sqlite -run TestFileWithoutALog"},
 	{"copied-over-accounts", "nothing-lost", "store/postgres/receive.go",

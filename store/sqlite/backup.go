@@ -97,7 +97,7 @@ func syncFile(path string) error {
 }
 
 // foreignLog returns the log, or the journal, of another file that stands beside a backup; empty: there is none. A
-// backup never has one, and if it is copied over a file whose host died it finds that of the file before. SQLite would
+// backup has none before its restore begins, and if it is copied over a file whose host died it finds that of the file before. SQLite would
 // play it back over the backup.
 func foreignLog(ctx context.Context, path string) (string, error) {
 	var log string
@@ -121,7 +121,7 @@ func foreignLog(ctx context.Context, path string) (string, error) {
 		return "", nil
 	}
 	defer c.close()
-	if mark, err := readMark(c); err != nil || mark.State != transfer.Backup {
+	if mark, err := readMark(c); err != nil || mark.State != transfer.Backup || mark.Restoring {
 		return "", nil
 	}
 	return log, nil

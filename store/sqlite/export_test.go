@@ -92,3 +92,6 @@ func (db *DB) Scan(ctx context.Context, query string, dest ...any) error {
 func (db *DB) LimitSearch(unindexed, walk, candidates int) {
 	db.limits = searchLimits{unindexed, walk, candidates}
 }
+
+// OnCommitted has f called between a commit of Restore and what follows.
+func (p *Place) OnCommitted(f func()) { p.committed = f }

@@ -3,10 +3,14 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"database/sql"
+	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,6 +164,83 @@ func TestBackupBesideAJournal(t *testing.T) {
 	}
 	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), sqlite.At(other)))
 	keepsALog(t, other)
+}
+
+// A restore whose process dies after a commit, or while that is written into the file, page by page and up to any, is made
+// again: the file is whole, and what stands beside it is not taken for that of another.
+func TestRestoreDies(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "keep.db"), filepath.Join(dir, "backup.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	must(t, putItem(t, db, "a"))
+	must(t, errors.Join(db.Backup(t.Context(), backup, time.UnixMilli(1)), db.Close()))
+
+	type moment struct{ file, log []byte }
+	var moments []moment
+	place := sqlite.At(backup)
+	place.OnCommitted(func() {
+		file, err := os.ReadFile(backup)
+		must(t, err)
+		log, err := os.ReadFile(backup + "-wal")
+		must(t, err)
+		moments = append(moments, moment{file, log})
+	})
+	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), place))
+	if len(moments) != 2 {
+		t.Fatalf("%d commits, want 2", len(moments))
+	}
+	torn := filepath.Join(dir, "torn.db")
+	for n, m := range moments {
+		const header, frame = 32, 24
+		size := int(m.file[16])<<8 | int(m.file[17])
+		file, frames := bytes.Clone(m.file), map[uint32][]byte{}
+		for at := header; at+frame+size <= len(m.log); at += frame + size {
+			frames[binary.BigEndian.Uint32(m.log[at:])] = m.log[at+frame : at+frame+size]
+		}
+		for _, page := range append([]uint32{0}, slices.Sorted(maps.Keys(frames))...) {
+			if page > 0 { // a checkpoint writes them in this order
+				end := int(page) * size
+				file = append(file, make([]byte, max(0, end-len(file)))...)
+				copy(file[end-size:], frames[page])
+			}
+			must(t, errors.Join(os.WriteFile(torn, file, 0o600), os.WriteFile(torn+"-wal", m.log, 0o600)))
+			if _, err := sqlite.At(torn).SetAsideLog(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := (transfer.Mover{Now: time.UnixMilli(3)}).Restore(t.Context(), sqlite.At(torn)); err != nil {
+				t.Errorf("commit %d, page %d of %d: %v", n+1, page, len(frames), err)
+			} else {
+				keepsALog(t, torn)
+			}
+			for _, suffix := range []string{"", "-wal", "-shm", "-wal.before", ".lock"} {
+				_ = os.Remove(torn + suffix)
+			}
+		}
+	}
+}
+
+// A backup that another process reads is not restored by halves.
+func TestRestoreBesideAReader(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "keep.db"), filepath.Join(dir, "backup.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	must(t, errors.Join(db.Backup(t.Context(), backup, time.UnixMilli(1)), db.Close()))
+	other, err := sql.Open("sqlite", "file:"+backup+"?_pragma=journal_mode(WAL)")
+	must(t, err)
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	reader, err := other.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	must(t, err)
+	var n int
+	must(t, reader.QueryRowContext(t.Context(), `SELECT count(*) FROM meta`).Scan(&n))
+	if err := (transfer.Mover{Now: time.UnixMilli(2)}).Restore(t.Context(), sqlite.At(backup)); err == nil || !strings.Contains(err.Error(), "another process reads it") {
+		t.Errorf("Restore beside a reader = %v", err)
+	}
+	must(t, errors.Join(reader.Rollback(), other.Close()))
+	_, err = sqlite.At(backup).SetAsideLog(t.Context())
+	must(t, err)
+	must(t, transfer.Mover{Now: time.UnixMilli(3)}.Restore(t.Context(), sqlite.At(backup)))
+	keepsALog(t, backup)
 }
 
 // A backup is not opened beside the log of another file, and not worked on if it is damaged.

@@ -15,10 +15,13 @@ import (
 
 // A Place is a file that is, or will be, a database that is moved; see
 // transfer.Place.
-type Place struct{ path string }
+type Place struct {
+	path      string
+	committed func() // of tests: called between a commit of Restore and what follows; nil: nothing is
+}
 
 // At returns the place of a file. It touches nothing.
-func At(path string) *Place { return &Place{path} }
+func At(path string) *Place { return &Place{path: path} }
 
 // Name returns where the file is.
 func (p *Place) Name() string {
@@ -36,7 +39,7 @@ func (p *Place) Check(ctx context.Context) iter.Seq[error] {
 // Hold takes the role of the host, and the lock of who writes, until the end; see
 // transfer.Place.
 func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
-	h := new(held)
+	h := &held{committed: p.committed}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("hold %s: %w", p.path, errors.Join(named(err, p.path), h.Release()))
@@ -91,6 +94,8 @@ type held struct {
 	lock  *hostLock
 	store string
 	mark  transfer.Mark
+
+	committed func()
 }
 
 func (h *held) Store() string       { return h.store }
@@ -109,7 +114,15 @@ func (h *held) Set(_ context.Context, m transfer.Mark) error {
 }
 
 // Restore pauses every workflow, and ends the transaction; see transfer.Held.
+//
+// The mark comes first, in a commit of its own that is in the file before the next: it is one page, so that the file is
+// whole whoever dies. From then on a log beside the file is its own, and is played back; see foreignLog.
 func (h *held) Restore(ctx context.Context, at time.Time) error {
+	if h.mark.State == transfer.Backup && !h.mark.Restoring {
+		if err := h.begin(); err != nil {
+			return err
+		}
+	}
 	if err := fence(h.conn, false); err != nil {
 		return err
 	}
@@ -119,9 +132,36 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := h.Set(ctx, transfer.Mark{}); err != nil {
 		return err
 	}
-	// So the file itself is no backup any more, and its log is its own; see foreignLog.
-	_, err := h.conn.row(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	if h.committed != nil {
+		h.committed()
+	}
+	_, err := h.conn.row(`PRAGMA wal_checkpoint(TRUNCATE)`) // or later: a reader of the backup does no harm any more
 	return err
+}
+
+// begin marks a backup whose restore begins.
+func (h *held) begin() error {
+	m := h.mark
+	m.Restoring = true
+	_, err := h.conn.exec(`UPDATE meta SET value = ? WHERE name = '`+transfer.MarkName+`'`, m.Encode())
+	if err == nil {
+		err = h.conn.script(`COMMIT`)
+	}
+	if err != nil {
+		return fmt.Errorf("mark: %w", err)
+	}
+	if h.committed != nil {
+		h.committed()
+	}
+	row, err := h.conn.row(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	if err == nil && row[0] != int64(0) {
+		err = errors.New("another process reads it; let that end, and give the command again")
+	}
+	if err != nil {
+		return err
+	}
+	h.mark = m
+	return h.conn.script(`BEGIN IMMEDIATE`)
 }
 
 // Release closes the file. A transaction that was not committed never was.

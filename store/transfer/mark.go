@@ -37,6 +37,9 @@ type Mark struct {
 	Store  string    `json:"store"`            // id of the source
 	Digest string    `json:"digest,omitempty"` // of a sealed database, and of what arrived
 	At     time.Time `json:"at"`
+
+	// Restoring says of a backup that its restore was begun: what is beside it is its own.
+	Restoring bool `json:"restoring,omitempty"`
 }
 
 // MarkName is the name under which a store keeps its mark.

@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/script/sandbox"
@@ -51,7 +52,13 @@ func (p *ScriptPlanner) Plan(ctx context.Context, name keep.WorkflowName, s *api
 
 // PlanLoaded plans a script that was loaded, as Plan does.
 func (p *ScriptPlanner) PlanLoaded(ctx context.Context, w *host.Workflow, inForce bool) (*plan.Plan, error) {
-	return p.bounded(ctx, func(ctx context.Context) (*plan.Plan, error) { return p.make(ctx, w, inForce) })
+	return p.bounded(ctx, func(ctx context.Context) (*plan.Plan, error) {
+		one := []project.Script{{Workflow: w}}
+		if err := project.Continue(ctx, p.DB, p.Deployer.config(), one); err != nil {
+			return nil, err
+		}
+		return p.make(ctx, one[0].Workflow, inForce)
+	})
 }
 
 // bounded makes a plan when there is a place for it, within its time.

@@ -248,7 +248,7 @@ func (b Bench) deployed(ctx context.Context, name keep.WorkflowName) (c Checked,
 	if c.Workflow, err = host.LoadBundle(ctx, b.Runtime, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map}); err != nil {
 		return c, err
 	}
-	c.InForce = true
+	c.InForce, c.Workflow.Name = true, name // it may have been renamed since
 	err = b.examine(&c)
 	return c, err
 }
