@@ -125,6 +125,16 @@ var keysBreaks = []Break{
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
 		`taken := maps.Clone(g.delivered)`, `taken := maps.Clone(g.delivered)
 	clear(g.delivered)`, "./gateway -run TestDeliveredWhileItIsStored"},
+	{"store-is-read-before-what-it-does-not-have", "nothing-lost", "gateway/gateway.go",
+		`	g.mu.Lock()
+	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
+	g.mu.Unlock()
+	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+`, `	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+	g.mu.Lock()
+	noted := g.delivered[id]
+	g.mu.Unlock()
+`, "./gateway -run TestDeliveredAsItIsStored"},
 	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
 		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
 	{"cancelling-an-answer-that-is-not-written-shows-that-it-was-read", "once", "gateway/session.go",
