@@ -143,6 +143,8 @@ var keysBreaks = []Break{
 		`if a.of != "" && ctx.Err() == nil {`, `if a.of != "" && ctx != nil {`, "./gateway -run TestCancelledWhileItIsWritten"},
 	{"agent-that-does-not-read-holds-others-up", "bounded", "gateway/session.go",
 		`if err == nil && s.push != nil {`, `if false && s.push != nil {`, "./gateway -run TestSlowLink"},
+	{"agent-that-reads-now-and-then-holds-others-up", "bounded", "gateway/outbox.go",
+		`|| taken >= b.until {`, `|| taken >= b.until-maxQueued/2 {`, "./gateway -run TestOutboxReadNowAndThen"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
