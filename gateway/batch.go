@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -110,16 +111,13 @@ func memberOf(raw json.RawMessage) (m mcp.Message, wrong string) {
 // wait returns the answers, and the frame that has them; nil: there is none to give.
 func (b *batch) wait() (frame []byte, answers []answer, err error) {
 	b.working.Wait()
-	if len(b.replies) == 0 {
-		return nil, nil, nil
-	}
 	var frames [][]byte
 	for _, r := range b.replies {
-		f, err := mcp.Frame(r.message)
-		if err != nil {
-			return nil, nil, err
-		}
-		frames, answers = append(frames, f), append(answers, r.answer)
+		f, wrong := mcp.Frame(r.message)
+		frames, answers, err = append(frames, f), append(answers, r.answer), errors.Join(err, wrong)
+	}
+	if err != nil || len(frames) == 0 {
+		return nil, answers, err
 	}
 	return append(append([]byte("["), bytes.Join(frames, []byte(","))...), ']'), answers, nil
 }
@@ -174,12 +172,16 @@ func (h *HTTPHandler) postBatch(w http.ResponseWriter, r *http.Request, agent st
 		frame, answers, err = b.wait()
 		done <- err
 	})
-	switch err := until(k, st, done, cancel); {
-	case err != nil:
-		h.refuse(w, r, http.StatusInternalServerError, "the answers cannot be written")
-	case frame == nil:
-		w.WriteHeader(http.StatusAccepted)
-	default:
-		s.tell(func() (int64, error) { return 0, k.answer(frame, http.StatusOK) }, conn, answers...)
-	}
+	err := until(k, st, done, cancel)
+	s.tell(func() (int64, error) {
+		switch {
+		case err != nil:
+			h.refuse(w, r, http.StatusInternalServerError, "the answers cannot be written")
+			return 0, err
+		case frame == nil:
+			w.WriteHeader(http.StatusAccepted)
+			return 0, nil
+		}
+		return 0, k.answer(frame, http.StatusOK)
+	}, conn, answers...)
 }

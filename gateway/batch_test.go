@@ -8,7 +8,13 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/gateway"
 )
 
 // A batch of five answers: two equal calls, a ping, and what is no message or no part of a batch.
@@ -143,4 +149,45 @@ func TestBatchByHTTP(t *testing.T) {
 	if text, status := send(aBatch("x"), ""); status != 200 || effects(t, s.Dir, "x") != 2 {
 		t.Errorf("after the answers were read: %d effects, %d %s", effects(t, s.Dir, "x"), status, text)
 	}
+}
+
+// A client that cancels a request of a batch, while another request of that is worked on, does not take its answer. Law: once.
+func TestCancelledInABatch(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	let := sync.OnceFunc(func() { close(hold) })
+	defer let()
+	url, _ := serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
+		if method == "tools/call" {
+			<-hold
+		}
+		return false
+	})
+	d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, func(cfg *gateway.Config) {
+		cfg.Servers = append(cfg.Servers, mcp.ServerConfig{Name: "slow", URL: url})
+	})
+	d.ask(1, "initialize", `{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
+	call := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`
+	d.send("[" + fmt.Sprintf(call, 31, createParams("x")) + "," + fmt.Sprintf(call, 32, `{"name":"slow__create","arguments":{}}`) + "]")
+	ctx, cancel := testContext()
+	defer cancel()
+	for closed := false; !closed; {
+		list, _, err := d.db.Runs(ctx, keep.RunFilter{}, keep.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range list {
+			closed = closed || run.Status == keep.StatusCommitted
+		}
+		time.Sleep(time.Millisecond)
+	}
+	d.ping()
+	d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":31}}`)
+	d.ping()
+	let()
+	if line, err := d.out.ReadString('\n'); err != nil || !strings.HasPrefix(line, "[") {
+		t.Fatalf("%v: %s", err, line)
+	}
+	d.ping()
+	d.want("again", d.make("x"), "applied", 1, `"keep/replayed":true`)
 }

@@ -27,7 +27,7 @@ type answer struct {
 	of  string
 	run keep.RunID
 
-	request json.RawMessage // the id of the request that it answers, once that is known
+	number int64 // of the last answers of its session; zero: it is none, or its request was cancelled
 }
 
 // reply returns the message that answers a request.

@@ -22,6 +22,16 @@ type faultyStore struct {
 	armed atomic.Bool
 	made  bool                   // the commit is made, and its answer lost
 	holds atomic.Pointer[func()] // called before the next commit; nil: nothing is
+	reads atomic.Pointer[func()] // called after the next read of a checkpoint, before its answer; nil: nothing is
+}
+
+// KVs implements store.Checkpoints.
+func (f *faultyStore) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error) {
+	rows, err := f.DB.KVs(ctx, w, producer)
+	if hold := f.reads.Swap(nil); hold != nil {
+		(*hold)()
+	}
+	return rows, err
 }
 
 // Commit implements store.Committer.

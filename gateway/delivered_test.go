@@ -99,6 +99,25 @@ func TestDeliveredWhileItIsStored(t *testing.T) {
 	}
 }
 
+// The same as of a call that reads the store just before that is stored.
+func TestDeliveredAsItIsStored(t *testing.T) {
+	t.Parallel()
+	d, store := openFaulty(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, false)
+	d.want("first", d.make("x"), "applied", 1)
+	d.ping()
+	read, stored := make(chan struct{}), make(chan struct{})
+	hold := func() { close(read); <-stored }
+	store.reads.Store(&hold)
+	d.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":%s}`, createParams("x")))
+	<-read
+	if r := d.make("y"); r.state() != "applied" { // and stores what was delivered
+		t.Error(r.raw)
+	}
+	close(stored)
+	r, _ := d.read(8)
+	d.want("another call", r, "applied", 2)
+}
+
 // That an answer was delivered, put back since the commit with it failed, does not make its run the last again. Law: once.
 func TestDeliveredBesideAFailedCommit(t *testing.T) {
 	t.Parallel()

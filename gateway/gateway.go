@@ -312,6 +312,9 @@ func (g *Gateway) flush(ctx context.Context) error {
 
 // lastRun returns the last run of an identity, and when its answer was delivered; without a run: none is kept.
 func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err error) {
+	g.mu.Lock()
+	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
+	g.mu.Unlock()
 	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
 	var stored delivery
 	for _, row := range rows {
@@ -322,9 +325,7 @@ func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err er
 			err = errors.Join(err, json.Unmarshal(row.Value, &stored))
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, d := range []delivery{stored, g.delivered[id]} {
+	for _, d := range []delivery{stored, noted} {
 		if d.Run == last.Run && d.Run != "" {
 			last = d
 		}

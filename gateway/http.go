@@ -319,12 +319,14 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 	if isModern {
 		status = statusOf(a.err)
 	}
-	frame, err := mcp.Frame(a.reply(m.ID))
-	if err != nil {
-		h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
-		return
-	}
-	s.tell(func() (int64, error) { return 0, k.answer(frame, status) }, conn, a)
+	s.tell(func() (int64, error) {
+		frame, err := mcp.Frame(a.reply(m.ID))
+		if err != nil {
+			h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
+			return 0, err
+		}
+		return 0, k.answer(frame, status)
+	}, conn, a)
 }
 
 // accepts reports whether a client takes a kind of content.

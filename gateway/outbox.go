@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// slowTime is how long what a server tells waits for a client that has maxQueued messages to read (law: bounded). Whatever else
-// the server says waits meanwhile, to other agents too.
+// slowTime is how long a client that has maxQueued messages to read may take for half of them (law: bounded). What a server tells it
+// waits meanwhile, and whatever else the server says, to other agents too.
 const slowTime = 5 * time.Second
 
 // An outbox writes frames to a link, in the order in which they come.
@@ -14,6 +16,11 @@ type outbox struct {
 	link  io.WriteCloser
 	queue chan outFrame
 	over  chan struct{} // closed when nothing is written any more
+	taken atomic.Int64  // frames, from the queue
+
+	mu    sync.Mutex // protects all below
+	full  time.Time  // when the queue was full, before the client read half of it; zero: it never was
+	until int64      // how many frames are taken when the client has read that half
 }
 
 // An outFrame is a frame, and where it goes how many were written with it, if somebody waits for that.
@@ -37,6 +44,7 @@ func (b *outbox) run() {
 	for sent := int64(0); ; {
 		select {
 		case f := <-b.queue:
+			b.taken.Add(1)
 			_, err := b.link.Write(append(f.frame, '\n'))
 			if err == nil {
 				sent++
@@ -74,14 +82,25 @@ func (b *outbox) push(frame []byte) error {
 		return nil
 	default:
 	}
-	timer := time.NewTimer(slowTime)
-	defer timer.Stop()
-	select {
-	case b.queue <- f:
-		return nil
-	case <-timer.C:
-		_ = b.link.Close()
-	case <-b.over:
+	for left := b.left(); left > 0; left = b.left() {
+		select {
+		case b.queue <- f:
+			return nil
+		case <-time.After(left):
+		case <-b.over:
+			return errSlow
+		}
 	}
+	_ = b.link.Close()
 	return errSlow
+}
+
+// left returns how long a client whose queue is full may take until it has read half of it.
+func (b *outbox) left() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if taken := b.taken.Load(); b.full.IsZero() || taken >= b.until {
+		b.full, b.until = time.Now(), taken+maxQueued/2
+	}
+	return slowTime - time.Since(b.full)
 }

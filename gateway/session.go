@@ -48,6 +48,8 @@ type session struct {
 	working      int                           // functions that work began and that have not returned
 	idle         chan struct{}                 // closed when there are none; nil: nobody waits for that
 	cancel       map[string]context.CancelFunc // of requests under way, by their id
+	made         int64                         // last answers
+	unwritten    map[int64]string              // those that are not written yet, by their number: the ids of their requests
 	told         map[string]toldAnswer         // calls whose last answer was written, by name
 	used         time.Time                     // by HTTP, when its last message came
 	version      string                        // that was agreed on by a handshake; empty: there was none
@@ -77,7 +79,7 @@ type toldAnswer struct {
 // is nil.
 func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
 	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
-		cancel: make(map[string]context.CancelFunc), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
+		cancel: make(map[string]context.CancelFunc), unwritten: make(map[int64]string), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,9 +172,13 @@ func (s *session) takeTogether(ctx context.Context, frame []byte, before map[str
 	}
 	b := s.takeBatch(ctx, members, before, s.write, false)
 	s.work(func() {
-		if frame, answers, err := b.wait(); err == nil && frame != nil {
-			s.tell(func() (int64, error) { return s.out(frame) }, 0, answers...)
-		}
+		frame, answers, err := b.wait()
+		s.tell(func() (int64, error) {
+			if err != nil || frame == nil {
+				return 0, err
+			}
+			return s.out(frame)
+		}, 0, answers...)
 	})
 }
 
@@ -211,28 +217,49 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 	s.work(func() {
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m)
 		leave() // who has the answer may use the id again
-		if frame, err := mcp.Frame(a.reply(m.ID)); err == nil {
-			s.tell(func() (int64, error) { return s.out(frame) }, 0, a)
-		}
+		s.tell(func() (int64, error) {
+			frame, err := mcp.Frame(a.reply(m.ID))
+			if err != nil {
+				return 0, err
+			}
+			return s.out(frame)
+		}, 0, a)
 	})
 }
 
-// tell writes answers. While a last answer is written, written waits: the client may have read
-// it, and sent its next message, before this goroutine notes that.
+// note gives the last answer to a request its number, unless the client cancelled the request. It is called while the context of the
+// request can be cancelled: from then on a cancellation finds the answer, until it is written and after. Every answer
+// that is noted has to be told.
+func (s *session) note(ctx context.Context, id json.RawMessage, a *answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.of != "" && ctx.Err() == nil {
+		s.made++
+		a.number = s.made
+		s.unwritten[a.number] = string(id)
+	}
+}
+
+// forget removes the answers to requests that the client cancelled, written or not: it does not take them any more. mu is held.
+func (s *session) forget(cancelled ...string) {
+	maps.DeleteFunc(s.unwritten, func(_ int64, request string) bool { return slices.Contains(cancelled, request) })
+	maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return slices.Contains(cancelled, t.request) })
+}
+
+// tell writes answers, and keeps those that were noted and not cancelled since. While a last answer is written, written waits: the
+// client may have read it, and sent its next message, before this goroutine keeps that.
 func (s *session) tell(write func() (at int64, err error), conn int64, answers ...answer) {
-	if !slices.ContainsFunc(answers, func(a answer) bool { return a.of != "" }) {
+	if !slices.ContainsFunc(answers, func(a answer) bool { return a.number != 0 }) {
 		_, _ = write()
 		return
 	}
 	s.telling <- struct{}{}
 	defer func() { <-s.telling }()
 	at, err := write()
-	if err != nil || conn == noConn {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.told) >= maxTold {
+	taken := err == nil && conn != noConn
+	if taken && len(s.told) >= maxTold {
 		oldest := conn
 		for _, t := range s.told {
 			oldest = min(oldest, t.conn)
@@ -240,9 +267,10 @@ func (s *session) tell(write func() (at int64, err error), conn int64, answers .
 		maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return t.conn == oldest })
 	}
 	for _, a := range answers {
-		if a.of != "" {
-			s.told[a.of] = toldAnswer{a.run, conn, at, string(a.request)}
+		if request, kept := s.unwritten[a.number]; kept && taken {
+			s.told[a.of] = toldAnswer{a.run, conn, at, request}
 		}
+		delete(s.unwritten, a.number)
 	}
 }
 
@@ -277,6 +305,7 @@ func (s *session) written(conn, frames int64) map[string]keep.RunID {
 func (s *session) anew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.unwritten)
 	clear(s.told)
 }
 
@@ -296,7 +325,7 @@ func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
 	now := s.g.engine.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.told, func(_ string, t toldAnswer) bool { return slices.Contains(cancelled, t.request) })
+	s.forget(cancelled...)
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	for id, run := range before {
@@ -324,12 +353,13 @@ func refusal(id json.RawMessage, code int, why string) mcp.Message {
 
 // notification handles what wants no answer. Servers were told that the client is ready, and know nothing of roots.
 func (s *session) notification(m mcp.Message) {
+	id := cancelledBy(m)
 	s.mu.Lock()
-	cancel := s.cancel[cancelledBy(m)]
-	s.mu.Unlock()
-	if cancel != nil {
+	defer s.mu.Unlock()
+	if cancel := s.cancel[id]; cancel != nil {
 		cancel() // of reads, and of who waits: a call that was sent is not stopped
 	}
+	s.forget(id) // it may have been answered since heard
 }
 
 // cancelledBy returns the id of the request that a message cancels; empty: it cancels none.
@@ -343,7 +373,7 @@ func cancelledBy(m mcp.Message) string {
 	return string(p.RequestID)
 }
 
-// answer works on one request.
+// answer works on one request. The answer has to be told.
 func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer {
 	if version, refused := refusedVersion(m.Params); refused {
 		return unsupported(version)
@@ -358,9 +388,7 @@ func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer
 	if x.modern && a.err == nil {
 		a.result = complete(a.result, m.Method)
 	}
-	if a.request = m.ID; ctx.Err() != nil {
-		a.of = "" // whoever cancelled the request does not take its answer
-	}
+	s.note(ctx, m.ID, &a)
 	return a
 }
 

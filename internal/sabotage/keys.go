@@ -125,10 +125,26 @@ var keysBreaks = []Break{
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
 		`taken := maps.Clone(g.delivered)`, `taken := maps.Clone(g.delivered)
 	clear(g.delivered)`, "./gateway -run TestDeliveredWhileItIsStored"},
+	{"store-is-read-before-what-it-does-not-have", "nothing-lost", "gateway/gateway.go",
+		`	g.mu.Lock()
+	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
+	g.mu.Unlock()
+	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+`, `	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+	g.mu.Lock()
+	noted := g.delivered[id]
+	g.mu.Unlock()
+`, "./gateway -run TestDeliveredAsItIsStored"},
 	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
 		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
+	{"cancelling-an-answer-that-is-not-written-shows-that-it-was-read", "once", "gateway/session.go",
+		`maps.DeleteFunc(s.unwritten, func(_ int64, request string) bool { return slices.Contains(cancelled, request) })`, ``, "./gateway -run TestCancelled"},
+	{"answer-to-a-cancelled-request-is-noted", "once", "gateway/session.go",
+		`if a.of != "" && ctx.Err() == nil {`, `if a.of != "" && ctx != nil {`, "./gateway -run TestCancelledWhileItIsWritten"},
 	{"agent-that-does-not-read-holds-others-up", "bounded", "gateway/session.go",
 		`if err == nil && s.push != nil {`, `if false && s.push != nil {`, "./gateway -run TestSlowLink"},
+	{"agent-that-reads-now-and-then-holds-others-up", "bounded", "gateway/outbox.go",
+		`|| taken >= b.until {`, `|| taken >= b.until-maxQueued/2 {`, "./gateway -run TestOutboxReadNowAndThen"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
