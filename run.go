@@ -72,7 +72,8 @@ const (
 	// StatusCrashed means that the host died while it executed the run.
 	StatusCrashed RunStatus = "crashed"
 
-	// StatusAborted means that a person skipped its input before the mutation.
+	// StatusAborted means that it is over without a commit: a person skipped its input, or the call of
+	// an agent did not happen, as Error says.
 	StatusAborted RunStatus = "aborted"
 )
 

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -84,15 +85,16 @@ func Sources(d keep.Deployment) map[string]string {
 // are shown as all old lines, then all new ones.
 const maxDiff = 1000
 
-// around is how many lines are shown before and after one that differs, and maxLine is how much
-// of a line, in bytes.
+// around is how many lines are shown before and after one that differs. maxLine is how much of a line
+// is shown, in bytes, and maxChanged how much of one that differs.
 const (
-	around  = 4
-	maxLine = 400
+	around     = 4
+	maxLine    = 400
+	maxChanged = 4000
 )
 
-// Diff compares two texts line by line, and leaves out what is far from a change. None: they are
-// the same.
+// Diff compares two texts line by line, and leaves out what is far from a change, also within a long
+// line that begins as the one that it replaces. None: they are the same.
 func Diff(before, after string) []DiffLine {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	head := 0
@@ -168,8 +170,13 @@ func shorten(lines []DiffLine) []DiffLine {
 		return nil
 	}
 	var out []DiffLine
+	others := counterparts(lines)
 	for i, l := range lines {
-		l.Text = shortLine(l.Text)
+		if l.Added() || l.Removed() {
+			l.Text = changedPart(l.Text, others[i])
+		} else {
+			l.Text = shortLine(l.Text)
+		}
 		switch {
 		case near[i]:
 			out = append(out, l)
@@ -178,6 +185,62 @@ func shorten(lines []DiffLine) []DiffLine {
 		}
 	}
 	return out
+}
+
+// counterparts returns the other line of each pair of a removed and an added line that begin with the
+// same maxLine bytes, by index: the first removed one goes with the first added one.
+func counterparts(lines []DiffLine) map[int]string {
+	removed, others := make(map[string][]int), make(map[int]string)
+	begin := func(l DiffLine) string { return l.Text[:min(maxLine, len(l.Text))] }
+	for i, l := range lines {
+		if l.Removed() && len(l.Text) >= maxLine {
+			removed[begin(l)] = append(removed[begin(l)], i)
+		}
+	}
+	for i, l := range lines {
+		if alike := removed[begin(l)]; l.Added() && len(alike) > 0 {
+			others[i], others[alike[0]] = lines[alike[0]].Text, l.Text
+			removed[begin(l)] = alike[1:]
+		}
+	}
+	return others
+}
+
+// changedPart returns a line that differs: if it is long, without what it begins and ends with as its
+// counterpart does. It says how much of the rest is left out.
+func changedPart(s, other string) string {
+	if len(s) <= maxLine {
+		return s
+	}
+	if s == other { // it moved
+		other = ""
+	}
+	head, tail, most := 0, 0, min(len(s), len(other))
+	for head < most && s[head] == other[head] {
+		head++
+	}
+	for tail < most-head && s[len(s)-1-tail] == other[len(other)-1-tail] {
+		tail++
+	}
+	from := max(head-maxLine/2, 0)
+	to := min(len(s)-tail+maxLine/2, from+maxChanged, len(s))
+	for from > 0 && !utf8.RuneStart(s[from]) {
+		from--
+	}
+	for to < len(s) && !utf8.RuneStart(s[to]) {
+		to++
+	}
+	text := s[from:to]
+	if from > 0 {
+		text = "…" + text
+	}
+	if left := len(s) - tail - to; left > 0 {
+		return text + fmt.Sprintf("… (%d more bytes are not shown)", left)
+	}
+	if to < len(s) {
+		text += "…"
+	}
+	return text
 }
 
 func shortLine(s string) string {

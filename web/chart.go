@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/count"
+	"github.com/keep-run/keep/view"
 )
 
 // A spanOf is how far back charts look, and in which steps.
@@ -51,10 +52,10 @@ type chart struct {
 // A legend says what a colour means.
 type legend struct{ Tone, Text string }
 
-// overTime reads the counters of a span, and draws them.
+// overTime reads the counters of a span, and draws them. waits is what waits now.
 //
 // Steps begin at full hours, minutes or days, as the counters do; the last one is not over yet.
-func (s *site) overTime(ctx context.Context, name string, now time.Time) (o overTime, err error) {
+func (s *site) overTime(ctx context.Context, name string, waits keep.Counter, now time.Time) (o overTime, err error) {
 	o = overTime{Over: spansOf[0], Spans: spansOf, heat: make(map[keep.WorkflowName][]keep.Counter)}
 	for _, sp := range spansOf {
 		if sp.Name == name {
@@ -84,7 +85,7 @@ func (s *site) overTime(ctx context.Context, name string, now time.Time) (o over
 	}
 	o.Known = len(list) > 0
 	p := plot{from: o.from, step: o.Over.step, n: o.Over.n}
-	o.Charts = []chart{ratesChart(p, all, o.Sum), tookChart(p, all, o.Sum), waitsChart(p, all)}
+	o.Charts = []chart{ratesChart(p, all, o.Sum), tookChart(p, all, o.Sum), waitsChart(p, all, waits)}
 	return o, nil
 }
 
@@ -236,16 +237,30 @@ func bound(d time.Duration) string {
 	return human(d)
 }
 
-// waitsChart draws how many runs waited, and how many questions were open.
-func waitsChart(p plot, all []keep.Counter) chart {
-	most, now := 0, all[len(all)-1]
+// waitsNow counts the runs that wait, and the questions that are open.
+func waitsNow(st *view.Situation) keep.Counter {
+	c := keep.Counter{Asked: len(st.Questions)}
+	for _, runs := range st.Runs {
+		for _, r := range runs {
+			if r.Status != keep.StatusActive {
+				c.Waiting++
+			}
+		}
+	}
+	return c
+}
+
+// waitsChart draws how many runs waited, and how many questions were open, at most in each step. It
+// says how many there are now.
+func waitsChart(p plot, all []keep.Counter, now keep.Counter) chart {
+	most := 0
 	for _, c := range all {
 		most = max(most, c.Waiting, c.Asked)
 	}
 	top := max(round(most), 2)
 	says := fmt.Sprintf("now %s and %s", plural(now.Waiting, "run waits", "runs wait"), plural(now.Asked, "open question"))
 	var b strings.Builder
-	p.open(&b, "Waiting at most: "+says, []string{"0", short(top / 2), short(top)})
+	p.open(&b, "Waiting at most in each "+string(p.step)+"; "+says, []string{"0", short(top / 2), short(top)})
 	for _, line := range []struct {
 		tone string
 		of   func(keep.Counter) int

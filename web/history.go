@@ -125,20 +125,20 @@ func startOf(i int, r keep.Run) entry {
 // endOf tells how an attempt ended or where it stands.
 func endOf(i int, r keep.Run) entry {
 	m := entry{At: r.UpdatedAt, Tone: tone(r.Status)}
-	switch r.Status {
-	case keep.StatusCommitted:
+	switch {
+	case r.Status == keep.StatusCommitted:
 		m.Text = "It committed: events, downstream events and state became one durable fact."
 		if r.Kind != keep.Consumer {
 			m.Text = "It committed."
 		}
 		return m
-	case keep.StatusAborted:
-		m.Text = "It was ended before its call, since a person skipped what it was about."
+	case r.Status == keep.StatusAborted && r.Error == nil: // else that is why, or its question or log says who ended it
+		m.Text = "A person ended it, and skipped what it was about."
 		return m
-	case keep.StatusReconciliation:
+	case r.Status == keep.StatusReconciliation:
 		m.Text = fmt.Sprintf("Attempt %d waits, in phase %s, until the outcome is known.", i+1, r.Phase)
 		return m
-	case keep.StatusCrashed:
+	case r.Status == keep.StatusCrashed:
 		m.Text = fmt.Sprintf("The host died in phase %s. Nothing of the attempt that was not recorded counts.", r.Phase)
 		return m
 	}

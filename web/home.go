@@ -82,7 +82,7 @@ func (s *site) home(r *http.Request) (page, error) {
 	}
 	st := situationOf(o.Situation)
 	d := homeData{Late: o.Late()}
-	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), now); err != nil {
+	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
 		return p, err
 	}
 	causes := causeRows(o)

@@ -190,3 +190,20 @@ func TestWaterfall(t *testing.T) {
 }
 
 var drawnBar = regexp.MustCompile(`x="([0-9.]+)%" width="([0-9.]+)%" height="100%"`)
+
+// A run that ended with an error, as a call that an agent made and the service refused, tells the error.
+// That a person ended it is said only if nothing else did.
+func TestHistoryOfAnAbortedRun(t *testing.T) {
+	at := time.Date(2026, 11, 20, 10, 0, 5, 0, time.UTC)
+	r := lifecycle.Abort(keep.Run{ID: "run_1", Kind: keep.Consumer, Phase: keep.Mutating, CreatedAt: at}, at)
+	for want, failure := range map[string]*keep.Failure{
+		"A person ended it, and skipped what it was about.":                            nil,
+		"Attempt 1 stopped in phase mutating (aborted): crm.create: no such customer.": {Class: keep.ClassPrecondition, Tool: "crm.create", Message: "no such customer"},
+	} {
+		r.Error = failure
+		story := history(&runData{Run: r, Attempts: []keep.Run{r}})
+		if got := story[len(story)-1].Text; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -232,4 +233,26 @@ func TestInboxByCause(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want decided %t", q.ID, q.Decision, err, decided)
 		}
 	}
+}
+
+// What waits now is said as it is now, and not as it was at most in the hour.
+func TestHomeSaysWhatWaitsNow(t *testing.T) {
+	db := memory.New()
+	now := time.Now()
+	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "pay", Kind: keep.Consumer, Phase: keep.Prepared,
+		Status: keep.StatusPerson, Error: keep.Failf(keep.ClassPermission, "x", "x"), CreatedAt: now, UpdatedAt: now}
+	q := keep.Escalation{ID: "esc_1", Kind: keep.AskPermission, Workflow: "w", Run: run.ID, Question: "It was refused.", Choices: []keep.Choice{{Action: keep.Skip, Label: "Skip"}}, CreatedAt: now}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}},
+		keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q})
+	counted, err := db.Standing(t.Context())
+	for i := range counted {
+		counted[i].Step, counted[i].At = keep.Hour, now.UTC().Truncate(time.Hour)
+	}
+	if err = errors.Join(err, db.PutCounters(t.Context(), counted, nil)); err != nil {
+		t.Fatal(err)
+	}
+	ask := pagesWith(t, db)
+	ask("GET", "/", nil).want(t, http.StatusOK, "now 1 run waits and 1 open question")
+	ask("POST", "/inbox/esc_1", url.Values{"action": {"skip"}}).want(t, http.StatusSeeOther)
+	ask("GET", "/", nil).want(t, http.StatusOK, "now 0 runs wait and 0 open questions")
 }

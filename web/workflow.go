@@ -30,7 +30,7 @@ func (s *site) workflows(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	over, err := s.overTime(r.Context(), "", time.Now())
+	over, err := s.overTime(r.Context(), "", waitsNow(o.Situation), time.Now())
 	if err != nil {
 		return p, err
 	}

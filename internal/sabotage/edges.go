@@ -110,6 +110,8 @@ var edgesBreaks = []Break{
 		`append(before, moves...)`, `append(moves, before[:0]...)`, "./engine -run TestLookupsAreSpent"},
 	{"approved-unseen", "once", "web/inbox.go",
 		`if d.Action == keep.Approve && r.PostForm.Get("from") != "question" {`, `if false {`, "./web -run TestApprovalIsSeenWhole"},
+	{"changed-part-of-a-line-is-hidden", "permitted", "view/diff.go",
+		`l.Text = changedPart(l.Text, others[i])`, `_, l.Text = others, shortLine(l.Text)`, "./view -run TestDiffOfLongLines"},
 	{"one-press-sends-again", "once", "web/inbox.go",
 		`if d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "" {`, `if false {`, "./web -run TestActions/decide"},
 	{"api-key-of-a-name", "once", "api/server.go",

@@ -1,0 +1,48 @@
+package view_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/keep-run/keep/view"
+)
+
+// A comparison that a person agrees to shows what changes, wherever in a line that is; what it
+// leaves out of a changed line the other text has in the same place, or its size is said.
+func TestDiffOfLongLines(t *testing.T) {
+	begins, ends := strings.Repeat("é=1; ", 200), strings.Repeat(" // ü", 200)
+	huge := strings.Repeat("y", 5000)
+	for name, c := range map[string]struct{ before, after, removed, added string }{
+		"far from the beginning":   {begins + "pay(1);", begins + "pay(100);", "pay(1);", "pay(100);"},
+		"far from both ends":       {begins + "pay(1);" + ends, begins + "pay(100);" + ends, "pay(1);", "pay(100);"},
+		"a byte of a character":    {begins + "pay(ü);" + ends, begins + "pay(ö);" + ends, "pay(ü);", "pay(ö);"},
+		"twice, and far apart":     {"pay(1);" + begins + "pay(2);", "pay(3);" + begins + "pay(4);", "pay(2);", "pay(4);"},
+		"the first time, of two":   {begins + "pay(1);" + begins + "a", begins + "pay(3);" + begins + "b", "pay(1);", "pay(3);"},
+		"the second time, of two":  {begins + "a" + begins + "pay(1);", begins + "b" + begins + "pay(3);", "pay(1);", "pay(3);"},
+		"only one has the end":     {begins, begins + "pay(3);", "é=1; ", "pay(3);"},
+		"below a line of its kind": {"x\n" + begins + "pay(1);", begins + "a\n" + begins + "pay(3);", "pay(1);", "pay(3);"},
+		"more than is shown":       {begins + "a", begins + "b" + huge, "é=1; a", "more bytes"},
+		"a new line":               {"x", "x\n" + begins + "pay(3);", "", "pay(3);"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var removed, added []string
+			for _, l := range view.Diff(c.before, c.after) {
+				switch {
+				case !utf8.ValidString(l.Text):
+					t.Errorf("%q has a part of a character", l.Text)
+				case len(l.Text) > 4100:
+					t.Errorf("%d bytes of a line are shown", len(l.Text))
+				case l.Removed():
+					removed = append(removed, l.Text)
+				case l.Added():
+					added = append(added, l.Text)
+				}
+			}
+			if slices.Equal(removed, added) || !strings.Contains(strings.Join(removed, "\n"), c.removed) || !strings.Contains(strings.Join(added, "\n"), c.added) {
+				t.Errorf("got  - %q\nand  + %q\nwant - %q\nand  + %q in them", removed, added, c.removed, c.added)
+			}
+		})
+	}
+}
