@@ -317,7 +317,8 @@ type Pages struct {
 	Param string `toml:"param"` // query parameter of cursor, page or offset
 
 	// Next is the path to the next cursor. Without it the cursor is From of the
-	// answer, as long as More is true.
+	// answer, as long as More is true. More is true or false on each page: one without it
+	// is a failure, as is one that has more and does not say where.
 	Next string `toml:"next"`
 	More string `toml:"more"`
 	From string `toml:"from"`

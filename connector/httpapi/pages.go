@@ -176,39 +176,55 @@ func (p *pager) link(s *service, target, link string) (string, *keep.Failure) {
 }
 
 // after returns the cursor of the page after one with n items, and whether there is one.
-// Cursor is that of the page itself.
-func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (string, bool) {
+// Cursor is that of the page itself. A page that does not say whether there is one, or not
+// where, is a failure: the list may not end here.
+func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (string, bool, *keep.Failure) {
 	if p.more != nil {
-		if more, _ := p.more.find(body); string(more) != "true" {
-			return "", false
+		switch more, _ := p.more.find(body); string(more) {
+		case "true":
+		case "false":
+			return "", false, nil
+		default:
+			return "", false, keep.Failf(keep.ClassTransient, "page-without-next", "a page has neither true nor false at %s; it may work later", p.more)
 		}
 	}
+	next, goesOn, err := p.nextCursor(a, body, cursor, n)
+	if err != nil || p.more != nil && !goesOn {
+		return "", false, keep.Failf(keep.ClassTransient, "page-without-next", "a page says that there is another, and not where; it may work later")
+	}
+	return next, goesOn, nil
+}
+
+// nextCursor returns the cursor of the next page, and whether the page names one. Without
+// more, a page that is not full is the last one. It returns an error for what is no cursor.
+func (p *pager) nextCursor(a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
 	switch p.style {
 	case "link":
-		return nextLink(a.header)
+		next, ok := nextLink(a.header)
+		return next, ok, nil
 	case "page", "offset":
 		at, err := strconv.Atoi(cursor)
 		if err != nil {
 			at = map[string]int{"page": p.first}[p.style]
 		}
-		if n == 0 || p.size > 0 && n < p.size && p.more == nil {
-			return "", false
+		if p.more == nil && (n == 0 || n < p.size) {
+			return "", false, nil
 		}
 		if p.style == "page" {
-			return strconv.Itoa(at + 1), true
+			return strconv.Itoa(at + 1), true, nil
 		}
-		return strconv.Itoa(at + n), true
+		return strconv.Itoa(at + n), n > 0, nil
 	}
 	path := p.next
 	if path == nil {
 		path = p.from
 	}
 	raw, ok := path.find(body)
-	if !ok || string(raw) == "null" {
-		return "", false
+	if !ok || string(raw) == "null" || string(raw) == "false" {
+		return "", false, nil
 	}
 	next, err := scalar("next", raw)
-	return next, err == nil && next != "" && string(raw) != "false"
+	return next, next != "", err
 }
 
 var linkNext = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?[^",]*\bnext\b`) })
@@ -267,9 +283,9 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		if !ok {
 			return keep.Failf(keep.ClassTransient, "page-without-items", "a page has no list at %s; it may work later", p.items)
 		}
-		next, goesOn := p.after(a, body, cursor, len(items))
+		next, goesOn, f := p.after(a, body, cursor, len(items))
 		if !take(cursor, page{items, next, goesOn}) || !goesOn {
-			return nil
+			return f
 		}
 		cursor = next
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -106,6 +107,14 @@ func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !more {
 		body["meta"] = map[string]any{"next": nil}
 	}
+	if from == 10 {
+		switch l.mode {
+		case "no-more":
+			delete(body, "has_more")
+		case "no-place":
+			body["data"], body["meta"] = []any{map[string]any{"ref": "x"}}, map[string]any{"next": []any{last}}
+		}
+	}
 	var v any = body
 	if r.URL.Path == "/page" || r.URL.Path == "/offset" {
 		v = append([]any{}, rows...)
@@ -179,17 +188,20 @@ func TestPagesThatGoWrong(t *testing.T) {
 	for mode, want := range map[string]struct {
 		class keep.Class
 		code  string
+		tools string
 	}{
-		"loop": {keep.ClassLogic, "pages_loop"}, "elsewhere": {keep.ClassLogic, "pages_elsewhere"},
-		"html": {keep.ClassTransient, "page-without-items"}, "null": {keep.ClassTransient, "page-without-items"},
-		"500": {keep.ClassTransient, "http-500"}, "404": {keep.ClassLogic, "http-404"},
+		"loop":      {keep.ClassLogic, "pages_loop", "cursor link"},
+		"elsewhere": {keep.ClassLogic, "pages_elsewhere", "link"},
+		"html":      {keep.ClassTransient, "page-without-items", "cursor last link"},
+		"null":      {keep.ClassTransient, "page-without-items", "cursor last link"},
+		"500":       {keep.ClassTransient, "http-500", "cursor last link"},
+		"404":       {keep.ClassLogic, "http-404", "cursor last link"},
+		"no-more":   {keep.ClassTransient, "page-without-next", "last"},
+		"no-place":  {keep.ClassTransient, "page-without-next", "cursor last"},
 	} {
 		service := &library{rows: 25, mode: mode}
 		conn := openTools(t, paged, service.ServeHTTP)
-		for _, name := range []string{"cursor", "link"} {
-			if name == "cursor" && mode == "elsewhere" {
-				continue
-			}
+		for _, name := range strings.Fields(want.tools) {
 			_, err := list(t, conn, name, `{}`)
 			if class(err) != want.class || codeOf(err) != want.code {
 				t.Errorf("%s with %s: %v (%s), want %s %s", name, mode, err, codeOf(err), want.class, want.code)
@@ -245,5 +257,86 @@ func TestLookupInPages(t *testing.T) {
 		if a.Verdict != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s among %d rows, %q: %q%s, %v; want %q", c.token, c.rows, c.mode, a.Verdict, a.Detail, err, c.want)
 		}
+	}
+}
+
+// TestPagesThatMayNotBeAll reads pages of which it is not said, or not in a form that can be read, whether and
+// where there is another: no list, and no absence. What is on them is found. Law: witnessed.
+func TestPagesThatMayNotBeAll(t *testing.T) {
+	t.Parallel()
+	const (
+		from   = `style = "cursor", param = "after", more = "$.more", from = "$.data[-1].id"`
+		next   = `style = "cursor", param = "after", next = "$.next"`
+		offset = `style = "offset", param = "offset", more = "$.more"`
+		page   = `style = "page", param = "page", more = "$.more"`
+		link   = `style = "link", more = "$.more"`
+		row    = `{"id":1,"ref":"tok-101"}`
+	)
+	for _, c := range []struct {
+		pages, body string
+		all         bool
+	}{
+		{from, `{"data":[` + row + `],"more":false}`, true},
+		{from, `{"data":[],"more":false}`, true},
+		{from, `{"data":[],"more":true}`, false},
+		{from, `{"data":[` + row + `,{"ref":"x"}],"more":true}`, false},
+		{from, `{"data":[` + row + `,{"id":{},"ref":"x"}],"more":true}`, false},
+		{from, `{"data":[` + row + `,{"id":"","ref":"x"}],"more":true}`, false},
+		{from, `{"data":[` + row + `]}`, false},
+		{from, `{"data":[` + row + `],"more":null}`, false},
+		{from, `{"data":[` + row + `],"more":"true"}`, false},
+		{from, `{"data":[` + row + `],"more":1}`, false},
+		{next, `{"data":[` + row + `]}`, true},
+		{next, `{"data":[` + row + `],"next":null}`, true},
+		{next, `{"data":[` + row + `],"next":""}`, true},
+		{next, `{"data":[` + row + `],"next":false}`, true},
+		{next, `{"data":[` + row + `],"next":{"after":"x"}}`, false},
+		{next, `{"data":[` + row + `],"next":["x"]}`, false},
+		{offset, `{"data":[],"more":true}`, false},
+		{offset, `{"data":[` + row + `]}`, false},
+		{page, `{"data":[` + row + `],"more":0}`, false},
+		{page, `{"data":[` + row + `],"more":false}`, true},
+		{link, `{"data":[` + row + `],"more":true}`, false},
+	} {
+		cfg := fmt.Sprintf("[tools.all]\neffect = \"list\"\npath = \"/\"\npages = { items = \"$.data\", %s }\n"+
+			"[tools.create]\neffect = \"mutate\"\npath = \"/\"\nidentity = [\"id\"]\ntoken = { body = \"ref\" }\n"+
+			"reconcile = { path = \"/\", items = \"$.data\", match = { ref = \"{token}\" }, complete = true, pages = { %[1]s } }\n", c.pages)
+		conn := openTools(t, cfg, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, c.body)
+		})
+		wantCode, wantVerdict := "page-without-next", connector.Retry
+		if c.all {
+			wantCode, wantVerdict = "", connector.Absent
+		}
+		if l, err := list(t, conn, "all", `{}`); codeOf(err) != wantCode || (err == nil) != c.all || l.Truncated {
+			t.Errorf("%s of %s: %+v, %v; want %q", c.pages, c.body, l, err, wantCode)
+		}
+		for token, want := range map[string]connector.Verdict{"tok-1": wantVerdict, "tok-101": connector.Happened} {
+			if !strings.Contains(c.body, "tok-101") {
+				want = wantVerdict
+			}
+			m := mutation(`{"id":1}`)
+			m.Token = token
+			if a, err := tool(t, conn, "create").(connector.Reconciler).Reconcile(t.Context(), m); err != nil || a.Verdict != want {
+				t.Errorf("%s of %s: %s is %q%s, %v; want %q", c.pages, c.body, token, a.Verdict, a.Detail, err, want)
+			}
+		}
+	}
+}
+
+// TestEmptyPageBeforeOthers reads over a page that has nothing, and says that there is another.
+func TestEmptyPageBeforeOthers(t *testing.T) {
+	t.Parallel()
+	conn := openTools(t, "[tools.all]\neffect = \"list\"\npath = \"/\"\npages = { style = \"page\", param = \"page\", items = \"$.data\", more = \"$.more\" }\n", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("page") == "1" {
+			fmt.Fprint(w, `{"data":[],"more":true}`)
+			return
+		}
+		fmt.Fprint(w, `{"data":[{"id":7}],"more":false}`)
+	})
+	if l, err := list(t, conn, "all", `{}`); err != nil || len(l.List) != 1 {
+		t.Errorf("%+v, %v; want the row of the second page", l, err)
 	}
 }

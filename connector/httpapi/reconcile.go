@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -246,11 +245,13 @@ func (l *lookup) body(mut keep.Mutation, more url.Values) ([]byte, error) {
 // maxLookupItems bounds the list that a lookup reads. A longer one is not complete.
 const maxLookupItems = 10_000
 
+// unreadablePages are the codes of pages that leave a lookup without an answer.
+var unreadablePages = []string{"odd-page", "page-without-items", "page-without-next"}
+
 // lookThrough looks for the effect in a list that comes in pages. Whatever goes wrong on
 // the way leaves the question open, since the effect may be on a page that was not read.
 func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutation) (connector.Answer, error) {
 	found, seen, count, whole := connector.Answer{}, "", 0, false
-	var odd error
 	fetch := func(at string, more url.Values) (a answer, _ json.RawMessage, f *keep.Failure) {
 		var err error
 		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
@@ -258,8 +259,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		}
 		body, err := a.value()
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
-			odd = errors.New(", but without a page that can be read")
-			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s%v", seen, odd)
+			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
 		}
 		return a, body, nil
 	}
@@ -275,12 +275,12 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		return count < maxLookupItems
 	})
 	switch {
-	case f != nil && odd == nil && f.Code != "page-without-items":
+	case found.Verdict == connector.Happened:
+	case f != nil && !slices.Contains(unreadablePages, f.Code):
 		f.Tool = keep.ToolName(m.service.name + "." + m.spec.Name)
 		return connector.Answer{}, f
 	case f != nil:
 		return retry(f.Message), nil
-	case found.Verdict == connector.Happened:
 	case whole && m.lookup.absentFrom(count):
 		found = connector.Answer{Verdict: connector.Absent, Detail: fmt.Sprintf(", a complete list of %d without it", count)}
 	case whole && count == 0:

@@ -147,6 +147,8 @@ var keysBreaks = []Break{
 		`|| taken >= b.until {`, `|| taken >= b.until-maxQueued/2 {`, "./gateway -run TestOutboxReadNowAndThen"},
 	{"pairing-that-nothing-showed", "witnessed", "cmd/keep/gateway_pair.go",
 		`r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level()`, `r.Stopped || proof.Pairing.Lookup == nil`, "./cmd/keep -run TestGatewayPair$"},
+	{"pairing-that-believes-read-only", "once", "connector/pairings/postgres.toml",
+		"effect         = \"mutate\"\nidentity       = [\"sql\"]\n", "effect         = \"list\"\n", "./cmd/keep/internal/config -run TestPairingLevels"},
 	{"metadata-of-another-origin", "no-ambient-power", "host/account/oauth/discover.go",
 		`if err != nil || origin(u) != origin(at) || u.User != nil {`, `if err != nil || u.User != nil {`, "./host/account/oauth -run TestDiscover"},
 	{"metadata-of-another-issuer", "no-ambient-power", "host/account/oauth/discover.go",

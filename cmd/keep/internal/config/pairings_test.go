@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/internal/twin"
 	"github.com/keep-run/keep/testkit/connectortest"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		relay(dir, os.Args[1:])
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(pgtest.Main(m))
 }
 
 // relay passes messages on, and dies before or after a call if the file "fault" says so.
@@ -237,6 +238,7 @@ func TestPairingLevels(t *testing.T) {
 		"github.create_pull_request": keep.LevelWitness, "github.create_or_update_file": keep.LevelWitness,
 		"slack.slack_post_message": keep.LevelWitness, "slack.slack_reply_to_thread": keep.LevelWitness, "slack.slack_add_reaction": keep.LevelNone,
 		"gmail.send_email": keep.LevelNone, "gmail.draft_email": keep.LevelNone, "gmail.modify_email": keep.LevelKey,
+		"postgres.query": keep.LevelNone,
 	}
 	for _, p := range pairingsOf(t) {
 		for name, tool := range p.Tools {
