@@ -15,6 +15,8 @@ var engineBreaks = []Break{
 		`if err := canonical.WellFormed(data); err != nil {`, `if err := canonical.WellFormed(nil); err != nil {`, "./api -run TestPublish$"},
 	{"calls-that-wait-without-end", "bounded", "script/sandbox/phase.go",
 		`if p.waiting += q.size(); p.waiting > maxWaiting {`, `if p.waiting += q.size(); false {`, "./script/sandbox -run TestPublishIsNoHostCall"},
+	{"panics-in-the-goroutine-of-the-host", "explained", "handler/phase.go",
+		"\tc = p.encoded(c)\n", "\tdefer p.ask(func() error { p.encoded(c); return nil })\n", "./handler -run TestPanicOfTheAuthorsJSON"},
 
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
