@@ -80,6 +80,43 @@ func TestAuthorsMistakes(t *testing.T) {
 	wantFailure(t, err, "handler-exit", "Goexit", 0)
 }
 
+// A color has an author's mistake: only two have a name.
+type color int
+
+func (c color) MarshalText() ([]byte, error) { return []byte([]string{"red", "green"}[c]), nil }
+
+var colorLine = here(-2)
+
+// A panic of a method of the author that makes JSON is one of the function that passed or returned the value, and so
+// is that of a missing context: neither ends the program.
+func TestPanicOfTheAuthorsJSON(t *testing.T) {
+	consumer := handler.Consumer[color, handler.NoResult]{
+		Name: "c", Subscribe: []keep.TopicName{"in"},
+		Prepare: func(context.Context, *handler.Reader, *handler.Event) (handler.Prepared[color], error) {
+			return handler.Prepared[color]{Data: 7}, nil
+		},
+		Mutate: func(context.Context, *handler.Getter, handler.Prepared[color]) (handler.Call, error) {
+			return handler.Call{Tool: "svc.create", Params: color(7)}, nil
+		},
+	}
+	h := &host{}
+	wantFailure(t, produce(t, handler.Limits{}, h, func(ctx context.Context, in *handler.Ingress) error {
+		return in.Publish(ctx, "in", handler.Message{ID: "a", Payload: color(7)})
+	}), "handler-panic", "index out of range", colorLine)
+	for _, phase := range []string{"prepare", "mutate"} {
+		_, err := call(t, handler.Limits{}, h, consumer, "consumers.c."+phase)
+		wantFailure(t, err, "handler-panic", "index out of range", colorLine)
+	}
+	var missing context.Context
+	line := here(2)
+	wantFailure(t, produce(t, handler.Limits{}, h, func(_ context.Context, in *handler.Ingress) error {
+		return in.Read(missing, "svc.get", nil, nil)
+	}), "handler-panic", "nil pointer", line)
+	if len(h.calls) != 0 {
+		t.Errorf("the host got %v, want nothing", h.calls)
+	}
+}
+
 // Law not-catchable: whatever a function does with the error of a call, the phase ends with it, no later
 // call reaches the host, and the context ends.
 func TestFailedCallEndsThePhase(t *testing.T) {

@@ -54,7 +54,8 @@ type script struct {
 
 // A phase is one call of a handler function. The function runs in a goroutine of its own, and
 // everything that it asks for is done by the goroutine of Call, one after another: so nothing
-// of it reaches the host when Call has returned.
+// of it reaches the host when Call has returned. All code of the author runs in the function's goroutine,
+// methods that make JSON too: a panic of any other one would end the program.
 type phase struct {
 	call   engine.ScriptCall
 	limits Limits
@@ -79,7 +80,8 @@ type request struct {
 
 // An answer is how a function ended.
 type answer struct {
-	result any
+	result json.RawMessage
+	call   *hostCall // that Mutate returned
 	err    error
 }
 
@@ -105,7 +107,7 @@ func (s script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage,
 	case ans.err != nil:
 		return nil, p.placed(ans.err)
 	}
-	return p.finish(ans.result)
+	return p.finish(ans)
 }
 
 // run calls the function.
@@ -118,7 +120,20 @@ func (p *phase) run(f function, done chan<- answer) {
 		done <- ans
 	}()
 	result, err := f(p.ctx, p, p.call.Args)
-	ans = answer{result, err}
+	ans = p.answer(result, err)
+}
+
+// answer encodes what the function returned, in its goroutine.
+func (p *phase) answer(result any, err error) answer {
+	if err != nil || result == nil {
+		return answer{err: err}
+	}
+	if c, ok := result.(terminal); ok {
+		call := p.encoded(hostCall{at: c.at, name: string(c.Tool), args: []any{params(c.Params)}})
+		return answer{call: &call}
+	}
+	raw, err := p.encode(result, "returned by the phase")
+	return answer{result: raw, err: err}
 }
 
 // serve does what the function asks for until it returns, or is abandoned.
@@ -143,18 +158,16 @@ func (p *phase) serve(done <-chan answer) answer {
 }
 
 // finish returns the result as JSON, after the call that Mutate returned was made.
-func (p *phase) finish(result any) (json.RawMessage, error) {
-	if c, ok := result.(terminal); ok {
-		if _, err := p.perform(p.ctx, hostCall{at: c.at, name: string(c.Tool), args: []any{params(c.Params)}}); err != nil {
-			return nil, p.placed(err)
-		}
-		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "not-a-mutation", Tool: c.Tool, At: c.at,
-			Message: fmt.Sprintf("Mutate returned a call of %s, which changes nothing; read it with Getter.Read", c.Tool)}
+func (p *phase) finish(ans answer) (json.RawMessage, error) {
+	c := ans.call
+	if c == nil {
+		return ans.result, nil
 	}
-	if result == nil {
-		return nil, nil
+	if _, err := p.perform(p.ctx, *c); err != nil {
+		return nil, p.placed(err)
 	}
-	return p.encode(result, "the phase returned")
+	return nil, &keep.Failure{Class: keep.ClassLogic, Code: "not-a-mutation", Tool: keep.ToolName(c.name), At: c.at,
+		Message: fmt.Sprintf("Mutate returned a call of %s, which changes nothing; read it with Getter.Read", c.name)}
 }
 
 // A terminal is the call that Mutate returned, and where Mutate is.
@@ -190,13 +203,20 @@ type hostCall struct {
 	name  string
 	reads bool // it may change nothing
 	args  []any
+
+	raw []json.RawMessage // args
+	err error             // why there is no raw
 }
 
 // host makes a call on the host for the function. It ends with ctx, too.
 func (p *phase) host(ctx context.Context, c hostCall) (out json.RawMessage, err error) {
 	c.at = callerPlace()
+	c = p.encoded(c)
+	within, end := context.WithCancelCause(p.ctx)
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
 	err = p.ask(func() (err error) {
-		out, err = p.perform(ctx, c)
+		out, err = p.perform(within, c)
 		return err
 	})
 	if err != nil {
@@ -214,10 +234,7 @@ func (p *phase) perform(ctx context.Context, c hostCall) (json.RawMessage, error
 		return nil, p.err
 	}
 	p.at = c.at
-	within, end := context.WithCancelCause(p.ctx)
-	defer end(nil)
-	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
-	out, err := p.pass(within, c)
+	out, err := p.pass(ctx, c)
 	if err == nil {
 		return out, nil
 	}
@@ -232,20 +249,10 @@ func (p *phase) perform(ctx context.Context, c hostCall) (json.RawMessage, error
 	return nil, err
 }
 
-// pass encodes a call, counts it and passes it on.
+// pass counts a call and passes it on.
 func (p *phase) pass(ctx context.Context, c hostCall) (json.RawMessage, error) {
-	hc := engine.HostCall{Name: c.name, At: c.at, Scope: c.scope, ReadOnly: c.reads, Pause: p.wall.Pause}
-	size := 0
-	for _, a := range c.args {
-		raw, err := p.encode(a, "passed to "+c.name)
-		if err != nil {
-			return nil, err
-		}
-		size += len(raw)
-		hc.Args = append(hc.Args, raw)
-	}
-	if size > p.limits.Result {
-		return nil, p.tooLarge("passed to " + c.name)
+	if c.err != nil {
+		return nil, c.err
 	}
 	switch c.name {
 	case "item.begin":
@@ -261,7 +268,7 @@ func (p *phase) pass(ctx context.Context, c hostCall) (json.RawMessage, error) {
 			return nil, p.limit("host_calls", "the handler made more than %d calls: do less in one run", p.limits.Calls)
 		}
 	}
-	return p.call.Host.HostCall(ctx, hc)
+	return p.call.Host.HostCall(ctx, engine.HostCall{Name: c.name, Args: c.raw, At: c.at, Scope: c.scope, ReadOnly: c.reads, Pause: p.wall.Pause})
 }
 
 // renew gives an item, or what comes after it, the limits of a phase.
@@ -270,11 +277,29 @@ func (p *phase) renew() {
 	p.wall.Renew(time.Now().Add(p.limits.Wall))
 }
 
+// encoded returns the call with its arguments as JSON, within the limit.
+func (p *phase) encoded(c hostCall) hostCall {
+	size := 0
+	for _, a := range c.args {
+		raw, err := p.encode(a, "passed to "+c.name)
+		if err != nil {
+			c.err = err
+			return c
+		}
+		size += len(raw)
+		c.raw = append(c.raw, raw)
+	}
+	if size > p.limits.Result {
+		c.err = p.tooLarge("passed to " + c.name)
+	}
+	return c
+}
+
 // encode returns v as JSON within the limit.
 func (p *phase) encode(v any, what string) (json.RawMessage, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", At: p.at, Message: fmt.Sprintf("what is %s is not JSON: %v", what, err)}
+		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", Message: fmt.Sprintf("what is %s is not JSON: %v", what, err)}
 	}
 	if len(raw) > p.limits.Result {
 		return nil, p.tooLarge(what)
@@ -286,9 +311,9 @@ func (p *phase) tooLarge(what string) error {
 	return p.limit("result", "more than %d bytes of JSON are "+what+": send less, and keep large data in a service", p.limits.Result)
 }
 
-// limit returns the failure of a phase that reached a limit.
+// limit returns the failure of a phase that reached a limit. Call adds the place.
 func (p *phase) limit(name, format string, args ...any) *keep.Failure {
-	return &keep.Failure{Class: keep.ClassLogic, Code: "limit-" + name, Message: fmt.Sprintf(format, args...) + " (limit " + name + ")", At: p.at}
+	return &keep.Failure{Class: keep.ClassLogic, Code: "limit-" + name, Message: fmt.Sprintf(format, args...) + " (limit " + name + ")"}
 }
 
 // placed adds to a failure of this package where the function was last.

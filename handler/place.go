@@ -5,6 +5,7 @@ import (
 	"path"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -47,13 +48,16 @@ func at(file string, line int) string { return fmt.Sprintf("%s:%d", file, line) 
 // own is what the names of this package's functions begin with.
 var own = strings.TrimSuffix(reflect.TypeFor[Workflow]().PkgPath(), "/") + "."
 
+// skipped are the packages whose frames are not the author's: this one, and those it passes values to.
+var skipped = []string{own, "runtime.", "context.", "encoding/json."}
+
 // callerPlace returns where the author's code is that called this package, or that panicked.
 func callerPlace() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, own) {
+		if f.File != "" && !slices.ContainsFunc(skipped, func(p string) bool { return strings.HasPrefix(f.Function, p) }) {
 			return at(short(f.File), f.Line)
 		}
 		if !more {

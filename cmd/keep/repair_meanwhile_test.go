@@ -269,23 +269,40 @@ func TestRepairReload(t *testing.T) {
 	}
 }
 
-// TestRepairDev repairs a script under keep dev: the version continues when keep.toml changes, and with it the host, and ends
-// when somebody edits the file.
+// TestRepairDev repairs a script under keep dev: the version continues when another file is saved, and when keep.toml
+// changes, and with it the host. It ends when somebody edits the file, also to a text that it had before.
 func TestRepairDev(t *testing.T) {
 	t.Parallel()
 	s := newRepairSite(t, false, "safe", func(llmtest.Request) llmtest.Reply { return proposing(mended) })
-	_, said := s.daemon("running bills (", "dev", ".", "--listen", "127.0.0.1:0")
+	other := strings.NewReplacer(`"bills"`, `"other"`).Replace(repairScript)
+	s.write("other.js", other)
+	_, said := s.daemon("running other (", "dev", ".", "--listen", "127.0.0.1:0")
+	remains := func() {
+		t.Helper()
+		if v, n := s.version(), len(s.llm.Requests()); v != "1.1" || n != 1 {
+			t.Errorf("version %s after %d requests, want 1.1 after one", v, n)
+		}
+	}
+	saveOther := func(amount, version string) { // which is looked at after bills.js
+		t.Helper()
+		s.write("other.js", strings.Replace(other, "amount > 500", "amount > "+amount, 1))
+		said.wait(t, "deployed other "+version+" (other.js)")
+		remains()
+	}
 	s.keep(0, "publish", "bills", "mail", "--id", "m9", oddBill)
 	s.until(func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.calls) == 3 })
 	s.paid("REF1", "REF2", "REF9")
+	saveOther("400", "2.0")
 	s.setting(`max      = "1ms"`, `max      = "2ms"`)
 	said.wait(t, "a file has the text of a version that was repaired")
-	if v, n := s.version(), len(s.llm.Requests()); v != "1.1" || n != 1 {
-		t.Errorf("version %s after %d requests, want 1.1 after one", v, n)
-	}
+	remains()
+	said.wait(t, "running other (")
+	saveOther("300", "3.0")
 	s.write("bills.js", strings.Replace(mended, "currency:", "note: 1, currency:", 1))
 	said.wait(t, "deployed bills 2.0 (bills.js)")
 	s.keep(0, "publish", "bills", "mail", "--id", "m10", strings.ReplaceAll(oddBill, "9", "7"))
 	s.until(func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.calls) == 4 })
 	s.paid("REF1", "REF2", "REF9", "REF7")
+	s.write("bills.js", repairScript)
+	said.wait(t, "deployed bills 3.0 (bills.js)")
 }

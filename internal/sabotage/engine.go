@@ -15,6 +15,8 @@ var engineBreaks = []Break{
 		`if err := canonical.WellFormed(data); err != nil {`, `if err := canonical.WellFormed(nil); err != nil {`, "./api -run TestPublish$"},
 	{"calls-that-wait-without-end", "bounded", "script/sandbox/phase.go",
 		`if p.waiting += q.size(); p.waiting > maxWaiting {`, `if p.waiting += q.size(); false {`, "./script/sandbox -run TestPublishIsNoHostCall"},
+	{"panics-in-the-goroutine-of-the-host", "explained", "handler/phase.go",
+		"\tc = p.encoded(c)\n", "\tdefer p.ask(func() error { p.encoded(c); return nil })\n", "./handler -run TestPanicOfTheAuthorsJSON"},
 
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
@@ -48,7 +50,9 @@ var engineBreaks = []Break{
 	{"replaced-repair-forgets-its-tokens", "bounded", "repair/keeper.go",
 		`rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost`, `_ = n`, "./repair -run TestReplaced"},
 	{"mistake-comes-back-with-its-file", "permitted", "cmd/keep/internal/daemon/host.go",
-		"		if newer {\n", "		if false && newer {\n", "./cmd/keep -run TestRepairRun"},
+		`if err == nil && !newer {`, `if err == nil && (true || !newer) {`, "./cmd/keep -run TestRepairRun"},
+	{"mistake-comes-back-with-another-file", "permitted", "cmd/keep/internal/daemon/host.go",
+		`if before == now {`, `if before == now && false {`, "./cmd/keep -run TestRepairDev"},
 	{"account-asked-after-the-run", "explained", "host/account/account.go",
 		"if err := m.Settle(context.WithoutCancel(ctx)); err != nil {\n\t\treturn keep.Failf(", "if err := m.Settle(context.WithoutCancel(ctx)); false {\n\t\treturn keep.Failf(", "./host/account -run TestRefusalAsksFirst"},
 	{"connected-and-still-waiting", "explained", "operator/accounts.go",

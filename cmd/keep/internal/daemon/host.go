@@ -42,6 +42,8 @@ type Session struct {
 	links    *link.Links    // to questions; nil: none
 	closers  []func() error // called from the last to the first
 
+	texts map[keep.WorkflowName]text // of the scripts that take took last
+
 	loaded   config.Config // as it was read, before flags changed it
 	files    fingerprint   // of keep.toml and the secrets, when loaded was read
 	mu       sync.Mutex    // protects settings
@@ -77,7 +79,7 @@ func (s *Session) Close() error {
 
 // Assemble opens the connections and the sandbox of a configuration.
 func (e Env) Assemble(ctx context.Context, p *project.Project) (*Session, error) {
-	s := &Session{Project: p, loaded: *p.Cfg, files: fingerprintOf(p.Cfg), settings: api.Settings{TakenAt: api.Time(e.now())}}
+	s := &Session{Project: p, loaded: *p.Cfg, files: fingerprintOf(p.Cfg), settings: api.Settings{TakenAt: api.Time(e.now())}, texts: make(map[keep.WorkflowName]text)}
 	var err error
 	if s.conns, err = p.Cfg.Connect(); err != nil {
 		return nil, err
@@ -152,14 +154,7 @@ func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 		if sc.Broken {
 			continue // the version before stays
 		}
-		newer, err := s.isNewer(ctx, e, sc)
-		if err != nil {
-			return err
-		}
-		if newer {
-			continue
-		}
-		if _, err := s.Deploy(ctx, e, sc); err != nil {
+		if _, err := s.take(ctx, e, sc); err != nil {
 			return err
 		}
 	}
@@ -204,8 +199,33 @@ func (s *Session) settleNames(ctx context.Context, e Env, db database.DB) error 
 	}
 }
 
-// DeployAgain is Deploy for a script that changed while the session runs.
-func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
+// A text is what tells a script from the one that the same file had before.
+type text struct{ hash, entry string }
+
+// take deploys a script if its text differs from the one that the session took last, whatever became current
+// meanwhile. If the session took none, it deploys the script unless isNewer reports that a later version replaced it. The
+// version is zero if nothing was deployed.
+func (s *Session) take(ctx context.Context, e Env, sc project.Script) (v keep.Version, err error) {
+	now := text{sc.Bundle.Hash(), sc.Bundle.Entry}
+	before, known := s.texts[sc.Name]
+	if before == now {
+		return v, nil
+	}
+	newer := false
+	if !known {
+		newer, err = s.isNewer(ctx, e, sc)
+	}
+	if err == nil && !newer {
+		v, err = s.deploy(ctx, e, sc)
+	}
+	if err == nil {
+		s.texts[sc.Name] = now
+	}
+	return v, err
+}
+
+// Update deploys a script if it was edited while the session runs. The version is zero if nothing was deployed.
+func (s *Session) Update(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
 	one := []project.Script{sc}
 	if err := project.Continue(ctx, s.DB, s.config(), one); err != nil {
 		return keep.Version{}, err
@@ -213,12 +233,12 @@ func (s *Session) DeployAgain(ctx context.Context, e Env, sc project.Script) (ke
 	if err := project.Renamed(ctx, s.DB, s.Project.Root, one, s.conns); err != nil {
 		return keep.Version{}, err
 	}
-	return s.Deploy(ctx, e, one[0])
+	return s.take(ctx, e, one[0])
 }
 
-// Deploy makes a script current, unless a person is asked about this very script. It returns
+// deploy makes a script current, unless a person is asked about this very script. It returns
 // the version that is current then, zero if there is none.
-func (s *Session) Deploy(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
+func (s *Session) deploy(ctx context.Context, e Env, sc project.Script) (keep.Version, error) {
 	c, err := s.consent(sc)
 	if err != nil {
 		return keep.Version{}, err

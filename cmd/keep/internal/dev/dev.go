@@ -124,7 +124,7 @@ func readSettings(p *project.Project) ([]byte, error) {
 	return regular.Read(p.Cfg.File, config.MaxFile)
 }
 
-// redeploy loads the scripts again and deploys those that are in order.
+// redeploy loads the scripts again and deploys those that were edited and are in order.
 func (d *developer) redeploy(ctx context.Context, p *project.Project) error {
 	scripts, found, err := project.LoadToRun(ctx, d.session.Runtime, p)
 	if err != nil {
@@ -153,13 +153,13 @@ func (d *developer) redeploy(ctx context.Context, p *project.Project) error {
 	return nil
 }
 
-// deploy makes one script current, and says so if it is a new version.
+// deploy makes one script current if it was edited, and says so if it is a new version.
 func (d *developer) deploy(ctx context.Context, sc project.Script) error {
 	before, err := d.session.Versions(ctx)
 	if err != nil {
 		return err
 	}
-	v, err := d.session.DeployAgain(ctx, d.env(), sc)
+	v, err := d.session.Update(ctx, d.env(), sc)
 	if doubt, ok := errors.AsType[*project.RenameError](err); ok {
 		return d.show(nil, doubt)
 	}
