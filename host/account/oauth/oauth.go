@@ -283,11 +283,14 @@ func (c *Client) unanswered(err error, secrets ...string) error {
 	return &LostError{said}
 }
 
-// notSent is an error that is ErrNotSent.
+// A notSent is why a request was not sent, in words that hold no secret.
 type notSent struct{ error }
 
+// Is makes it an ErrNotSent, which the words alone are not.
 func (notSent) Is(target error) bool { return target == ErrNotSent }
-func (e notSent) Unwrap() error      { return e.error }
+
+// Unwrap returns the error as it was.
+func (e notSent) Unwrap() error { return e.error }
 
 // clean returns a server's words without what they must not hold, in any encoding.
 func (c *Client) clean(s string, secrets ...string) string {
