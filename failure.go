@@ -178,6 +178,10 @@ var (
 	// ErrGone is returned when there was a database that is missing or empty now.
 	ErrGone = errors.New("the database is gone")
 
+	// ErrOlderCopy is returned when a file is a copy of the database that was there, from
+	// before hosts worked on that: it does not know what they did.
+	ErrOlderCopy = errors.New("the database is an older copy")
+
 	// ErrReplaced is returned when the file of a database was removed or replaced while
 	// this process worked on it. What was recorded then will not be found.
 	ErrReplaced = errors.New("the database was removed or replaced under this process")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -35,7 +36,7 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	if err != nil {
 		return err // perhaps it was recorded
 	}
-	return o.SettleBudgets(ctx, false)
+	return o.SettleBudgets(ctx, nil)
 }
 
 // raiseBudget gives a budget another limit, and returns the one that it had.
@@ -128,10 +129,10 @@ func (o *Operator) budgetRule(name string) (budget.Rule, bool) {
 }
 
 // SettleBudgets lets the runs continue that wait for a budget about which nothing is asked any
-// more: the first of them that finds no room asks anew. With all, every run that waits for a
-// budget looks again, because the configuration has changed. It does what is left to do, so that
-// any host may do it at any time, and several may at once.
-func (o *Operator) SettleBudgets(ctx context.Context, all bool) error {
+// more: the first of them that finds no room asks anew. Those of the budgets that changed look again
+// although something is asked: the question was about another rule. It does what is left to do, so
+// that any host may do it at any time, and several may at once.
+func (o *Operator) SettleBudgets(ctx context.Context, changed []string) error {
 	filter := keep.RunFilter{Status: keep.StatusApproval, Open: true}
 	var asked map[string]bool
 	for p := (keep.Page{Limit: 500, Bare: true}); ; {
@@ -148,7 +149,7 @@ func (o *Operator) SettleBudgets(ctx context.Context, all bool) error {
 					return err
 				}
 			}
-			if asked[r.Error.Budget] && !all {
+			if asked[r.Error.Budget] && !slices.Contains(changed, r.Error.Budget) {
 				continue
 			}
 			if err := o.continueSpending(ctx, r.ID); err != nil {

@@ -21,8 +21,9 @@ type homeData struct {
 	Failing   []*standing
 	Doubts    []doubtRow // of items whose job continued without them
 	Late      []view.Late
-	Unlike    []api.Mismatch // connections that hosts don't have alike
-	Missing   []view.Missing // workflows that no host can execute
+	Refused   *refusedSetting // a change of keep.toml that is not in force; nil: there is none
+	Unlike    []api.Mismatch  // connections that hosts don't have alike
+	Missing   []view.Missing  // workflows that no host can execute
 	Totals    totals
 	Today     today
 	Workflows []workflowRow // those that need a look first
@@ -81,7 +82,7 @@ func (s *site) home(r *http.Request) (page, error) {
 		return p, err
 	}
 	st := situationOf(o.Situation)
-	d := homeData{Late: o.Late()}
+	d := homeData{Late: o.Late(), Refused: s.refused()}
 	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
 		return p, err
 	}

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,4 +27,22 @@ func TestHooks(t *testing.T) {
 	c = w.as("ada", access.Viewer)
 	c.get("/hooks").want(t, 200, "https://example.com/hooks/pay", "/events?workflow=shop&amp;topic=paid", "stripe", "41", "&lt;b&gt;the signature")
 	c.get("/connections").want(t, 200, `href="/hooks"`)
+}
+
+// A change of keep.toml that was refused is said on the pages that tell what is in force, and goes when it is mended.
+func TestRefusedSettings(t *testing.T) {
+	w := newWorld(t)
+	w.site.Close()
+	now := api.Settings{Refused: &api.RefusedSetting{At: api.Time(time.Unix(1, 0)), Reason: `keep.toml:3: "<b>" is no key`}}
+	w.serve(web.Config{Store: w.db, Actor: w.host, Connections: w.conns, Settings: func() *api.Settings { return &now }})
+	c := w.as("ada", access.Viewer)
+	for _, path := range []string{"/", "/settings"} {
+		c.get(path).want(t, 200, "was refused", "the one of before is in force", "keep.toml:3: &#34;&lt;b&gt;&#34; is no key")
+	}
+	now.Refused = nil
+	for _, path := range []string{"/", "/settings"} {
+		if body := c.get(path).body; strings.Contains(body, "was refused") {
+			t.Errorf("%s says that something was refused", path)
+		}
+	}
 }

@@ -26,17 +26,44 @@ type settingsData struct {
 	Levels  []keep.Level
 	Version []setting
 	Backup  *backupOffer // nil: none is offered to the reader
+	Refused *refusedSetting
 }
 
 // A setting is a name of keep.toml, its value and what it does.
 type setting struct{ Name, Value, Meaning string }
+
+// breakerWords says when a tool is stopped.
+func breakerWords(b keep.Breaker) string {
+	if b.Failures == 0 {
+		return "never"
+	}
+	return number(b.Failures) + " within " + human(b.Within)
+}
+
+// A refusedSetting is a change of keep.toml that is not in force.
+type refusedSetting struct {
+	When   time.Time
+	Reason string
+}
+
+// refused returns the last change of keep.toml, if it was refused.
+func (s *site) refused() *refusedSetting {
+	if s.cfg.Settings == nil {
+		return nil
+	}
+	r := s.cfg.Settings().Refused
+	if r == nil {
+		return nil
+	}
+	return &refusedSetting{time.Time(r.At), r.Reason}
+}
 
 // settings shows what is in force to every viewer. Tokens and sessions are read for admins alone.
 func (s *site) settings(r *http.Request) (page, error) {
 	p := s.policy
 	id, _ := access.From(r.Context())
 	d := settingsData{
-		Who: id,
+		Who: id, Refused: s.refused(),
 		Policy: []setting{
 			{"retry.first", human(p.Retry.First), "wait before a failed run is tried again; doubles each time"},
 			{"retry.max", human(p.Retry.Max), "longest wait between tries"},
@@ -49,6 +76,9 @@ func (s *site) settings(r *http.Request) (page, error) {
 			{"default_interval", human(p.DefaultInterval), "between the runs of a producer or job without a schedule"},
 			{"approval.expires", human(p.Approval.Expires), "how long a person may take to approve a call; then the run asks again"},
 			{"on_item_blocked", string(p.OnItemBlocked), "what a job does about an item whose outcome is unknown"},
+			{"breaker", breakerWords(p.Breaker), "calls of one tool that fail alike before no more are made; then a person is asked"},
+			{"outage.after", number(p.Outage.After), "calls of one connection that fail in a row before it counts as down; 0: it never does"},
+			{"lease.ttl", human(p.Lease.TTL), "how long the workflows of a host that died are left alone"},
 			{"shutdown", human(p.Shutdown), "how long a stop waits for calls that are out"},
 		},
 		Limits: []setting{

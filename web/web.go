@@ -74,6 +74,9 @@ type Config struct {
 	// that there are none.
 	Keys Keys
 
+	// Settings says what became of keep.toml. If nil, nothing is said of it.
+	Settings func() *api.Settings
+
 	// Access keeps the tokens and sessions that admins see. If nil, logging in is
 	// not this host's, and there is nothing to see.
 	Access store.Access

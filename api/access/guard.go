@@ -226,13 +226,23 @@ func strip(hostport string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
+// problemBase is idempotency.ProblemBase, which is not imported for a name.
+const problemBase = "https://keep-run.github.io/keep/problems/"
+
 // refuse answers with a problem of RFC 9457.
 func refuse(w http.ResponseWriter, status int, detail string) {
+	kind := "about:blank"
+	switch status {
+	case http.StatusUnauthorized:
+		kind = problemBase + "unauthorized"
+	case http.StatusForbidden:
+		kind = problemBase + "forbidden"
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{ // the client is gone
-		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail,
+		"type": kind, "title": http.StatusText(status), "status": status, "detail": detail,
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -110,7 +111,8 @@ func TestTokens(t *testing.T) {
 		"long":             strings.Repeat("keep_", 1000),
 		"another's prefix": "ghp_" + parts[1] + "_" + parts[2],
 	} {
-		if status, text := d.ask(http.DefaultClient, "GET", "/x", nil, bearer(secret)); status != 401 {
+		status, text := d.ask(http.DefaultClient, "GET", "/x", nil, bearer(secret))
+		if status != 401 || !strings.Contains(text, `"type":"`+idempotency.ProblemBase+`unauthorized"`) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}

@@ -44,6 +44,9 @@ func (a *app) decide(ctx context.Context, f func(c *api.Client) error) error {
 func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) error) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
+		if !a.JSON { // what the host runs with is of before, and a pause cannot wait for a comma
+			fmt.Fprintln(a.Err, "With --db FILE this command reaches the database, and the host that runs, whatever keep.toml says.")
+		}
 		return err
 	}
 	return a.client().Call(ctx, cfg, a.opening(r), f)

@@ -32,6 +32,9 @@ func TestRestoreOfAnOlderMoment(t *testing.T) {
 		t.Fatalf("run on a backup: %v\n%s", err, out)
 	}
 	w.must("db", "restored")
+	if out, err := w.keep("workflows", "show", "contacts"); err != nil || !strings.Contains(string(out), "restored from a backup") {
+		t.Errorf("why the workflow is paused: %v\n%s", err, out)
+	}
 	w.crm.more(1)
 	w.write("keep.toml", strings.ReplaceAll(w.read("keep.toml"), `effect   = "mutate"`, "effect = \"mutate\"\napprove = \"always\""))
 	w.must("run", ".")

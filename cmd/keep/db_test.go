@@ -44,6 +44,9 @@ func TestPgDump(t *testing.T) {
 	if out, err := w.keep("db", "restored"); err != nil || !strings.Contains(string(out), "Workflow contacts: paused") {
 		t.Errorf("restored: %v\n%s", err, out)
 	}
+	if out, err := w.keep("workflows", "show", "contacts"); err != nil || !strings.Contains(string(out), "restored from a backup") {
+		t.Errorf("why the workflow is paused: %v\n%s", err, out)
+	}
 	w.crm.more(1)
 	w.must("run", ".")
 	if after := w.runs(); after != before {

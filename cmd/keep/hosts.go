@@ -16,7 +16,7 @@ import (
 // hostsCmd lists hosts, and lets one give its workflows to the others.
 func (a *app) hostsCmd() *cobra.Command {
 	list := func() *cobra.Command {
-		return listCmd(a, "", "Hosts: which process has which workflows, since when", listing[api.Host]{
+		return listCmd(a, "", "Hosts that share a Postgres: which has which workflows, since when", listing[api.Host]{
 			header: []string{"HOST", "NAME", "VERSION", "STATE", "WORKFLOWS", "STARTED"},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Host], error) {
 				all, err := c.Hosts(ctx)

@@ -37,7 +37,7 @@ per   = "24h"
 `
 
 // A host that runs takes another limit of a budget from keep.toml, and what waits for the budget
-// continues without an answer.
+// continues without an answer. What else changes in keep.toml asks nobody again.
 func TestReloadOfABudget(t *testing.T) {
 	buildKeep(t) // before the cache of go build is another one
 	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
@@ -87,6 +87,13 @@ func TestReloadOfABudget(t *testing.T) {
 			t.Fatalf("inbox: status %d", status)
 		}
 		asked = out.String()
+	}
+	// Another change leaves the question as it is.
+	write("keep.toml", "# the same\n"+settings)
+	said.wait(t, "configuration taken")
+	var after strings.Builder
+	if status := run(t.Context(), []string{"inbox", "--json"}, &after, io.Discard); status != exit.Done || !strings.Contains(after.String(), `"esc_budget_payments_1"`) {
+		t.Errorf("after a change that is not about the budget: status %d, %s; want the question that was there", status, after.String())
 	}
 	write("keep.toml", strings.Replace(settings, "limit = 1", "limit = 2", 1))
 	wants(`{"id":"b"}`)

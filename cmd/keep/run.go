@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
+	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
@@ -38,7 +40,7 @@ has it is said after a second. When it is idle it deletes what [retention] says.
 
 The table counts a run and its retries as one, by what became of the last.
 
-It ends with 0 when all is done, with 4 when a person must decide something (see
+It ends with 0 when all is done but what a paused workflow has, which it says, with 4 when a person must decide something (see
 keep inbox), and with 1 when --timeout comes first. Calls that are out then are
 waited for, up to policy.shutdown.`,
 		Args: cobra.ExactArgs(1),
@@ -118,6 +120,8 @@ type runCount struct {
 	Waiting   int               `json:"waiting"`   // of them, for a time, a service or a person
 	Failed    int               `json:"failed"`    // of them, and not tried again by themselves
 	Retries   int               `json:"retries"`   // further attempts that they took
+	Paused    bool              `json:"paused"`    // it begins no run before keep resume
+	Pending   int               `json:"pending"`   // events that wait, and those in work
 }
 
 // summarize prints what was done and returns the error that ends the command. The counts are those
@@ -134,6 +138,9 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 	for _, name := range s.Names() {
 		c := watch.count(name)
 		c.Version = versions[name]
+		if err := c.look(ctx, s.DB); err != nil {
+			return err
+		}
 		sum.Workflows = append(sum.Workflows, c)
 		qs, err := api.OpenQuestions(ctx, s.DB, name)
 		if err != nil {
@@ -163,6 +170,20 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 	return a.verdict(s, sum, open, why)
 }
 
+// look reads whether the workflow is at work at all, and what waits in it.
+func (c *runCount) look(ctx context.Context, db database.DB) error {
+	w, err := db.Workflow(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	topics, err := db.TopicCounts(ctx, c.Name)
+	for _, t := range topics {
+		c.Pending += t.Pending + t.Reserved
+	}
+	c.Paused = w.Paused
+	return err
+}
+
 // interrupted says why a command ended before it was idle.
 func interrupted(ctx context.Context, timeout time.Duration) string {
 	if errors.Is(context.Cause(ctx), errTimeout) {
@@ -171,29 +192,46 @@ func interrupted(ctx context.Context, timeout time.Duration) string {
 	return "It was interrupted before everything was done."
 }
 
-// verdict says on stderr what is not done, and returns the status. Not to be idle (1) comes before
+// verdict says on stderr what is not done, but not beside JSON, and returns the status. Not to be idle (1) comes before
 // questions (4): they may not be all yet. An internal failure is 1 although it has a question:
 // it is a fault, and no decision that the workflow was made to ask for.
 func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why string) error {
+	var say io.Writer = a.Err
+	if a.JSON { // the summary says the same
+		say = io.Discard
+	}
+	for _, w := range sum.Workflows {
+		if w.Paused {
+			fmt.Fprintf(say, "%s %s is paused, %s: keep resume %s\n", a.Ink.Yellow("keep:"), w.Name, waiting(w.Pending), w.Name)
+		}
+	}
 	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
 	switch {
 	case !sum.Idle:
-		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+why+" What ran is recorded, and continues at the next start.")
+		fmt.Fprintln(say, a.Ink.Red("keep: ")+why+" What ran is recorded, and continues at the next start.")
 		for _, r := range open {
-			fmt.Fprintf(a.Err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(a.stoppedAt(s, r, why)))
+			fmt.Fprintf(say, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(a.stoppedAt(s, r, why)))
 		}
 		for _, e := range sum.Elsewhere {
-			fmt.Fprintf(a.Err, "%s: host %s has it since %s\n", e.Workflow, terminal.Clean(e.Name), a.When(time.Time(e.Since)))
+			fmt.Fprintf(say, "%s: host %s has it since %s\n", e.Workflow, terminal.Clean(e.Name), a.When(time.Time(e.Since)))
 		}
 		return exit.With(exit.Failed)
 	case internal:
-		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+"a run stopped by an internal failure; see keep inbox")
+		fmt.Fprintln(say, a.Ink.Red("keep: ")+"a run stopped by an internal failure; see keep inbox")
 		return exit.With(exit.Failed)
 	case len(sum.Escalations) > 0:
-		fmt.Fprintf(a.Err, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.Ink.Yellow("keep:"), terminal.Plural(len(sum.Escalations), "question"))
+		fmt.Fprintf(say, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.Ink.Yellow("keep:"), terminal.Plural(len(sum.Escalations), "question"))
 		return exit.With(exit.NeedsPerson)
 	}
 	return nil
+}
+
+// waiting says how many events wait for a workflow.
+func waiting(events int) string {
+	if events == 1 {
+		return "1 event waits"
+	}
+	return fmt.Sprintf("%d events wait", events)
 }
 
 // stoppedAt says where a run is that is not done: in its script, if this command ended

@@ -16,7 +16,7 @@ func (a *app) triggerCmd() *cobra.Command {
 		Use:   "trigger WORKFLOW [HANDLER]",
 		Short: "Run a producer or a job now",
 		Long: `Trigger asks for a run of a producer or a job, without waiting for its schedule.
-The host of the database makes it. It is refused while the workflow has an
+The host of the database makes it. It is refused while the workflow itself waits for an
 unfinished run. A workflow with one producer or job needs no HANDLER.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

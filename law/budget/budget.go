@@ -80,6 +80,20 @@ func New(r Rule) (Rule, error) {
 	return r, nil
 }
 
+// Changed returns the names of the rules that are other ones after, or gone.
+func Changed(before, after []Rule) (names []string) {
+	for _, r := range before {
+		same := func(s Rule) bool {
+			return s.Name == r.Name && slices.Equal(s.Tools, r.Tools) && slices.Equal(s.Workflows, r.Workflows) &&
+				s.Sum == r.Sum && s.Limit == r.Limit && s.Per == r.Per
+		}
+		if !slices.ContainsFunc(after, same) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
 // Kind returns what the budget adds up: "sum" of a number in params, or "count" of calls.
 func (r Rule) Kind() string {
 	if r.Sum != "" {

@@ -99,7 +99,7 @@ var keyMigrations = [...]string{"migrations/0002_idempotency.sql", "migrations/0
 
 // Migrate makes the table if it is missing, or brings it up to date. Several processes may call it at once.
 func (k *Keys) Migrate(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, k.pool, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}

@@ -193,7 +193,7 @@ func (db *DB) change(ctx context.Context, f func(pgx.Tx) error) error {
 	case db.pool == nil || db.over.Load():
 		return ErrClosed
 	}
-	return pgx.BeginFunc(ctx, db.pool, f)
+	return pgx.BeginTxFunc(ctx, db.pool, readCommitted, f)
 }
 
 // alert notifies a host, or all, that a poll is worth its cost.

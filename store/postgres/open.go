@@ -219,7 +219,7 @@ func foreign(table string) error {
 // migrate brings the schema up to date, in one transaction. Several processes may
 // do so at once; one waits for the other.
 func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}

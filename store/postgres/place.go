@@ -154,12 +154,12 @@ func (h *held) Set(ctx context.Context, m transfer.Mark) error {
 	return waited(err)
 }
 
-// Restore pauses every workflow, and ends the transaction; see transfer.Held.
+// Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
 func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
 	}
-	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1 WHERE NOT paused`, millis(at)); err != nil {
+	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, pause_note = $2, updated_at = $1`, millis(at), transfer.RestoredNote(at)); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})

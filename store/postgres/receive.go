@@ -58,7 +58,7 @@ func replaceable(ctx context.Context, q querier, m transfer.Mark) error {
 
 // replace puts rows, and all that is derived from them, in the place of what is there.
 func replace(ctx context.Context, pool *pgxpool.Pool, m transfer.Mark, fill func(transfer.Sink) error) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
 		if err := script(ctx, tx, unhurried+`; LOCK TABLE `+ours()+` IN EXCLUSIVE MODE`); err != nil {
 			return err
 		}

@@ -50,6 +50,55 @@ func TestRivalsOfTwoHosts(t *testing.T) {
 	}
 }
 
+// What a commit reads after it waited for an identity is what is there then, whatever isolation the server or the URL
+// begins transactions with.
+func TestRivalsInAnyIsolation(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable%20read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			url := pgtest.SchemaURL(t)
+			openDB(t, url, postgres.Config{})
+			other := connect(t, url)
+			u := keep.Unlike{Tools: []keep.ToolName{"crm.once"}, Identity: json.RawMessage(`{"id":1}`)}
+			lock := postgres.IdentityLock("crm.once", u)
+			if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lock); err != nil {
+				t.Fatal(err)
+			}
+			errs := make(chan error, 2)
+			for i := range cap(errs) {
+				db := openDB(t, url+"&default_transaction_isolation="+level, postgres.Config{})
+				w := keep.WorkflowName(fmt.Sprint("w", i))
+				id := keep.RunID(fmt.Sprint("run_", w))
+				m := keep.Mutation{Key: keep.MutationKey("mut_" + w), Workflow: w, Run: id, Tool: "crm.once", Level: keep.LevelNone, Token: "t",
+					Identity: u.Identity, State: keep.InFlight, Attempts: 1, CallDeadline: time.UnixMilli(9)}
+				go func() {
+					errs <- db.Commit(t.Context(), keep.Commit{Workflow: w, At: time.UnixMilli(1), Changes: []keep.Change{
+						keep.PutRun{Run: keep.Run{ID: id, Chain: id, Workflow: w, Handler: "h", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusActive, Mutation: m.Key}},
+						keep.Unlike{Key: m.Key, Tools: []keep.ToolName{m.Tool}, Identity: m.Identity},
+						keep.PutMutation{Mutation: m, Moves: []keep.Move{{By: "call", To: keep.InFlight}}},
+					}})
+				}()
+			}
+			for waits := 0; waits < cap(errs); { // until both have begun
+				err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+					AND (classid::bigint << 32) | objid::bigint = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, lock).Scan(&waits)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := other.Exec(t.Context(), `SELECT pg_advisory_unlock($1)`, lock); err != nil {
+				t.Fatal(err)
+			}
+			first, second := <-errs, <-errs
+			var rival *keep.RivalError
+			if refused := errors.As(errors.Join(first, second), &rival); !refused || first != nil && second != nil {
+				t.Errorf("%v and %v, want one host to record the call and one to be refused (law: once)", first, second)
+			}
+		})
+	}
+}
+
 // A commit waits for whoever has the identity under any name of its tool.
 func TestRivalsUnderEachName(t *testing.T) {
 	t.Parallel()

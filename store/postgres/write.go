@@ -77,15 +77,19 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 	return nil
 }
 
+// readCommitted is how transactions begin, whatever the server or the URL says: what is read after a
+// lock was waited for must be what is there then.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
 // read begins the transaction, locks the workflows of a group and reads what must
-// be known. A workflow that never committed gets its row of lease first.
+// be known, as readCommitted says. A workflow that never committed gets its row of lease first.
 func (db *DB) read(ctx context.Context, conn *pgxpool.Conn, group []*request[keep.Commit]) (*snapshot, error) {
 	var reads readSet
 	for _, r := range group {
 		reads.add(r.what)
 	}
 	b := new(pgx.Batch)
-	b.Queue("begin")
+	b.Queue("begin isolation level read committed")
 	for {
 		s := &snapshot{leases: make(map[keep.WorkflowName]*leaseFact), topics: make(map[topicKey]bool)}
 		reads.queue(b, s)

@@ -101,6 +101,55 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// A plain copy of the file, put back after a host worked on it, does not know what was done since: no host works on it
+// before somebody says so.
+func TestOlderCopy(t *testing.T) {
+	for name, copied := range map[string]func(t *testing.T, path string) (db []byte){
+		"between two hosts": func(t *testing.T, path string) []byte {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+			return text
+		},
+		"beside a host, which then ended": func(t *testing.T, path string) []byte {
+			host := openDB(t, path, sqlite.Config{Host: true})
+			_, err := host.Shrink(t.Context())
+			must(t, err)
+			text, err := os.ReadFile(path)
+			must(t, err)
+			must(t, host.Close())
+			return text
+		},
+		"before a host that was killed": func(t *testing.T, path string) []byte {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			lock := path + ".lock"
+			host := openDB(t, path, sqlite.Config{Host: true})
+			signed, err := os.ReadFile(lock)
+			must(t, err)
+			must(t, host.Close())
+			must(t, os.WriteFile(lock, signed, 0o600))
+			return text
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "keep.db")
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+			must(t, os.WriteFile(path, copied(t, path), 0o600))
+			err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context())
+			if !errors.Is(err, keep.ErrOlderCopy) || !strings.Contains(err.Error(), "keep db restored") {
+				t.Fatalf("Open = %v, want ErrOlderCopy", err)
+			}
+			if err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context()); !errors.Is(err, keep.ErrOlderCopy) {
+				t.Errorf("the second Open = %v, want ErrOlderCopy", err)
+			}
+			must(t, transfer.Mover{Now: time.Unix(1, 0)}.Restore(t.Context(), sqlite.At(path)))
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+		})
+	}
+}
+
 // keepsALog opens a file as a host, which then commits whoever reads, and reads whoever commits.
 func keepsALog(t *testing.T, path string) {
 	t.Helper()

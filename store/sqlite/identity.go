@@ -69,7 +69,6 @@ func (i *identity) check() error {
 		if err := i.checkID(); err != nil {
 			return i.replaced(err.Error())
 		}
-		i.findID()
 	}
 	i.size, i.written = info.Size(), info.ModTime()
 	return nil
@@ -88,16 +87,24 @@ func (i *identity) idInPlace() bool {
 
 // findID looks where the id stands: in one of the first pages, once it was written there.
 func (i *identity) findID() {
-	if i.at = 0; i.raw == nil {
-		return
-	}
 	pages := make([]byte, 1<<18)
 	n, _ := i.raw.ReadAt(pages, 0) // of a shorter file all
 	i.at = int64(max(bytes.Index(pages[:n], []byte(i.id)), 0))
 }
 
-// checkID reads the id of the database again, by a connection that remembers nothing.
+// checkID looks for the id again: in the file itself, if it was ever seen there, since a log that
+// has its page would hide another file under it. Else by a connection that remembers nothing.
 func (i *identity) checkID() error {
+	was := i.at
+	if i.raw != nil {
+		i.findID()
+	}
+	switch {
+	case i.at != 0:
+		return nil
+	case was != 0:
+		return errors.New("another file was written over it")
+	}
 	if empty, err := inspectFile(i.path); err != nil || empty {
 		return errors.Join(err, errors.New("another file was written over it"))
 	}

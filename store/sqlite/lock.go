@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +24,8 @@ import (
 type hostLock struct {
 	path   string // of the database
 	beside *flock.Flock
-	file   *os.File // nil: not bound yet
+	file   *os.File  // nil: not bound yet
+	signed signature // what the last host said
 }
 
 // lockHost takes the lock of the file beside a database.
@@ -42,12 +42,12 @@ func lockHost(path string) (*hostLock, error) {
 	}
 	if !ok {
 		holder := "it did not say which process it is"
-		if pid, err := os.ReadFile(path + ".lock"); err == nil && len(pid) > 0 {
-			holder = "process " + strings.TrimSpace(string(pid))
+		if pid := readSignature(path).pid; pid != 0 {
+			holder = "process " + strconv.Itoa(pid)
 		}
-		return nil, fmt.Errorf("%w: %s; stop it, or use another file", keep.ErrLocked, holder)
+		return nil, fmt.Errorf("%w: %s; it works on what this file knows of: let it, or stop it (another file would do all of that again)", keep.ErrLocked, holder)
 	}
-	return &hostLock{path: path, beside: lock}, nil
+	return &hostLock{path: path, beside: lock, signed: readSignature(path)}, nil
 }
 
 // afterDeath is how long a lock may outlive the process that had it: a program that it was about to start has all that
@@ -68,12 +68,8 @@ func outlive(path string, most time.Duration, take func() (over bool)) {
 
 // diedWith reports whether the process that says it has the lock is known to be dead.
 func diedWith(path string) bool {
-	text, err := os.ReadFile(path + ".lock")
-	if err != nil {
-		return false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || pid <= 0 {
+	pid := readSignature(path).pid
+	if pid == 0 {
 		return false
 	}
 	p, err := os.FindProcess(pid)
@@ -121,13 +117,6 @@ func checkName(path string) error {
 		return errors.Join(errOtherName, beside.Close())
 	}
 	return nil
-}
-
-// sign writes who holds the lock, once there is a database. So a file beside it that is
-// not empty says that there was one. The text only helps a person otherwise; a disk too
-// full for it must not stop the host.
-func (l *hostLock) sign() {
-	_ = os.WriteFile(l.path+".lock", []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 }
 
 // Close gives the lock up. Call it after the connections are closed; twice is fine.

@@ -23,7 +23,7 @@ func TestLockOutlivesAKilledHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was.sign()
+	signature{pid: os.Getpid()}.write(path)
 	if _, err := lockHost(path); !errors.Is(err, keep.ErrLocked) {
 		t.Errorf("of a living host: %v, want that it is locked", err)
 	}

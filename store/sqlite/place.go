@@ -113,7 +113,7 @@ func (h *held) Set(_ context.Context, m transfer.Mark) error {
 	return err
 }
 
-// Restore pauses every workflow, and ends the transaction; see transfer.Held.
+// Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
 //
 // The mark comes first, in a commit of its own that is in the file before the next: it is one page, so that the file is
 // whole whoever dies. From then on a log beside the file is its own, and is played back; see foreignLog.
@@ -126,7 +126,10 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(h.conn, false); err != nil {
 		return err
 	}
-	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, updated_at = ? WHERE paused = 0`, at); err != nil {
+	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, pause_note = ?, updated_at = ?`, transfer.RestoredNote(at), at); err != nil {
+		return err
+	}
+	if err := h.lock.accept(h.conn); err != nil {
 		return err
 	}
 	if err := h.Set(ctx, transfer.Mark{}); err != nil {

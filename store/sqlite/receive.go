@@ -123,6 +123,9 @@ func (db *DB) load(ctx context.Context, m transfer.Mark, fill func(transfer.Sink
 	if err := setMark(c, m); err != nil {
 		return err
 	}
+	if err := db.lock.accept(c); err != nil {
+		return err
+	}
 	if err := c.script(`COMMIT`); err != nil {
 		return err
 	}

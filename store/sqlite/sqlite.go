@@ -55,6 +55,7 @@ type DB struct {
 	limits searchLimits
 
 	lock  *hostLock // of a host
+	open  bool      // for a host: its beginning was counted
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
@@ -70,7 +71,7 @@ func New(path string, cfg Config) *DB {
 
 // Open opens the file, makes it if it is missing, and brings its schema up to
 // date. Its errors are keep.ErrLocked, keep.ErrForeignDatabase,
-// keep.ErrNewerDatabase, keep.ErrGone, keep.ErrSealed unless Config.ReadOnly is set, and
+// keep.ErrNewerDatabase, keep.ErrGone, keep.ErrOlderCopy, keep.ErrSealed unless Config.ReadOnly is set, and
 // those of the file system; they name the file and what to do. After an error the database is as it was.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.read != nil {
@@ -93,21 +94,43 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if err := db.prepareFile(ctx); err != nil {
 		return err
 	}
-	if db.lock != nil {
-		db.lock.sign()
-	}
 	if !db.cfg.ReadOnly {
 		if db.write, err = openWriter(ctx, db.path, db.dsn(false), db.limits.unindexed); err != nil {
 			return err
 		}
 		if db.lock != nil && db.lock.file != nil {
 			db.write.identity.raw = db.lock.file
+			db.write.identity.findID()
 		}
+	}
+	if db.lock != nil {
+		if err := db.signed(ctx); err != nil {
+			return err
+		}
+		db.open = true
 	}
 	if err := db.openReaders(ctx); err != nil || db.cfg.ReadOnly {
 		return err
 	}
 	return db.catchUp(ctx)
+}
+
+// signed counts in the database, and then in the lock, that a host begins or ends. A host may
+// begin on a full disk: what is there can be looked at.
+func (db *DB) signed(ctx context.Context) error {
+	var s signature
+	err := db.write.do(ctx, func(c *conn) (err error) {
+		s, err = db.sign(c)
+		return err
+	})
+	if errors.Is(err, keep.ErrDiskFull) {
+		return nil
+	}
+	if err == nil {
+		db.lock.signed = s
+		s.write(db.path)
+	}
+	return err
 }
 
 // openReaders makes the pool. Query_only keeps a mistake in a read from
@@ -127,6 +150,10 @@ func (db *DB) openReaders(ctx context.Context) error {
 // Closing twice is fine.
 func (db *DB) Close() error {
 	db.over.Store(true)
+	if db.open {
+		_ = db.signed(context.Background()) // of a file that was replaced, or is full, it says nothing
+		db.open = false
+	}
 	var errs []error
 	if db.write != nil {
 		errs = append(errs, db.write.close())

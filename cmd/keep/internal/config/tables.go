@@ -84,7 +84,7 @@ type (
 	backoffTable struct {
 		First    time.Duration `toml:"first"`    // wait before the second attempt; it doubles
 		Max      time.Duration `toml:"max"`      // longest wait
-		Attempts int           `toml:"attempts"` // in all
+		Attempts int           `toml:"attempts"` // after the first one
 	}
 
 	reconcileTable struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/law/budget"
 )
 
 // lookEvery is how often the files of the configuration are looked at. A secret is to be
@@ -36,8 +37,9 @@ type Follower struct {
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
 
-	unread     bool // what was refused last was refused because the database could not be read
-	unfinished bool // something of what was taken is not done
+	unread     bool     // what was refused last was refused because the database could not be read
+	unfinished bool     // something of what was taken is not done
+	rebudgeted []string // budgets that changed, until the runs that wait for them look again
 }
 
 // Run follows until ctx ends.
@@ -140,6 +142,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
 	s.Host.SetRepairs(s.repairsOf(f.Env, cfg, conns))
+	f.rebudgeted = append(f.rebudgeted, budget.Changed(s.loaded.BudgetRules(), cfg.BudgetRules())...)
 	loaded := *cfg
 	cfg.Server = s.Project.Cfg.Server // with what flags said
 	s.mu.Lock()
@@ -153,7 +156,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 // a grant is as it was until then.
 func (f *Follower) finish(ctx context.Context) {
 	s := f.Session
-	err := errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, true))
+	err := errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, f.rebudgeted))
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
@@ -165,6 +168,7 @@ func (f *Follower) finish(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.unfinished = err != nil; !f.unfinished {
+		f.rebudgeted = nil
 		s.settings.Unfinished = nil
 		// Who changed the file waits for this line, whatever the level of the log.
 		f.Env.Log.WarnContext(ctx, "configuration taken", "file", s.Project.Cfg.File)

@@ -217,7 +217,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Settings: v.Settings, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err

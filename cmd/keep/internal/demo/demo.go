@@ -34,6 +34,7 @@ type demo struct {
 	a    *terminal.Terminal
 	exe  string // this program
 	dir  string
+	gone bool // dir is removed at the end
 	bank *bank
 }
 
@@ -41,14 +42,14 @@ type demo struct {
 func Run(ctx context.Context, t *terminal.Terminal, dir string, kept bool) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &keep.TimeoutError{Op: "demo", After: limit})
 	defer cancel()
-	d := &demo{a: t}
+	d := &demo{a: t, gone: dir == "" && !kept}
 	if d.exe, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	if d.dir, err = workDir(dir); err != nil {
 		return err
 	}
-	if dir == "" && !kept {
+	if d.gone {
 		defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	}
 	if d.bank, err = openBank("127.0.0.1:0", Invoices(), d.say); err != nil {
@@ -102,7 +103,11 @@ func (d *demo) write() error {
 // perform pays the invoices, with a kill and a question in between.
 func (d *demo) perform(ctx context.Context) error {
 	d.say("A bank on this machine loses answers. A workflow pays ten invoices through it.")
-	d.say("Its script, its keep.toml and its ledger are in %s", d.dir)
+	until := ""
+	if d.gone {
+		until = " until it ends; --keep leaves them"
+	}
+	d.say("Its script, its keep.toml and its ledger are in %s%s.", d.dir, until)
 	d.say("")
 	if err := d.runUntilKilled(ctx); err != nil {
 		return err

@@ -47,7 +47,8 @@ func operating(root string) ([]byte, error) {
 	b.WriteString("\n## Exit codes\n\nOf every command. `keep help exit-codes` prints the same. `keep status --exit-code` ends with 4 if a question is open,\n" +
 		"else with 1 if something fails, is in doubt or is late, or a change of `keep.toml` is not in force; without the flag it ends with 0.\n\n" +
 		"With `--json`, what went wrong is one object on stderr: `exit_code`; `errors`, each with `code`, `message` and `hint`; and `problems` of scripts\n" +
-		"and keep.toml with their places. A `code` keeps its meaning: it is the kind of a problem in [problems.md](problems.md), or the name below.\n\n" +
+		"and keep.toml with their places. A command whose result says it, such as the questions of `keep run` or the tests of `keep test` that fail,\n" +
+		"ends with the exit code alone. A `code` keeps its meaning: it is the kind of a problem in [problems.md](problems.md), or the name below.\n\n" +
 		"| code | name | meaning |\n| --: | --- | --- |\n")
 	for _, c := range exit.Codes() {
 		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Status, c.Name, c.Meaning)
