@@ -122,6 +122,9 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 // has it holds somebody's work. Of a script that is not on this disk, no other file need be.
 func (w *author) place(e *editing, entry string) (string, error) {
 	file := terminal.Short(filepath.Join(w.cfg.Dir, filepath.FromSlash(entry)))
+	if _, _, err := w.where(file); err != nil {
+		return "", err
+	}
 	tests, grants := besides(entry)
 	texts := maps.Clone(e.Files)
 	texts[entry] = e.Source
