@@ -83,7 +83,7 @@ func (c *Client) Deploy(ctx context.Context, w keep.WorkflowName, s Script, repl
 }
 
 // Propose stores a script as a version that waits for a person. Waiting is nil if the script
-// is current already.
+// is current already. If another version than p.Over is current by now, the error is keep.ErrStale.
 func (c *Client) Propose(ctx context.Context, w keep.WorkflowName, p NewProposal) (ProposalTaken, error) {
 	return ask[ProposalTaken](ctx, c, call{method: http.MethodPut, path: []string{"workflows", string(w), "proposal"}, body: p})
 }

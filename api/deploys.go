@@ -31,6 +31,7 @@ type Script struct {
 type NewProposal struct {
 	Script
 	Origin   keep.Origin `json:"origin,omitempty" enum:"write,edit,agent" doc:"who wrote it; left out: an agent"`
+	Over     *string     `json:"over,omitempty" doc:"version that it was made from; empty: the workflow is new. If another one is current by now, nothing changes; left out: any"`
 	Note     string      `json:"note,omitempty" maxLength:"2048" doc:"what its author says of it; nobody checks it"`
 	Attempts int         `json:"attempts,omitempty" minimum:"0" doc:"conversations with a model that it took"`
 	Tokens   int64       `json:"tokens,omitempty" minimum:"0"`
@@ -40,6 +41,22 @@ type NewProposal struct {
 // Writing returns what is kept of how it was written.
 func (p NewProposal) Writing() keep.Writing {
 	return keep.Writing{Note: p.Note, Attempts: p.Attempts, Tokens: p.Tokens, Cost: p.Cost}
+}
+
+// over returns the version that must be current (zero: the workflow is new); nil: any.
+func (p NewProposal) over() (*keep.Version, error) {
+	if p.Over == nil {
+		return nil, nil
+	}
+	var v keep.Version
+	if *p.Over == "" {
+		return &v, nil
+	}
+	v, err := keep.ParseVersion(*p.Over)
+	if err != nil {
+		return nil, problemOf(http.StatusBadRequest, KindBadVersion, "over: "+err.Error())
+	}
+	return &v, nil
 }
 
 // A deploy is a new script for a workflow.
@@ -86,9 +103,16 @@ func (s *Server) proposals() {
 		if s.cfg.Deployer == nil {
 			return nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
 		}
+		over, err := in.Body.over()
+		if err != nil {
+			return nil, err
+		}
 		by := giver(ctx)
 		by.From = string(cmp.Or(in.Body.Origin, keep.OriginAgent))
-		done, err := s.cfg.Deployer.Propose(ctx, in.Workflow, in.Body, by)
+		done, err := s.cfg.Deployer.Propose(ctx, in.Workflow, in.Body, over, by)
+		if e, ok := errors.AsType[*keep.VersionError](err); ok {
+			return nil, problemOf(http.StatusConflict, KindStale, e.Error())
+		}
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}

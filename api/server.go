@@ -85,8 +85,8 @@ type Deployer interface {
 	// the name of by, or else the version waits for a person.
 	Deploy(ctx context.Context, w keep.WorkflowName, s Script, over *keep.Version, by operator.Giver, give bool) (operator.Deployed, error)
 
-	// Propose is Deploy of a version that waits for a person, whatever is granted.
-	Propose(ctx context.Context, w keep.WorkflowName, p NewProposal, by operator.Giver) (operator.Deployed, error)
+	// Propose is Deploy of a version that waits for a person, whatever is granted. Over is p.Over.
+	Propose(ctx context.Context, w keep.WorkflowName, p NewProposal, over *keep.Version, by operator.Giver) (operator.Deployed, error)
 }
 
 // Config configures a Server.

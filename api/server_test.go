@@ -481,10 +481,10 @@ func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Scri
 	return operator.Deployed{Version: v}, err
 }
 
-func (d deployer) Propose(ctx context.Context, name keep.WorkflowName, s api.NewProposal, by operator.Giver) (operator.Deployed, error) {
+func (d deployer) Propose(ctx context.Context, name keep.WorkflowName, s api.NewProposal, over *keep.Version, by operator.Giver) (operator.Deployed, error) {
 	deployment := fullDeployment
 	deployment.Workflow, deployment.Code, deployment.Hash, deployment.Definition.Writing = name, []byte(s.Source), s.Source, s.Writing()
-	return d.w.engine.DeployGranted(ctx, deployment, nil, operator.Consent{Giver: by, Ask: true, Calls: []keep.ToolName{"bank.pay"}})
+	return d.w.engine.DeployGranted(ctx, deployment, over, operator.Consent{Giver: by, Ask: true, Calls: []keep.ToolName{"bank.pay"}})
 }
 
 // What is proposed waits for a person although it calls nothing that was not granted. The
@@ -517,6 +517,15 @@ func TestPropose(t *testing.T) {
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
 	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@2.0", "").want(t, 200, `"state":"active"`, `"question":null`, `"decided_by":"eve"`)
 	put("ann author", "y").want(t, 200, `"version":"2.0"`)
+
+	over := func(version string) answer {
+		return w.ask("ann author", "PUT", api.Prefix+"/workflows/invoices/proposal", `{"file":"a.js","source":"z","over":"`+version+`"}`)
+	}
+	over("1.2").want(t, 409, "/stale", "is 2.0, not 1.2")
+	over("").want(t, 409, "/stale", "is there already, in version 2.0")
+	over("two").want(t, 400, "/bad-version")
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?status=waiting", "").want(t, 200, `"items":[]`)
+	over("2.0").want(t, 202, `"proposal":"invoices@3.0"`)
 
 	put("ann author", "z").want(t, 202, `"version":"2.0","waiting":{"version":"3.0","proposal":"invoices@3.0"`) // bank.pay is granted now
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)

@@ -236,7 +236,7 @@ func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err 
 	by := operator.Giver{By: who.Name, From: FromPages}
 	var done operator.Deployed
 	if d.Do == "propose" {
-		done, err = s.cfg.Deployer.Propose(ctx, d.Workflow, api.NewProposal{Script: d.script(), Note: d.Note}, by)
+		done, err = s.cfg.Deployer.Propose(ctx, d.Workflow, api.NewProposal{Script: d.script(), Note: d.Note}, &d.Over, by)
 	} else {
 		done, err = s.cfg.Deployer.Deploy(ctx, d.Workflow, d.script(), &d.Over, by, false)
 	}

@@ -30,6 +30,7 @@ import (
 type bench struct {
 	*world
 	noPlan string // why there is none; empty: there is one
+	before func() // what happens before the next script is taken; nil: nothing
 }
 
 func (b *bench) read(ctx context.Context, w keep.WorkflowName, s api.Script) (*host.Workflow, workflow.Report, error) {
@@ -82,8 +83,8 @@ func (b *bench) Deploy(ctx context.Context, w keep.WorkflowName, s api.Script, o
 	return b.consent(ctx, w, s, over, operator.Consent{Giver: by, Give: give})
 }
 
-func (b *bench) Propose(ctx context.Context, w keep.WorkflowName, p api.NewProposal, by operator.Giver) (operator.Deployed, error) {
-	return b.consent(ctx, w, p.Script, nil, operator.Consent{Giver: by, Ask: true})
+func (b *bench) Propose(ctx context.Context, w keep.WorkflowName, p api.NewProposal, over *keep.Version, by operator.Giver) (operator.Deployed, error) {
+	return b.consent(ctx, w, p.Script, over, operator.Consent{Giver: by, Ask: true})
 }
 
 func (b *bench) consent(ctx context.Context, w keep.WorkflowName, s api.Script, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
@@ -93,6 +94,10 @@ func (b *bench) consent(ctx context.Context, w keep.WorkflowName, s api.Script, 
 	}
 	for _, t := range effects.Tools {
 		c.Calls = append(c.Calls, t.Tool)
+	}
+	if before := b.before; before != nil {
+		b.before = nil
+		before()
 	}
 	return b.host.DeployGranted(ctx, script, over, c)
 }
@@ -335,6 +340,30 @@ func TestDeployKeepsTheText(t *testing.T) {
 		}
 		w.give("mails", "desk.mails", "desk.reply", "desk.archive")
 		author.send(deployMails, "deploy", formIn(t, a)).want(t, http.StatusOK, "Deployed")
+	})
+	t.Run("somebody else comes at the last moment", func(t *testing.T) {
+		words := "my words"
+		for _, do := range []string{"deploy", "propose"} {
+			f := formIn(t, author.get(deployMails))
+			f.set("text", strings.Replace(f.text(), words, "mine to "+do, 1))
+			f = formIn(t, author.send(deployMails, "check", f))
+			d, err := w.db.Deployment(t.Context(), "mails", w.version("mails").Version)
+			w.must(err)
+			w.bench.before = func() {
+				other := api.Script{File: "mails.js", Source: strings.Replace(view.Sources(d)[d.Entry], words, "theirs before "+do, 1)}
+				words = "theirs before " + do
+				_, err := w.bench.Deploy(t.Context(), "mails", other, nil, operator.Giver{By: "bob", From: "cli"}, true)
+				w.must(err)
+			}
+			author.send(deployMails, do, f).want(t, http.StatusUnprocessableEntity, "became current while you wrote", "mine to "+do)
+			all, err := w.db.Proposals(t.Context(), "mails")
+			w.must(err)
+			for _, p := range all {
+				if p.State == keep.ProposalWaiting {
+					t.Errorf("%s: version %s waits over that of somebody else", do, p.Version)
+				}
+			}
+		}
 	})
 	t.Run("a file in the place of the text", func(t *testing.T) {
 		f := formIn(t, author.get(deployMails))

@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/draft"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/mcp"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/regular"
@@ -29,7 +30,6 @@ import (
 // of it.
 type editing struct {
 	draft.Base
-	isNew      bool // the file is not there
 	comparison api.Comparison
 	diff       []string
 }
@@ -61,7 +61,6 @@ func (w *author) edit(ctx context.Context, in io.Reader, name keep.WorkflowName,
 	case len(e.Files) > 0:
 		err = exit.Misusef("workflow %s is made of several files, which are changed where they are: leave --out away", name)
 	default:
-		e.isNew = true
 		err = w.free(file)
 	}
 	if err != nil {
@@ -120,34 +119,38 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 }
 
 // place returns the file of the workflow, and reads its tests. A file that is not as the version
-// has it holds somebody's work.
+// has it holds somebody's work. Of a script that is not on this disk, no other file need be.
 func (w *author) place(e *editing, entry string) (string, error) {
-	file := filepath.Join(w.cfg.Dir, filepath.FromSlash(entry))
-	text, err := regular.Read(file, config.MaxFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		e.isNew = true
-		return terminal.Short(file), w.free(file)
-	case err != nil:
+	file := terminal.Short(filepath.Join(w.cfg.Dir, filepath.FromSlash(entry)))
+	if _, _, err := w.where(file); err != nil {
 		return "", err
-	// Somebody is at work on the file, or it was changed and not deployed.
-	case string(text) != e.Source && !w.force:
-		return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or name another file with --out", terminal.Short(file), e.Version, e.Workflow)
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
-		other := filepath.Join(w.cfg.Dir, filepath.FromSlash(name))
-		if text, err := regular.Read(other, config.MaxFile); !w.force && (err != nil || string(text) != e.Files[name]) {
-			return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, or say --force", terminal.Short(other), e.Version, e.Workflow)
+	tests, grants := besides(entry)
+	texts := maps.Clone(e.Files)
+	texts[entry] = e.Source
+	names := slices.Sorted(maps.Keys(texts))
+	if err := w.remember(w.cfg.Dir, append(names, tests, grants)...); err != nil {
+		return "", err
+	}
+	if w.was[entry] == "" {
+		if err := w.free(file); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range names {
+		// Somebody is at work on the file, or it was changed and not deployed.
+		if missing := w.was[entry]+w.was[name] == ""; !missing && !w.force && w.was[name] != project.Hash(texts[name]) {
+			return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, name another file with --out if the script is one file, or say --force",
+				terminal.Short(filepath.Join(w.cfg.Dir, filepath.FromSlash(name))), e.Version, e.Workflow)
 		}
 	}
 	// The model gets the tests of before, and the person sees which of them would not pass any more.
-	tests, _ := besides(file)
-	old, err := regular.Read(tests, config.MaxFile)
+	old, err := regular.Read(filepath.Join(w.cfg.Dir, filepath.FromSlash(tests)), config.MaxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	e.Tests = string(old)
-	return terminal.Short(file), nil
+	return file, nil
 }
 
 // intent returns what the workflow is for after the change. If that is too long, its oldest lines

@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/draft"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/mcp"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/llm"
 )
@@ -61,7 +62,8 @@ func (a *app) editCmd() *cobra.Command {
 		Long: `Edit is keep write for a change of the current version of a workflow. It shows what changes
 line by line, which of the tests of before would not pass any more, and what the recorded runs
 would have done otherwise. The file of the workflow is replaced if you agree here, or with
---force; it must be as the version has it.`,
+--force; it must be as the version has it. If it is saved, or another version is deployed,
+before you have agreed, nothing is replaced.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.edit(cmd.Context(), cmd.InOrStdin(), keep.WorkflowName(args[0]), args[1])
@@ -81,8 +83,9 @@ type author struct {
 	force            bool
 
 	cfg   *config.Config
-	in    *bufio.Reader // of the person; nil: nobody is there
-	agent *agentServer  // what the model may do
+	in    *bufio.Reader     // of the person; nil: nobody is there
+	agent *agentServer      // what the model may do
+	was   map[string]string // hashes of the files that may be written, before the work on them began; see where
 }
 
 // flags adds what keep write and keep edit both take.
@@ -142,7 +145,7 @@ func (w *author) begin(in io.Reader, intent string) (err error) {
 		w.in = bufio.NewReader(in)
 	}
 	w.agent = &agentServer{app: w.app, by: "by keep write"}
-	return nil
+	return project.FinishWrites(w.cfg.Dir) // of an edit that was killed
 }
 
 // write writes a new workflow. A file that is in the way is refused before the model is paid; the

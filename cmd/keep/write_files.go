@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -21,13 +23,49 @@ func besides(script string) (tests, grants string) {
 	return bare + ".test.toml", bare + ".grants.toml"
 }
 
+// where returns the directory below which the files of a script are written, and the name of its
+// file there: the project, or else the file's own directory.
+func (w *author) where(script string) (root, name string, err error) {
+	abs, err := filepath.Abs(script)
+	if err != nil {
+		return "", "", err
+	}
+	root, name = filepath.Dir(abs), filepath.Base(abs)
+	if rel, err := filepath.Rel(w.cfg.Dir, abs); err == nil && filepath.IsLocal(rel) {
+		root, name = w.cfg.Dir, filepath.ToSlash(rel)
+	}
+	if err := project.MayBeWritten(name); err != nil {
+		return "", "", exit.Misusef("%w", err)
+	}
+	return root, name, nil
+}
+
+// remember notes how files are, once each: what somebody saves afterwards is not replaced.
+func (w *author) remember(root string, names ...string) error {
+	now, err := project.Hashes(root, names...)
+	if err != nil {
+		return err
+	}
+	maps.Copy(now, w.was)
+	w.was = now
+	return nil
+}
+
 // free refuses the file of a script if it, or one beside it, is there. A link that leads nowhere is
 // there, too.
 func (w *author) free(script string) error {
 	if ext := filepath.Ext(script); ext != ".js" && ext != ".ts" {
 		return exit.Misusef("%s: a script ends with .js or .ts", script)
 	}
-	tests, grants := besides(script)
+	root, name, err := w.where(script)
+	if err != nil {
+		return err
+	}
+	tests, grants := besides(name)
+	if err = w.remember(root, name, tests, grants); err != nil {
+		return err
+	}
+	tests, grants = besides(script)
 	for _, file := range []string{script, tests, grants} {
 		switch _, err := os.Lstat(file); {
 		case err == nil && !w.force:
@@ -53,15 +91,39 @@ func grantTable(w keep.WorkflowName, version string, tools []keep.ToolName) stri
 	return b.String()
 }
 
-// writeFiles writes files, each whole or not at all, in their order. Without over, one that is
-// there by now is left alone, and the error says so.
-func writeFiles(files []project.File, over bool) error {
-	for _, f := range files {
-		if err := writeFile(f, over); err != nil {
-			return err
+// added refuses a file that the model added if it is there, and the file of a new script.
+func (d *authoredDraft) added() error {
+	if d.change == nil {
+		return d.free(d.file)
+	}
+	root, _, err := d.where(d.file)
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		if _, old := d.was[name]; old || err != nil {
+			continue
+		}
+		if err = d.remember(root, name); err == nil && d.was[name] != "" && !d.force {
+			err = exit.Misusef("%s is there already, and is no file of version %s: give it another name, or say --force", name, d.change.Version)
 		}
 	}
-	return nil
+	return err
+}
+
+// files returns what is to be written, and the directory that it is below: the script last, since it
+// is what counts, and those that it imports only if they change.
+func (d *authoredDraft) files() (root string, out []project.File, err error) {
+	root, script, err := d.where(d.file)
+	tests, grants := besides(script)
+	out = []project.File{{Name: tests, Text: d.Tests}, {Name: grants, Text: grantTable(d.Checked.Workflow.Name, *d.report.Version, d.Tools())}}
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		if d.was[name] != project.Hash(d.Files[name]) {
+			out = append(out, project.File{Name: name, Text: d.Files[name]})
+		}
+	}
+	out = append(out, project.File{Name: script, Text: d.Source})
+	for i := range out {
+		out[i].Was = d.was[out[i].Name]
+	}
+	return root, out, err
 }
 
 // writeFile writes the text beside its name first, and gives it the name when it is on disk. So a

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -42,11 +39,9 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 	for _, t := range d.Tools() {
 		r.Grants = append(r.Grants, string(t))
 	}
-	// Again: its name is known only now, and a model takes minutes.
-	if d.change == nil {
-		if err := d.free(d.file); err != nil {
-			return err
-		}
+	// Their names are known only now, and a model takes minutes.
+	if err := d.added(); err != nil {
+		return err
 	}
 	if err := d.propose(ctx); err != nil {
 		return err
@@ -56,11 +51,16 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	root, files, err := d.files()
+	if err != nil {
+		return err
+	}
 	if d.change == nil {
-		if err := d.store(); err != nil {
-			return err
-		}
-	} else if err := d.change.compare(ctx, d); err != nil {
+		err = d.store(root, files, func() error { return nil })
+	} else {
+		err = d.change.compare(ctx, d)
+	}
+	if err != nil {
 		return err
 	}
 	if !d.JSON {
@@ -72,37 +72,35 @@ func (d *authoredDraft) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A change is not written before it is agreed to: until then the file is that of the version
-	// that works.
-	if d.change != nil && (agreed || d.force || d.change.isNew) {
-		if err := d.store(); err != nil {
-			return err
-		}
-	}
-	if agreed { // after the files: a host that finds them before leaves them waiting
-		if err := d.accept(ctx); err != nil {
-			return err
-		}
+	if err := d.decide(ctx, root, files, agreed); err != nil {
+		return err
 	}
 	return d.end(agreed)
+}
+
+// decide does what the person answered. A change that replaces files is not written before it is agreed
+// to: until then the files are those of the version that works.
+func (d *authoredDraft) decide(ctx context.Context, root string, files []project.File, agreed bool) error {
+	accept := func() error { return nil }
+	if agreed {
+		accept = func() error { return d.accept(ctx) }
+	}
+	replaces := slices.ContainsFunc(files, func(f project.File) bool { return f.Was != "" })
+	if d.change == nil || replaces && !agreed && !d.force {
+		return accept()
+	}
+	return d.store(root, files, accept)
 }
 
 // script returns the draft as a host takes it. Its file is named relative to the project, as a deploy
 // of that file would name it: then the version and the file are the same script.
 func (d *authoredDraft) script() (api.Script, error) {
-	abs, err := filepath.Abs(d.file)
-	if err != nil {
-		return api.Script{}, err
-	}
-	name := filepath.Base(abs)
-	if rel, err := filepath.Rel(d.cfg.Dir, abs); err == nil && filepath.IsLocal(rel) {
-		name = filepath.ToSlash(rel)
-	}
+	_, name, err := d.where(d.file)
 	intent := d.intent
 	if d.change != nil {
 		intent = d.change.intent(d.intent)
 	}
-	return api.Script{File: name, Source: d.Source, Imports: d.Files, Intent: intent}, nil
+	return api.Script{File: name, Source: d.Source, Imports: d.Files, Intent: intent}, err
 }
 
 // origin says who wrote the draft.
@@ -114,15 +112,23 @@ func (d *authoredDraft) origin() keep.Origin {
 }
 
 // propose stores the draft as a version that waits for the person. The API makes no proposal
-// current by itself, whatever the workflow was granted.
+// current by itself, whatever the workflow was granted. A change is proposed over the version that it
+// was made from, and no other.
 func (d *authoredDraft) propose(ctx context.Context) error {
 	s, err := d.script()
 	if err != nil {
 		return err
 	}
+	var over *string
+	if d.change != nil {
+		over = &d.change.Version
+	}
 	return d.agent.deploying(ctx, func(c *api.Client) error {
-		p, err := c.Propose(ctx, d.Checked.Workflow.Name, api.NewProposal{Script: s, Origin: d.origin(), Note: d.Note,
+		p, err := c.Propose(ctx, d.Checked.Workflow.Name, api.NewProposal{Script: s, Origin: d.origin(), Over: over, Note: d.Note,
 			Attempts: d.report.Attempts, Tokens: d.report.Tokens, Cost: d.report.Cost})
+		if errors.Is(err, keep.ErrStale) {
+			return exit.Failedf("somebody deployed meanwhile, and the change was made from version %s: %w; give the same command again", *over, err)
+		}
 		if err != nil {
 			return fmt.Errorf("store the script: %w", err)
 		}
@@ -135,17 +141,19 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 	})
 }
 
-// store writes the files: the script last, since it is what counts.
-func (d *authoredDraft) store() error {
-	tests, grants := besides(d.file)
-	table := grantTable(d.Checked.Workflow.Name, *d.report.Version, d.Tools())
-	all := []project.File{{Name: tests, Text: d.Tests}, {Name: grants, Text: table}, {Name: d.file, Text: d.Source}}
-	var err error
-	if d.change == nil || d.change.isNew {
-		err = writeFiles(all, d.force)
-	} else {
-		err = d.replace(all)
-	}
+// store writes the files once accept has made their version current, if it does: a host that finds
+// files before leaves them waiting. If the version cannot become current any more, or a file was saved
+// meanwhile, none is written. They are if it is not known what became of the version: it may be current.
+func (d *authoredDraft) store(root string, files []project.File, accept func() error) error {
+	var unsure error
+	err := project.WriteTogether(root, files, func() error {
+		err := accept()
+		if e, ok := errors.AsType[*exit.Error](err); ok && e.Status == exit.Failed {
+			return exit.Failedf("%w. The files are as they were", err)
+		}
+		unsure = err
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -154,28 +162,9 @@ func (d *authoredDraft) store() error {
 			return fmt.Errorf("remove the draft: %w", err)
 		}
 	}
+	tests, grants := besides(d.file)
 	d.report.File, d.report.Tests, d.report.GrantFile, d.report.Draft = &d.file, &tests, &grants, nil
-	return nil
-}
-
-// replace writes the files of a change together, with the other ones that the script is made of.
-// Their names are those of the script's version.
-func (d *authoredDraft) replace(files []project.File) error {
-	s, err := d.script()
-	if err != nil {
-		return err
-	}
-	dir := path.Dir(s.File)
-	for i := range files {
-		// WriteTogether takes names relative to the project, with slashes.
-		files[i].Name = path.Join(dir, filepath.Base(files[i].Name))
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
-		if d.Files[name] != d.change.Files[name] {
-			files = append(files, project.File{Name: name, Text: d.Files[name]})
-		}
-	}
-	return project.WriteTogether(d.cfg.Dir, files)
+	return unsure
 }
 
 // show shows a person what was written and what it would do. All of it is from a model, and is
@@ -228,11 +217,19 @@ func (d *authoredDraft) agree(ctx context.Context) (bool, error) {
 }
 
 // accept makes the version current. It answers the question as the person, not as the agent that
-// proposed.
+// proposed. Whoever was faster may have said the same.
 func (d *authoredDraft) accept(ctx context.Context) error {
 	return d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
 		_, err := c.Decide(ctx, *d.report.Question, api.DecisionRequest{Action: keep.Approve})
-		return err
+		if !errors.Is(err, keep.ErrDecided) {
+			return err
+		}
+		p, err := c.Proposal(ctx, *d.report.Proposal)
+		if err != nil || p.State == api.ProposalActive {
+			return err
+		}
+		return exit.Failedf("version %s of %s was not deployed: it is %s by now. See keep workflows versions %s, and give the same command again",
+			*d.report.Version, p.Workflow, p.State, p.Workflow)
 	})
 }
 

@@ -42,8 +42,8 @@ func (d *ScriptDeployer) Deploy(ctx context.Context, name keep.WorkflowName, s a
 }
 
 // Propose checks the script and has it wait for a person.
-func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p api.NewProposal, by operator.Giver) (operator.Deployed, error) {
-	return d.deploy(ctx, name, p, nil, operator.Consent{Giver: by, Ask: true})
+func (d *ScriptDeployer) Propose(ctx context.Context, name keep.WorkflowName, p api.NewProposal, over *keep.Version, by operator.Giver) (operator.Deployed, error) {
+	return d.deploy(ctx, name, p, over, operator.Consent{Giver: by, Ask: true})
 }
 
 // deploy is Deploy and Propose, which differ in the consent that comes with the script. What keep check

@@ -2,9 +2,12 @@ package project
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -18,6 +21,16 @@ import (
 type File struct {
 	Name string `json:"name"` // below the project's directory, with slashes
 	Text string `json:"text"`
+	Was  string `json:"was"` // hash of what it replaces, as Hashes has it; empty: nothing has the name
+}
+
+// A ChangedError says that a file that was to be written is neither as before nor as after, so that
+// none was.
+type ChangedError struct{ Name string }
+
+// Error names the file, and says what to do.
+func (e *ChangedError) Error() string {
+	return e.Name + " was changed meanwhile, and no file was replaced: deploy what it has now, or put it aside, and give the same command again"
 }
 
 // pendingName is the file that holds what is to be written together. While it is there, the files
@@ -30,9 +43,13 @@ const maxPending = 32 << 20
 // WriteTogether writes files below a directory so that no script is ever read with some of them as
 // before and some as after: all of them are on disk before the first is replaced, and whoever reads
 // scripts replaces the rest first, also if this process ended in between.
-func WriteTogether(dir string, files []File) error {
+//
+// What was saved since Was is not replaced: if a file is neither as before nor as after, none is
+// written, and the error is a *ChangedError. Decide is called when all are on disk, and before the first is
+// replaced: its error means that none is to be.
+func WriteTogether(dir string, files []File, decide func() error) error {
 	for _, f := range files {
-		if err := mayBeWritten(f.Name); err != nil {
+		if err := MayBeWritten(f.Name); err != nil {
 			return err
 		}
 	}
@@ -40,24 +57,38 @@ func WriteTogether(dir string, files []File) error {
 	if err != nil {
 		return err
 	}
+	if err := FinishWrites(dir); err != nil { // of a process that ended
+		return err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	if _, err := unwritten(root, files); err != nil {
+		return err
+	}
 	for _, f := range files { // what cannot be written is refused before anything is
 		if err := placeFor(root, path.Dir(f.Name)); err != nil {
 			return fmt.Errorf("write %s: %w", f.Name, err)
 		}
 	}
-	if err := replaceIn(root, File{pendingName, string(text)}); err != nil {
+	if err := replaceIn(root, File{Name: pendingName, Text: string(text)}); err != nil {
 		return err
 	}
-	return FinishWrites(dir)
+	if err := decide(); err != nil {
+		gone := forget(root)
+		if errors.Is(gone, fs.ErrNotExist) {
+			gone = errors.New("another command, which read the scripts at this moment, has written the files all the same")
+		}
+		return errors.Join(err, gone)
+	}
+	return finish(root, files)
 }
 
 // FinishWrites writes what WriteTogether began to write. It may be called beside another one: both
-// write the same.
+// write the same. A file that somebody saved meanwhile is not replaced, and neither are the others: a person
+// has to look, since some of them may be as after.
 func FinishWrites(dir string) error {
 	text, err := regular.Read(filepath.Join(dir, pendingName), maxPending)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,22 +107,104 @@ func FinishWrites(dir string) error {
 	}
 	defer root.Close()
 	for _, f := range files {
-		if err := mayBeWritten(f.Name); err != nil {
+		if err := MayBeWritten(f.Name); err != nil {
 			return fmt.Errorf("%s: %w", pendingName, err)
 		}
-		if err := errors.Join(placeFor(root, path.Dir(f.Name)), replaceIn(root, f)); err != nil {
-			return fmt.Errorf("%w; %s has the files that an edit replaces", err, pendingName)
-		}
 	}
-	if err := root.Remove(pendingName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return finish(root, files)
+}
+
+// finish replaces the files that are as before, and then removes the list of them.
+func finish(root *os.Root, files []File) error {
+	files, err := unwritten(root, files)
+	for i := 0; err == nil && i < len(files); i++ {
+		err = errors.Join(placeFor(root, path.Dir(files[i].Name)), replaceIn(root, files[i]))
+	}
+	if changed, ok := errors.AsType[*ChangedError](err); ok {
+		return fmt.Errorf("%s was changed while an edit replaced files. %s has what they were to be: make each as you want it, and remove that one; no script is read before",
+			changed.Name, pendingName)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; %s has the files that an edit replaces", err, pendingName)
+	}
+	if err := forget(root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// mayBeWritten refuses names that are no files of a script. A link that leads out of the directory
+// forget removes the list of what is to be written, durably: after a crash it would be worked off again.
+func forget(root *os.Root) error {
+	if err := root.Remove(pendingName); err != nil {
+		return err
+	}
+	return syncDir(root, ".")
+}
+
+// unwritten returns the files that are as before. The error is a *ChangedError if one is neither that nor
+// as after.
+func unwritten(root *os.Root, files []File) (out []File, err error) {
+	for _, f := range files {
+		is, err := hashIn(root, f.Name)
+		switch {
+		case err != nil:
+			return nil, err
+		case is == Hash(f.Text):
+		case is != f.Was:
+			return nil, &ChangedError{f.Name}
+		default:
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// Hash returns the hash of a text, as Hashes has it.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// Hashes returns the hashes of files below a directory, by their names; empty: nothing has the name. What
+// WriteTogether began to write is written first.
+func Hashes(dir string, names ...string) (map[string]string, error) {
+	if err := FinishWrites(dir); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		if out[name], err = hashIn(root, name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// hashIn returns the hash of a file; empty: nothing has the name.
+func hashIn(root *os.Root, name string) (string, error) {
+	f, err := regular.OpenIn(root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// MayBeWritten refuses names that are no files of a script. A link that leads out of the directory
 // is refused when it is followed.
-func mayBeWritten(name string) error {
+func MayBeWritten(name string) error {
 	hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 	ext := path.Ext(name)
 	if !fs.ValidPath(name) || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsAny(name, "\\:\x00") || hidden ||
@@ -110,7 +223,7 @@ func placeFor(root *os.Root, dir string) error {
 	return err
 }
 
-// replaceIn writes a file whole, with its name when it is on disk.
+// replaceIn writes a file whole, with its name when it is on disk, if what has the name is as before.
 //
 // The directory is synced after the rename: before that a crash may bring the file of before back. What is
 // left of a write that failed is removed; after a kill it stays, hidden and with a name of its own.
@@ -128,7 +241,7 @@ func replaceIn(root *os.Root, f File) (err error) {
 	}()
 	_, err = out.WriteString(f.Text)
 	if err = errors.Join(err, out.Sync(), out.Close()); err == nil {
-		err = root.Rename(temp, f.Name)
+		err = put(root, temp, f)
 	}
 	if err == nil {
 		err = syncDir(root, dir)
@@ -137,6 +250,32 @@ func replaceIn(root *os.Root, f File) (err error) {
 		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
 	return nil
+}
+
+// put gives a file its name, in the place of what is as before. No system replaces a file only if it
+// has a given text: what is saved in the moment between the comparison and the rename is lost. A file
+// that comes where there was none is safe, since a link refuses a name that is taken.
+func put(root *os.Root, temp string, f File) error {
+	todo, err := unwritten(root, []File{f})
+	if err != nil || len(todo) == 0 {
+		return err
+	}
+	if f.Was != "" {
+		return root.Rename(temp, f.Name)
+	}
+	err = root.Link(temp, f.Name)
+	if err == nil {
+		return nil
+	}
+	// Another process may have written it at the same time, or the file system has no links.
+	todo, changed := unwritten(root, []File{f})
+	switch {
+	case changed != nil || len(todo) == 0:
+		return changed
+	case errors.Is(err, fs.ErrExist):
+		return &ChangedError{f.Name} // it was there, and is gone
+	}
+	return root.Rename(temp, f.Name)
 }
 
 // syncDir makes the names in a directory durable, where the system can.

@@ -41,7 +41,7 @@ var areas = []area{
 		"bad-event":           {do: "Correct the payload or the id as the detail says. Nothing was published."},
 		"bad-grant":           {do: "Correct the grant as the detail says. Nothing was granted."},
 		"bad-time":            {do: "Write a date, a time of RFC 3339, or how long ago: 90m, 2h, 7d."},
-		"bad-version":         {do: "Send `If-None-Match: *` for a new workflow, or `If-Match` with the ETag of the one that is replaced."},
+		"bad-version":         {do: "Send `If-None-Match: *` for a new workflow, or `If-Match` with the ETag of the one that is replaced. `over` of a proposal is a version, such as 2.0, or empty."},
 		"confirmation-needed": {do: "Look at the evidence first. If sending it again is what you want, repeat the request with what the detail names: `confirm`, or the `mark` of what you saw."},
 		"consumer":            {do: "Start a producer or a job. A consumer runs when an event comes: `keep publish`."},
 		"decided":             {do: "Nothing: the detail says who answered, when, and how."},
