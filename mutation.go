@@ -144,6 +144,10 @@ type SentAs struct {
 
 	// Agent is who made the call, if no script did. It is not part of Mutation.PinHash.
 	Agent string `json:"agent,omitempty"`
+
+	// Was are the names that the tool had before, as the configuration said when the call was made;
+	// nil: the record does not say. It is not part of Mutation.PinHash.
+	Was []ToolName `json:"was,omitzero"`
 }
 
 // A Pack names an edition of the file that made a tool.

@@ -18,7 +18,6 @@
 package connector
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -42,8 +41,8 @@ const DefaultTimeout = 30 * time.Second
 // A Spec describes a tool. Specs are plain values and never change.
 type Spec struct {
 	Name        string // within its connection, such as "create"
-	Was         string // the name that it had before; empty: none
-	New         bool   // it is no tool of before by another name
+	Was         Names  // all names that it had before
+	New         bool   // it had no others
 	Effect      Effect
 	Description string // one sentence for people and LLMs
 
@@ -264,12 +263,12 @@ type Comparer interface {
 type Connection struct {
 	Name      string // as scripts say it: ctx.<name>
 	Connector string // kind of service, such as "http"
-	Was       string // the name that it had before; empty: none
-	New       bool   // it is no connection of before by another name
+	Was       Names  // all names that it had before
+	New       bool   // it had no others
 
-	// ToolWas says of tools by their names what their own Was and New do not: the name
-	// that they had before, or "" for those that are new.
-	ToolWas map[string]string
+	// ToolWas and ToolNew say of tools by their names what their own Was and New do not.
+	ToolWas map[string]Names
+	ToolNew map[string]bool
 
 	Tools []Tool // names are unique
 
@@ -307,17 +306,4 @@ func Approvals(c Connection, s Spec) (list []string) {
 		}
 	}
 	return list
-}
-
-// FormerNames returns the full names that a tool of c had before, as records have them.
-func FormerNames(c Connection, s Spec) []keep.ToolName {
-	var names []keep.ToolName
-	for _, conn := range []string{c.Name, c.Was} {
-		for _, tool := range []string{s.Name, cmp.Or(s.Was, c.ToolWas[s.Name])} {
-			if conn != "" && tool != "" && (conn != c.Name || tool != s.Name) {
-				names = append(names, keep.ToolName(conn+"."+tool))
-			}
-		}
-	}
-	return names
 }

@@ -207,7 +207,9 @@ func TestBreakerAfterARename(t *testing.T) {
 		}
 		w.crowd(1, 1)
 		w.run()
-		w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+		w.rename(func(c *connector.Connection, _ *connector.Spec) {
+			c.Name, c.Was = "crm", connector.Names{"people", "svc"}
+		})
 		w.creates("crm.create")
 		w.join(1, 1)
 		w.run()

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/rename"
 )
 
 // The key of a call in an item is made of what the configuration calls it and of what it
@@ -79,9 +80,14 @@ func (h *scriptHost) former(ctx context.Context, call *takenCall, key keep.Mutat
 	}
 	conn, tool, _ := strings.Cut(string(m.Tool), ".")
 	nowConn, nowTool, _ := strings.Cut(string(call.tool.name), ".")
-	fix := fmt.Sprintf("was = %q in [connections.%s]", conn, nowConn)
-	if conn == nowConn {
-		fix = fmt.Sprintf("was = %q in [connections.%s.tools.%s]", tool, nowConn, nowTool)
+	var conns, tools []string
+	for _, name := range call.tool.names[1:] {
+		was, wasTool, _ := strings.Cut(string(name), ".")
+		conns, tools = append(conns, was), append(tools, wasTool)
+	}
+	fix := fmt.Sprintf("was = %s in [connections.%s]", rename.List(append(conns, conn), nowConn), nowConn)
+	if conn == nowConn || slices.Contains(conns, conn) {
+		fix = fmt.Sprintf("was = %s in [connections.%s.tools.%s]", rename.List(append(tools, tool), nowTool), nowConn, nowTool)
 	}
 	f := keep.Failf(keep.ClassPrecondition, "call-unmatched",
 		"item %q: %s is configured no more, and was called for %s; %s would be called with the same identity, and nothing was sent. "+

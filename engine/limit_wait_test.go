@@ -260,7 +260,7 @@ func TestAConnectionIsRenamedWhileItIsDown(t *testing.T) {
 			}
 			w.connect = func() []connector.Connection {
 				c := w.service.connection()
-				c.Name, c.Was = "new", was
+				c.Name, c.Was = "new", strings.Fields(was)
 				return []connector.Connection{c}
 			}
 			w.runUntil(time.Hour)

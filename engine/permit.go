@@ -22,16 +22,16 @@ type permits struct {
 }
 
 // check decides about a call. A failure says why it is not allowed.
-func (p *permits) check(w keep.WorkflowName, tool keep.ToolName, params json.RawMessage, at string) (grant.Verdict, *keep.Failure) {
+func (p *permits) check(w keep.WorkflowName, t *tool, params json.RawMessage, at string) (grant.Verdict, *keep.Failure) {
 	if p.n == 0 {
 		return grant.Verdict{Allowed: true}, nil
 	}
-	v := p.rules.Check(tool, params)
+	v := p.rules.Check(t.name, params, t.names[1:]...)
 	if v.Allowed {
 		return v, nil
 	}
-	return v, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeNotGranted, Tool: tool, At: at,
-		Message: fmt.Sprintf("workflow %s may not call %s: %s; nothing was sent", w, tool, v.Why)}
+	return v, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeNotGranted, Tool: t.name, At: at,
+		Message: fmt.Sprintf("workflow %s may not call %s: %s; nothing was sent", w, t.name, v.Why)}
 }
 
 // learnGrant makes the grant of that number the one that the actor decides by.
@@ -90,7 +90,7 @@ func (x *execution) mayRead(ctx context.Context, t *tool, params json.RawMessage
 	if err != nil {
 		return err
 	}
-	if _, f := p.check(x.a.name, t.name, params, at); f != nil {
+	if _, f := p.check(x.a.name, t, params, at); f != nil {
 		return f
 	}
 	return nil
@@ -103,7 +103,7 @@ func (x *execution) mayCall(ctx context.Context, call *takenCall) (grant.Verdict
 	if err != nil {
 		return grant.Verdict{}, nil, err
 	}
-	v, f := p.check(x.a.name, call.tool.name, call.params, call.at)
+	v, f := p.check(x.a.name, call.tool, call.params, call.at)
 	if f != nil {
 		return v, nil, f
 	}
@@ -125,7 +125,7 @@ func (e *Engine) toAsk(ctx context.Context, t *tool, m keep.Mutation) (*tool, *c
 	if err != nil {
 		return nil, &connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
 	}
-	_, f := p.check(m.Workflow, t.name, paramsOf(m), "")
+	_, f := p.check(m.Workflow, t, paramsOf(m), "")
 	if f == nil {
 		return t, nil
 	}

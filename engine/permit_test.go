@@ -337,3 +337,19 @@ func TestNotGrantedInItems(t *testing.T) {
 		})
 	}
 }
+
+// Law: permitted. A condition on a tool holds when it has another name.
+func TestGrantAfterARename(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.deploy()
+		w.give(keep.GrantedTool{Tool: "svc.*"}, keep.GrantedTool{Tool: "svc.create", When: "params.id == 'another'"})
+		w.rename(func(_ *connector.Connection, s *connector.Spec) {
+			s.Name, s.Was = "put", connector.Names{"add", "create"}
+		})
+		w.creates("svc.put")
+		w.publish("in", "a")
+		w.run()
+		w.refused(0)
+	})
+}

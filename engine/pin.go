@@ -22,7 +22,7 @@ func (t *tool) setPin(pack *keep.Pack) error {
 		}
 	}
 	t.pinHash = ledger.Hash(marshal(p))
-	p.Pack = pack
+	p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)
 	t.sentAs, t.pin = p, marshal(p)
 	return nil
 }
@@ -130,7 +130,7 @@ func (ts *Tools) howItDiffers(m keep.Mutation) string {
 		return ""
 	}
 	was := m.SentAs()
-	was.Claim, was.Agent = "", ""
+	was.Claim, was.Agent, was.Was = "", "", t.sentAs.Was
 	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
 }
 

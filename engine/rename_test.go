@@ -71,10 +71,10 @@ func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
 		calls     int    // with the first two
 		asks      string // part of the question's why; empty: none
 	}{
-		{"connection with was", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" }, as("crm.create"), 3, ""},
+		{"connection with was", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} }, as("crm.create"), 3, ""},
 		{"connection without", func(c *connector.Connection, _ *connector.Spec) { c.Name = "crm" }, as("crm.create"), 2, `was = "svc"`},
 		{"connection that is new", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.New = "crm", true }, as("crm.create"), 4, ""},
-		{"tool with was", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", "create" }, as("svc.add"), 3, ""},
+		{"tool with was", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", connector.Names{"create"} }, as("svc.add"), 3, ""},
 		{"tool without", func(_ *connector.Connection, s *connector.Spec) { s.Name = "add" }, as("svc.add"), 2, `was = "create"`},
 		{"wider identity, same content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} }, nil, 3, ""},
 		{"wider identity, other content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} },
@@ -116,7 +116,7 @@ func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
 func TestAnItemGoesOnAfterTheRenameIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		was := ""
-		w, change := newRenamedWorld(t, func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", was })
+		w, change := newRenamedWorld(t, func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", strings.Fields(was) })
 		w.deploy()
 		w.run()
 		change(func(id string) (string, map[string]any) {
@@ -149,7 +149,7 @@ func TestADoubtUnderAnotherName(t *testing.T) {
 		}
 		w.connect = func() []connector.Connection {
 			c := w.service.connection()
-			c.Name, c.Was = name, was
+			c.Name, c.Was = name, strings.Fields(was)
 			return []connector.Connection{c}
 		}
 		w.service.loseTheAnswer()
@@ -168,7 +168,7 @@ func TestADoubtUnderAnotherName(t *testing.T) {
 func TestWasThatIsStillThere(t *testing.T) {
 	s := newService()
 	a, b := s.connection(), s.connection()
-	b.Name, b.Was = "crm", "svc"
+	b.Name, b.Was = "crm", connector.Names{"svc"}
 	if _, err := engine.NewTools([]connector.Connection{a, b}); err == nil || !strings.Contains(err.Error(), "svc.create") {
 		t.Errorf("the error is %v, want one about svc.create", err)
 	}
@@ -184,7 +184,7 @@ func TestARetryUnderAnotherName(t *testing.T) {
 		name, was := "svc", ""
 		w.connect = func() []connector.Connection {
 			c := w.service.connection()
-			c.Name, c.Was = name, was
+			c.Name, c.Was = name, strings.Fields(was)
 			return []connector.Connection{c}
 		}
 		mutate := w.script["consumers.act.mutate"]
@@ -318,7 +318,7 @@ func TestACallThatFailedUnderThisNameBefore(t *testing.T) {
 		w.connect = func() []connector.Connection {
 			c := w.service.connection()
 			create := c.Tools[0].(asker)
-			create.spec.Name, create.spec.Was = name, was
+			create.spec.Name, create.spec.Was = name, strings.Fields(was)
 			c.Tools[0] = create
 			return []connector.Connection{c}
 		}
@@ -342,7 +342,7 @@ func TestACallThatFailedUnderThisNameBefore(t *testing.T) {
 func TestToolOfARecordOfBefore(t *testing.T) {
 	w := newWorld(t)
 	w.rename(func(c *connector.Connection, s *connector.Spec) {
-		c.Name, c.Was, c.Secrets = "crm", "svc", "mark"
+		c.Name, c.Was, c.Secrets = "crm", connector.Names{"svc"}, "mark"
 		s.Result, s.ResultFrom = json.RawMessage(`{"type":"object"}`), "get"
 	})
 	tools, err := engine.NewTools(w.connections())
@@ -382,10 +382,13 @@ func (w *world) creates(tool string) {
 // Law: once. An identity that was applied under a former name of its tool is asked about.
 func TestUniqueAfterARename(t *testing.T) {
 	for tool, configure := range map[string]func(*connector.Connection, *connector.Spec){
-		"crm.create": func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" },
-		"svc.add":    func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", "create" },
+		"crm.create": func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} },
+		"svc.add":    func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", connector.Names{"create"} },
+		"people.put": func(c *connector.Connection, s *connector.Spec) {
+			c.Name, c.Was, s.Name, s.Was = "people", connector.Names{"crm", "svc"}, "put", connector.Names{"add", "create"}
+		},
 		"crm.add": func(c *connector.Connection, s *connector.Spec) {
-			c.Name, c.Was, s.Name, s.Was = "crm", "svc", "add", "create"
+			c.Name, c.Was, s.Name, s.Was = "crm", connector.Names{"svc"}, "add", connector.Names{"create"}
 		},
 	} {
 		t.Run(tool, func(t *testing.T) {
@@ -427,7 +430,7 @@ func TestUniqueOfARecordOfBefore(t *testing.T) {
 				m.Rev, m.Key, m.Workflow, m.Run, m.State, m.Tool = 0, "mut_other", "other", "run_other", keep.Applied, "crm.create"
 				m.ResolvedBy, m.Error = "call", nil
 				w.service.onCall = nil
-				w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+				w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} })
 				w.creates("crm.create")
 				if when == "before it is asked" {
 					w.other(m)

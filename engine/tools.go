@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +109,7 @@ type tool struct {
 	secrets   string // mark of those of its connection
 	limits    limit.Rule
 	approvals *grant.Approvals   // when a person must agree; nil: never
-	isNew     bool               // the configuration says that it is no other one by a new name
+	isNew     bool               // the configuration says that it had no other names
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
 
@@ -150,17 +149,12 @@ func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 			ts.byName[t.name] = t
 			ts.names = append(ts.names, string(t.name))
 			for _, was := range t.names[1:] {
-				if other := ts.byWas[was]; other != nil {
-					errs = append(errs, fmt.Errorf("both %s and %s say that they were %s", other.name, t.name, was))
-				}
 				ts.byWas[was] = t
 			}
 		}
 	}
-	for _, was := range slices.Sorted(maps.Keys(ts.byWas)) {
-		if ts.byName[was] != nil {
-			errs = append(errs, fmt.Errorf("%s says that it was %s, which is still there", ts.byWas[was].name, was))
-		}
+	for _, p := range connector.CheckNames(conns) {
+		errs = append(errs, errors.New(p.Message))
 	}
 	slices.Sort(ts.names)
 	for _, name := range ts.names {
@@ -176,10 +170,7 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 	spec := impl.Spec()
 	name := keep.ToolName(c.Name + "." + spec.Name)
 	t := &tool{name: name, names: append([]keep.ToolName{name}, connector.FormerNames(c, spec)...),
-		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, isNew: c.New || spec.New}
-	if was, said := c.ToolWas[spec.Name]; said && was == "" {
-		t.isNew = true
-	}
+		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, isNew: connector.IsNew(c, spec)}
 	if t.spec.Timeout == 0 {
 		t.spec.Timeout = defaultTimeout
 	}

@@ -73,7 +73,9 @@ func TestWitnessOfBeforeARename(t *testing.T) {
 		w.deploy()
 		w.publish("in", "a")
 		w.run()
-		w.rename(func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", "svc" })
+		w.rename(func(c *connector.Connection, _ *connector.Spec) {
+			c.Name, c.Was = "crm", connector.Names{"people", "svc"}
+		})
 		w.creates("crm.create")
 		w.failCalls(2)
 		w.service.onAsk = func(n int) (connector.Verdict, error) { return truth(w.service, n), nil }

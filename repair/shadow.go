@@ -159,7 +159,7 @@ func (s *shadow) call(c *engine.ReplayCall) {
 	if s.rules == nil {
 		return
 	}
-	if v := s.rules.Check(c.Tool, c.Payload); !v.Allowed {
+	if v := s.rules.Check(c.Tool, c.Payload, c.Names...); !v.Allowed {
 		s.out.Denied = append(s.out.Denied, fmt.Sprintf("%s: %s", c.Tool, v.Why))
 	}
 }

@@ -50,10 +50,8 @@ type Tool struct {
 	Effect      connector.Effect `toml:"effect"`      // list, get or mutate
 	Description string           `toml:"description"` // for people and LLMs
 
-	// Was is the name that the tool had before, in the records of calls; New says that
-	// it is no tool of before by another name.
-	Was string `toml:"was"`
-	New bool   `toml:"new"`
+	Was connector.Names `toml:"was"` // all names that the tool had before, in the records of calls
+	New bool            `toml:"new"` // it had no others
 
 	// Method is the HTTP method. If empty, GET, or POST for a mutate tool.
 	Method string `toml:"method"`

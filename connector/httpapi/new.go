@@ -159,9 +159,6 @@ func (b *builder) build(name string) connector.Tool {
 	b.reservedParams(t)
 	b.bodyConfig(t)
 	b.verdicts(t)
-	if b.cfg.Was != "" && b.cfg.New {
-		b.addf("new", "is true, and was names what it was before; give one of them")
-	}
 	t.spec = connector.Spec{
 		Name:        name,
 		Was:         b.cfg.Was,

@@ -131,8 +131,8 @@ type ToolConfig struct {
 	Params      map[string]any   `toml:"params"`         // JSON Schema of the params; empty: any object
 	Result      map[string]any   `toml:"result"`         // JSON Schema of the result; empty: anything
 	Example     map[string]any   `toml:"example"`        // params that fit, for guides and keep prove
-	Was         string           `toml:"was"`            // the name that the tool had before, in the records of calls
-	New         bool             `toml:"new"`            // it is no tool of before by another name
+	Was         connector.Names  `toml:"was"`            // all names that the tool had before, in the records of calls
+	New         bool             `toml:"new"`            // it had no others
 	Verify      string           `toml:"verify_by_hand"` // where a person looks when nobody can know
 	Knowledge
 }

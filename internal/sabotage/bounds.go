@@ -6,7 +6,7 @@ var boundsBreaks = []Break{
 	{"grant-is-not-asked", "permitted", "engine/permit.go",
 		`if v.Allowed {`, `if true {`, "./engine -run TestNotGranted"},
 	{"grant-is-not-asked-for-reads", "permitted", "engine/permit.go",
-		`if _, f := p.check(x.a.name, t.name, params, at); f != nil {`, `if _, f := p.check(x.a.name, t.name, params, at); f != nil && false {`, "./engine -run TestReadNotGranted"},
+		`if _, f := p.check(x.a.name, t, params, at); f != nil {`, `if _, f := p.check(x.a.name, t, params, at); f != nil && false {`, "./engine -run TestReadNotGranted"},
 	{"taken-grant-sends-again", "permitted", "engine/permit.go",
 		`if t.spec.Level != keep.LevelKey {`, `if true {`, "./engine -run TestTakenWhileWaiting"},
 	{"grant-is-not-compared-at-the-record", "permitted", "law/commit/records.go",

@@ -75,22 +75,22 @@ func (p *process) edit() string {
 }
 
 // connection returns the names of the one connection: today's, and the other one.
-func (s settings) connection() (name, was string) {
+func (s settings) connection() (name string, was connector.Names) {
 	if s.renamed {
-		return "srv", "svc"
+		return "srv", connector.Names{"svc"}
 	}
-	return "svc", "srv"
+	return "svc", connector.Names{"srv"}
 }
 
 // otherName is what the other name of a tool ends with.
 const otherName = "2"
 
 // tool returns the names of a mutate tool: today's, and the other one.
-func (s settings) tool(name string) (today, was string) {
+func (s settings) tool(name string) (today string, was connector.Names) {
 	if s.retools {
-		return name + otherName, name
+		return name + otherName, connector.Names{name}
 	}
-	return name, name + otherName
+	return name, connector.Names{name + otherName}
 }
 
 // plainTool returns the first name of the tool that a record names.

@@ -19,6 +19,7 @@ package grant
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -99,16 +100,22 @@ type Verdict struct {
 }
 
 // Check decides about a call of a tool with params, a JSON object. Of several entries about
-// the tool the strictest one counts.
-func (r *Rules) Check(tool keep.ToolName, params []byte) Verdict {
-	v := Verdict{Why: "its grant does not name the tool"}
+// the tool the strictest one counts. An entry about a name that the tool had before allows
+// nothing, and its conditions count.
+func (r *Rules) Check(tool keep.ToolName, params []byte, before ...keep.ToolName) Verdict {
+	if !slices.ContainsFunc(r.entries, func(e entry) bool { return e.Matches(tool) }) {
+		return Verdict{Why: "its grant does not name the tool"}
+	}
+	v := Verdict{Allowed: true}
 	var values any
 	for _, e := range r.entries {
-		if !e.Matches(tool) {
+		who := "its grant"
+		switch {
+		case e.Matches(tool):
+		case slices.ContainsFunc(before, e.Matches):
+			who = fmt.Sprintf("its grant of %s, as the tool was called,", e.Tool)
+		default:
 			continue
-		}
-		if !v.Allowed {
-			v = Verdict{Allowed: true}
 		}
 		if values == nil && (e.when != nil || e.approve != nil) {
 			var err error
@@ -118,11 +125,11 @@ func (r *Rules) Check(tool keep.ToolName, params []byte) Verdict {
 		}
 		if e.When != "" {
 			if ok, why := e.when.holds(values); !ok {
-				return Verdict{Why: fmt.Sprintf("the condition %q of its grant does not hold: %s", e.When, why)}
+				return Verdict{Why: fmt.Sprintf("the condition %q of %s does not hold: %s", e.When, who, why)}
 			}
 		}
 		if e.Approve != "" && !v.Ask {
-			v.Why = asks("its grant", e.Approve, e.approve, values)
+			v.Why = asks(who, e.Approve, e.approve, values)
 			v.Ask = v.Why != ""
 		}
 	}

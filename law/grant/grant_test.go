@@ -83,6 +83,34 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestNamesOfBefore: an entry about a name that the tool had before allows nothing, and its conditions count.
+func TestNamesOfBefore(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		tools []keep.GrantedTool
+		want  bool
+		ask   bool
+		why   string
+	}{
+		{"only a name of before", []keep.GrantedTool{{Tool: "bank.pay"}}, false, false, "does not name"},
+		{"all of a connection of before", []keep.GrantedTool{{Tool: "old.*"}}, false, false, "does not name"},
+		{"a condition of before, first", []keep.GrantedTool{{Tool: "bank.pay", When: "params.n == 2"}, {Tool: "bank.*"}}, false, false, "its grant of bank.pay, as the tool was called, does not hold"},
+		{"a condition of before", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.pay", When: "params.n == 2"}}, false, false, "its grant of bank.pay"},
+		{"a condition of before that holds", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.pay", When: "params.n == 1"}}, true, false, ""},
+		{"a condition of long before", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "old.pay", When: "params.n == 2"}}, false, false, "its grant of old.pay"},
+		{"a condition on all of before", []keep.GrantedTool{{Tool: "bank.send"}, {Tool: "old.*", When: "params.n == 2"}}, false, false, "its grant of old.*"},
+		{"asks as before", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.pay", Approve: "always"}}, true, true, "its grant of bank.pay"},
+		{"another tool", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.find", When: "false"}}, true, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := rules(t, tt.tools...).Check("bank.send", []byte(`{"n": 1}`), "bank.pay", "old.send", "old.pay")
+			if got.Allowed != tt.want || got.Ask != tt.ask || !strings.Contains(got.Why, tt.why) {
+				t.Errorf("got %+v, want allowed %v, ask %v, why %q", got, tt.want, tt.ask, tt.why)
+			}
+		})
+	}
+}
+
 // TestEntries: which entries of a grant are about a tool, and that the strictest counts.
 func TestEntries(t *testing.T) {
 	for _, tt := range []struct {

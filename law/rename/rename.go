@@ -3,6 +3,9 @@
 // there that no record names. Both may be one. Then what was done under the old name would
 // be done again under the new one, so Keep asks which it is (was = "old", or new = true).
 //
+// A record says by which names its tool was known when the call was made. A name that the
+// configuration said then, and says no more, is asked about whatever was called since.
+//
 // The package reads nothing; it compares what its caller read.
 package rename
 
@@ -38,6 +41,8 @@ type Doubt struct {
 	Workflow keep.WorkflowName // of a job
 	Gone     string            // as records name it
 	Fresh    string            // that may be it
+	Said     bool              // of Connection and Tool: by records, it is
+	Names    string            // of Connection and Tool: all that was is to say, in TOML
 	Table    string            // of Ruled: in keep.toml, where the rules are
 }
 
@@ -48,6 +53,10 @@ func (d Doubt) Error() string {
 	}
 	if d.Kind == Ruled {
 		return fmt.Sprintf("%s is about the workflow %s, which the database continues under its first name, %s: it would not hold", d.Table, d.Fresh, d.Gone)
+	}
+	if d.Said {
+		return fmt.Sprintf("records say that the %s %s was %s, and keep.toml says it no more: what was done under that name would be done again",
+			d.Kind, d.Fresh, d.Gone)
 	}
 	of := ""
 	if d.Kind == Job {
@@ -61,11 +70,10 @@ func (d Doubt) Error() string {
 func (d Doubt) Fix() string {
 	switch d.Kind {
 	case Connection:
-		return fmt.Sprintf("write was = %q in [connections.%s] if it is the same, new = true if it is another one", d.Gone, d.Fresh)
+		return fmt.Sprintf("write was = %s in [connections.%s] if it is the same, new = true if it is another one", d.Names, d.Fresh)
 	case Tool:
 		conn, tool, _ := strings.Cut(d.Fresh, ".")
-		_, old, _ := strings.Cut(d.Gone, ".")
-		return fmt.Sprintf("write was = %q in [connections.%s.tools.%s] if it is the same, new = true if it is another one", old, conn, tool)
+		return fmt.Sprintf("write was = %s in [connections.%s.tools.%s] if it is the same, new = true if it is another one", d.Names, conn, tool)
 	case Ruled:
 		return fmt.Sprintf("write %s there in place of %s, or besides it", d.Gone, d.Fresh)
 	case Both:
@@ -81,17 +89,16 @@ type ToolOf struct {
 	Name      keep.ToolName
 	Connector string          // kind of service
 	Was       []keep.ToolName // names that it had before
-	New       bool            // the tool is new
-	WasTool   bool            // it has another name within its connection than before
-	NewConn   bool            // its connection is
-	WasConn   bool            // its connection has another name than before
+	New       bool            // the tool has no others
+	NewConn   bool            // its connection has no others
 	Called    bool            // a script seems to call it, and it changes something
 }
 
 // A Used is a tool that records name which are not of failed calls.
 type Used struct {
 	Tool      keep.ToolName
-	Connector string // empty: not known
+	Connector string          // empty: not known
+	Was       []keep.ToolName // names that its tool had before, when it was applied last; nil: not known
 }
 
 // A Stored is a workflow as a database has it.
@@ -118,40 +125,140 @@ type Written struct {
 
 // Tools returns what may have been renamed in a configuration, of which records use some.
 func Tools(used []Used, configured []ToolOf) []Doubt {
-	there := make(map[keep.ToolName]bool)                              // by every name
-	named := make(map[keep.ToolName]bool)                              // by records
-	conns, usedConns := make(map[string]string), make(map[string]bool) // conns: to today's name
+	c := config{owners: make(map[keep.ToolName]keep.ToolName), conns: make(map[string]string), worked: make(map[string]bool)}
 	for _, t := range configured {
-		there[t.Name], conns[connOf(t.Name)] = true, connOf(t.Name)
+		c.owners[t.Name], c.conns[connOf(t.Name)] = t.Name, connOf(t.Name)
 	}
 	for _, t := range configured {
 		for _, was := range t.Was {
-			there[was] = true
-			if _, taken := conns[connOf(was)]; !taken {
-				conns[connOf(was)] = connOf(t.Name)
+			c.owners[was] = t.Name
+			if _, taken := c.conns[connOf(was)]; !taken {
+				c.conns[connOf(was)] = connOf(t.Name)
 			}
 		}
 	}
 	for _, u := range used {
-		named[u.Tool], usedConns[connOf(u.Tool)] = true, true
+		c.note(u)
 	}
 	var out []Doubt
-	for _, u := range used {
-		if there[u.Tool] {
+	for _, t := range configured {
+		if !t.Called {
 			continue
 		}
-		conn, known := conns[connOf(u.Tool)]
-		for _, t := range configured {
-			switch {
-			case !t.Called || named[t.Name] || t.Connector != "" && u.Connector != "" && t.Connector != u.Connector:
-			case !known && !usedConns[connOf(t.Name)] && !t.NewConn && !t.WasConn:
-				out = append(out, Doubt{Kind: Connection, Gone: connOf(u.Tool), Fresh: connOf(t.Name)})
-			case known && connOf(t.Name) == conn && !t.New && !t.WasTool:
-				out = append(out, Doubt{Kind: Tool, Gone: string(u.Tool), Fresh: string(t.Name)})
+		for _, u := range used {
+			if d, doubted := c.doubt(t, u, used); doubted {
+				out = append(out, d)
 			}
 		}
 	}
-	return sorted(out)
+	return complete(sorted(out), configured)
+}
+
+// A config is a configuration, and what records say of it.
+type config struct {
+	owners map[keep.ToolName]keep.ToolName // tools of today, by every name
+	conns  map[string]string               // connections of today, by every name
+	worked map[string]bool                 // tools and connections of today that have records, which say what they were before
+}
+
+// note takes what a record says. One that names something as it was before, and does not say what
+// it was before that, is not enough: there may be a name that nobody has said.
+func (c *config) note(u Used) {
+	if t, known := c.owners[u.Tool]; known && (t == u.Tool || u.Was != nil) {
+		c.worked[string(t)] = true
+	}
+	if conn, known := c.conns[connOf(u.Tool)]; known && (conn == connOf(u.Tool) || u.Was != nil) {
+		c.worked[conn] = true
+	}
+}
+
+// doubt returns the doubt whether a tool is what a record names.
+func (c *config) doubt(t ToolOf, u Used, used []Used) (Doubt, bool) {
+	_, there := c.owners[u.Tool]
+	conn, known := c.conns[connOf(u.Tool)]
+	ofConn := Doubt{Kind: Connection, Gone: connOf(u.Tool), Fresh: connOf(t.Name)}
+	ofTool := Doubt{Kind: Tool, Gone: string(u.Tool), Fresh: string(t.Name)}
+	switch {
+	case c.owners[u.Tool] == t.Name:
+	case !t.New && says(t, u, used, there):
+		ofConn.Said, ofTool.Said = true, true
+		if slices.Contains(connsOf(t), ofConn.Gone) {
+			return ofTool, true
+		}
+		return ofConn, true
+	case there || c.worked[string(t.Name)] || t.Connector != "" && u.Connector != "" && t.Connector != u.Connector:
+	case !known && !c.worked[ofConn.Fresh] && !t.NewConn:
+		return ofConn, true
+	case known && ofConn.Fresh == conn && !t.New:
+		return ofTool, true
+	}
+	return Doubt{}, false
+}
+
+// says reports whether records say that a tool is what u names: those of a name of the tool, or u
+// itself, unless another tool has its name now.
+func says(t ToolOf, u Used, used []Used, there bool) bool {
+	has := func(name keep.ToolName) bool { return name == t.Name || slices.Contains(t.Was, name) }
+	return !there && slices.ContainsFunc(u.Was, has) || slices.ContainsFunc(used, func(r Used) bool {
+		return has(r.Tool) && slices.Contains(r.Was, u.Tool)
+	})
+}
+
+// complete says in each doubt all names that was is to say then: those that it says, that of the doubt, and those that
+// records say.
+func complete(ds []Doubt, configured []ToolOf) []Doubt {
+	for i, d := range ds {
+		var names []string
+		for _, t := range configured {
+			switch {
+			case d.Kind == Connection && connOf(t.Name) == d.Fresh:
+				names = append(names, connsOf(t)[1:]...)
+			case d.Kind == Tool && string(t.Name) == d.Fresh:
+				names = append(names, toolsOf(t)[1:]...)
+			}
+		}
+		for _, o := range ds {
+			if o == d || o.Said && d.Said && o.Kind == d.Kind && o.Fresh == d.Fresh {
+				names = append(names, o.Gone[strings.Index(o.Gone, ".")+1:])
+			}
+		}
+		ds[i].Names = List(names, d.Fresh[strings.Index(d.Fresh, ".")+1:])
+	}
+	return ds
+}
+
+// List returns names, each of them once and without that of today, as keep.toml has them in was.
+func List(names []string, today string) string {
+	var list []string
+	for _, n := range names {
+		if text := fmt.Sprintf("%q", n); n != today && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// connsOf returns the names of the connection of a tool, that of today first.
+func connsOf(t ToolOf) []string {
+	return parts(t, func(conn, _ string) string { return conn })
+}
+
+// toolsOf returns the names of a tool within its connection, that of today first.
+func toolsOf(t ToolOf) []string {
+	return parts(t, func(_, tool string) string { return tool })
+}
+
+func parts(t ToolOf, of func(conn, tool string) string) (out []string) {
+	for _, name := range slices.Concat([]keep.ToolName{t.Name}, t.Was) {
+		conn, tool, _ := strings.Cut(string(name), ".")
+		if p := of(conn, tool); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // connOf returns the connection of a tool.

@@ -1,6 +1,7 @@
 package rename_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -11,6 +12,9 @@ import (
 // crm.create of an http service.
 func TestTools(t *testing.T) {
 	used := []rename.Used{{Tool: "crm.create", Connector: "http"}}
+	was := func(names ...keep.ToolName) func(*rename.ToolOf) {
+		return func(t *rename.ToolOf) { t.Was = names }
+	}
 	tool := func(name keep.ToolName) rename.ToolOf {
 		return rename.ToolOf{Name: name, Connector: "http", Called: true}
 	}
@@ -30,14 +34,88 @@ func TestTools(t *testing.T) {
 		{"connection that no script calls", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.Called = false })}, ""},
 		{"connection of another kind", []rename.ToolOf{with(tool("log.create"), func(t *rename.ToolOf) { t.Connector = "log" })}, ""},
 		{"connection that is new", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.NewConn = true })}, ""},
-		{"connection that was it", []rename.ToolOf{with(tool("crm2.create"), func(t *rename.ToolOf) { t.Was, t.WasConn = []keep.ToolName{"crm.create"}, true })}, ""},
+		{"connection that was it", []rename.ToolOf{with(tool("crm2.create"), was("crm.create"))}, ""},
+		{"connection that was another one", []rename.ToolOf{with(tool("crm2.create"), was("crn.create"))}, "connection crm crm2"},
 		{"tool", []rename.ToolOf{tool("crm.add")}, "tool crm.create crm.add"},
 		{"tool that is new", []rename.ToolOf{with(tool("crm.add"), func(t *rename.ToolOf) { t.New = true })}, ""},
-		{"tool that was it", []rename.ToolOf{with(tool("crm.add"), func(t *rename.ToolOf) { t.Was, t.WasTool = []keep.ToolName{"crm.create"}, true })}, ""},
-		{"tool, and the connection was", []rename.ToolOf{with(tool("crm2.add"), func(t *rename.ToolOf) { t.Was, t.WasConn = []keep.ToolName{"crm.add"}, true })}, "tool crm.create crm2.add"},
+		{"tool that was it", []rename.ToolOf{with(tool("crm.add"), was("crm.create"))}, ""},
+		{"tool that was another one", []rename.ToolOf{with(tool("crm.add"), was("crm.new"))}, "tool crm.create crm.add"},
+		{"tool, and the connection was", []rename.ToolOf{with(tool("crm2.add"), was("crm.add"))}, "tool crm.create crm2.add"},
 		{"tool beside it", []rename.ToolOf{tool("crm.create"), tool("crm.add")}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) { compare(t, rename.Tools(used, tt.configured), tt.want) })
+	}
+}
+
+// TestToolsRenamedAgain goes through what a configuration may be after records were made with a.create, and with
+// b.create when keep.toml said that it was a.create.
+func TestToolsRenamedAgain(t *testing.T) {
+	const unknown = "not known"
+	names := func(list string) (out []keep.ToolName) {
+		for _, name := range strings.Fields(list) {
+			out = append(out, keep.ToolName(name))
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name       string
+		used       [][2]string // a tool, and what it was when it was applied last
+		configured [][2]string // a tool, and what it was
+		isNew      bool        // the first one
+		want       string      // the doubts
+	}{
+		{"both names", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"c.create", "b.create a.create"}}, false, ""},
+		{"the last one", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"c.create", "b.create"}}, false, `connection a c said ["b", "a"]`},
+		{"the first one", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"c.create", "a.create"}}, false, `connection b c said ["a", "b"]`},
+		{"none", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"c.create"}}, false, `connection a c "a"; connection b c "b"`},
+		{"the last one, and no others", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"c.create", "b.create"}}, true, ""},
+		{"the last one, after calls", [][2]string{{"a.create"}, {"b.create", "a.create"}, {"c.create", "b.create a.create"}}, [][2]string{{"c.create", "b.create"}}, false,
+			`connection a c said ["b", "a"]`},
+		{"no name, after calls", [][2]string{{"a.create"}, {"b.create", "a.create"}, {"c.create", "b.create a.create"}}, [][2]string{{"c.create"}}, false,
+			`connection a c said ["a", "b"]; connection b c said ["a", "b"]`},
+		{"the one name is taken back", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"b.create"}}, false, `connection a b said "a"`},
+		{"its first name again", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"a.create"}}, false, `connection b a said "b"`},
+		{"its first name again, said", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"a.create", "b.create"}}, false, ""},
+		{"its first name is another one's", [][2]string{{"a.create"}, {"b.create", "a.create"}}, [][2]string{{"b.create"}, {"a.create"}}, false, `connection a b said "a"`},
+		{"no call in between", [][2]string{{"a.create"}}, [][2]string{{"c.create", "b.create"}}, false, `connection a c ["b", "a"]`},
+		{"records of an earlier version", [][2]string{{"a.create"}, {"b.create", unknown}}, [][2]string{{"c.create", "b.create"}}, false, `connection a c ["b", "a"]`},
+		{"records of an earlier version, after calls", [][2]string{{"a.create"}, {"b.create", unknown}, {"c.create", "b.create"}}, [][2]string{{"c.create", "b.create"}}, false, ""},
+		{"one beside it is gone", [][2]string{{"a.create"}, {"b.create"}}, [][2]string{{"c.create", "b.create"}}, false, ""},
+		{"tool, both names", [][2]string{{"s.create"}, {"s.add", "s.create"}}, [][2]string{{"s.put", "s.add s.create"}}, false, ""},
+		{"tool, the last one", [][2]string{{"s.create"}, {"s.add", "s.create"}}, [][2]string{{"s.put", "s.add"}}, false, `tool s.create s.put said ["add", "create"]`},
+		{"tool, its first name is another one's", [][2]string{{"s.create"}, {"s.add", "s.create"}}, [][2]string{{"s.add"}, {"s.create"}}, false, `tool s.create s.add said "create"`},
+		{"tool, and its connection once", [][2]string{{"a.create"}, {"b.add", "b.create a.add a.create"}}, [][2]string{{"b.add", "a.add"}}, false, `tool a.create b.add said "create"`},
+		{"connection, and its tool once", [][2]string{{"a.create"}, {"b.add", "b.create a.add a.create"}}, [][2]string{{"b.add", "b.create"}}, false, `connection a b said "a"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var used []rename.Used
+			for _, u := range tt.used {
+				r := rename.Used{Tool: keep.ToolName(u[0]), Connector: "http", Was: append([]keep.ToolName{}, names(u[1])...)}
+				if u[1] == unknown {
+					r.Was = nil
+				}
+				used = append(used, r)
+			}
+			var configured []rename.ToolOf
+			for i, c := range tt.configured {
+				configured = append(configured, rename.ToolOf{Name: keep.ToolName(c[0]), Connector: "http", Was: names(c[1]), Called: true,
+					New: tt.isNew && i == 0, NewConn: tt.isNew && i == 0})
+			}
+			var got []string
+			for _, d := range rename.Tools(used, configured) {
+				said := " "
+				if d.Said {
+					said = " said "
+				}
+				got = append(got, string(d.Kind)+" "+d.Gone+" "+d.Fresh+said+d.Names)
+				if !strings.Contains(d.Fix(), "write was = "+d.Names+" in [connections.") {
+					t.Errorf("the fix is %q, want one with %s", d.Fix(), d.Names)
+				}
+			}
+			if text := strings.Join(got, "; "); text != tt.want {
+				t.Errorf("got %s\nwant %s", text, tt.want)
+			}
+		})
 	}
 }
 

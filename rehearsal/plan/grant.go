@@ -23,8 +23,8 @@ func (g Granted) rules() *grant.Rules {
 
 // check returns whether the workflow may make a call, and why a person is asked about it;
 // empty: nobody is.
-func (g Granted) check(m keep.Mutation) (Grant, string) {
-	v := g.rules().Check(m.Tool, paramsOf(m))
+func (g Granted) check(m keep.Mutation, before []keep.ToolName) (Grant, string) {
+	v := g.rules().Check(m.Tool, paramsOf(m), before...)
 	asks := ""
 	if v.Ask {
 		asks = v.Why

@@ -19,6 +19,7 @@ type live struct {
 	readers   map[keep.ToolName]connector.Reader
 	specs     map[keep.ToolName]connector.Spec
 	approvals map[keep.ToolName]*grant.Approvals
+	before    map[keep.ToolName][]keep.ToolName // names that each tool had before
 
 	at  *At          // nil: reads are live
 	may *grant.Rules // reads that are made; nil: all
@@ -32,17 +33,19 @@ type live struct {
 type call struct {
 	keep.Mutation
 	approve *grant.Approvals
+	before  []keep.ToolName // names that its tool had
 	guessed bool            // the answer was made up
 	result  json.RawMessage // that answer
 }
 
 func newLive(conns []connector.Connection) *live {
-	l := &live{readers: make(map[keep.ToolName]connector.Reader), specs: make(map[keep.ToolName]connector.Spec), approvals: make(map[keep.ToolName]*grant.Approvals)}
+	l := &live{readers: make(map[keep.ToolName]connector.Reader), specs: make(map[keep.ToolName]connector.Spec),
+		approvals: make(map[keep.ToolName]*grant.Approvals), before: make(map[keep.ToolName][]keep.ToolName)}
 	for _, c := range conns {
 		for _, t := range c.Tools {
 			spec := t.Spec()
 			name := keep.ToolName(c.Name + "." + spec.Name)
-			l.specs[name] = spec
+			l.specs[name], l.before[name] = spec, connector.FormerNames(c, spec)
 			l.approvals[name], _ = grant.CompileApprovals(connector.Approvals(c, spec)) // what cannot be used asks
 			if r, ok := t.(connector.Reader); ok && spec.Effect != connector.Mutate {
 				l.readers[name] = r
@@ -55,7 +58,7 @@ func newLive(conns []connector.Connection) *live {
 // Read implements rehearsal.Services.
 func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMessage) (json.RawMessage, error) {
 	if l.may != nil {
-		if v := l.may.Check(tool, params); !v.Allowed {
+		if v := l.may.Check(tool, params, l.before[tool]...); !v.Allowed {
 			return nil, keep.Failf(keep.ClassLogic, "not-granted", "this plan reads only what the workflow was granted: %s", v.Why)
 		}
 	}
@@ -80,7 +83,7 @@ func (l *live) Call(_ context.Context, m keep.Mutation) (connector.Receipt, erro
 	result := example(spec.Result)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls = append(l.calls, call{Mutation: m, approve: l.approvals[m.Tool], guessed: true, result: result})
+	l.calls = append(l.calls, call{Mutation: m, approve: l.approvals[m.Tool], before: l.before[m.Tool], guessed: true, result: result})
 	return connector.Receipt{Result: result}, nil
 }
 

@@ -354,7 +354,7 @@ func (c call) planned(run keep.Run, unknown bool, granted map[keep.WorkflowName]
 	}
 	var asks string
 	if g, bounded := granted[run.Workflow]; bounded {
-		m.Grant, asks = g.check(c.Mutation)
+		m.Grant, asks = g.check(c.Mutation, c.before)
 	}
 	asks = cmp.Or(c.approve.Why(paramsOf(c.Mutation)), asks)
 	if asks != "" {

@@ -227,16 +227,31 @@ func (b *binder) bindMap(dst reflect.Value, n *node, path string) {
 	dst.Set(m)
 }
 
-// bindSlice binds the elements of a list.
+// bindSlice binds the elements of a list. Of names one may stand alone.
 func (b *binder) bindSlice(dst reflect.Value, n *node, path string) {
 	list, ok := n.value.([]*node)
-	if !ok {
+	names := dst.Type() == reflect.TypeFor[connector.Names]()
+	if _, one := n.value.(string); one && names {
+		list, ok = []*node{n}, true
+	}
+	switch {
+	case !ok && names:
+		b.addf(n, path, "want a name, or a list of names, not %s", n.show())
+		return
+	case !ok:
 		b.addf(n, path, "want a list, not %s", n.show())
 		return
 	}
 	s := reflect.MakeSlice(dst.Type(), len(list), len(list))
 	for i, e := range list {
-		b.bind(s.Index(i), e, path+element(i))
+		at := path + element(i)
+		if e == n {
+			at = path
+		}
+		b.bind(s.Index(i), e, at)
+		if name, text := e.value.(string); names && text && !connector.IsName(name) {
+			b.addf(e, at, "%q: want a name as keep.toml had it, without a dot", name)
+		}
 	}
 	dst.Set(s)
 }

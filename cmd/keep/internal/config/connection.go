@@ -26,10 +26,10 @@ import (
 // A Connection is one configured account.
 type Connection struct {
 	Name      string
-	Connector string   // kind of service, such as "http"
-	Was       string   // the name that it had before; empty: none
-	New       bool     // it is no connection of before by another name
-	Accounts  []string // that it uses
+	Connector string          // kind of service, such as "http"
+	Was       connector.Names // all names that it had before
+	New       bool            // it had no others
+	Accounts  []string        // that it uses
 
 	mcp     *mcp.Config         // of an MCP server; nil: it is another kind of service
 	scopes  map[string][]string // by tool
@@ -165,13 +165,13 @@ func (b *binder) connections(tables map[string]*node, v *vault) []Connection {
 
 // formerNames is what a table of a connection says of names that records may have.
 type formerNames struct {
-	Was string `toml:"was"` // the name that the connection had before, in the records of calls
-	New bool   `toml:"new"` // it is no connection of before by another name
+	Was connector.Names `toml:"was"` // all names that the connection had before, in the records of calls
+	New bool            `toml:"new"` // it had no others
 }
 
 // formerName takes out of a table what it says of names that records may have: every
 // kind of connection may say it.
-func (b *binder) formerName(n *node, at string) (was string, isNew bool) {
+func (b *binder) formerName(n *node, at string) (was connector.Names, isNew bool) {
 	var said formerNames
 	some := map[string]*node{}
 	for _, key := range []string{"was", "new"} {
@@ -181,9 +181,6 @@ func (b *binder) formerName(n *node, at string) (was string, isNew bool) {
 		}
 	}
 	b.bind(reflect.ValueOf(&said).Elem(), &node{at: n.at, value: some}, at)
-	if said.Was != "" && said.New {
-		b.addf(some["new"], at+".new", "is true, and was names what it was before; give one of them")
-	}
 	return said.Was, said.New
 }
 
@@ -341,6 +338,13 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 		opened.Approve = conn.approve.when
 		problems = append(problems, conn.approvalProblems(*opened)...)
 		out = append(out, *opened)
+	}
+	for _, p := range connector.CheckNames(out) {
+		for _, conn := range c.Connections {
+			if p.Path == "connections."+conn.Name {
+				problems = append(problems, conn.problems(&connector.ConfigError{Problems: []connector.Problem{p}})...)
+			}
+		}
 	}
 	return out, slices.Concat(problems, c.unknownTools(out), c.unknownSpenders(out))
 }

@@ -1,10 +1,9 @@
 package project
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -143,10 +142,14 @@ type renames struct {
 
 // tools returns the doubts about tools and connections.
 //
-// Of a tool that is configured no more the records are read: if no call of it can have had an effect, there
-// is nothing that could be done twice under another name.
+// Of a tool that is configured no more, or whose name was another one's, the records are read: if no call of it
+// can have had an effect, there is nothing that could be done twice under another name.
 func (r renames) tools(ctx context.Context) ([]rename.Doubt, error) {
 	configured, err := r.configured()
+	if err != nil {
+		return nil, err
+	}
+	last, err := r.last(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -157,31 +160,64 @@ func (r renames) tools(ctx context.Context) ([]rename.Doubt, error) {
 			there[was] = true
 		}
 	}
+	for _, u := range last {
+		for _, was := range u.Was {
+			there[was] = false
+		}
+	}
 	var used []rename.Used
-	for _, s := range r.scripts {
-		for _, w := range []keep.WorkflowName{s.Name, s.Was} {
-			for _, tool := range r.used[w] {
-				u := rename.Used{Tool: tool}
-				if w == "" || slices.ContainsFunc(used, func(u rename.Used) bool { return u.Tool == tool }) {
+	for _, w := range r.names() {
+		for _, tool := range r.used[w] {
+			if slices.ContainsFunc(used, func(u rename.Used) bool { return u.Tool == tool }) {
+				continue
+			}
+			if !there[tool] {
+				if did, err := r.did(ctx, w, tool); err != nil {
+					return nil, err
+				} else if !did {
 					continue
 				}
-				if !there[tool] {
-					if did, err := r.did(ctx, w, tool); err != nil {
-						return nil, err
-					} else if !did {
-						continue
-					}
-					last, err := r.db.LastApplied(ctx, []keep.ToolName{tool})
-					if err != nil {
-						return nil, err
-					}
-					u.Connector = last[tool].Connector
-				}
-				used = append(used, u)
 			}
+			u := last[tool]
+			u.Tool = tool
+			used = append(used, u)
 		}
 	}
 	return rename.Tools(used, configured), nil
+}
+
+// names returns the names of the workflows of the scripts, and those that they had before.
+func (r renames) names() (out []keep.WorkflowName) {
+	for _, s := range r.scripts {
+		for _, w := range []keep.WorkflowName{s.Name, s.Was} {
+			if w != "" {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
+// last returns what the newest applied record of each tool says that the scripts used.
+func (r renames) last(ctx context.Context) (map[keep.ToolName]rename.Used, error) {
+	var tools []keep.ToolName
+	for _, w := range r.names() {
+		tools = append(tools, r.used[w]...)
+	}
+	slices.Sort(tools)
+	last, err := r.db.LastApplied(ctx, slices.Compact(tools))
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[keep.ToolName]rename.Used)
+	for tool, m := range last {
+		m, err = r.db.Mutation(ctx, m.Key) // its pin may be large, so a list has none
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return nil, err
+		}
+		used[tool] = rename.Used{Tool: tool, Connector: m.Connector, Was: m.SentAs().Was}
+	}
+	return used, nil
 }
 
 // did reports whether a call of the tool may have had an effect.
@@ -225,9 +261,8 @@ func (r renames) configured() ([]rename.ToolOf, error) {
 		for _, t := range c.Tools {
 			spec := t.Spec()
 			name := keep.ToolName(c.Name + "." + spec.Name)
-			answer, answered := c.ToolWas[spec.Name]
 			out = append(out, rename.ToolOf{Name: name, Connector: c.Connector, Was: connector.FormerNames(c, spec),
-				New: spec.New || c.New || answered && answer == "", WasTool: spec.Was != "" || answer != "", NewConn: c.New, WasConn: c.Was != "", Called: called[name] && spec.Effect == connector.Mutate})
+				New: connector.IsNew(c, spec), NewConn: c.New, Called: called[name] && spec.Effect == connector.Mutate})
 		}
 	}
 	return out, nil
@@ -380,84 +415,4 @@ func (r renames) jobs(ctx context.Context, d keep.Deployment, w rename.Written) 
 		jobs = append(jobs, of)
 	}
 	return jobs, ran, nil
-}
-
-// An Answer says what a person knows of a doubt.
-type Answer int
-
-const (
-	Unanswered Answer = iota
-	Same              // it is the same by another name
-	Another           // it is another one
-)
-
-// AskRenames asks a person about each doubt, and reports whether all were answered. What
-// is answered counts for this time, in the scripts and connections that it is given.
-func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, conns []connector.Connection) bool {
-	lines := bufio.NewScanner(in)
-	for _, d := range e.Doubts {
-		if d.Kind == rename.Both || d.Kind == rename.Ruled {
-			return false
-		}
-		fmt.Fprintf(out, "%s\nIs %s the same as %s? [same/new/stop] ", terminal.Clean(d.Error()), terminal.Clean(d.Fresh), terminal.Clean(d.Gone))
-		answer := Unanswered
-		if lines.Scan() {
-			answer = map[string]Answer{"same": Same, "new": Another}[strings.TrimSpace(lines.Text())]
-		}
-		if answer == Unanswered {
-			return false
-		}
-		apply(d, answer, scripts, conns)
-		fmt.Fprintf(out, "To be asked no more, %s.\n", terminal.Clean(d.Fix()))
-	}
-	return true
-}
-
-// apply makes an answer part of the project.
-//
-// A script is copied before it is changed: the answer is for this time, and what was loaded stays as the
-// file has it.
-func apply(d rename.Doubt, answer Answer, scripts []Script, conns []connector.Connection) {
-	for i := range conns {
-		c := &conns[i]
-		conn, tool, _ := strings.Cut(d.Fresh, ".")
-		_, old, _ := strings.Cut(d.Gone, ".")
-		switch {
-		case d.Kind == rename.Connection && c.Name == d.Fresh && answer == Same:
-			c.Was = d.Gone
-		case d.Kind == rename.Connection && c.Name == d.Fresh:
-			c.New = true
-		case d.Kind == rename.Tool && c.Name == conn:
-			if c.ToolWas == nil {
-				c.ToolWas = make(map[string]string)
-			}
-			if c.ToolWas[tool] = old; answer == Another {
-				c.ToolWas[tool] = ""
-			}
-		}
-	}
-	for i := range scripts {
-		s := &scripts[i]
-		if s.Name != d.Workflow && (d.Kind != rename.Workflow || string(s.Name) != d.Fresh) {
-			continue
-		}
-		w := *s.Workflow
-		switch w.Handlers = slices.Clone(w.Handlers); {
-		case d.Kind == rename.Workflow && answer == Same:
-			w.Was = keep.WorkflowName(d.Gone)
-		case d.Kind == rename.Workflow:
-			w.New = true
-		}
-		for k := range w.Handlers {
-			h := &w.Handlers[k]
-			switch {
-			case d.Kind != rename.Job || string(h.Name) != d.Fresh:
-			case answer == Same:
-				h.Items = d.Gone
-			default:
-				h.New = true
-			}
-		}
-		s.Workflow = &w
-	}
 }

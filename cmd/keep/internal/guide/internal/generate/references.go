@@ -266,8 +266,12 @@ func (x *referrer) kind(p map[string]any) string {
 	}
 	if some, ok := p["anyOf"].([]any); ok {
 		var out []string
-		for _, v := range some[0].(map[string]any)["enum"].([]string) {
+		values, few := some[0].(map[string]any)["enum"].([]string)
+		for _, v := range values {
 			out = append(out, fmt.Sprintf("%q", v))
+		}
+		for i := 0; !few && i < len(some); i++ {
+			out = append(out, x.kind(some[i].(map[string]any)))
 		}
 		return strings.Join(out, " or ")
 	}
