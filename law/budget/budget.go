@@ -12,6 +12,7 @@
 package budget
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -161,8 +162,43 @@ func FromFloat(f float64) (keep.Amount, error) {
 // A State is what is stored of a budget beside the ledger. Its zero value is that of a budget
 // about which nobody was asked.
 type State struct {
-	Asked int    `json:"asked,omitempty"` // questions that were asked about it
-	Raise *Raise `json:"raise,omitempty"` // nil: the configured limit holds
+	Asked   int      `json:"asked,omitempty"`   // questions that were asked about it
+	Raise   *Raise   `json:"raise,omitempty"`   // nil: the configured limit holds
+	Raising *Raising `json:"raising,omitempty"` // nil: nobody gives it another limit at the moment
+}
+
+// A Raising says that somebody is about to answer a question with another limit. It gives none: the answer that
+// is recorded does.
+type Raising struct {
+	Question keep.EscalationID `json:"question"`
+	Over     keep.Amount       `json:"over"` // see Raise
+}
+
+// Read returns the state that the row of a budget says. find reads a question: an answer that is recorded counts,
+// whether the row says so yet or not.
+func Read(row keep.Gate, find func(keep.EscalationID) (keep.Escalation, error)) (s State, err error) {
+	if len(row.State) > 0 {
+		err = json.Unmarshal(row.State, &s)
+	}
+	if err == nil && s.Raising != nil {
+		var q keep.Escalation
+		if q, err = find(s.Raising.Question); err == nil && !q.ClosedAt.IsZero() || errors.Is(err, keep.ErrNotFound) {
+			s, err = s.answered(q.Decision), nil
+		}
+	}
+	if err != nil {
+		return s, fmt.Errorf("state of %s: %w", row.Connection, err)
+	}
+	return s, nil
+}
+
+// answered returns s after the answer to the question of Raising; nil: it ended without one.
+func (s State) answered(d *keep.Decision) State {
+	if d != nil && d.Action == keep.Raise {
+		s.Raise = &Raise{Limit: d.Limit, Over: s.Raising.Over, Until: d.Until, By: d.By, At: d.At}
+	}
+	s.Raising = nil
+	return s
 }
 
 // A Raise is the limit that a person gave to a budget.
