@@ -79,6 +79,8 @@ var edgesBreaks = []Break{
 		`k.unwritten[stored.ID] = a`, `_ = a`, "./repair -run TestUnwritten"},
 	{"model-is-told-errors-of-the-database", "permitted", "law/repair/record.go",
 		`return !a.Broke &&`, `return true &&`, "./repair -run TestBreaks"},
+	{"why-names-any-run", "explained", "view/story.go",
+		`First(holding(d.Definition, ev, open))`, `First(open)`, "./view -run TestInLine"},
 	{"session-of-an-ended-token", "permitted", "store/memory/credential.go",
 		`!exists && c.Parent != ""`, `!exists && false`, "./api/access -run TestTokenEndsWhileItSignsIn"},
 	{"viewers-see-answers-for-admins", "permitted", "api/keys.go",
