@@ -81,6 +81,8 @@ var edgesBreaks = []Break{
 		`return !a.Broke &&`, `return true &&`, "./repair -run TestBreaks"},
 	{"why-names-any-run", "explained", "view/story.go",
 		`First(holding(d.Definition, ev, open))`, `First(open)`, "./view -run TestInLine"},
+	{"refused-calls-of-agents-are-not-counted", "explained", "store/memory/counter.go",
+		`keep.StatusAborted && !refused`, `keep.StatusAborted && !(refused && false)`, "./engine -run TestDirectCallCounts"},
 	{"session-of-an-ended-token", "permitted", "store/memory/credential.go",
 		`!exists && c.Parent != ""`, `!exists && false`, "./api/access -run TestTokenEndsWhileItSignsIn"},
 	{"viewers-see-answers-for-admins", "permitted", "api/keys.go",
