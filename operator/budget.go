@@ -14,19 +14,21 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// decideBudget records the answer to a question about a budget. Stop leaves the question open. That somebody is
-// about to give another limit comes before the answer, and what the answer says holds from its commit on: that of
-// nobody else, and whether this process lives or not (budget.Read).
+// decideBudget records the answer to a question about a budget. Stop leaves the question open. A limit is noted
+// before its answer, and holds from when that is recorded: no limit of anybody else does, and this one whether the
+// process lives or not (budget.Read).
 func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	d.At = o.now()
 	switch d.Action {
 	case keep.Stop:
 		return o.Pause(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
 	case keep.Raise:
-		if err := o.beginRaise(ctx, q, d); err != nil {
+		var err error
+		if d.At, err = o.beginRaise(ctx, q, d); err != nil {
 			return err
 		}
 	}
-	if err := o.decideRun(ctx, q, d); err != nil {
+	if err := o.decideRunAt(ctx, q, d); err != nil {
 		return err
 	}
 	if err := o.changeBudget(ctx, q.Budget, func(*budget.State) error { return nil }); err != nil {
@@ -35,26 +37,29 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	return o.SettleBudgets(ctx, false)
 }
 
-// beginRaise notes in the row of a budget that its question is about to be answered with another limit.
-func (o *Operator) beginRaise(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+// beginRaise notes in the row of a budget with which limit its question is about to be answered, and returns the time
+// of that answer.
+func (o *Operator) beginRaise(ctx context.Context, q keep.Escalation, d keep.Decision) (at time.Time, err error) {
 	rule, configured := o.budgetRule(q.Budget)
 	switch {
 	case !configured:
-		return &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
+		return at, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
 	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
-		return &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
-	case !d.Until.IsZero() && !d.Until.After(o.now()):
-		return &ActionError{q.ID, d.Action, "its end is over already"}
+		return at, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+	case !d.Until.IsZero() && !d.Until.After(d.At):
+		return at, &ActionError{q.ID, d.Action, "its end is over already"}
 	}
-	return o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
+	up := budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: d.At}
+	err = o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
 		// It is read after the row, which changes before the next question is answered with a limit.
 		now, err := o.store.Escalation(ctx, q.ID)
 		if err == nil && !now.ClosedAt.IsZero() {
 			err = keep.ErrStale
 		}
-		s.Raising = &budget.Raising{Question: q.ID, Over: rule.Limit}
+		*s, at = s.With(q.ID, up)
 		return err
 	})
+	return at, err
 }
 
 // changeBudget changes what is stored of a budget, and writes what its answers say. What is as it was is not written.

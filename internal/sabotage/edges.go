@@ -72,7 +72,7 @@ var edgesBreaks = []Break{
 	{"copied-over-accounts", "nothing-lost", "store/postgres/receive.go",
 		`append([]string{"lease"}, kindTables()...)`, `[]string{"lease", "workflow", "idempotency_key", "credential"}`, "./store/transfer -run TestTargetHasAnAccount"},
 	{"budget-raised-by-a-refused-answer", "within-budget", "law/budget/budget.go",
-		`d.Action == keep.Raise`, `d.Action != ""`, "./engine -run TestBudgetRaisedByTheSecond"},
+		`up.By == d.By && up.At.Equal(d.At)`, `true`, "./law/budget -run TestRead"},
 	{"raise-dies-with-its-process", "within-budget", "law/budget/budget.go",
 		`err == nil && s.Raising != nil`, `false`, "./engine -run TestBudgetRaiserDies"},
 	{"cost-of-an-attempt-is-forgotten", "bounded", "repair/keeper.go",

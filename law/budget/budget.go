@@ -167,11 +167,28 @@ type State struct {
 	Raising *Raising `json:"raising,omitempty"` // nil: nobody gives it another limit at the moment
 }
 
-// A Raising says that somebody is about to answer a question with another limit. It gives none: the answer that
-// is recorded does.
+// A Raising is a question, and the limits with which people are about to answer it. None of them holds before the
+// answer of who gave it is recorded.
 type Raising struct {
 	Question keep.EscalationID `json:"question"`
-	Over     keep.Amount       `json:"over"` // see Raise
+	Limits   []Raise           `json:"limits"`
+}
+
+// maxLimits bounds the limits that are about to be given (law: bounded). Those of processes that died count.
+const maxLimits = 50
+
+// With returns s with one more limit with which a question is about to be answered, and the time of that answer: no
+// other of the same person has it.
+func (s State) With(q keep.EscalationID, up Raise) (State, time.Time) {
+	var limits []Raise
+	if s.Raising != nil && s.Raising.Question == q {
+		limits = s.Raising.Limits[max(0, len(s.Raising.Limits)-maxLimits+1):]
+	}
+	for slices.ContainsFunc(limits, func(r Raise) bool { return r.By == up.By && r.At.Equal(up.At) }) {
+		up.At = up.At.Add(time.Millisecond)
+	}
+	s.Raising = &Raising{q, append(slices.Clone(limits), up)}
+	return s, up.At
 }
 
 // Read returns the state that the row of a budget says. find reads a question: an answer that is recorded counts,
@@ -195,7 +212,11 @@ func Read(row keep.Gate, find func(keep.EscalationID) (keep.Escalation, error)) 
 // answered returns s after the answer to the question of Raising; nil: it ended without one.
 func (s State) answered(d *keep.Decision) State {
 	if d != nil && d.Action == keep.Raise {
-		s.Raise = &Raise{Limit: d.Limit, Over: s.Raising.Over, Until: d.Until, By: d.By, At: d.At}
+		for _, up := range s.Raising.Limits {
+			if up.By == d.By && up.At.Equal(d.At) {
+				s.Raise = &up
+			}
+		}
 	}
 	s.Raising = nil
 	return s
@@ -207,7 +228,7 @@ type Raise struct {
 	Over  keep.Amount `json:"over"`           // the configured limit then: another one ends the raise
 	Until time.Time   `json:"until,omitzero"` // zero: it has no end
 	By    string      `json:"by"`
-	At    time.Time   `json:"at"`
+	At    time.Time   `json:"at"` // of the answer, too
 }
 
 // LimitAt returns the limit that holds at now.
