@@ -48,7 +48,7 @@ const (
 	RefreshDone    RefreshState = "done"    // it brought new tokens
 	RefreshLost    RefreshState = "lost"    // its answer was lost: it may have used the old token up
 	RefreshRefused RefreshState = "refused" // the service said no
-	RefreshUnsent  RefreshState = "unsent"  // no byte of it left this host
+	RefreshUnsent  RefreshState = "unsent"  // no byte of it left this host, or it used nothing up
 	RefreshMoved   RefreshState = "moved"   // no request: from then on another place renews these tokens
 )
 
@@ -60,6 +60,9 @@ type Refresh struct {
 	Host       string       `json:"host"`
 	SentAt     time.Time    `json:"sent_at"`
 	EndedAt    time.Time    `json:"ended_at"` // zero: not yet
+
+	// NextAt is when the one more request after a lost answer may follow; zero: at once.
+	NextAt time.Time `json:"next_at,omitzero"`
 }
 
 // MaxRefreshes bounds how many refreshes an account remembers.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,13 +106,10 @@ func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, name strin
 
 // budgetState reads what is stored of a budget beside the ledger, and its row.
 func (e *Engine) budgetState(ctx context.Context, name string) (s budget.State, row keep.Gate, err error) {
-	if row, err = e.store.Gate(ctx, keep.BudgetGate(name)); err == nil && len(row.State) > 0 {
-		err = json.Unmarshal(row.State, &s)
+	if row, err = e.store.Gate(ctx, keep.BudgetGate(name)); err == nil {
+		s, err = budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return e.store.Escalation(ctx, id) })
 	}
-	if err != nil {
-		return s, row, fmt.Errorf("state of the budget %s: %w", name, err)
-	}
-	return s, row, nil
+	return s, row, err
 }
 
 // askBudget pauses the run at a call until its budget has room, or a person has decided. Nothing

@@ -2,11 +2,9 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/view"
 )
 
 // budget bounds what the calls of the world may count within an hour.
@@ -193,23 +192,63 @@ func TestBudgetRaised(t *testing.T) {
 	})
 }
 
-// A raisedMeanwhile is a store whose budgets are written at the moment when somebody else answers.
-type raisedMeanwhile struct {
+// A meanwhile is a store at which others are at work at the moment before a commit.
+type meanwhile struct {
 	operator.Store
-	answer func()
+	others func()
+	dies   string // when the process dies: "before" its commit, or "after"
+	over   bool   // it is dead
 }
 
-func (s raisedMeanwhile) PutGate(ctx context.Context, g keep.Gate) error {
-	err := s.Store.PutGate(ctx, g)
-	s.answer()
-	return err
+var errDies = errors.New("the process is dead")
+
+func (s *meanwhile) Commit(ctx context.Context, c keep.Commit) error {
+	if s.others(); s.dies == "before" {
+		return errDies
+	}
+	s.over = s.dies == "after"
+	return s.Store.Commit(ctx, c)
 }
 
-// Of two people who answer at once one is refused, and the limit that she wanted does not hold.
+func (s *meanwhile) PutGate(ctx context.Context, g keep.Gate) error {
+	if s.over {
+		return errDies
+	}
+	return s.Store.PutGate(ctx, g)
+}
+
+// answering returns an operator whose answer is recorded after others did what they do.
+func (w *world) answering(dies string, others func()) *operator.Operator {
+	w.t.Helper()
+	o, err := operator.New(&meanwhile{Store: w.store, others: others, dies: dies}, operator.Config{Now: time.Now, Budgets: func() []budget.Rule { return w.budgets }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// wantLimit compares the limit of the budget.
+func (w *world) wantLimit(want keep.Amount) {
+	w.t.Helper()
+	all, err := view.ReadBudgets(w.t.Context(), w.store, w.budgets, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if got := all[0].Balance.Limit; got != want {
+		w.t.Errorf("the limit is %s, want %s (law: within-budget)", got, want)
+	}
+}
+
+func raisedBy(who string, limit keep.Amount) keep.Decision {
+	return keep.Decision{Action: keep.Raise, By: who, From: "test", Limit: limit * keep.AmountUnit}
+}
+
+// Of people who answer at once one decides, and the limits that the others wanted do not hold, neither before their answers are
+// refused nor after.
 func TestBudgetRaisedByTheSecond(t *testing.T) {
 	for name, first := range map[string]keep.Decision{
 		"skipped":          {Action: keep.Skip, By: "ann", From: "test"},
-		"raised otherwise": {Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit},
+		"raised otherwise": raisedBy("ann", 2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -219,30 +258,60 @@ func TestBudgetRaisedByTheSecond(t *testing.T) {
 				w.publish("in", "a", "b")
 				w.run()
 				q := w.asks(1)
-				ann := sync.OnceFunc(func() {
+				late, over := make(chan bool), make(chan bool)
+				carl := w.answering("", func() {
+					close(late)
+					<-over
+				})
+				bob := w.answering("", func() {
+					go func() {
+						defer close(over)
+						if err := carl.Decide(t.Context(), q.ID, raisedBy("carl", 500)); !errors.Is(err, keep.ErrDecided) {
+							t.Errorf("the third answer: %v, want ErrDecided", err)
+						}
+					}()
+					<-late
+					w.wantLimit(keep.AmountUnit)
 					if err := w.operator().Decide(t.Context(), q.ID, first); err != nil {
 						t.Error(err)
 					}
+					w.wantLimit(max(first.Limit, keep.AmountUnit))
 				})
-				bob, err := operator.New(raisedMeanwhile{w.store, ann}, operator.Config{Now: time.Now, Budgets: func() []budget.Rule { return w.budgets }})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = bob.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Raise, By: "bob", From: "test", Limit: 1000 * keep.AmountUnit})
-				if !errors.Is(err, keep.ErrDecided) {
+				if err := bob.Decide(t.Context(), q.ID, raisedBy("bob", 1000)); !errors.Is(err, keep.ErrDecided) {
 					t.Errorf("the second answer: %v, want ErrDecided", err)
 				}
-				row, err := w.store.Gate(t.Context(), keep.BudgetGate("money"))
-				var s budget.State
-				if err := errors.Join(err, json.Unmarshal(row.State, &s)); err != nil {
-					t.Fatal(err)
-				}
-				if got, want := w.budgets[0].LimitAt(s, time.Now()), max(first.Limit, keep.AmountUnit); got != want {
-					t.Errorf("the limit is %s, want %s", got, want)
-				}
+				over <- true
+				<-over
+				w.wantLimit(max(first.Limit, keep.AmountUnit))
 			})
 		})
 	}
+}
+
+// A process that dies while somebody raises a limit leaves the limit of an answer that is recorded, and of no other.
+func TestBudgetRaiserDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.deploy()
+		w.publish("in", "a", "b")
+		w.run()
+		q := w.asks(1)
+		if err := w.answering("before", func() {}).Decide(t.Context(), q.ID, raisedBy("ann", 5)); !errors.Is(err, errDies) {
+			t.Fatal(err)
+		}
+		w.wantLimit(keep.AmountUnit)
+		w.run()
+		w.asks(1)
+		if err := w.answering("after", func() {}).Decide(t.Context(), q.ID, raisedBy("bob", 3)); err != nil && !errors.Is(err, errDies) {
+			t.Fatal(err)
+		}
+		w.wantLimit(3 * keep.AmountUnit)
+		w.run()
+		if w.service.calls != 2 {
+			t.Errorf("%d calls, want 2", w.service.calls)
+		}
+	})
 }
 
 func TestBudgetSkippedAndStopped(t *testing.T) {

@@ -8,7 +8,57 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/store"
 )
+
+// directEngine returns an engine for calls that no script makes.
+func (w *world) directEngine() *host {
+	e := w.engine()
+	err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: e.Now(), Changes: []keep.Change{
+		keep.Deploy{Deployment: engine.DirectDeployment(e.Now())},
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func directCall() engine.DirectCall {
+	return engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, "k"), Agent: "a", Tool: "svc.create",
+		Params: []byte(`{"id":"x"}`), Identity: []byte(`{"id":"x"}`), With: func(keep.Run) []keep.Change { return nil }}
+}
+
+// A call that the service refuses counts as a failure, and one that a person rejects does not.
+func TestDirectCallCounts(t *testing.T) {
+	for name, want := range map[string]int{"refused": 1, "rejected": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if name == "rejected" {
+				w.service.approve = "always"
+			}
+			w.service.onCall = func(int) (bool, error) { return false, keep.Failf(keep.ClassLogic, "http-422", "no such customer") }
+			out, err := w.directEngine().Engine.Caller(t.Context()).Call(t.Context(), directCall())
+			if err == nil && name == "rejected" {
+				err = w.decide(keep.Reject)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.store.Run(t.Context(), out.Run.ID)
+			if err != nil || !r.Closed || r.Status != keep.StatusAborted {
+				t.Fatalf("run %+v, %v; want aborted", r, err)
+			}
+			counted, err := w.store.(store.Counting).Ended(t.Context(), r.CreatedAt.Add(-time.Minute), r.UpdatedAt.Add(time.Minute))
+			failed := 0
+			for _, c := range counted {
+				failed += c.Failed
+			}
+			if err != nil || failed != want {
+				t.Errorf("%d failures of %+v, %v; want %d", failed, counted, err, want)
+			}
+		})
+	}
+}
 
 // A call that is out when the wall clock leaps past its deadline, as on a laptop that slept, is not taken over
 // by the Caller that makes it.
@@ -19,13 +69,7 @@ func TestDirectCallWhileTheClockLeaps(t *testing.T) {
 	w.clock = func() time.Time { return time.Now().Add(time.Duration(leap.Load())) }
 	sent, back := make(chan struct{}), make(chan struct{})
 	w.service.onCallContext = func(context.Context) error { close(sent); <-back; return nil }
-	e := w.engine()
-	err := w.store.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: e.Now(), Changes: []keep.Change{
-		keep.Deploy{Deployment: engine.DirectDeployment(e.Now())},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := w.directEngine()
 	c := e.Engine.Caller(t.Context())
 	type result struct {
 		out engine.DirectOutcome
@@ -33,8 +77,7 @@ func TestDirectCallWhileTheClockLeaps(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		out, err := c.Call(t.Context(), engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, "k"), Agent: "a", Tool: "svc.create",
-			Params: []byte(`{"id":"x"}`), Identity: []byte(`{"id":"x"}`), With: func(keep.Run) []keep.Change { return nil }})
+		out, err := c.Call(t.Context(), directCall())
 		done <- result{out, err}
 	}()
 	<-sent

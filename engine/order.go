@@ -437,9 +437,8 @@ func (a *actor) strict() []schedule.Open {
 	}
 	open := slices.Clone(a.open)
 	for i, o := range open {
-		h, ok := a.current.Definition.Handler(o.Run.Handler)
 		open[i].Asked = a.e.waitsForPerson(o.Run, o.Doubt)
-		open[i].Strict = ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
+		open[i].Strict = schedule.IsStrict(a.current.Definition, o.Run)
 	}
 	return open
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -14,77 +15,72 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// decideBudget records the answer to a question about a budget. Stop leaves the question open.
-// A limit comes before the answer: if the process dies in between, the limit holds, and the
-// question is still there. Of an answer that is refused, as it is not the first, the limit is taken back.
+// decideBudget records the answer to a question about a budget. Stop leaves the question open. A limit is noted
+// before its answer, and holds from when that is recorded: no limit of anybody else does, and this one whether the
+// process lives or not (budget.Read).
 func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.Decision) error {
-	takeBack := func() error { return nil }
+	d.At = o.now()
 	switch d.Action {
 	case keep.Stop:
 		return o.Pause(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
 	case keep.Raise:
-		raise, before, err := o.raiseBudget(ctx, q, d)
-		if err != nil {
+		var err error
+		if d.At, err = o.beginRaise(ctx, q, d); err != nil {
 			return err
 		}
-		takeBack = func() error { return o.lowerBudget(ctx, q.Budget, raise, before) }
 	}
-	err := o.decideRun(ctx, q, d)
-	if _, refused := errors.AsType[*ActionError](err); refused || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) {
-		return errors.Join(err, takeBack())
+	if err := o.decideRunAt(ctx, q, d); err != nil {
+		return err
 	}
-	if err != nil {
-		return err // perhaps it was recorded
+	if err := o.changeBudget(ctx, q.Budget, func(*budget.State) error { return nil }); err != nil {
+		return err
 	}
 	return o.SettleBudgets(ctx, nil)
 }
 
-// raiseBudget gives a budget another limit, and returns the one that it had.
-func (o *Operator) raiseBudget(ctx context.Context, q keep.Escalation, d keep.Decision) (raise budget.Raise, before *budget.Raise, err error) {
-	now := o.now()
+// beginRaise notes in the row of a budget with which limit its question is about to be answered, and returns the time
+// of that answer.
+func (o *Operator) beginRaise(ctx context.Context, q keep.Escalation, d keep.Decision) (at time.Time, err error) {
 	rule, configured := o.budgetRule(q.Budget)
 	switch {
 	case !configured:
-		return raise, nil, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
+		return at, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
 	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
-		return raise, nil, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
-	case !d.Until.IsZero() && !d.Until.After(now):
-		return raise, nil, &ActionError{q.ID, d.Action, "its end is over already"}
+		return at, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+	case !d.Until.IsZero() && !d.Until.After(d.At):
+		return at, &ActionError{q.ID, d.Action, "its end is over already"}
 	}
-	raise = budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: now}
+	up := budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: d.At}
 	err = o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
-		before, s.Raise = s.Raise, &raise
-		return nil
-	})
-	return raise, before, err
-}
-
-// lowerBudget takes a raise back, unless somebody raised the budget again.
-func (o *Operator) lowerBudget(ctx context.Context, name string, raise budget.Raise, before *budget.Raise) error {
-	return o.changeBudget(context.WithoutCancel(ctx), name, func(s *budget.State) error {
-		if up := s.Raise; up != nil && up.By == raise.By && up.Limit == raise.Limit && up.At.Equal(raise.At) {
-			s.Raise = before
+		// It is read after the row, which changes before the next question is answered with a limit.
+		now, err := o.store.Escalation(ctx, q.ID)
+		if err == nil && !now.ClosedAt.IsZero() {
+			err = keep.ErrStale
 		}
-		return nil
+		*s, at = s.With(q.ID, up)
+		return err
 	})
+	return at, err
 }
 
-// changeBudget changes what is stored of a budget, unless change leaves it as it is.
+// changeBudget changes what is stored of a budget, and writes what its answers say. What is as it was is not written.
 func (o *Operator) changeBudget(ctx context.Context, name string, change func(*budget.State) error) error {
 	for {
 		row, err := o.store.Gate(ctx, keep.BudgetGate(name))
 		if err != nil {
 			return err
 		}
-		var s budget.State
-		if len(row.State) > 0 {
-			if err := json.Unmarshal(row.State, &s); err != nil {
-				return fmt.Errorf("state of the budget %s: %w", name, err)
-			}
-		}
-		before := s
-		if err := change(&s); err != nil || s == before {
+		s, err := budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return o.store.Escalation(ctx, id) })
+		if err != nil {
 			return err
+		}
+		if err := change(&s); err != nil {
+			return err
+		}
+		var stored budget.State
+		_ = json.Unmarshal(row.State, &stored) // Read took it; empty is the zero State
+		if reflect.DeepEqual(s, stored) {
+			return nil
 		}
 		if row.State, err = json.Marshal(s); err != nil {
 			return err

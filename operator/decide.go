@@ -81,6 +81,12 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 
 // decideRun records the answer to a question about a run.
 func (o *Operator) decideRun(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	d.At = o.now()
+	return o.decideRunAt(ctx, q, d)
+}
+
+// decideRunAt is decideRun of an answer that has its time.
+func (o *Operator) decideRunAt(ctx context.Context, q keep.Escalation, d keep.Decision) error {
 	id := q.ID
 	run, err := o.store.Run(ctx, q.Run)
 	if err != nil {
@@ -89,7 +95,6 @@ func (o *Operator) decideRun(ctx context.Context, q keep.Escalation, d keep.Deci
 	if run.Closed && !lifecycle.Detached(q, run) {
 		return &ActionError{id, d.Action, "the run is over"}
 	}
-	d.At = o.now()
 	changes, err := o.effect(ctx, q, run, d)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,6 +163,16 @@ func TestDies(t *testing.T) {
 	}
 }
 
+// deployNext has a person deploy version 2.0, unless that was done.
+func (w *world) deployNext(t testing.TB) {
+	d := w.base.Deployment
+	d.Version = keep.Version{Major: 2}
+	err := w.db.Commit(t.Context(), keep.Commit{Workflow: d.Workflow, At: time.Now().UTC().Truncate(time.Millisecond), Changes: []keep.Change{keep.Deploy{Deployment: d}}})
+	if err != nil && !errors.Is(err, keep.ErrStale) {
+		t.Error(err)
+	}
+}
+
 // TestReplaced has a person deploy while a model is asked: it is not asked again, what it answers is not kept,
 // and what it cost is.
 func TestReplaced(t *testing.T) {
@@ -173,11 +184,7 @@ func TestReplaced(t *testing.T) {
 			w := newWorld(t, renamed)
 			db := openRepairs(t)
 			s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply {
-				d := w.base.Deployment
-				d.Version = keep.Version{Major: 2}
-				if err := w.db.Commit(t.Context(), keep.Commit{Workflow: d.Workflow, At: time.Now().UTC().Truncate(time.Millisecond), Changes: []keep.Change{keep.Deploy{Deployment: d}}}); err != nil {
-					t.Error(err)
-				}
+				w.deployNext(t)
 				return reply
 			})
 			for i := range 2 {
@@ -242,6 +249,27 @@ func TestBreaks(t *testing.T) {
 			t.Errorf("the model was asked %d times, want once", n)
 		}
 	})
+	t.Run("next", func(t *testing.T) {
+		w := newWorld(t, renamed)
+		db := openRepairs(t)
+		var broken atomic.Bool
+		w.bench.Store = failing{w.bench.Store, &broken}
+		s := llmtest.Start(t, func(q llmtest.Request) llmtest.Reply {
+			broken.Store(q.N == 2)
+			return []llmtest.Reply{{Text: "no"}, fixed, fixed}[q.N-1]
+		})
+		k := w.keeper(t, s, db)
+		if _, err := k.Repair(t.Context(), w.failed); !errors.Is(err, errGone) {
+			t.Fatalf("Repair: %v, want %v", err, errGone)
+		}
+		rec, err := k.Repair(t.Context(), w.failed)
+		if err != nil || rec.Stage != law.Proposed || len(rec.Attempts) != 3 || !strings.Contains(rec.Tried()[1], errGone.Error()) {
+			t.Errorf("%+v, %v; want the third attempt's proposal", rec, err)
+		}
+		if text := s.Requests()[2].Text; !strings.Contains(text, "attempt 1: the model answered without a proposal") || strings.Contains(text, "attempt 2") || strings.Contains(text, errGone.Error()) {
+			t.Errorf("the model is told what is not of a script: %s", text)
+		}
+	})
 	t.Run("host", func(t *testing.T) {
 		w := newWorld(t, renamed)
 		db := openRepairs(t)
@@ -263,6 +291,67 @@ func TestBreaks(t *testing.T) {
 		rec, err := law.ReadRecord(stored[0])
 		if err != nil || len(rec.Attempts) != 1 || rec.Attempts[0].EndedAt.IsZero() || !strings.Contains(rec.Tried()[0], "the host ended") {
 			t.Errorf("%q, %v; want an attempt that the host ended", rec.Tried(), err)
+		}
+	})
+}
+
+// A refusing store refuses some writes.
+type refusing struct {
+	kept
+	writes []int // that it refuses, from 1
+	n      int
+}
+
+func (r *refusing) PutRepair(ctx context.Context, rec keep.Repair) error {
+	if r.n++; slices.Contains(r.writes, r.n) {
+		return errGone
+	}
+	return r.kept.PutRepair(ctx, rec)
+}
+
+// TestUnwritten has a database refuse what came of an attempt, again and again: it is known meanwhile, and is
+// written before anything else is tried.
+func TestUnwritten(t *testing.T) {
+	fixed := call("propose", caseOf(t, "falls-back").source)
+	for name, breaks := range map[string]bool{"ends by an error": true, "ends with a proposal": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, renamed)
+			var broken atomic.Bool
+			w.bench.Store = failing{w.bench.Store, &broken}
+			s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { broken.Store(breaks); return fixed })
+			k := w.keeper(t, s, &refusing{kept: openRepairs(t), writes: []int{2, 3, 4}})
+			k.Repairer.Limits.Tokens = 1
+			for range 3 {
+				if _, err := k.Repair(t.Context(), w.failed); !errors.Is(err, errGone) {
+					t.Fatalf("Repair: %v, want %v", err, errGone)
+				}
+			}
+			want := law.Proposed
+			if breaks {
+				want = law.Used
+			}
+			rec, err := k.Repair(t.Context(), w.failed)
+			if err != nil || rec.Stage != want || len(rec.Attempts) != 1 || rec.Spent().Tokens == 0 || rec.Spent().Cost == 0 || rec.Attempts[0].Why == law.HostEnded {
+				t.Errorf("%+v, %v; want %s, with what the attempt cost", rec, err, want)
+			}
+			if n := len(s.Requests()); n != 1 {
+				t.Errorf("the model was asked %d times, want once", n)
+			}
+		})
+	}
+	t.Run("replaced", func(t *testing.T) {
+		w := newWorld(t, renamed)
+		s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return fixed })
+		k := w.keeper(t, s, &refusing{kept: openRepairs(t), writes: []int{2, 3}})
+		for range 2 {
+			if _, err := k.Repair(t.Context(), w.failed); !errors.Is(err, errGone) {
+				t.Fatalf("Repair: %v, want %v", err, errGone)
+			}
+			w.deployNext(t)
+		}
+		rec, err := k.Repair(t.Context(), w.failed)
+		if err != nil || rec.Stage != law.Replaced || rec.Attempts[0].Source != "" || rec.Spent().Tokens == 0 {
+			t.Errorf("%+v, %v; want one that another version replaced, with what it cost", rec, err)
 		}
 	})
 }

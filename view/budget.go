@@ -2,8 +2,6 @@ package view
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -20,10 +18,12 @@ type Budget struct {
 	Entries []budget.Entry // in its window, or in doubt; oldest first
 }
 
-// A Spender is what budgets are read from: what calls count, and what persons decided.
+// A Spender is what budgets are read from: what calls count, and what persons decided. It is wide because it
+// composes what package store declares.
 type Spender interface {
 	store.Spending
 	store.Limits
+	store.Escalations
 }
 
 // ReadBudgets returns how budgets stand at now, in their order.
@@ -43,11 +43,11 @@ func ReadBudgets(ctx context.Context, s Spender, rules []budget.Rule, now time.T
 	for i, r := range rules {
 		row, err := s.Gate(ctx, keep.BudgetGate(r.Name))
 		var state budget.State
-		if err == nil && len(row.State) > 0 {
-			err = json.Unmarshal(row.State, &state)
+		if err == nil {
+			state, err = budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return s.Escalation(ctx, id) })
 		}
 		if err != nil {
-			return nil, fmt.Errorf("state of the budget %s: %w", r.Name, err)
+			return nil, err
 		}
 		out[i] = budgetOf(r, state, records, now)
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/schedule"
 )
 
 // ofRun tells of a run: its own call and question, and the attempts of its chain.
@@ -138,11 +140,11 @@ func (t *teller) ofEvent(ev keep.Event) (Story, error) {
 
 // queued says what an event waits for that no run has.
 func (t *teller) queued(ev keep.Event) (string, error) {
-	unread, err := Unread(t.ctx, t.s, ev.Workflow, ev.Topic)
+	_, d, err := inForce(t.ctx, t.s, ev.Workflow)
 	if err != nil {
 		return "", err
 	}
-	if unread {
+	if d.Workflow != "" && len(ReadersOf(d.Definition, ev.Topic)) == 0 {
 		return fmt.Sprintf("No consumer of %s reads the topic %s.", ev.Workflow, ev.Topic), nil
 	}
 	st, err := ReadSituation(t.ctx, t.s, ev.Workflow)
@@ -152,10 +154,43 @@ func (t *teller) queued(ev keep.Event) (string, error) {
 	if st.Paused[ev.Workflow] {
 		return fmt.Sprintf("Waits until %s is resumed: it is paused.", ev.Workflow), nil
 	}
-	if first := First(st.Runs[ev.Workflow]); first != nil {
+	open := st.Runs[ev.Workflow]
+	if first := First(holding(d.Definition, ev, open)); first != nil {
 		return fmt.Sprintf("Waits in line behind %s. %s", first.ID, first.Wait), nil
 	}
-	return "Waits for a consumer to take it.", nil
+	return "Waits for a consumer to take it." + heldKeys(d.Definition, ev.Topic, open), nil
+}
+
+// holding returns the open runs that an event surely waits for: those that hold up the workflow, the one that is
+// executed, and those that began with the event. Its order key only the script can say.
+func holding(def keep.Definition, ev keep.Event, open []*Run) []*Run {
+	return slices.DeleteFunc(slices.Clone(open), func(r *Run) bool {
+		return r.Status != keep.StatusActive && r.Trigger != (keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}) &&
+			!schedule.Open{Run: r.Run, Strict: schedule.IsStrict(def, r.Run)}.HoldsUp()
+	})
+}
+
+// heldKeys says which order keys of consumers that read a topic have an unfinished run; empty: none.
+func heldKeys(def keep.Definition, topic keep.TopicName, open []*Run) string {
+	const some = 3
+	var b strings.Builder
+	for _, name := range ReadersOf(def, topic) {
+		var keys []string
+		for _, r := range open {
+			if key, ok := r.Lane.Key(); ok && r.Handler == name {
+				keys = append(keys, strconv.Quote(key))
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		more := ""
+		if n := len(keys) - some; n > 0 {
+			keys, more = keys[:some], fmt.Sprintf(" and %d more", n)
+		}
+		fmt.Fprintf(&b, " Events of these order keys of %s wait for other runs: %s%s.", name, strings.Join(keys, ", "), more)
+	}
+	return b.String()
 }
 
 // ofInput tells of an input: what it caused, and what that waits for.

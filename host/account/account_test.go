@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -56,7 +58,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var n int
-	if _, err := fmt.Sscanf(token, "refresh-%d", &n); err != nil || s.dead || s.n-n > s.grace {
+	if r.PostFormValue("grant_type") == "client_credentials" {
+		n = s.n
+	} else if _, err := fmt.Sscanf(token, "refresh-%d", &n); err != nil || s.dead || s.n-n > s.grace {
 		s.dead = true // reuse: the family is revoked
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
@@ -93,6 +97,7 @@ type world struct {
 	*testing.T
 	service *service
 	url     string
+	via     http.RoundTripper // to the service
 	store   store.Accounts
 	ring    seal.Ring
 	settle  func() error // nil: works
@@ -102,7 +107,29 @@ func newWorld(t *testing.T) *world {
 	s := &service{lasts: 3600}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	return &world{T: t, service: s, url: srv.URL, store: memory.New(), ring: seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
+	return &world{T: t, service: s, url: srv.URL, via: account.NewTransport(), store: memory.New(), ring: seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
+}
+
+// newBubble returns a world without connections, for virtual time.
+func newBubble(t *testing.T) *world {
+	s := &service{lasts: 3600}
+	return &world{T: t, service: s, url: "http://service.example", via: direct{s}, store: memory.New(), ring: seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}}
+}
+
+// A direct transport is a handler.
+type direct struct{ to http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	defer func() {
+		if v := recover(); v == http.ErrAbortHandler {
+			resp, err = nil, io.ErrUnexpectedEOF
+		} else if v != nil {
+			panic(v)
+		}
+	}()
+	w := httptest.NewRecorder()
+	d.to.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // host returns a manager of a host.
@@ -114,7 +141,7 @@ func (w *world) host(name string) *account.Manager {
 		return w.settle()
 	}
 	return account.New(account.Config{Store: w.store, Ring: w.ring, Host: name, TTL: 3 * time.Second, Settle: settle, Clients: func(keep.Account, seal.Content) (account.Client, error) {
-		return &oauth.Client{TokenURL: w.url + "/token", RevokeURL: w.url + "/revoke", ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}, nil
+		return &oauth.Client{TokenURL: w.url + "/token", RevokeURL: w.url + "/revoke", ID: "id", HTTP: &http.Client{Transport: w.via}}, nil
 	}})
 }
 
@@ -187,34 +214,87 @@ func TestRenewal(t *testing.T) {
 		{"refused", 0, []func(http.ResponseWriter) bool{refuse, refuse}, "", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.service.grace, w.service.answers = c.grace, c.answers
-			m := w.host("h")
-			w.connect(m, time.Second)
-			got, err := m.Credential(t.Context(), "mail")
-			if got.Value != c.want || (err == nil) != (c.want != "") {
-				t.Errorf("credential %q, %v; want %q", got.Value, err, c.want)
-			}
-			if len(w.requests()) != c.sent {
-				t.Errorf("%d requests: %v, want %d", len(w.requests()), w.requests(), c.sent)
-			}
-			if c.want == "" {
-				f, ok := errors.AsType[*keep.Failure](err)
-				if a := w.account(); !ok || f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || a.Status != keep.AccountNeedsReconnect {
-					t.Errorf("%v; the account is %s", err, a.Status)
+			synctest.Test(t, func(t *testing.T) {
+				w := newBubble(t)
+				w.service.grace, w.service.answers = c.grace, c.answers
+				m := w.host("h")
+				w.connect(m, time.Second)
+				got, err := m.Credential(t.Context(), "mail")
+				if got.Value != c.want || (err == nil) != (c.want != "") {
+					t.Errorf("credential %q, %v; want %q", got.Value, err, c.want)
 				}
-				w.service.mu.Lock()
-				w.service.dead, w.service.n = false, 0
-				w.service.mu.Unlock()
-				w.connect(m, time.Hour)
-				if got, err := m.Credential(t.Context(), "mail"); err != nil || got.Value != "access-token-0" {
-					t.Errorf("connected anew: %q, %v", got.Value, err)
+				if len(w.requests()) != c.sent {
+					t.Errorf("%d requests: %v, want %d", len(w.requests()), w.requests(), c.sent)
 				}
-			}
-			if strings.Contains(fmt.Sprintf("%v %+v %#v %v", got, got, got, err), "access-token") {
-				t.Error("a token shows when it is printed")
-			}
+				if c.want == "" {
+					f, ok := errors.AsType[*keep.Failure](err)
+					if a := w.account(); !ok || f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || a.Status != keep.AccountNeedsReconnect {
+						t.Errorf("%v; the account is %s", err, a.Status)
+					}
+					w.service.mu.Lock()
+					w.service.dead, w.service.n = false, 0
+					w.service.mu.Unlock()
+					w.connect(m, time.Hour)
+					if got, err := m.Credential(t.Context(), "mail"); err != nil || got.Value != "access-token-0" {
+						t.Errorf("connected anew: %q, %v", got.Value, err)
+					}
+				}
+				if strings.Contains(fmt.Sprintf("%v %+v %#v %v", got, got, got, err), "access-token") {
+					t.Error("a token shows when it is printed")
+				}
+			})
+		})
+	}
+}
+
+// down is a service that answers with what a gateway says, for a while, and that nothing reaches.
+type down struct {
+	http.RoundTripper
+	until time.Time
+	n     int // requests meanwhile
+}
+
+func (d *down) RoundTrip(r *http.Request) (*http.Response, error) {
+	if time.Now().Before(d.until) {
+		d.n++
+		w := httptest.NewRecorder()
+		page(w)
+		return w.Result(), nil
+	}
+	return d.RoundTripper.RoundTrip(r)
+}
+
+// An outage of some seconds ends no account, and none that uses nothing up.
+func TestOutage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refresh string
+		lasts   time.Duration
+		want    keep.AccountStatus
+		most    int // requests while it lasts
+	}{
+		{"some seconds", "refresh-0", 9 * time.Second, keep.AccountOK, 1},
+		{"a minute", "refresh-0", time.Minute, keep.AccountNeedsReconnect, 2},
+		{"an hour, and nothing to use up", "", time.Hour, keep.AccountOK, 130},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newBubble(t)
+				d := &down{RoundTripper: w.via, until: time.Now().Add(c.lasts)}
+				w.via = d
+				m := w.host("h")
+				_, err := m.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", Renews: true, ExpiresAt: time.Now().Add(10 * time.Minute), Lifetime: time.Hour},
+					seal.Content{Access: "access-token-0", Refresh: c.refresh})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer stop()
+				m.Run(ctx)
+				if a := w.account(); a.Status != c.want || d.n > c.most || d.n == 0 {
+					t.Errorf("the account is %s (%s) after %d requests in the outage; want %s and at most %d", a.Status, a.Error, d.n, c.want, c.most)
+				}
+			})
 		})
 	}
 }

@@ -254,7 +254,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer cancel()
 	if err != nil {
-		return m.failed(recording, a, generation, err)
+		return m.failed(recording, a, generation, o.content.Refresh == "", err)
 	}
 	if tokens.Refresh == "" {
 		tokens.Refresh = o.content.Refresh
@@ -289,8 +289,8 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 	}
 }
 
-// failed records what else became of a request.
-func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, cause error) (keep.Account, bool, error) {
+// failed records what else became of a request. free says that it uses nothing up, however often it is made.
+func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, free bool, cause error) (keep.Account, bool, error) {
 	state := keep.RefreshLost
 	var refused *oauth.RefusedError
 	switch {
@@ -300,6 +300,8 @@ func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, 
 		state = keep.RefreshUnsent // it was answered, and nothing was issued
 	case errors.As(cause, &refused):
 		state = keep.RefreshRefused
+	case free:
+		state = keep.RefreshUnsent
 	}
 	next, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
 		return law.Failed(a, m.cfg.Host, generation, state, cause.Error(), m.now())

@@ -7,9 +7,10 @@
 //   - One generation of tokens is spent by one request, made under the lease of the
 //     account. A second request of the same generation is made only if the answer of the
 //     first was lost, or if the service refused the first one although nothing was lost:
-//     some services refuse for a moment.
+//     some services refuse for a moment. It is not made within seconds, in which a service
+//     that is out for a moment would use it up, unless the first one was lost with its host.
 //   - After two requests without new tokens a person is asked. There is no third.
-//   - A request that provably never left does not count.
+//   - A request that provably never left, or has nothing to use up, does not count.
 //   - Whoever has an answer records it if the account still has the generation that was
 //     spent and nobody has begun another request since: the service may have ended the
 //     tokens of the first answer with the second. Any other answer is discarded.
@@ -29,6 +30,7 @@ const (
 	early  = 15 * time.Minute // before they end, but
 	part   = 5                // no earlier than a fifth of their lifetime before
 	second = 5 * time.Second  // between a refusal and the one more request
+	outage = 10 * time.Second // between a lost answer and the one more request: services that take the old token do so for 10 s to a minute
 	again  = 30 * time.Second // between a request that could not be sent and the next
 )
 
@@ -36,11 +38,14 @@ const (
 const Margin = 10 * time.Second
 
 // DueAt returns when the tokens are to be renewed; zero: at no time by themselves. They are
-// due at once if a request for them was lost: whether they are still good shows when they
+// due as soon as that may be if a request for them was lost: whether they are still good shows when they
 // are used.
 func DueAt(a keep.Account) time.Time {
 	for _, r := range a.Refreshes {
 		if r.Generation == a.Generation && r.State == keep.RefreshLost && a.Renews && a.Status == keep.AccountOK {
+			if !r.NextAt.IsZero() {
+				return r.NextAt
+			}
 			return r.EndedAt
 		}
 	}
@@ -77,7 +82,7 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 		return Rest, time.Time{}
 	}
 	var lost, refused int
-	var last, unsent time.Time
+	var last, unsent, next time.Time
 	for _, r := range a.Refreshes {
 		if r.Generation != a.Generation {
 			continue
@@ -85,6 +90,7 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 		switch r.State {
 		case keep.RefreshSent, keep.RefreshLost:
 			lost++
+			next = r.NextAt
 		case keep.RefreshRefused:
 			refused++
 			last = r.EndedAt
@@ -96,7 +102,7 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 	case lost+refused >= 2:
 		return Ask, time.Time{}
 	case lost == 1:
-		return Send, time.Time{}
+		return waitOrSend(next, now)
 	case refused == 1:
 		return waitOrSend(last.Add(second), now)
 	case !unsent.IsZero():
@@ -234,7 +240,9 @@ func end(a keep.Account, host string, generation int64, state keep.RefreshState,
 	a = a.Clone()
 	for i := len(a.Refreshes) - 1; i >= 0; i-- {
 		if r := &a.Refreshes[i]; r.Generation == generation && r.Host == host && r.EndedAt.IsZero() {
-			r.State, r.EndedAt = state, now
+			if r.State, r.EndedAt = state, now; state == keep.RefreshLost {
+				r.NextAt = now.Add(outage)
+			}
 			break
 		}
 	}

@@ -78,6 +78,14 @@ func TestNext(t *testing.T) {
 	if step, _ := Next(a, true, t0); step != Send {
 		t.Errorf("early and forced: %s", step)
 	}
+	b, err := Begin(a, "h", true, now)
+	b, lost := Failed(b, "h", 3, keep.RefreshLost, "HTTP 503", now)
+	if step, until := Next(b, true, now.Add(9*time.Second)); err != nil || !lost || step != Wait || until != now.Add(10*time.Second) || DueAt(b) != until {
+		t.Errorf("just lost: %s until %s, due %s, %v", step, until, DueAt(b), err)
+	}
+	if step, _ := Next(b, false, now.Add(10*time.Second)); step != Send {
+		t.Errorf("lost a while ago: %s", step)
+	}
 	a.Refreshes = []keep.Refresh{{Generation: 3, State: keep.RefreshRefused, EndedAt: now}}
 	if step, until := Next(a, true, now); step != Wait || until != now.Add(5*time.Second) {
 		t.Errorf("just refused: %s until %s", step, until)
@@ -127,7 +135,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("lost once: %+v", lost)
 	}
 	lost.LeaseHost = "h2"
-	again, err := Begin(lost, "h2", false, now)
+	again, err := Begin(lost, "h2", false, now.Add(10*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

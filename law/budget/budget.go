@@ -12,6 +12,7 @@
 package budget
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -175,8 +176,64 @@ func FromFloat(f float64) (keep.Amount, error) {
 // A State is what is stored of a budget beside the ledger. Its zero value is that of a budget
 // about which nobody was asked.
 type State struct {
-	Asked int    `json:"asked,omitempty"` // questions that were asked about it
-	Raise *Raise `json:"raise,omitempty"` // nil: the configured limit holds
+	Asked   int      `json:"asked,omitempty"`   // questions that were asked about it
+	Raise   *Raise   `json:"raise,omitempty"`   // nil: the configured limit holds
+	Raising *Raising `json:"raising,omitempty"` // nil: nobody gives it another limit at the moment
+}
+
+// A Raising is a question, and the limits with which people are about to answer it. None of them holds before the
+// answer of who gave it is recorded.
+type Raising struct {
+	Question keep.EscalationID `json:"question"`
+	Limits   []Raise           `json:"limits"`
+}
+
+// maxLimits bounds the limits that are about to be given (law: bounded). Those of processes that died count.
+const maxLimits = 50
+
+// With returns s with one more limit with which a question is about to be answered, and the time of that answer: no
+// other of the same person has it.
+func (s State) With(q keep.EscalationID, up Raise) (State, time.Time) {
+	var limits []Raise
+	if s.Raising != nil && s.Raising.Question == q {
+		limits = s.Raising.Limits[max(0, len(s.Raising.Limits)-maxLimits+1):]
+	}
+	for slices.ContainsFunc(limits, func(r Raise) bool { return r.By == up.By && r.At.Equal(up.At) }) {
+		up.At = up.At.Add(time.Millisecond)
+	}
+	s.Raising = &Raising{q, append(slices.Clone(limits), up)}
+	return s, up.At
+}
+
+// Read returns the state that the row of a budget says. find reads a question: an answer that is recorded counts,
+// whether the row says so yet or not.
+func Read(row keep.Gate, find func(keep.EscalationID) (keep.Escalation, error)) (s State, err error) {
+	if len(row.State) > 0 {
+		err = json.Unmarshal(row.State, &s)
+	}
+	if err == nil && s.Raising != nil {
+		var q keep.Escalation
+		if q, err = find(s.Raising.Question); err == nil && !q.ClosedAt.IsZero() || errors.Is(err, keep.ErrNotFound) {
+			s, err = s.answered(q.Decision), nil
+		}
+	}
+	if err != nil {
+		return s, fmt.Errorf("state of %s: %w", row.Connection, err)
+	}
+	return s, nil
+}
+
+// answered returns s after the answer to the question of Raising; nil: it ended without one.
+func (s State) answered(d *keep.Decision) State {
+	if d != nil && d.Action == keep.Raise {
+		for _, up := range s.Raising.Limits {
+			if up.By == d.By && up.At.Equal(d.At) {
+				s.Raise = &up
+			}
+		}
+	}
+	s.Raising = nil
+	return s
 }
 
 // A Raise is the limit that a person gave to a budget.
@@ -185,7 +242,7 @@ type Raise struct {
 	Over  keep.Amount `json:"over"`           // the configured limit then: another one ends the raise
 	Until time.Time   `json:"until,omitzero"` // zero: it has no end
 	By    string      `json:"by"`
-	At    time.Time   `json:"at"`
+	At    time.Time   `json:"at"` // of the answer, too
 }
 
 // LimitAt returns the limit that holds at now.

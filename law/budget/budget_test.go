@@ -1,6 +1,7 @@
 package budget_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -153,5 +154,44 @@ func TestRaise(t *testing.T) {
 	up.Raise.Over, up.Raise.Until = r.Limit, time.Time{}
 	if got := r.LimitAt(up, now.AddDate(5, 0, 0)); got != 5*keep.AmountUnit {
 		t.Errorf("a raise without an end ended: %s", got)
+	}
+}
+
+// The limit of the answer that is recorded holds, also if the same person gave two at the same moment, and no more
+// than so many are remembered.
+func TestRead(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	const maxLimits = 50
+	var s budget.State
+	var times []time.Time
+	for n := range 2 * maxLimits {
+		var answered time.Time
+		s, answered = s.With("q", budget.Raise{Limit: keep.Amount(n + 1), By: "ann", At: at})
+		times = append(times, answered)
+	}
+	if n := len(s.Raising.Limits); n != maxLimits {
+		t.Errorf("%d limits are remembered, want %d", n, maxLimits)
+	}
+	state, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(times) - 1
+	for name, c := range map[string]struct {
+		q    keep.Escalation
+		err  error
+		want keep.Amount
+	}{
+		"open":         {},
+		"raised":       {q: keep.Escalation{ClosedAt: at, Decision: &keep.Decision{Action: keep.Raise, By: "ann", At: times[last-1]}}, want: keep.Amount(last)},
+		"by another":   {q: keep.Escalation{ClosedAt: at, Decision: &keep.Decision{Action: keep.Raise, By: "bob", At: times[last]}}},
+		"skipped":      {q: keep.Escalation{ClosedAt: at, Decision: &keep.Decision{Action: keep.Skip, By: "ann", At: times[last]}}},
+		"ended itself": {q: keep.Escalation{ClosedAt: at}},
+		"swept":        {err: keep.ErrNotFound},
+	} {
+		got, err := budget.Read(keep.Gate{State: state}, func(keep.EscalationID) (keep.Escalation, error) { return c.q, c.err })
+		if err != nil || (got.Raise == nil) != (c.want == 0) || got.Raise != nil && got.Raise.Limit != c.want || (got.Raising == nil) != (name != "open") {
+			t.Errorf("%s: %+v, %v; want the limit %d", name, got.Raise, err, c.want)
+		}
 	}
 }

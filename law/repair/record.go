@@ -38,7 +38,8 @@ type Attempt struct {
 	Note    string    `json:"note,omitempty"`    // of the model: its claim
 	Verdict Verdict   `json:"verdict,omitempty"`
 	Reasons []string  `json:"reasons,omitempty"`
-	Why     string    `json:"why,omitempty"` // why it is not taken
+	Why     string    `json:"why,omitempty"`   // why it is not taken
+	Broke   bool      `json:"broke,omitempty"` // it ended with its host or by an error, which says nothing about a script
 
 	// Replay counts recorded runs by what would have become of them. Nil: nobody went through them.
 	Replay map[string]int `json:"replay,omitempty"`
@@ -96,7 +97,7 @@ func (r Record) Begin(l Limits, run keep.RunID, now time.Time) (Record, error) {
 	}
 	r.Run, r.Limit, r.Attempts = run, l.Attempts, append([]Attempt(nil), r.Attempts...)
 	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].EndedAt.IsZero() {
-		r.Attempts[n-1].EndedAt, r.Attempts[n-1].Why = now, HostEnded
+		r.Attempts[n-1].EndedAt, r.Attempts[n-1].Why, r.Attempts[n-1].Broke = now, HostEnded, true
 	}
 	if r.Why = l.Stop(r.Spent()); r.Why != "" {
 		r.Stage = Used
@@ -118,6 +119,21 @@ func (r Record) End(a Attempt, now time.Time) (Record, error) {
 		r.Stage = Proposed
 	}
 	return r, nil
+}
+
+// IsUnderWay reports whether the attempt that began at a time has no end.
+func (r Record) IsUnderWay(began time.Time) bool {
+	n := len(r.Attempts)
+	return n > 0 && r.Attempts[n-1].EndedAt.IsZero() && r.Attempts[n-1].BeganAt.Equal(began)
+}
+
+// Costs returns the record with what the attempt under way cost, if there is one.
+func (r Record) Costs(a Attempt) Record {
+	r.Attempts = append([]Attempt(nil), r.Attempts...)
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].EndedAt.IsZero() {
+		r.Attempts[n-1].Tokens, r.Attempts[n-1].Cost = a.Tokens, a.Cost
+	}
+	return r
 }
 
 // Waits says what runs with the failure wait for, while a repair is under way: "repair, attempt 2
@@ -154,11 +170,21 @@ func (r Record) Under(current keep.Version, now time.Time) Record {
 }
 
 // Tried returns a line for each attempt: what a person is told.
-func (r Record) Tried() []string {
+func (r Record) Tried() []string { return r.lines(func(Attempt) bool { return true }) }
+
+// Learned returns the lines of attempts that say something about a script: what a model is told.
+func (r Record) Learned() []string {
+	return r.lines(func(a Attempt) bool { return !a.Broke && !a.EndedAt.IsZero() })
+}
+
+// lines returns a line for each of some attempts.
+func (r Record) lines(some func(Attempt) bool) []string {
 	var out []string
 	for i, a := range r.Attempts {
 		why := a.Why
 		switch {
+		case !some(a):
+			continue
 		case a.EndedAt.IsZero():
 			why = "is under way"
 		case why == "":

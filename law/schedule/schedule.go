@@ -71,6 +71,12 @@ type Open struct {
 	Asked bool
 }
 
+// IsStrict reports whether a version orders all events of the consumer of a run, whatever the lane of that is.
+func IsStrict(def keep.Definition, r keep.Run) bool {
+	h, ok := def.Handler(r.Handler)
+	return ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
+}
+
 // MaxOpen is how many runs of a workflow may be unfinished before its ordered consumers
 // begin no more of them (law: bounded).
 const MaxOpen = 100
@@ -220,10 +226,10 @@ func sooner(a, b Step) Step {
 }
 
 // HoldsUp reports whether an open run holds up the whole workflow.
-func (s *Snapshot) HoldsUp() bool { return slices.ContainsFunc(s.Open, Open.holdsUp) }
+func (s *Snapshot) HoldsUp() bool { return slices.ContainsFunc(s.Open, Open.HoldsUp) }
 
-// holdsUp reports whether the whole workflow waits for the run.
-func (o Open) holdsUp() bool {
+// HoldsUp reports whether the whole workflow waits for the run.
+func (o Open) HoldsUp() bool {
 	return o.Strict || o.Run.Lane == keep.WorkflowLane || o.Run.Lane.IsHandler() && o.Run.Kind != keep.Consumer
 }
 

@@ -130,6 +130,6 @@ func copyDecision(d *keep.Decision) *keep.Decision {
 		return nil
 	}
 	c := *d
-	c.At = clean(c.At)
+	c.At, c.Result, c.Limit, c.Until = clean(c.At), nil, 0, time.Time{} // which are stored elsewhere
 	return &c
 }

@@ -44,7 +44,8 @@ func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, 
 	found := make(map[counterKey]*keep.Counter)
 	for _, row := range s.runs {
 		r := row.v
-		if !r.Closed || r.Status == keep.StatusAborted || r.UpdatedAt.Before(clean(from)) || !r.UpdatedAt.Before(clean(to)) {
+		refused := r.Phase == keep.Mutating && r.Mutation != "" // its call was made, and did not happen
+		if !r.Closed || r.Status == keep.StatusAborted && !refused || r.UpdatedAt.Before(clean(from)) || !r.UpdatedAt.Before(clean(to)) {
 			continue
 		}
 		at := r.UpdatedAt.Truncate(time.Minute)

@@ -28,7 +28,7 @@ func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName,
 
 // endedRuns counts by the index of when runs ended.
 var endedRuns = `SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle") + ` AS ended, count(*)
-	  FROM run WHERE closed AND updated_at >= $1 AND updated_at < $2 AND status <> 'aborted'
+	  FROM run WHERE closed AND updated_at >= $1 AND updated_at < $2 AND ` + stored.EndedCounts + `
 	 GROUP BY minute, workflow, ended ORDER BY minute, workflow, ended`
 
 // Ended counts runs that were closed; see store.Counting.

@@ -26,7 +26,7 @@ func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName,
 var endedRuns = `-- of what ended in a few minutes
 	SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle = 1") + ` AS ended, count(*)
 	  FROM run INDEXED BY run_by_end
-	 WHERE closed = 1 AND updated_at >= ? AND updated_at < ? AND status <> 'aborted'
+	 WHERE closed = 1 AND updated_at >= ? AND updated_at < ? AND ` + stored.EndedCounts + `
 	 GROUP BY minute, workflow, ended ORDER BY minute, workflow, ended`
 
 // Ended counts runs that were closed; see store.Counting.

@@ -28,12 +28,17 @@ var counterPromises = []promise{
 		end("a", time.Second, time.Second, keep.StatusAborted, false)
 		end("a", time.Minute, time.Second, keep.StatusCrashed, false)
 		end("b", time.Minute, time.Second, keep.StatusLogic, false)
+		for _, phase := range []keep.Phase{keep.Mutating, keep.Prepared} { // its call was refused; another was not made again
+			r, m := w.call("b")
+			r.Phase, r.Status, r.Closed, r.UpdatedAt, m.State = phase, keep.StatusAborted, true, minute.Add(time.Minute), keep.Failed
+			w.commit("b", keep.PutRun{Run: r}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
+		}
 		end("b", time.Hour, time.Second, keep.StatusCommitted, false) // too late
 		w.start("b", "t")                                             // not over
 		want := []keep.Counter{
 			{Step: keep.Minute, At: minute, Workflow: "a", Committed: 3, Idle: 1, Took: []int{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
 			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "a", Failed: 1},
-			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "b", Failed: 1},
+			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "b", Failed: 2},
 		}
 		w.same("Ended", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), want)
 		w.same("Ended later", get[[]keep.Counter](w)(w.Ended(w.ctx, minute.Add(time.Minute), minute.Add(time.Hour))), want[1:])

@@ -7,8 +7,8 @@
 // decided here, because a refresh whose answer is lost may have used up the refresh token:
 //
 //   - An error with a code of RFC 6749 §5.2 is a [RefusedError]: the server answered, and
-//     issued nothing.
-//   - No answer, a status of 5xx, a page of a gateway, an answer without an access token are
+//     issued nothing. So is temporarily_unavailable with a status of 5xx.
+//   - No answer, any other 5xx, a page of a gateway, an answer without an access token are
 //     a [LostError]: nobody knows whether new tokens were issued.
 //   - A request that did not leave, as the client's transport says, is [ErrNotSent].
 //
@@ -97,8 +97,12 @@ func (e *RefusedError) Error() string {
 
 // Temporary reports whether the same request may be answered otherwise later.
 func (e *RefusedError) Temporary() bool {
-	return e.Status == http.StatusTooManyRequests || e.Code == "slow_down" || e.Code == "temporarily_unavailable" || e.Code == "server_error"
+	return e.Status == http.StatusTooManyRequests || e.Code == "slow_down" || e.Code == notNow || e.Code == "server_error"
 }
+
+// notNow is the code of a server that says itself that it does not handle a request at the moment
+// (RFC 6749 §4.1.2.1), whatever the status.
+const notNow = "temporarily_unavailable"
 
 // A LostError says that it is unknown whether the server issued tokens.
 type LostError struct{ Err error }
@@ -264,7 +268,7 @@ func (c *Client) failure(err error, secrets ...string) error {
 		return c.unanswered(err, secrets...)
 	}
 	status := r.Response.StatusCode
-	if status >= 500 || r.ErrorCode == "" && status != http.StatusTooManyRequests {
+	if status >= 500 && r.ErrorCode != notNow || r.ErrorCode == "" && status != http.StatusTooManyRequests {
 		return &LostError{fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
 	}
 	return &RefusedError{

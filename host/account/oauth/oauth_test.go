@@ -316,6 +316,7 @@ func TestAnswers(t *testing.T) {
 		{"error in a form", "application/x-www-form-urlencoded", `error=bad_refresh_token`, 200, "bad_refresh_token"},
 		{"too many", "text/html", `<p>slow`, 429, "too_many_requests"},
 		{"500", "application/json", `{"error":"server_error"}`, 500, ""},
+		{"not now", "application/json", `{"error":"temporarily_unavailable"}`, 503, "temporarily_unavailable"},
 		{"503 of a gateway", "text/html", `<h1>the-refresh-token`, 503, ""},
 		{"404 of a gateway", "text/html", `<h1>not here`, 404, ""},
 		{"403 without a code", "application/json", `{"message":"forbidden"}`, 403, ""},

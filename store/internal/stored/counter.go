@@ -16,8 +16,10 @@ const (
 	endedIdle   = -2
 )
 
+// EndedCounts is the condition on a closed row of run that it counts: it was not ended before its call.
+const EndedCounts = `(status <> 'aborted' OR phase = 'mutating' AND mutation <> '')`
+
 // EndedAs is the expression for what a row of run counts as; idle is that for an idle one.
-// A run that a person cancelled counts as nothing: see EndedRuns.
 func EndedAs(idle string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `CASE WHEN %s THEN %d WHEN status <> 'committed' THEN %d`, idle, endedIdle, endedFailed)
