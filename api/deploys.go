@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -70,7 +71,7 @@ type deploy struct {
 // deploys registers what takes new versions.
 func (s *Server) deploys() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}", "deploy", "Make a script the current version", access.Author)
-	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none."
+	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none. A script that is current already is answered 200, whichever version it was to replace."
 	op.Description += " A script that calls more than its workflow was granted is stored and does not run: 202, and the question of kind grant that a person answers."
 	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
 	op.MaxBodyBytes = maxScript
@@ -167,37 +168,14 @@ func (s *Server) answers(bodies map[int]any) map[string]*huma.Response {
 	return out
 }
 
-// deploy compares the version that the author saw before the script is read, and has
-// the store compare it once more in the commit that replaces it.
+// deploy has the store compare the version that the author saw, in the commit that replaces it.
 func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, *Waiting, error) {
 	if s.cfg.Deployer == nil {
 		return Workflow{}, nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host takes its scripts from files; see keep deploy")
 	}
-	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
-	isNew := errors.Is(err, keep.ErrNotFound)
-	switch {
-	case err != nil && !isNew:
+	over, err := s.replaced(ctx, in)
+	if err != nil {
 		return Workflow{}, nil, err
-	case in.IfMatch == "" && in.IfNoneMatch == "":
-		return Workflow{}, nil, problemOf(http.StatusPreconditionRequired, KindNoVersion,
-			"say what is replaced: If-Match with its ETag, or If-None-Match: * for a new workflow")
-	case in.IfNoneMatch != "" && in.IfNoneMatch != "*":
-		return Workflow{}, nil, problemOf(http.StatusBadRequest, KindBadVersion, "If-None-Match takes only *")
-	case in.IfNoneMatch == "*" && !isNew:
-		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "the workflow is there, in version "+w.Version)
-	case in.IfMatch != "" && isNew:
-		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "there is no such workflow yet")
-	case in.IfMatch != "" && in.IfMatch != "*" && in.IfMatch != etag(w.Version):
-		return Workflow{}, nil, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is "+w.Version+", not "+in.IfMatch)
-	}
-	var over *keep.Version
-	if in.IfMatch != "*" {
-		over = new(keep.Version)
-		if !isNew {
-			if *over, err = keep.ParseVersion(w.Version); err != nil {
-				return Workflow{}, nil, err
-			}
-		}
 	}
 	who, _ := access.From(ctx)
 	done, err := s.cfg.Deployer.Deploy(ctx, in.Workflow, in.Body, over, giver(ctx), in.Body.Give && who.Role == access.Admin)
@@ -210,6 +188,30 @@ func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, *Waiting, er
 	if done.Waiting != nil {
 		return Workflow{}, waitingOf(in.Workflow, done), nil
 	}
-	w, err = ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 	return w, nil, err
+}
+
+// replaced returns the version that a deploy says it replaces: zero if it is to be the first, nil if any may be current.
+func (s *Server) replaced(ctx context.Context, in *deploy) (*keep.Version, error) {
+	switch {
+	case in.IfMatch == "" && in.IfNoneMatch == "":
+		return nil, problemOf(http.StatusPreconditionRequired, KindNoVersion,
+			"say what is replaced: If-Match with its ETag, or If-None-Match: * for a new workflow")
+	case in.IfNoneMatch != "" && (in.IfNoneMatch != "*" || in.IfMatch != ""):
+		return nil, problemOf(http.StatusBadRequest, KindBadVersion, "If-None-Match takes only *, without If-Match")
+	case in.IfNoneMatch != "":
+		return new(keep.Version), nil
+	case in.IfMatch == "*":
+		_, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+		if errors.Is(err, keep.ErrNotFound) {
+			err = problemOf(http.StatusPreconditionFailed, KindStale, "there is no such workflow yet")
+		}
+		return nil, err
+	}
+	v, err := keep.ParseVersion(strings.Trim(in.IfMatch, `"`))
+	if err != nil || in.IfMatch != etag(v.String()) {
+		return nil, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is not "+in.IfMatch)
+	}
+	return &v, nil
 }

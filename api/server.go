@@ -79,7 +79,8 @@ type Deployer interface {
 	// Deploy checks the script, which must declare the workflow w, and makes it
 	// current. A script that is wrong is a *ScriptError. Over, if it is not nil,
 	// is the version that must be current until then (zero: none), or else the
-	// error is *keep.VersionError.
+	// error is *keep.VersionError; none if the script is current already, and nothing
+	// remains to be given.
 	//
 	// What the script calls and the workflow was not granted is given if give is set, in
 	// the name of by, or else the version waits for a person.

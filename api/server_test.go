@@ -591,6 +591,13 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("ETag = %s, want 2.0", a.Header.Get("ETag"))
 	}
 	put("invoices", "y", "If-Match", tag).want(t, 412, "2.0")
+	put("invoices", "y", "If-Match", `W/"2.0"`).want(t, 412, "2.0")
+	put("invoices", "y", "If-Match", `2.0`).want(t, 412, "2.0")
+	put("none", "x", "If-Match", "*").want(t, 412, "no such workflow")
+	// The same again, as after a lost answer: it is done (RFC 9110, 13.1.1).
+	for _, header := range [][]string{{"If-Match", tag}, {"If-None-Match", "*"}} {
+		put("invoices", "x", header...).want(t, 200, `"version":"2.0"`)
+	}
 	put("invoices", "overtaken", "If-Match", `"2.0"`).want(t, 412, "is 3.0, not 2.0")
 	put("invoices", "overtaken by all", "If-Match", "*").want(t, 200, `"version":"4.0"`)
 	put("fresh", "x", "If-None-Match", "*").want(t, 200, `"name":"fresh"`)

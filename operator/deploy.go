@@ -23,7 +23,8 @@ func (o *Operator) Deploy(ctx context.Context, d keep.Deployment) (keep.Version,
 
 // Replace is Deploy for whoever knows which version he replaces; the zero Version
 // means that the workflow is new. If another one is current when it is committed,
-// here or on another host, nothing is changed and the error is *keep.VersionError.
+// here or on another host, nothing is changed and the error is *keep.VersionError; none if
+// that one has the script already.
 func (o *Operator) Replace(ctx context.Context, d keep.Deployment, over keep.Version) (keep.Version, error) {
 	return o.deployOver(ctx, d, &over)
 }
@@ -43,9 +44,12 @@ func (o *Operator) deployOver(ctx context.Context, d keep.Deployment, over *keep
 // deploy deploys once. The consent is nil if nothing is granted by this deploy.
 func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Version, c *Consent) (Deployed, error) {
 	now := o.now()
-	b, err := o.before(ctx, d.Workflow, over)
+	b, err := o.before(ctx, d.Workflow)
 	if err != nil {
 		return Deployed{}, err
+	}
+	if over != nil && *over != b.workflow.Version {
+		return o.deployedBefore(ctx, d, b, c, &keep.VersionError{Workflow: d.Workflow, Want: *over, Current: b.workflow.Version})
 	}
 	if c != nil && c.Await && b.awaits(d) {
 		return Deployed{Version: b.workflow.Version, Waiting: b.waiting}, nil
@@ -59,7 +63,7 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		return Deployed{}, &WaitsError{*p}
 	}
 	d.Version, d.CreatedAt, d.Definition.Intent = b.next(repairs), now, b.intentOf(d)
-	same := !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry
+	same := b.has(d)
 	if granted.asked && (!same || len(granted.lacking) > 0) {
 		return o.propose(ctx, d, b, granted.lacking, *c)
 	}
@@ -88,6 +92,22 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 	return Deployed{Version: d.Version, Given: granted.given}, nil
 }
 
+// deployedBefore returns the current version if it has the script already and nothing remains to be granted, as
+// when the answer to the same deploy was lost; or else stale. A repair is of the version that failed, and of no other.
+func (o *Operator) deployedBefore(ctx context.Context, d keep.Deployment, b beforeDeploy, c *Consent, stale error) (Deployed, error) {
+	if !b.has(d) || c != nil && c.Repair {
+		return Deployed{}, stale
+	}
+	granted, err := o.consent(ctx, b.workflow, c, o.now())
+	if err != nil {
+		return Deployed{}, err
+	}
+	if granted.next != nil || len(granted.lacking) > 0 {
+		return Deployed{}, stale
+	}
+	return Deployed{Version: b.current.Version}, nil
+}
+
 // beforeDeploy is what a deploy finds.
 type beforeDeploy struct {
 	workflow keep.Workflow   // only named if it is new
@@ -96,12 +116,9 @@ type beforeDeploy struct {
 	waiting  *keep.Proposal  // the one of them that waits; nil: there is none
 }
 
-// before reads what a deploy finds. If over is not nil, it must be the current version.
-func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *keep.Version) (b beforeDeploy, err error) {
+// before reads what a deploy finds.
+func (o *Operator) before(ctx context.Context, name keep.WorkflowName) (b beforeDeploy, err error) {
 	b.workflow, err = o.store.Workflow(ctx, name)
-	if over != nil && (err == nil || isNotFound(err)) && b.workflow.Version != *over {
-		return b, &keep.VersionError{Workflow: name, Want: *over, Current: b.workflow.Version}
-	}
 	switch {
 	case err == nil:
 		if b.current, err = o.store.Deployment(ctx, name, b.workflow.Version); err != nil {
@@ -116,6 +133,11 @@ func (o *Operator) before(ctx context.Context, name keep.WorkflowName, over *kee
 		b.waiting = &b.proposed[i]
 	}
 	return b, err
+}
+
+// has reports whether the script of d is current.
+func (b beforeDeploy) has(d keep.Deployment) bool {
+	return !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry
 }
 
 // intentOf returns what a version is for: what it says, or else what the script was proposed

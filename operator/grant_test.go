@@ -50,6 +50,50 @@ func lackOrGive(d operator.Deployed) []keep.GrantedTool {
 	return append([]keep.GrantedTool{}, d.Given...)
 }
 
+// TestDeployOverAnotherVersion deploys over a version that was replaced: that is done if the script is current and
+// nothing remains to be given, and refused otherwise.
+func TestDeployOverAnotherVersion(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	ctx := t.Context()
+	first, second := keep.Version{}, keep.Version{Major: 1}
+	repair := calls(true, "a.x")
+	repair.Repair = true
+	for _, step := range []struct {
+		name, hash string
+		over       keep.Version
+		c          operator.Consent
+		want       string // the current version; empty: another one is
+	}{
+		{"a new workflow", "1", first, calls(true, "a.x"), "1.0"},
+		{"the same again", "1", first, calls(true, "a.x"), "1.0"},
+		{"another script as new", "2", first, calls(true, "a.x"), ""},
+		{"a second version", "2", second, calls(true, "a.x"), "2.0"},
+		{"the second again", "2", second, calls(true, "a.x"), "2.0"},
+		{"the second by who may not give", "2", second, calls(false, "a.x"), "2.0"},
+		{"the first again", "1", first, calls(true, "a.x"), ""},
+		{"the second, and more to give", "2", second, calls(true, "a.x", "a.y"), ""},
+		{"the second, and more to agree to", "2", second, calls(false, "a.x", "a.y"), ""},
+		{"a repair with the text of the second", "2", second, repair, ""},
+	} {
+		out, err := o.DeployGranted(ctx, script(step.hash), &step.over, step.c)
+		stale, isStale := errors.AsType[*keep.VersionError](err)
+		if step.want == "" {
+			if !isStale || stale.Want != step.over {
+				t.Errorf("%s: %+v, %v; want a VersionError", step.name, out, err)
+			}
+		} else if err != nil || out.Version.String() != step.want {
+			t.Errorf("%s: %+v, %v; want %s", step.name, out, err, step.want)
+		}
+	}
+	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+		t.Errorf("granted is other than before:\n%s", diff)
+	}
+	if all, err := s.Proposals(ctx, "w"); err != nil || len(all) > 0 {
+		t.Errorf("proposals: %v, %v", all, err)
+	}
+}
+
 // TestDeployGranted is who gives what, deploy by deploy.
 func TestDeployGranted(t *testing.T) {
 	s := memory.New()

@@ -31,7 +31,7 @@ func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeplo
 // with what it calls granted, or it is refused. Both are one commit.
 func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep.Decision) error {
 	d.At = o.now()
-	b, err := o.before(ctx, q.Workflow, nil)
+	b, err := o.before(ctx, q.Workflow)
 	if err != nil {
 		return err
 	}

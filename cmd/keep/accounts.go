@@ -59,7 +59,10 @@ and not shown, or is one line of standard input; basic takes user:password. It i
 argument.
 
 With mcp:SERVER it is an MCP server of keep.toml with a url: the server says where its tokens are
-from, and a client is registered there, unless keep.toml has client_id.`,
+from, and a client is registered there, unless keep.toml has client_id.
+
+With --json, the page to open is an object on a line of stderr (open, and code with --device), and
+stdout has the account, once it is connected.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.connect(cmd.Context(), args[0], f, cmd.InOrStdin())
@@ -154,13 +157,13 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 	case f.device && client.DeviceURL == "":
 		return fresh, seal.Content{}, exit.Misusef("%s has no device flow", pack.Title)
 	case f.device:
-		tokens, err = client.Device(ctx, func(page, code string) error { return a.showPage(page, code, true) })
+		tokens, err = client.Device(ctx, func(page, code string) error { return a.showPage(a.Err, page, code, true) })
 	default:
 		// A service that knows clients by their exact redirect address needs the same port each time.
 		if f.port == 0 {
 			f.port = cfg.Clients[pack.Name].RedirectPort
 		}
-		tokens, err = client.Loopback(ctx, oauth.LoopbackOptions{Port: f.port, Open: func(page string) error { return a.showPage(page, "", f.noBrowser) }})
+		tokens, err = client.Loopback(ctx, oauth.LoopbackOptions{Port: f.port, Open: func(page string) error { return a.showPage(a.Err, page, "", f.noBrowser) }})
 	}
 	switch {
 	// The flow would say that its context ended; what happened is that nobody came.
@@ -176,22 +179,22 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 }
 
 // showPage tells a person which page to open, and opens it unless only showing was asked for.
-// With --json the page is an object of its own, before the one of the account: a program that
-// drives the flow has to open it meanwhile.
-func (a *app) showPage(page, code string, only bool) error {
-	if code != "" {
-		fmt.Fprintf(a.Err, "Open %s and enter %s\n", page, code)
-	} else {
-		fmt.Fprintf(a.Err, "Open %s\n", page)
+// With --json it is an object on a line of to: stderr if the command prints something else, and a program has to
+// open the page before.
+func (a *app) showPage(to io.Writer, page, code string, only bool) error {
+	var err error
+	switch {
+	case a.JSON && code != "":
+		err = json.NewEncoder(to).Encode(map[string]string{"open": page, "code": code})
+	case a.JSON:
+		err = json.NewEncoder(to).Encode(map[string]string{"open": page})
+	case code != "":
+		_, err = fmt.Fprintf(a.Err, "Open %s and enter %s\n", page, code)
+	default:
+		_, err = fmt.Fprintf(a.Err, "Open %s\n", page)
 	}
-	if a.JSON {
-		line := map[string]string{"open": page}
-		if code != "" {
-			line["code"] = code
-		}
-		if err := json.NewEncoder(a.Out).Encode(line); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if only {
 		return nil

@@ -105,7 +105,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	fmt.Fprintf(a.Err, "%s has its tokens from %s.\n", terminal.Clean(found.Resource), terminal.Clean(found.Issuer))
 	tokens, err := client.Loopback(ctx, oauth.LoopbackOptions{
 		Port: cmp.Or(f.port, own.RedirectPort),
-		Open: func(page string) error { return a.showPage(page, "", f.noBrowser) },
+		Open: func(page string) error { return a.showPage(a.Err, page, "", f.noBrowser) },
 		// The client is registered with the port that is bound by now, and only if the owner has none.
 		Before: func(redirect string) (err error) {
 			if client.ID == "" {

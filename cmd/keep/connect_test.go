@@ -116,8 +116,8 @@ func (d *diary) keep(args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// connect begins keep connect, and does act with the page and the code that it prints. It
-// returns the rest of its output and its status.
+// connect begins keep connect, and does act with the page and the code that it says on stderr. It
+// returns its output and its status.
 func (d *diary) connect(act func(cmd *exec.Cmd, page, code string), args ...string) (string, int) {
 	d.Helper()
 	return d.connectAs("diary", act, args...)
@@ -127,31 +127,33 @@ func (d *diary) connect(act func(cmd *exec.Cmd, page, code string), args ...stri
 func (d *diary) connectAs(of string, act func(cmd *exec.Cmd, page, code string), args ...string) (string, int) {
 	d.Helper()
 	cmd := d.command(append([]string{"connect", of, "--no-browser", "--json"}, args...)...)
-	var talk bytes.Buffer
-	cmd.Stderr = &talk
-	stdout, err := cmd.StdoutPipe()
+	var out, talk bytes.Buffer
+	cmd.Stdout = &out
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		d.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		d.Fatal(err)
 	}
-	from := bufio.NewReader(stdout)
+	from := bufio.NewReader(io.TeeReader(stderr, &talk))
 	line, err := from.ReadBytes('\n')
+	for err == nil && bytes.Contains(line, []byte(" has its tokens from ")) {
+		line, err = from.ReadBytes('\n')
+	}
 	var shown struct{ Open, Code string }
 	if err != nil || json.Unmarshal(line, &shown) != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
-		d.Fatalf("keep connect printed %q, %v\n%s", line, err, &talk)
+		d.Fatalf("keep connect says %q, %v, and prints %s", line, err, &out)
 	}
 	act(cmd, shown.Open, shown.Code)
-	rest, err := io.ReadAll(from)
-	if err != nil {
+	if _, err := io.Copy(io.Discard, from); err != nil {
 		d.Fatal(err)
 	}
 	_ = cmd.Wait() // the status says it
 	d.talk = talk.String()
-	return string(rest), cmd.ProcessState.ExitCode()
+	return out.String(), cmd.ProcessState.ExitCode()
 }
 
 // accounts returns the accounts of the project.

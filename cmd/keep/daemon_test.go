@@ -59,6 +59,56 @@ func TestDaemonEndsBeforeItAnswers(t *testing.T) {
 	}
 }
 
+// A deploy whose answer is lost is sent again, and finds its script current: it says so. Where somebody deployed
+// another script, that is not replaced.
+func TestDeployLosesItsAnswer(t *testing.T) {
+	const quiet = `export default Keep.workflow({ name: "quiet", topics: { t: {} }, producers: { async tick(ctx) { %s } } });`
+	for _, back := range []bool{false, true} {
+		for _, other := range []bool{false, true} {
+			t.Run(fmt.Sprintf("back=%t,other=%t", back, other), func(t *testing.T) {
+				_, p := newPlaces(t)
+				file := filepath.Join(p.dir, "quiet.js")
+				write := func(body string) {
+					t.Helper()
+					if err := os.WriteFile(file, fmt.Appendf(nil, quiet, body), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write(`ctx.log("mine");`)
+				var cut atomic.Bool
+				p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					if r.Method != http.MethodPut || !cut.CompareAndSwap(false, true) {
+						next.ServeHTTP(w, r)
+						return
+					}
+					next.ServeHTTP(httptest.NewRecorder(), r)
+					if other {
+						body := strings.NewReader(fmt.Sprintf(`{"file":"quiet.js","source":%q}`, fmt.Sprintf(quiet, `ctx.log("theirs");`)))
+						theirs := httptest.NewRequestWithContext(r.Context(), http.MethodPut, r.URL.String(), body)
+						theirs.Header = http.Header{"If-Match": {"*"}, "Content-Type": {"application/json"}}
+						next.ServeHTTP(httptest.NewRecorder(), theirs)
+					}
+					if !back {
+						p.gone()
+					}
+					panic(http.ErrAbortHandler) // closes the connection
+				}
+				o := p.keep("deploy", "quiet.js")
+				if !cut.Load() {
+					t.Error("the deploy was not cut")
+				}
+				if other {
+					if o.Status == 0 || !strings.Contains(o.Talk, "somebody else deployed it meanwhile") || !strings.Contains(o.Talk, "3.0") {
+						t.Errorf("beside another deploy: %+v", o)
+					}
+				} else if o.Status != 0 || !strings.Contains(o.Out, "quiet     2.0      yes") {
+					t.Errorf("deploy: %+v", o)
+				}
+			})
+		}
+	}
+}
+
 // A change that was begun, and whose end nobody knows, is not made again.
 func TestDaemonEndsWhileItWorks(t *testing.T) {
 	_, p := newPlaces(t)

@@ -18,8 +18,8 @@ func (a *app) devCmd() *cobra.Command {
 		Use:   "dev [PATH]",
 		Short: "Run and watch: reload on change, one page of status",
 		Long: `Dev runs the workflows of a file or a directory and deploys them again whenever
-a script or keep.toml changes. A script that is broken is shown with its line,
-and the version before it continues. On a terminal there is one page of status;
+a script, keep.toml or a pack that it names changes. A script that is broken is shown
+with its line, and the version before it continues. On a terminal there is one page of status;
 elsewhere there are plain lines. On a terminal of this machine it opens the pages
 in the browser ($BROWSER names the program), logged in.`,
 		Args: cobra.MaximumNArgs(1),

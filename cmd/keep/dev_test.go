@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -157,6 +158,27 @@ func TestDevReloads(t *testing.T) {
 	edit(t, config, "[conections.inbox]", "[connections.inbox]")
 	said.wait(t, "all problems are fixed")
 	edit(t, config, `"journal.jsonl"`, `"other.jsonl"`)
+	said.wait(t, "running journal (")
+}
+
+// A pack is as much a part of the configuration as keep.toml, which names it.
+func TestDevTakesPacks(t *testing.T) {
+	dir, said := startDev(t)
+	said.wait(t, "[journal] hello.txt applied")
+	pack := filepath.Join(dir, "packs", "svc.toml")
+	const text = "name = \"svc\"\nversion = \"1\"\ntitle = \"Service\"\nbase_url = \"http://127.0.0.1:1\"\n[auth]\nstyle = \"none\"\n[tools.read]\neffect = \"get\"\npath = \"/v1\"\n"
+	if err := errors.Join(os.Mkdir(filepath.Dir(pack), 0o755), os.WriteFile(pack, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, "keep.toml"), "[connections.inbox]", "[connections.svc]\nconnector = \"svc\"\n[connections.inbox]")
+	said.wait(t, "running journal (")
+	edit(t, pack, `"/v1"`, `"/v2"`)
+	said.wait(t, "running journal (")
+	edit(t, pack, "effect", "efect")
+	said.wait(t, "efect: unknown key")
+	edit(t, pack, "efect", "effect")
+	said.wait(t, "all problems are fixed")
+	edit(t, pack, `"/v2"`, `"/v3"`)
 	said.wait(t, "running journal (")
 }
 

@@ -109,7 +109,7 @@ func (d *docReader) serve(ctx context.Context, path string) error {
 	s := &http.Server{Handler: manual.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	// Closed and not shut down: nobody loses anything by a page that is not whole.
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	if err := d.showPage("http://"+l.Addr().String()+path, "", !d.open); err != nil {
+	if err := d.showPage(d.Out, "http://"+l.Addr().String()+path, "", !d.open); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

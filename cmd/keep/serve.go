@@ -30,9 +30,9 @@ Ctrl-C). Then it starts nothing new, and waits for calls that are out, up to
 policy.shutdown; what is still out after that is recorded as such, and asked
 about at the next start. A second signal ends it at once, which is safe too.
 
-A change of keep.toml or of a secret is taken between calls, whole or not at all, and
-said in the log and by keep status --json; SIGHUP asks for it at once. What is fixed at
-the start, such as db and server.listen, needs a restart.
+A change of keep.toml, of a pack or pairing that it names, or of a secret is taken between
+calls, whole or not at all, and said in the log and by keep status --json; SIGHUP asks for
+it at once. What is fixed at the start, such as db and server.listen, needs a restart.
 
 It offers pages and an HTTP API on --listen, and prints a link to log in at the
 first start; see keep login and keep token. Only an address of this machine needs

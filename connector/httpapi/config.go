@@ -305,7 +305,7 @@ type Reconcile struct {
 type Pages struct {
 	// Style is how the next page is asked for: "cursor" with a value of the answer,
 	// "page" by its number, "offset" by the number of items before it, "link" by the
-	// header Link (RFC 8288).
+	// header Link (RFC 8288); one that cannot be read is a failure, and not the end.
 	Style string `toml:"style"`
 
 	Items string `toml:"items"` // path to the items; empty: the answer is the list

@@ -35,7 +35,8 @@
 // A list tool with pages takes limit (1,000 if not given, 10,000 at most) and
 // cursor, and returns {$list, truncated, next}, which scripts see as an array
 // with two more properties. It ends at the limit, or at 768 KiB; next is then
-// where to continue, and loses nothing. A page that fails, has no list, names the same
+// where to continue, and loses nothing. A page that fails, has no list, does not say in a
+// form that can be read whether and where there is another (page-without-next), names the same
 // next page twice (pages_loop) or links to another origin (pages_elsewhere) fails
 // the whole call: a shorter list would look like all there is.
 //

@@ -43,5 +43,11 @@ func Judge(t connector.Tool, status int, kind, body string, m keep.Mutation) con
 	return r.lookup.judge(a, m)
 }
 
+// NextLink returns the target of the next link in lines of the header Link.
+func NextLink(lines ...string) (string, error) {
+	target, _, err := nextLink(http.Header{"Link": lines})
+	return target, err
+}
+
 // Why is why for tests.
 var Why = why

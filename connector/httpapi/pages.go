@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -176,9 +173,9 @@ func (p *pager) link(s *service, target, link string) (string, *keep.Failure) {
 }
 
 // after returns the cursor of the page after one with n items, and whether there is one.
-// Cursor is that of the page itself. A page that does not say whether there is one, or not
-// where, is a failure: the list may not end here.
-func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (string, bool, *keep.Failure) {
+// At and cursor are the address and the cursor of the page itself. A page that does not say
+// whether there is one, or not where, is a failure: the list may not end here.
+func (p *pager) after(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, *keep.Failure) {
 	if p.more != nil {
 		switch more, _ := p.more.find(body); string(more) {
 		case "true":
@@ -188,8 +185,11 @@ func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (str
 			return "", false, keep.Failf(keep.ClassTransient, "page-without-next", "a page has neither true nor false at %s; it may work later", p.more)
 		}
 	}
-	next, goesOn, err := p.nextCursor(a, body, cursor, n)
-	if err != nil || p.more != nil && !goesOn {
+	next, goesOn, err := p.nextCursor(at, a, body, cursor, n)
+	switch {
+	case err != nil && p.style == "link":
+		return "", false, keep.Failf(keep.ClassTransient, "page-without-next", "it cannot be told whether there is another page, since the header Link of one cannot be read: %v; it may work later", err)
+	case err != nil || p.more != nil && !goesOn:
 		return "", false, keep.Failf(keep.ClassTransient, "page-without-next", "a page says that there is another, and not where; it may work later")
 	}
 	return next, goesOn, nil
@@ -197,11 +197,10 @@ func (p *pager) after(a answer, body json.RawMessage, cursor string, n int) (str
 
 // nextCursor returns the cursor of the next page, and whether the page names one. Without
 // more, a page that is not full is the last one. It returns an error for what is no cursor.
-func (p *pager) nextCursor(a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
+func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
 	switch p.style {
 	case "link":
-		next, ok := nextLink(a.header)
-		return next, ok, nil
+		return linkedFrom(at, a.header)
 	case "page", "offset":
 		at, err := strconv.Atoi(cursor)
 		if err != nil {
@@ -225,18 +224,6 @@ func (p *pager) nextCursor(a answer, body json.RawMessage, cursor string, n int)
 	}
 	next, err := scalar("next", raw)
 	return next, next != "", err
-}
-
-var linkNext = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?[^",]*\bnext\b`) })
-
-// nextLink returns the target of the link with the relation next (RFC 8288).
-func nextLink(h http.Header) (string, bool) {
-	for _, v := range h.Values("Link") {
-		if m := linkNext().FindStringSubmatch(v); m != nil {
-			return m[1], true
-		}
-	}
-	return "", false
 }
 
 // withQuery sets a query parameter.
@@ -283,7 +270,7 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		if !ok {
 			return keep.Failf(keep.ClassTransient, "page-without-items", "a page has no list at %s; it may work later", p.items)
 		}
-		next, goesOn, f := p.after(a, body, cursor, len(items))
+		next, goesOn, f := p.after(at, a, body, cursor, len(items))
 		if !take(cursor, page{items, next, goesOn}) || !goesOn {
 			return f
 		}

@@ -53,6 +53,8 @@ var edgesBreaks = []Break{
 		`err = lockFile(f)`, `err = error(nil)`, "./store/sqlite -run TestHardLink"},
 	{"grants-of-a-change-are-tried-once", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`} else if f.unfinished {`, `} else if false {`, "./cmd/keep/internal/daemon -run TestConfigIsTriedAgain"},
+	{"secret-brings-another-config", "permitted", "cmd/keep/internal/daemon/follow.go",
+		`(err != nil || cfg.Hash != s.loaded.Hash)`, `err != nil`, "./cmd/keep/internal/daemon -run TestOnlySecretsAreTaken"},
 	{"schema-loads-files", "no-ambient-power", "internal/schema/schema.go",
 		`c.UseLoader(jsonschema.SchemeURLLoader{})`, `_ = c.UseLoader`, "./internal/schema"},
 	{"yields-before-it-answers", "one-at-a-time", "cmd/keep/internal/daemon/link.go",

@@ -24,6 +24,8 @@ type binder struct {
 	problems []Problem
 	warnings []Problem
 	missing  []Problem // secrets that are not there
+
+	libraries map[string]string // hashes of the packs and pairings that were read, by file
 }
 
 // problem returns a problem about n.

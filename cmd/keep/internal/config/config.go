@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,6 +35,8 @@ type Config struct {
 	Anew bool // --new, which no file says: a database that is gone is begun anew
 
 	File        string                // keep.toml as it was named; empty: there is none
+	Files       []string              // keep.toml, and where the project's own packs and pairings are that it names
+	Hash        string                // of keep.toml and of all packs and pairings that it names, as they were read; empty: there are none
 	Dir         string                // directory that paths are relative to, absolute
 	DB          string                // file of the database, absolute, or a URL; empty: it could not be read
 	Workflows   []string              // patterns of the project's scripts, relative to Dir
@@ -135,7 +139,7 @@ func Load(o Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{file: cmp.Or(cfg.File, Name)}
+	b := &binder{file: cmp.Or(cfg.File, Name), libraries: make(map[string]string)}
 	root, syntax := parse(text)
 	if syntax != nil {
 		syntax.File = cfg.File
@@ -181,6 +185,7 @@ func Load(o Options) (*Config, error) {
 	}
 	slices.Sort(v.files)
 	cfg.Secrets, cfg.Named = slices.Compact(v.files), v.names()
+	cfg.readFrom(text, b.libraries)
 	cfg.Missing = b.clean(v, b.missing)
 	cfg.Warnings = sorted(append(b.clean(v, b.warnings), env.unused()...))
 	return cfg, asError(b.clean(v, b.problems))
@@ -198,10 +203,10 @@ func read(o Options) (*Config, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := &Config{File: file, Dir: filepath.Dir(abs)}
+	cfg := &Config{File: file, Files: []string{file}, Dir: filepath.Dir(abs)}
 	text, err := regular.Read(file, MaxFile)
 	if errors.Is(err, fs.ErrNotExist) && o.File == "" {
-		cfg.File = ""
+		cfg.File, cfg.Files = "", nil
 		return cfg, nil, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,6 +216,20 @@ func read(o Options) (*Config, []byte, error) {
 		return nil, nil, err
 	}
 	return cfg, bytes.TrimPrefix(text, []byte("\ufeff")), nil
+}
+
+// readFrom notes the text of keep.toml, and the hashes of the packs and pairings that were read with it, by file.
+func (c *Config) readFrom(text []byte, libraries map[string]string) {
+	if c.File == "" && len(libraries) == 0 {
+		return
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%x\n", sha256.Sum256(text))
+	for _, file := range slices.Sorted(maps.Keys(libraries)) {
+		c.Files = append(c.Files, c.abs(file))
+		fmt.Fprintln(sum, file, libraries[file])
+	}
+	c.Hash = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // overlayAll puts the environment over the whole tree. The tables of connections

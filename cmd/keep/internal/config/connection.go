@@ -193,6 +193,7 @@ func (b *binder) connection(name, at string, n *node, v *vault) (Connection, boo
 	k, known := kinds[text]
 	if isText && !known {
 		p, problems, err := readPack(v.dir, text)
+		b.libraries[p.File] = p.Hash
 		switch {
 		case len(problems) > 0:
 			b.problems = append(b.problems, problems...)

@@ -156,6 +156,7 @@ func (b *binder) named(n *node, at, dir string) *Pairing {
 		return nil
 	}
 	p, problems, err := readPairing(dir, name)
+	b.libraries[p.File] = p.Hash
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		problem := b.problem(kn, at+".pairing", "there is no pairing %q, neither in %s/ nor in Keep", name, PairingDir)

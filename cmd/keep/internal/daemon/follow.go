@@ -31,13 +31,14 @@ type Follower struct {
 	// Load reads the configuration anew.
 	Load func() (*config.Config, error)
 
-	// SecretsOnly leaves changes of keep.toml to somebody else.
+	// SecretsOnly leaves changes of keep.toml, and of what it is read with, to somebody else.
 	SecretsOnly bool
 
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
 
 	unread     bool     // what was refused last was refused because the database could not be read
+	behind     bool     // SecretsOnly: a secret changed beside another keep.toml than that of the session
 	unfinished bool     // something of what was taken is not done
 	rebudgeted []string // budgets that changed, until the runs that wait for them look again
 }
@@ -65,7 +66,7 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		now := fingerprintOf(cfg)
 		now.stored = f.stored(ctx, cfg, seen.stored)
-		if asked || f.unread || now.secrets != seen.secrets || now.stored != seen.stored || !f.SecretsOnly && now.file != seen.file {
+		if asked || f.unread || now.secrets != seen.secrets || now.stored != seen.stored || (!f.SecretsOnly || f.behind) && now.files != seen.files {
 			// If it has other secrets than the one before, the next look finds a difference,
 			// and takes what came while this one was read.
 			if read := f.take(ctx, asked); read != nil {
@@ -97,6 +98,9 @@ func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 	s := f.Session
 	f.unread = false
 	cfg, err := f.Load()
+	if f.behind = f.SecretsOnly && (err != nil || cfg.Hash != s.loaded.Hash); f.behind && err == nil {
+		return nil
+	}
 	if err == nil {
 		err = f.apply(ctx, cfg)
 	}
@@ -220,11 +224,11 @@ func reasonOf(err error) string {
 }
 
 // A fingerprint differs when files do.
-type fingerprint struct{ file, secrets, stored string }
+type fingerprint struct{ files, secrets, stored string }
 
 // fingerprintOf looks at the files of a configuration.
 func fingerprintOf(cfg *config.Config) fingerprint {
-	return fingerprint{file: look(cfg.File), secrets: look(cfg.Secrets...)}
+	return fingerprint{files: look(cfg.Files...), secrets: look(cfg.Secrets...)}
 }
 
 // look returns what the file system says of files. One that is not there counts too: it

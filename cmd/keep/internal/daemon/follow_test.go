@@ -100,6 +100,100 @@ func TestConfigIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestPacksAreFollowed changes a pack and nothing else: that is taken as a change of keep.toml is.
+func TestPacksAreFollowed(t *testing.T) {
+	t.Parallel()
+	said := make(saidLines, 99)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const pack = "name = \"svc\"\nversion = \"1\"\ntitle = \"Service\"\nbase_url = \"http://127.0.0.1:1\"\n[auth]\nstyle = \"none\"\n[tools.read]\neffect = \"get\"\npath = \"/v1\"\n"
+	write("keep.toml", "[connections.svc]\nconnector = \"svc\"\n")
+	write("packs/svc.toml", pack)
+	load := func() (*config.Config, error) {
+		return config.Load(config.Options{File: filepath.Join(dir, "keep.toml"), Dir: dir})
+	}
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sessionOf(t, cfg, slog.New(said))
+	ctx, stop := context.WithCancel(t.Context())
+	f := &Follower{Env: Env{Log: slog.New(said)}, Session: s, Load: load}
+	over := make(chan struct{})
+	go func() { defer close(over); f.Run(ctx) }()
+	defer func() { stop(); <-over }()
+	write("packs/svc.toml", pack+"[tools.other]\neffect = \"get\"\npath = \"/v2\"\n")
+	said.until(t, "configuration taken")
+	if now := s.config(); now.Hash == cfg.Hash || len(now.Files) != 2 {
+		t.Errorf("the configuration is %s of %q, want another than %s, of two files", now.Hash, now.Files, cfg.Hash)
+	}
+}
+
+// TestOnlySecretsAreTaken has a host whose keep.toml somebody else takes: a secret that changes beside another
+// keep.toml, or a broken one, is taken when the file is what it was, and nothing of the other one.
+func TestOnlySecretsAreTaken(t *testing.T) {
+	t.Parallel()
+	said := make(saidLines, 99)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "[connections.svc]\nconnector = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nheaders = { Authorization = \"${secret:k}\" }\n" +
+		"[connections.svc.tools.read]\neffect = \"get\"\npath = \"/\"\n[grants.notes]\ntools = [\"svc.read\"]\n"
+	write("keep.toml", text)
+	write(".secrets/k", "one")
+	read := make(chan struct{}, 99)
+	load := func() (*config.Config, error) {
+		defer func() { read <- struct{}{} }()
+		return config.Load(config.Options{File: filepath.Join(dir, "keep.toml"), Dir: dir})
+	}
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	s := sessionOf(t, cfg, slog.New(said))
+	granted := func() int {
+		t.Helper()
+		all, err := s.DB.(*outOfOrder).DB.GrantsBefore(t.Context(), "notes")
+		if err != nil || len(all) == 0 {
+			t.Fatalf("grants: %v, %v", all, err)
+		}
+		return len(all[0].Tools)
+	}
+	write("keep.toml", strings.Replace(text, `["svc.read"]`, `[]`, 1))
+	write(".secrets/k", "two two")
+	ctx, stop := context.WithCancel(t.Context())
+	f := &Follower{Env: Env{Log: slog.New(said)}, Session: s, Load: load, SecretsOnly: true}
+	over := make(chan struct{})
+	go func() { defer close(over); f.Run(ctx) }()
+	defer func() { stop(); <-over }()
+	<-read
+	write("keep.toml", text)
+	said.until(t, "configuration taken")
+	if got := granted(); got != 1 {
+		t.Errorf("%d tools are granted, want 1: that of the keep.toml of the session", got)
+	}
+	write("keep.toml", "[")
+	write(".secrets/k", "three three three")
+	said.until(t, "configuration refused")
+	write("keep.toml", text)
+	said.until(t, "configuration taken")
+	if now := s.Settings(); now.Refused != nil {
+		t.Errorf("settings are %+v, want none refused", now)
+	}
+}
+
 // sessionOf returns a session of a configuration, with a workflow in Go and without a sandbox.
 func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	t.Helper()

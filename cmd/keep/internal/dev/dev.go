@@ -3,7 +3,6 @@
 package dev
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,7 +19,6 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/metrics"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
-	"github.com/keep-run/keep/internal/regular"
 )
 
 // A Config says what keep dev runs and where it shows it.
@@ -55,10 +53,10 @@ type developer struct {
 	screen  screen
 
 	// What the session was made of.
-	session  *daemon.Session
-	settings []byte        // text of keep.toml
-	stop     func() error  // ends the session's host, and closes the session
-	ended    chan struct{} // closed when the host ended by itself
+	session *daemon.Session
+	hash    string        // of its configuration
+	stop    func() error  // ends the session's host, and closes the session
+	ended   chan struct{} // closed when the host ended by itself
 }
 
 func (d *developer) run(ctx context.Context) (err error) {
@@ -106,22 +104,10 @@ func (d *developer) reload(ctx context.Context) error {
 		err = project.WithConnectionErrors(p, err)
 		return d.show(nil, err)
 	}
-	settings, err := readSettings(p)
-	if err != nil {
-		return d.show(nil, err)
-	}
-	if d.session != nil && bytes.Equal(settings, d.settings) {
+	if d.session != nil && p.Cfg.Hash == d.hash {
 		return d.redeploy(ctx, p)
 	}
-	return d.restart(ctx, p, settings)
-}
-
-// readSettings returns the text of keep.toml, to notice when it changes.
-func readSettings(p *project.Project) ([]byte, error) {
-	if p.Cfg.File == "" {
-		return nil, nil
-	}
-	return regular.Read(p.Cfg.File, config.MaxFile)
+	return d.restart(ctx, p)
 }
 
 // redeploy loads the scripts again and deploys those that were edited and are in order.
@@ -136,7 +122,7 @@ func (d *developer) redeploy(ctx context.Context, p *project.Project) error {
 	running := d.session.Names()
 	for _, sc := range scripts {
 		if !slices.Contains(running, sc.Name) {
-			return d.restart(ctx, p, d.settings) // the host must know all names
+			return d.restart(ctx, p) // the host must know all names
 		}
 	}
 	if err := d.show(found, nil); err != nil {
@@ -177,7 +163,7 @@ func (d *developer) deploy(ctx context.Context, sc project.Script) error {
 //
 // What can be refused is tried before the old session ends. That one must let the database go before the new
 // one opens it, so an error after that ends keep dev.
-func (d *developer) restart(ctx context.Context, p *project.Project, settings []byte) error {
+func (d *developer) restart(ctx context.Context, p *project.Project) error {
 	s, found, err := d.env().Prepare(ctx, p)
 	if err != nil {
 		return d.show(nil, err)
@@ -216,7 +202,7 @@ func (d *developer) restart(ctx context.Context, p *project.Project, settings []
 	if err != nil {
 		return errors.Join(err, srv.Close(), s.Close())
 	}
-	d.session, d.settings = s, settings
+	d.session, d.hash = s, p.Cfg.Hash
 	d.start(ctx, srv)
 	d.screen.attach(s)
 	return nil
@@ -224,7 +210,7 @@ func (d *developer) restart(ctx context.Context, p *project.Project, settings []
 
 // start runs the session's host and its server.
 //
-// The follower takes new secrets only: a change of keep.toml makes a session of its own.
+// The follower takes new secrets only: another configuration makes a session of its own.
 func (d *developer) start(ctx context.Context, srv *daemon.Server) {
 	s := d.session
 	ctx, cancel := context.WithCancel(ctx)

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
@@ -28,29 +29,42 @@ type Watcher struct {
 }
 
 // Run sends on changed after each burst of changes, until ctx ends. Where the
-// system's notifications do not work it looks at the files again and again.
+// system's notifications do not work, or from when they do not reach a new directory,
+// it looks at the files again and again.
 func (w *Watcher) Run(ctx context.Context, changed chan<- struct{}) {
+	var last uint64 // zero: what came before polling was not looked at
 	notify, err := w.subscribe()
 	if err != nil {
-		w.Log.InfoContext(ctx, "polling for changes", "dir", w.Root, "err", err)
-		w.runPoll(ctx, changed)
-		return
+		last = w.fingerprint()
+	} else {
+		err = w.follow(ctx, notify, changed)
+		notify.Close()
 	}
-	defer notify.Close()
+	if err != nil {
+		w.Log.InfoContext(ctx, "polling for changes", "dir", w.Root, "err", err)
+		w.runPoll(ctx, changed, last)
+	}
+}
+
+// follow sends on changed after what the system notifies of, until ctx ends, or the error is why a new directory
+// cannot be watched.
+func (w *Watcher) follow(ctx context.Context, notify *fsnotify.Watcher, changed chan<- struct{}) error {
 	// Stopped until something changes.
 	quiet := time.NewTimer(time.Hour)
 	quiet.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case err := <-notify.Errors:
 			w.Log.WarnContext(ctx, "watch for changes", "dir", w.Root, "err", err)
 			quiet.Reset(settleFor) // events may be lost: look
 		case e := <-notify.Events:
 			if e.Has(fsnotify.Create) {
 				// A new directory may hold scripts, and may be gone again.
-				_ = w.addTree(notify, e.Name)
+				if err := w.addTree(notify, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
 			}
 			if !e.Has(fsnotify.Chmod) || e.Op != fsnotify.Chmod {
 				if relevant(e.Name) {
@@ -115,9 +129,8 @@ func relevant(name string) bool {
 		filepath.Ext(name))
 }
 
-// runPoll compares names, sizes and times of the files.
-func (w *Watcher) runPoll(ctx context.Context, changed chan<- struct{}) {
-	last := w.fingerprint()
+// runPoll compares names, sizes and times of the files, with a fingerprint at first.
+func (w *Watcher) runPoll(ctx context.Context, changed chan<- struct{}, last uint64) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {

@@ -1,0 +1,55 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Where more directories are made than are watched, the files are polled from then on: those of the new
+// directory are seen, too.
+func TestMoreDirectoriesThanAreWatched(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{Root: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	for n := 1; n < maxWatched; n++ { // the root is one, too
+		if err := os.Mkdir(filepath.Join(w.Root, fmt.Sprint(n)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notify, err := w.subscribe()
+	if err != nil {
+		t.Skip("so many directories cannot be watched here: ", err)
+	}
+	defer notify.Close()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	late := filepath.Join(w.Root, "late")
+	for _, step := range []func() error{
+		func() error { return os.Mkdir(filepath.Join(w.Root, "1", ".git"), 0o700) }, // holds nothing of the project's own
+		func() error { return os.Mkdir(late, 0o700) },
+		func() error { return os.WriteFile(filepath.Join(late, "w.js"), nil, 0o600) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := make(chan struct{}, 1)
+	if err := w.follow(ctx, notify, changed); err == nil {
+		t.Fatal("a directory that is not watched is no error")
+	}
+	go w.runPoll(ctx, changed, 0)
+	for range 2 { // what came with the directory, and what comes later
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatal("a change below the new directory is not seen")
+		}
+		if err := os.WriteFile(filepath.Join(late, "w.js"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
