@@ -104,7 +104,7 @@ var boundsBreaks = []Break{
 	{"repair-forgets-a-dead-attempt", "bounded", "law/repair/record.go",
 		`s := Spent{Attempts: len(r.Attempts)}`, `s := Spent{}`, "./repair -run TestKeeper"},
 	{"repair-forgets-what-an-error-cost", "bounded", "repair/keeper.go",
-		`_, ended = k.put(ctx, stored, over)`, `_ = over`, "./repair -run TestBreaks"},
+		`Tokens: a.Tokens, Cost: a.Cost}`, `}`, "./repair -run TestBreaks"},
 	{"repair-asks-before-it-is-recorded", "recorded-before-sent", "repair/keeper.go",
 		`if stored, err = k.put(ctx, stored, rec); err != nil || rec.Stage != law.Trying {`, `if rec.Stage != law.Trying {`, "./repair -run TestDies"},
 	{"repair-over-another", "one-at-a-time", "store/sqlite/repair.go",

@@ -48,7 +48,7 @@ var engineBreaks = []Break{
 	{"replaced-repair-looks-under-way", "explained", "api/proposals.go",
 		`rec = rec.Under(current, r.CreatedAt)`, ``, "./api -run TestReplacedRepairs"},
 	{"replaced-repair-forgets-its-tokens", "bounded", "repair/keeper.go",
-		`rec.Attempts[n].Tokens, rec.Attempts[n].Cost = a.Used.Tokens(), a.Used.Cost`, `_ = n`, "./repair -run TestReplaced"},
+		`rec = rec.Costs(a).Under(`, `rec = rec.Under(`, "./repair -run TestReplaced"},
 	{"mistake-comes-back-with-its-file", "permitted", "cmd/keep/internal/daemon/host.go",
 		`if err == nil && !newer {`, `if err == nil && (true || !newer) {`, "./cmd/keep -run TestRepairRun"},
 	{"mistake-comes-back-with-another-file", "permitted", "cmd/keep/internal/daemon/host.go",
