@@ -5,6 +5,8 @@ var engineBreaks = []Break{
 	// engine: what a run may hold, and what a producer must say.
 	{"producer-publishes-without-an-id", "once", "engine/host.go",
 		`if m.id == "" && h.place == policy.InProducer && m.once {`, `if false {`, "./host -run TestProducerNeedsMessageIDs"},
+	{"null-is-an-id", "nothing-lost", "law/given/given.go",
+		`return "", fmt.Errorf("want a text or a whole number, got null (NaN and Infinity are null, too)")`, `return "0", nil`, "./host -run TestIDsOfScripts"},
 	{"log-without-end", "bounded", "engine/runlog.go",
 		`case l.logged.lines == limits.LogLines:`, `case false:`, "./host -run TestLogLimits"},
 	{"publishes-of-any-size", "bounded", "engine/host.go",
