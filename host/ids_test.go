@@ -43,8 +43,8 @@ func TestIDsOfScripts(t *testing.T) {
 			}
 			wf := keep.WorkflowName(fmt.Sprintf("%s%d", place, i))
 			r := w.lastRun(wf)
-			if r.Status != keep.StatusLogic || r.Error == nil {
-				t.Errorf("%s of %s: run is %s (%+v), want failed:logic", place, id, r.Status, r.Error)
+			if r.Status != keep.StatusLogic || r.Error == nil || !strings.HasPrefix(r.Error.At, "w.js:") {
+				t.Errorf("%s of %s: run is %s (%+v), want failed:logic with a place in w.js", place, id, r.Status, r.Error)
 			}
 			if n, m := len(w.events(wf, ""))-2, len(w.inputs(wf))-2; n+m > 0 {
 				t.Errorf("%s of %s: %d events and %d inputs were stored, want none", place, id, n, m)

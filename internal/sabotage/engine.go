@@ -7,6 +7,8 @@ var engineBreaks = []Break{
 		`if m.id == "" && h.place == policy.InProducer && m.once {`, `if false {`, "./host -run TestProducerNeedsMessageIDs"},
 	{"null-is-an-id", "nothing-lost", "law/given/given.go",
 		`return "", fmt.Errorf("want a text or a whole number, got null (NaN and Infinity are null, too)")`, `return "0", nil`, "./host -run TestIDsOfScripts"},
+	{"wrong-result-has-no-place", "explained", "engine/execution.go",
+		`at.At = x.v.script.Locate(ctx, x.called)`, `_ = at.At`, "./host -run TestWrongShapes"},
 	{"log-without-end", "bounded", "engine/runlog.go",
 		`case l.logged.lines == limits.LogLines:`, `case false:`, "./host -run TestLogLimits"},
 	{"publishes-of-any-size", "bounded", "engine/host.go",
