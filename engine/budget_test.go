@@ -166,7 +166,7 @@ func TestBudgetRaised(t *testing.T) {
 		w.run()
 		q := w.asks(1)
 		raise := keep.Decision{Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit, Until: time.Now().Add(90 * time.Minute)}
-		for _, wrong := range []keep.Decision{{Action: keep.Raise}, {Action: keep.Raise, Limit: -1}, {Action: keep.Raise, Limit: 1, Until: time.Now().Add(-1)}} {
+		for _, wrong := range []keep.Decision{{Action: keep.Raise}, {Action: keep.Raise, Limit: -1}, {Action: keep.Raise, Limit: 1}, {Action: keep.Raise, Limit: keep.AmountUnit}, {Action: keep.Raise, Limit: 1, Until: time.Now().Add(-1)}} {
 			if err := w.operator().Decide(t.Context(), q.ID, wrong); err == nil {
 				t.Errorf("raised to %+v", wrong)
 			}
@@ -209,7 +209,7 @@ func (s raisedMeanwhile) PutGate(ctx context.Context, g keep.Gate) error {
 func TestBudgetRaisedByTheSecond(t *testing.T) {
 	for name, first := range map[string]keep.Decision{
 		"skipped":          {Action: keep.Skip, By: "ann", From: "test"},
-		"raised otherwise": {Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit},
+		"raised otherwise": {Action: keep.Raise, By: "ann", From: "test", Limit: 2000 * keep.AmountUnit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -46,17 +46,30 @@ func (o *Operator) raiseBudget(ctx context.Context, q keep.Escalation, d keep.De
 	case !configured:
 		return raise, nil, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
 	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
-		return raise, nil, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+		return raise, nil, &LimitError{q.ID, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
 	case !d.Until.IsZero() && !d.Until.After(now):
-		return raise, nil, &ActionError{q.ID, d.Action, "its end is over already"}
+		return raise, nil, &LimitError{q.ID, "its end is over already"}
 	}
 	raise = budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: now}
 	err = o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
+		if held := rule.LimitAt(*s, now); d.Limit <= held {
+			return &LimitError{q.ID, fmt.Sprintf("the limit of the budget %s is %s, and %s is not more; nothing was changed", q.Budget, held, d.Limit)}
+		}
 		before, s.Raise = s.Raise, &raise
 		return nil
 	})
 	return raise, before, err
 }
+
+// A LimitError is returned for the raise of a budget whose limit is not higher than the one that
+// holds, or none, or whose end is over.
+type LimitError struct {
+	ID  keep.EscalationID
+	Why string
+}
+
+// Error names the question and why the limit is refused.
+func (e *LimitError) Error() string { return fmt.Sprintf("question %s: raise: %s", e.ID, e.Why) }
 
 // lowerBudget takes a raise back, unless somebody raised the budget again.
 func (o *Operator) lowerBudget(ctx context.Context, name string, raise budget.Raise, before *budget.Raise) error {
