@@ -13,6 +13,8 @@ var engineBreaks = []Break{
 		`d.Limit <= held {`, `false {`, "./engine -run TestBudgetRaised$"},
 	{"filter-by-what-is-no-status", "explained", "api/topics.go",
 		` enum:"pending,consumed,skipped"`, ``, "./api -run TestFiltersRefuse"},
+	{"key-that-is-not-sent-is-named", "explained", "engine/question.go",
+		`return t != nil && (t.spec.Level == keep.LevelKey ||`, `return t != nil && (true ||`, "./engine -run TestQuestionNamesTheKey"},
 	{"log-without-end", "bounded", "engine/runlog.go",
 		`case l.logged.lines == limits.LogLines:`, `case false:`, "./host -run TestLogLimits"},
 	{"publishes-of-any-size", "bounded", "engine/host.go",
