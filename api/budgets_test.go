@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/operator"
 )
 
 // Budgets say what is spent, and only an admin gives one another limit.
@@ -30,4 +32,18 @@ func TestBudgets(t *testing.T) {
 	w.ask("ann admin", "POST", q, `{"action":"raise"}`).want(t, 422, "needs the limit")
 	w.ask("ann admin", "POST", q, `{"action":"raise","limit":-1}`).want(t, 422, "needs the limit")
 	w.ask("ann admin", "POST", q, `{"action":"approve","limit":1}`).want(t, 422, "takes no limit")
+}
+
+// A lowActor finds each limit too low.
+type lowActor struct{ api.Actor }
+
+func (lowActor) Decide(_ context.Context, id keep.EscalationID, _ keep.Decision) error {
+	return &operator.LimitError{ID: id, Why: "the limit of the budget money is 5, and 3 is not more; nothing was changed"}
+}
+
+// A raise that does not raise is a problem of the request.
+func TestRaiseThatDoesNotRaise(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Actor = lowActor{c.Actor} })
+	w.ask("ann admin", "POST", api.Prefix+"/escalations/esc_1/decision", `{"action":"raise","limit":3}`).
+		want(t, 422, "problems/limit-needed", "3 is not more; nothing was changed")
 }

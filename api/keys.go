@@ -13,7 +13,7 @@ import (
 
 // KeyQuery selects idempotency keys.
 type KeyQuery struct {
-	State  key.State `query:"state"`
+	State  key.State `query:"state" enum:"in_progress,done,done_without_body,unknown,released"`
 	Key    string    `query:"key" maxLength:"255" doc:"as clients sent it, of any caller"`
 	Caller string    `query:"caller" maxLength:"255" doc:"the hash that records hold"`
 }

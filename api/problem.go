@@ -58,7 +58,7 @@ const (
 	KindAccount       Kind = "account"             // the account does not do what was asked of it
 	KindDecided       Kind = "decided"             // the question was already answered
 	KindConfirm       Kind = "confirmation-needed" // it may send something again, and was not confirmed
-	KindLimit         Kind = "limit-needed"        // raise without a limit, or something else with one
+	KindLimit         Kind = "limit-needed"        // raise without a limit that is higher, or something else with one
 	KindResult        Kind = "result-needed"       // the result of a call is missing, or has another shape
 	KindRefused       Kind = "refused"             // its state does not allow it
 	KindRunOpen       Kind = "run-open"            // the workflow has an unfinished run
@@ -106,7 +106,10 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	_, redo := errors.AsType[*operator.RedoError](err)
 	_, record := errors.AsType[*RecordError](err)
 	_, result := errors.AsType[*operator.ResultError](err)
+	_, limit := errors.AsType[*operator.LimitError](err)
 	switch {
+	case limit:
+		return problemOf(http.StatusUnprocessableEntity, KindLimit, err.Error())
 	case result:
 		return problemOf(http.StatusUnprocessableEntity, KindResult, err.Error())
 	case errors.Is(err, keep.ErrNotFound):

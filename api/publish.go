@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -21,6 +22,22 @@ const MaxPublish = 256 << 10
 type PublishRequest struct {
 	MessageID keep.MessageID  `json:"message_id,omitempty" maxLength:"512" doc:"what makes it the same event when it is published again; if it is left out, each request is an event of its own"`
 	Payload   json.RawMessage `json:"payload" doc:"what scripts get; at most 256 KiB"`
+}
+
+// UnmarshalJSON refuses a message id that is there and is none. If it was taken for one that was left
+// out, a request that is sent again would be another event.
+func (p *PublishRequest) UnmarshalJSON(text []byte) error {
+	type plain PublishRequest
+	var sent struct {
+		ID json.RawMessage `json:"message_id"`
+	}
+	if err := errors.Join(json.Unmarshal(text, (*plain)(p)), json.Unmarshal(text, &sent)); err != nil {
+		return err
+	}
+	if sent.ID != nil && p.MessageID == "" {
+		return fmt.Errorf("message_id is %s; leave it out for an event of its own", sent.ID)
+	}
+	return nil
 }
 
 // A publish is a request to add an event.

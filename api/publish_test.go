@@ -56,6 +56,8 @@ func TestPublish(t *testing.T) {
 		"topic":     {"ann operator", strings.Replace(topicEvents, "email.received", "none", 1), `{"payload": 1}`, 404},
 		"large":     {"ann operator", topicEvents, `{"payload": "` + strings.Repeat("x", api.MaxPublish) + `"}`, 413},
 		"id":        {"ann operator", topicEvents, `{"message_id": "` + strings.Repeat("x", 513) + `", "payload": 1}`, 422},
+		"null id":   {"ann operator", topicEvents, `{"message_id": null, "payload": 1}`, 422},
+		"empty id":  {"ann operator", topicEvents, `{"message_id": "", "payload": 1}`, 422},
 		"nothing":   {"ann operator", topicEvents, `{}`, 422},
 		"not JSON":  {"ann operator", topicEvents, `{`, 400},
 		"another":   {"ann operator", topicEvents, `{"payload": 1, "created_by": "run_1"}`, 422},

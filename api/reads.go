@@ -50,7 +50,7 @@ type (
 	RunQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
 		Handler  keep.HandlerName  `query:"handler"`
-		Status   keep.RunStatus    `query:"status"`
+		Status   keep.RunStatus    `query:"status" enum:"active,paused:transient,paused:approval,paused:reconciliation,paused:person,failed:logic,failed:internal,committed,crashed,aborted"`
 		Open     bool              `query:"open" doc:"only those that are not over"`
 		Error    string            `query:"error" maxLength:"100" doc:"class or code of what stopped them; none that is active or committed"`
 		Made
@@ -58,7 +58,7 @@ type (
 	}
 	MutationQuery struct {
 		Workflow keep.WorkflowName  `query:"workflow"`
-		State    keep.MutationState `query:"state"`
+		State    keep.MutationState `query:"state" enum:"in_flight,needs_reconcile,indeterminate,failed,applied,skipped"`
 		Tool     keep.ToolName      `query:"tool"`
 		Run      keep.RunID         `query:"run"`
 		Item     string             `query:"item" doc:"id of an item; needs workflow"`
@@ -69,13 +69,13 @@ type (
 	}
 	InputQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
-		Status   keep.InputStatus  `query:"status"`
+		Status   keep.InputStatus  `query:"status" enum:"pending,done,skipped"`
 		Made
 		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title or external id"`
 	}
 	ItemQuery struct {
 		Workflow keep.WorkflowName `query:"workflow"`
-		Status   keep.ItemStatus   `query:"status"`
+		Status   keep.ItemStatus   `query:"status" enum:"processing,done,failed,skipped,needs_attention"`
 		Made
 		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title or id"`
 	}

@@ -186,7 +186,7 @@ func (x *execution) budgetQuestion(e *overBudgetError, n int, now time.Time) kee
 		Why:       e.Error() + "; nothing was sent. Whatever else waits for this budget waits for this answer, too.",
 		Choices: []keep.Choice{
 			{Action: keep.Allow, Label: "Allow this one", Effect: "makes this very call once; it counts, also beyond the limit; a call that differs asks again"},
-			{Action: keep.Raise, Label: "Raise the limit", Effect: "gives the budget another limit, for all calls, until a time or without an end; needs the role admin"},
+			{Action: keep.Raise, Label: "Raise the limit", Effect: "gives the budget a higher limit, for all calls, until a time or without an end; needs the role admin"},
 			{Action: keep.Skip, Label: "Skip", Effect: x.rejectEffect()},
 			{Action: keep.Stop, Label: "Stop", Effect: fmt.Sprintf("pauses workflow %s; the question stays", x.a.name)},
 		},

@@ -165,7 +165,7 @@ func TestBudgetRaised(t *testing.T) {
 		w.run()
 		q := w.asks(1)
 		raise := keep.Decision{Action: keep.Raise, By: "ann", From: "test", Limit: 2 * keep.AmountUnit, Until: time.Now().Add(90 * time.Minute)}
-		for _, wrong := range []keep.Decision{{Action: keep.Raise}, {Action: keep.Raise, Limit: -1}, {Action: keep.Raise, Limit: 1, Until: time.Now().Add(-1)}} {
+		for _, wrong := range []keep.Decision{{Action: keep.Raise}, {Action: keep.Raise, Limit: -1}, {Action: keep.Raise, Limit: 1}, {Action: keep.Raise, Limit: keep.AmountUnit}, {Action: keep.Raise, Limit: 1, Until: time.Now().Add(-1)}} {
 			if err := w.operator().Decide(t.Context(), q.ID, wrong); err == nil {
 				t.Errorf("raised to %+v", wrong)
 			}

@@ -54,6 +54,7 @@ type execution struct {
 	logs     []keep.LogLine               // not yet stored
 	logged   logged                       // by this run, stored or not
 	phaseLog *runLog                      // of the phase under way, for its goroutine alone
+	called   []string                     // path of the function that ran last; nil: none did
 	extra    []keep.Change                // not yet stored, besides all that
 	with     func(keep.Run) []keep.Change // returns more of them at the next commit; nil: there are none
 
@@ -210,14 +211,14 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 	done := make(chan answer, 1)
 	now, began, seed := x.e.Now(), time.Now(), x.e.cfg.Chance()
 	log := runLog{x: x, logged: x.logged}
-	x.phaseLog = &log
+	x.phaseLog, x.called = &log, x.path(phase)
 	x.inScript, x.callOver, host.phaseCtx = true, make(chan struct{}), ctx
 	defer close(x.callOver)
 	go func() { // ends before call returns
 		ans := answer{err: errGone}
 		defer func() { done <- ans }()
 		ans.result, ans.err = x.v.script.Call(ctx, ScriptCall{
-			Path: x.path(phase), Args: args, Now: now, Seed: seed, Host: host, Log: log.add,
+			Path: x.called, Args: args, Now: now, Seed: seed, Host: host, Log: log.add,
 		})
 	}()
 	timer := time.NewTimer(slow)
@@ -336,7 +337,7 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*overBudgetError](err); ok {
 		return x.askBudget(ctx, e)
 	}
-	f := asFailure(err)
+	f := x.located(ctx, asFailure(err))
 	if f.Code == keep.CodeBreaker {
 		return x.waitForBreaker(ctx, f)
 	}
@@ -360,6 +361,17 @@ func (x *execution) fail(ctx context.Context, err error) error {
 		return err
 	}
 	return x.e.gate(f.Tool).asked(ctx, v.question.ID)
+}
+
+// located returns f with the place of the function that ran last, if f is a mistake of the script
+// that is no call of it: it is about what the function returned, or did in all.
+func (x *execution) located(ctx context.Context, f *keep.Failure) *keep.Failure {
+	if f.Class != keep.ClassLogic || f.At != "" || x.called == nil {
+		return f
+	}
+	at := *f
+	at.At = x.v.script.Locate(ctx, x.called)
+	return &at
 }
 
 // stop records that the run stopped because of f, as the verdict says.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/policy"
 )
@@ -293,7 +293,7 @@ func topicList(c HostCall) ([]keep.TopicName, *keep.Failure) {
 	if json.Unmarshal(c.arg(0), &many) == nil && len(many) > 0 {
 		return many, nil
 	}
-	return nil, c.logicf("bad-publish", "ctx.publish(topic | topic[], message): the topic must be a string or a list of strings, not %.60s", c.arg(0))
+	return nil, c.logicf("bad-publish", "ctx.publish(topic | topic[], message): the topic must be a string or a list of strings, not %s", given.Show(c.arg(0)))
 }
 
 // A message is what a script publishes.
@@ -312,14 +312,14 @@ func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
 	fields := map[string]json.RawMessage{}
 	if raw := c.arg(1); raw != nil {
 		if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-			return bad("the message must be an object, not %.60s", raw)
+			return bad("the message must be an object, not %s", given.Show(raw))
 		}
 	}
 	m := message{once: true}
 	var err error
 	if raw, ok := fields["once"]; ok {
 		if err := json.Unmarshal(raw, &m.once); err != nil || string(raw) == "null" {
-			return bad("once must be true or false, not %.60s", raw)
+			return bad("once must be true or false, not %s", given.Show(raw))
 		}
 		delete(fields, "once")
 	}
@@ -328,13 +328,13 @@ func parseMessage(c HostCall, limit int) (message, *keep.Failure) {
 			return bad("once: false together with a messageId: the same messageId is one event, so leave one of them out")
 		}
 		if m.id, err = messageID(raw); err != nil {
-			return bad("%v", err)
+			return bad("messageId: %v", err)
 		}
 		delete(fields, "messageId")
 	}
 	if raw, ok := fields["inputId"]; ok {
 		if err := json.Unmarshal(raw, &m.input); err != nil || m.input == "" {
-			return bad("inputId must be what ctx.registerInput returned, not %.60s", raw)
+			return bad("inputId must be what ctx.registerInput returned, not %s", given.Show(raw))
 		}
 		delete(fields, "inputId")
 	}
@@ -361,21 +361,22 @@ func (h *scriptHost) registerInput(ctx context.Context, c HostCall) (json.RawMes
 		Source, Type, ID json.RawMessage
 		Title            string
 	}
-	if err := json.Unmarshal(c.arg(0), &in); err != nil {
+	if err := given.Decode(c.arg(0), &in); err != nil {
 		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): %v", err)
 	}
 	id, err := messageID(in.ID)
 	if err != nil {
 		return nil, c.logicf("bad-input", "ctx.registerInput: id: %v", err)
 	}
-	source, err := canonical.Text(in.Source)
-	typ, typeErr := canonical.Text(in.Type)
-	switch {
-	case err != nil || typeErr != nil || source == "" || typ == "":
-		return nil, c.logicf("bad-input", "ctx.registerInput({source, type, id, title}): source and type are required, and must be text")
-	case len(source) > keep.MaxMessageID || len(typ) > keep.MaxMessageID:
-		return nil, c.logicf("bad-input", "ctx.registerInput: source and type of at most %d bytes", keep.MaxMessageID)
-	case in.Title == "":
+	source, err := nameText(in.Source)
+	if err != nil {
+		return nil, c.logicf("bad-input", "ctx.registerInput: source: %v", err)
+	}
+	typ, err := nameText(in.Type)
+	if err != nil {
+		return nil, c.logicf("bad-input", "ctx.registerInput: type: %v", err)
+	}
+	if in.Title == "" {
 		in.Title = string(id)
 	}
 	got, err := h.input(ctx, source, typ, string(id), in.Title)
@@ -436,7 +437,7 @@ func (h *scriptHost) peek(ctx context.Context, c HostCall) (json.RawMessage, err
 	opt := struct{ Limit int }{Limit: 100}
 	if raw := c.arg(1); raw != nil {
 		if err := json.Unmarshal(raw, &opt); err != nil || opt.Limit < 1 || opt.Limit > h.x.e.policy.Limits.Peek {
-			return nil, c.logicf("bad-peek", "ctx.peek(topic, {limit}): limit must be from 1 to %d", h.x.e.policy.Limits.Peek)
+			return nil, c.logicf("bad-peek", "ctx.peek(topic, {limit}): limit must be from 1 to %d, not %s", h.x.e.policy.Limits.Peek, given.Show(raw))
 		}
 	}
 	events, err := h.x.e.store.Peek(ctx, h.x.a.name, topic, opt.Limit)
@@ -454,13 +455,13 @@ func (h *scriptHost) getByIDs(ctx context.Context, c HostCall) (json.RawMessage,
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(c.arg(1), &raw); err != nil || len(raw) > h.x.e.policy.Limits.Peek {
-		return nil, c.logicf("bad-ids", "ctx.getByIds(topic, ids): ids must be a list of at most %d message ids", h.x.e.policy.Limits.Peek)
+		return nil, c.logicf("bad-ids", "ctx.getByIds(topic, ids): ids must be a list of at most %d message ids, not %s", h.x.e.policy.Limits.Peek, given.Show(c.arg(1)))
 	}
 	ids := make([]keep.MessageID, 0, len(raw))
-	for _, r := range raw {
+	for i, r := range raw {
 		id, err := messageID(r)
 		if err != nil {
-			return nil, c.logicf("bad-ids", "ctx.getByIds: %v", err)
+			return nil, c.logicf("bad-ids", "ctx.getByIds(topic, ids): ids[%d]: %v", i, err)
 		}
 		ids = append(ids, id)
 	}
@@ -474,7 +475,7 @@ func (h *scriptHost) getByIDs(ctx context.Context, c HostCall) (json.RawMessage,
 func (h *scriptHost) subscribed(c HostCall) (keep.TopicName, *keep.Failure) {
 	var topic keep.TopicName
 	if err := json.Unmarshal(c.arg(0), &topic); err != nil || !slices.Contains(h.x.def.Subscribe, topic) {
-		return "", c.logicf("not-subscribed", "ctx.%s: %.60s is not a subscribed topic; %s subscribes to %v", c.Name, c.arg(0), h.x.run.Handler, h.x.def.Subscribe)
+		return "", c.logicf("not-subscribed", "ctx.%s: %s is not a subscribed topic; %s subscribes to %v", c.Name, given.Show(c.arg(0)), h.x.run.Handler, h.x.def.Subscribe)
 	}
 	return topic, nil
 }

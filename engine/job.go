@@ -10,7 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/policy"
@@ -125,12 +125,12 @@ type itemView struct {
 
 func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage, error) {
 	var title string
-	id, err := canonical.Text(c.arg(0))
-	if err != nil || id == "" || len(id) > keep.MaxMessageID {
-		return nil, c.logicf("bad-item", "ctx.withItem(id, title, handler): the id must be a string of 1 to %d bytes, not %.60s%s", keep.MaxMessageID, c.arg(0), because(err))
+	id, err := nameText(c.arg(0))
+	if err != nil {
+		return nil, c.logicf("bad-item", "ctx.withItem(id, title, handler): id: %v", err)
 	}
 	if err := json.Unmarshal(c.arg(1), &title); err != nil {
-		return nil, c.logicf("bad-item", "ctx.withItem(%q, title, handler): the title must be a string, not %.60s", id, c.arg(1))
+		return nil, c.logicf("bad-item", "ctx.withItem(%q, title, handler): title: want a text, got %s", id, given.Show(c.arg(1)))
 	}
 	if h.item != nil {
 		return nil, c.logicf("nested-item", "ctx.withItem(%q) inside the item %q: items do not nest", id, h.item.item.ID)

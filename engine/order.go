@@ -236,8 +236,9 @@ func (a *actor) triggerOf(ctx context.Context, v version, h keep.Handler, ev kee
 
 // keyOf computes the order key of an event. The failure says why it has none.
 func (a *actor) keyOf(ctx context.Context, v version, h keep.Handler, ev keep.Event) (string, *keep.Failure, error) {
+	path := []string{"consumers", string(h.Name), "key"}
 	out, err := v.script.Call(ctx, ScriptCall{
-		Path: []string{"consumers", string(h.Name), "key"}, Args: []json.RawMessage{eventJSON(ev)},
+		Path: path, Args: []json.RawMessage{eventJSON(ev)},
 		Now: ev.CreatedAt, Pure: true, Host: noCalls{}, Log: func(string, string, string) {},
 	})
 	if err != nil {
@@ -253,8 +254,10 @@ func (a *actor) keyOf(ctx context.Context, v version, h keep.Handler, ev keep.Ev
 	}
 	key, err := orderKey(out)
 	if err != nil {
-		return "", keep.Failf(keep.ClassLogic, "bad-order-key", "key of %s for event %q in topic %q: %v; return a string or a number for every event",
-			h.Name, ev.MessageID, ev.Topic, err), nil
+		f := keep.Failf(keep.ClassLogic, "bad-order-key", "key of %s for event %q in topic %q: %v; return a string or a number for every event",
+			h.Name, ev.MessageID, ev.Topic, err)
+		f.At = v.script.Locate(ctx, path)
+		return "", f, nil
 	}
 	return key, nil, nil
 }

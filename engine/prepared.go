@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -79,7 +81,7 @@ func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now tim
 		return prepared{}, badPrepared("it returned nothing")
 	}
 	var raw rawPrepared
-	if err := json.Unmarshal(out, &raw); err != nil {
+	if err := given.Decode(out, &raw); err != nil {
 		return prepared{}, badPrepared("%v", err)
 	}
 	if raw.Reservations == nil {
@@ -115,10 +117,10 @@ func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []
 			return nil, badPrepared("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, h.Subscribe)
 		}
 		ids := make([]keep.MessageID, 0, len(r.IDs))
-		for _, rawID := range r.IDs {
+		for j, rawID := range r.IDs {
 			id, err := messageID(rawID)
 			if err != nil {
-				return nil, badPrepared("reservations[%d]: %v", i, err)
+				return nil, badPrepared("reservations[%d].ids[%d]: %v", i, j, err)
 			}
 			ref := keep.EventRef{Topic: *r.Topic, MessageID: id}
 			if seen[ref] {
@@ -139,22 +141,32 @@ func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []
 	return list, nil
 }
 
-// messageID reads an id that a script gave: a string, or an integer that
+// messageID reads an id that a script gave: a text, or a whole number that
 // JavaScript holds exactly.
 func messageID(raw json.RawMessage) (keep.MessageID, error) {
-	if len(raw) > 0 && raw[0] == '"' {
-		s, err := canonical.Text(raw)
-		if err != nil {
-			return "", fmt.Errorf("a message id must be text: %w", err)
+	s, err := given.ID(raw)
+	if err != nil {
+		return "", err
+	}
+	if raw[0] != '"' {
+		if n, err := strconv.ParseInt(s, 10, 64); err != nil || max(n, -n) > 1<<53-1 {
+			return "", &canonical.NumberError{Number: s}
 		}
-		id := keep.MessageID(s)
-		return id, id.Validate()
 	}
-	var n float64
-	if err := json.Unmarshal(raw, &n); err != nil || n != math.Trunc(n) || math.Abs(n) > 1<<53-1 {
-		return "", fmt.Errorf("a message id must be a string, not %.40s", raw)
+	id := keep.MessageID(s)
+	return id, id.Validate()
+}
+
+// nameText reads a text that a script gave as a name: an id, a key, or a part of one.
+func nameText(raw json.RawMessage) (string, error) {
+	s, err := canonical.Text(raw)
+	switch {
+	case err == nil && s != "" && len(s) <= keep.MaxMessageID:
+		return s, nil
+	case err == nil || len(raw) == 0 || raw[0] != '"':
+		return "", fmt.Errorf("want a text of 1 to %d bytes, got %s", keep.MaxMessageID, given.Show(raw))
 	}
-	return keep.MessageID(fmt.Sprintf("%.0f", n)), nil
+	return "", err
 }
 
 // wakeTime reads wakeAt: an ISO string (a Date becomes one) or milliseconds.
@@ -178,7 +190,7 @@ func wakeTime(raw json.RawMessage) (time.Time, error) {
 			}
 		}
 	}
-	return time.Time{}, fmt.Errorf("wakeAt must be an ISO string with a zone, a Date or milliseconds, not %.60s", raw)
+	return time.Time{}, fmt.Errorf("wakeAt: want an ISO string with a zone, a Date or milliseconds, got %s", given.Show(raw))
 }
 
 // triggerRef reads the trigger that prepare named: an event, or its topic and id.
@@ -190,10 +202,13 @@ func triggerRef(raw json.RawMessage) (keep.EventRef, error) {
 		Topic     keep.TopicName  `json:"topic"`
 		MessageID json.RawMessage `json:"messageId"`
 	}
-	if err := json.Unmarshal(raw, &t); err != nil || t.Topic == "" || t.MessageID == nil {
-		return keep.EventRef{}, fmt.Errorf("trigger must be an event, or {topic, messageId}")
+	if err := given.Decode(raw, &t); err != nil || t.Topic == "" || t.MessageID == nil {
+		return keep.EventRef{}, fmt.Errorf("trigger: want an event, or {topic, messageId}, got %s", given.Show(raw))
 	}
 	id, err := messageID(t.MessageID)
+	if err != nil {
+		err = fmt.Errorf("trigger.messageId: %w", err)
+	}
 	return keep.EventRef{Topic: t.Topic, MessageID: id}, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/schedule"
 )
@@ -98,9 +97,9 @@ func (x *execution) checkKV(ctx context.Context, h *scriptHost) error {
 }
 
 func kvKey(c HostCall) (string, *keep.Failure) {
-	key, err := canonical.Text(c.arg(0))
-	if err != nil || key == "" || len(key) > keep.MaxMessageID {
-		return "", c.logicf("bad-kv", "ctx.%s: the key must be a string of 1 to %d bytes, not %.60s%s", c.Name, keep.MaxMessageID, c.arg(0), because(err))
+	key, err := nameText(c.arg(0))
+	if err != nil {
+		return "", c.logicf("bad-kv", "ctx.%s: key: %v", c.Name, err)
 	}
 	return key, nil
 }

@@ -165,7 +165,7 @@ func (x *execution) retryEffect() string {
 	case start == lifecycle.FromNext:
 		return "runs next again with the stored result; nothing is sent"
 	case start == lifecycle.FromMutate:
-		return "makes the call again with the same data and the same key"
+		return "makes the call again with " + x.sameData()
 	case fresh:
 		return "starts again from prepare with what the topics then hold"
 	default:
@@ -174,10 +174,28 @@ func (x *execution) retryEffect() string {
 }
 
 func (x *execution) didNotHappenEffect() string {
-	if x.direct {
-		return "sends nothing now; if the agent makes the call again, it is sent with the same key"
+	twice := ""
+	if !x.sameKey() && x.mut.Level != keep.LevelClaim {
+		twice = "; if it did happen, it happens twice"
 	}
-	return "sends the call again, with the same data and the same key"
+	if x.direct {
+		return "sends nothing now; if the agent makes the call again, it is sent with " + x.sameData() + twice
+	}
+	return "sends the call again, with " + x.sameData() + twice
+}
+
+// sameData says what the call has in common with the one before when it is made again.
+func (x *execution) sameData() string {
+	if x.sameKey() {
+		return "the same data and the same key"
+	}
+	return "the same data"
+}
+
+// sameKey reports whether the call had the host's key in it, and has it again.
+func (x *execution) sameKey() bool {
+	t := x.e.tools.known(x.mut.Tool)
+	return t != nil && (t.spec.Level == keep.LevelKey || t.spec.CarriesToken && x.e.tools.carriedToken(x.mut))
 }
 
 func (x *execution) happenedEffect() string {

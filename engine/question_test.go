@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 )
 
@@ -62,6 +63,45 @@ func TestQuestionOfAChangedTool(t *testing.T) {
 			}
 			if got := strings.Contains(qs[0].VerifyByHand, w.mutation().Token); got != tt.said {
 				t.Errorf("%s: to verify by hand: %q; names the key: %t, want %t", name, qs[0].VerifyByHand, got, tt.said)
+			}
+		})
+	}
+}
+
+// What "did not happen" does names the key only if the call has one, and says what it does to a
+// call that did happen, if nothing keeps it from happening twice.
+func TestQuestionNamesTheKeyThatIsSent(t *testing.T) {
+	for _, tt := range []struct {
+		level   keep.Level
+		carries bool
+		effect  string
+	}{
+		{keep.LevelNone, false, "sends the call again, with the same data; if it did happen, it happens twice"},
+		{keep.LevelNone, true, "sends the call again, with the same data and the same key"},
+		{keep.LevelKey, false, "sends the call again, with the same data and the same key"}, // in a form of its own
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.service.level, w.service.carries = tt.level, tt.carries
+			w.service.onCall = func(int) (bool, error) { return true, errReset }
+			w.service.onAsk = func(int) (connector.Verdict, error) {
+				return "", keep.Failf(keep.ClassPermission, keep.CodeForbidden, "the service answered 403 Forbidden")
+			}
+			w.deploy()
+			w.publish("in", "a")
+			_ = w.runFor(24 * time.Hour)
+			qs := w.questions()
+			if len(qs) != 1 {
+				t.Fatalf("level %s: %d questions, want one", tt.level, len(qs))
+			}
+			q := qs[0]
+			for _, c := range q.Choices {
+				if c.Action == keep.DidNotHappen && c.Effect != tt.effect {
+					t.Errorf("level %s, carries %t: %q, want %q", tt.level, tt.carries, c.Effect, tt.effect)
+				}
+			}
+			if !q.Allows(keep.DidNotHappen) {
+				t.Errorf("level %s: the question is %+v, want one of the outcome", tt.level, q)
 			}
 		})
 	}

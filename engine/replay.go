@@ -84,7 +84,8 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 	if r.Run.Kind == keep.Producer {
 		host.kv = make(map[string]json.RawMessage)
 	}
-	out, err := r.Script.Call(ctx, ScriptCall{Path: x.path(phase), Args: p.Args, Now: p.Clock, Seed: p.Seed, Host: host, Log: func(_, _, _ string) {}})
+	x.called = x.path(phase)
+	out, err := r.Script.Call(ctx, ScriptCall{Path: x.called, Args: p.Args, Now: p.Clock, Seed: p.Seed, Host: host, Log: func(_, _, _ string) {}})
 	res := ReplayResult{Result: out, Publishes: host.publishes, Asked: x.again.asked, In: trace.Digest(p.Args...), Out: trace.Digest(out)}
 	res.Published, res.Stored = host.wrote()
 	if unknown, ok := errors.AsType[*UnknownAnswer](err); ok {
@@ -101,7 +102,9 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 		return res, err
 	case p.Name == "prepare" && res.Unknown == nil:
 		parsed, f := parsePrepared(out, def, e.policy, p.Clock)
-		res.Reservations, res.Failure = parsed.reservations, f
+		if res.Reservations = parsed.reservations; f != nil {
+			res.Failure = x.located(ctx, f)
+		}
 	}
 	return res, nil
 }

@@ -29,6 +29,10 @@ type Script interface {
 	// When the script itself fails, or breaks a limit, the error wraps a
 	// *keep.Failure of class logic. When ctx ends first, it wraps ctx's cause.
 	Call(ctx context.Context, c ScriptCall) (json.RawMessage, error)
+
+	// Locate returns where the function at path is declared, as file:line:column; empty: it is
+	// not known.
+	Locate(ctx context.Context, path []string) string
 }
 
 // A ScriptCall is one call into a script.
@@ -123,12 +127,4 @@ func asFailure(err error) *keep.Failure {
 // logicf returns a logic failure at the call.
 func (c HostCall) logicf(code, format string, args ...any) *keep.Failure {
 	return &keep.Failure{Class: keep.ClassLogic, Code: code, Message: fmt.Sprintf(format, args...), At: c.At}
-}
-
-// because adds an error to a sentence.
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return ": " + err.Error()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/schema"
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/limit"
@@ -270,7 +271,7 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 	case len(params) > limit:
 		return nil, c.logicf("params-too-large", "params of %d bytes: at most %d", len(params), limit)
 	case params[0] != '{':
-		return nil, c.logicf("bad-params", "takes one object, got %.40s", params)
+		return nil, c.logicf("bad-params", "takes one object, got %s", given.Show(params))
 	}
 	if err := connector.CheckNumbers(params); err != nil {
 		return nil, c.logicf("bad-params", "%v", err)

@@ -148,6 +148,11 @@ func (w *world) Call(ctx context.Context, c engine.ScriptCall) (out json.RawMess
 	return json.Marshal(v)
 }
 
+// Locate implements engine.Script.
+func (w *world) Locate(_ context.Context, path []string) string {
+	return "w.js/" + strings.Join(path, ".")
+}
+
 // newWorld returns a world with one workflow "w": topic "in", consumer "act"
 // that creates one thing per event, and publishes to "out".
 func newWorld(t testing.TB) *world {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/given"
 )
 
 // A common is what every phase may do.
@@ -366,17 +367,27 @@ type stored[D any] struct {
 
 type (
 	reservation struct {
-		Topic keep.TopicName   `json:"topic"`
-		IDs   []keep.MessageID `json:"ids"`
+		Topic keep.TopicName `json:"topic"`
+		IDs   []messageID    `json:"ids"`
 	}
 	ui struct {
 		Title string `json:"title"`
 	}
 	ref struct {
 		Topic     keep.TopicName `json:"topic"`
-		MessageID keep.MessageID `json:"messageId"`
+		MessageID messageID      `json:"messageId"`
 	}
 )
+
+// A messageID is a keep.MessageID that a script may have given as a number.
+type messageID keep.MessageID
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (id *messageID) UnmarshalJSON(raw []byte) error {
+	s, err := given.ID(raw)
+	*id = messageID(s)
+	return err
+}
 
 func (p Prepared[D]) stored() stored[D] {
 	s := stored[D]{Reservations: []reservation{}, Data: p.Data, WakeAt: p.WakeAt}
@@ -386,13 +397,13 @@ func (p Prepared[D]) stored() stored[D] {
 			s.Reservations = append(s.Reservations, reservation{Topic: r.Topic})
 			i++
 		}
-		s.Reservations[i].IDs = append(s.Reservations[i].IDs, r.MessageID)
+		s.Reservations[i].IDs = append(s.Reservations[i].IDs, messageID(r.MessageID))
 	}
 	if p.Title != "" {
 		s.UI = &ui{p.Title}
 	}
 	if !p.Trigger.IsZero() {
-		s.Trigger = &ref{p.Trigger.Topic, p.Trigger.MessageID}
+		s.Trigger = &ref{p.Trigger.Topic, messageID(p.Trigger.MessageID)}
 	}
 	return s
 }
@@ -406,14 +417,14 @@ func pinnedOf[D any](args []json.RawMessage) (Prepared[D], error) {
 	p := Prepared[D]{Data: s.Data, WakeAt: s.WakeAt}
 	for _, r := range s.Reservations {
 		for _, id := range r.IDs {
-			p.Reserve = append(p.Reserve, keep.EventRef{Topic: r.Topic, MessageID: id})
+			p.Reserve = append(p.Reserve, keep.EventRef{Topic: r.Topic, MessageID: keep.MessageID(id)})
 		}
 	}
 	if s.UI != nil {
 		p.Title = s.UI.Title
 	}
 	if s.Trigger != nil {
-		p.Trigger = keep.EventRef{Topic: s.Trigger.Topic, MessageID: s.Trigger.MessageID}
+		p.Trigger = keep.EventRef{Topic: s.Trigger.Topic, MessageID: keep.MessageID(s.Trigger.MessageID)}
 	}
 	return p, nil
 }

@@ -276,3 +276,26 @@ func TestDeclarationProblems(t *testing.T) {
 		t.Errorf("%v\nspeaks of scripts", err)
 	}
 }
+
+// A script of before may have reserved events by numbers, as scripts may; a Go function gets their ids.
+func TestPreparedByAScript(t *testing.T) {
+	var got handler.Prepared[int]
+	c := handler.Consumer[int, handler.NoResult]{
+		Name: "c", Subscribe: []keep.TopicName{"in"},
+		Prepare: func(context.Context, *handler.Reader, *handler.Event) (p handler.Prepared[int], err error) {
+			return p, nil
+		},
+		Mutate: func(_ context.Context, _ *handler.Getter, p handler.Prepared[int]) (handler.Call, error) {
+			got = p
+			return handler.Call{}, nil
+		},
+	}
+	prepared := json.RawMessage(`{"reservations":[{"topic":"in","ids":[7,"a"]}],"data":1,"trigger":{"topic":"in","messageId":7}}`)
+	if _, err := call(t, handler.Limits{}, &host{}, c, "consumers.c.mutate", prepared); err != nil {
+		t.Fatal(err)
+	}
+	seven := keep.EventRef{Topic: "in", MessageID: "7"}
+	if got.Trigger != seven || len(got.Reserve) != 2 || got.Reserve[0] != seven || got.Reserve[1].MessageID != "a" {
+		t.Errorf("the function got %+v, want the events 7 and a", got)
+	}
+}

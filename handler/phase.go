@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/internal/wall"
+	"github.com/keep-run/keep/script/workflow"
 )
 
 // Limits bound one phase. The zero value of each field is its default, which is that of scripts.
@@ -38,7 +39,7 @@ type function func(ctx context.Context, p *phase, args []json.RawMessage) (any, 
 
 // Script returns what calls the handlers of the workflow, as an engine wants it.
 func (w *Workflow) Script(l Limits) engine.Script {
-	s := script{limits: l.withDefaults(), functions: make(map[string]function)}
+	s := script{limits: l.withDefaults(), functions: make(map[string]function), of: w}
 	for _, h := range w.Handlers {
 		for path, f := range h.functions() {
 			s.functions[path] = f
@@ -50,6 +51,20 @@ func (w *Workflow) Script(l Limits) engine.Script {
 type script struct {
 	limits    Limits
 	functions map[string]function
+	of        *Workflow
+}
+
+// Locate implements engine.Script.
+func (s script) Locate(_ context.Context, path []string) string {
+	decl, _, err := s.of.Declare()
+	if err != nil {
+		return ""
+	}
+	p := workflow.Locate(decl, nil, path)
+	if p.IsZero() {
+		return ""
+	}
+	return at(p.File, p.Line)
 }
 
 // A phase is one call of a handler function. The function runs in a goroutine of its own, and

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/script/workflow"
 )
 
 // maxLoaded is how many scripts stay loaded: those that ran last. A loaded script
@@ -160,6 +161,15 @@ func (s *script) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage
 		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "script-error", Message: bare(e), At: e.At.String()}
 	}
 	return nil, err
+}
+
+// Locate implements engine.Script.
+func (s *script) Locate(ctx context.Context, path []string) string {
+	program, err := s.load(ctx)
+	if err != nil {
+		return ""
+	}
+	return workflow.Locate(program.Declaration(), sources(s.bundle.Map), path).String()
 }
 
 // bare returns the message of a sandbox error without its place, which a failure

@@ -46,9 +46,9 @@ func (o *Operator) beginRaise(ctx context.Context, q keep.Escalation, d keep.Dec
 	case !configured:
 		return at, &ActionError{q.ID, d.Action, "the budget " + q.Budget + " is not configured any more"}
 	case d.Limit <= 0 || d.Limit > keep.MaxAmount:
-		return at, &ActionError{q.ID, d.Action, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
+		return at, &LimitError{q.ID, fmt.Sprintf("it needs a limit that is more than 0, and at most %s", keep.MaxAmount)}
 	case !d.Until.IsZero() && !d.Until.After(d.At):
-		return at, &ActionError{q.ID, d.Action, "its end is over already"}
+		return at, &LimitError{q.ID, "its end is over already"}
 	}
 	up := budget.Raise{Limit: d.Limit, Over: rule.Limit, Until: d.Until, By: d.By, At: d.At}
 	err = o.changeBudget(ctx, q.Budget, func(s *budget.State) error {
@@ -57,11 +57,24 @@ func (o *Operator) beginRaise(ctx context.Context, q keep.Escalation, d keep.Dec
 		if err == nil && !now.ClosedAt.IsZero() {
 			err = keep.ErrStale
 		}
+		if held := rule.LimitAt(*s, d.At); err == nil && d.Limit <= held {
+			err = &LimitError{q.ID, fmt.Sprintf("the limit of the budget %s is %s, and %s is not more; nothing was changed", q.Budget, held, d.Limit)}
+		}
 		*s, at = s.With(q.ID, up)
 		return err
 	})
 	return at, err
 }
+
+// A LimitError is returned for the raise of a budget whose limit is not higher than the one that
+// holds, or none, or whose end is over.
+type LimitError struct {
+	ID  keep.EscalationID
+	Why string
+}
+
+// Error names the question and why the limit is refused.
+func (e *LimitError) Error() string { return fmt.Sprintf("question %s: raise: %s", e.ID, e.Why) }
 
 // changeBudget changes what is stored of a budget, and writes what its answers say. What is as it was is not written.
 func (o *Operator) changeBudget(ctx context.Context, name string, change func(*budget.State) error) error {

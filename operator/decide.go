@@ -34,7 +34,8 @@ func (o *Operator) Decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 		err := o.decide(ctx, id, d)
 		_, refused := errors.AsType[*ActionError](err)
 		_, needsResult := errors.AsType[*ResultError](err)
-		refused = refused || needsResult || errors.Is(err, keep.ErrDecided)
+		_, needsLimit := errors.AsType[*LimitError](err)
+		refused = refused || needsResult || needsLimit || errors.Is(err, keep.ErrDecided)
 		stale := errors.Is(err, keep.ErrStale)
 		if !refused && !stale {
 			return err

@@ -86,16 +86,19 @@ func TestBoundsOnThePages(t *testing.T) {
 	ada.sees(`document.querySelector("meter").value == 92 && document.querySelector("meter").getBoundingClientRect().width > 50`)
 	ada.click(`a[href="/inbox/` + string(over.ID) + `"]`)
 	ada.lands(`document.querySelector("input[name=limit]")`)
-	raise := func() {
+	raise := func(limit string) {
 		ada.click(`input[name=limit]`)
-		ada.keys("100")
+		ada.keys(limit)
 		ada.click(`button[value=raise]`)
 	}
-	raise()
+	raise("100")
 	ada.says("this needs the role admin")
 	call(ada, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Admin), URL: w.site.URL})
 	ada.open("/inbox/" + string(over.ID))
-	raise()
+	raise("70")
+	ada.says("the limit of the budget reminders is 70, and 70 is not more; nothing was changed")
+	ada.open("/inbox/" + string(over.ID))
+	raise("100")
 	ada.says("Your decision is recorded.")
 	w.until("the third reminder is sent", func() bool { return w.desk.done("/reminders") == 3 })
 	ada.open("/budgets")

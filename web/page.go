@@ -262,6 +262,9 @@ func statusOf(err error) (int, errorText) {
 	if _, ok := errors.AsType[*operator.ResultError](err); ok {
 		return http.StatusUnprocessableEntity, errorText{What: "The result is needed", Why: err.Error() + ".", Next: "Go back and write what the call would have answered; nothing was changed."}
 	}
+	if _, ok := errors.AsType[*operator.LimitError](err); ok {
+		return http.StatusUnprocessableEntity, errorText{What: "A higher limit is needed", Why: err.Error() + ".", Next: "Go back and write more than the limit that holds."}
+	}
 	_, isAction := errors.AsType[*operator.ActionError](err)
 	_, isItem := errors.AsType[*operator.ItemError](err)
 	_, isKept := errors.AsType[*operator.UnskipError](err)

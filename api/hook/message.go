@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/law/canonical"
+	"github.com/keep-run/keep/law/given"
 )
 
 // errMediaType is returned for a body that is neither JSON nor a form.
@@ -105,10 +105,11 @@ func (r idRule) of(h http.Header, payload json.RawMessage) (keep.MessageID, erro
 	for _, step := range r.path {
 		payload = child(payload, step)
 	}
-	text, err := idText(payload)
+	text, err := given.ID(payload)
 	if err == nil {
 		return checked(text)
 	}
+	err = fmt.Errorf("the delivery has no id: %w", err)
 	if media, _, _ := mime.ParseMediaType(h.Get("Content-Type")); media == formType {
 		return "", fmt.Errorf("at %s, %w; the body was read as a form, as its Content-Type says: send application/json", r.text, err)
 	}
@@ -135,17 +136,4 @@ func child(v json.RawMessage, step any) json.RawMessage {
 		}
 	}
 	return nil
-}
-
-var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]{0,63})$`) })
-
-// idText returns an id that is a string or a whole number: no digit of it is lost.
-func idText(v json.RawMessage) (string, error) {
-	if wholeNumber().Match(v) {
-		return string(v), nil
-	}
-	if len(v) == 0 || v[0] != '"' {
-		return "", errors.New("the delivery has no id that is a text or a whole number")
-	}
-	return canonical.Text(v)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // eventsCmd lists the messages of all topics, and shows one with its payload.
@@ -35,8 +36,8 @@ func (a *app) eventsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW TOPIC] ID", "Show one event with its payload", 3, shownEvent, a.printEvent)
-	show.Long = "Show prints everything about an event. Six or more characters that its ID begins or ends\nwith stand for it; last is the newest, of a topic or of all."
-	show.Args = namedOrLast(3)
+	show.Long = "Show prints everything about an event. Its ID is enough if nothing else has it. Six or more characters\nthat it begins or ends with stand for it; last is the newest, of a topic or of all."
+	show.Args = placedOrAlone(3)
 	show.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return noun("events", list, show, a.skipEventsCmd(), a.unskipEventsCmd(), a.redoEventsCmd())
 }
@@ -56,7 +57,13 @@ func shownEvent(ctx context.Context, c *api.Client, args []string) (api.Event, e
 		return show(e.Workflow, e.Topic, e.MessageID)
 	}
 	if len(args) == 1 {
-		return newest("", "")
+		return orNewest(args[0], func() (e api.Event, err error) {
+			w, err := byIDAlone(ctx, c, view.IsEvent, args[0])
+			if err != nil {
+				return e, err
+			}
+			return show(w.Workflow, w.Events[0].Topic, w.Events[0].MessageID)
+		}, func() (api.Event, error) { return newest("", "") })
 	}
 	w, t := keep.WorkflowName(args[0]), keep.TopicName(args[1])
 	return orNewest(args[2], func() (api.Event, error) {

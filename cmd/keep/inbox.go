@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,9 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 				return exit.Misusef("--result is the answer of one call: it does not go with --all")
 			}
 			if f.all {
+				if !slices.Contains(keep.Actions(), keep.Action(args[0])) {
+					return exit.Misusef("there is no action %q; there are %s", args[0], strings.Join(words(keep.Actions()), ", "))
+				}
 				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Limit: limit, Until: end})
 			}
 			return a.answer(cmd.Context(), args[0], api.DecisionRequest{

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,37 @@ func (f manyFilter) check() error {
 	if !f.all && (f.workflow != "" || f.kind != "" || f.tool != "") {
 		return exit.Misusef("--workflow, --kind and --tool go with --all")
 	}
+	if f.kind != "" && !slices.Contains(keep.EscalationKinds(), keep.EscalationKind(f.kind)) {
+		return exit.Misusef("--kind is %q, want one of %s", f.kind, strings.Join(words(keep.EscalationKinds()), ", "))
+	}
 	return nil
+}
+
+// checkTool refuses a tool that no workflow may call, and that no call was made of: a workflow that
+// needs no grants, or an agent, may have made one.
+func (f manyFilter) checkTool(ctx context.Context, c *api.Client) error {
+	if f.tool == "" {
+		return nil
+	}
+	calls, err := c.Mutations(ctx, api.MutationQuery{Tool: keep.ToolName(f.tool)}, api.Paging{Limit: 1})
+	if err != nil || len(calls.Items) > 0 {
+		return err
+	}
+	grants, err := c.Grants(ctx)
+	if err != nil {
+		return err
+	}
+	var all []string
+	for _, g := range grants {
+		if (keep.Grant{Tools: api.Granted(g.Tools)}).Covers(keep.ToolName(f.tool)) {
+			return nil
+		}
+		for _, t := range g.Tools {
+			all = append(all, t.Tool)
+		}
+	}
+	slices.Sort(all)
+	return exit.Misusef("--tool is %q, which no workflow may call; granted are %s", f.tool, strings.Join(slices.Compact(all), ", "))
 }
 
 // args takes an action with --all, and a question before it without.
@@ -69,6 +100,9 @@ type answeredAll struct {
 func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest) error {
 	return a.decide(ctx, func(c *api.Client) error {
 		list, err := a.listAll(ctx, c, f, d.Action)
+		if err == nil && len(list) == 0 {
+			err = f.checkTool(ctx, c)
+		}
 		if err != nil {
 			return err
 		}

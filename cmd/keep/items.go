@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // itemsCmd lists the units of work of jobs, which outlive the runs that work on them.
@@ -33,8 +34,8 @@ func (a *app) itemsCmd() *cobra.Command {
 		})
 	}
 	show := showCmd(a, "show [WORKFLOW] ID", "Show one item with its mutations", 2, shownItem, a.printItem)
-	show.Long = "Show prints everything about an item. Six or more characters that its ID begins or ends\nwith stand for it; last is the newest, of a workflow or of all."
-	show.Args = namedOrLast(2)
+	show.Long = "Show prints everything about an item. Its ID is enough if nothing else has it. Six or more characters\nthat it begins or ends with stand for it; last is the newest, of a workflow or of all."
+	show.Args = placedOrAlone(2)
 	show.ValidArgsFunction = a.byPosition(workflowNames, itemIDs)
 	return noun("items", list, show, a.reprocessCmd(), a.skipItemsCmd(), a.unskipItemsCmd())
 }
@@ -51,7 +52,13 @@ func shownItem(ctx context.Context, c *api.Client, args []string) (api.Item, err
 		return c.Item(ctx, it.Workflow, it.ID)
 	}
 	if len(args) == 1 {
-		return newest("")
+		return orNewest(args[0], func() (it api.Item, err error) {
+			w, err := byIDAlone(ctx, c, view.IsItem, args[0])
+			if err != nil {
+				return it, err
+			}
+			return c.Item(ctx, w.Workflow, w.ID)
+		}, func() (api.Item, error) { return newest("") })
 	}
 	w := keep.WorkflowName(args[0])
 	return orNewest(args[1], func() (api.Item, error) {

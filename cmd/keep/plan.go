@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/view"
 )
@@ -135,9 +137,10 @@ func (p *planner) given() (*keep.Event, error) {
 	if err := json.Unmarshal([]byte(p.event), &fields); err != nil {
 		return nil, exit.Misusef("--event is no object of JSON (%v); write one as --event '{\"messageId\":\"a\"}'", err)
 	}
-	e := &keep.Event{Topic: keep.TopicName(p.topic)}
-	if err := json.Unmarshal(fields["messageId"], &e.MessageID); err != nil || e.MessageID == "" {
-		return nil, exit.Misusef("--event: messageId must be a string that is not empty")
+	id, err := given.ID(fields["messageId"])
+	e := &keep.Event{Topic: keep.TopicName(p.topic), MessageID: keep.MessageID(id)}
+	if err := cmp.Or(err, e.MessageID.Validate()); err != nil {
+		return nil, exit.Misusef("--event: messageId: %v", err)
 	}
 	delete(fields, "messageId")
 	delete(fields, "inputId")
@@ -145,7 +148,6 @@ func (p *planner) given() (*keep.Event, error) {
 		e.Payload = payload
 		return e, nil
 	}
-	var err error
 	e.Payload, err = json.Marshal(fields)
 	return e, err
 }

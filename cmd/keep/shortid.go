@@ -63,10 +63,20 @@ func firstOf[T any](what string, p api.Page[T], err error) (T, error) {
 	return p.Items[0], nil
 }
 
-// namedOrLast refuses arguments that are neither those that name a record, n of them, nor last alone.
-func namedOrLast(n int) cobra.PositionalArgs {
+// byIDAlone finds the event or item that a person named by its id, or by a part of it, without saying
+// whose it is.
+func byIDAlone(ctx context.Context, c *api.Client, is view.Nature, given string) (api.Why, error) {
+	w, err := c.Why(ctx, given)
+	if err == nil && w.Is != is || errors.Is(err, keep.ErrNotFound) {
+		return w, &keep.NotFoundError{What: string(is), ID: given}
+	}
+	return w, err
+}
+
+// placedOrAlone refuses arguments that are neither n, the last of which is an id, nor the id alone.
+func placedOrAlone(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 && args[0] == view.Last {
+		if len(args) == 1 {
 			return nil
 		}
 		return cobra.ExactArgs(n)(cmd, args)

@@ -24,6 +24,7 @@ import (
 const imports = `
 .                       pure
 law/canonical           pure
+law/given               pure   law/canonical
 law/ledger              pure   . law/canonical
 law/lifecycle           pure   . law/ledger
 law/schedule            pure   . law/lifecycle
@@ -72,7 +73,7 @@ script/sandbox          clock  script/sandbox/internal/... internal/regular inte
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
 engine                  clock  . law/... store connector engine/lease internal/commitlog internal/schema
-handler                 clock  . engine script/workflow internal/wall
+handler                 clock  . law/given engine script/workflow internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
 
@@ -93,7 +94,7 @@ gateway                 clock  . law/... store connector connector/mcp engine
 view                    timed  . law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
 api/access              clock  . store host/link
-api/hook                clock  . law/canonical store operator idempotency
+api/hook                clock  . law/given store operator idempotency
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
 web/graph               pure
 web/internal/...        main   internal/npm
@@ -104,7 +105,7 @@ rehearsal               clock  . law/policy law/schedule connector engine host s
 rehearsal/plan          clock  . law/budget law/canonical law/grant law/policy law/trace connector host script/sandbox rehearsal
 rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector engine rehearsal store store/memory
 rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
-rehearsal/scripttest    clock  . law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
+rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
 
 repair                  clock  . law/grant law/policy law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 

@@ -263,6 +263,9 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 	}
 	err := o.Decide(person, q.ID, d)
 	_, misfit := errors.AsType[*operator.ActionError](err)
+	if _, low := errors.AsType[*operator.LimitError](err); low && a == keep.Raise {
+		misfit = true
+	}
 	if _, bare := errors.AsType[*operator.ResultError](err); bare && a == keep.Happened && d.Result == nil {
 		misfit = true
 	}

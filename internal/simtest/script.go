@@ -49,6 +49,9 @@ type call struct {
 // that (law: not-catchable).
 type ended struct{ err error }
 
+// Locate implements engine.Script.
+func (s script) Locate(context.Context, []string) string { return "" }
+
 // Call implements engine.Script.
 func (s script) Call(ctx context.Context, sc engine.ScriptCall) (out json.RawMessage, err error) {
 	c := &call{script: s, ctx: ctx, c: sc, who: fmt.Sprintf("script %s %s", s.f.name, strings.Join(sc.Path, "."))}

@@ -88,7 +88,7 @@ func (r Rule) RoomAt(s State, records []keep.Mutation, except keep.MutationKey, 
 		}
 	}
 	if up := s.Raise; up != nil && up.Until.After(now) {
-		times = append(times, up.Until) // a raise may also lower
+		times = append(times, up.Until) // one of before may also lower
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	for _, at := range times {

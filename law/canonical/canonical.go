@@ -175,11 +175,14 @@ func plainString(raw []byte) bool {
 	return true
 }
 
-// Text reads a JSON string that identifies something. It refuses half of a surrogate
+// Text reads a JSON string that identifies something; null is none. It refuses half of a surrogate
 // pair, which JavaScript's strings can hold and Unicode cannot: encoding/json puts the
 // same character for every half, and two different ids would be one.
 func Text(raw []byte) (string, error) {
 	var s string
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", fmt.Errorf("want a text, not %.60s", raw)
+	}
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return "", err
 	}

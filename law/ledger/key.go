@@ -28,7 +28,7 @@ func Identify(params []byte, names []string) (identity, payload []byte, subkey s
 	}
 	if raw, ok := all["subkey"]; ok {
 		if subkey, err = canonical.Text(raw); err != nil {
-			return nil, nil, "", fmt.Errorf("subkey must be a string: %w", err)
+			return nil, nil, "", fmt.Errorf("subkey: %w", err)
 		}
 		delete(all, "subkey")
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
@@ -102,11 +103,10 @@ func parseTest(raw json.RawMessage) (Test, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	var strict Test
-	err := d.Decode(&strict)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return t, fmt.Errorf("%s is a %s", wrong.Field, wrong.Value)
-	}
-	if err != nil {
+	if err := d.Decode(&strict); err != nil {
+		if wrong := given.Mismatch(raw, &strict); wrong != nil {
+			return t, wrong
+		}
 		return t, errors.New(strings.TrimPrefix(strings.Replace(err.Error(), "unknown field", "unknown key", 1), "json: "))
 	}
 	return strict, strict.validate()

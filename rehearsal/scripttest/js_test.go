@@ -34,7 +34,7 @@ export default [...made, { name: "a call too many", handler: "send", now: "2026-
 		{"a key that there is not", "export default [\n  { name: 'a' },\n  { name: 'b', handlr: 'send' }];", `orders.test.js:3: test 2 (b): unknown key "handlr"`},
 		{"a function", "export default [{ name: 'a', expect: { calls: [{ params: () => 1 }] } }];", "orders.test.js:1: test 1 (a): expect.calls[0].params is a function"},
 		{"a date", "export default [{ name: 'a', now: new Date(0) }];", "now is a Date"},
-		{"another type", "export default [{ name: 'a', handler: 7 }];", "handler is a number"},
+		{"another type", "export default [{ name: 'a', handler: 7 }];", "handler: want a text, got the number 7"},
 		{"no name", "export default [{ handler: 'send' }];", "test 1 (): name required"},
 		{"throws", "export default [];\n\nthrow new Error('no');", "orders.test.js:3:"},
 		{"does not parse", "export default [", "orders.test.js:1:"},

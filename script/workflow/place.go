@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -91,6 +92,28 @@ func (fs *files) find(p location) Position {
 		return known
 	}
 	return fs.guess(p.path)
+}
+
+// Locate returns where the function at path of a declaration is, or the nearest thing around it that
+// can be found. src is as in Parse.
+func Locate(decl json.RawMessage, src Source, path []string) Position {
+	v, err := decode(decl)
+	if err != nil {
+		return Position{}
+	}
+	p := location{}.of(v)
+	for _, step := range path {
+		next, ok := v.get(step)
+		if !ok {
+			break
+		}
+		p, v = p.key(step).of(next), next
+	}
+	if f, ok := v.get("handler"); ok {
+		p = p.key("handler").of(f)
+	}
+	fs := files{src: src}
+	return fs.find(p)
 }
 
 // guess finds a path when no position is known at all, in the one file there is:

@@ -86,6 +86,9 @@ var errUnwound = errors.New("the host call failed")
 // Script implements engine.Scripts.
 func (l *life) Script(context.Context, keep.Deployment) (engine.Script, error) { return l, nil }
 
+// Locate implements engine.Script.
+func (l *life) Locate(context.Context, []string) string { return "" }
+
 // Call implements engine.Script: prepare takes the event, mutate makes the call.
 func (l *life) Call(ctx context.Context, c engine.ScriptCall) (json.RawMessage, error) {
 	switch c.Path[len(c.Path)-1] {

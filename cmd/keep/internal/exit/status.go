@@ -28,7 +28,7 @@ func Of(err error) int {
 			return Unreachable
 		}
 	}
-	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindAmbiguous || p.Kind == api.KindNotOffered || p.Kind == api.KindResult || p.Kind == api.KindBadTime) {
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindAmbiguous || p.Kind == api.KindNotOffered || p.Kind == api.KindResult || p.Kind == api.KindLimit || p.Kind == api.KindBadTime) {
 		return Misused
 	}
 	switch {

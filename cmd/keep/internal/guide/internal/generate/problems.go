@@ -47,7 +47,7 @@ var areas = []area{
 		"decided":             {do: "Nothing: the detail says who answered, when, and how."},
 		"forbidden":           {do: "Use a token of a higher role: viewer, operator, author or admin."},
 		"internal":            {do: "Look into the log of the host. The request may have been carried out: look before you repeat it."},
-		"limit-needed":        {do: "Send a limit with raise, and with no other action."},
+		"limit-needed":        {do: "Send a limit that is higher than the one that holds with raise, and none with another action."},
 		"no-route":            {do: "Check the path. If it is right, the host is an older Keep: upgrade it, or use its own client."},
 		"no-version":          {do: "Send `If-Match` with the ETag of the workflow, or `If-None-Match: *` for a new one."},
 		"not-found":           {do: "Check the id. What is old may have been deleted by retention."},
