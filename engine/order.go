@@ -237,7 +237,7 @@ func (a *actor) triggerOf(ctx context.Context, v version, h keep.Handler, ev kee
 // keyOf computes the order key of an event. The failure says why it has none.
 func (a *actor) keyOf(ctx context.Context, v version, h keep.Handler, ev keep.Event) (string, *keep.Failure, error) {
 	out, err := v.script.Call(ctx, ScriptCall{
-		Path: []string{"consumers", string(h.Name), "key"}, Args: []json.RawMessage{eventJSON(ev)},
+		Path: []string{"consumers", string(h.Name), "key"}, Args: []json.RawMessage{eventJSON(v.Definition, ev)},
 		Now: ev.CreatedAt, Pure: true, Host: noCalls{}, Log: func(string, string, string) {},
 	})
 	if err != nil {

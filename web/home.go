@@ -23,6 +23,7 @@ type homeData struct {
 	Late      []view.Late
 	Unlike    []api.Mismatch // connections that hosts don't have alike
 	Missing   []view.Missing // workflows that no host can execute
+	Stranded  []view.Stranded
 	Totals    totals
 	Today     today
 	Workflows []workflowRow // those that need a look first
@@ -81,7 +82,7 @@ func (s *site) home(r *http.Request) (page, error) {
 		return p, err
 	}
 	st := situationOf(o.Situation)
-	d := homeData{Late: o.Late()}
+	d := homeData{Late: o.Late(), Stranded: o.Stranded()}
 	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
 		return p, err
 	}
