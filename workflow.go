@@ -117,8 +117,8 @@ type Handler struct {
 	Subscribe []TopicName `json:"subscribe,omitempty"` // consumers only
 	Publishes []TopicName `json:"publishes,omitzero"`  // nil: any declared topic
 	Schedule  Schedule    `json:"schedule,omitzero"`   // producers and jobs only
-	Items     string      `json:"items,omitempty"`     // jobs: what keeps their items apart; see ItemsOf
-	New       bool        `json:"new,omitempty"`       // jobs: it is none of before by another name
+	Items     string      `json:"items,omitempty"`     // jobs and producers: what keeps theirs apart; see ItemsOf
+	New       bool        `json:"new,omitempty"`       // jobs and producers: it is none of before by another name
 	HasMutate bool        `json:"has_mutate,omitempty"`
 	HasNext   bool        `json:"has_next,omitempty"`
 	Order     Order       `json:"order,omitempty"` // consumers only
@@ -128,8 +128,8 @@ type Handler struct {
 	IgnoresResult bool `json:"ignores_result,omitempty"`
 }
 
-// ItemsOf returns the name under which the items of a job are kept: the first name that the
-// job had. So a job that is renamed keeps its items, and two jobs do not share any.
+// ItemsOf returns the name under which the items of a job, or the checkpoint of a producer, are
+// kept: the first name that it had. So one that is renamed keeps them, and two do not share any.
 func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
 // MayPublish reports whether the declaration allows publishing to topic. Whether
@@ -144,8 +144,14 @@ type Definition struct {
 	Name     WorkflowName `json:"name"`
 	Was      WorkflowName `json:"was,omitempty"` // the name that it had before; see Stored
 	New      bool         `json:"new,omitempty"` // it is none of before by another name
-	Topics   []TopicName  `json:"topics"`        // sorted
-	Handlers []Handler    `json:"handlers"`      // in the order of the script
+	Topics   []TopicName  `json:"topics"`        // by the names of the database, sorted; see TopicOf
+	Handlers []Handler    `json:"handlers"`      // in the order of the script; their topics as in Topics
+
+	// Called has the topics that the script calls by another name than the database; sorted by it.
+	Called []CalledTopic `json:"called,omitempty"`
+
+	// NewTopics are those that the script says to be none of before by another name; sorted.
+	NewTopics []TopicName `json:"new_topics,omitempty"`
 
 	OnBlocked OnBlocked `json:"on_blocked,omitempty"`
 
@@ -159,6 +165,13 @@ type Definition struct {
 
 	// Writing is what is known of how the script was written. No version inherits it.
 	Writing Writing `json:"writing,omitzero"`
+}
+
+// A CalledTopic is a topic that a script calls by another name than the database, which keeps the
+// first name that the topic had.
+type CalledTopic struct {
+	Name  TopicName `json:"name"` // in the script
+	First TopicName `json:"first"`
 }
 
 // A Writing is how a model, or an agent, came to a script: what it says of it, which is its claim,
@@ -204,6 +217,56 @@ func (d Definition) Handler(name HandlerName) (Handler, bool) {
 
 // HasTopic reports whether the topic is declared.
 func (d Definition) HasTopic(t TopicName) bool { return slices.Contains(d.Topics, t) }
+
+// TopicOf returns the name by which the database has a topic that the script calls t. What is no
+// such name is returned as it is, so that the name in the database may be said, too.
+func (d Definition) TopicOf(t TopicName) TopicName {
+	for _, c := range d.Called {
+		if c.Name == t {
+			return c.First
+		}
+	}
+	return t
+}
+
+// CalledIn returns the name by which the script calls a topic of the database.
+func (d Definition) CalledIn(t TopicName) TopicName {
+	for _, c := range d.Called { // no two have the same one
+		if c.First == t {
+			return c.Name
+		}
+	}
+	return t
+}
+
+// KeepAs returns d with topics that are called by other names than the database has: called has
+// the database's, by those that d uses now.
+func (d Definition) KeepAs(called map[TopicName]TopicName) Definition {
+	if len(called) == 0 {
+		return d
+	}
+	was := d
+	d.Called = slices.DeleteFunc(slices.Clone(d.Called), func(c CalledTopic) bool { return called[c.First] != "" })
+	for now, first := range called {
+		d.Called = append(d.Called, CalledTopic{was.CalledIn(now), first})
+	}
+	slices.SortFunc(d.Called, func(a, b CalledTopic) int { return cmp.Compare(a.Name, b.Name) })
+	stored := func(list []TopicName) []TopicName {
+		list = slices.Clone(list)
+		for i, t := range list {
+			list[i] = cmp.Or(called[t], t)
+		}
+		return list
+	}
+	d.Topics = stored(d.Topics)
+	slices.Sort(d.Topics)
+	d.Handlers = slices.Clone(d.Handlers)
+	for i := range d.Handlers {
+		h := &d.Handlers[i]
+		h.Subscribe, h.Publishes = stored(h.Subscribe), stored(h.Publishes)
+	}
+	return d
+}
 
 // A Deployment is one version of a workflow with everything needed to run it
 // again. Deployments are never changed.

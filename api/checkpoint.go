@@ -47,10 +47,11 @@ func (s *Server) checkpoints() {
 			WorkflowPath
 			Handler keep.HandlerName `path:"handler"`
 		}) (Checkpoint, error) {
-			if err := s.isProducer(ctx, in.Workflow, in.Handler); err != nil {
+			kept, err := s.checkpointOf(ctx, in.Workflow, in.Handler)
+			if err != nil {
 				return Checkpoint{}, err
 			}
-			all, err := s.cfg.Store.KVs(ctx, in.Workflow, in.Handler)
+			all, err := s.cfg.Store.KVs(ctx, in.Workflow, kept)
 			out := Checkpoint{in.Workflow, in.Handler, make(map[string]json.RawMessage, len(all))}
 			for _, kv := range all {
 				out.Values[kv.Key] = kv.Value
@@ -60,18 +61,20 @@ func (s *Server) checkpoints() {
 	as(s, access.Admin, http.MethodPost, "/workflows/{workflow}/set-checkpoint", "set-checkpoint", "Set or delete one value of a producer's checkpoint, or look what that would change", s.setCheckpoint)
 }
 
-// isProducer returns an error if the current version of a workflow has no such producer.
-func (s *Server) isProducer(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error {
-	shown, err := ShowWorkflow(ctx, s.cfg.Store, w)
+// checkpointOf returns the name under which the checkpoint of a producer of the current version is kept.
+func (s *Server) checkpointOf(ctx context.Context, name keep.WorkflowName, h keep.HandlerName) (keep.HandlerName, error) {
+	w, err := s.cfg.Store.Workflow(ctx, name)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, handler := range shown.Handlers {
-		if handler.Name == h && handler.Kind == keep.Producer {
-			return nil
-		}
+	d, err := s.cfg.Store.Deployment(ctx, name, w.Version)
+	if err != nil {
+		return "", err
 	}
-	return &keep.NotFoundError{What: "producer", ID: string(w) + "/" + string(h)}
+	if def, ok := d.Definition.Handler(h); ok && def.Kind == keep.Producer {
+		return keep.HandlerName(def.ItemsOf()), nil
+	}
+	return "", &keep.NotFoundError{What: "producer", ID: string(name) + "/" + string(h)}
 }
 
 func (s *Server) resetCheckpoint(ctx context.Context, in *struct {

@@ -19,6 +19,7 @@ type Status struct {
 	Limited   []Run        `json:"limited" doc:"runs that are executed and wait for the limits of a connection"`
 	InDoubt   []Doubt      `json:"in_doubt" doc:"calls with an unknown outcome that no open run waits for"`
 	Late      []Late       `json:"late" doc:"what should have happened by now"`
+	Stranded  []Stranded   `json:"stranded" doc:"topics with pending events that no consumer of the version in force will handle"`
 	Topics    []Topic      `json:"topics"`
 	Unlike    []Mismatch   `json:"unlike" doc:"connections that are not the same on all hosts"`
 	NoProgram []NoProgram  `json:"no_program" doc:"workflows written in Go that no host which is there can execute"`
@@ -82,6 +83,14 @@ type Late struct {
 	DueAt    Time              `json:"due_at"`
 }
 
+// A Stranded is a topic whose pending events nothing will handle.
+type Stranded struct {
+	Workflow keep.WorkflowName `json:"workflow"`
+	Topic    keep.TopicName    `json:"topic"`
+	Pending  int               `json:"pending"`
+	Why      string            `json:"why" doc:"a sentence, with what to do"`
+}
+
 // A NoProgram is a workflow written in Go whose version no host that is there has.
 type NoProgram struct {
 	Workflow keep.WorkflowName `json:"workflow"`
@@ -137,6 +146,9 @@ func StatusOf(o *view.Overview) Status {
 				what = "retry of run " + string(l.Run)
 			}
 			return Late{l.Workflow, what, Time(l.Due)}
+		}),
+		Stranded: each(o.Stranded(), func(s view.Stranded) Stranded {
+			return Stranded{s.Workflow, s.Topic, s.Pending, s.Sentence()}
 		}),
 		Topics: each(o.Topics, func(c keep.TopicCount) Topic { return TopicOf(c, o.Readers(c.Workflow, c.Topic)) }),
 	}

@@ -22,7 +22,7 @@ func (x *execution) prepare(ctx context.Context) error {
 	if x.backlog.Oldest.Seq != 0 {
 		oldest := x.backlog.Oldest
 		x.run.Trigger = keep.EventRef{Topic: oldest.Topic, MessageID: oldest.MessageID}
-		trigger = eventJSON(oldest)
+		trigger = eventJSON(x.v.Definition, oldest)
 	}
 	if x.keyless != nil {
 		return x.fail(ctx, x.keyless)
@@ -32,7 +32,7 @@ func (x *execution) prepare(ctx context.Context) error {
 	if err != nil {
 		return x.fail(ctx, err)
 	}
-	p, f := parsePrepared(out, x.def, x.e.policy, x.e.Now())
+	p, f := parsePrepared(out, x.v.Definition, x.def, x.e.policy, x.e.Now())
 	if f != nil {
 		return x.fail(ctx, f)
 	}

@@ -224,12 +224,13 @@ func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, 
 	if f != nil {
 		return nil, f
 	}
-	for _, t := range topics {
-		if !h.x.v.Definition.HasTopic(t) {
-			return nil, c.logicf("unknown-topic", "ctx.publish: topic %q is not declared; the topics are %v", t, h.x.v.Definition.Topics)
+	def := h.x.v.Definition
+	for i, t := range topics {
+		if topics[i] = def.TopicOf(t); !def.HasTopic(topics[i]) {
+			return nil, c.logicf("unknown-topic", "ctx.publish: topic %q is not declared; the topics are %v", t, calledIn(def, def.Topics))
 		}
-		if !h.x.def.MayPublish(t) {
-			return nil, c.logicf("undeclared-publish", "ctx.publish: %s declares publishes %v, not %q", h.x.run.Handler, h.x.def.Publishes, t)
+		if !h.x.def.MayPublish(topics[i]) {
+			return nil, c.logicf("undeclared-publish", "ctx.publish: %s declares publishes %v, not %q", h.x.run.Handler, calledIn(def, h.x.def.Publishes), t)
 		}
 	}
 	m, f := parseMessage(c, h.x.e.policy.Limits.Payload)
@@ -238,7 +239,7 @@ func (h *scriptHost) publish(ctx context.Context, c HostCall) (json.RawMessage, 
 	}
 	if m.id == "" && h.place == policy.InProducer && m.once {
 		return nil, c.logicf("message-id-needed", "ctx.publish(%q) in a producer needs a messageId: what was read again would be handled again without one; "+
-			"take the id that the service gave the thing, or write once: false if each publish is meant to be an event of its own", topics[0])
+			"take the id that the service gave the thing, or write once: false if each publish is meant to be an event of its own", def.CalledIn(topics[0]))
 	}
 	if m.id == "" {
 		m.id = h.madeID(c)
@@ -444,7 +445,7 @@ func (h *scriptHost) peek(ctx context.Context, c HostCall) (json.RawMessage, err
 	if err != nil {
 		return nil, &storeError{err}
 	}
-	return eventsJSON(events), nil
+	return eventsJSON(h.x.v.Definition, events), nil
 }
 
 // getByIDs returns those of the named events that exist, whatever their status.
@@ -469,13 +470,14 @@ func (h *scriptHost) getByIDs(ctx context.Context, c HostCall) (json.RawMessage,
 	if err != nil {
 		return nil, &storeError{err}
 	}
-	return eventsJSON(events), nil
+	return eventsJSON(h.x.v.Definition, events), nil
 }
 
 func (h *scriptHost) subscribed(c HostCall) (keep.TopicName, *keep.Failure) {
 	var topic keep.TopicName
-	if err := json.Unmarshal(c.arg(0), &topic); err != nil || !slices.Contains(h.x.def.Subscribe, topic) {
-		return "", c.logicf("not-subscribed", "ctx.%s: %s is not a subscribed topic; %s subscribes to %v", c.Name, given.Show(c.arg(0)), h.x.run.Handler, h.x.def.Subscribe)
+	err, def := json.Unmarshal(c.arg(0), &topic), h.x.v.Definition
+	if topic = def.TopicOf(topic); err != nil || !slices.Contains(h.x.def.Subscribe, topic) {
+		return "", c.logicf("not-subscribed", "ctx.%s: %s is not a subscribed topic; %s subscribes to %v", c.Name, given.Show(c.arg(0)), h.x.run.Handler, calledIn(def, h.x.def.Subscribe))
 	}
 	return topic, nil
 }

@@ -238,7 +238,7 @@ func (a *actor) triggerOf(ctx context.Context, v version, h keep.Handler, ev kee
 func (a *actor) keyOf(ctx context.Context, v version, h keep.Handler, ev keep.Event) (string, *keep.Failure, error) {
 	path := []string{"consumers", string(h.Name), "key"}
 	out, err := v.script.Call(ctx, ScriptCall{
-		Path: path, Args: []json.RawMessage{eventJSON(ev)},
+		Path: path, Args: []json.RawMessage{eventJSON(v.Definition, ev)},
 		Now: ev.CreatedAt, Pure: true, Host: noCalls{}, Log: func(string, string, string) {},
 	})
 	if err != nil {

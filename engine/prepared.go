@@ -25,20 +25,21 @@ type eventView struct {
 	Attempt   int              `json:"attempt,omitempty"` // absent only in replays of runs from before
 }
 
-func viewOf(ev keep.Event) eventView {
-	v := eventView{ev.Topic, ev.MessageID, ev.Payload, ev.Status, ev.CreatedAt, ev.Attempt()}
+// viewOf returns an event as the script of d sees it.
+func viewOf(d keep.Definition, ev keep.Event) eventView {
+	v := eventView{d.CalledIn(ev.Topic), ev.MessageID, ev.Payload, ev.Status, ev.CreatedAt, ev.Attempt()}
 	if v.Payload == nil {
 		v.Payload = json.RawMessage("null")
 	}
 	return v
 }
 
-func eventJSON(ev keep.Event) json.RawMessage { return marshal(viewOf(ev)) }
+func eventJSON(d keep.Definition, ev keep.Event) json.RawMessage { return marshal(viewOf(d, ev)) }
 
-func eventsJSON(events []keep.Event) json.RawMessage {
+func eventsJSON(d keep.Definition, events []keep.Event) json.RawMessage {
 	out := make([]eventView, 0, len(events))
 	for _, ev := range events {
-		out = append(out, viewOf(ev))
+		out = append(out, viewOf(d, ev))
 	}
 	return marshal(out)
 }
@@ -75,8 +76,9 @@ func badPrepared(format string, args ...any) *keep.Failure {
 	return keep.Failf(keep.ClassLogic, "bad-prepare-result", "%s: %s", prepareShape, fmt.Sprintf(format, args...))
 }
 
-// parsePrepared checks what prepare returned.
-func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now time.Time) (res prepared, f *keep.Failure) {
+// parsePrepared checks what prepare of a handler of d returned. What it returns names topics as the
+// database does.
+func parsePrepared(out json.RawMessage, d keep.Definition, h keep.Handler, p policy.Policy, now time.Time) (res prepared, f *keep.Failure) {
 	if out == nil {
 		return prepared{}, badPrepared("it returned nothing")
 	}
@@ -87,7 +89,7 @@ func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now tim
 	if raw.Reservations == nil {
 		return prepared{}, badPrepared("reservations is missing; return an empty list to do nothing")
 	}
-	if res.reservations, f = parseReservations(*raw.Reservations, h, p.Limits.Reservations); f != nil {
+	if res.reservations, f = parseReservations(*raw.Reservations, d, h, p.Limits.Reservations); f != nil {
 		return prepared{}, f
 	}
 	if raw.UI != nil {
@@ -101,20 +103,22 @@ func parsePrepared(out json.RawMessage, h keep.Handler, p policy.Policy, now tim
 	if res.trigger, err = triggerRef(raw.Trigger); err != nil {
 		return prepared{}, badPrepared("%v", err)
 	}
+	res.trigger.Topic = d.TopicOf(res.trigger.Topic)
 	return res, nil
 }
 
 // parseReservations checks what prepare reserves: at most limit events of topics that the
 // handler subscribes to, each once.
-func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []keep.Reservation, f *keep.Failure) {
+func parseReservations(raw []rawReservation, d keep.Definition, h keep.Handler, limit int) (list []keep.Reservation, f *keep.Failure) {
 	total := 0
 	seen := make(map[keep.EventRef]bool)
 	for i, r := range raw {
 		if r.Topic == nil || r.IDs == nil {
 			return nil, badPrepared("reservations[%d] needs topic and ids", i)
 		}
-		if !slices.Contains(h.Subscribe, *r.Topic) {
-			return nil, badPrepared("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, h.Subscribe)
+		topic := d.TopicOf(*r.Topic)
+		if !slices.Contains(h.Subscribe, topic) {
+			return nil, badPrepared("reservations[%d]: topic %q is not subscribed; %s subscribes to %v", i, *r.Topic, h.Name, calledIn(d, h.Subscribe))
 		}
 		ids := make([]keep.MessageID, 0, len(r.IDs))
 		for j, rawID := range r.IDs {
@@ -122,7 +126,7 @@ func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []
 			if err != nil {
 				return nil, badPrepared("reservations[%d].ids[%d]: %v", i, j, err)
 			}
-			ref := keep.EventRef{Topic: *r.Topic, MessageID: id}
+			ref := keep.EventRef{Topic: topic, MessageID: id}
 			if seen[ref] {
 				return nil, keep.Failf(keep.ClassLogic, "reservation-duplicate",
 					"event %q in topic %q is reserved twice; list each id once", id, *r.Topic)
@@ -135,10 +139,19 @@ func parseReservations(raw []rawReservation, h keep.Handler, limit int) (list []
 				"more than %d events reserved; reserve fewer, the consumer runs again for the rest", limit)
 		}
 		if len(ids) > 0 {
-			list = append(list, keep.Reservation{Topic: *r.Topic, IDs: ids})
+			list = append(list, keep.Reservation{Topic: topic, IDs: ids})
 		}
 	}
 	return list, nil
+}
+
+// calledIn returns topics by the names that the script of d uses.
+func calledIn(d keep.Definition, topics []keep.TopicName) []keep.TopicName {
+	out := make([]keep.TopicName, len(topics))
+	for i, t := range topics {
+		out[i] = d.CalledIn(t)
+	}
+	return out
 }
 
 // messageID reads an id that a script gave: a text, or a whole number that

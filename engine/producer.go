@@ -44,7 +44,7 @@ func (x *execution) produce(ctx context.Context) error {
 		more = append(more, keep.Publish{Event: ev})
 	}
 	for _, key := range sortedKeys(host.kv) {
-		more = append(more, keep.SetKV{Producer: x.run.Handler, Key: key, Value: host.kv[key]})
+		more = append(more, keep.SetKV{Producer: x.checkpoint(), Key: key, Value: host.kv[key]})
 	}
 	state := x.state(now)
 	if unfinished {
@@ -69,17 +69,20 @@ func hasMore(result json.RawMessage) bool {
 	return len(result) > 0 && result[0] == '{' && json.Unmarshal(result, &r) == nil && string(r.More) == "true"
 }
 
+// checkpoint returns the name under which the checkpoint of the producer is kept.
+func (x *execution) checkpoint() keep.HandlerName { return keep.HandlerName(x.def.ItemsOf()) }
+
 // checkKV refuses a checkpoint that would grow over its limit.
 func (x *execution) checkKV(ctx context.Context, h *scriptHost) error {
 	if len(h.kv) == 0 {
 		return nil
 	}
-	size, err := x.e.store.KVSize(ctx, x.a.name, x.run.Handler)
+	size, err := x.e.store.KVSize(ctx, x.a.name, x.checkpoint())
 	if err != nil {
 		return &storeError{err}
 	}
 	for key, value := range h.kv {
-		old, err := x.e.store.KV(ctx, x.a.name, x.run.Handler, key)
+		old, err := x.e.store.KV(ctx, x.a.name, x.checkpoint(), key)
 		if err != nil {
 			return &storeError{err}
 		}
@@ -111,7 +114,7 @@ func (h *scriptHost) kvGet(ctx context.Context, c HostCall) (json.RawMessage, er
 	}
 	value, ok := h.kv[key]
 	if !ok {
-		stored, err := h.x.e.store.KV(ctx, h.x.a.name, h.x.run.Handler, key)
+		stored, err := h.x.e.store.KV(ctx, h.x.a.name, h.x.checkpoint(), key)
 		if err != nil {
 			return nil, &storeError{err}
 		}

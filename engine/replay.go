@@ -101,7 +101,7 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 	case err != nil:
 		return res, err
 	case p.Name == "prepare" && res.Unknown == nil:
-		parsed, f := parsePrepared(out, def, e.policy, p.Clock)
+		parsed, f := parsePrepared(out, r.Definition, def, e.policy, p.Clock)
 		if res.Reservations = parsed.reservations; f != nil {
 			res.Failure = x.located(ctx, f)
 		}
@@ -151,16 +151,16 @@ func placeIn(kind keep.Kind, phase string) policy.Place {
 	return policy.InNext
 }
 
-// TriggerArgs returns what prepare's argument for its trigger may have been, as scripts got
+// TriggerArgs returns what prepare's argument for its trigger may have been, as the script of d got
 // it: at each attempt of the event, and as it was before events had attempts.
-func TriggerArgs(e keep.Event) []json.RawMessage {
+func TriggerArgs(d keep.Definition, e keep.Event) []json.RawMessage {
 	var list []json.RawMessage
 	for n := range e.Attempt() {
 		at := e
 		at.Redone = e.Redone[:n]
-		list = append(list, eventJSON(at))
+		list = append(list, eventJSON(d, at))
 	}
-	old := viewOf(e)
+	old := viewOf(d, e)
 	old.Attempt = 0
 	return append(list, marshal(old))
 }

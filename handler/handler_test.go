@@ -299,3 +299,22 @@ func TestPreparedByAScript(t *testing.T) {
 		t.Errorf("the function got %+v, want the events 7 and a", got)
 	}
 }
+
+// Topics and producers that had another name say so as scripts do.
+func TestDeclareFormerNames(t *testing.T) {
+	run := func(context.Context, *handler.Ingress) error { return nil }
+	w := handler.Workflow{Name: "w", Topics: []keep.TopicName{"in", "other"}, TopicWas: map[keep.TopicName]keep.TopicName{"in": "first"}, NewTopics: []keep.TopicName{"other"},
+		Handlers: []handler.Handler{handler.Producer{Name: "p", Was: "poll", Publishes: []keep.TopicName{"in"}, Run: run}, handler.Producer{Name: "q", New: true, Run: run}}}
+	_, d, err := w.Declare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, q := d.Handlers[0], d.Handlers[1]
+	if d.TopicOf("in") != "first" || !d.HasTopic("first") || d.NewTopics[0] != "other" || p.ItemsOf() != "poll" || p.Publishes[0] != "first" || !q.New {
+		t.Errorf("declared %+v", d)
+	}
+	w.TopicWas["inn"] = "second"
+	if _, _, err := w.Declare(); err == nil || !strings.Contains(err.Error(), `names the topic "inn", and Topics does not`) {
+		t.Errorf("a topic that is not there: %v", err)
+	}
+}

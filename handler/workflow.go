@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,8 @@ type Workflow struct {
 	Was       keep.WorkflowName // the name that it had before; empty: none
 	New       bool              // it is no workflow of before by another name
 	Topics    []keep.TopicName
+	TopicWas  map[keep.TopicName]keep.TopicName // names that topics had first, by those in Topics
+	NewTopics []keep.TopicName                  // those that are no topic of before by another name
 	Handlers  []Handler
 	OnBlocked keep.OnBlocked
 }
@@ -32,6 +36,8 @@ type Handler interface {
 // A Producer reads services and publishes what is new.
 type Producer struct {
 	Name      keep.HandlerName
+	Was       keep.HandlerName // the name that it had first; empty: none
+	New       bool             // it is no producer of before by another name
 	Schedule  keep.Schedule
 	Publishes []keep.TopicName // nil: any declared topic
 	Run       func(ctx context.Context, in *Ingress) error
@@ -144,9 +150,14 @@ func (w *Workflow) Declare() (json.RawMessage, keep.Definition, error) {
 			noResult[name] = c.ignoresResult()
 		}
 	}
+	for _, t := range slices.Concat(slices.Sorted(maps.Keys(w.TopicWas)), w.NewTopics) {
+		if !slices.Contains(w.Topics, t) {
+			return nil, keep.Definition{}, fmt.Errorf("workflow %s: TopicWas or NewTopics names the topic %q, and Topics does not", w.Name, t)
+		}
+	}
 	var topics object
 	for _, t := range w.Topics {
-		topics = append(topics, field{string(t), object{}})
+		topics = append(topics, field{string(t), object{{"was", optional(w.TopicWas[t])}, {"new", optional(slices.Contains(w.NewTopics, t))}}})
 	}
 	decl, err := json.Marshal(object{
 		{"$keep", "workflow"},
@@ -182,7 +193,8 @@ func wrong(name keep.WorkflowName, err error) error {
 }
 
 func (p Producer) declare() (string, keep.HandlerName, object) {
-	return "producers", p.Name, object{{"schedule", scheduleOf(p.Schedule)}, {"publishes", topicsOf(p.Publishes)}, {"handler", place(p.Run)}}
+	return "producers", p.Name, object{{"schedule", scheduleOf(p.Schedule)}, {"publishes", topicsOf(p.Publishes)},
+		{"was", optional(p.Was)}, {"new", optional(p.New)}, {"handler", place(p.Run)}}
 }
 
 func (j Job) declare() (string, keep.HandlerName, object) {

@@ -31,7 +31,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 	if err != nil {
 		return CheckpointChange{}, err
 	}
-	all, err := o.store.KVs(ctx, w, h)
+	all, err := o.store.KVs(ctx, w, checkpointOf(def))
 	if err != nil {
 		return CheckpointChange{}, err
 	}
@@ -66,7 +66,7 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 	if value == nil {
 		what = "deleted"
 	}
-	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), keep.SetKV{Producer: h, Key: key, Value: value})
+	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), keep.SetKV{Producer: checkpointOf(def), Key: key, Value: value})
 }
 
 // ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
@@ -75,11 +75,15 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 // runs it is refused with ErrRunOpen, as far as this host knows; a run on another host
 // may still store what it set. Who did it is in the log of the producer's last run.
 func (o *Operator) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error {
-	if _, err := o.producer(ctx, w, h); err != nil {
+	def, err := o.producer(ctx, w, h)
+	if err != nil {
 		return err
 	}
-	return o.writeCheckpoint(ctx, w, h, d, "checkpoint reset", keep.ResetKV{Producer: h})
+	return o.writeCheckpoint(ctx, w, h, d, "checkpoint reset", keep.ResetKV{Producer: checkpointOf(def)})
 }
+
+// checkpointOf returns the name under which the checkpoint of a producer is kept.
+func checkpointOf(h keep.Handler) keep.HandlerName { return keep.HandlerName(h.ItemsOf()) }
 
 // producer returns a producer of the current version, with the topics to which it may publish.
 func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (keep.Handler, error) {

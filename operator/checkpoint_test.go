@@ -114,3 +114,35 @@ func TestSetCheckpointRefused(t *testing.T) {
 		t.Errorf("while it runs: %v", err)
 	}
 }
+
+// A producer that had another name has the checkpoint under the first one, and what is published to a topic by
+// either of its names is one event.
+func TestRenamedParts(t *testing.T) {
+	s := withProducer(t)
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"new"}, Handlers: []keep.Handler{
+		{Name: "fetch", Kind: keep.Producer, Items: "p", Publishes: []keep.TopicName{"new"}}, {Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"new"}}}}
+	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 2}, Hash: "h2", CreatedAt: noon,
+		Definition: def.KeepAs(map[keep.TopicName]keep.TopicName{"new": "t"})}})
+	o := newOperator(t, s)
+	if c, err := o.SetCheckpoint(t.Context(), "w", "fetch", "since", json.RawMessage("2"), keep.Decision{By: "ann", From: "cli"}, false); err != nil || string(c.Was) != "1" {
+		t.Errorf("set: %+v, %v, want what p had set", c, err)
+	}
+	if v, err := s.KV(t.Context(), "w", "p", "since"); string(v) != "2" {
+		t.Errorf("since = %s, %v", v, err)
+	}
+	if err := o.ResetCheckpoint(t.Context(), "w", "fetch", keep.Decision{By: "ann", From: "cli"}); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.KVSize(t.Context(), "w", "p"); n != 0 || err != nil {
+		t.Errorf("%d bytes are left, %v", n, err)
+	}
+	for i, topic := range []keep.TopicName{"new", "t"} {
+		ev, created, err := o.Publish(t.Context(), operator.Publication{Workflow: "w", Topic: topic, MessageID: "m", By: keep.HookPublisher("h")})
+		if err != nil || ev.Topic != "t" || created != (i == 0) {
+			t.Errorf("publish to %s: %+v, %t, %v", topic, ev, created, err)
+		}
+	}
+	if _, _, err := o.Publish(t.Context(), operator.Publication{Workflow: "w", Topic: "other", MessageID: "m"}); !errors.Is(err, keep.ErrNotFound) {
+		t.Errorf("publish to a topic that is not declared: %v", err)
+	}
+}

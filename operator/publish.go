@@ -28,7 +28,7 @@ func (o *Operator) Publish(ctx context.Context, p Publication) (ev keep.Event, c
 	if err := p.MessageID.Validate(); err != nil {
 		return ev, false, err
 	}
-	if err := o.checkTopic(ctx, p.Workflow, p.Topic); err != nil {
+	if p.Topic, err = o.topicOf(ctx, p.Workflow, p.Topic); err != nil {
 		return ev, false, err
 	}
 	for n := 1; ; n++ {
@@ -47,20 +47,22 @@ func (o *Operator) Publish(ctx context.Context, p Publication) (ev keep.Event, c
 	}
 }
 
-// checkTopic refuses a topic that the current version does not declare.
-func (o *Operator) checkTopic(ctx context.Context, w keep.WorkflowName, topic keep.TopicName) error {
+// topicOf returns the name by which the database has a topic, and refuses one that the current
+// version does not declare.
+func (o *Operator) topicOf(ctx context.Context, w keep.WorkflowName, topic keep.TopicName) (keep.TopicName, error) {
 	wf, err := o.store.Workflow(ctx, w)
 	if err != nil {
-		return err
+		return "", err
 	}
 	d, err := o.store.Deployment(ctx, w, wf.Version)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !d.Definition.HasTopic(topic) {
-		return &keep.NotFoundError{What: "topic", ID: string(w) + "/" + string(topic)}
+	stored := d.Definition.TopicOf(topic)
+	if !d.Definition.HasTopic(stored) {
+		return "", &keep.NotFoundError{What: "topic", ID: string(w) + "/" + string(topic)}
 	}
-	return nil
+	return stored, nil
 }
 
 // publish commits a new event and the input that it comes from: what people look for

@@ -147,7 +147,7 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	if began.notDue, err = notDue(ctx, db.memory, script.Name, now, cfg.Due); err != nil {
 		return began, false, err
 	}
-	if err := put(ctx, db.memory, script.Name, clock.now(), cfg); err != nil {
+	if err := put(ctx, db.memory, script.Definition, clock.now(), cfg); err != nil {
 		return began, false, err
 	}
 	running, end := context.WithCancelCause(ctx)
@@ -219,10 +219,12 @@ func handlers(d keep.Definition) []keep.HandlerName {
 }
 
 // put makes the events pending, and stores what else is there at the start.
-func put(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, cfg Config) error {
+func put(ctx context.Context, db *memory.Store, d keep.Definition, now time.Time, cfg Config) error {
+	w := d.Name
 	c := keep.Commit{Workflow: w, At: now}
 	for key, value := range cfg.KV {
-		c.Changes = append(c.Changes, keep.SetKV{Producer: cfg.Handlers[0], Key: key, Value: value})
+		h, _ := d.Handler(cfg.Handlers[0])
+		c.Changes = append(c.Changes, keep.SetKV{Producer: keep.HandlerName(h.ItemsOf()), Key: key, Value: value})
 	}
 	for _, it := range cfg.Items {
 		c.Changes = append(c.Changes, keep.PutItem{Item: keep.Item{

@@ -52,7 +52,11 @@ type goodRun struct {
 // dossier collects what is known of a failure.
 func (b *Bench) dossier(ctx context.Context, failed keep.Run) (d dossier, err error) {
 	d = dossier{Workflow: failed.Workflow, Version: failed.Version.String(), Handler: failed.Handler, Kind: failed.Kind, Phase: failed.Phase, Error: failed.Error}
-	if d.Events, d.Reads, err = b.saw(ctx, failed); err != nil {
+	own, err := b.Store.Deployment(ctx, failed.Workflow, failed.Version)
+	if err != nil {
+		return d, err
+	}
+	if d.Events, d.Reads, err = b.saw(ctx, own, failed); err != nil {
 		return d, err
 	}
 	list, _, err := b.Store.Runs(ctx, keep.RunFilter{Workflow: failed.Workflow, Handler: failed.Handler, Status: keep.StatusCommitted}, keep.Page{Limit: maxNeighbours})
@@ -65,7 +69,7 @@ func (b *Bench) dossier(ctx context.Context, failed keep.Run) (d dossier, err er
 			continue // deleted meanwhile, or it had nothing to do
 		}
 		good := goodRun{Prepared: run.Prepared}
-		if good.Events, good.Reads, err = b.saw(ctx, run); err != nil {
+		if good.Events, good.Reads, err = b.saw(ctx, own, run); err != nil {
 			return d, err
 		}
 		if run.Mutation != "" {
@@ -79,12 +83,13 @@ func (b *Bench) dossier(ctx context.Context, failed keep.Run) (d dossier, err er
 	return d, nil
 }
 
-// saw returns the events that a run had, and what it read, as far as that is kept.
-func (b *Bench) saw(ctx context.Context, run keep.Run) (events []givenEvent, reads []givenRead, err error) {
+// saw returns the events that a run had, with the names that the script has for their topics, and what it read, as far
+// as that is kept.
+func (b *Bench) saw(ctx context.Context, own keep.Deployment, run keep.Run) (events []givenEvent, reads []givenRead, err error) {
 	add := func(t keep.TopicName, ids ...keep.MessageID) error {
 		list, err := b.Store.EventsByID(ctx, run.Workflow, t, ids)
 		for _, e := range list {
-			events = append(events, givenEvent{e.Topic, e.MessageID, e.Payload})
+			events = append(events, givenEvent{own.Definition.CalledIn(e.Topic), e.MessageID, e.Payload})
 		}
 		return err
 	}

@@ -293,7 +293,7 @@ func (s *shadow) trigger(ctx context.Context, end trace.Entry) (e keep.Event, ar
 		return e, nil, "", err
 	}
 	e.Status = keep.EventPending // as it was
-	for _, arg := range engine.TriggerArgs(e) {
+	for _, arg := range engine.TriggerArgs(s.with.Definition, e) {
 		if trace.Digest(arg) == end.Script.In {
 			return e, arg, "", nil
 		}

@@ -60,7 +60,7 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 	// Scripts may keep anything there, so for others the values are not even read.
 	if who, _ := access.From(ctx); who.Role.Covers(access.Admin) {
 		d.Admin = true
-		if d.Values, err = s.cfg.Store.KVs(ctx, w.Name, d.Handler.Name); err != nil {
+		if d.Values, err = s.cfg.Store.KVs(ctx, w.Name, keep.HandlerName(d.Handler.ItemsOf())); err != nil {
 			return p, err
 		}
 	}

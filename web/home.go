@@ -24,6 +24,7 @@ type homeData struct {
 	Refused   *refusedSetting // a change of keep.toml that is not in force; nil: there is none
 	Unlike    []api.Mismatch  // connections that hosts don't have alike
 	Missing   []view.Missing  // workflows that no host can execute
+	Stranded  []view.Stranded
 	Totals    totals
 	Today     today
 	Workflows []workflowRow // those that need a look first
@@ -82,7 +83,7 @@ func (s *site) home(r *http.Request) (page, error) {
 		return p, err
 	}
 	st := situationOf(o.Situation)
-	d := homeData{Late: o.Late(), Refused: s.refused()}
+	d := homeData{Late: o.Late(), Refused: s.refused(), Stranded: o.Stranded()}
 	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
 		return p, err
 	}

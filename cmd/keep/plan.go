@@ -156,7 +156,7 @@ func (p *planner) given() (*keep.Event, error) {
 // made before the first deploy. A run or an input cannot be in it, so those are not found.
 func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Config) (_ *plan.Plan, err error) {
 	// A plan for a topic that nobody has would be empty, and look as if the event did nothing.
-	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(cfg.Event.Topic) }) {
+	if cfg.Event != nil && !slices.ContainsFunc(cfg.Scripts, func(w *host.Workflow) bool { return w.HasTopic(w.TopicOf(cfg.Event.Topic)) }) {
 		return nil, exit.Misusef("no script declares the topic %q; declared are: %s", cfg.Event.Topic, topicsOf(cfg.Scripts))
 	}
 	db, err := database.Open(ctx, project, database.ToRead)
@@ -202,7 +202,7 @@ func topicsOf(scripts []*host.Workflow) string {
 	var names []string
 	for _, w := range scripts {
 		for _, t := range w.Topics {
-			names = append(names, string(t))
+			names = append(names, string(w.CalledIn(t)))
 		}
 	}
 	slices.Sort(names)
@@ -240,6 +240,9 @@ func (p *planner) asSeen(ctx context.Context, db database.DB, cfg *plan.Config) 
 		return nil
 	}
 	e, err := db.Event(ctx, run.Workflow, run.Trigger.Topic, run.Trigger.MessageID)
+	for _, w := range cfg.Scripts { // which is that of the run
+		e.Topic = w.CalledIn(e.Topic)
+	}
 	cfg.Event = &e
 	return err
 }

@@ -22,8 +22,8 @@ func (a *app) statusCmd() *cobra.Command {
 whatever it says, so that scripts may print it.
 
 With --exit-code it ends with 4 if a question is open, else with 1 if something
-fails, is in doubt or is late, or a change of keep.toml is not in force, and with 0
-if all is well.`,
+fails, is in doubt or is late, a change of keep.toml is not in force, or events wait
+that nothing will handle, and with 0 if all is well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.look(cmd.Context(), func(c *api.Client) error {
@@ -56,7 +56,7 @@ func statusCode(s api.Status) error {
 	switch {
 	case len(s.NeedsYou) > 0:
 		return exit.With(exit.NeedsPerson)
-	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram) > 0 || unknown || configFault(s) != "":
+	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram)+len(s.Stranded) > 0 || unknown || configFault(s) != "":
 		return exit.With(exit.Failed)
 	}
 	return nil
@@ -99,6 +99,7 @@ func (a *app) printStatus(s api.Status) error {
 	first(a, s.Late, "keep status --json", func(l api.Late) string {
 		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
 	})
+	a.printStranded(s)
 	if len(held) > 0 {
 		a.heading("Waiting for a connection", len(held))
 		first(a, held, "keep runs --open", waitText)
@@ -136,6 +137,14 @@ func configFault(s api.Status) string {
 		return "taken, but for a part that is tried again: " + terminal.Clean(c.Unfinished.Reason)
 	}
 	return ""
+}
+
+// printStranded prints the topics whose events nothing will handle.
+func (a *app) printStranded(s api.Status) {
+	if len(s.Stranded) > 0 {
+		a.heading("Read by no consumer", len(s.Stranded))
+	}
+	first(a, s.Stranded, "keep status --json", func(t api.Stranded) string { return terminal.Clean(t.Why) })
 }
 
 // printHostFaults prints what the hosts lack.

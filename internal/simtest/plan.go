@@ -20,6 +20,7 @@ type flow struct {
 
 	versions  int
 	behaviour map[string]behaviour // by hash of the deployment
+	retopics  bool                 // every other version calls the topics by other names
 	good      bool                 // the current version has no bug
 	keyless   bool                 // a version computes wrong keys, or none
 }
@@ -65,6 +66,8 @@ type behaviour struct {
 	bug   string // see bugs; empty: none
 	phase string // where, such as "prepare"
 	every int    // for one in so many events
+
+	retopics bool // the version calls the topics by their other names
 }
 
 // bugs are the ways in which a script can be wrong.
@@ -134,7 +137,7 @@ var mutators = []string{"a", "b", "c", "d", "p"}
 // newFlow draws one workflow: sources that feed a chain of consumers, the last of
 // which may take in two topics, and perhaps a job.
 func (w *world) newFlow(i int) *flow {
-	f := &flow{name: keep.WorkflowName(fmt.Sprintf("w%d", i)), behaviour: make(map[string]behaviour)}
+	f := &flow{name: keep.WorkflowName(fmt.Sprintf("w%d", i)), behaviour: make(map[string]behaviour), retopics: rand.New(rand.NewPCG(w.seed, 12)).IntN(2) == 0}
 	f.sources = append(f.sources, w.newSource("poll", "t0"))
 	length := 1 + w.below(3)
 	for n := range length {
@@ -199,6 +202,11 @@ func (f *flow) definition(b behaviour, set settings) keep.Definition {
 		d.Handlers = append(d.Handlers, keep.Handler{Name: c.name, Kind: keep.Consumer, Subscribe: c.subscribe,
 			HasMutate: c.tool != "", HasNext: c.out != "", Order: c.order})
 	}
+	if b.retopics {
+		for _, t := range d.Topics {
+			d.Called = append(d.Called, keep.CalledTopic{Name: b.called(t), First: t})
+		}
+	}
 	if f.job != nil && (b.bug != "missing-handler" || b.every > 1) {
 		d.Handlers = append(d.Handlers, set.job(keep.Handler{Name: f.job.name, Kind: keep.Job, Schedule: f.job.schedule}))
 	}
@@ -209,6 +217,7 @@ func (f *flow) definition(b behaviour, set settings) keep.Definition {
 func (f *flow) deployment(b behaviour, set settings) keep.Deployment {
 	f.versions++
 	hash := fmt.Sprintf("%s-%d", f.name, f.versions)
+	b.retopics = f.retopics && f.versions%2 == 0
 	f.behaviour[hash] = b
 	f.keyless = f.keyless || b.phase == "key"
 	return keep.Deployment{Workflow: f.name, Hash: hash, Entry: "w.js", Code: []byte(hash), Definition: f.definition(b, set)}

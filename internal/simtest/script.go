@@ -228,7 +228,7 @@ func (c *call) produce(s *source) any {
 			c.decode(c.do("registerInput", map[string]any{"source": "svc", "type": "thing", "id": id, "title": "Thing " + id}), &in)
 			m["inputId"] = in
 		}
-		c.do("publish", s.topic, m)
+		c.do("publish", c.b.called(s.topic), m)
 		cursor++
 	}
 	if len(found.IDs) > 0 {
@@ -272,6 +272,26 @@ func outOf[T, M ~string](topic T, id M, attempt int) string {
 	return fmt.Sprintf("%s:%s", topic, id)
 }
 
+// otherTopic is what the other name of a topic ends with.
+const otherTopic = "-other"
+
+// called returns the name that the version has for a topic.
+func (b behaviour) called(t keep.TopicName) keep.TopicName {
+	if b.retopics {
+		return t + otherTopic
+	}
+	return t
+}
+
+// first returns the first name of a topic that the script was given by its name for it.
+func (c *call) first(topic string) string {
+	t, other := strings.CutSuffix(topic, otherTopic)
+	if other != c.b.retopics {
+		panic(fmt.Sprintf("%s: it was given the topic %s", c.who, topic))
+	}
+	return t
+}
+
 // key is the order key of an event.
 func (c *call) key(consumer) any {
 	var ev event
@@ -290,6 +310,7 @@ func (c *call) prepare(k consumer) any {
 	if !c.arg(0, &trigger) {
 		return none
 	}
+	trigger.Topic = c.first(trigger.Topic)
 	c.misbehave("prepare", trigger.MessageID)
 	if c.b.phase == "prepare" && c.b.bug == "garbage" {
 		return map[string]any{"reservations": "all of them"}
@@ -305,9 +326,10 @@ func (c *call) prepare(k consumer) any {
 	for _, t := range k.subscribe {
 		var more []event
 		if left > 0 {
-			c.decode(c.do("peek", t, map[string]any{"limit": k.batch}), &more)
+			c.decode(c.do("peek", c.b.called(t), map[string]any{"limit": k.batch}), &more)
 		}
 		for _, e := range more {
+			e.Topic = c.first(e.Topic)
 			if left > 0 && e != trigger && (k.order != keep.OrderKey || orderKey(e.MessageID) == orderKey(trigger.MessageID)) {
 				picked[e.Topic] = append(picked[e.Topic], e.MessageID)
 				attempts[e.Topic+e.MessageID] = e.Attempt
@@ -324,7 +346,7 @@ func (c *call) prepare(k consumer) any {
 			p.Covers = append(p.Covers, unitOf(k.name, t, id, attempts[string(t)+id]))
 		}
 		if ids := picked[string(t)]; len(ids) > 0 {
-			reservations = append(reservations, map[string]any{"topic": t, "ids": ids})
+			reservations = append(reservations, map[string]any{"topic": c.b.called(t), "ids": ids})
 		}
 	}
 	return map[string]any{"reservations": reservations, "data": p, "ui": map[string]any{"title": "Do " + p.ID}}
@@ -355,7 +377,7 @@ func (c *call) next(k consumer) any {
 		return nil // nothing was reserved
 	}
 	c.misbehave("next", prepared.Data.ID)
-	c.do("publish", k.out, map[string]any{"messageId": prepared.Data.Out, "status": result.Status})
+	c.do("publish", c.b.called(k.out), map[string]any{"messageId": prepared.Data.Out, "status": result.Status})
 	return nil
 }
 

@@ -25,6 +25,8 @@ const (
 	Connection Kind = "connection" // of keep.toml
 	Tool       Kind = "tool"       // of a connection that is there
 	Job        Kind = "job"        // of a workflow
+	Topic      Kind = "topic"      // of a workflow, that has events
+	Producer   Kind = "producer"   // of a workflow, that has a checkpoint
 	Workflow   Kind = "workflow"   // with all that it did
 
 	// Both says that a workflow names another one as what it was, and that both have work.
@@ -38,7 +40,7 @@ const (
 // A Doubt is one thing that is gone, and what it may be called now.
 type Doubt struct {
 	Kind     Kind
-	Workflow keep.WorkflowName // of a job
+	Workflow keep.WorkflowName // of a job, topic or producer
 	Gone     string            // as records name it
 	Fresh    string            // that may be it
 	Said     bool              // of Connection and Tool: by records, it is
@@ -59,7 +61,7 @@ func (d Doubt) Error() string {
 			d.Kind, d.Fresh, d.Gone)
 	}
 	of := ""
-	if d.Kind == Job {
+	if d.Workflow != "" {
 		of = fmt.Sprintf(" of workflow %s", d.Workflow)
 	}
 	return fmt.Sprintf("the %s %s%s has work in the database and is gone, and the %s %s is new: "+
@@ -78,7 +80,9 @@ func (d Doubt) Fix() string {
 		return fmt.Sprintf("write %s there in place of %s, or besides it", d.Gone, d.Fresh)
 	case Both:
 		return "remove was, or run it on another database"
-	case Job:
+	case Topic:
+		return fmt.Sprintf("write topics: { %q: { was: %q } } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
+	case Job, Producer:
 		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
 	}
 	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one", d.Gone)
@@ -111,6 +115,9 @@ type Stored struct {
 	Did      []keep.ToolName    // tools of its calls that may have happened
 	Jobs     []keep.HandlerName // that ever ran, by the names of their items; none if there are no items
 	Ran      []keep.HandlerName // handlers that ever ran
+
+	Events      []keep.TopicName   // topics that ever had an event
+	Checkpoints []keep.HandlerName // that are not empty, by the names under which they are kept
 }
 
 // A Written is a workflow as a script has it.
@@ -243,15 +250,15 @@ func List(names []string, today string) string {
 
 // connsOf returns the names of the connection of a tool, that of today first.
 func connsOf(t ToolOf) []string {
-	return parts(t, func(conn, _ string) string { return conn })
+	return partsOf(t, func(conn, _ string) string { return conn })
 }
 
 // toolsOf returns the names of a tool within its connection, that of today first.
 func toolsOf(t ToolOf) []string {
-	return parts(t, func(_, tool string) string { return tool })
+	return partsOf(t, func(_, tool string) string { return tool })
 }
 
-func parts(t ToolOf, of func(conn, tool string) string) (out []string) {
+func partsOf(t ToolOf, of func(conn, tool string) string) (out []string) {
 	for _, name := range slices.Concat([]keep.ToolName{t.Name}, t.Was) {
 		conn, tool, _ := strings.Cut(string(name), ".")
 		if p := of(conn, tool); !slices.Contains(out, p) {
@@ -281,12 +288,12 @@ func Workflows(stored []Stored, written []Written, exists func(entry string) boo
 	var out []Doubt
 	for _, w := range written {
 		if s, known := byName[w.Name]; known {
-			out = append(out, jobs(s, w)...)
+			out = append(out, parts(s, w)...)
 			continue
 		}
 		if _, known := byName[w.Was]; known || w.New {
 			if known {
-				out = append(out, jobs(byName[w.Was], w)...)
+				out = append(out, parts(byName[w.Was], w)...)
 			}
 			continue
 		}
@@ -313,6 +320,48 @@ func Alike(s Stored, w Written, exists func(entry string) bool) bool {
 	}
 	return !exists(s.Entry) && len(s.Handlers) == len(w.Handlers) && slices.Equal(s.Topics, w.Topics) &&
 		!slices.ContainsFunc(s.Handlers, func(h keep.Handler) bool { return !same(h) })
+}
+
+// parts returns what of a workflow may have been renamed.
+func parts(s Stored, w Written) []Doubt {
+	return slices.Concat(jobs(s, w), topics(s, w), producers(s, w))
+}
+
+// topics returns which topics of a workflow may have been renamed. One that the version in force
+// declares is not new, and neither is one that has events.
+func topics(s Stored, w Written) (out []Doubt) {
+	for _, gone := range s.Events {
+		if w.HasTopic(gone) {
+			continue
+		}
+		for _, t := range w.Topics {
+			renamed := w.CalledIn(t) != t
+			if !renamed && !slices.Contains(w.NewTopics, t) && !slices.Contains(s.Topics, t) && !slices.Contains(s.Events, t) {
+				out = append(out, Doubt{Kind: Topic, Workflow: w.Name, Gone: string(gone), Fresh: string(t)})
+			}
+		}
+	}
+	return out
+}
+
+// producers returns which producers of a workflow may have been renamed. One that the version in
+// force has is not new, and neither is one that has a checkpoint.
+func producers(s Stored, w Written) (out []Doubt) {
+	has := func(all []keep.Handler, name keep.HandlerName) bool {
+		return slices.ContainsFunc(all, func(h keep.Handler) bool { return h.Kind == keep.Producer && h.ItemsOf() == string(name) })
+	}
+	for _, gone := range s.Checkpoints {
+		if has(w.Handlers, gone) {
+			continue
+		}
+		for _, h := range w.Handlers {
+			own := h.ItemsOf() == string(h.Name)
+			if h.Kind == keep.Producer && own && !h.New && !has(s.Handlers, h.Name) && !slices.Contains(s.Checkpoints, h.Name) {
+				out = append(out, Doubt{Kind: Producer, Workflow: w.Name, Gone: string(gone), Fresh: string(h.Name)})
+			}
+		}
+	}
+	return out
 }
 
 // jobs returns which jobs of a workflow may have been renamed.

@@ -164,6 +164,52 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
+// TestParts goes through what a script of the workflow "shop" may be after the topic "order" had events, and
+// the producer "poll" a checkpoint. The version in force declares the topic "spare", too, which never had any.
+func TestParts(t *testing.T) {
+	producer := func(name, of string, isNew bool) keep.Handler {
+		return keep.Handler{Name: keep.HandlerName(name), Kind: keep.Producer, Items: of, New: isNew}
+	}
+	stored := rename.Stored{Name: "shop", Entry: "a.js", Topics: []keep.TopicName{"order", "spare"}, Handlers: []keep.Handler{producer("poll", "", false), producer("bare", "", false)},
+		Events: []keep.TopicName{"order"}, Checkpoints: []keep.HandlerName{"poll"}}
+	topics := func(names ...keep.TopicName) keep.Definition {
+		return keep.Definition{Name: "shop", Topics: names, Handlers: stored.Handlers}
+	}
+	producers := func(hs ...keep.Handler) keep.Definition {
+		return keep.Definition{Name: "shop", Topics: stored.Topics, Handlers: hs}
+	}
+	isNew := topics("orders", "spare")
+	isNew.NewTopics = []keep.TopicName{"orders"}
+	bills := topics("orders")
+	bills.Name, bills.Was = "bills", "shop"
+	for _, tt := range []struct {
+		name    string
+		written keep.Definition
+		want    string
+	}{
+		{"as it was", topics("order", "spare"), ""},
+		{"topic", topics("orders", "spare"), "topic order orders"},
+		{"topic, and the workflow was", bills, "topic order orders"},
+		{"topic that was", topics("orders", "spare").KeepAs(map[keep.TopicName]keep.TopicName{"orders": "order"}), ""},
+		{"topic that was another one", topics("orders", "spare").KeepAs(map[keep.TopicName]keep.TopicName{"orders": "first"}), ""},
+		{"topic that is new", isNew, ""},
+		{"topic beside it", topics("order", "orders", "spare"), ""},
+		{"topic gone, and nothing new", topics("spare"), ""},
+		{"topic without events renamed", topics("order", "other"), ""},
+		{"producer", producers(producer("fetch", "", false)), "producer poll fetch"},
+		{"producer that was", producers(producer("fetch", "poll", false)), ""},
+		{"producer that is new", producers(producer("fetch", "", true)), ""},
+		{"producer beside it", producers(producer("poll", "", false), producer("bare", "", false), producer("fetch", "", false)), ""},
+		{"producer without a checkpoint renamed", producers(producer("poll", "", false), producer("fetch", "", false)), ""},
+		{"producer gone, and the other stays", producers(producer("bare", "", false)), ""},
+		{"a job of that name", producers(keep.Handler{Name: "fetch", Kind: keep.Job, Items: "fetch"}), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			compare(t, rename.Workflows([]rename.Stored{stored}, []rename.Written{{Definition: tt.written, Entry: "a.js"}}, func(string) bool { return true }), tt.want)
+		})
+	}
+}
+
 func compare(t *testing.T, got []rename.Doubt, want string) {
 	t.Helper()
 	text := ""

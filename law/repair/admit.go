@@ -48,6 +48,9 @@ func Admit(base, now Script, g keep.Grant) []string {
 	if !slices.Equal(is.Topics, was.Topics) {
 		say("its topics are %q, not %q", is.Topics, was.Topics)
 	}
+	if !slices.Equal(is.Called, was.Called) || !slices.Equal(is.NewTopics, was.NewTopics) {
+		say("it says something else about the names that its topics had before")
+	}
 	for _, h := range was.Handlers {
 		other, ok := is.Handler(h.Name)
 		if !ok {
@@ -106,7 +109,7 @@ func otherHandler(was, is keep.Handler) []string {
 		say("the set of phases")
 	}
 	if is.ItemsOf() != was.ItemsOf() || is.New != was.New {
-		say("the name of the items")
+		say("the name that it had before")
 	}
 	return out
 }

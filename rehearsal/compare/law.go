@@ -204,7 +204,7 @@ func Declared(from, to keep.Definition) []string {
 			say("%s subscribed to %v and subscribes to %v", was.Name, was.Subscribe, now.Subscribe)
 		}
 		if was.ItemsOf() != now.ItemsOf() {
-			say("%s keeps its items under another name", was.Name)
+			say("%s keeps its items or checkpoint under another name", was.Name)
 		}
 		if was.Order != now.Order {
 			say("%s had another order", was.Name)

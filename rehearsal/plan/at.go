@@ -18,6 +18,8 @@ type At struct {
 	Workflow keep.WorkflowName
 	Handler  keep.HandlerName // of the run
 
+	checkpoint keep.HandlerName // under which that of the handler is kept
+
 	mu   sync.Mutex // protects left
 	left []seen.Entry
 }
@@ -87,7 +89,7 @@ func (b seenBase) KV(ctx context.Context, w keep.WorkflowName, producer keep.Han
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := b.at.take(kvGet, name); ok && w == b.at.Workflow && producer == b.at.Handler && !e.Cut {
+	if e, ok := b.at.take(kvGet, name); ok && w == b.at.Workflow && producer == b.at.checkpoint && !e.Cut {
 		if string(e.Result) == "null" {
 			return nil, nil
 		}

@@ -48,7 +48,7 @@ type Config struct {
 	Take func(keep.Event) bool
 
 	// Event is published before the plan begins, to the workflow that declares its
-	// topic, and producers and jobs are not executed. If nil, none.
+	// topic, by its name in the script, and producers and jobs are not executed. If nil, none.
 	Event *keep.Event
 
 	// At has what a run saw: its reads answer those of the plan, in place of the services.
@@ -205,7 +205,7 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 	}
 	once.Retry.Attempts = 0 // services are read as the script reads them, no more
 	for _, w := range cfg.Scripts {
-		if cfg.Event != nil && !w.HasTopic(cfg.Event.Topic) {
+		if cfg.Event != nil && !w.HasTopic(w.TopicOf(cfg.Event.Topic)) {
 			continue
 		}
 		if err := p.add(ctx, cfg, w, &once); err != nil {
@@ -230,10 +230,14 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		rc.Handlers = consumers(w.Definition)
 	}
 	if cfg.Event != nil {
-		rc.Events, rc.Take = []keep.Event{*cfg.Event}, func(keep.Event) bool { return false }
+		ev := *cfg.Event
+		ev.Topic = w.TopicOf(ev.Topic)
+		rc.Events, rc.Take = []keep.Event{ev}, func(keep.Event) bool { return false }
 		rc.Handlers = consumers(w.Definition)
 	}
 	if cfg.At != nil {
+		h, _ := w.Handler(cfg.At.Handler)
+		cfg.At.checkpoint = keep.HandlerName(h.ItemsOf())
 		rc.Base = cfg.At.over(cfg.Base)
 		if cfg.Event == nil { // of a producer or a job
 			rc.Handlers, rc.Take = []keep.HandlerName{cfg.At.Handler}, func(keep.Event) bool { return false }

@@ -56,7 +56,11 @@ func (r *replay) triggerArg(ctx context.Context, p phase) (args []json.RawMessag
 		}
 		if err == nil {
 			e.Status = keep.EventPending // as it was
-			for n, arg := range engine.TriggerArgs(e) {
+			own, err := r.cfg.Store.Deployment(ctx, r.run.Workflow, r.run.Version)
+			if err != nil && !isNotFound(err) {
+				return nil, false, err
+			}
+			for n, arg := range engine.TriggerArgs(own.Definition, e) {
 				if args[0] = arg; trace.Digest(args...) == p.end.Script.In {
 					r.trigger = at(e, n)
 					break

@@ -14,6 +14,8 @@ import (
 
 // A cast plays the services of one test, and writes down what nobody wrote for it.
 type cast struct {
+	def keep.Definition // of the script that is tested
+
 	mu       sync.Mutex // protects all below
 	reads    []Read     // not returned yet
 	answers  []Answer   // not given yet

@@ -44,7 +44,7 @@ func observe(r *rehearsal.Result, c *cast) Expect {
 		kv[key] = value(v)
 	}
 	return Expect{
-		Reservations: reservations(r.Runs), Calls: calls(c.calls, r.Mutations), Publishes: publishes(r.Events),
+		Reservations: reservations(c.def, r.Runs), Calls: calls(c.calls, r.Mutations), Publishes: publishes(c.def, r.Events),
 		Items: items(r.Items), Questions: questions(r.Questions, r.Mutations), KV: kv,
 	}
 }
@@ -169,7 +169,8 @@ func value(raw json.RawMessage) any {
 	return v
 }
 
-func reservations(runs []keep.Run) []map[string]any {
+// reservations returns what runs reserved. Tests name topics as the script of d does.
+func reservations(d keep.Definition, runs []keep.Run) []map[string]any {
 	var out []map[string]any
 	for _, run := range runs {
 		if run.RetryOf != "" {
@@ -180,7 +181,7 @@ func reservations(runs []keep.Run) []map[string]any {
 			for i, id := range r.IDs {
 				ids[i] = string(id)
 			}
-			out = append(out, map[string]any{"topic": string(r.Topic), "ids": ids})
+			out = append(out, map[string]any{"topic": string(d.CalledIn(r.Topic)), "ids": ids})
 		}
 	}
 	return out
@@ -212,10 +213,10 @@ func calls(made []call, records []keep.Mutation) []map[string]any {
 	return out
 }
 
-func publishes(events []keep.Event) []map[string]any {
+func publishes(d keep.Definition, events []keep.Event) []map[string]any {
 	var out []map[string]any
 	for _, e := range events {
-		out = append(out, map[string]any{"topic": string(e.Topic), "messageId": string(e.MessageID), "payload": value(e.Payload)})
+		out = append(out, map[string]any{"topic": string(d.CalledIn(e.Topic)), "messageId": string(e.MessageID), "payload": value(e.Payload)})
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 // comes to the same. What is another in each run, as the time and chance are, is left out and
 // said in r.
 func (l *life) expect(ctx context.Context, got Expect, runs []keep.Run, r *Recorded) (Expect, error) {
-	e := Expect{Reservations: orNone(reservations(l.runs)), Questions: []map[string]any{}}
+	e := Expect{Reservations: orNone(reservations(l.def, l.runs)), Questions: []map[string]any{}}
 	if want := e.Reservations; !reflect.DeepEqual(plain(want), plain(orNone(got.Reservations))) {
 		return e, l.refusef("it reserved %s; its own version, tried with what it saw, reserves %s", show(want), show(got.Reservations))
 	}

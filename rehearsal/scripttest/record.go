@@ -61,7 +61,7 @@ func (e *RecordError) Error() string {
 // Record makes a test of a run: its events, reads, answers and what came of it. The test passes
 // on the version of the run: that was tried. What cannot be known or played is a *RecordError.
 func Record(ctx context.Context, cfg RecordConfig) (*Recorded, error) {
-	l, err := readLife(ctx, cfg.Store, cfg.Run)
+	l, err := readLife(ctx, cfg.Store, cfg.Script.Definition, cfg.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +107,7 @@ func Record(ctx context.Context, cfg RecordConfig) (*Recorded, error) {
 
 // A life is a run with its attempts, and what is recorded of them.
 type life struct {
+	def    keep.Definition // of the version of the run
 	run    keep.Run
 	runs   []keep.Run // its attempts up to it, oldest first
 	seen   []trace.Entry
@@ -123,12 +124,12 @@ func (l *life) refusef(format string, args ...any) error {
 }
 
 // readLife reads all that is recorded of a run.
-func readLife(ctx context.Context, s Store, id keep.RunID) (*life, error) {
+func readLife(ctx context.Context, s Store, d keep.Definition, id keep.RunID) (*life, error) {
 	run, err := s.Run(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{run: run, moves: make(map[keep.MutationKey][]keep.Move), answer: make(map[keep.MutationKey][]trace.Entry)}
+	l := &life{def: d, run: run, moves: make(map[keep.MutationKey][]keep.Move), answer: make(map[keep.MutationKey][]trace.Entry)}
 	switch run.Status {
 	case keep.StatusCrashed:
 		return nil, l.refusef("the host died in it; make one of the run that continued, which stands for this one, too")
@@ -215,6 +216,7 @@ func (l *life) readCalls(ctx context.Context, s Store, r keep.Run) error {
 		}
 		for _, e := range some {
 			if e.CreatedBy.Run() == r.ID {
+				e.Topic = l.def.CalledIn(e.Topic)
 				l.made = append(l.made, e)
 			}
 		}
@@ -230,6 +232,7 @@ func (l *life) readCalls(ctx context.Context, s Store, r keep.Run) error {
 func (l *life) readKnown(ctx context.Context, s Store, published []keep.Event) error {
 	for _, p := range published {
 		e, err := s.Event(ctx, l.run.Workflow, p.Topic, p.MessageID)
+		e.Topic = l.def.CalledIn(p.Topic)
 		if err == nil && !slices.ContainsFunc(l.made, func(m keep.Event) bool { return m.Seq == e.Seq }) {
 			l.known = append(l.known, e)
 		} else if err != nil && !errors.Is(err, keep.ErrNotFound) {
@@ -328,7 +331,7 @@ func (l *life) readEvents(e trace.Entry) (refs []keep.EventRef, err error) {
 		if ev.Status != keep.EventPending {
 			return nil, l.refusef("it looked at event %s in %s, which was %s: events of a test are pending", ev.MessageID, ev.Topic, ev.Status)
 		}
-		refs = append(refs, keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID})
+		refs = append(refs, keep.EventRef{Topic: l.def.TopicOf(ev.Topic), MessageID: ev.MessageID})
 	}
 	return refs, nil
 }
@@ -377,7 +380,7 @@ func (l *life) events(ctx context.Context, s Store, t *Test, refs []keep.EventRe
 	}
 	slices.SortFunc(events, func(a, b keep.Event) int { return int(a.Seq - b.Seq) })
 	for _, e := range events {
-		of := Event{Topic: string(e.Topic), MessageID: string(e.MessageID)}
+		of := Event{Topic: string(l.def.CalledIn(e.Topic)), MessageID: string(e.MessageID)}
 		of.Payload, of.JSON = fileValue(e.Payload)
 		t.Events = append(t.Events, of)
 	}

@@ -57,7 +57,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const life = `
 export default Keep.workflow({
   name: "orders",
-  topics: { "order.new": {}, "order.sent": {} },
+  topics: { "order.new": { was: "new" }, "order.sent": { was: "sent" } },
   producers: {
     async poll(ctx) {
       const polls = await ctx.kv.get("polls") || 0;

@@ -83,7 +83,7 @@ func rehearse(ctx context.Context, cfg Config, t Test) (*rehearsal.Result, *cast
 	for _, it := range t.Items {
 		rc.Items = append(rc.Items, keep.Item{ID: it.ID, Title: cmp.Or(it.Title, it.ID), Status: cmp.Or(it.Status, keep.ItemDone)})
 	}
-	c := &cast{reads: t.Reads, answers: t.Answers}
+	c := &cast{def: cfg.Script.Definition, reads: t.Reads, answers: t.Answers}
 	rc.Services = c
 	result, err := rehearsal.Run(ctx, rc)
 	return result, c, err
@@ -93,7 +93,8 @@ func rehearse(ctx context.Context, cfg Config, t Test) (*rehearsal.Result, *cast
 func (t Test) pending(d keep.Definition) ([]keep.Event, error) {
 	events := make([]keep.Event, 0, len(t.Events))
 	for _, e := range t.Events {
-		if !d.HasTopic(keep.TopicName(e.Topic)) {
+		topic := d.TopicOf(keep.TopicName(e.Topic))
+		if !d.HasTopic(topic) {
 			return nil, fmt.Errorf("event %s: the script declares no topic %q", e.MessageID, e.Topic)
 		}
 		payload, err := toJSON(e.Payload, e.JSON)
@@ -103,7 +104,7 @@ func (t Test) pending(d keep.Definition) ([]keep.Event, error) {
 		if payload == nil {
 			payload = json.RawMessage("{}")
 		}
-		events = append(events, keep.Event{Topic: keep.TopicName(e.Topic), MessageID: keep.MessageID(e.MessageID), Payload: payload})
+		events = append(events, keep.Event{Topic: topic, MessageID: keep.MessageID(e.MessageID), Payload: payload})
 	}
 	return events, nil
 }

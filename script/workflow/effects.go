@@ -19,10 +19,11 @@ import (
 // named that way, also in functions of the same file that are given ctx. It does
 // not see a call whose name is computed; the host checks that when it is made.
 func Effects(decl json.RawMessage, src Source, conns []connector.Connection) (Report, error) {
-	def, err := Parse(decl, src)
+	c, err := parse(decl, src)
 	if err != nil {
 		return Report{}, err
 	}
+	def := c.def // topics by the names of the script, as what is read of it has them
 	root, err := decode(decl)
 	if err != nil {
 		return Report{}, err

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,18 +22,27 @@ const (
 // declares. If anything is wrong the error is a *[DeclarationError] with every
 // problem. src finds their lines.
 func Parse(decl json.RawMessage, src Source) (keep.Definition, error) {
+	c, err := parse(decl, src)
+	if err != nil {
+		return keep.Definition{}, err
+	}
+	return c.def.KeepAs(c.called), nil
+}
+
+// parse reads a declaration. Topics in its definition have the names of the script.
+func parse(decl json.RawMessage, src Source) (*checker, error) {
 	root, err := decode(decl)
 	if err != nil {
-		return keep.Definition{}, &DeclarationError{[]Problem{{Message: "the declaration cannot be read: " + err.Error()}}}
+		return nil, &DeclarationError{[]Problem{{Message: "the declaration cannot be read: " + err.Error()}}}
 	}
-	c := &checker{files: files{src: src}, handlers: make(map[keep.HandlerName]string),
-		consumerOf: make(map[keep.TopicName]keep.HandlerName)}
+	c := &checker{files: files{src: src}, handlers: make(map[keep.HandlerName]string), kept: make(map[string]keep.HandlerName),
+		called: make(map[keep.TopicName]keep.TopicName), consumerOf: make(map[keep.TopicName]keep.HandlerName)}
 	c.workflow(root)
 	if len(c.problems) > 0 {
 		sortProblems(c.problems)
-		return keep.Definition{}, &DeclarationError{c.problems}
+		return nil, &DeclarationError{c.problems}
 	}
-	return c.def, nil
+	return c, nil
 }
 
 // A checker collects a definition and what is wrong with it.
@@ -44,6 +54,11 @@ type checker struct {
 	// handlers has the path of the first handler of each name. Producers,
 	// consumers and jobs share one set of names, since runs are listed by them.
 	handlers map[keep.HandlerName]string
+
+	// kept has whose items or checkpoint a name keeps, by kind and name.
+	kept map[string]keep.HandlerName
+
+	called map[keep.TopicName]keep.TopicName // the first names of topics that had another one
 
 	consumerOf map[keep.TopicName]keep.HandlerName // who subscribes
 }
@@ -67,7 +82,8 @@ func (c *checker) wrong(at location, want string, got value, fix string) {
 // Keys that each object may have.
 var (
 	workflowKeys = []string{"name", "was", "new", "topics", "producers", "consumers", "jobs", "on_blocked"}
-	producerKeys = []string{"schedule", "publishes", "handler"}
+	topicKeys    = []string{"was", "new"}
+	producerKeys = []string{"schedule", "publishes", "was", "new", "handler"}
 	consumerKeys = []string{"subscribe", "publishes", "order", "key", "prepare", "mutate", "next"}
 	jobKeys      = []string{"schedule", "was", "new", "handler"}
 	scheduleKeys = []string{"interval", "cron", "timezone"}
@@ -186,13 +202,38 @@ func (c *checker) topics(at location, root value) {
 			c.problem(here, "", "%v", err)
 		}
 		if m.value.kind != kObject {
-			c.wrong(here, "{}", m.value, "topics have no settings")
+			c.wrong(here, "{}", m.value, "topics have no settings but was and new")
 		} else {
-			c.keys(here, m.value, nil)
+			c.formerTopic(here.of(m.value), m.value, name)
 		}
 		c.def.Topics = append(c.def.Topics, name)
 	}
 	slices.Sort(c.def.Topics)
+	slices.Sort(c.def.NewTopics)
+	kept := make(map[keep.TopicName]keep.TopicName)
+	for _, name := range c.def.Topics {
+		first := cmp.Or(c.called[name], name)
+		if other, taken := kept[first]; taken {
+			c.problem(at.key(string(name)), "remove was, or the other one", "topics %q and %q would both be the one that was %q first",
+				short(string(other)), short(string(name)), short(string(first)))
+		}
+		kept[first] = name
+	}
+}
+
+// formerTopic reads what is said of the name of a topic.
+func (c *checker) formerTopic(at location, v value, name keep.TopicName) {
+	c.keys(at, v, topicKeys)
+	was, isNew := c.formerName(at, v)
+	if isNew {
+		c.def.NewTopics = append(c.def.NewTopics, name)
+	}
+	if first := keep.TopicName(was); was != "" && first != name {
+		c.called[name] = first
+		if err := first.Validate(); err != nil {
+			c.problem(at.key("was"), "", "%v", err)
+		}
+	}
 }
 
 // onlyJobs reports whether no handler of root can use a topic, so that it need
@@ -232,8 +273,22 @@ func (c *checker) section(at location, m member, check handlerChecker) {
 		} else {
 			c.handlers[name] = here.String()
 		}
-		c.def.Handlers = append(c.def.Handlers, check(here.of(h.value), h.value, keep.Handler{Name: name}))
+		checked := check(here.of(h.value), h.value, keep.Handler{Name: name})
+		c.def.Handlers = append(c.def.Handlers, checked)
+		c.keptApart(here, checked)
 	}
+}
+
+// keptApart reports a producer or job that would share its checkpoint or items with another one.
+func (c *checker) keptApart(at location, h keep.Handler) {
+	if h.Kind == keep.Consumer {
+		return
+	}
+	key := string(h.Kind) + " " + h.ItemsOf()
+	if other, taken := c.kept[key]; taken && other != h.Name {
+		c.problem(at, "remove was, or the other one", "%s and %s would both be the %s that was %s first", other, h.Name, h.Kind, short(h.ItemsOf()))
+	}
+	c.kept[key] = h.Name
 }
 
 // producer checks a producer: a function, or an object around one.
@@ -245,7 +300,7 @@ func (c *checker) producer(at location, v value, h keep.Handler) keep.Handler {
 	}
 	h.Publishes = c.publishes(at, v)
 	h.Schedule = c.schedule(at, v)
-	return h
+	return c.formerHandler(at, v, h)
 }
 
 // job checks a job: as a producer, but it publishes nothing.
@@ -256,6 +311,12 @@ func (c *checker) job(at location, v value, h keep.Handler) keep.Handler {
 	if !c.handlerObject(at, v, jobKeys, fix) {
 		return h
 	}
+	h.Schedule = c.schedule(at, v)
+	return c.formerHandler(at, v, h)
+}
+
+// formerHandler reads what is said of the name of a producer or job.
+func (c *checker) formerHandler(at location, v value, h keep.Handler) keep.Handler {
 	var was string
 	if was, h.New = c.formerName(at, v); was != "" {
 		h.Items = was
@@ -263,7 +324,6 @@ func (c *checker) job(at location, v value, h keep.Handler) keep.Handler {
 			c.problem(at.key("was"), "", "%v", err)
 		}
 	}
-	h.Schedule = c.schedule(at, v)
 	return h
 }
 

@@ -183,7 +183,7 @@ func fullDeployment() keep.Deployment {
 		Workflow: "w", Version: keep.Version{Major: 4, Minor: 2}, Hash: "00ff", Entry: "invoices é.ts",
 		Code: []byte("export default 1\x00\xff"), Map: []byte(`{"version":3}`),
 		Definition: keep.Definition{
-			Name: "w", Topics: []keep.TopicName{"a", "b:c/d"},
+			Name: "w", Topics: []keep.TopicName{"a", "b:c/d"}, Called: []keep.CalledTopic{{Name: "new/a", First: "a"}}, NewTopics: []keep.TopicName{"b:c/d"},
 			Handlers: []keep.Handler{
 				{Name: "p", Kind: keep.Producer, Schedule: keep.Schedule{Cron: "0 9 * * 1-5", Timezone: "Europe/Berlin"}},
 				{Name: "none", Kind: keep.Producer, Publishes: []keep.TopicName{}},

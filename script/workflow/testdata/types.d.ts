@@ -103,7 +103,7 @@ declare namespace Keep {
     new?: boolean;
 
     /** Streams of events, by name. Each has one consumer at most. */
-    topics?: { [topic: string]: {} };
+    topics?: { [topic: string]: Topic };
 
     /** While a run waits, for a retry, an answer or a person: "stop" (nothing else begins), or "poll" (producers continue). */
     on_blocked?: "stop" | "poll";
@@ -115,6 +115,14 @@ declare namespace Keep {
   /** When to run: an interval such as "30s", "5m", "1h", "1d", or five cron fields in a time zone. */
   type Schedule = { interval: string } | { cron: string; timezone?: string };
 
+  interface Topic {
+    /** The name that the topic had first: it keeps the events of that one. */
+    was?: string;
+
+    /** It is no topic of before by another name. */
+    new?: boolean;
+  }
+
   /** It may return { more: true } when it read a part of a list and stored with ctx.kv.set how far it got: it is run again at once. */
   type ProducerHandler = (ctx: ProducerCtx) => unknown;
   type JobHandler = (ctx: JobCtx) => unknown;
@@ -124,6 +132,12 @@ declare namespace Keep {
 
     /** Topics it may publish to. Left out: any declared topic. */
     publishes?: string[];
+
+    /** The name that the producer had first: it keeps the checkpoint of that one. */
+    was?: string;
+
+    /** It is no producer of before by another name. */
+    new?: boolean;
     handler: ProducerHandler;
   }
 

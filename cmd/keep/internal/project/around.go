@@ -77,7 +77,7 @@ func (a *Around) hooks() (found []terminal.Problem) {
 		switch {
 		case at < 0 && a.Whole:
 			field, message = "workflow", fmt.Sprintf("no script of this project declares a workflow %q: what is delivered is answered 503 until one does", h.Workflow)
-		case at >= 0 && !slices.Contains(a.Scripts[at].Workflow.Topics, h.Topic):
+		case at >= 0 && !a.Scripts[at].Workflow.HasTopic(a.Scripts[at].Workflow.TopicOf(h.Topic)):
 			field, message = "topic", fmt.Sprintf("workflow %q declares no topic %q: what is delivered is answered 503 until it does", h.Workflow, h.Topic)
 		default:
 			continue

@@ -268,7 +268,7 @@ func (r renames) configured() ([]rename.ToolOf, error) {
 	return out, nil
 }
 
-// workflows returns the doubts about workflows and their jobs.
+// workflows returns the doubts about workflows and their jobs, topics and producers.
 //
 // A script with a name that the database does not know may be one of its workflows: that of the same file,
 // or one whose file is gone. What these did is read for nothing else.
@@ -297,7 +297,7 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 		for i, w := range written {
 			switch {
 			case w.Name == d.Workflow || w.Was == d.Workflow:
-				if s.Jobs, s.Ran, err = r.jobs(ctx, d, w); err != nil {
+				if err := r.parts(ctx, d, w, &s); err != nil {
 					return nil, err
 				}
 			case !known(w.Name) && (w.Entry == d.Entry || !exists(d.Entry)):
@@ -376,43 +376,4 @@ func (r renames) hasItems(ctx context.Context, w keep.WorkflowName) (bool, error
 		}
 	}
 	return false, err
-}
-
-// jobs returns the names of the items of the jobs of a workflow that ever ran, and of its
-// handlers that did; none if every job of the script is one of the current version, or if
-// there are no items.
-func (r renames) jobs(ctx context.Context, d keep.Deployment, w rename.Written) (jobs, ran []keep.HandlerName, err error) {
-	fresh := slices.ContainsFunc(w.Handlers, func(h keep.Handler) bool {
-		old, ok := d.Definition.Handler(h.Name)
-		return h.Kind == keep.Job && !(ok && old.Kind == keep.Job && old.ItemsOf() == h.ItemsOf())
-	})
-	if !fresh {
-		return nil, nil, nil
-	}
-	if some, err := r.hasItems(ctx, d.Workflow); !some || err != nil {
-		return nil, nil, err
-	}
-	states, err := r.db.Handlers(ctx, d.Workflow)
-	if err != nil {
-		return nil, nil, err
-	}
-	all, err := r.db.Deployments(ctx, d.Workflow)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, s := range states {
-		if s.Kind != keep.Job || s.LastRun == "" {
-			continue
-		}
-		ran = append(ran, s.Handler)
-		of := s.Handler
-		for _, v := range all { // newest first
-			if h, ok := v.Definition.Handler(s.Handler); ok && h.Kind == keep.Job {
-				of = keep.HandlerName(h.ItemsOf())
-				break
-			}
-		}
-		jobs = append(jobs, of)
-	}
-	return jobs, ran, nil
 }

@@ -80,11 +80,15 @@ func apply(d rename.Doubt, answer Answer, scripts []Script, conns []connector.Co
 			w.Was = keep.WorkflowName(d.Gone)
 		case d.Kind == rename.Workflow:
 			w.New = true
+		case d.Kind == rename.Topic && answer == Same:
+			w.Definition = w.KeepAs(map[keep.TopicName]keep.TopicName{keep.TopicName(d.Fresh): keep.TopicName(d.Gone)})
+		case d.Kind == rename.Topic:
+			w.NewTopics = append(slices.Clone(w.NewTopics), keep.TopicName(d.Fresh))
 		}
 		for k := range w.Handlers {
 			h := &w.Handlers[k]
 			switch {
-			case d.Kind != rename.Job || string(h.Name) != d.Fresh:
+			case d.Kind != rename.Job && d.Kind != rename.Producer || string(h.Name) != d.Fresh:
 			case answer == Same:
 				h.Items = d.Gone
 			default:

@@ -45,7 +45,7 @@ func operating(root string) ([]byte, error) {
 	b.WriteString(guide.Generated + "\n# Exit codes, environment, metrics\n\nWhat scripts, supervisors and scrapers depend on. The keys of keep.toml and what a script can use are in\n" +
 		"[the guide](guide.md#every-key-of-keeptoml), the errors of the API in [problems.md](problems.md).\n")
 	b.WriteString("\n## Exit codes\n\nOf every command. `keep help exit-codes` prints the same. `keep status --exit-code` ends with 4 if a question is open,\n" +
-		"else with 1 if something fails, is in doubt or is late, or a change of `keep.toml` is not in force; without the flag it ends with 0.\n\n" +
+		"else with 1 if something fails, is in doubt or is late, a change of `keep.toml` is not in force, or events wait that no consumer will handle; without the flag it ends with 0.\n\n" +
 		"With `--json`, what went wrong is one object on stderr: `exit_code`; `errors`, each with `code`, `message` and `hint`; and `problems` of scripts\n" +
 		"and keep.toml with their places. A command whose result says it, such as the questions of `keep run` or the tests of `keep test` that fail,\n" +
 		"ends with the exit code alone. A `code` keeps its meaning: it is the kind of a problem in [problems.md](problems.md), or the name below.\n\n" +
