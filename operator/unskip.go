@@ -194,19 +194,14 @@ func (o *Operator) UnskipItem(ctx context.Context, w keep.WorkflowName, id strin
 	if err := o.CanDoItem(it, keep.Unskip); err != nil {
 		return err
 	}
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		ms, next, err := o.store.Mutations(ctx, keep.MutationFilter{Workflow: w, Item: id}, page)
-		if err != nil {
-			return err
+	err = o.eachCall(ctx, it, func(m keep.Mutation) error {
+		if m.Attempt == it.Attempt && m.State == keep.Skipped {
+			return &ItemError{id, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
 		}
-		for _, m := range ms {
-			if m.Attempt == it.Attempt && m.State == keep.Skipped {
-				return &ItemError{id, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
-			}
-		}
-		if page.After = next; next == "" {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return o.putItem(ctx, lifecycle.Unskip(it, o.now()))
 }
