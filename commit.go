@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -42,6 +43,10 @@ func (c Commit) Validate() error {
 				return errors.New("a commit deploys once, before it changes events")
 			}
 			deploys = true
+		case PutMutation:
+			if !c.hasItemOf(s) {
+				return fmt.Errorf("mutation %s is in flight: the commit does not write item %q, at work in attempt %d", s.Mutation.Key, s.Mutation.Item, s.Mutation.Attempt)
+			}
 		case Reserve, Release, Finish, Publish, SkipEvents, UnskipEvents, RedoEvents:
 			moves = true
 		case SkipInput, UnskipInput:
@@ -61,6 +66,18 @@ func (c Commit) Validate() error {
 	return nil
 }
 
+// hasItemOf reports whether the item of a call that p sends, if it has one, is written, too.
+func (c Commit) hasItemOf(p PutMutation) bool {
+	m := p.Mutation
+	if m.Item == "" || m.State != InFlight || len(p.Moves) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(c.Changes, func(change Change) bool {
+		it, ok := change.(PutItem)
+		return ok && it.Item.ID == m.Item && it.Item.Attempt == m.Attempt && !it.Item.Over()
+	})
+}
+
 // A Change is one part of a commit. The types below are all there are.
 type Change interface{ change() }
 
@@ -70,7 +87,9 @@ type Change interface{ change() }
 type PutRun struct{ Run Run }
 
 // PutMutation writes a ledger record and appends its moves. Rev works as in
-// PutRun; a new record whose key exists is ErrMutationExists.
+// PutRun; a new record whose key exists is ErrMutationExists. A commit after which a call of
+// an item is in flight also writes the item, which is not over and at the attempt of the call.
+// So of a call and a skip of its item that are decided at the same time one is ErrStale.
 type PutMutation struct {
 	Mutation Mutation
 	Moves    []Move
@@ -200,8 +219,8 @@ type PutHandler struct {
 type RequestRun struct{ Handler HandlerName }
 
 // LookAgain makes a consumer look at all events that it subscribes to, as soon as it may
-// run: also at those that it passed over before. It counts as a request that a run under
-// way does not serve. A handler without a state is a *NotFoundError.
+// run: also at those that it passed over before; and a job at its items. It counts as a
+// request that a run under way does not serve. A handler without a state is a *NotFoundError.
 type LookAgain struct{ Handler HandlerName }
 
 // Deploy adds a version and makes it current. The workflow is made if it is

@@ -267,3 +267,56 @@ func TestBlockedItemIsExplained(t *testing.T) {
 		}
 	})
 }
+
+// A run that is under way passed the item over: the answer makes the job due after it.
+func TestDecideBlockedItemBesideARun(t *testing.T) {
+	for _, action := range []keep.Action{keep.DidNotHappen, keep.Happened} {
+		t.Run(string(action), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLooseWorld(t, "a", "b")
+				w.service.level = keep.LevelNone
+				w.service.onCall = func(n int) (bool, error) {
+					switch n {
+					case 1:
+						return action == keep.Happened, errReset
+					case 2:
+						time.Sleep(time.Second) // virtual: the answer is later than the run
+						if err := w.decide(action); err != nil {
+							t.Error(err)
+						}
+					}
+					return true, nil
+				}
+				w.deploy()
+				w.run()
+				w.run() // reads what is stored
+				if got := w.items(); got["a"] != keep.ItemDone || got["b"] != keep.ItemDone || w.service.total() != 2 {
+					t.Errorf("%d effects, items %v; want both done once before the next tick", w.service.total(), got)
+				}
+			})
+		})
+	}
+}
+
+// The job that has the item now is due, whatever its name was when the call was made.
+func TestDecideBlockedItemOfARenamedJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLooseWorld(t, "a", "b")
+		w.service.level = keep.LevelNone
+		w.service.onCall = lose(1, false)
+		w.deploy()
+		w.run()
+		w.def.Handlers = []keep.Handler{{Name: "renamed", Items: "remind", Kind: keep.Job, Schedule: keep.Schedule{Interval: time.Hour}}}
+		w.script["jobs.renamed"] = w.script["jobs.remind"]
+		w.deploy()
+		w.run()
+		time.Sleep(time.Minute)
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if got := w.items()["a"]; got != keep.ItemDone || w.service.total() != 2 {
+			t.Errorf("a is %s with %d effects in all, want done and 2 before the next tick", got, w.service.total())
+		}
+	})
+}

@@ -361,7 +361,7 @@ func (c *takenCall) difference(old []byte) (d connector.Difference) {
 func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
 	x := h.x
 	items := func() ([]keep.Change, error) {
-		h.item.dirty = h.item.dirty || h.item.item.Rev == 0
+		h.item.dirty = true // its revision decides between this call and a person who skips the item
 		return h.takeItems(), nil
 	}
 	err := x.makeCall(ctx, call, c, before, items)

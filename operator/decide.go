@@ -10,7 +10,6 @@ import (
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
-	"github.com/keep-run/keep/law/schedule"
 )
 
 // An ActionError is returned when a question does not offer an action, or its
@@ -288,7 +287,8 @@ func (o *Operator) abort(ctx context.Context, q keep.Escalation, run keep.Run, m
 }
 
 // resolveDetached ends, or renews, the doubt about a call whose run is over. Its job
-// becomes due when the outcome is known.
+// is due when the outcome is known, under the name that it has now, and also if a run of it is
+// under way: that one may have passed the item over.
 func (o *Operator) resolveDetached(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
 	m, err := o.store.Mutation(ctx, q.Mutation)
 	if err != nil {
@@ -298,12 +298,11 @@ func (o *Operator) resolveDetached(ctx context.Context, q keep.Escalation, run k
 	if err != nil || d.Action == keep.CheckAgain {
 		return changes, err
 	}
-	states, err := o.store.Handlers(ctx, run.Workflow)
+	was, err := o.store.Deployment(ctx, run.Workflow, run.Version)
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := schedule.BringForward(states, run.Handler, d.At); ok {
-		changes = append(changes, keep.PutHandler{State: s})
-	}
-	return changes, nil
+	h, _ := was.Definition.Handler(run.Handler)
+	due, err := o.lookAgain(ctx, run.Workflow, func(now keep.Handler) bool { return now.Kind == keep.Job && now.ItemsOf() == h.ItemsOf() })
+	return append(changes, due...), err
 }

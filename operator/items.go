@@ -39,51 +39,82 @@ func (o *Operator) CanDoItem(it keep.Item, action keep.Action) error {
 
 // ReprocessItem makes a finished item start over as a new attempt, the next time
 // that its job comes to it. Everything that the item does is then sent again: the
-// mutations of other attempts mean nothing to the new one.
+// mutations of other attempts mean nothing to the new one. An item with a call whose outcome
+// is not known yet is *ItemError, as it is for SkipItem.
 func (o *Operator) ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
-	it, err := o.store.Item(ctx, w, id)
-	if err != nil {
-		return err
-	}
-	d.Action = keep.Reprocess
-	if err := o.CanDoItem(it, d.Action); err != nil {
-		return err
-	}
-	if it.Status == keep.ItemAttention {
-		return o.decideItem(ctx, it, d)
-	}
-	d.At = o.now()
-	return o.putItem(ctx, lifecycle.Reprocess(it, d.At))
+	return o.changeItem(ctx, w, id, keep.Reprocess, func(it keep.Item) error {
+		d.Action = keep.Reprocess
+		if it.Status == keep.ItemAttention {
+			return o.decideItem(ctx, it, d)
+		}
+		if err := o.inDoubt(ctx, it, d.Action); err != nil {
+			return err
+		}
+		return o.putItem(ctx, lifecycle.Reprocess(it, o.now()))
+	})
 }
 
 // SkipItem leaves an item that is not done: its job passes it over from now on.
 func (o *Operator) SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
-	it, err := o.store.Item(ctx, w, id)
-	if err != nil {
-		return err
-	}
-	d.Action = keep.Skip
-	if err := o.CanDoItem(it, d.Action); err != nil {
-		return err
-	}
-	q, err := o.itemQuestion(ctx, it)
-	if err != nil {
-		return err
-	}
-	if q != "" {
-		return o.Decide(ctx, q, d)
-	}
-	ms, _, err := o.store.Mutations(ctx, keep.MutationFilter{Workflow: w, Item: id}, keep.Page{Limit: keep.MaxPage})
-	if err != nil {
-		return err
-	}
-	for _, m := range ms {
+	return o.changeItem(ctx, w, id, keep.Skip, func(it keep.Item) error {
+		d.Action = keep.Skip
+		q, err := o.itemQuestion(ctx, it)
+		if err != nil {
+			return err
+		}
+		if q != "" {
+			return o.Decide(ctx, q, d)
+		}
+		if err := o.inDoubt(ctx, it, d.Action); err != nil {
+			return err
+		}
+		it.Status, it.UpdatedAt = keep.ItemSkipped, o.now()
+		return o.putItem(ctx, it)
+	})
+}
+
+// changeItem reads an item, and does with it what a person wants if it is in a state for that.
+// A call of it that is recorded meanwhile also changes the item, so that it is read again.
+func (o *Operator) changeItem(ctx context.Context, w keep.WorkflowName, id string, action keep.Action, do func(keep.Item) error) error {
+	_, err := retryStale(ctx, func() (none struct{}, err error) {
+		it, err := o.store.Item(ctx, w, id)
+		if err == nil {
+			err = o.CanDoItem(it, action)
+		}
+		if err != nil {
+			return none, err
+		}
+		return none, do(it)
+	})
+	return err
+}
+
+// inDoubt returns an *ItemError if it is not known yet whether a call of the item happened.
+func (o *Operator) inDoubt(ctx context.Context, it keep.Item, action keep.Action) error {
+	return o.eachCall(ctx, it, func(m keep.Mutation) error {
 		if lifecycle.Unknown(m.State) {
-			return &ItemError{id, it.Status, d.Action, "it is not known yet whether its call happened; the service is being asked"}
+			return &ItemError{it.ID, it.Status, action, "it is not known yet whether its call happened; the service is being asked"}
+		}
+		return nil
+	})
+}
+
+// eachCall goes through the records of an item, up to the first error.
+func (o *Operator) eachCall(ctx context.Context, it keep.Item, look func(keep.Mutation) error) error {
+	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+		ms, next, err := o.store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, page)
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if err := look(m); err != nil {
+				return err
+			}
+		}
+		if page.After = next; next == "" {
+			return nil
 		}
 	}
-	it.Status, it.UpdatedAt = keep.ItemSkipped, o.now()
-	return o.putItem(ctx, it)
 }
 
 // decideItem answers the open question about an item.

@@ -155,7 +155,7 @@ func (o *Operator) Redo(ctx context.Context, r RedoRequest, d keep.Decision) (Re
 		for _, e := range p.Events {
 			topics[e.Topic] = true
 		}
-		wake, err := o.lookAgain(ctx, r.Workflow, topics)
+		wake, err := o.lookAgain(ctx, r.Workflow, readers(topics))
 		if err != nil {
 			return p, err
 		}

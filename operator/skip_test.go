@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -82,5 +83,23 @@ func TestQuestionOfAnItemAmongMany(t *testing.T) {
 	}
 	if it, err := s.Item(t.Context(), "w", "a"); err != nil || it.Attempt != 2 {
 		t.Errorf("the item is %+v, %v, want its second attempt", it, err)
+	}
+}
+
+// What an item of which a call may still happen does is not done again beside it.
+func TestReprocessItemInDoubt(t *testing.T) {
+	for _, state := range []keep.MutationState{keep.InFlight, keep.NeedsReconcile, keep.Indeterminate, keep.Failed} {
+		s := memory.New()
+		run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "j", Kind: keep.Job, Phase: keep.Running,
+			Status: keep.StatusAborted, Closed: true, CreatedAt: noon, UpdatedAt: noon}
+		m := keep.Mutation{Key: "item_1", Workflow: "w", Run: "run_1", Item: "a", Attempt: 1, Tool: "x.y", Level: keep.LevelNone, Token: "t",
+			State: state, Pin: []byte(`{}`), PinHash: "00", Attempts: 1, CallDeadline: noon, CreatedAt: noon, UpdatedAt: noon}
+		commit(t, s, keep.PutRun{Run: run}, keep.PutItem{Item: keep.Item{Workflow: "w", ID: "a", Status: keep.ItemSkipped, Attempt: 1, CreatedAt: noon, UpdatedAt: noon}},
+			keep.PutMutation{Mutation: m})
+		err := newOperator(t, s).ReprocessItem(t.Context(), "w", "a", keep.Decision{By: "ann"})
+		_, refused := errors.AsType[*operator.ItemError](err)
+		if it, _ := s.Item(t.Context(), "w", "a"); refused != (state != keep.Failed) || refused != (it.Attempt == 1) {
+			t.Errorf("%s: ReprocessItem: %v; the item is %+v", state, err, it)
+		}
 	}
 }

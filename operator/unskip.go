@@ -116,7 +116,7 @@ func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []kee
 	if len(changes) == 0 {
 		return res, nil
 	}
-	wake, err := o.lookAgain(ctx, w, topics)
+	wake, err := o.lookAgain(ctx, w, readers(topics))
 	if err != nil {
 		return UnskipResult{}, err
 	}
@@ -157,8 +157,16 @@ func (o *Operator) canUnskip(ctx context.Context, ev keep.Event) (string, error)
 	return lifecycle.CanUnskip(ev, chain, mutations), nil
 }
 
-// lookAgain returns the changes by which the consumers of topics look at old events.
-func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, topics map[keep.TopicName]bool) (changes []keep.Change, err error) {
+// readers returns what tells the consumers of topics.
+func readers(topics map[keep.TopicName]bool) func(keep.Handler) bool {
+	return func(h keep.Handler) bool {
+		return slices.ContainsFunc(h.Subscribe, func(t keep.TopicName) bool { return topics[t] })
+	}
+}
+
+// lookAgain returns the changes by which handlers of the current version look again at what they
+// passed over.
+func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, is func(keep.Handler) bool) (changes []keep.Change, err error) {
 	wf, err := o.store.Workflow(ctx, w)
 	if isNotFound(err) { // no version of it was deployed
 		return nil, nil
@@ -174,9 +182,8 @@ func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, topics ma
 		return nil, err
 	}
 	for _, h := range d.Definition.Handlers {
-		subscribes := slices.ContainsFunc(h.Subscribe, func(t keep.TopicName) bool { return topics[t] })
 		known := slices.ContainsFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name })
-		if subscribes && known {
+		if known && is(h) {
 			changes = append(changes, keep.LookAgain{Handler: h.Name})
 		}
 	}
@@ -194,19 +201,14 @@ func (o *Operator) UnskipItem(ctx context.Context, w keep.WorkflowName, id strin
 	if err := o.CanDoItem(it, keep.Unskip); err != nil {
 		return err
 	}
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		ms, next, err := o.store.Mutations(ctx, keep.MutationFilter{Workflow: w, Item: id}, page)
-		if err != nil {
-			return err
+	err = o.eachCall(ctx, it, func(m keep.Mutation) error {
+		if m.Attempt == it.Attempt && m.State == keep.Skipped {
+			return &ItemError{id, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
 		}
-		for _, m := range ms {
-			if m.Attempt == it.Attempt && m.State == keep.Skipped {
-				return &ItemError{id, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
-			}
-		}
-		if page.After = next; next == "" {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return o.putItem(ctx, lifecycle.Unskip(it, o.now()))
 }

@@ -176,6 +176,14 @@ func (w *world) watchPermit(p *process, m keep.Mutation) {
 	w.permitted("is sent again", m, from)
 }
 
+// watchRead looks whether a read is permitted: by what held since its process looked. In a group
+// two actors of one process may have looked at different times: one that lost its lease still reads.
+func (w *world) watchRead(p *process, name keep.WorkflowName, tool string, params []byte) {
+	if w.granted && w.group == nil {
+		w.permitted("is read", keep.Mutation{Key: keep.MutationKey("svc." + tool), Workflow: name, Tool: keep.ToolName("svc." + tool), Payload: params}, p.looked[name])
+	}
+}
+
 // looks notes what holds when the engine of a process reads it.
 func (p *process) looks(ctx context.Context, name keep.WorkflowName) {
 	if ctx.Value(byPerson{}) == nil {

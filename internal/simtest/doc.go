@@ -34,7 +34,14 @@
 //
 // In every third world whose configuration stays people give and take grants between any two steps.
 // What is recorded to be sent must be permitted by the grant that holds at that moment, and what is
-// sent again by one that held since the host looked.
+// read, or sent again, by one that held since the host looked. Reads of a group are left out.
+//
+// In every third world an identity is applied once: no call is recorded beside
+// one of its identity, of whatever workflow, that may have had its effect, unless a person said so
+// of that one. Worlds whose configuration is edited are left out of that.
+//
+// In every third world people skip items and have them done again, between any two steps: no call
+// is recorded, or in doubt, for an item that is over or at another attempt.
 //
 // In every third world services of level A forget keys after a time, so a call must not be
 // sent again after it, whatever the clocks say.
@@ -65,7 +72,8 @@
 //
 // When the chaos is over the world settles: no more faults, a corrected script,
 // people who look before they answer. Then nothing may be left, and verify
-// compares every event, item and record with the truth. Each committed run is gone through again
+// compares every event, item and record with the truth; what a producer published has the input
+// that caused it. Each committed run is gone through again
 // on its own version, and must be equal.
 //
 // # Outside of tests

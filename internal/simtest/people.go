@@ -47,6 +47,11 @@ func (p *process) act(o *operator.Operator) {
 		w.note("person: " + p.edit())
 		return
 	}
+	if w.skipping && f.job != nil && w.chance(0.2) {
+		what, err = w.leaveItem(o, f, f.job.items[w.below(len(f.job.items))].id)
+		w.note(fmt.Sprintf("person: %s: %v", what, err))
+		return
+	}
 	switch n := w.below(22); {
 	case w.granted && w.chance(0.1):
 		what, err = w.consent(o, f)

@@ -105,6 +105,7 @@ func (w *world) plan() {
 	w.orders()
 	w.edited = w.edits()
 	w.granted = w.consents()
+	w.skipping = w.skips()
 	w.breaker()
 }
 

@@ -358,7 +358,7 @@ func (c *call) mutate(k consumer) any {
 	c.arg(0, &prepared)
 	c.misbehave("mutate", prepared.Data.ID)
 	if k.peeks {
-		c.do("svc.get", map[string]any{"id": prepared.Data.ID})
+		c.do("svc.get", map[string]any{"id": prepared.Data.ID, "of": c.f.name})
 	}
 	if prepared.Data.Quiet {
 		return nil

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -396,6 +397,16 @@ type reader struct{ tool }
 // Read returns what came to a source, or anything.
 func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	w, p, who := r.w, processOf(ctx), fmt.Sprintf("read %s %s", r.spec.Name, params)
+	var asked struct {
+		Flow   keep.WorkflowName // of a list
+		Of     keep.WorkflowName // of anything
+		Source keep.HandlerName
+		After  int
+	}
+	if err := json.Unmarshal(params, &asked); err != nil {
+		return nil, err
+	}
+	w.watchRead(p, cmp.Or(asked.Flow, asked.Of), r.spec.Name, params)
 	p.point(who)
 	if w.isDown() {
 		return nil, errReset
@@ -415,14 +426,6 @@ func (r reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessa
 	}
 	if r.spec.Name == "get" {
 		return json.RawMessage(`{"id":7}`), nil
-	}
-	var asked struct {
-		Flow   keep.WorkflowName
-		Source keep.HandlerName
-		After  int
-	}
-	if err := json.Unmarshal(params, &asked); err != nil {
-		return nil, err
 	}
 	found := []string{}
 	for n, at := range w.source(asked.Flow, asked.Source).arrivals {

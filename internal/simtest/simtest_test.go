@@ -70,6 +70,14 @@ func TestSeedWithAJobRenamedBack(t *testing.T) {
 	}
 }
 
+// TestSeedWithARivalInDoubt is a world in which calls are to be made whose identity a call in
+// doubt has.
+func TestSeedWithARivalInDoubt(t *testing.T) {
+	for _, problem := range Run(t, 183, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 // A second attempt at an event, and an event of an id that ends like one, are two.
 func TestSeedWithAnIDLikeAnAttempt(t *testing.T) {
 	for _, problem := range Run(t, 1795464459372289490, nil).Problems {
@@ -173,6 +181,7 @@ func everything() (names []string) {
 	return append(names, "budget: allowed", "breaker: opened", "grant: taken true", "grant: taken false", "grant: another at the last moment",
 		"approval: ended", "approval: overtaken", "proposal: approved", "proposal: rejected", "proposal: replaced", "doubt: detached", "key: outlived", "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
 		"unskip: event", "unskip: event kept", "unskip: input", "unskip: item", "unskip: item kept",
+		"item: skipped", "item: not skipped", "item: reprocessed", "item: not reprocessed", "item: left at the last moment", "unique: made again",
 		"redo: done", "redo: refused", "redo: attempt 2", "redo: attempt 3", "redo: another attempt's effect is found",
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",

@@ -74,6 +74,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	began := w.hostTime()
 	s.p.point("before " + who)
 	w.consentBeside(ctx, c)
+	w.skipBeside(ctx, c)
 	w.watchStopped(s.p, c)
 	if s.p.cut {
 		return s.p.noRoute(ctx, who)

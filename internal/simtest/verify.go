@@ -176,8 +176,18 @@ func (a audit) events(f *flow) {
 	}
 	for _, s := range f.sources {
 		for n := range s.arrivals {
-			if ref := (keep.EventRef{Topic: s.topic, MessageID: keep.MessageID(fmt.Sprintf("e%d", n))}); have[ref].Seq == 0 {
+			ref := keep.EventRef{Topic: s.topic, MessageID: keep.MessageID(fmt.Sprintf("e%d", n))}
+			if have[ref].Seq == 0 {
 				w.broken("nothing-lost", "%s never published %v", s.producer, ref)
+				continue
+			}
+			causes := have[ref].CausedBy
+			if len(causes) != 1 {
+				w.broken("nothing-lost", "%s published %v for the inputs %v, want one", s.producer, ref, causes)
+				continue
+			}
+			if in, err := w.store.Input(context.Background(), causes[0]); err != nil || in.ExternalID != string(ref.MessageID) {
+				w.broken("nothing-lost", "%v was published for %s, which is the input of %q, %v", ref, causes[0], in.ExternalID, err)
 			}
 		}
 	}

@@ -193,6 +193,8 @@ func (w *world) watchCommit(c keep.Commit, began time.Time, err error) {
 		case keep.PutMutation:
 			w.watchMutation(v, began)
 			w.watchSpending(v)
+		case keep.PutItem:
+			w.watchItem(v.Item.Workflow, v.Item.ID)
 		case keep.PutRun:
 			w.saw("run: " + string(v.Run.Status))
 			if _, key := v.Run.Lane.Key(); !v.Run.Closed && v.Run.Status != keep.StatusActive && v.Run.Lane != keep.WorkflowLane {
@@ -253,6 +255,12 @@ func (w *world) watchMutation(put keep.PutMutation, began time.Time) {
 		}
 	}
 	for _, move := range put.Moves {
+		if move.To == keep.InFlight {
+			w.watchUnique(m)
+			if m.Item != "" {
+				w.watchItem(m.Workflow, m.Item)
+			}
+		}
 		w.saw("move: " + string(move.From) + " on " + move.Evidence)
 		if move.From != keep.NeedsReconcile || move.To != keep.Failed {
 			continue

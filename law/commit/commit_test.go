@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -197,5 +198,29 @@ func TestSweepAndReopen(t *testing.T) {
 		if first != nil || !errors.Is(second, keep.ErrStale) {
 			t.Errorf("%s: %v, then %v", name, first, second)
 		}
+	}
+}
+
+// A commit that is refused leaves the records of its workflow as they were: the call that it
+// would have settled is still a rival for the commits of other workflows in its group.
+func TestRefusedCommitTakesNoRivalAway(t *testing.T) {
+	identity := json.RawMessage(`{"id":1}`)
+	s := new(commit.Snapshot)
+	s.AddRival(commit.IdentityKey{Tool: "crm.create", Identity: string(identity)}, "mut_1")
+	s.Mutations.Put("mut_1", &commit.Mutation{Workflow: "w", Tool: "crm.create", Rev: 3})
+	s.Runs.Put("run_1", &commit.Run{Workflow: "w", Chain: "run_1", Handler: "h", Kind: keep.Consumer, Rev: 7})
+
+	failed := mutation(3)
+	failed.Identity, failed.State = identity, keep.Failed
+	if _, err := s.Decide(commitOf(keep.PutMutation{Mutation: failed}, keep.PutRun{Run: run(6, false)})); !errors.Is(err, keep.ErrStale) {
+		t.Fatalf("Decide = %v, want ErrStale", err)
+	}
+	other := mutation(0)
+	other.Key, other.Workflow, other.Run, other.Identity = "mut_2", "v", "run_2", identity
+	_, err := s.Decide(keep.Commit{Workflow: "v", At: at, Changes: []keep.Change{
+		keep.Unlike{Key: other.Key, Tools: []keep.ToolName{other.Tool}, Identity: identity}, keep.PutMutation{Mutation: other},
+	}})
+	if r, ok := errors.AsType[*keep.RivalError](err); !ok || r.Rival != "mut_1" {
+		t.Errorf("Decide = %v, want a *RivalError: mut_1 is in doubt", err)
 	}
 }

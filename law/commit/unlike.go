@@ -6,9 +6,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// unlike refuses a call that somebody else made, or may have. The records of an identity
-// that was asked for are kept up to date, since the next commit of a group is judged by
-// what this one does, too.
+// unlike refuses a call that somebody else made, or may have. The next commit of a group is
+// judged by the rivals that this one adds, too.
 func (d *decision) unlike(c keep.Unlike) error {
 	for _, tool := range c.Tools {
 		k := IdentityKey{tool, string(c.Identity), c.Subkey}
@@ -23,15 +22,12 @@ func (d *decision) unlike(c keep.Unlike) error {
 	return nil
 }
 
-// noteRival keeps the rivals of an identity up to date, if it was asked for.
+// noteRival adds a rival to those of an identity, if it was asked for. None is taken out: the
+// commit may still be refused, and its record then is as it was. Who is refused for a rival that
+// is none any more looks again.
 func (d *decision) noteRival(m keep.Mutation) {
 	k := IdentityKey{m.Tool, string(m.Identity), m.Subkey}
-	if d.Rivals.find(k) < 0 {
-		return
+	if m.State.Rivals() && d.Rivals.Has(k) {
+		d.AddRival(k, m.Key)
 	}
-	others := slices.DeleteFunc(slices.Clone(d.Rivals.Get(k)), func(key keep.MutationKey) bool { return key == m.Key })
-	if m.State.Rivals() {
-		others = append(others, m.Key)
-	}
-	d.Rivals.Put(k, others)
 }

@@ -144,7 +144,11 @@ func (c *comparison) step() {
 	c.at++
 	commit := keep.Commit{Workflow: pick(c, "workflow", names), At: c.time()}
 	for range pick(c, "changes", []int{0, 1, 1, 1, 1, 1, 2, 2, 3, 4}) {
-		commit.Changes = append(commit.Changes, c.change(commit.Workflow))
+		change := c.change(commit.Workflow)
+		if m, ok := change.(keep.PutMutation); ok && m.Mutation.Item != "" && c.likely("with its item") {
+			commit.Changes = append(commit.Changes, c.itemOf(m.Mutation))
+		}
+		commit.Changes = append(commit.Changes, change)
 	}
 	if len(commit.Changes) == 0 { // a sweep is alone
 		commit.Changes = append(commit.Changes, keep.Sweep{Chain: pick(c, "run", runs), Before: c.time()})
@@ -462,6 +466,16 @@ func (c *comparison) putItem(w keep.WorkflowName) keep.Change {
 	}
 	it.Status, it.UpdatedAt = pick(c, "status", keep.ItemStatuses()), c.time()
 	it.Title = pick(c, "title", entitled)
+	return keep.PutItem{Item: it}
+}
+
+// itemOf returns the item of a call, at work on it.
+func (c *comparison) itemOf(m keep.Mutation) keep.Change {
+	it, err := c.a.Item(context.Background(), m.Workflow, m.Item)
+	if err != nil {
+		it = keep.Item{Workflow: m.Workflow, ID: m.Item, CreatedAt: c.time()}
+	}
+	it.Status, it.Attempt, it.UpdatedAt = keep.ItemProcessing, m.Attempt, c.time()
 	return keep.PutItem{Item: it}
 }
 

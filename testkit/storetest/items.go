@@ -56,6 +56,40 @@ var itemPromises = []promise{
 			w.same("ItemsAfter "+tt.after, got, tt.want)
 		}
 	}},
+	{"a call of an item is recorded only with the item as it is stored: at work, and in the attempt of the call", func(w *world) {
+		r := jobRun(w, "w")
+		it := keep.Item{Workflow: "w", ID: "i", Status: keep.ItemFailed, Attempt: 1}
+		w.commit("w", keep.PutItem{Item: it})
+		it.Rev = 1
+		m := w.newMutation(r)
+		m.Item, m.Attempt = it.ID, it.Attempt
+		record := keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}}
+		w.refuse("w", invalid, record)
+		for _, change := range []func(*keep.Item){
+			func(it *keep.Item) { it.ID, it.Rev = "other", 0 },
+			func(it *keep.Item) { it.Attempt = 2 },
+			func(it *keep.Item) { it.Status = keep.ItemSkipped },
+			func(it *keep.Item) { it.Status = keep.ItemDone },
+		} {
+			other := it
+			change(&other)
+			w.refuse("w", invalid, record, keep.PutItem{Item: other})
+		}
+
+		skipped := it
+		skipped.Status = keep.ItemSkipped
+		w.commit("w", keep.PutItem{Item: skipped})
+		w.refuse("w", is(keep.ErrStale), record, keep.PutItem{Item: it})
+		again := it
+		again.Status, again.Attempt, again.Rev = keep.ItemProcessing, 2, 2
+		w.commit("w", keep.PutItem{Item: again})
+		w.refuse("w", is(keep.ErrStale), record, keep.PutItem{Item: it})
+
+		again.Rev, m.Attempt = 3, 2
+		w.commit("w", keep.PutItem{Item: again}, keep.PutMutation{Mutation: m, Moves: record.Moves})
+		again.Status = keep.ItemSkipped
+		w.refuse("w", is(keep.ErrStale), keep.PutItem{Item: again}) // whoever decided that had not seen the call
+	}},
 	{"an item that does not exist is not found", func(w *world) {
 		_, err := w.Item(w.ctx, "w", "unknown")
 		w.fails("Item", err, notFound("item", "unknown"))

@@ -44,8 +44,7 @@ var mutationPromises = []promise{
 	}},
 	{"the results after a mutation are those of its workflow that were applied later, oldest first", func(w *world) {
 		job, other := jobRun(w, "w"), jobRun(w, "other")
-		w.commit("w", keep.PutItem{Item: keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1}})
-		w.commit("other", keep.PutItem{Item: keep.Item{Workflow: "other", ID: "i", Status: keep.ItemProcessing, Attempt: 1}})
+		revs := make(map[keep.WorkflowName]int)
 		put := func(r keep.Run, key string, state keep.MutationState, result string) {
 			m := w.newMutation(r)
 			m.Key, m.Item, m.Attempt, m.State, m.PayloadHash = keep.MutationKey(key), "i", 1, state, "hash of "+key
@@ -59,7 +58,9 @@ var mutationPromises = []promise{
 			if state != keep.InFlight {
 				moves = append(moves, w.move(keep.InFlight, state))
 			}
-			w.commit(r.Workflow, keep.PutMutation{Mutation: m, Moves: moves})
+			it := keep.Item{Workflow: r.Workflow, ID: m.Item, Status: keep.ItemProcessing, Attempt: m.Attempt, Rev: revs[r.Workflow]}
+			w.commit(r.Workflow, keep.PutItem{Item: it}, keep.PutMutation{Mutation: m, Moves: moves})
+			revs[r.Workflow]++
 		}
 		put(job, "d", keep.Applied, `"d"`)
 		put(job, "c", keep.Applied, "")

@@ -311,10 +311,10 @@ func itemCall(w *world, name keep.WorkflowName, status keep.ItemStatus) (keep.Ru
 	r := jobRun(w, name)
 	m := w.newMutation(r)
 	m.Item, m.Attempt = w.id("item"), 1
-	w.commit(name, keep.PutItem{Item: keep.Item{Workflow: name, ID: m.Item, Status: status, Attempt: 1}},
-		keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}})
-	m.Rev = 1
-	w.commit(name, keep.PutRun{Run: done(r)})
+	it := keep.Item{Workflow: name, ID: m.Item, Status: keep.ItemProcessing, Attempt: 1}
+	w.commit(name, keep.PutItem{Item: it}, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}})
+	m.Rev, it.Rev, it.Status = 1, 1, status
+	w.commit(name, keep.PutRun{Run: done(r)}, keep.PutItem{Item: it})
 	return r, m
 }
 
