@@ -176,8 +176,8 @@ func ReadersOf(def keep.Definition, t keep.TopicName) []keep.HandlerName {
 	return names
 }
 
-// Failing returns the open runs that have stopped and about which nobody is asked, by workflow: the
-// others are in Questions.
+// Failing returns the open runs that have stopped and about which nobody is asked, by workflow: what the
+// others wait for is in Questions.
 func (o *Overview) Failing() []*Run {
 	var out []*Run
 	for _, w := range o.Workflows {

@@ -207,7 +207,14 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 			chains = append(chains, r.Chain)
 		}
 	}
-	explained, err := view.Explain(ctx, s.cfg.Store, open, nil)
+	var questions []keep.Escalation
+	var err error
+	if len(open) > 0 {
+		if questions, _, err = s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions}); err != nil {
+			return nil, err
+		}
+	}
+	explained, err := view.Explain(ctx, s.cfg.Store, open, questions)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ host/account/seal       timed  . internal/regular
 
 gateway                 clock  . law/... store connector connector/mcp engine
 
-view                    timed  . law/budget law/lifecycle law/limit law/repair law/search law/trace store
+view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
 api/access              clock  . store host/link
 api/hook                clock  . law/canonical store operator idempotency
