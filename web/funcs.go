@@ -63,6 +63,7 @@ func funcs(s *static) template.FuncMap {
 		"human":    human,
 		"tone":     tone,
 		"word":     word,
+		"status":   runState,
 		"level":    levelMeaning,
 		"lasted":   lasted,
 		"list":     func(s ...string) []string { return s },
@@ -167,6 +168,14 @@ func tone(state any) string {
 		return "ask"
 	}
 	return ""
+}
+
+// runState is the state of a run as pages show it: one that is over waits for nothing.
+func runState(r keep.Run) keep.RunStatus {
+	if r.Closed && r.Status.Waits() {
+		return "taken over"
+	}
+	return r.Status
 }
 
 // word is a state as people say it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -50,4 +51,30 @@ func TestHomeOfManyThatWait(t *testing.T) {
 		t.Errorf("not each run in the list leads to the question:\n%s", list.body)
 	}
 	ask("GET", "/mutations?state=indeterminate", nil).want(t, http.StatusOK, "mut_1")
+}
+
+// What an attempt waited for is not what it is after another one took over: its page says which one did, and
+// neither lists nor their numbers have it among those that wait.
+func TestAttemptTakenOver(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	stopped(t, db, "pays", 2, keep.StatusApproval, keep.Failure{Class: keep.ClassPermission, Code: "approval-needed", Tool: "svc.pay", Message: "it waits"}, now)
+	first, err := db.Run(t.Context(), "run_pays0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, closed := lifecycle.NextAttempt(first, keep.Mutation{}, "run_pays9", first.Version, now)
+	next.Phase, next.Status, next.Closed = keep.Committed, keep.StatusCommitted, true
+	commit(t, db, "pays", now, keep.PutRun{Run: closed}, keep.PutRun{Run: next})
+	ask := pagesWith(t, db)
+	page := ask("GET", "/runs/run_pays0", nil)
+	page.want(t, http.StatusOK, `href="/runs/run_pays9">taken over by attempt 2</a>`, `<span class="pill ">taken over</span>`)
+	if strings.Contains(page.body, `pill ask`) {
+		t.Error("an attempt that is over waits for an approval")
+	}
+	list := ask("GET", "/runs?status=paused:approval", nil)
+	list.want(t, http.StatusOK, "waits for approval (1)", "committed (1)", "/runs/run_pays1")
+	if strings.Contains(list.body, "/runs/run_pays0") {
+		t.Error("an attempt that is over is among those that wait for an approval")
+	}
 }

@@ -101,11 +101,9 @@ func (s *site) runs(r *http.Request) (page, error) {
 	if !f.Open {
 		every := f
 		every.Status = ""
-		by, err := s.cfg.Store.CountRuns(ctx, every)
-		if err != nil {
+		if d.Found, err = view.CountRuns(ctx, s.cfg.Store, every); err != nil {
 			return p, err
 		}
-		d.Found = view.FoundOf(every.Bounded(), by)
 	}
 	if err := s.listRuns(ctx, &d, q.Get("after"), q.Get("each")); err != nil {
 		return p, err
@@ -121,7 +119,7 @@ func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) er
 	if d.Each {
 		size = pageSize
 	}
-	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: size, After: after, Bare: true})
+	runs, next, err := s.cfg.Store.Runs(ctx, view.RunsIn(f), keep.Page{Limit: size, After: after, Bare: true})
 	if err != nil {
 		return err
 	}
@@ -440,6 +438,15 @@ func lasted(r keep.Run) string {
 		return ""
 	}
 	return took(float64(r.UpdatedAt.Sub(r.CreatedAt).Milliseconds()))
+}
+
+// Later is the attempt that took over from the run; nil: none did, or it is not among the newest.
+func (d *runData) Later() *keep.Run {
+	i := slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return r.RetryOf == d.ID })
+	if i < 0 {
+		return nil
+	}
+	return &d.Attempts[i]
 }
 
 // Said reports whether the page says the message of the last error already, where it says what

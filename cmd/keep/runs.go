@@ -68,8 +68,16 @@ func (a *app) runsCmd() *cobra.Command {
 
 // runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
-	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
+	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), statusOf(r),
 		a.At(r.UpdatedAt), terminal.CutTo(terminal.OrDash(r.Title), terminal.MaxTitle), terminal.CutTo(terminal.OrDash(r.WaitsFor), terminal.MaxTitle)}
+}
+
+// statusOf is the status of a run; one that is over waits for nothing.
+func statusOf(r api.Run) string {
+	if r.Wait == nil && r.Status.Waits() {
+		return "taken over"
+	}
+	return string(r.Status)
 }
 
 // printRun shows everything that is known about one attempt, its log included.
@@ -78,7 +86,7 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 	s.Add("run", "%s", r.ID)
 	s.Add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
 	s.Add("title", "%s", terminal.Clean(terminal.OrEmpty(r.Title)))
-	s.Add("status", "%s, phase %s", r.Status, r.Phase)
+	s.Add("status", "%s, phase %s", statusOf(r), r.Phase)
 	s.Add("waits for", "%s", terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 	if r.Error != nil {
 		s.Add("error", "%s", terminal.ErrorText(r.Error))
