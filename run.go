@@ -93,6 +93,11 @@ func (s RunStatus) Waits() bool {
 	return false
 }
 
+// Fails reports whether s says that the script, Keep or the host of a run failed.
+func (s RunStatus) Fails() bool {
+	return s == StatusLogic || s == StatusInternal || s == StatusCrashed
+}
+
 // A Run is one execution attempt of a handler. Attempts at the same pinned work
 // form a chain, linked by RetryOf.
 type Run struct {

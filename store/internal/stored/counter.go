@@ -16,11 +16,17 @@ const (
 	endedIdle   = -2
 )
 
-// EndedAs is the expression for what a row of run counts as; idle is that for an idle one.
-// A run that a person cancelled counts as nothing: see EndedRuns.
+// Fails is the condition that a run r failed, and FailedAt the expression for when: it is changed again
+// when another attempt takes over.
+const (
+	Fails    = `r.status IN ('failed:logic', 'failed:internal', 'crashed')`
+	FailedAt = `coalesce((SELECT min(e.created_at) FROM escalation e WHERE e.run = r.id AND e.kind IN ('logic', 'internal')), r.updated_at)`
+)
+
+// EndedAs is the expression for what a row of a run that committed counts as; idle is that for an idle one.
 func EndedAs(idle string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `CASE WHEN %s THEN %d WHEN status <> 'committed' THEN %d`, idle, endedIdle, endedFailed)
+	fmt.Fprintf(&b, `CASE WHEN %s THEN %d`, idle, endedIdle)
 	for i, bound := range keep.TookBounds() {
 		fmt.Fprintf(&b, ` WHEN updated_at - created_at <= %d THEN %d`, bound.Milliseconds(), i)
 	}
