@@ -152,6 +152,30 @@ func TestEveryStateHasAWord(t *testing.T) {
 	}
 }
 
+// What a job did for an item is in the row of the item, with the colour of what went worst and all of its time.
+func TestWaterfallOfAJob(t *testing.T) {
+	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	entry := func(what trace.What, tool, params string, after int, ms float64, f *keep.Failure) trace.Entry {
+		return trace.Entry{Phase: "handler", What: what, Tool: tool, Params: []byte(params), At: at.Add(time.Duration(after) * time.Millisecond), MS: ms, Error: f}
+	}
+	lost := &keep.Failure{Class: keep.ClassUnknown, Message: "the answer was lost"}
+	list := waterfall([]trace.Entry{
+		{Phase: "handler", What: trace.Phase, At: at, MS: 100},
+		entry(trace.Read, "svc.list", `{}`, 1, 2, nil),
+		entry(trace.Read, "item.begin", `["row:6","Six"]`, 10, 1, nil), entry(trace.Call, "svc.send", `"mut_6"`, 12, 3, nil),
+		entry(trace.Read, "item.begin", `["row:7","Seven"]`, 20, 1, nil), entry(trace.Call, "svc.send", `"mut_7"`, 22, 8, lost), entry(trace.Lookup, "svc.send", `"mut_7"`, 31, 1, nil),
+		entry(trace.Read, "item.begin", `["row:8","Eight"]`, 40, 1, nil),
+	}, "")
+	var got []string
+	for _, r := range list[0].Rows {
+		got = append(got, strings.TrimSpace(r.What+" "+r.Tool+" "+r.Tone+" "+r.Took)+" "+strconv.Itoa(len(r.Inner)))
+	}
+	want := []string{"as a whole  run 100 ms 0", "read svc.list  2.0 ms 0", "item row:6 ok 5.0 ms 1", "item row:7 doubt 12 ms 2", "item row:8  1.0 ms 0"}
+	if !slices.Equal(got, want) || list[0].Rows[3].Inner[0].SVG == "" {
+		t.Errorf("rows %q", got)
+	}
+}
+
 // The axes of a waterfall are linear and have all bars within, whatever the times.
 func TestWaterfall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -135,10 +135,14 @@ func (a *app) printTrace(r api.Run) error {
 	fmt.Fprintf(a.Out, "\n%s\n", a.OutInk.Dim("what it saw"))
 	for _, e := range t.Entries {
 		line := fmt.Sprintf("%s %9.1f ms  %s %s", e.At, e.MS, e.Phase, e.What)
-		if e.Tool != nil {
+		id, begins := trace.ItemOf(terminal.OrEmpty(e.Tool), e.Params)
+		switch {
+		case begins:
+			line = fmt.Sprintf("%s %9.1f ms  %s item %s", e.At, e.MS, e.Phase, terminal.Clean(id))
+		case e.Tool != nil:
 			line += " " + terminal.Clean(*e.Tool)
 		}
-		if hasValue(e.Params) {
+		if hasValue(e.Params) && !begins {
 			line += " " + terminal.CutTo(terminal.Clean(string(e.Params)), maxSeen)
 		}
 		switch {
