@@ -42,7 +42,7 @@ func TestHomeOfManyThatWait(t *testing.T) {
 	ask := pagesWith(t, db)
 	home := ask("GET", "/", nil)
 	home.want(t, http.StatusOK, "Failing, with nothing to decide", "<bdi>flaky-0</bdi>", `<a href="/runs?open=1">and 2 more</a>`,
-		`href="/mutations?state=indeterminate"><b>1</b>outcome not known yet`, `href="/mutations?state=needs_reconcile"><b>0</b>outcomes not known yet`)
+		`href="/mutations?state=indeterminate"><b>1</b>outcome that only a person can tell`, `href="/mutations?state=needs_reconcile"><b>0</b>outcomes being looked up`)
 	if n := strings.Count(home.body, `id="fail-`); n != 5 || strings.Contains(home.body, `id="fail-run_faxes`) {
 		t.Errorf("the home page has %d runs about which nobody is asked, or one about which somebody is", n)
 	}
@@ -68,7 +68,7 @@ func TestAttemptTakenOver(t *testing.T) {
 	commit(t, db, "pays", now, keep.PutRun{Run: closed}, keep.PutRun{Run: next})
 	ask := pagesWith(t, db)
 	page := ask("GET", "/runs/run_pays0", nil)
-	page.want(t, http.StatusOK, `href="/runs/run_pays9">taken over by attempt 2</a>`, `<span class="pill ">taken over</span>`)
+	page.want(t, http.StatusOK, `href="/runs/run_pays9">by attempt 2</a>`, `<span class="pill ">taken over</span>`)
 	if strings.Contains(page.body, `pill ask`) {
 		t.Error("an attempt that is over waits for an approval")
 	}
