@@ -152,6 +152,16 @@ func TestEveryStateHasAWord(t *testing.T) {
 	}
 }
 
+// The box of a topic counts as the table below it does: what a run has is not pending.
+func TestTopicNode(t *testing.T) {
+	d := workflowData{Topics: []keep.TopicCount{{Topic: "due", Pending: 203, Reserved: 100}, {Topic: "free", Pending: 1, Consumed: 9}, {Topic: "over", Consumed: 9}}}
+	for topic, want := range map[keep.TopicName]string{"due": "203 pending, 100 reserved", "free": "1 pending", "over": "9 finished", "new": "empty"} {
+		if got := topicNode(d, topic).Sub; got != want {
+			t.Errorf("the box of %s says %q, want %q", topic, got, want)
+		}
+	}
+}
+
 // What a job did for an item is in the row of the item, with the colour of what went worst and all of its time.
 func TestWaterfallOfAJob(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
