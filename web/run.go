@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
@@ -442,7 +443,7 @@ func lasted(r keep.Run) string {
 
 // Later is the attempt that took over from the run; nil: none did, or it is not among the newest.
 func (d *runData) Later() *keep.Run {
-	i := slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return r.RetryOf == d.ID })
+	i := slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return lifecycle.Before(r) == d.ID })
 	if i < 0 {
 		return nil
 	}
