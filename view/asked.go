@@ -96,3 +96,14 @@ func bySubject(questions []keep.Escalation) map[subject]*keep.Escalation {
 	}
 	return out
 }
+
+// StoppedTools returns the open questions about tools whose calls are stopped.
+func StoppedTools(questions []keep.Escalation) map[keep.ToolName]keep.EscalationID {
+	out := make(map[keep.ToolName]keep.EscalationID)
+	for of, q := range bySubject(questions) {
+		if of.kind == keep.AskBreaker {
+			out[keep.ToolName(of.name)] = q.ID
+		}
+	}
+	return out
+}
