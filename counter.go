@@ -35,7 +35,7 @@ type Counter struct {
 
 	Committed int // runs that did something and committed
 	Idle      int // runs that committed and found nothing to do
-	Failed    int // runs that ended otherwise, but for those that a person ended before their call
+	Failed    int // attempts whose script, call, host or Keep failed: not those that waited, and continued
 
 	// Waiting and Asked are the most unfinished runs that waited, and the most questions
 	// that were open, at a time at which a host looked.

@@ -83,6 +83,21 @@ func RunStatuses() []RunStatus {
 		StatusPerson, StatusLogic, StatusInternal, StatusCommitted, StatusCrashed, StatusAborted}
 }
 
+// Waits reports whether s says what a run does or waits for, and not what became of it. A run that is
+// closed still has the last one that it had, and means nothing by it: another attempt took over.
+func (s RunStatus) Waits() bool {
+	switch s {
+	case StatusActive, StatusTransient, StatusApproval, StatusReconciliation, StatusPerson:
+		return true
+	}
+	return false
+}
+
+// Fails reports whether s says that the script, Keep or the host of a run failed.
+func (s RunStatus) Fails() bool {
+	return s == StatusLogic || s == StatusInternal || s == StatusCrashed
+}
+
 // A Run is one execution attempt of a handler. Attempts at the same pinned work
 // form a chain, linked by RetryOf.
 type Run struct {

@@ -26,8 +26,8 @@ type docRoute struct {
 	Params                             []*huma.Param
 }
 
-const docsStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
-code{font-family:ui-monospace,monospace}h2{margin-top:2rem;font-size:1.1rem}dt{margin-top:.3rem}dd{margin-left:1.5rem}`
+const docsStyle = `:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+code{font-family:ui-monospace,monospace;overflow-wrap:anywhere}h2{margin-top:2rem;font-size:1.1rem}dt{margin-top:.3rem}dd{margin-left:1.5rem}`
 
 var docsPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("docs").Parse(docsText)) })
 

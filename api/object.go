@@ -95,7 +95,7 @@ type TraceEntry struct {
 // TraceOf returns the object of t; some says that there is one.
 func TraceOf(t trace.Trace, some bool) Trace {
 	out := Trace{Entries: []TraceEntry{}, Dropped: t.Dropped, Swept: !some || t.Gap}
-	for _, e := range t.Entries {
+	for _, e := range trace.Shown(t.Entries) {
 		out.Entries = append(out.Entries, TraceEntry{Phase: e.Phase, What: e.What, Tool: orNull(e.Tool), Params: raw(e.Params),
 			Result: raw(e.Result), Error: FailureOf(e.Error), At: Time(e.At), MS: e.MS, Cut: e.Cut})
 	}

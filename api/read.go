@@ -37,7 +37,7 @@ func ShowTrace(ctx context.Context, s store.Traces, id keep.RunID) (Trace, error
 
 // ListRuns returns a page of runs.
 func ListRuns(ctx context.Context, s store.Reader, f keep.RunFilter, p keep.Page) ([]Run, string, error) {
-	runs, next, err := s.Runs(ctx, f, p)
+	runs, next, err := s.Runs(ctx, view.RunsIn(f), p)
 	if err != nil {
 		return nil, "", err
 	}

@@ -15,7 +15,7 @@ type Status struct {
 	Causes    []Cause      `json:"causes" doc:"what the open questions are about, the most frequent first"`
 	NeedsYou  []Escalation `json:"needs_you" doc:"open questions"`
 	NotTold   []NotTold    `json:"not_told" doc:"of them, and of whom [notify] gave up"`
-	Failing   []Run        `json:"failing" doc:"unfinished runs with an error, or in doubt, about which no question is open"`
+	Failing   []Run        `json:"failing" doc:"unfinished runs with an error, or in doubt, with no open question about them or about what they wait for"`
 	Limited   []Run        `json:"limited" doc:"runs that are executed and wait for the limits of a connection"`
 	InDoubt   []Doubt      `json:"in_doubt" doc:"calls with an unknown outcome that no open run waits for"`
 	Late      []Late       `json:"late" doc:"what should have happened by now"`

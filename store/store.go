@@ -451,8 +451,9 @@ type Counters interface {
 type Counting interface {
 	Counters
 
-	// Ended counts the runs that were closed in [from, to), by minute and workflow. It reads
-	// no others.
+	// Ended counts the runs that committed or failed in [from, to), by minute and workflow. One failed
+	// when a person was asked about that first, or else when it changed last. It reads only those that
+	// are open or were closed since from.
 	Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error)
 
 	// Standing counts, by workflow, the unfinished runs that wait and the questions that are

@@ -29,7 +29,8 @@ type Workflow struct {
 	Deployed keep.Deployment // the version in force, without its code
 	Handlers []Handler       // in the order of the script
 	Open     []*Run          // oldest first
-	Pending  int             // events that are free or reserved
+	Pending  int             // events that are free
+	Reserved int             // events that a run has
 	Late     []Late
 }
 
@@ -111,13 +112,15 @@ func (o *Overview) join(ctx context.Context, s Store, all []keep.Workflow, now t
 	for _, h := range states {
 		remembered[h.Workflow] = append(remembered[h.Workflow], h)
 	}
-	pending := make(map[keep.WorkflowName]int, len(all))
+	waiting := make(map[keep.WorkflowName]keep.TopicCount, len(all))
 	for _, t := range o.Topics {
-		pending[t.Workflow] += t.Pending + t.Reserved
+		sum := waiting[t.Workflow]
+		sum.Pending, sum.Reserved = sum.Pending+t.Pending, sum.Reserved+t.Reserved
+		waiting[t.Workflow] = sum
 	}
 	for _, w := range all {
 		v := WorkflowOf(w, deployed[w.Name], remembered[w.Name], o.Runs[w.Name], now)
-		v.Pending = pending[w.Name]
+		v.Pending, v.Reserved = waiting[w.Name].Pending, waiting[w.Name].Reserved
 		o.Workflows = append(o.Workflows, v)
 	}
 	return nil
@@ -176,8 +179,8 @@ func ReadersOf(def keep.Definition, t keep.TopicName) []keep.HandlerName {
 	return names
 }
 
-// Failing returns the open runs that have stopped and about which nobody is asked, by workflow: the
-// others are in Questions.
+// Failing returns the open runs that have stopped and about which nobody is asked, by workflow: what the
+// others wait for is in Questions.
 func (o *Overview) Failing() []*Run {
 	var out []*Run
 	for _, w := range o.Workflows {

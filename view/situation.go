@@ -36,7 +36,7 @@ type Run struct {
 	Call     keep.Mutation    // its mutation, without payloads; zero: none
 	Attempt  int              // of its chain, from 1
 	Before   *keep.Failure    // why the attempt before ended; nil: it did not fail, or the run itself has an error
-	Question *keep.Escalation // the open question about it; nil: none
+	Question *keep.Escalation // the open question about it, or about what it shares with other runs; nil: none
 	Wait     lifecycle.Wait
 }
 
@@ -104,7 +104,7 @@ func First(runs []*Run) *Run {
 }
 
 // Explain returns what open runs wait for. questions are the open ones that may be
-// about them.
+// about them; those about what runs share may be missing.
 func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Escalation) ([]*Run, error) {
 	calls, chains, before := make(map[keep.MutationKey]keep.Mutation), []keep.RunID(nil), []keep.RunID(nil)
 	var keys []keep.MutationKey
@@ -136,20 +136,16 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 	if err != nil {
 		return nil, err
 	}
-	asked := make(map[keep.RunID]*keep.Escalation, len(questions))
-	for i, q := range questions {
-		asked[q.Run] = &questions[i]
-	}
 	out := make([]*Run, 0, len(open))
 	for _, r := range open {
-		v := &Run{Run: r, Call: calls[r.Mutation], Attempt: max(attempts[r.Chain], 1), Question: asked[r.ID],
+		v := &Run{Run: r, Call: calls[r.Mutation], Attempt: max(attempts[r.Chain], 1),
 			Wait: waits.WaitOf(r, calls[r.Mutation])}
 		if r.Error == nil {
 			v.Before = failures[r.RetryOf]
 		}
 		out = append(out, v)
 	}
-	return out, nil
+	return out, ask(ctx, s, out, questions)
 }
 
 // history returns how many attempts chains had, and why runs failed.

@@ -35,16 +35,12 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 	if err != nil {
 		return out, err
 	}
-	var own keep.Mutation
 	for _, m := range slices.Backward(calls) {
 		if m.Run != r.ID {
 			continue
 		}
 		out.Mutations = append(out.Mutations, m.Key)
 		out.Became = append(out.Became, callOf(m))
-		if m.Key == r.Mutation {
-			own = m
-		}
 	}
 	if r.Error != nil {
 		out.Became = append(out.Became, fmt.Sprintf("It stopped with a failure of class %s: %s.", r.Error.Class, strings.TrimRight(r.Error.Error(), ".")))
@@ -59,9 +55,10 @@ func (t *teller) ofRun(r keep.Run) (Story, error) {
 			out.Became = append(out.Became, decisionOn(q))
 		}
 	}
-	if !r.Closed {
-		waits, err := ReadWaits(t.ctx, t.s, r)
-		out.Wait = waits.WaitOf(r, own).String()
+	if open, err := t.open(r.Workflow, []keep.Run{r}); err != nil || open != nil {
+		if err == nil {
+			out.waitsAs(open)
+		}
 		return out, err
 	}
 	later, _, err := t.s.Runs(t.ctx, keep.RunFilter{Workflow: r.Workflow, Chain: r.Chain}, keep.Page{Limit: 1, Bare: true})
@@ -325,12 +322,17 @@ func (t *teller) became(out *Story, w keep.WorkflowName, runs []keep.Run) error 
 	}
 	open, err := t.open(w, runs)
 	if err == nil && open != nil {
-		out.Wait = open.Wait.String()
-		if open.Question != nil {
-			out.Questions = []keep.EscalationID{open.Question.ID}
-		}
+		out.waitsAs(open)
 	}
 	return err
+}
+
+// waitsAs says what an open run waits for, and which question is about that.
+func (s *Story) waitsAs(open *Run) {
+	s.Wait = open.Wait.String()
+	if q := open.Question; q != nil && !slices.Contains(s.Questions, q.ID) {
+		s.Questions = append(s.Questions, q.ID)
+	}
 }
 
 // open returns the run among runs that is not closed; nil: there is none.

@@ -537,7 +537,7 @@ func TestHostileContent(t *testing.T) {
 			t.Errorf("%s shows characters that hide", path)
 		}
 		if path == "/inputs" {
-			b.says(`invoice\u202efdp.exe`)
+			b.says(`invoice⟨U+202E⟩fdp.exe`)
 			b.shot("hostile")
 			b.size(390, 844, chromedp.EmulateMobile)
 			b.fits(path)

@@ -59,7 +59,7 @@ func drawChain(d inputData) drawing {
 		}
 	}
 	for _, r := range order {
-		g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, string(r.Handler)), Sub: word(r.Status), Kind: string(r.Kind), State: tone(r.Status), Link: runPath(r.ID)})
+		g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, string(r.Handler)), Sub: word(runState(r)), Kind: string(r.Kind), State: tone(runState(r)), Link: runPath(r.ID)})
 	}
 	for _, m := range d.Outputs[:min(len(d.Outputs), mostOfChain)] {
 		if by := of(m.Run); by >= 0 {

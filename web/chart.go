@@ -305,7 +305,7 @@ func (o overTime) Heat(w keep.WorkflowName) template.HTML {
 		}
 		fmt.Fprintf(paths[class], "M%d 0h9v14h-9z", i*10)
 	}
-	words := fmt.Sprintf("%s: %s, %s failed", o.Over.Words, plural(sum.Committed, "run"), number(sum.Failed))
+	words := fmt.Sprintf("%s: %s committed, %s failed", o.Over.Words, plural(sum.Committed, "run"), number(sum.Failed))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="heat" viewBox="0 0 %d 14" preserveAspectRatio="none" role="img" aria-label="%s"><title>%s</title>`, len(cells)*10, words, words)
 	for _, class := range []string{"h0", "h1", "h2", "h3", "h4", "err"} {

@@ -43,7 +43,8 @@ func (c connectionRow) Shut() template.HTML {
 type toolRow struct {
 	connector.Spec
 	Tool     keep.ToolName
-	Last     *keep.Mutation // the newest that was applied; nil: none
+	Last     *keep.Mutation    // the newest that was applied; nil: none
+	Stopped  keep.EscalationID // the question about its calls, which are stopped; empty: they are not
 	CanAsk   bool
 	Harmless bool // can be tested: changes nothing and needs no params
 }
@@ -51,7 +52,7 @@ type toolRow struct {
 // connections lists what keep.toml has, with what the store knows of it. No service is called: a page that
 // is read again and again uses up no rate limit.
 func (s *site) connections(r *http.Request) (page, error) {
-	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation}}
+	p := page{Title: "Connections", Section: "connections", Watch: []feed.Kind{feed.Mutation, feed.Escalation}}
 	var d connectionsData
 	var mutating []keep.ToolName
 	for _, c := range s.cfg.Connections {
@@ -69,6 +70,11 @@ func (s *site) connections(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
+	questions, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions})
+	if err != nil {
+		return p, err
+	}
+	stopped := view.StoppedTools(questions)
 	for _, c := range s.cfg.Connections {
 		row := connectionRow{Name: c.Name, Connector: c.Connector, Limits: c.Limits.String()}
 		if i := slices.IndexFunc(used, func(u view.Connection) bool { return u.Name == c.Name }); i >= 0 {
@@ -76,6 +82,7 @@ func (s *site) connections(r *http.Request) (page, error) {
 		}
 		for _, t := range c.Tools {
 			tool := toolRowOf(c, t, last)
+			tool.Stopped = stopped[tool.Tool]
 			row.Testable = row.Testable || tool.Harmless
 			row.Tools = append(row.Tools, tool)
 		}

@@ -86,6 +86,9 @@ func TestBoundsOnThePages(t *testing.T) {
 	ada.sees(`document.querySelector("meter").value == 92 && document.querySelector("meter").getBoundingClientRect().width > 50`)
 	ada.click(`a[href="/inbox/` + string(over.ID) + `"]`)
 	ada.lands(`document.querySelector("input[name=limit]")`)
+	ada.open("/connections")
+	ada.sees(`document.querySelector('a.pill[href="/inbox/` + string(stopped.ID) + `"]')`)
+	ada.open("/inbox/" + string(over.ID))
 	raise := func(limit string) {
 		ada.click(`input[name=limit]`)
 		ada.keys(limit)

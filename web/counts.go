@@ -73,15 +73,19 @@ func (t totals) AllInputs() int { return sum(t.Inputs) }
 // AllMutations returns how many there are.
 func (t totals) AllMutations() int { return sum(t.Mutations) }
 
-// InDoubt returns how many outcomes are not known.
-func (t totals) InDoubt() int {
-	n := 0
-	for state, count := range t.Mutations {
-		if lifecycle.Unknown(state) {
-			n += count
-		}
+// A stateCount is how many mutations are in a state.
+type stateCount struct {
+	State keep.MutationState
+	N     int
+}
+
+// Doubts returns how many outcomes a service, or a person, must tell.
+func (t totals) Doubts() []stateCount {
+	var out []stateCount
+	for _, state := range lifecycle.Doubts() {
+		out = append(out, stateCount{state, t.Mutations[state]})
 	}
-	return n
+	return out
 }
 
 // Pending returns how many inputs are not finished.

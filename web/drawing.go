@@ -72,8 +72,11 @@ func topicNode(d workflowData, t keep.TopicName) graph.Node {
 		if c.Topic != t {
 			continue
 		}
-		if waiting := c.Pending + c.Reserved; waiting > 0 {
-			n.Sub, n.State = plural(waiting, "pending", "pending"), "run"
+		if c.Pending+c.Reserved > 0 {
+			n.Sub, n.State = number(c.Pending)+" pending", "run"
+			if c.Reserved > 0 {
+				n.Sub += ", " + number(c.Reserved) + " reserved"
+			}
 			n.Link += "&status=pending"
 		} else if c.Consumed+c.Skipped > 0 {
 			n.Sub = number(c.Consumed+c.Skipped) + " finished"

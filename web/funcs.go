@@ -58,10 +58,12 @@ func funcs(s *static) template.FuncMap {
 		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
 		"num":      number,
 		"plural":   plural,
+		"noun":     noun,
 		"bytes":    byteCount,
 		"human":    human,
 		"tone":     tone,
 		"word":     word,
+		"status":   runState,
 		"level":    levelMeaning,
 		"lasted":   lasted,
 		"list":     func(s ...string) []string { return s },
@@ -115,14 +117,17 @@ func number(n int) string {
 }
 
 // plural writes how many there are of what.
-func plural(n int, one string, many ...string) string {
+func plural(n int, one string, many ...string) string { return number(n) + " " + noun(n, one, many...) }
+
+// noun is the word for n of what.
+func noun(n int, one string, many ...string) string {
 	switch {
 	case n == 1:
-		return "1 " + one
+		return one
 	case len(many) > 0:
-		return number(n) + " " + many[0]
+		return many[0]
 	}
-	return number(n) + " " + one + "s"
+	return one + "s"
 }
 
 func byteCount(n int) string {
@@ -163,6 +168,14 @@ func tone(state any) string {
 		return "ask"
 	}
 	return ""
+}
+
+// runState is the state of a run as pages show it: one that is over waits for nothing.
+func runState(r keep.Run) keep.RunStatus {
+	if r.Closed && r.Status.Waits() {
+		return "taken over"
+	}
+	return r.Status
 }
 
 // word is a state as people say it.

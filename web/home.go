@@ -30,6 +30,8 @@ type homeData struct {
 	Workflows []workflowRow // those that need a look first
 	Others    int           // workflows that are not shown
 	Inputs    []inputRow    // the newest
+
+	MoreFailing int // runs that are not shown
 }
 
 // A causeRow is what several open questions have in common, with the newest of them.
@@ -68,6 +70,7 @@ type workflowRow struct {
 // Home shows this many of each.
 const (
 	homeCauses    = 6
+	homeFailing   = 5
 	homeWorkflows = 40
 	homeInputs    = 8
 )
@@ -94,7 +97,9 @@ func (s *site) home(r *http.Request) (page, error) {
 	slices.SortStableFunc(rows, func(a, b workflowRow) int { return cmp.Compare(b.urgency(), a.urgency()) })
 	d.Workflows = rows[:min(len(rows), homeWorkflows)]
 	d.Others = len(rows) - len(d.Workflows)
-	for _, r := range o.Failing() {
+	failing := o.Failing()
+	d.MoreFailing = max(len(failing)-homeFailing, 0)
+	for _, r := range failing[:len(failing)-d.MoreFailing] {
 		d.Failing = append(d.Failing, &standing{r})
 	}
 	for _, m := range o.Doubts {

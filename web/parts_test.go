@@ -21,12 +21,12 @@ func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":              "plain",
 		"two\nlines\tand ü":  "two\nlines\tand ü",
-		"a\u202eb":           `a\u202eb`,
-		"\u2066x\u2069":      `\u2066x\u2069`,
-		"zero\u200bwidth":    `zero\u200bwidth`,
+		"a\u202eb":           `a⟨U+202E⟩b`,
+		"\u2066x\u2069":      `⟨U+2066⟩x⟨U+2069⟩`,
+		"zero\u200bwidth":    `zero⟨U+200B⟩width`,
 		"bad\xffbyte":        `bad\xffbyte`,
-		"bell\a":             `bell\u0007`,
-		"tag\U000e0041":      `tag\U000e0041`,
+		"bell\a":             `bell⟨U+0007⟩`,
+		"tag\U000e0041":      `tag⟨U+E0041⟩`,
 		"\ufffd is a sign":   "\ufffd is a sign",
 		"שלום and مرحبا":     "שלום and مرحبا",
 		"family 👨‍👩‍👧 emoji": "family 👨‍👩‍👧 emoji",
@@ -149,6 +149,40 @@ func TestEveryStateHasAWord(t *testing.T) {
 		if s == "" || strings.ContainsAny(s, "_:") {
 			t.Errorf("a state is shown as %q", s)
 		}
+	}
+}
+
+// The box of a topic counts as the table below it does: what a run has is not pending.
+func TestTopicNode(t *testing.T) {
+	d := workflowData{Topics: []keep.TopicCount{{Topic: "due", Pending: 203, Reserved: 100}, {Topic: "free", Pending: 1, Consumed: 9}, {Topic: "over", Consumed: 9}}}
+	for topic, want := range map[keep.TopicName]string{"due": "203 pending, 100 reserved", "free": "1 pending", "over": "9 finished", "new": "empty"} {
+		if got := topicNode(d, topic).Sub; got != want {
+			t.Errorf("the box of %s says %q, want %q", topic, got, want)
+		}
+	}
+}
+
+// What a job did for an item is in the row of the item, with the colour of what went worst and all of its time.
+func TestWaterfallOfAJob(t *testing.T) {
+	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	entry := func(what trace.What, tool, params string, after int, ms float64, f *keep.Failure) trace.Entry {
+		return trace.Entry{Phase: "handler", What: what, Tool: tool, Params: []byte(params), At: at.Add(time.Duration(after) * time.Millisecond), MS: ms, Error: f}
+	}
+	lost := &keep.Failure{Class: keep.ClassUnknown, Message: "the answer was lost"}
+	list := waterfall([]trace.Entry{
+		{Phase: "handler", What: trace.Phase, At: at, MS: 100},
+		entry(trace.Read, "svc.list", `{}`, 1, 2, nil),
+		entry(trace.Read, "item.begin", `["row:6","Six"]`, 10, 1, nil), entry(trace.Call, "svc.send", `"mut_6"`, 12, 3, nil),
+		entry(trace.Read, "item.begin", `["row:7","Seven"]`, 20, 1, nil), entry(trace.Call, "svc.send", `"mut_7"`, 22, 8, lost), entry(trace.Lookup, "svc.send", `"mut_7"`, 31, 1, nil),
+		entry(trace.Read, "item.begin", `["row:8","Eight"]`, 40, 1, nil),
+	}, "")
+	var got []string
+	for _, r := range list[0].Rows {
+		got = append(got, strings.TrimSpace(r.What+" "+r.Tool+" "+r.Tone+" "+r.Took)+" "+strconv.Itoa(len(r.Inner)))
+	}
+	want := []string{"as a whole  run 100 ms 0", "read svc.list  2.0 ms 0", "item row:6 ok 5.0 ms 1", "item row:7 doubt 12 ms 2", "item row:8  1.0 ms 0"}
+	if !slices.Equal(got, want) || list[0].Rows[3].Inner[0].SVG == "" {
+		t.Errorf("rows %q", got)
 	}
 }
 

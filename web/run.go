@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
@@ -101,11 +102,9 @@ func (s *site) runs(r *http.Request) (page, error) {
 	if !f.Open {
 		every := f
 		every.Status = ""
-		by, err := s.cfg.Store.CountRuns(ctx, every)
-		if err != nil {
+		if d.Found, err = view.CountRuns(ctx, s.cfg.Store, every); err != nil {
 			return p, err
 		}
-		d.Found = view.FoundOf(every.Bounded(), by)
 	}
 	if err := s.listRuns(ctx, &d, q.Get("after"), q.Get("each")); err != nil {
 		return p, err
@@ -121,7 +120,7 @@ func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) er
 	if d.Each {
 		size = pageSize
 	}
-	runs, next, err := s.cfg.Store.Runs(ctx, f, keep.Page{Limit: size, After: after, Bare: true})
+	runs, next, err := s.cfg.Store.Runs(ctx, view.RunsIn(f), keep.Page{Limit: size, After: after, Bare: true})
 	if err != nil {
 		return err
 	}
@@ -207,7 +206,14 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 			chains = append(chains, r.Chain)
 		}
 	}
-	explained, err := view.Explain(ctx, s.cfg.Store, open, nil)
+	var questions []keep.Escalation
+	var err error
+	if len(open) > 0 {
+		if questions, _, err = s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions}); err != nil {
+			return nil, err
+		}
+	}
+	explained, err := view.Explain(ctx, s.cfg.Store, open, questions)
 	if err != nil {
 		return nil, err
 	}
@@ -433,6 +439,15 @@ func lasted(r keep.Run) string {
 		return ""
 	}
 	return took(float64(r.UpdatedAt.Sub(r.CreatedAt).Milliseconds()))
+}
+
+// Later is the attempt that took over from the run; nil: none did, or it is not among the newest.
+func (d *runData) Later() *keep.Run {
+	i := slices.IndexFunc(d.Attempts, func(r keep.Run) bool { return lifecycle.Before(r) == d.ID })
+	if i < 0 {
+		return nil
+	}
+	return &d.Attempts[i]
 }
 
 // Said reports whether the page says the message of the last error already, where it says what

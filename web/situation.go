@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html/template"
@@ -24,6 +25,9 @@ func (s *standing) Account() string {
 	}
 	return ""
 }
+
+// About says which work the run is at: its title, or the event that began it; empty: neither.
+func (s *standing) About() string { return cmp.Or(s.Title, string(s.Trigger.MessageID)) }
 
 // OrderKey is the order key of the run's events; empty: it has none.
 func (s *standing) OrderKey() string {

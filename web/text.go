@@ -30,10 +30,8 @@ func visible(page []byte) []byte {
 		case !hidden(r):
 			i += size
 			continue
-		case r > 0xffff:
-			out = fmt.Appendf(append(out, page[copied:i]...), `\U%08x`, r)
 		default:
-			out = fmt.Appendf(append(out, page[copied:i]...), `\u%04x`, r)
+			out = fmt.Appendf(append(out, page[copied:i]...), `⟨U+%04X⟩`, r)
 		}
 		i += size
 		copied = i

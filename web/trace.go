@@ -33,8 +33,9 @@ func (s *site) readSaw(ctx context.Context, d *runData) error {
 	if d.Error != nil {
 		known = d.Error.Error()
 	}
-	shown := t.Entries[:min(maxShown, len(t.Entries))]
-	out := saw{Known: some, Dropped: t.Dropped + len(t.Entries) - len(shown), Stretches: waterfall(shown, known)}
+	all := trace.Shown(t.Entries)
+	shown := all[:min(maxShown, len(all))]
+	out := saw{Known: some, Dropped: t.Dropped + len(all) - len(shown), Stretches: waterfall(shown, known)}
 	d.Saw = out
 	return err
 }

@@ -26,6 +26,8 @@ type stretch struct {
 type bar struct {
 	sawEntry
 	Phases bool // it is a phase as a whole
+	Item   bool // it is the work on an item, with all that follows up to the next one
+	Inner  []bar
 	Tone   string
 	SVG    template.HTML
 
@@ -53,20 +55,25 @@ func waterfall(entries []trace.Entry, known string) []stretch {
 			continue // the run says so itself
 		}
 		line := sawEntry{Phase: e.Phase, What: whats[e.What], Tool: e.Tool, Params: string(e.Params), Result: string(e.Result), Cut: e.Cut, Took: took(e.MS)}
+		id, begins := trace.ItemOf(e.Tool, e.Params)
+		if begins {
+			line.What, line.Tool = "item", id
+			line.Params, line.Result = "", ""
+		}
 		if e.Error != nil {
 			line.Error = e.Error.Error()
 			if line.Error == known || e.What == trace.Phase && said[line.Error] {
 				line.Error = ""
 			}
 		}
-		rows = append(rows, bar{sawEntry: line, Phases: e.What == trace.Phase, Tone: toneOf(e),
+		rows = append(rows, bar{sawEntry: line, Phases: e.What == trace.Phase, Item: begins, Tone: toneOf(e),
 			from: e.At, to: e.At.Add(time.Duration(e.MS * float64(time.Millisecond)))})
 	}
 	slices.SortStableFunc(rows, func(a, b bar) int { // a phase before what is in it
 		return cmp.Or(a.from.Compare(b.from), b.to.Compare(a.to))
 	})
 	var out []stretch
-	for _, r := range rows {
+	for _, r := range byItem(rows) {
 		if n := len(out); n == 0 || r.from.Sub(out[n-1].last) > longGap {
 			s := stretch{At: r.from, last: r.to}
 			if n > 0 {
@@ -82,6 +89,28 @@ func waterfall(entries []trace.Entry, known string) []stretch {
 	}
 	for i := range out {
 		out[i].draw()
+	}
+	return out
+}
+
+// byItem puts what a job did for an item into the row of that. It has the colour of what went worst.
+func byItem(rows []bar) []bar {
+	var out []bar
+	for _, r := range rows {
+		n := len(out)
+		if r.Phases || r.Item || n == 0 || !out[n-1].Item || out[n-1].Phase != r.Phase {
+			out = append(out, r)
+			continue
+		}
+		it := &out[n-1]
+		it.Inner = append(it.Inner, r)
+		if r.to.After(it.to) {
+			it.to = r.to
+		}
+		if tones := []string{"", "ok", "doubt", "err"}; slices.Index(tones, r.Tone) > slices.Index(tones, it.Tone) {
+			it.Tone = r.Tone
+		}
+		it.Took = took(float64(it.to.Sub(it.from)) / float64(time.Millisecond))
 	}
 	return out
 }
@@ -109,10 +138,17 @@ func toneOf(e trace.Entry) string {
 func (s *stretch) draw() {
 	total := max(s.last.Sub(s.At), time.Millisecond)
 	x := func(t time.Time) float64 { return 100 * float64(t.Sub(s.At)) / float64(total) }
-	for i, r := range s.Rows {
+	draw := func(r *bar) {
 		w := min(max(x(r.to)-x(r.from), leastBar), 100)
-		s.Rows[i].SVG = template.HTML(fmt.Sprintf(`<svg class="fall" aria-hidden="true"><rect class="track" width="100%%" height="100%%"/><rect class="%s" x="%.2f%%" width="%.2f%%" height="100%%"/></svg>`,
+		r.SVG = template.HTML(fmt.Sprintf(`<svg class="fall" aria-hidden="true"><rect class="track" width="100%%" height="100%%"/><rect class="%s" x="%.2f%%" width="%.2f%%" height="100%%"/></svg>`,
 			r.Tone, min(x(r.from), 100-w), w))
+	}
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		draw(r)
+		for j := range r.Inner {
+			draw(&r.Inner[j])
+		}
 	}
 	var b strings.Builder
 	step := tick(total)

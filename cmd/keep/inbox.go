@@ -51,6 +51,9 @@ func (a *app) inboxCmd() *cobra.Command {
 
 // printQuestion shows a question, who was notified of it, and how it was answered.
 func (a *app) printQuestion(ctx context.Context, c *api.Client, q api.Answered) error {
+	if q.ClosedAt != nil || q.Decision != nil {
+		q.Actions = nil // nothing is to be done any more
+	}
 	fmt.Fprintln(a.Out, a.OutInk.QuestionText(q.Escalation))
 	if d := q.Decision; d != nil {
 		fmt.Fprintf(a.Out, "  %s %s by %s, from the %s, %s\n", a.OutInk.Dim("decided:"), d.Action, terminal.Clean(d.By), d.From, a.At(d.At))

@@ -68,8 +68,16 @@ func (a *app) runsCmd() *cobra.Command {
 
 // runRow is a run in a list; what it waits for is cut, and whole in show.
 func (a *app) runRow(r api.Run) []string {
-	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), string(r.Status),
+	return []string{string(r.ID), string(r.Workflow), string(r.Handler), string(r.Phase), statusOf(r),
 		a.At(r.UpdatedAt), terminal.CutTo(terminal.OrDash(r.Title), terminal.MaxTitle), terminal.CutTo(terminal.OrDash(r.WaitsFor), terminal.MaxTitle)}
+}
+
+// statusOf is the status of a run; one that is over waits for nothing.
+func statusOf(r api.Run) string {
+	if r.Wait == nil && r.Status.Waits() {
+		return "taken over"
+	}
+	return string(r.Status)
 }
 
 // printRun shows everything that is known about one attempt, its log included.
@@ -78,7 +86,7 @@ func (a *app) printRun(ctx context.Context, c *api.Client, r api.Run) error {
 	s.Add("run", "%s", r.ID)
 	s.Add("workflow", "%s %s, %s %s", r.Workflow, r.Version, r.Kind, r.Handler)
 	s.Add("title", "%s", terminal.Clean(terminal.OrEmpty(r.Title)))
-	s.Add("status", "%s, phase %s", r.Status, r.Phase)
+	s.Add("status", "%s, phase %s", statusOf(r), r.Phase)
 	s.Add("waits for", "%s", terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
 	if r.Error != nil {
 		s.Add("error", "%s", terminal.ErrorText(r.Error))
@@ -127,10 +135,14 @@ func (a *app) printTrace(r api.Run) error {
 	fmt.Fprintf(a.Out, "\n%s\n", a.OutInk.Dim("what it saw"))
 	for _, e := range t.Entries {
 		line := fmt.Sprintf("%s %9.1f ms  %s %s", e.At, e.MS, e.Phase, e.What)
-		if e.Tool != nil {
+		id, begins := trace.ItemOf(terminal.OrEmpty(e.Tool), e.Params)
+		switch {
+		case begins:
+			line = fmt.Sprintf("%s %9.1f ms  %s item %s", e.At, e.MS, e.Phase, terminal.Clean(id))
+		case e.Tool != nil:
 			line += " " + terminal.Clean(*e.Tool)
 		}
-		if hasValue(e.Params) {
+		if hasValue(e.Params) && !begins {
 			line += " " + terminal.CutTo(terminal.Clean(string(e.Params)), maxSeen)
 		}
 		switch {

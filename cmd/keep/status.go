@@ -115,14 +115,14 @@ func (a *app) printStatus(s api.Status) error {
 			return err
 		}
 	}
-	// Reserved events count: a run has them, and is not done.
-	pending := make(map[keep.WorkflowName]int)
+	pending, reserved := make(map[keep.WorkflowName]int), make(map[keep.WorkflowName]int)
 	for _, t := range s.Topics {
-		pending[t.Workflow] += t.Pending + t.Reserved
+		pending[t.Workflow] += t.Pending
+		reserved[t.Workflow] += t.Reserved
 	}
-	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "STATE", "PENDING EVENTS", "OPEN RUN"}}
+	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "STATE", "PENDING", "RESERVED", "OPEN RUN"}}
 	for _, w := range s.Workflows {
-		t.Add(string(w.Name), w.Version, terminal.PausedText(w.Paused), terminal.Number(pending[w.Name]), terminal.OrDash(w.OpenRun))
+		t.Add(string(w.Name), w.Version, terminal.PausedText(w.Paused), terminal.Number(pending[w.Name]), terminal.Number(reserved[w.Name]), terminal.OrDash(w.OpenRun))
 	}
 	fmt.Fprintln(a.Out)
 	return t.Print(a.Out, a.OutInk)

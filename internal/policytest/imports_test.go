@@ -91,7 +91,7 @@ host/account/seal       timed  . internal/regular
 
 gateway                 clock  . law/... store connector connector/mcp engine
 
-view                    timed  . law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
+view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
 api/access              clock  . store host/link
 api/hook                clock  . law/given store operator idempotency

@@ -84,7 +84,7 @@ var edgesBreaks = []Break{
 	{"why-names-any-run", "explained", "view/story.go",
 		`First(holding(d.Definition, ev, open))`, `First(open)`, "./view -run TestInLine"},
 	{"refused-calls-of-agents-are-not-counted", "explained", "store/memory/counter.go",
-		`keep.StatusAborted && !refused`, `keep.StatusAborted && !(refused && false)`, "./engine -run TestDirectCallCounts"},
+		`refused || r.Status.Fails()`, `refused && false || r.Status.Fails()`, "./engine -run TestDirectCallCounts"},
 	{"outage-of-seconds-ends-an-account", "nothing-lost", "law/account/account.go",
 		`r.NextAt = now.Add(outage)`, `r.NextAt = now`, "./host/account -run TestOutage"},
 	{"request-that-spends-nothing-counts", "nothing-lost", "host/account/renew.go",

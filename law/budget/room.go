@@ -21,6 +21,7 @@ type Entry struct {
 	Mutation keep.MutationKey
 	Workflow keep.WorkflowName
 	Tool     keep.ToolName
+	Target   string
 	Amount   keep.Amount
 	State    EntryState
 	At       time.Time
@@ -33,7 +34,7 @@ func EntriesOf(name string, records []keep.Mutation) []Entry {
 	for _, m := range records {
 		for _, s := range m.Spent {
 			if s.Budget == name {
-				list = append(list, Entry{m.Key, m.Workflow, m.Tool, s.Amount, stateOf(m.State), m.SpentAt, s.Allowed})
+				list = append(list, Entry{m.Key, m.Workflow, m.Tool, m.Target, s.Amount, stateOf(m.State), m.SpentAt, s.Allowed})
 			}
 		}
 	}

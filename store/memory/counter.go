@@ -37,18 +37,22 @@ func (s *Store) Counters(ctx context.Context, step keep.Step, w keep.WorkflowNam
 	return sortCounters(list), context.Cause(ctx)
 }
 
-// Ended counts runs that were closed; see store.Counting.
+// Ended counts runs that committed or failed; see store.Counting.
 func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	found := make(map[counterKey]*keep.Counter)
 	for _, row := range s.runs {
 		r := row.v
-		refused := r.Phase == keep.Mutating && r.Mutation != "" // its call was made, and did not happen
-		if !r.Closed || r.Status == keep.StatusAborted && !refused || r.UpdatedAt.Before(clean(from)) || !r.UpdatedAt.Before(clean(to)) {
+		refused := r.Status == keep.StatusAborted && r.Phase == keep.Mutating && r.Mutation != "" // its call was made, and did not happen
+		at, failed := r.UpdatedAt, refused || r.Status.Fails()
+		if failed {
+			at = s.failedAt(r)
+		}
+		if !failed && r.Status != keep.StatusCommitted || at.Before(clean(from)) || !at.Before(clean(to)) {
 			continue
 		}
-		at := r.UpdatedAt.Truncate(time.Minute)
+		at = at.Truncate(time.Minute)
 		key := counterKey{keep.Minute, at.UnixMilli(), r.Workflow}
 		c := found[key]
 		if c == nil {
@@ -58,15 +62,15 @@ func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, 
 		switch {
 		case r.Idle:
 			c.Idle++
-		case r.Status == keep.StatusCommitted:
+		case failed:
+			c.Failed++
+		default:
 			if c.Took == nil {
 				c.Took = make([]int, len(keep.TookBounds())+1)
 			}
 			c.Committed++
 			i, _ := slices.BinarySearch(keep.TookBounds(), r.UpdatedAt.Sub(r.CreatedAt))
 			c.Took[i]++
-		default:
-			c.Failed++
 		}
 	}
 	var list []keep.Counter
@@ -74,6 +78,21 @@ func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, 
 		list = append(list, *c)
 	}
 	return sortCounters(list), context.Cause(ctx)
+}
+
+// failedAt returns when a run failed: it is changed again when another attempt takes over.
+func (s *Store) failedAt(r keep.Run) time.Time {
+	var first time.Time
+	for _, row := range s.escalations {
+		q := row.v
+		if q.Run == r.ID && (q.Kind == keep.AskLogic || q.Kind == keep.AskInternal) && (first.IsZero() || q.CreatedAt.Before(first)) {
+			first = q.CreatedAt
+		}
+	}
+	if first.IsZero() {
+		return r.UpdatedAt
+	}
+	return first
 }
 
 // Standing counts what waits now; see store.Counting.

@@ -27,11 +27,16 @@ func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName,
 }
 
 // endedRuns counts by the index of when runs ended.
-var endedRuns = `SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle") + ` AS ended, count(*)
-	  FROM run WHERE closed AND updated_at >= $1 AND updated_at < $2 AND ` + stored.EndedCounts + `
+var endedRuns = `WITH failed AS (
+		SELECT r.workflow, ` + stored.FailedAt + ` AS at FROM run r WHERE r.closed AND r.updated_at >= $1 AND ` + stored.Fails + `
+		UNION ALL SELECT r.workflow, ` + stored.FailedAt + ` FROM run r WHERE NOT r.closed AND ` + stored.Fails + `)
+	SELECT workflow, minute, ended, count(*) FROM (
+		SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle") + ` AS ended
+		  FROM run WHERE closed AND updated_at >= $1 AND updated_at < $2 AND status = 'committed'
+		UNION ALL SELECT workflow, at - at % 60000, -1 FROM failed WHERE at >= $1 AND at < $2) ended
 	 GROUP BY minute, workflow, ended ORDER BY minute, workflow, ended`
 
-// Ended counts runs that were closed; see store.Counting.
+// Ended counts runs that committed or failed; see store.Counting.
 func (db *DB) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error) {
 	list, err := collect(ctx, db, func(row pgx.CollectableRow) (e stored.Ended, err error) {
 		var at int64

@@ -24,12 +24,16 @@ func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName,
 
 // endedRuns counts by the index of when runs ended.
 var endedRuns = `-- of what ended in a few minutes
-	SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle = 1") + ` AS ended, count(*)
-	  FROM run INDEXED BY run_by_end
-	 WHERE closed = 1 AND updated_at >= ? AND updated_at < ? AND ` + stored.EndedCounts + `
+	WITH failed AS (
+		SELECT r.workflow, ` + stored.FailedAt + ` AS at FROM run r INDEXED BY run_by_end WHERE r.closed = 1 AND r.updated_at >= ?1 AND ` + stored.Fails + `
+		UNION ALL SELECT r.workflow, ` + stored.FailedAt + ` FROM run r INDEXED BY run_open WHERE r.closed = 0 AND ` + stored.Fails + `)
+	SELECT workflow, minute, ended, count(*) FROM (
+		SELECT workflow, updated_at - updated_at % 60000 AS minute, ` + stored.EndedAs("idle = 1") + ` AS ended
+		  FROM run INDEXED BY run_by_end WHERE closed = 1 AND updated_at >= ?1 AND updated_at < ?2 AND status = 'committed'
+		UNION ALL SELECT workflow, at - at % 60000, -1 FROM failed WHERE at >= ?1 AND at < ?2)
 	 GROUP BY minute, workflow, ended ORDER BY minute, workflow, ended`
 
-// Ended counts runs that were closed; see store.Counting.
+// Ended counts runs that committed or failed; see store.Counting.
 func (db *DB) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, error) {
 	list, err := rows(ctx, db, func(row scanner) (e stored.Ended, err error) {
 		var at int64

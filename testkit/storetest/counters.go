@@ -7,6 +7,44 @@ import (
 )
 
 var counterPromises = []promise{
+	{"a run that failed is counted in the minute in which it did, until and after another attempt takes over", func(w *world) {
+		minute := w.at.UTC().Truncate(time.Minute)
+		w.same("nothing", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), []keep.Counter(nil))
+		put := func(name keep.WorkflowName, at time.Duration, status keep.RunStatus) keep.Run {
+			w.Helper()
+			r := w.newRun(name)
+			r.Status, r.CreatedAt, r.UpdatedAt = status, minute, minute.Add(at)
+			w.commit(name, keep.PutRun{Run: r})
+			r.Rev = 1
+			return r
+		}
+		ask := func(r keep.Run, kind keep.EscalationKind, at time.Duration) {
+			w.Helper()
+			w.commit(r.Workflow, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: kind, Workflow: r.Workflow, Run: r.ID, CreatedAt: minute.Add(at)}})
+		}
+		failed := put("a", time.Second, keep.StatusLogic)
+		ask(failed, keep.AskLogic, time.Second)
+		crashed := put("b", time.Minute, keep.StatusCrashed)
+		waits := put("c", time.Second, keep.StatusApproval)
+		ask(waits, keep.AskApproval, time.Second)
+		unasked := put("d", 2*time.Minute, keep.StatusInternal)
+		want := []keep.Counter{
+			{Step: keep.Minute, At: minute, Workflow: "a", Failed: 1},
+			{Step: keep.Minute, At: minute.Add(time.Minute), Workflow: "b", Failed: 1},
+			{Step: keep.Minute, At: minute.Add(2 * time.Minute), Workflow: "d", Failed: 1},
+		}
+		w.same("while they are open", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), want)
+		for _, r := range []keep.Run{failed, waits, unasked} {
+			r.Closed, r.UpdatedAt = true, minute.Add(30*time.Minute)
+			w.commit(r.Workflow, keep.PutRun{Run: r})
+		}
+		crashed.Closed = true
+		w.commit("b", keep.PutRun{Run: crashed})
+		want[2].At = minute.Add(30 * time.Minute) // nothing else says when
+		w.same("taken over", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), want)
+		w.same("in the minutes before", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Minute))), want[:1])
+		w.same("in the minutes after", get[[]keep.Counter](w)(w.Ended(w.ctx, minute.Add(time.Minute), minute.Add(time.Hour))), want[1:])
+	}},
 	{"runs that ended are counted by minute and workflow, by how they ended and how long they took", func(w *world) {
 		minute := w.at.UTC().Truncate(time.Minute)
 		w.same("nothing", get[[]keep.Counter](w)(w.Ended(w.ctx, minute, minute.Add(time.Hour))), []keep.Counter(nil))
@@ -28,6 +66,7 @@ var counterPromises = []promise{
 		end("a", time.Second, time.Second, keep.StatusAborted, false)
 		end("a", time.Minute, time.Second, keep.StatusCrashed, false)
 		end("b", time.Minute, time.Second, keep.StatusLogic, false)
+		end("b", time.Minute, time.Second, keep.StatusApproval, false) // another attempt took over
 		for _, phase := range []keep.Phase{keep.Mutating, keep.Prepared} { // its call was refused; another was not made again
 			r, m := w.call("b")
 			r.Phase, r.Status, r.Closed, r.UpdatedAt, m.State = phase, keep.StatusAborted, true, minute.Add(time.Minute), keep.Failed

@@ -16,13 +16,17 @@ const (
 	endedIdle   = -2
 )
 
-// EndedCounts is the condition on a closed row of run that it counts: it was not ended before its call.
-const EndedCounts = `(status <> 'aborted' OR phase = 'mutating' AND mutation <> '')`
+// Fails is the condition that a run r failed, or was given up since its call was refused, and FailedAt the expression
+// for when: it is changed again when another attempt takes over.
+const (
+	Fails    = `(r.status IN ('failed:logic', 'failed:internal', 'crashed') OR r.status = 'aborted' AND r.phase = 'mutating' AND r.mutation <> '')`
+	FailedAt = `coalesce((SELECT min(e.created_at) FROM escalation e WHERE e.run = r.id AND e.kind IN ('logic', 'internal')), r.updated_at)`
+)
 
-// EndedAs is the expression for what a row of run counts as; idle is that for an idle one.
+// EndedAs is the expression for what a row of a run that committed counts as; idle is that for an idle one.
 func EndedAs(idle string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `CASE WHEN %s THEN %d WHEN status <> 'committed' THEN %d`, idle, endedIdle, endedFailed)
+	fmt.Fprintf(&b, `CASE WHEN %s THEN %d`, idle, endedIdle)
 	for i, bound := range keep.TookBounds() {
 		fmt.Fprintf(&b, ` WHEN updated_at - created_at <= %d THEN %d`, bound.Milliseconds(), i)
 	}

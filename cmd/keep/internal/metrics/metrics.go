@@ -66,7 +66,7 @@ type Host struct {
 
 // The descriptions of what is read from the store.
 var (
-	runs        = describe("runs", "Runs by status.", "status")
+	runs        = describe("runs", "Runs by status: those that are not over, and of all those that committed or were aborted.", "status")
 	mutations   = describe("mutations", "Records of the ledger by state.", "state")
 	inputs      = describe("inputs", "Inputs by status.", "status")
 	items       = describe("items", "Items by status.", "status")
@@ -199,7 +199,7 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	s := h.cfg.Store
 	c := &collection{h: h, ctx: ctx, ch: ch}
-	byState(c, runs, s.CountRuns, keep.RunFilter{}, keep.RunStatuses())
+	byState(c, runs, h.countRuns, keep.RunFilter{}, keep.RunStatuses())
 	byState(c, mutations, s.CountMutations, keep.MutationFilter{}, keep.MutationStates())
 	byState(c, inputs, s.CountInputs, keep.InputFilter{}, keep.InputStatuses())
 	byState(c, items, s.CountItems, keep.ItemFilter{}, keep.ItemStatuses())
@@ -219,6 +219,23 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	c.number(keysUnknown, h.cfg.KeysUnknown)
 	c.number(noProgram, h.cfg.NoProgram)
 	c.gauge(unreadables, float64(c.failed))
+}
+
+// countRuns counts runs by what they are now: an attempt that another one took over is none of them.
+func (h *Host) countRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
+	by, err := h.cfg.Store.CountRuns(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	f.Open = true
+	now, err := h.cfg.Store.CountRuns(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, over := range []keep.RunStatus{keep.StatusCommitted, keep.StatusAborted} {
+		now[over] = by[over]
+	}
+	return now, nil
 }
 
 // A collection is one answer.

@@ -54,6 +54,8 @@ func TestMetrics(t *testing.T) {
 	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Mutating,
 		Status: keep.StatusReconciliation, Mutation: "k", CreatedAt: made, UpdatedAt: made}
 	err := s.Commit(context.Background(), keep.Commit{Workflow: "w", At: made, Changes: []keep.Change{
+		keep.PutRun{Run: keep.Run{ID: "run_0", Chain: "run_0", Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Prepared, Status: keep.StatusApproval, Closed: true, CreatedAt: made, UpdatedAt: made}},
+		keep.PutRun{Run: keep.Run{ID: "run_2", Chain: "run_2", Workflow: "w", Handler: "h", Kind: keep.Consumer, Phase: keep.Preparing, Status: keep.StatusAborted, Closed: true, CreatedAt: made, UpdatedAt: made}},
 		keep.PutRun{Run: run}, keep.PutMutation{Mutation: m},
 		keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", ExternalID: "1"}},
 		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m"}},
@@ -74,7 +76,8 @@ func TestMetrics(t *testing.T) {
 	moved(keep.NeedsReconcile, keep.Indeterminate, 9*time.Second) // still a doubt
 	text := scrape(t, h)
 	want(t, text,
-		`keep_runs{status="paused:reconciliation"} 1`, `keep_runs{status="committed"} 0`,
+		`keep_runs{status="paused:reconciliation"} 1`, `keep_runs{status="committed"} 0`, `keep_runs{status="aborted"} 1`,
+		`keep_runs{status="paused:approval"} 0`, // another attempt took over
 		`keep_mutations{state="needs_reconcile"} 1`, `keep_inputs{status="done"} 1`, `keep_items{status="failed"} 0`,
 		`keep_open_questions{kind="logic"} 1`, `keep_events_waiting{reserved="false",topic="t",workflow="w"} 1`,
 		`keep_store_commits_total 30`, `keep_store_transactions_total 10`, `keep_sandbox_waiting_phases 2`, `keep_sandbox_idle_instances 8`,

@@ -1,0 +1,109 @@
+package view
+
+import (
+	"context"
+	"slices"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/breaker"
+	"github.com/keep-run/keep/law/lifecycle"
+)
+
+// A subject is what several runs wait for that have one question in common: a budget, a tool whose calls
+// are stopped, a connection or an account. The zero one is none.
+type subject struct {
+	kind keep.EscalationKind
+	name string
+}
+
+// subjectOf returns what a run waits for together with others.
+func subjectOf(r *Run) subject {
+	f := r.Error
+	if r.Status == keep.StatusReconciliation {
+		f = r.Call.Error
+	}
+	switch {
+	case r.Wait.Kind == lifecycle.WaitsForLookup && r.Wait.Why != "":
+		return subject{keep.AskConnection, r.Call.Tool.Connection()}
+	case f == nil:
+		return subject{}
+	}
+	switch r.Wait.Kind {
+	case lifecycle.WaitsForBudget:
+		return subject{keep.AskBudget, f.Budget}
+	case lifecycle.WaitsForBreaker:
+		return subject{keep.AskBreaker, string(f.Tool)}
+	case lifecycle.WaitsForLimit:
+		return subject{keep.AskConnection, f.Tool.Connection()}
+	case lifecycle.WaitsForAccount:
+		return subject{keep.AskReconnect, f.Account}
+	}
+	return subject{}
+}
+
+// askedAbout returns what a question is about that several runs may wait for.
+func askedAbout(q keep.Escalation) subject {
+	switch q.Kind {
+	case keep.AskBudget:
+		return subject{q.Kind, q.Budget}
+	case keep.AskBreaker:
+		return subject{q.Kind, string(breaker.ToolOf(q.ID))}
+	case keep.AskConnection:
+		return subject{q.Kind, q.Connection}
+	case keep.AskReconnect:
+		return subject{q.Kind, account.Asked(q.ID)}
+	}
+	return subject{}
+}
+
+// ask gives each run the open question about it: one of its own, or one about what it waits for together
+// with other runs, which may be of another workflow. Those are read if questions does not have them.
+func ask(ctx context.Context, s Store, runs []*Run, questions []keep.Escalation) error {
+	own := make(map[keep.RunID]*keep.Escalation, len(questions))
+	for i, q := range questions {
+		if old := own[q.Run]; old == nil || old.Kind.Shared() {
+			own[q.Run] = &questions[i]
+		}
+	}
+	shared := bySubject(questions)
+	waits := func(r *Run) bool {
+		of := subjectOf(r)
+		return own[r.ID] == nil && of != subject{} && shared[of] == nil
+	}
+	if slices.ContainsFunc(runs, waits) {
+		all, _, err := s.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: MaxQuestions})
+		if err != nil {
+			return err
+		}
+		shared = bySubject(all)
+	}
+	for _, r := range runs {
+		if r.Question = own[r.ID]; r.Question == nil {
+			r.Question = shared[subjectOf(r)]
+		}
+	}
+	return nil
+}
+
+// bySubject returns the questions that several runs may wait for.
+func bySubject(questions []keep.Escalation) map[subject]*keep.Escalation {
+	out := make(map[subject]*keep.Escalation)
+	for i, q := range questions {
+		if of := askedAbout(q); of != (subject{}) {
+			out[of] = &questions[i]
+		}
+	}
+	return out
+}
+
+// StoppedTools returns the open questions about tools whose calls are stopped.
+func StoppedTools(questions []keep.Escalation) map[keep.ToolName]keep.EscalationID {
+	out := make(map[keep.ToolName]keep.EscalationID)
+	for of, q := range bySubject(questions) {
+		if of.kind == keep.AskBreaker {
+			out[keep.ToolName(of.name)] = q.ID
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package view_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/view"
+)
+
+// A run that waits for the answer to a question about something that it shares with other runs has that
+// question, also if a run of another workflow asked it. About one that is tried again nobody is asked.
+func TestSharedQuestion(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	s := memory.New()
+	commit := func(w keep.WorkflowName, cs ...keep.Change) {
+		t.Helper()
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(w keep.WorkflowName, status keep.RunStatus, f keep.Failure) {
+		t.Helper()
+		commit(w, keep.Deploy{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 1}, Hash: string(w), CreatedAt: at, Definition: keep.Definition{Name: w}}})
+		r := keep.Run{ID: keep.RunID("run_" + w), Workflow: w, Version: keep.Version{Major: 1}, Handler: "act", Kind: keep.Consumer, Phase: keep.Prepared, Status: status, Error: &f, CreatedAt: at, UpdatedAt: at}
+		if r.Chain = r.ID; status == keep.StatusTransient {
+			r.RetryAt = at.Add(time.Hour)
+		}
+		commit(w, keep.PutRun{Run: r})
+	}
+	down := keep.Failure{Class: keep.ClassTransient, Code: "http-503", Tool: "crm.create", Message: "503", Outage: true}
+	run("first", keep.StatusApproval, keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: "fax.send", Budget: "faxes"})
+	run("budget", keep.StatusApproval, keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: "fax.send", Budget: "faxes"})
+	run("breaker", keep.StatusPerson, keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBreaker, Tool: "svc.note"})
+	run("account", keep.StatusPerson, keep.Failure{Class: keep.ClassPermission, Code: keep.CodeReconnect, Tool: "mail.send", Account: "my_mail", Generation: 3})
+	run("connection", keep.StatusTransient, down)
+	run("alone", keep.StatusTransient, keep.Failure{Class: keep.ClassTransient, Code: "http-503", Tool: "other.create"})
+	run("another", keep.StatusApproval, keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: "fax.send", Budget: "letters"})
+	ask := func(q keep.Escalation) {
+		t.Helper()
+		q.Question, q.CreatedAt = "May it?", at
+		commit(q.Workflow, keep.OpenEscalation{Escalation: q})
+	}
+	ask(keep.Escalation{ID: "esc_budget_faxes_1", Kind: keep.AskBudget, Budget: "faxes", Workflow: "first", Run: "run_first"})
+	ask(keep.Escalation{ID: "esc_breaker_svc.note_1", Kind: keep.AskBreaker, Workflow: "first", Run: "run_first"})
+	ask(keep.Escalation{ID: "esc_connection", Kind: keep.AskConnection, Connection: "crm", Workflow: "first", Run: "run_gone"})
+	ask(keep.Escalation{ID: "esc_reconnect_my_mail_0_3", Kind: keep.AskReconnect})
+
+	o, err := view.Read(t.Context(), s, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failing []keep.WorkflowName
+	for _, r := range o.Failing() {
+		failing = append(failing, r.Workflow)
+	}
+	if len(failing) != 2 || failing[0] != "alone" || failing[1] != "another" {
+		t.Errorf("nobody is asked about runs of %q", failing)
+	}
+	for w, want := range map[keep.WorkflowName]keep.EscalationID{
+		"first": "esc_budget_faxes_1", "budget": "esc_budget_faxes_1", "breaker": "esc_breaker_svc.note_1", "connection": "esc_connection",
+		"account": "esc_reconnect_my_mail_0_3", "alone": "", "another": "",
+	} {
+		one, err := view.ReadSituation(t.Context(), s, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got keep.EscalationID
+		if q := one.Runs[w][0].Question; q != nil {
+			got = q.ID
+		}
+		if got != want {
+			t.Errorf("the run of %s waits for the answer to %q, not to %q", w, got, want)
+		}
+	}
+}
