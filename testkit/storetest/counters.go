@@ -66,7 +66,7 @@ var counterPromises = []promise{
 		end("a", time.Second, time.Second, keep.StatusAborted, false)
 		end("a", time.Minute, time.Second, keep.StatusCrashed, false)
 		end("b", time.Minute, time.Second, keep.StatusLogic, false)
-		end("b", time.Minute, time.Second, keep.StatusApproval, false) // another attempt took over
+		end("b", time.Minute, time.Second, keep.StatusApproval, false)     // another attempt took over
 		for _, phase := range []keep.Phase{keep.Mutating, keep.Prepared} { // its call was refused; another was not made again
 			r, m := w.call("b")
 			r.Phase, r.Status, r.Closed, r.UpdatedAt, m.State = phase, keep.StatusAborted, true, minute.Add(time.Minute), keep.Failed
