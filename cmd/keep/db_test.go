@@ -41,10 +41,12 @@ func TestPgDump(t *testing.T) {
 	if after := w.runs(); after != before {
 		t.Errorf("runs of the copy:\n%s\nwant\n%s", after, before)
 	}
+	w.must("pause", "contacts", "--note", "duplicates at the bank")
+	w.must("db", "restored")
 	if out, err := w.keep("db", "restored"); err != nil || !strings.Contains(string(out), "Workflow contacts: paused") {
 		t.Errorf("restored: %v\n%s", err, out)
 	}
-	if out, err := w.keep("workflows", "show", "contacts"); err != nil || !strings.Contains(string(out), "restored from a backup") {
+	if out, err := w.keep("workflows", "show", "contacts"); err != nil || strings.Count(string(out), "restored from a backup") != 1 || !strings.Contains(string(out), "duplicates at the bank") {
 		t.Errorf("why the workflow is paused: %v\n%s", err, out)
 	}
 	w.crm.more(1)

@@ -159,7 +159,8 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
 	}
-	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, pause_note = $2, updated_at = $1`, millis(at), transfer.RestoredNote(at)); err != nil {
+	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
+		WHERE pause_note NOT LIKE $3`, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})

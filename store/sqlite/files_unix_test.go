@@ -143,10 +143,66 @@ func TestOlderCopy(t *testing.T) {
 			if err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context()); !errors.Is(err, keep.ErrOlderCopy) {
 				t.Errorf("the second Open = %v, want ErrOlderCopy", err)
 			}
+			moved := path + ".moved"
+			if _, err := (transfer.Mover{Now: time.Unix(1, 0)}).Copy(t.Context(), sqlite.At(path), sqlite.At(moved)); !errors.Is(err, keep.ErrOlderCopy) {
+				t.Errorf("Copy = %v, want ErrOlderCopy", err)
+			}
 			must(t, transfer.Mover{Now: time.Unix(1, 0)}.Restore(t.Context(), sqlite.At(path)))
 			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
 			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
 		})
+	}
+}
+
+// A file that was filled with the records of another, or restored, and has its name now is no older copy of it, although
+// hosts opened the other one more often.
+func TestOlderCopyIsNoMovedFile(t *testing.T) {
+	mover := transfer.Mover{Now: time.Unix(1, 0)}
+	for name, made := range map[string]func(t *testing.T, from, to string) error{
+		"copied": func(t *testing.T, from, to string) error {
+			_, err := mover.Copy(t.Context(), sqlite.At(from), sqlite.At(to))
+			return err
+		},
+		"restored": func(t *testing.T, from, to string) error {
+			db := openDB(t, from, sqlite.Config{Host: true})
+			must(t, db.Backup(t.Context(), to, time.Unix(1, 0)))
+			must(t, db.Close())
+			return mover.Restore(t.Context(), sqlite.At(to))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, other := filepath.Join(dir, "keep.db"), filepath.Join(dir, "other.db")
+			for range 3 {
+				must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+			}
+			must(t, made(t, path, other))
+			must(t, os.Rename(other, path))
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+		})
+	}
+}
+
+// A restored workflow says why it is paused, and, once, why it was before.
+func TestRestoredNotes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	runs, stopped := newLoad(0), newLoad(1)
+	must(t, db.Commit(t.Context(), runs.Deploy()))
+	must(t, db.Commit(t.Context(), stopped.Deploy()))
+	must(t, db.Commit(t.Context(), keep.Commit{Workflow: stopped.Workflow, At: time.Unix(1, 0), Changes: []keep.Change{keep.SetPaused{Paused: true, Note: "duplicates"}}}))
+	must(t, db.Close())
+	for range 2 {
+		must(t, transfer.Mover{Now: time.Unix(1, 0)}.Restore(t.Context(), sqlite.At(path)))
+	}
+	db = openDB(t, path, sqlite.Config{Host: true})
+	for name, want := range map[keep.WorkflowName]string{
+		runs.Workflow:    transfer.RestoredNote(time.Unix(1, 0)),
+		stopped.Workflow: transfer.RestoredNote(time.Unix(1, 0)) + "; paused before: duplicates",
+	} {
+		if w, err := db.Workflow(t.Context(), name); err != nil || !w.Paused || w.PauseNote != want {
+			t.Errorf("%s: %+v, %v; want the note %q", name, w, err, want)
+		}
 	}
 }
 

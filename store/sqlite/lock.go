@@ -24,8 +24,7 @@ import (
 type hostLock struct {
 	path   string // of the database
 	beside *flock.Flock
-	file   *os.File  // nil: not bound yet
-	signed signature // what the last host said
+	file   *os.File // nil: not bound yet
 }
 
 // lockHost takes the lock of the file beside a database.
@@ -47,7 +46,7 @@ func lockHost(path string) (*hostLock, error) {
 		}
 		return nil, fmt.Errorf("%w: %s; it works on what this file knows of: let it, or stop it (another file would do all of that again)", keep.ErrLocked, holder)
 	}
-	return &hostLock{path: path, beside: lock, signed: readSignature(path)}, nil
+	return &hostLock{path: path, beside: lock}, nil
 }
 
 // afterDeath is how long a lock may outlive the process that had it: a program that it was about to start has all that

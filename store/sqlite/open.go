@@ -104,11 +104,15 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, mark := 0, transfer.Mark{}
+	version, mark, said := 0, transfer.Mark{}, signature{}
 	if !fresh {
-		if version, mark, err = db.version(ctx); err != nil {
+		if version, mark, said, err = db.version(ctx); err != nil {
 			return err
 		}
+	}
+	older := error(nil)
+	if !db.cfg.ReadOnly && !db.moved { // looking does no harm, and a person may say that it was restored
+		older = said.olderThan(readSignature(db.path))
 	}
 	switch {
 	case version > len(files):
@@ -117,6 +121,8 @@ func (db *DB) prepareFile(ctx context.Context) error {
 		return nil // its schema stays as it is
 	case mark.Fenced() && !db.cfg.ReadOnly:
 		return mark.Refuse()
+	case older != nil:
+		return older
 	case version == len(files):
 		return nil
 	case db.cfg.ReadOnly && version == 0: // who made the file died before it was a database
@@ -191,27 +197,29 @@ func createFile(path string) error {
 }
 
 // version returns the number of the last migration that the file has, and what it
-// says of its moves.
-func (db *DB) version(ctx context.Context) (version int, mark transfer.Mark, err error) {
+// says of its moves and of itself.
+func (db *DB) version(ctx context.Context) (version int, mark transfer.Mark, said signature, err error) {
 	c, err := openConn(ctx, db.dsn(true))
 	if err != nil {
-		return 0, mark, err
+		return 0, mark, said, err
 	}
 	defer c.close()
 	row, err := c.row(`PRAGMA user_version`)
 	if isUnfinished(err) {
 		if err := db.unfinished(ctx); err != nil || db.cfg.ReadOnly {
-			return 0, mark, err
+			return 0, mark, said, err
 		}
 		return db.version(ctx)
 	}
 	if err != nil {
-		return 0, mark, fmt.Errorf("read version: %w", err)
+		return 0, mark, said, fmt.Errorf("read version: %w", err)
 	}
 	if version = int(row[0].(int64)); version > 0 {
-		mark, err = readMark(c)
+		if mark, err = readMark(c); err == nil {
+			said, err = signatureOf(c)
+		}
 	}
-	return version, mark, err
+	return version, mark, said, err
 }
 
 // maxUnmade is how long a file can be whose first pages are not all written, in bytes.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,14 +15,18 @@ import (
 // would do again what was done since. The database counts first, so a death between the two
 // leaves a file that says more, which is no copy. A host that is killed does not count its
 // end: a copy made while it worked looks like the file that it left.
+//
+// A file that was filled with the records of another, or that a person says was restored, counts
+// anew, by another name of its count: it may take the place of the other one.
 
 // openingsName is the name of the count in meta.
 const openingsName = "openings"
 
-// A signature is what the lock beside a database says.
+// A signature is what the lock beside a database says, and what the database says of itself.
 type signature struct {
 	pid      int    // of the host that has or had it; 0: not known
 	store    string // id of the database
+	count    string // name of its count; empty: it has none yet
 	openings int64
 }
 
@@ -36,17 +41,30 @@ func readSignature(path string) (s signature) {
 	if pid, err := strconv.Atoi(strings.TrimSpace(first)); err == nil && pid > 0 {
 		s.pid = pid
 	}
-	store, count, ok := strings.Cut(strings.TrimSpace(second), " ")
-	if n, err := strconv.ParseInt(count, 10, 64); ok && err == nil && n > 0 {
-		s.store, s.openings = store, n
+	store, count, _ := strings.Cut(strings.TrimSpace(second), " ")
+	if s.store = store; !s.counted(count) {
+		s.store = ""
 	}
 	return s
 }
 
+// counted reads the name of a count and the count, as they are written.
+func (s *signature) counted(text string) bool {
+	name, n, ok := strings.Cut(text, " ")
+	openings, err := strconv.ParseInt(n, 10, 64)
+	if !ok || err != nil || openings < 0 {
+		return false
+	}
+	s.count, s.openings = name, openings
+	return true
+}
+
+func (s signature) counting() string { return s.count + " " + strconv.FormatInt(s.openings, 10) }
+
 // write puts s beside path. Nothing is empty in between, since a lock with a text is also what
 // says that there was a database. A disk too full for it must not stop the host.
 func (s signature) write(path string) {
-	text := strconv.Itoa(s.pid) + "\n" + s.store + " " + strconv.FormatInt(s.openings, 10) + "\n"
+	text := strconv.Itoa(s.pid) + "\n" + s.store + " " + s.counting() + "\n"
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
@@ -57,47 +75,46 @@ func (s signature) write(path string) {
 	_ = f.Close()
 }
 
-// sign counts an opening or the end of one, and says so in the lock. It refuses an older copy.
-func (db *DB) sign(c *conn) (signature, error) {
-	now, err := openingsOf(c)
-	if err != nil {
-		return now, err
+// olderThan returns keep.ErrOlderCopy if a database that says s of itself is a copy from before
+// what its lock says.
+func (s signature) olderThan(lock signature) error {
+	if s.store != lock.store || s.count != "" && s.count != lock.count || s.openings >= lock.openings {
+		return nil
 	}
-	if was := db.lock.signed; was.store == now.store && was.openings > now.openings {
-		return now, fmt.Errorf("%w: hosts opened and closed the database that was here %d times, this one %d times; "+
-			"what was done since would be done again: put the newer file back, or see keep db restored --help", keep.ErrOlderCopy, was.openings, now.openings)
-	}
-	now.openings++
-	return now, setOpenings(c, now.openings)
+	return fmt.Errorf("%w: hosts opened or closed the database that was here %d times more than it knows; "+
+		"what was done since would be done again: put the newer file back, or see keep db restored --help", keep.ErrOlderCopy, lock.openings-s.openings)
 }
 
-// openingsOf returns the id of the database and how often it was opened and closed.
-func openingsOf(c *conn) (s signature, err error) {
+// sign counts an opening or the end of one. It is a part of the caller's transaction.
+func sign(c *conn) (signature, error) {
+	s, err := signatureOf(c)
+	if err != nil {
+		return s, err
+	}
+	if s.count == "" {
+		s.count = rand.Text()
+	}
+	s.openings++
+	_, err = c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`, s.counting())
+	return s, err
+}
+
+// signatureOf returns what the database says of itself.
+func signatureOf(c *conn) (s signature, err error) {
 	row, err := c.row(`SELECT (SELECT value FROM meta WHERE name = 'id'), (SELECT value FROM meta WHERE name = '` + openingsName + `')`)
 	if err != nil {
 		return s, fmt.Errorf("read how often it was opened: %w", err)
 	}
 	s.pid = os.Getpid()
 	s.store, _ = row[0].(string)
-	if text, ok := row[1].(string); ok {
-		s.openings, err = strconv.ParseInt(text, 10, 64)
+	if text, ok := row[1].(string); ok && !s.counted(text) {
+		return s, fmt.Errorf("how often it was opened cannot be read: %q", text)
 	}
-	return s, err
+	return s, nil
 }
 
-// setOpenings is a part of the caller's transaction.
-func setOpenings(c *conn, n int64) error {
-	_, err := c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`,
-		strconv.FormatInt(n, 10))
+// countAnew gives a database a count of its own. It is a part of the caller's transaction.
+func countAnew(c *conn) error {
+	_, err := c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`, signature{count: rand.Text()}.counting())
 	return err
-}
-
-// accept makes of an older copy the database that hosts work on. It is a part of the caller's
-// transaction.
-func (l *hostLock) accept(c *conn) error {
-	now, err := openingsOf(c)
-	if err != nil || l.signed.store != now.store || l.signed.openings <= now.openings {
-		return err
-	}
-	return setOpenings(c, l.signed.openings)
 }

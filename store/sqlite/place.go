@@ -79,6 +79,11 @@ func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
 	if h.mark, err = readMark(h.conn); err != nil {
 		return nil, err
 	}
+	said, err := signatureOf(h.conn)
+	if err != nil {
+		return nil, err
+	}
+	h.older = said.olderThan(readSignature(db.path))
 	row, err := h.conn.row(`SELECT value FROM meta WHERE name = 'id'`)
 	if err != nil || row == nil {
 		return nil, fmt.Errorf("read its id: %w", err)
@@ -94,6 +99,7 @@ type held struct {
 	lock  *hostLock
 	store string
 	mark  transfer.Mark
+	older error // it is a copy from before, as its lock says; nil: it is not
 
 	committed func()
 }
@@ -103,6 +109,9 @@ func (h *held) Mark() transfer.Mark { return h.mark }
 
 // Set ends the transaction with a mark; see transfer.Held.
 func (h *held) Set(_ context.Context, m transfer.Mark) error {
+	if m.State == transfer.Sealed && h.older != nil { // who moves it would do elsewhere what was done since
+		return h.older
+	}
 	err := setMark(h.conn, m)
 	if err == nil {
 		err = h.conn.script(`COMMIT`)
@@ -126,10 +135,11 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(h.conn, false); err != nil {
 		return err
 	}
-	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, pause_note = ?, updated_at = ?`, transfer.RestoredNote(at), at); err != nil {
+	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, updated_at = ?2, pause_note = ?1 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
+		WHERE pause_note NOT LIKE ?3`, transfer.RestoredNote(at), at, transfer.RestoredNotes); err != nil {
 		return err
 	}
-	if err := h.lock.accept(h.conn); err != nil {
+	if err := countAnew(h.conn); err != nil {
 		return err
 	}
 	if err := h.Set(ctx, transfer.Mark{}); err != nil {

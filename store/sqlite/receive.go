@@ -50,7 +50,7 @@ func (db *DB) replaceable(ctx context.Context, m transfer.Mark) error {
 	case err != nil:
 		return err
 	}
-	_, mark, err := db.version(ctx)
+	_, mark, _, err := db.version(ctx)
 	if err == nil && (mark.State != transfer.Incoming || mark.Store != m.Store) {
 		err = errors.New("there is a database already; name a new file")
 	}
@@ -123,7 +123,7 @@ func (db *DB) load(ctx context.Context, m transfer.Mark, fill func(transfer.Sink
 	if err := setMark(c, m); err != nil {
 		return err
 	}
-	if err := db.lock.accept(c); err != nil {
+	if err := countAnew(c); err != nil {
 		return err
 	}
 	if err := c.script(`COMMIT`); err != nil {

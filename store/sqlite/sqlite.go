@@ -120,14 +120,13 @@ func (db *DB) Open(ctx context.Context) (err error) {
 func (db *DB) signed(ctx context.Context) error {
 	var s signature
 	err := db.write.do(ctx, func(c *conn) (err error) {
-		s, err = db.sign(c)
+		s, err = sign(c)
 		return err
 	})
 	if errors.Is(err, keep.ErrDiskFull) {
 		return nil
 	}
 	if err == nil {
-		db.lock.signed = s
 		s.write(db.path)
 	}
 	return err

@@ -88,9 +88,14 @@ func (m Mark) Refuse() error {
 	return nil
 }
 
+const restoredAt = "the database was restored from a backup at "
+
+// RestoredNotes is the pattern of LIKE for notes that begin as RestoredNote: it was said before.
+const RestoredNotes = restoredAt + "%"
+
 // RestoredNote is why a workflow is paused whose database came from a backup: it stands beside the
 // button that would let it continue.
 func RestoredNote(at time.Time) string {
-	return "the database was restored from a backup at " + at.UTC().Format(time.RFC3339) +
+	return restoredAt + at.UTC().Format(time.RFC3339) +
 		"; what was done after the backup was made is not known here, and would be done again: see keep db restored --help"
 }

@@ -160,7 +160,11 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 // a grant is as it was until then.
 func (f *Follower) finish(ctx context.Context) {
 	s := f.Session
-	err := errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx, f.rebudgeted))
+	settleErr := s.Host.SettleBudgets(ctx, f.rebudgeted)
+	if settleErr == nil {
+		f.rebudgeted = nil
+	}
+	err := errors.Join(s.GrantFromConfig(ctx, f.Env), settleErr)
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
@@ -172,7 +176,6 @@ func (f *Follower) finish(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.unfinished = err != nil; !f.unfinished {
-		f.rebudgeted = nil
 		s.settings.Unfinished = nil
 		// Who changed the file waits for this line, whatever the level of the log.
 		f.Env.Log.WarnContext(ctx, "configuration taken", "file", s.Project.Cfg.File)
