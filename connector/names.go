@@ -24,8 +24,8 @@ func FormerNames(c Connection, s Spec) []keep.ToolName {
 	return names[1:]
 }
 
-// IsNew reports whether the configuration says that a tool of c had no other names than those of FormerNames.
-func IsNew(c Connection, s Spec) bool { return c.New || s.New || c.ToolNew[s.Name] }
+// IsNew reports whether the configuration says that a tool of c had no other names within it than those of FormerNames.
+func IsNew(c Connection, s Spec) bool { return s.New || c.ToolNew[s.Name] }
 
 // CheckNames reports names of before that are not those of one tool alone: another tool has such a
 // name today, or says that it had it.

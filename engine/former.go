@@ -102,7 +102,7 @@ func (h *scriptHost) matches(m keep.Mutation, call *takenCall, key keep.Mutation
 	switch {
 	case m.Subkey != call.subkey:
 		return otherCall
-	case t == nil && (m.Connector != call.tool.connector || call.tool.isNew):
+	case t == nil && (m.Connector != call.tool.connector || call.tool.named.IsNot(m.Tool)):
 		return otherCall
 	case t != nil && t.name != call.tool.name:
 		return otherCall

@@ -76,6 +76,13 @@ func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
 		{"connection that is new", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.New = "crm", true }, as("crm.create"), 4, ""},
 		{"tool with was", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", connector.Names{"create"} }, as("svc.add"), 3, ""},
 		{"tool without", func(_ *connector.Connection, s *connector.Spec) { s.Name = "add" }, as("svc.add"), 2, `was = "create"`},
+		{"tool that is new", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.New = "add", true }, as("svc.add"), 4, ""},
+		{"tool without, and the connection is new", func(c *connector.Connection, s *connector.Spec) { c.New, s.Name = true, "add" }, as("svc.add"), 2, `was = "create"`},
+		{"tool without, and the connection had no others", func(c *connector.Connection, s *connector.Spec) {
+			c.Name, c.Was, c.New = "crm", connector.Names{"svc"}, true
+			s.Name = "add"
+		}, as("crm.add"), 2, `was = "create" in [connections.crm.tools.add]`},
+		{"connection without, and the tool is new", func(c *connector.Connection, s *connector.Spec) { c.Name, s.New = "crm", true }, as("crm.create"), 2, `was = "svc"`},
 		{"wider identity, same content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} }, nil, 3, ""},
 		{"wider identity, other content", func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} },
 			func(id string) (string, map[string]any) {

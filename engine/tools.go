@@ -21,6 +21,7 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/rename"
 )
 
 // defaultTimeout ends a call of a tool that states no timeout.
@@ -110,7 +111,7 @@ type tool struct {
 	secrets   string // mark of those of its connection
 	limits    limit.Rule
 	approvals *grant.Approvals   // when a person must agree; nil: never
-	isNew     bool               // the configuration says that it had no other names
+	named     rename.ToolOf      // what the configuration says of its names
 	params    *jsonschema.Schema // nil: anything
 	result    *jsonschema.Schema // nil: anything
 
@@ -171,7 +172,8 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 	spec := impl.Spec()
 	name := keep.ToolName(c.Name + "." + spec.Name)
 	t := &tool{name: name, names: append([]keep.ToolName{name}, connector.FormerNames(c, spec)...),
-		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, isNew: connector.IsNew(c, spec)}
+		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets}
+	t.named = rename.ToolOf{Name: name, Was: t.names[1:], New: connector.IsNew(c, spec), NewConn: c.New}
 	if t.spec.Timeout == 0 {
 		t.spec.Timeout = defaultTimeout
 	}

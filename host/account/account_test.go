@@ -93,6 +93,14 @@ func refuse(w http.ResponseWriter) bool {
 	return true
 }
 
+// busy says temporarily_unavailable.
+func busy(w http.ResponseWriter) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	fmt.Fprint(w, `{"error":"temporarily_unavailable"}`)
+	return true
+}
+
 type world struct {
 	*testing.T
 	service *service
@@ -297,6 +305,52 @@ func TestOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Calls that come while the one more request waits have its result, on whichever host.
+func TestCallsWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubble(t)
+		w.service.answers = []func(http.ResponseWriter) bool{page}
+		m := w.host("h")
+		w.connect(m, time.Second)
+		time.Sleep(2 * time.Second)
+		var wg sync.WaitGroup
+		for _, m := range []*account.Manager{m, m, w.host("other")} {
+			wg.Go(func() {
+				if c, err := m.Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-1" {
+					t.Errorf("credential %q, %v", c.Value, err)
+				}
+			})
+			time.Sleep(time.Second) // the next call comes later
+		}
+		wg.Wait()
+		if len(w.requests()) != 2 {
+			t.Errorf("requests %v, want two", w.requests())
+		}
+	})
+}
+
+// A service that is busy after a lost answer is not asked at each call.
+func TestBusyAfterLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubble(t)
+		w.service.answers = append([]func(http.ResponseWriter) bool{page}, slices.Repeat([]func(http.ResponseWriter) bool{busy}, 100)...)
+		m := w.host("h")
+		w.connect(m, time.Second)
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() { _, _ = m.Credential(t.Context(), "mail") })
+			time.Sleep(time.Second)
+		}
+		if n := len(w.requests()); n < 2 || n > 4 {
+			t.Errorf("%d requests in a minute, want two to four", n)
+		}
+		wg.Wait()
+		if a := w.account(); a.Status != keep.AccountOK {
+			t.Errorf("the account is %s: %s", a.Status, a.Error)
+		}
+	})
 }
 
 // Many hosts that want new tokens at once send one request, and all have its result.

@@ -67,7 +67,7 @@ func (m *Manager) renewDue(ctx context.Context) {
 		return // calls say what is wrong with the store
 	}
 	for _, a := range list {
-		if due := law.DueAt(a); due.IsZero() || m.now().Before(due) || ctx.Err() != nil {
+		if !law.Due(a, m.now()) || ctx.Err() != nil {
 			continue
 		}
 		if _, err := m.renew(ctx, a.Name, a.Generation, false); err != nil && ctx.Err() == nil {
@@ -78,8 +78,7 @@ func (m *Manager) renewDue(ctx context.Context) {
 
 // fresh returns the account with tokens that may be used, and renews them if that is due.
 func (m *Manager) fresh(ctx context.Context, a keep.Account) (keep.Account, error) {
-	due := law.DueAt(a)
-	if a.Status != keep.AccountOK || due.IsZero() || m.now().Before(due) {
+	if !law.Due(a, m.now()) {
 		return a, nil
 	}
 	next, err := m.renew(ctx, a.Name, a.Generation, false)

@@ -10,7 +10,7 @@
 //     some services refuse for a moment. It is not made within seconds, in which a service
 //     that is out for a moment would use it up, unless the first one was lost with its host.
 //   - After two requests without new tokens a person is asked. There is no third.
-//   - A request that provably never left, or has nothing to use up, does not count.
+//   - A request that provably never left, or that failed and had nothing to use up, does not count.
 //   - Whoever has an answer records it if the account still has the generation that was
 //     spent and nobody has begun another request since: the service may have ended the
 //     tokens of the first answer with the second. Any other answer is discarded.
@@ -32,6 +32,7 @@ const (
 	second = 5 * time.Second  // between a refusal and the one more request
 	outage = 10 * time.Second // between a lost answer and the one more request: services that take the old token do so for 10 s to a minute
 	again  = 30 * time.Second // between a request that could not be sent and the next
+	ahead  = time.Minute      // a pause that ends later than this from now was recorded by a clock that was ahead, and delays nothing
 )
 
 // Margin is how long before its end an access token is not used any more.
@@ -59,6 +60,12 @@ func DueAt(a keep.Account) time.Time {
 	return a.ExpiresAt.Add(-before)
 }
 
+// Due reports whether the tokens are to be renewed: their time has come, or they cannot be used meanwhile.
+func Due(a keep.Account, now time.Time) bool {
+	due := DueAt(a)
+	return !due.IsZero() && (!now.Before(due) || !Usable(a, now))
+}
+
 // Usable reports whether the access token may be sent.
 func Usable(a keep.Account, now time.Time) bool {
 	return a.Status == keep.AccountOK && (a.ExpiresAt.IsZero() || now.Add(Margin).Before(a.ExpiresAt))
@@ -81,32 +88,32 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 	if a.Status != keep.AccountOK || !a.Renews {
 		return Rest, time.Time{}
 	}
-	var lost, refused int
-	var last, unsent, next time.Time
+	var lost, refused, unsent int
+	var next time.Time // when the last of their pauses ends
 	for _, r := range a.Refreshes {
 		if r.Generation != a.Generation {
 			continue
 		}
+		ends := r.NextAt
 		switch r.State {
 		case keep.RefreshSent, keep.RefreshLost:
 			lost++
-			next = r.NextAt
 		case keep.RefreshRefused:
 			refused++
-			last = r.EndedAt
+			ends = r.EndedAt.Add(second)
 		case keep.RefreshUnsent:
-			unsent = r.EndedAt
+			unsent++
+			ends = r.EndedAt.Add(again)
+		}
+		if ends.After(next) && !ends.After(now.Add(ahead)) {
+			next = ends
 		}
 	}
 	switch {
 	case lost+refused >= 2:
 		return Ask, time.Time{}
-	case lost == 1:
+	case lost+refused+unsent > 0:
 		return waitOrSend(next, now)
-	case refused == 1:
-		return waitOrSend(last.Add(second), now)
-	case !unsent.IsZero():
-		return waitOrSend(unsent.Add(again), now)
 	case force:
 		return Send, time.Time{}
 	}

@@ -86,9 +86,45 @@ func TestNext(t *testing.T) {
 	if step, _ := Next(b, false, now.Add(10*time.Second)); step != Send {
 		t.Errorf("lost a while ago: %s", step)
 	}
+	if !Usable(b, now) || Due(b, now) || !Due(b, now.Add(10*time.Second)) {
+		t.Error("what can be used is due before the one more request may follow, or not then")
+	}
+	if b.ExpiresAt = now; !Due(b, now) {
+		t.Error("what cannot be used is not due while the one more request waits")
+	}
 	a.Refreshes = []keep.Refresh{{Generation: 3, State: keep.RefreshRefused, EndedAt: now}}
 	if step, until := Next(a, true, now); step != Wait || until != now.Add(5*time.Second) {
 		t.Errorf("just refused: %s until %s", step, until)
+	}
+}
+
+// The one more request waits for the latest of all pauses, but not for what a clock that was ahead recorded.
+func TestPauses(t *testing.T) {
+	now := t0.Add(50 * time.Minute)
+	lost := keep.Refresh{Generation: 3, State: keep.RefreshLost, EndedAt: now.Add(-time.Hour), NextAt: now.Add(-time.Hour)}
+	refused := keep.Refresh{Generation: 3, State: keep.RefreshRefused, EndedAt: now.Add(-time.Hour)}
+	unsent := keep.Refresh{Generation: 3, State: keep.RefreshUnsent, EndedAt: now}
+	ahead := keep.Refresh{Generation: 3, State: keep.RefreshLost, EndedAt: now.Add(time.Hour), NextAt: now.Add(time.Hour)}
+	for _, c := range []struct {
+		name   string
+		before []keep.Refresh
+		want   Step
+		wait   time.Duration
+	}{
+		{"lost, then unsent", []keep.Refresh{lost, unsent}, Wait, 30 * time.Second},
+		{"refused, then unsent", []keep.Refresh{refused, unsent}, Wait, 30 * time.Second},
+		{"unsent, then just lost", []keep.Refresh{{Generation: 3, State: keep.RefreshUnsent, EndedAt: now.Add(-25 * time.Second)},
+			{Generation: 3, State: keep.RefreshLost, EndedAt: now, NextAt: now.Add(10 * time.Second)}}, Wait, 10 * time.Second},
+		{"lost by a clock that was ahead", []keep.Refresh{ahead}, Send, 0},
+		{"lost by a clock that was ahead, then unsent", []keep.Refresh{ahead, unsent}, Wait, 30 * time.Second},
+	} {
+		a := hour()
+		a.Refreshes = c.before
+		for _, force := range []bool{true, false} {
+			if step, until := Next(a, force, now); step != c.want || step == Wait && until != now.Add(c.wait) {
+				t.Errorf("%s: %s until %s, want %s for %s", c.name, step, until, c.want, c.wait)
+			}
+		}
 	}
 }
 

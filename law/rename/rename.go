@@ -93,9 +93,16 @@ type ToolOf struct {
 	Name      keep.ToolName
 	Connector string          // kind of service
 	Was       []keep.ToolName // names that it had before
-	New       bool            // the tool has no others
+	New       bool            // the tool has no others within its connection
 	NewConn   bool            // its connection has no others
 	Called    bool            // a script seems to call it, and it changes something
+}
+
+// IsNot reports whether the configuration says that t is not the tool that a record names: by its connection, or by
+// its name there. What says that it has no other names says nothing about the other one.
+func (t ToolOf) IsNot(record keep.ToolName) bool {
+	conn, tool, _ := strings.Cut(string(record), ".")
+	return t.NewConn && !slices.Contains(connsOf(t), conn) || t.New && !slices.Contains(toolsOf(t), tool)
 }
 
 // A Used is a tool that records name which are not of failed calls.
@@ -187,7 +194,7 @@ func (c *config) doubt(t ToolOf, u Used, used []Used) (Doubt, bool) {
 	ofTool := Doubt{Kind: Tool, Gone: string(u.Tool), Fresh: string(t.Name)}
 	switch {
 	case c.owners[u.Tool] == t.Name:
-	case !t.New && says(t, u, used, there):
+	case !t.IsNot(u.Tool) && says(t, u, used, there):
 		ofConn.Said, ofTool.Said = true, true
 		if slices.Contains(connsOf(t), ofConn.Gone) {
 			return ofTool, true
@@ -196,7 +203,7 @@ func (c *config) doubt(t ToolOf, u Used, used []Used) (Doubt, bool) {
 	case there || c.worked[string(t.Name)] || t.Connector != "" && u.Connector != "" && t.Connector != u.Connector:
 	case !known && !c.worked[ofConn.Fresh] && !t.NewConn:
 		return ofConn, true
-	case known && ofConn.Fresh == conn && !t.New:
+	case known && ofConn.Fresh == conn && !t.IsNot(u.Tool):
 		return ofTool, true
 	}
 	return Doubt{}, false

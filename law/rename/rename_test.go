@@ -119,6 +119,36 @@ func TestToolsRenamedAgain(t *testing.T) {
 	}
 }
 
+// TestNewIsAboutItsOwnNames goes through what new of a connection, and what that of a tool, is not about, after records
+// were made with a.create, and with b.create and b.add when keep.toml said that they were a.create.
+func TestNewIsAboutItsOwnNames(t *testing.T) {
+	first := rename.Used{Tool: "a.create", Was: []keep.ToolName{}}
+	second := rename.Used{Tool: "b.create", Was: []keep.ToolName{"a.create"}}
+	third := rename.Used{Tool: "b.add", Was: []keep.ToolName{"b.create", "a.add", "a.create"}}
+	for _, tt := range []struct {
+		name string
+		used []rename.Used
+		now  rename.ToolOf
+		want string // "" or the first doubt
+	}{
+		{"tool of a new connection", []rename.Used{first}, rename.ToolOf{Name: "a.add", NewConn: true}, "tool a.create a.add"},
+		{"new tool", []rename.Used{first}, rename.ToolOf{Name: "a.add", New: true}, ""},
+		{"tool of a connection that had no others", []rename.Used{first, second},
+			rename.ToolOf{Name: "b.put", Was: []keep.ToolName{"b.create", "a.put", "a.create"}, NewConn: true}, ""},
+		{"tool of a connection that had no others, renamed", []rename.Used{first},
+			rename.ToolOf{Name: "b.add", Was: []keep.ToolName{"a.add"}, NewConn: true}, "tool a.create b.add"},
+		{"tool of a connection that had no others, forgotten", []rename.Used{first, third},
+			rename.ToolOf{Name: "b.add", Was: []keep.ToolName{"a.add"}, NewConn: true}, "tool a.create b.add"},
+		{"new tool of a connection, forgotten", []rename.Used{first, second}, rename.ToolOf{Name: "b.create", New: true}, "connection a b"},
+		{"tool of a new connection, forgotten", []rename.Used{first, second}, rename.ToolOf{Name: "b.create", NewConn: true}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.now.Called = true
+			compare(t, rename.Tools(tt.used, []rename.ToolOf{tt.now}), tt.want)
+		})
+	}
+}
+
 // TestWorkflows goes through what a script may be after records were made by a workflow
 // "invoices" with the job "remind" in a.js.
 func TestWorkflows(t *testing.T) {
