@@ -122,12 +122,16 @@ func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
 	if !e.roomAt.IsZero() && !e.roomAt.After(now) {
 		e.roomAt = now.Add(time.Second) // another budget had no room
 	}
-	n, open, err := x.nextBudgetQuestion(ctx, e.rule.Name)
+	n, open, s, err := x.nextBudgetQuestion(ctx, e.rule.Name)
 	if err != nil {
 		return err
 	}
-	if open {
+	switch {
+	case open:
 		return x.stop(ctx, f, v, e.roomAt)
+	case e.rule.LimitAt(s, now) != e.balance.Limit: // the question before was answered meanwhile
+		v.Retry = true
+		return x.stop(ctx, f, v, now)
 	}
 	if err := x.stop(ctx, f, v, e.roomAt, keep.OpenEscalation{Escalation: x.budgetQuestion(e, n, now)}); err != nil {
 		return err
@@ -136,24 +140,23 @@ func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
 }
 
 // nextBudgetQuestion returns the number of the question about a budget that is open, or of the
-// next one. One that this very run closes, since it continues, is not open any more. The row
-// says how many were asked, which may have been swept, and it is behind by one if a
-// process died after it asked.
-func (x *execution) nextBudgetQuestion(ctx context.Context, name string) (n int, open bool, err error) {
-	s, _, err := x.e.budgetState(ctx, name)
-	if err != nil {
-		return 0, false, err
+// next one, and what was stored of the budget before it was looked for. One that this very run
+// closes, since it continues, is not open any more. The row says how many were asked, which may
+// have been swept, and it is behind by one if a process died after it asked.
+func (x *execution) nextBudgetQuestion(ctx context.Context, name string) (n int, open bool, s budget.State, err error) {
+	if s, _, err = x.e.budgetState(ctx, name); err != nil {
+		return 0, false, s, err
 	}
 	for n = max(s.Asked, 1); ; n++ {
 		q, err := x.e.store.Escalation(ctx, budget.QuestionID(name, n))
 		switch {
 		case isNotFound(err) && n > s.Asked:
-			return n, false, nil
+			return n, false, s, nil
 		case isNotFound(err): // it was swept
 		case err != nil:
-			return 0, false, err
+			return 0, false, s, err
 		case q.ClosedAt.IsZero() && !slices.Contains(x.questions, q.ID):
-			return n, true, nil
+			return n, true, s, nil
 		}
 	}
 }

@@ -271,6 +271,8 @@ var edgesBreaks = []Break{
 		`identityLock(tool, u)`, `identityLock(u.Tools[0], u)`, "./store/postgres -run TestRivalsUnderEachName"},
 	{"older-copy-is-worked-on", "once", "store/sqlite/open.go",
 		`case older != nil:`, `case older != nil && false:`, "./store/sqlite -run TestOlderCopy$"},
+	{"asked-about-a-limit-of-before", "explained", "engine/budget.go",
+		`case e.rule.LimitAt(s, now) != e.balance.Limit:`, `case e.rule.LimitAt(s, now) != e.balance.Limit && false:`, "./internal/simtest -run TestSeedWithARaiseMeanwhile"},
 	{"older-copy-is-moved", "once", "store/sqlite/place.go",
 		`if m.State == transfer.Sealed && h.older != nil {`, `if m.State == transfer.Sealed && h.older != nil && false {`, "./store/sqlite -run TestOlderCopy$"},
 	{"calls-fail-while-a-refresh-waits", "nothing-lost", "law/account/account.go",

@@ -78,6 +78,14 @@ func TestSeedWithARivalInDoubt(t *testing.T) {
 	}
 }
 
+// TestSeedWithARaiseMeanwhile is a world in which a limit is raised while a call finds no room under the one before: nobody
+// is asked about a limit that holds no more.
+func TestSeedWithARaiseMeanwhile(t *testing.T) {
+	for _, problem := range Run(t, 1795807946240025877, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 // A second attempt at an event, and an event of an id that ends like one, are two.
 func TestSeedWithAnIDLikeAnAttempt(t *testing.T) {
 	for _, problem := range Run(t, 1795464459372289490, nil).Problems {
