@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,14 +114,25 @@ func TestDeployLosesItsAnswer(t *testing.T) {
 func TestDaemonEndsWhileItWorks(t *testing.T) {
 	_, p := newPlaces(t)
 	ref := p.one("reference", map[string]string{"key": "k1"}, "keys")
+	p.between = p.diesAtWork()
+	o := p.keep("keys", "forget", ref, "--yes")
+	if o.Status != exit.Failed || !strings.Contains(o.Talk, "whether it had done this is not known; look first") {
+		t.Errorf("forget: %+v", o)
+	}
+}
+
+// diesAtWork returns what stands before a daemon whose process ends when it has begun a change.
+func (p *place) diesAtWork() func(http.ResponseWriter, *http.Request, http.Handler) {
 	began, release := make(chan struct{}), make(chan struct{})
-	p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	begin := sync.OnceFunc(func() { close(began) })
+	p.t.Cleanup(func() { close(release) })
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
 		}
 		p.clock = func() time.Time { // which the daemon reads before it acts
-			close(began)
+			begin()
 			<-release
 			return p.now
 		}
@@ -128,11 +140,6 @@ func TestDaemonEndsWhileItWorks(t *testing.T) {
 		<-began
 		p.gone()
 		panic(http.ErrAbortHandler)
-	}
-	defer close(release)
-	o := p.keep("keys", "forget", ref, "--yes")
-	if o.Status != exit.Failed || !strings.Contains(o.Talk, "whether it had done this is not known; look first") {
-		t.Errorf("forget: %+v", o)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -148,8 +149,8 @@ func (d *authoredDraft) store(root string, files []project.File, accept func() e
 	var unsure error
 	err := project.WriteTogether(root, files, func() error {
 		err := accept()
-		if e, ok := errors.AsType[*exit.Error](err); ok && e.Status == exit.Failed {
-			return exit.Failedf("%w. The files are as they were", err)
+		if _, certain := errors.AsType[*notDeployedError](err); certain {
+			return err
 		}
 		unsure = err
 		return nil
@@ -164,7 +165,10 @@ func (d *authoredDraft) store(root string, files []project.File, accept func() e
 	}
 	tests, grants := besides(d.file)
 	d.report.File, d.report.Tests, d.report.GrantFile, d.report.Draft = &d.file, &tests, &grants, nil
-	return unsure
+	if unsure != nil {
+		return fmt.Errorf("%w. The files are written, since the version may be current", unsure)
+	}
+	return nil
 }
 
 // show shows a person what was written and what it would do. All of it is from a model, and is
@@ -216,20 +220,37 @@ func (d *authoredDraft) agree(ctx context.Context) (bool, error) {
 	return answer == "yes", nil
 }
 
+// A notDeployedError says that the host refused to make a version current, and that it is not. After any other
+// error of accept it may be.
+type notDeployedError struct {
+	workflow keep.WorkflowName
+	version  string
+	why      string
+}
+
+// Error says why, and what to do.
+func (e *notDeployedError) Error() string {
+	return fmt.Sprintf("version %s of %s was not deployed: %s. See keep workflows versions %s, and give the same command again", e.version, e.workflow, e.why, e.workflow)
+}
+
 // accept makes the version current. It answers the question as the person, not as the agent that
 // proposed. Whoever was faster may have said the same.
 func (d *authoredDraft) accept(ctx context.Context) error {
 	return d.client().Call(ctx, d.cfg, d.opening(database.ToDecide), func(c *api.Client) error {
 		_, err := c.Decide(ctx, *d.report.Question, api.DecisionRequest{Action: keep.Approve})
-		if !errors.Is(err, keep.ErrDecided) {
+		refusal, ok := errors.AsType[*api.Problem](err)
+		if !ok || refusal.Status >= http.StatusInternalServerError {
 			return err
 		}
 		p, err := c.Proposal(ctx, *d.report.Proposal)
 		if err != nil || p.State == api.ProposalActive {
 			return err
 		}
-		return exit.Failedf("version %s of %s was not deployed: it is %s by now. See keep workflows versions %s, and give the same command again",
-			*d.report.Version, p.Workflow, p.State, p.Workflow)
+		why := fmt.Sprintf("it is %s by now", p.State)
+		if p.State == api.ProposalWaiting {
+			why = refusal.Error()
+		}
+		return &notDeployedError{p.Workflow, *d.report.Version, why}
 	})
 }
 

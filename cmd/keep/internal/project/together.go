@@ -46,7 +46,8 @@ const maxPending = 32 << 20
 //
 // What was saved since Was is not replaced: if a file is neither as before nor as after, none is
 // written, and the error is a *ChangedError. Decide is called when all are on disk, and before the first is
-// replaced: its error means that none is to be.
+// replaced: its error means that none is to be. It is returned with whether the files are as they were: another
+// command that reads scripts meanwhile writes them.
 func WriteTogether(dir string, files []File, decide func() error) error {
 	for _, f := range files {
 		if err := MayBeWritten(f.Name); err != nil {
@@ -77,13 +78,16 @@ func WriteTogether(dir string, files []File, decide func() error) error {
 		return err
 	}
 	if err := decide(); err != nil {
-		gone := forget(root)
-		if errors.Is(gone, fs.ErrNotExist) {
-			gone = errors.New("another command, which read the scripts at this moment, has written the files all the same")
+		switch gone := forget(root, text); {
+		case gone == nil:
+			return fmt.Errorf("%w. The files are as they were", err)
+		case errors.Is(gone, fs.ErrNotExist):
+			return fmt.Errorf("%w. Another command, which read the scripts at this moment, has written the files all the same", err)
+		default:
+			return errors.Join(err, gone)
 		}
-		return errors.Join(err, gone)
 	}
-	return finish(root, files)
+	return finish(root, files, text)
 }
 
 // FinishWrites writes what WriteTogether began to write. It may be called beside another one: both
@@ -97,8 +101,11 @@ func FinishWrites(dir string) error {
 	if err != nil {
 		return err
 	}
-	var files []File
-	if err := json.Unmarshal(text, &files); err != nil {
+	var list []struct {
+		File
+		Was *string `json:"was"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
 		return fmt.Errorf("%s: %w; remove it, and look at the scripts beside it", pendingName, err)
 	}
 	root, err := os.OpenRoot(dir)
@@ -106,19 +113,33 @@ func FinishWrites(dir string) error {
 		return err
 	}
 	defer root.Close()
-	for _, f := range files {
+	var files []File
+	for _, f := range list {
 		if err := MayBeWritten(f.Name); err != nil {
 			return fmt.Errorf("%s: %w", pendingName, err)
 		}
+		if f.Was != nil {
+			f.File.Was = *f.Was
+		} else if f.File.Was, err = hashIn(root, f.Name); err != nil { // of a version that replaced whatever was there
+			return err
+		}
+		files = append(files, f.File)
 	}
-	return finish(root, files)
+	return finish(root, files, text)
 }
 
-// finish replaces the files that are as before, and then removes the list of them.
-func finish(root *os.Root, files []File) error {
-	files, err := unwritten(root, files)
+// finish replaces the files that are as before, and then removes the list of them. If that is not there
+// any more, another process has done both, and what the files are now is newer.
+func finish(root *os.Root, files []File, list []byte) error {
+	err := isPending(root, list)
+	if err == nil {
+		files, err = unwritten(root, files)
+	}
 	for i := 0; err == nil && i < len(files); i++ {
 		err = errors.Join(placeFor(root, path.Dir(files[i].Name)), replaceIn(root, files[i]))
+	}
+	if err != nil && errors.Is(isPending(root, list), fs.ErrNotExist) {
+		return nil
 	}
 	if changed, ok := errors.AsType[*ChangedError](err); ok {
 		return fmt.Errorf("%s was changed while an edit replaced files. %s has what they were to be: make each as you want it, and remove that one; no script is read before",
@@ -127,14 +148,29 @@ func finish(root *os.Root, files []File) error {
 	if err != nil {
 		return fmt.Errorf("%w; %s has the files that an edit replaces", err, pendingName)
 	}
-	if err := forget(root); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := forget(root, list); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// forget removes the list of what is to be written, durably: after a crash it would be worked off again.
-func forget(root *os.Root) error {
+// isPending returns fs.ErrNotExist unless what is to be written is this list. Another edit writes its own only
+// when the one before it is worked off.
+func isPending(root *os.Root, list []byte) error {
+	is, err := hashIn(root, pendingName)
+	if err == nil && is != Hash(string(list)) {
+		err = fs.ErrNotExist
+	}
+	return err
+}
+
+// forget removes the list of what is to be written, durably: after a crash it would be worked off again. It
+// returns fs.ErrNotExist, and removes nothing, if that is another list by now. No system removes a file only if
+// it has a given text: between the two, another edit would have to write all files of this one, and its list.
+func forget(root *os.Root, list []byte) error {
+	if err := isPending(root, list); err != nil {
+		return err
+	}
 	if err := root.Remove(pendingName); err != nil {
 		return err
 	}

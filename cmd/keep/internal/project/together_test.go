@@ -2,6 +2,7 @@ package project_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,4 +189,60 @@ func TestWriteTogetherBeside(t *testing.T) {
 	if err := project.WriteTogether(s.dir, s.edit, beside(no)); !errors.Is(err, no) || !strings.Contains(err.Error(), "written the files all the same") {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+// Another edit of the directory, which begins while it is decided about the first, writes the files of that
+// one and has a list of its own. The first leaves that alone, however it ends: if the process of the other
+// dies, whoever reads scripts next writes what it began.
+func TestWriteTogetherTwoEdits(t *testing.T) {
+	no := errors.New("another version came first")
+	for name, answer := range map[string]error{"agreed": nil, "refused": no} {
+		for _, back := range []bool{false, true} { // the other one makes a file what it was
+			t.Run(fmt.Sprintf("%s, back=%t", name, back), func(t *testing.T) {
+				s := newScripts(t)
+				next, want := "A2", "A2 B C"
+				if back {
+					next, want = "a", "a B C"
+				}
+				other := scripts{t, s.dir, []project.File{{Name: "a.js", Text: next, Was: project.Hash("A")}}}
+				err := project.WriteTogether(s.dir, s.edit, func() error {
+					other.dies()
+					s.has("A B C")
+					return answer
+				})
+				if !errors.Is(err, answer) || answer != nil && !strings.Contains(err.Error(), "written the files all the same") {
+					t.Errorf("the first edit ended with %v", err)
+				}
+				if !s.pending() {
+					t.Error("the list of the other edit is gone")
+				}
+				if err := project.FinishWrites(s.dir); err != nil || s.pending() {
+					t.Errorf("the rest: %v", err)
+				}
+				s.has(want)
+				// The same, and the other one is through by the time that the first is decided about.
+				s.save("a.js", "a")
+				s.save("lib/b.js", "b")
+				err = project.WriteTogether(s.dir, s.edit, func() error {
+					return errors.Join(project.WriteTogether(s.dir, other.edit, yes), answer)
+				})
+				if !errors.Is(err, answer) || s.pending() {
+					t.Errorf("after another edit: %v", err)
+				}
+				s.has(want)
+			})
+		}
+	}
+}
+
+// A list of a version that did not note what is replaced is worked off as that version did: whatever has
+// the names is replaced.
+func TestFinishWritesOfBefore(t *testing.T) {
+	s := newScripts(t)
+	s.save("a.js", "mine")
+	s.save(".keep-pending.json", `[{"name":"a.js","text":"A"},{"name":"lib/b.js","text":"B"},{"name":"lib/more/c.js","text":"C"}]`)
+	if err := project.FinishWrites(s.dir); err != nil || s.pending() {
+		t.Errorf("it ended with %v, want all written", err)
+	}
+	s.has("A B C")
 }
