@@ -91,11 +91,11 @@ func (a *actor) declares(ctx context.Context, r keep.Run) (bool, error) {
 }
 
 // successor returns the handler of the current version that carries on with the work of r:
-// that of the same name, or the job that keeps the same items. A job may have been renamed
-// more than once since, or back.
+// that of the same name, or the job that keeps the same items, or the producer with the same
+// checkpoint. It may have been renamed more than once since, or back.
 func (a *actor) successor(ctx context.Context, r keep.Run) (keep.Handler, bool, error) {
 	h, ok := successorIn(a.current.Definition, r)
-	if ok || r.Kind != keep.Job || r.Version == a.current.Version {
+	if ok || r.Kind == keep.Consumer || r.Version == a.current.Version {
 		return h, ok, nil
 	}
 	d, err := a.e.store.Deployment(ctx, a.name, r.Version)
@@ -103,7 +103,7 @@ func (a *actor) successor(ctx context.Context, r keep.Run) (keep.Handler, bool, 
 		return h, false, err
 	}
 	if was, known := d.Definition.Handler(r.Handler); known {
-		h, ok = jobOf(a.current.Definition, was.ItemsOf())
+		h, ok = keptBy(a.current.Definition, r.Kind, was.ItemsOf())
 	}
 	return h, ok, nil
 }
@@ -114,16 +114,16 @@ func successorIn(def keep.Definition, r keep.Run) (keep.Handler, bool) {
 	if h, ok := def.Handler(r.Handler); ok {
 		return h, h.Kind == r.Kind
 	}
-	if r.Kind != keep.Job {
+	if r.Kind == keep.Consumer {
 		return keep.Handler{}, false
 	}
-	return jobOf(def, string(r.Handler))
+	return keptBy(def, r.Kind, string(r.Handler))
 }
 
-// jobOf returns the job of a version that keeps its items under a name.
-func jobOf(def keep.Definition, items string) (keep.Handler, bool) {
+// keptBy returns the job or producer of a version that keeps its items or its checkpoint under a name.
+func keptBy(def keep.Definition, kind keep.Kind, name string) (keep.Handler, bool) {
 	for _, h := range def.Handlers {
-		if h.Kind == keep.Job && h.ItemsOf() == items {
+		if h.Kind == kind && h.ItemsOf() == name {
 			return h, true
 		}
 	}

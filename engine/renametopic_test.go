@@ -94,6 +94,33 @@ func TestRenamedTopicAndProducer(t *testing.T) {
 	})
 }
 
+// A failed run of a producer that is renamed continues by the one that has its checkpoint, at a deploy and when a person says so.
+func TestAFailedRunOfAProducerThatIsRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newShop(t)
+		right := w.script["producers.poll"]
+		w.script["producers.poll"] = func(c *call) any { c.do("publish", "no", nil); return nil }
+		w.deploy()
+		w.run()
+		if r := w.lastRun(); r.Status != keep.StatusLogic {
+			t.Fatalf("the run is %s, want failed:logic", r.Status)
+		}
+		w.def.Handlers = []keep.Handler{{Name: "fetch", Kind: keep.Producer, Items: "poll"}, w.def.Handlers[1]}
+		delete(w.script, "producers.poll")
+		w.script["producers.fetch"] = right
+		w.deploy()
+		w.run()
+		for _, r := range w.runs() {
+			if r.Kind == keep.Producer && !r.Closed {
+				t.Errorf("run %s of %s is %s: %v", r.ID, r.Handler, r.Status, r.Error)
+			}
+		}
+		if n := w.service.total(); n != 2 {
+			t.Errorf("%d effects, want 2: of what the producer publishes", n)
+		}
+	})
+}
+
 // What a script says wrongly of topics is told by the names that it uses.
 func TestRenamedTopicInFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -156,7 +156,7 @@ var lawsBreaks = []Break{
 	{"rename-makes-calls-again", "once", "engine/job.go",
 		`other, failed := h.former(ctx, call, key)`, `other, failed := keep.Mutation{}, error(nil)`, "./engine -run TestAnUnfinishedItem"},
 	{"job-renamed-back-is-no-successor", "bound-to-its-world", "engine/overtaken.go",
-		`h, ok = jobOf(a.current.Definition, was.ItemsOf())`, `_ = was`, "./engine -run TestAFailedRunOfAJob"},
+		`h, ok = keptBy(a.current.Definition, r.Kind, was.ItemsOf())`, `_ = was`, "./engine -run TestAFailedRunOfAJob"},
 	{"successor-has-the-name-before", "explained", "engine/actor.go",
 		`if _, known := successorIn(v.Definition, next); !known {`, `if false {`, "./engine -run TestAFailedRunOfAJob"},
 	{"identity-of-before-is-forgotten", "once", "engine/former.go",

@@ -70,6 +70,9 @@ func (d Doubt) Error() string {
 
 // Fix says what to write.
 func (d Doubt) Fix() string {
+	if part := d.Kind == Topic || d.Kind == Job || d.Kind == Producer; part && d.Fresh == d.Gone {
+		return fmt.Sprintf("leave out what %s says that it was: it has its first name", d.Fresh)
+	}
 	switch d.Kind {
 	case Connection:
 		return fmt.Sprintf("write was = %s in [connections.%s] if it is the same, new = true if it is another one", d.Names, d.Fresh)
@@ -335,35 +338,37 @@ func parts(s Stored, w Written) []Doubt {
 }
 
 // topics returns which topics of a workflow may have been renamed. One that the version in force
-// declares is not new, and neither is one that has events.
+// declares is not new, and neither is one that has events, by its first name: `was` with any other
+// name, such as one in between, says nothing.
 func topics(s Stored, w Written) (out []Doubt) {
 	for _, gone := range s.Events {
 		if w.HasTopic(gone) {
 			continue
 		}
 		for _, t := range w.Topics {
-			renamed := w.CalledIn(t) != t
-			if !renamed && !slices.Contains(w.NewTopics, t) && !slices.Contains(s.Topics, t) && !slices.Contains(s.Events, t) {
-				out = append(out, Doubt{Kind: Topic, Workflow: w.Name, Gone: string(gone), Fresh: string(t)})
+			if !slices.Contains(w.NewTopics, t) && !slices.Contains(s.Topics, t) && !slices.Contains(s.Events, t) {
+				out = append(out, Doubt{Kind: Topic, Workflow: w.Name, Gone: string(gone), Fresh: string(w.CalledIn(t))})
 			}
 		}
 	}
 	return out
 }
 
+// has reports whether a handler of a kind keeps what it did under a name.
+func has(all []keep.Handler, kind keep.Kind, name keep.HandlerName) bool {
+	return slices.ContainsFunc(all, func(h keep.Handler) bool { return h.Kind == kind && h.ItemsOf() == string(name) })
+}
+
 // producers returns which producers of a workflow may have been renamed. One that the version in
-// force has is not new, and neither is one that has a checkpoint.
+// force has is not new, and neither is one that has a checkpoint, by its first name.
 func producers(s Stored, w Written) (out []Doubt) {
-	has := func(all []keep.Handler, name keep.HandlerName) bool {
-		return slices.ContainsFunc(all, func(h keep.Handler) bool { return h.Kind == keep.Producer && h.ItemsOf() == string(name) })
-	}
 	for _, gone := range s.Checkpoints {
-		if has(w.Handlers, gone) {
+		if has(w.Handlers, keep.Producer, gone) {
 			continue
 		}
 		for _, h := range w.Handlers {
-			own := h.ItemsOf() == string(h.Name)
-			if h.Kind == keep.Producer && own && !h.New && !has(s.Handlers, h.Name) && !slices.Contains(s.Checkpoints, h.Name) {
+			first := keep.HandlerName(h.ItemsOf())
+			if h.Kind == keep.Producer && !h.New && !has(s.Handlers, keep.Producer, first) && !slices.Contains(s.Checkpoints, first) {
 				out = append(out, Doubt{Kind: Producer, Workflow: w.Name, Gone: string(gone), Fresh: string(h.Name)})
 			}
 		}
@@ -371,22 +376,20 @@ func producers(s Stored, w Written) (out []Doubt) {
 	return out
 }
 
-// jobs returns which jobs of a workflow may have been renamed.
-func jobs(s Stored, w Written) []Doubt {
-	there := make(map[keep.HandlerName]bool)
-	for _, h := range w.Handlers {
-		if h.Kind == keep.Job {
-			there[keep.HandlerName(h.ItemsOf())] = true
-		}
-	}
-	var out []Doubt
+// jobs returns which jobs of a workflow may have been renamed. One that ran is not new, and neither is one whose
+// first name items have, or the version in force.
+func jobs(s Stored, w Written) (out []Doubt) {
 	for _, gone := range s.Jobs {
-		if there[gone] {
+		if has(w.Handlers, keep.Job, gone) {
 			continue
 		}
 		for _, h := range w.Handlers {
-			own := h.ItemsOf() == string(h.Name)
-			if h.Kind == keep.Job && own && !h.New && !slices.Contains(s.Ran, h.Name) && !slices.Contains(s.Jobs, h.Name) {
+			first := keep.HandlerName(h.ItemsOf())
+			ran := slices.Contains(s.Ran, h.Name)
+			if first != h.Name { // it ran under another name, or is no job that there was
+				ran = has(s.Handlers, keep.Job, first)
+			}
+			if h.Kind == keep.Job && !h.New && !ran && !slices.Contains(s.Jobs, first) {
 				out = append(out, Doubt{Kind: Job, Workflow: w.Name, Gone: string(gone), Fresh: string(h.Name)})
 			}
 		}

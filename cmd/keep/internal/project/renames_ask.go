@@ -81,9 +81,9 @@ func apply(d rename.Doubt, answer Answer, scripts []Script, conns []connector.Co
 		case d.Kind == rename.Workflow:
 			w.New = true
 		case d.Kind == rename.Topic && answer == Same:
-			w.Definition = w.KeepAs(map[keep.TopicName]keep.TopicName{keep.TopicName(d.Fresh): keep.TopicName(d.Gone)})
+			w.Definition = w.KeepAs(map[keep.TopicName]keep.TopicName{w.TopicOf(keep.TopicName(d.Fresh)): keep.TopicName(d.Gone)})
 		case d.Kind == rename.Topic:
-			w.NewTopics = append(slices.Clone(w.NewTopics), keep.TopicName(d.Fresh))
+			w.NewTopics = append(slices.Clone(w.NewTopics), w.TopicOf(keep.TopicName(d.Fresh)))
 		}
 		for k := range w.Handlers {
 			h := &w.Handlers[k]
