@@ -140,7 +140,7 @@ func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
 }
 
 // nextBudgetQuestion returns the number of the question about a budget that is open, or of the
-// next one, and what was stored of the budget before it was looked for. One that this very run
+// next one, and what is stored of the budget then. One that this very run
 // closes, since it continues, is not open any more. The row says how many were asked, which may
 // have been swept, and it is behind by one if a process died after it asked.
 func (x *execution) nextBudgetQuestion(ctx context.Context, name string) (n int, open bool, s budget.State, err error) {
@@ -151,7 +151,8 @@ func (x *execution) nextBudgetQuestion(ctx context.Context, name string) (n int,
 		q, err := x.e.store.Escalation(ctx, budget.QuestionID(name, n))
 		switch {
 		case isNotFound(err) && n > s.Asked:
-			return n, false, s, nil
+			s, _, err = x.e.budgetState(ctx, name) // after the question before was seen to be over: its answer counts
+			return n, false, s, err
 		case isNotFound(err): // it was swept
 		case err != nil:
 			return 0, false, s, err

@@ -300,6 +300,36 @@ func TestDecideBlockedItemBesideARun(t *testing.T) {
 
 // The job that has the item now is due, whatever its name was when the call was made.
 func TestDecideBlockedItemOfARenamedJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the attempt that lost its answer began before, and its version calls the job otherwise
+		w := newLooseWorld(t, "a", "b")
+		w.service.level = keep.LevelNone
+		w.service.onCall = func(n int) (bool, error) {
+			switch n {
+			case 1:
+				return false, keep.Failf(keep.ClassTransient, "busy", "the service is busy")
+			case 2:
+				return false, errReset
+			}
+			return true, nil
+		}
+		w.deploy()
+		w.runUntil(time.Millisecond)
+		w.def.Handlers = []keep.Handler{{Name: "renamed", Items: "remind", Kind: keep.Job, Schedule: keep.Schedule{Interval: time.Hour}}}
+		w.script["jobs.renamed"] = w.script["jobs.remind"]
+		w.deploy()
+		w.run()
+		if r := w.runs()[len(w.runs())-1]; r.Handler != "remind" {
+			t.Fatalf("the last attempt is one of %s, want that it kept its handler", r.Handler)
+		}
+		time.Sleep(time.Minute)
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if got := w.items()["a"]; got != keep.ItemDone {
+			t.Errorf("a is %s before the next tick, want done", got)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		w := newLooseWorld(t, "a", "b")
 		w.service.level = keep.LevelNone

@@ -174,9 +174,13 @@ func (x *execution) retryEffect() string {
 }
 
 func (x *execution) didNotHappenEffect() string {
-	twice := ""
-	if !x.sameKey() && x.mut.Level != keep.LevelClaim {
+	twice, t := "", x.e.tools.known(x.mut.Tool)
+	switch {
+	case x.mut.Level == keep.LevelClaim:
+	case !x.sameKey():
 		twice = "; if it did happen, it happens twice"
+	case t.spec.Level == keep.LevelKey && t.spec.KeyLasts > 0:
+		twice = fmt.Sprintf("; the service knows the key for %s: if it did happen longer ago than that, it happens twice", t.spec.KeyLasts)
 	}
 	if x.direct {
 		return "sends nothing now; if the agent makes the call again, it is sent with " + x.sameData() + twice
@@ -192,10 +196,11 @@ func (x *execution) sameData() string {
 	return "the same data"
 }
 
-// sameKey reports whether the call had the host's key in it, and has it again.
+// sameKey reports whether the call had the host's key with it, and has it again.
 func (x *execution) sameKey() bool {
 	t := x.e.tools.known(x.mut.Tool)
-	return t != nil && (t.spec.Level == keep.LevelKey || t.spec.CarriesToken && x.e.tools.carriedToken(x.mut))
+	keyed := t != nil && x.mut.Level == keep.LevelKey && t.spec.Level == keep.LevelKey && !t.spec.Sets
+	return t != nil && (keyed || t.spec.CarriesToken && x.e.tools.carriedToken(x.mut))
 }
 
 func (x *execution) happenedEffect() string {

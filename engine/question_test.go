@@ -74,15 +74,18 @@ func TestQuestionNamesTheKeyThatIsSent(t *testing.T) {
 	for _, tt := range []struct {
 		level   keep.Level
 		carries bool
+		lasts   time.Duration
 		effect  string
 	}{
-		{keep.LevelNone, false, "sends the call again, with the same data; if it did happen, it happens twice"},
-		{keep.LevelNone, true, "sends the call again, with the same data and the same key"},
-		{keep.LevelKey, false, "sends the call again, with the same data and the same key"}, // in a form of its own
+		{keep.LevelNone, false, 0, "sends the call again, with the same data; if it did happen, it happens twice"},
+		{keep.LevelNone, true, 0, "sends the call again, with the same data and the same key"},
+		{keep.LevelKey, false, 0, "sends the call again, with the same data and the same key"}, // in a form of its own
+		{keep.LevelKey, false, time.Hour, "sends the call again, with the same data and the same key; the service knows the key for 1h0m0s: " +
+			"if it did happen longer ago than that, it happens twice"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.service.level, w.service.carries = tt.level, tt.carries
+			w.service.level, w.service.carries, w.service.keyLasts = tt.level, tt.carries, tt.lasts
 			w.service.onCall = func(int) (bool, error) { return true, errReset }
 			w.service.onAsk = func(int) (connector.Verdict, error) {
 				return "", keep.Failf(keep.ClassPermission, keep.CodeForbidden, "the service answered 403 Forbidden")

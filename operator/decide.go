@@ -302,7 +302,10 @@ func (o *Operator) resolveDetached(ctx context.Context, q keep.Escalation, run k
 	if err != nil {
 		return nil, err
 	}
-	h, _ := was.Definition.Handler(run.Handler)
-	due, err := o.lookAgain(ctx, run.Workflow, func(now keep.Handler) bool { return now.Kind == keep.Job && now.ItemsOf() == h.ItemsOf() })
+	items := string(run.Handler) // of an attempt of a version that calls the job otherwise
+	if h, ok := was.Definition.Handler(run.Handler); ok {
+		items = h.ItemsOf()
+	}
+	due, err := o.lookAgain(ctx, run.Workflow, func(now keep.Handler) bool { return now.Kind == keep.Job && now.ItemsOf() == items })
 	return append(changes, due...), err
 }

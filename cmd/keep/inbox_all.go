@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -32,9 +33,9 @@ func (f manyFilter) check() error {
 	return nil
 }
 
-// checkTool refuses a tool that no workflow may call, and that no call was made of: a workflow that
-// needs no grants, or an agent, may have made one.
-func (f manyFilter) checkTool(ctx context.Context, c *api.Client) error {
+// hintTool says that no grant and no call names the tool. That is no mistake for sure: a workflow that needs no
+// grants, or an agent, may call it later, and a command that cron gives goes on.
+func (f manyFilter) hintTool(ctx context.Context, c *api.Client, out io.Writer) error {
 	if f.tool == "" {
 		return nil
 	}
@@ -46,17 +47,13 @@ func (f manyFilter) checkTool(ctx context.Context, c *api.Client) error {
 	if err != nil {
 		return err
 	}
-	var all []string
 	for _, g := range grants {
 		if (keep.Grant{Tools: api.Granted(g.Tools)}).Covers(keep.ToolName(f.tool)) {
 			return nil
 		}
-		for _, t := range g.Tools {
-			all = append(all, t.Tool)
-		}
 	}
-	slices.Sort(all)
-	return exit.Misusef("--tool is %q, which no workflow may call; granted are %s", f.tool, strings.Join(slices.Compact(all), ", "))
+	fmt.Fprintf(out, "No grant and no call names the tool %q; keep connections lists the tools.\n", f.tool)
+	return nil
 }
 
 // args takes an action with --all, and a question before it without.
@@ -100,8 +97,8 @@ type answeredAll struct {
 func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest) error {
 	return a.decide(ctx, func(c *api.Client) error {
 		list, err := a.listAll(ctx, c, f, d.Action)
-		if err == nil && len(list) == 0 {
-			err = f.checkTool(ctx, c)
+		if err == nil && len(list) == 0 && !a.JSON {
+			err = f.hintTool(ctx, c, a.Err)
 		}
 		if err != nil {
 			return err

@@ -256,7 +256,7 @@ func (db *DB) Runs(ctx context.Context, f keep.RunFilter, p keep.Page) ([]keep.R
 func runsSQL(q *query, f keep.RunFilter, c cut, columns string) string {
 	switch {
 	case f.Chain != "" || q.looksUp():
-	case f.Status != "" && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
+	case f.Status != "" && !f.Open && f.Status != keep.StatusActive && f.Status != keep.StatusCommitted:
 		q.spanned = "status"
 	case f.Handler != "" && f.Error == "" && !f.Open && f.Status != keep.StatusActive:
 		q.spanned = "handler"

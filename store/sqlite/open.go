@@ -105,6 +105,7 @@ func (db *DB) prepareFile(ctx context.Context) error {
 		return err
 	}
 	version, mark, said := 0, transfer.Mark{}, signature{}
+	lock := readSignature(db.path) // first: a host counts in the database before it says so there
 	if !fresh {
 		if version, mark, said, err = db.version(ctx); err != nil {
 			return err
@@ -112,7 +113,7 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	}
 	older := error(nil)
 	if !db.cfg.ReadOnly && !db.moved { // looking does no harm, and a person may say that it was restored
-		older = said.olderThan(readSignature(db.path))
+		older = said.olderThan(lock)
 	}
 	switch {
 	case version > len(files):
