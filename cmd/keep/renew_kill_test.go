@@ -114,7 +114,7 @@ func (s *renewStorm) command(as string, args ...string) *exec.Cmd {
 // connect connects the account, as a person does.
 func (s *renewStorm) connect() {
 	cmd := s.command("person", "connect", "diary", "--no-browser", "--json")
-	stdout, err := cmd.StdoutPipe()
+	said, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -122,7 +122,7 @@ func (s *renewStorm) connect() {
 		s.Error(err)
 		return
 	}
-	from := bufio.NewReader(stdout)
+	from := bufio.NewReader(said)
 	line, _ := from.ReadBytes('\n')
 	var shown struct{ Open string }
 	if err := json.Unmarshal(line, &shown); err != nil {

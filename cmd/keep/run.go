@@ -192,12 +192,12 @@ func interrupted(ctx context.Context, timeout time.Duration) string {
 	return "It was interrupted before everything was done."
 }
 
-// verdict says on stderr what is not done, but not beside JSON, and returns the status. Not to be idle (1) comes before
-// questions (4): they may not be all yet. An internal failure is 1 although it has a question:
+// verdict says on stderr what is not done, unless the JSON of the summary says the same, and returns
+// the status. Not to be idle (1) comes before questions (4): they may not be all yet. An internal failure is 1 although it has a question:
 // it is a fault, and no decision that the workflow was made to ask for.
 func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why string) error {
 	var say io.Writer = a.Err
-	if a.JSON { // the summary says the same
+	if a.JSON {
 		say = io.Discard
 	}
 	for _, w := range sum.Workflows {
@@ -208,16 +208,16 @@ func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why str
 	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
 	switch {
 	case !sum.Idle:
-		fmt.Fprintln(say, a.Ink.Red("keep: ")+why+" What ran is recorded, and continues at the next start.")
+		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+why+" What ran is recorded, and continues at the next start.")
 		for _, r := range open {
-			fmt.Fprintf(say, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(a.stoppedAt(s, r, why)))
+			fmt.Fprintf(a.Err, "%s: run %s of %s: %s\n", r.Workflow, r.ID, r.Handler, terminal.Clean(a.stoppedAt(s, r, why)))
 		}
 		for _, e := range sum.Elsewhere {
-			fmt.Fprintf(say, "%s: host %s has it since %s\n", e.Workflow, terminal.Clean(e.Name), a.When(time.Time(e.Since)))
+			fmt.Fprintf(a.Err, "%s: host %s has it since %s\n", e.Workflow, terminal.Clean(e.Name), a.When(time.Time(e.Since)))
 		}
 		return exit.With(exit.Failed)
 	case internal:
-		fmt.Fprintln(say, a.Ink.Red("keep: ")+"a run stopped by an internal failure; see keep inbox")
+		fmt.Fprintln(a.Err, a.Ink.Red("keep: ")+"a run stopped by an internal failure; see keep inbox")
 		return exit.With(exit.Failed)
 	case len(sum.Escalations) > 0:
 		fmt.Fprintf(say, "%s %s for you. Decide with: keep inbox do ID ACTION\n", a.Ink.Yellow("keep:"), terminal.Plural(len(sum.Escalations), "question"))

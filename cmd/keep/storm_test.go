@@ -295,14 +295,13 @@ func (f *failover) sayWhoWaits() {
 	if n < failoverWorkflows-1 {
 		f.Errorf("%d runs say that they wait for the connection, want at least %d: %+v", n, failoverWorkflows-1, runs)
 	}
-	for _, args := range [][]string{{"status"}, {"why"}, {"runs", "show"}} {
+	if text := say("status"); !strings.Contains(text, "the service answered 503") || !strings.Contains(text, "Failing: nothing") {
+		f.Errorf("keep status says of runs about whose connection a person is asked:\n%s", text)
+	}
+	for _, args := range [][]string{{"why"}, {"runs", "show"}} {
 		f.until(fmt.Sprintf("keep %v says for what a run waits", args), time.Minute, func() (text string) {
 			for _, r := range open() { // one is the probe, and ends with it
-				if args[0] == "status" {
-					text = say(args...)
-				} else {
-					text = say(append(slices.Clone(args), r.ID)...)
-				}
+				text = say(append(slices.Clone(args), r.ID)...)
 				if strings.Contains(text, "crm, which does not answer") {
 					return ""
 				}
