@@ -34,7 +34,7 @@ func (f manyFilter) check() error {
 }
 
 // hintTool says that no grant and no call names the tool. That is no mistake for sure: a workflow that needs no
-// grants, or an agent, may call it later, and a command that cron gives goes on.
+// grants, or an agent, may call it later, and a command that cron gives continues.
 func (f manyFilter) hintTool(ctx context.Context, c *api.Client, out io.Writer) error {
 	if f.tool == "" {
 		return nil
