@@ -149,7 +149,7 @@ func full() []transfer.Record {
 		keep.Account{Kind: keep.AccountConnected, Name: "mail", Pack: "gmail", Style: "oauth2", Subject: "ada@example.com", Scopes: []string{"send"}, Generation: 2,
 			Renews: true, Status: keep.AccountNeedsReconnect, ExpiresAt: at, Lifetime: time.Hour, Error: "refused", ConnectedBy: "ada", ConnectedAt: at.Add(1 * time.Second),
 			LastRefreshAt: at.Add(2 * time.Second), LastUsedAt: at.Add(3 * time.Second), Sealed: []byte("sealed"),
-			Refreshes: []keep.Refresh{{Generation: 1, State: keep.RefreshDone, Host: "h", SentAt: at, EndedAt: at.Add(1 * time.Second)}},
+			Refreshes: []keep.Refresh{{Generation: 1, State: keep.RefreshDone, Host: "h", SentAt: at, EndedAt: at.Add(1 * time.Second), NextAt: at.Add(9 * time.Second)}},
 			LeaseHost: "h", LeaseUntil: at.Add(4 * time.Second), Rev: 3},
 		keep.Gate{Connection: "crm", State: json.RawMessage(`{"failures": 1}`), Rev: 3},
 		keep.Repair{ID: "abc", Workflow: w, State: json.RawMessage(`{"attempts": 1}`), CreatedAt: at, Rev: 2},
