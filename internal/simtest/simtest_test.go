@@ -38,66 +38,58 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
+// breaksNoLaw fails the test if a seed breaks a law.
+func breaksNoLaw(t *testing.T, seed uint64) {
+	t.Helper()
+	for _, problem := range Run(t, seed, nil).Problems {
+		t.Errorf("broken law %s", problem)
+	}
+}
+
 // Runs of one chain that begin in the same millisecond, and are swept together, are
 // compared in the order of the chain: this seed has a run that was aborted last.
 func TestSeedWithSweptChain(t *testing.T) {
-	for _, problem := range Run(t, 1795318478196746504, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795318478196746504)
 }
 
 // TestSeedWithASlowCommit is a world in which a doubt has settled, the commit that says so is slow,
 // and the clock of the host is set back before it is made: what was true when it began is not false then.
 func TestSeedWithASlowCommit(t *testing.T) {
-	for _, problem := range Run(t, 1795746173335216450, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795746173335216450)
 }
 
 // TestSeedWithAnOverdueCall is a world in which a call outlasts its time, the commit that
 // says so is lost, and the next process asks about it before its effect has settled.
 func TestSeedWithAnOverdueCall(t *testing.T) {
-	for _, problem := range Run(t, 1795336728299196366, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795336728299196366)
 }
 
 // TestSeedWithAJobRenamedBack is a world in which a job is renamed and then has its first name
 // again, while a run of the other name has failed.
 func TestSeedWithAJobRenamedBack(t *testing.T) {
-	for _, problem := range Run(t, 1795396373557891464, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795396373557891464)
 }
 
 // TestSeedWithARivalInDoubt is a world in which calls are to be made whose identity a call in
 // doubt has.
 func TestSeedWithARivalInDoubt(t *testing.T) {
-	for _, problem := range Run(t, 183, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 183)
 }
 
 // TestSeedWithARaiseMeanwhile is a world in which a limit is raised while a call finds no room under the one before: nobody
 // is asked about a limit that holds no more.
 func TestSeedWithARaiseMeanwhile(t *testing.T) {
-	for _, problem := range Run(t, 1795807946240025877, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795807946240025877)
 }
 
 // A second attempt at an event, and an event of an id that ends like one, are two.
 func TestSeedWithAnIDLikeAnAttempt(t *testing.T) {
-	for _, problem := range Run(t, 1795464459372289490, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795464459372289490)
 }
 
 // A run whose trace was swept in part cannot be replayed, and says so.
 func TestSeedWithATraceSweptInPart(t *testing.T) {
-	for _, problem := range Run(t, 1795466059509660165, nil).Problems {
-		t.Errorf("broken law %s", problem)
-	}
+	breaksNoLaw(t, 1795466059509660165)
 }
 
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")

@@ -100,18 +100,23 @@ func TestConfigIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestPacksAreFollowed changes a pack and nothing else: that is taken as a change of keep.toml is.
-func TestPacksAreFollowed(t *testing.T) {
-	t.Parallel()
-	said := make(saidLines, 99)
-	dir := t.TempDir()
-	write := func(name, text string) {
+// writerIn returns a function that writes files below a directory.
+func writerIn(t *testing.T, dir string) func(name, text string) {
+	return func(name, text string) {
 		t.Helper()
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestPacksAreFollowed changes a pack and nothing else: that is taken as a change of keep.toml is.
+func TestPacksAreFollowed(t *testing.T) {
+	t.Parallel()
+	said := make(saidLines, 99)
+	dir := t.TempDir()
+	write := writerIn(t, dir)
 	const pack = "name = \"svc\"\nversion = \"1\"\ntitle = \"Service\"\nbase_url = \"http://127.0.0.1:1\"\n[auth]\nstyle = \"none\"\n[tools.read]\neffect = \"get\"\npath = \"/v1\"\n"
 	write("keep.toml", "[connections.svc]\nconnector = \"svc\"\n")
 	write("packs/svc.toml", pack)
@@ -141,13 +146,7 @@ func TestOnlySecretsAreTaken(t *testing.T) {
 	t.Parallel()
 	said := make(saidLines, 99)
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writerIn(t, dir)
 	const text = "[connections.svc]\nconnector = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nheaders = { Authorization = \"${secret:k}\" }\n" +
 		"[connections.svc.tools.read]\neffect = \"get\"\npath = \"/\"\n[grants.notes]\ntools = [\"svc.read\"]\n"
 	write("keep.toml", text)
