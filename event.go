@@ -43,8 +43,17 @@ const (
 	EventSkipped EventStatus = "skipped"
 )
 
-// EventStatuses returns every status.
+// EventReserved is what lists say of a pending event that a run has reserved; see Event.Listed. It is
+// never stored.
+const EventReserved EventStatus = "reserved"
+
+// EventStatuses returns every status that is stored.
 func EventStatuses() []EventStatus { return []EventStatus{EventPending, EventConsumed, EventSkipped} }
+
+// ListedEventStatuses returns every status that lists say and are filtered by.
+func ListedEventStatuses() []EventStatus {
+	return []EventStatus{EventPending, EventReserved, EventConsumed, EventSkipped}
+}
 
 // An Event is one message in a topic. Nothing deletes it but retention.
 type Event struct {
@@ -98,6 +107,14 @@ type Redo struct {
 	From  string    `json:"from,omitempty"`
 	Note  string    `json:"note,omitempty"`
 	Chain RunID     `json:"chain,omitempty"` // that finished the attempt before; empty: it was skipped before a run had it
+}
+
+// Listed returns the status that lists say: a pending event that a run has reserved is not free.
+func (e Event) Listed() EventStatus {
+	if e.Status == EventPending && !e.Free() {
+		return EventReserved
+	}
+	return e.Status
 }
 
 // Free reports whether a run may reserve the event.

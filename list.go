@@ -78,7 +78,7 @@ type MutationFilter struct {
 type EventFilter struct {
 	Workflow WorkflowName
 	Topic    TopicName
-	Status   EventStatus
+	Status   EventStatus // that Listed returns
 	Input    InputID
 	Made     Period // by when they were published
 	Text     string // as in RunFilter

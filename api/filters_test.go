@@ -26,8 +26,8 @@ func TestFiltersRefuseWhatIsNoStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	values := map[string][]string{
 		"/runs": texts(keep.RunStatuses()), "/mutations": texts(keep.MutationStates()), "/inputs": texts(keep.InputStatuses()),
-		"/items": texts(keep.ItemStatuses()), "/topics/events": texts(keep.EventStatuses()), "/keys": texts(key.States()), "/proposals": texts(api.ProposalStates()),
-		"/workflows/{workflow}/events": texts(keep.EventStatuses()),
+		"/items": texts(keep.ItemStatuses()), "/topics/events": texts(keep.ListedEventStatuses()), "/keys": texts(key.States()), "/proposals": texts(api.ProposalStates()),
+		"/workflows/{workflow}/events": texts(keep.ListedEventStatuses()),
 	}
 	var doc struct {
 		Paths map[string]map[string]struct {

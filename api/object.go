@@ -191,7 +191,7 @@ type Event struct {
 	Topic      keep.TopicName    `json:"topic"`
 	MessageID  keep.MessageID    `json:"message_id"`
 	Payload    json.RawMessage   `json:"payload"`
-	Status     keep.EventStatus  `json:"status"`
+	Status     keep.EventStatus  `json:"status" enum:"pending,reserved,consumed,skipped"`
 	ReservedBy *keep.RunID       `json:"reserved_by"`
 	CreatedBy  *keep.Publisher   `json:"created_by" doc:"a run by its id, hook:NAME, or person:NAME"`
 	CausedBy   []keep.InputID    `json:"caused_by"`
@@ -235,7 +235,7 @@ func EventWithRuns(ev keep.Event, runs []keep.Run) Event {
 func EventOf(e keep.Event) Event {
 	return Event{
 		Attempt:  e.Attempt(),
-		Workflow: e.Workflow, Topic: e.Topic, MessageID: e.MessageID, Payload: raw(e.Payload), Status: e.Status,
+		Workflow: e.Workflow, Topic: e.Topic, MessageID: e.MessageID, Payload: raw(e.Payload), Status: e.Listed(),
 		ReservedBy: orNull(e.ReservedBy), CreatedBy: orNull(e.CreatedBy), CausedBy: list(e.CausedBy), CreatedAt: Time(e.CreatedAt),
 	}
 }

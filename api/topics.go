@@ -10,7 +10,7 @@ import (
 // EventQuery selects events of a workflow.
 type EventQuery struct {
 	Topic  keep.TopicName   `query:"topic"`
-	Status keep.EventStatus `query:"status" enum:"pending,consumed,skipped"`
+	Status keep.EventStatus `query:"status" enum:"pending,reserved,consumed,skipped"`
 	Input  keep.InputID     `query:"input" doc:"caused by it"`
 	Made
 	Text string `query:"q" maxLength:"200" doc:"beginnings of words of the message id"`

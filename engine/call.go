@@ -167,16 +167,20 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 			return keep.Failf(keep.ClassInternal, "ledger", "%v", err)
 		}
 	}
+	run, mut := x.run, x.mut
 	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, m.Spent
 	more, err := with()
 	if err != nil {
 		return err
 	}
 	x.run.UpdatedAt = now
-	if err := x.commit(ctx, more...); err != nil {
-		return &storeError{err}
+	if err = x.commit(ctx, more...); err == nil {
+		return nil
 	}
-	return nil
+	if errors.Is(err, keep.ErrStale) { // nothing is recorded
+		x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil
+	}
+	return &storeError{err}
 }
 
 // transmit makes the call that was recorded, and returns what it proves. An error means

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -63,6 +64,56 @@ func TestSkippedAsItsCallIsRecorded(t *testing.T) {
 			t.Errorf("a is %s with %d effects, want done with 1", got, w.effectsOf("a"))
 		}
 	})
+}
+
+// A person who skips an item just before the second call of an attempt is recorded, or just before
+// its refusal is, ends the attempt: no host died, and nothing failed.
+func TestSkippedBeforeTheSecondCall(t *testing.T) {
+	for second, before := range map[string]func(keep.Change) bool{
+		"svc.create": func(ch keep.Change) bool {
+			p, ok := ch.(keep.PutMutation)
+			return ok && strings.Contains(string(p.Mutation.Payload), "twice")
+		},
+		"svc.missing": func(ch keep.Change) bool {
+			p, ok := ch.(keep.PutItem)
+			return ok && p.Item.Status == keep.ItemFailed
+		},
+	} {
+		t.Run(second, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newJobWorld(t)
+				w.oneItem(func(c *call, isDone bool) {
+					if !isDone {
+						c.create("a", "once")
+						c.do(second, map[string]any{"id": "a2", "text": "twice"})
+					}
+				})
+				w.onCommit = func(c keep.Commit, do func() error) error {
+					if slices.ContainsFunc(c.Changes, before) {
+						w.onCommit = nil
+						if err := w.engine().SkipItem(t.Context(), "w", "a", keep.Decision{By: "ann"}); err != nil {
+							t.Error(err)
+						}
+					}
+					return do()
+				}
+				w.deploy()
+				w.run()
+				var got []string
+				for _, r := range w.runs() {
+					got = append(got, string(r.Status))
+				}
+				if want := []string{"committed", "paused:transient"}; !slices.Equal(got, want) {
+					t.Errorf("runs %q, want %q", got, want)
+				} else if f := w.runs()[1].Error; f.Message != "a person changed the item" {
+					t.Errorf("the attempt says %q", f.Message)
+				}
+				if w.service.calls != 1 || w.items()["a"] != keep.ItemSkipped {
+					t.Errorf("%d calls, items %v; want 1 call and a skipped", w.service.calls, w.items())
+				}
+			})
+		})
+	}
 }
 
 // newRetriedItem returns a world whose job makes its first call, of item a, a second time.

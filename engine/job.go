@@ -77,9 +77,21 @@ func (x *execution) poked() bool {
 	return x.pokes != before
 }
 
-// failItem stops the run; the item under way is failed until its handler
-// completes in a later run. Mutations that were applied stay applied.
+// failItem stops the run. If the store refuses that, or the record of the call, because a person changed
+// the item under way meanwhile, the run is left as if the script had not come to the call.
 func (x *execution) failItem(ctx context.Context, h *scriptHost, err error) error {
+	run := x.run
+	err = x.stopInItem(ctx, h, err)
+	if errors.Is(err, keep.ErrStale) && h.item != nil && !h.item.done && errors.Is(h.itemUnchanged(ctx), errItemChanged) {
+		x.run, x.extra = run, nil
+		return x.fail(ctx, errItemChanged)
+	}
+	return err
+}
+
+// stopInItem stops the run; the item under way is failed until its handler
+// completes in a later run. Mutations that were applied stay applied.
+func (x *execution) stopInItem(ctx context.Context, h *scriptHost, err error) error {
 	if h.item != nil && !h.item.done && !errors.Is(err, errStopping) {
 		if h.item.item.Status == keep.ItemProcessing {
 			h.item.item.Status = keep.ItemFailed

@@ -73,10 +73,7 @@ func drawChain(d inputData) drawing {
 
 // eventNode is the box of an event. One that is reserved is pending in the store, but no longer free.
 func eventNode(e keep.Event) graph.Node {
-	state := string(e.Status)
-	if e.Status == keep.EventPending && e.ReservedBy != "" {
-		state = "reserved"
-	}
+	state := string(e.Listed())
 	return graph.Node{Label: cut(22, string(e.Topic)), Sub: cut(16, string(e.MessageID)) + " · " + state, Kind: "topic", State: tone(state),
 		Link: "/event" + query("workflow", string(e.Workflow), "topic", string(e.Topic), "id", string(e.MessageID))}
 }

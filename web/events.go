@@ -26,7 +26,7 @@ func (s *site) events(r *http.Request) (page, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	f := keep.EventFilter{Workflow: keep.WorkflowName(q.Get("workflow")), Topic: keep.TopicName(q.Get("topic")), Status: keep.EventStatus(q.Get("status")), Text: q.Get("q")}
 	p := page{Title: "Events", Section: "workflows", Of: f.Workflow, Watch: []feed.Kind{feed.Event}}
-	if err := checkFilter(f.Text, f.Status, keep.EventStatuses()); err != nil {
+	if err := checkFilter(f.Text, f.Status, keep.ListedEventStatuses()); err != nil {
 		return p, err
 	}
 	var d eventsData

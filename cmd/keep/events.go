@@ -18,7 +18,7 @@ func (a *app) eventsCmd() *cobra.Command {
 		var topic string
 		return listCmd(a, "", "Events: the messages of all topics", listing[api.Event]{
 			header:   []string{"WORKFLOW", "TOPIC", "MESSAGE", "STATUS", "RESERVED BY", "CREATED"},
-			statuses: words(keep.EventStatuses()),
+			statuses: words(keep.ListedEventStatuses()),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&topic, "topic", "", "only of the topic of this `name`")
 			},

@@ -147,7 +147,7 @@ func (d *redoer) matching(ctx context.Context, c *api.Client, w keep.WorkflowNam
 			return nil, err
 		}
 		for _, e := range page.Items {
-			if e.Attempt == d.attempt && e.Status != keep.EventPending {
+			if e.Attempt == d.attempt && (e.Status == keep.EventConsumed || e.Status == keep.EventSkipped) {
 				ids = append(ids, e.MessageID)
 			}
 		}

@@ -121,7 +121,8 @@ type runCount struct {
 	Failed    int               `json:"failed"`    // of them, and not tried again by themselves
 	Retries   int               `json:"retries"`   // further attempts that they took
 	Paused    bool              `json:"paused"`    // it begins no run before keep resume
-	Pending   int               `json:"pending"`   // events that wait, and those in work
+	PauseNote *string           `json:"pause_note"`
+	Pending   int               `json:"pending"` // events that wait, and those in work
 }
 
 // summarize prints what was done and returns the error that ends the command. The counts are those
@@ -180,7 +181,9 @@ func (c *runCount) look(ctx context.Context, db database.DB) error {
 	for _, t := range topics {
 		c.Pending += t.Pending + t.Reserved
 	}
-	c.Paused = w.Paused
+	if c.Paused = w.Paused; w.PauseNote != "" {
+		c.PauseNote = &w.PauseNote
+	}
 	return err
 }
 
@@ -202,7 +205,7 @@ func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why str
 	}
 	for _, w := range sum.Workflows {
 		if w.Paused {
-			fmt.Fprintf(say, "%s %s is paused, %s: keep resume %s\n", a.Ink.Yellow("keep:"), w.Name, waiting(w.Pending), w.Name)
+			fmt.Fprintf(say, "%s %s is paused%s, %s: keep resume %s\n", a.Ink.Yellow("keep:"), w.Name, pausedFor(w.PauseNote), waiting(w.Pending), w.Name)
 		}
 	}
 	internal := slices.ContainsFunc(open, func(r api.Run) bool { return r.Status == keep.StatusInternal })
@@ -224,6 +227,14 @@ func (a *app) verdict(s *daemon.Session, sum runSummary, open []api.Run, why str
 		return exit.With(exit.NeedsPerson)
 	}
 	return nil
+}
+
+// pausedFor says why a workflow is paused, if somebody said so.
+func pausedFor(note *string) string {
+	if note == nil {
+		return ""
+	}
+	return " (" + terminal.Clean(*note) + ")"
 }
 
 // waiting says how many events wait for a workflow.

@@ -35,7 +35,7 @@ func parse(decl json.RawMessage, src Source) (*checker, error) {
 	if err != nil {
 		return nil, &DeclarationError{[]Problem{{Message: "the declaration cannot be read: " + err.Error()}}}
 	}
-	c := &checker{files: files{src: src}, handlers: make(map[keep.HandlerName]string), kept: make(map[string]keep.HandlerName),
+	c := &checker{files: files{src: src}, handlers: make(map[keep.HandlerName]string),
 		called: make(map[keep.TopicName]keep.TopicName), consumerOf: make(map[keep.TopicName]keep.HandlerName)}
 	c.workflow(root)
 	if len(c.problems) > 0 {
@@ -54,9 +54,6 @@ type checker struct {
 	// handlers has the path of the first handler of each name. Producers,
 	// consumers and jobs share one set of names, since runs are listed by them.
 	handlers map[keep.HandlerName]string
-
-	// kept has whose items or checkpoint a name keeps, by kind and name.
-	kept map[string]keep.HandlerName
 
 	called map[keep.TopicName]keep.TopicName // the first names of topics that had another one
 
@@ -210,15 +207,7 @@ func (c *checker) topics(at location, root value) {
 	}
 	slices.Sort(c.def.Topics)
 	slices.Sort(c.def.NewTopics)
-	kept := make(map[keep.TopicName]keep.TopicName)
-	for _, name := range c.def.Topics {
-		first := cmp.Or(c.called[name], name)
-		if other, taken := kept[first]; taken {
-			c.problem(at.key(string(name)), "remove was, or the other one", "topics %q and %q would both be the one that was %q first",
-				short(string(other)), short(string(name)), short(string(first)))
-		}
-		kept[first] = name
-	}
+	apart(c, at, "topic", c.def.Topics, func(t keep.TopicName) keep.TopicName { return cmp.Or(c.called[t], t) })
 }
 
 // formerTopic reads what is said of the name of a topic.
@@ -258,6 +247,9 @@ func (c *checker) section(at location, m member, check handlerChecker) {
 		c.wrong(at, "an object with a key for each of the "+m.key, m.value, "")
 		return
 	}
+	var kind keep.Kind
+	var names []keep.HandlerName
+	kept := make(map[keep.HandlerName]keep.HandlerName) // by name: whose items or checkpoint it has
 	for _, h := range m.value.members {
 		if h.value.undefined() {
 			c.problem(at.key(h.key), "remove it, or check the name that it refers to", "is undefined")
@@ -275,20 +267,30 @@ func (c *checker) section(at location, m member, check handlerChecker) {
 		}
 		checked := check(here.of(h.value), h.value, keep.Handler{Name: name})
 		c.def.Handlers = append(c.def.Handlers, checked)
-		c.keptApart(here, checked)
+		if checked.Kind != keep.Consumer {
+			kind, kept[name] = checked.Kind, keep.HandlerName(checked.ItemsOf())
+			names = append(names, name)
+		}
 	}
+	apart(c, at, string(kind), names, func(n keep.HandlerName) keep.HandlerName { return kept[n] })
 }
 
-// keptApart reports a producer or job that would share its checkpoint or items with another one.
-func (c *checker) keptApart(at location, h keep.Handler) {
-	if h.Kind == keep.Consumer {
-		return
+// apart reports names of which the database would have two as one, and those that the database has for
+// another one than the script: what is a name of either must say which one is meant.
+func apart[Name ~string](c *checker, at location, kind string, names []Name, first func(Name) Name) {
+	kept := make(map[Name]Name)
+	for _, name := range names {
+		was := first(name)
+		other, taken := kept[was]
+		switch show := short(string(was)); {
+		case taken && other != name:
+			c.problem(at.key(string(name)), "remove was, or the other one", "%s and %s would both be the %s that was %s first", short(string(other)), short(string(name)), kind, show)
+		case was != name && slices.Contains(names, was) && first(was) != was:
+			c.problem(at.key(string(name)), fmt.Sprintf("give one of them a name that no %s had", kind), "%s was %s first, and %s is the %s that was %s first: lists would show each by the name of another",
+				short(string(name)), show, show, kind, short(string(first(was))))
+		}
+		kept[was] = name
 	}
-	key := string(h.Kind) + " " + h.ItemsOf()
-	if other, taken := c.kept[key]; taken && other != h.Name {
-		c.problem(at, "remove was, or the other one", "%s and %s would both be the %s that was %s first", other, h.Name, h.Kind, short(h.ItemsOf()))
-	}
-	c.kept[key] = h.Name
 }
 
 // producer checks a producer: a function, or an object around one.

@@ -175,7 +175,7 @@ func (s *Store) Events(_ context.Context, f keep.EventFilter, p keep.Page) ([]ke
 	}
 	terms := search.Terms(f.Text)
 	return page("e", p, rows, func(e keep.Event) bool {
-		return is(f.Workflow, e.Workflow) && is(f.Topic, e.Topic) && is(f.Status, e.Status) &&
+		return is(f.Workflow, e.Workflow) && is(f.Topic, e.Topic) && is(f.Status, e.Listed()) &&
 			(f.Input == "" || slices.Contains(e.CausedBy, f.Input)) && f.Made.Has(e.CreatedAt) && search.OfEvent(e).Has(terms)
 	}, func(e keep.Event) keep.Event {
 		if p.Bare {

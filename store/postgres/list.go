@@ -106,7 +106,7 @@ func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
 	filter := l.Filter(f)
 	for i, column := range l.Columns {
 		if column != q.spanned {
-			and(q, l.Table+"."+column, filter.Values[i])
+			and(q, l.Compared(column), filter.Values[i])
 		}
 	}
 	if filter.Open {
@@ -360,33 +360,37 @@ func eventsSQL(q *query, f keep.EventFilter, c cut, columns string) string {
 	return eventsOfTopics(q, f, c, columns)
 }
 
-// eventsOfTopics merges the newest events of each topic. Those that are pending
-// are free or reserved, and of the latter there are few.
+// eventsOfTopics merges the newest events of each topic. Few are reserved.
 func eventsOfTopics(q *query, f keep.EventFilter, c cut, columns string) string {
 	var topics query
 	q.where = append(q.where, "event.workflow = topic.workflow")
-	if f.Status != "" { // a constant, so that the index of that status is found
-		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'")
-	}
 	q.made("event", stored.SelectEvents.Filter(f))
 	q.after("event", c)
 	topics.args = q.args
 	and(&topics, "topic.workflow", f.Workflow)
 	and(&topics, "topic.name", f.Topic)
 	q.args = topics.args
-	var newest string
-	if f.Status == keep.EventPending {
-		q.where = append(q.where, "event.topic = topic.name")
-		newest = `(SELECT * FROM event` + q.conditions(q.span("event", "reserved_by", "''", c)) + q.newest("event", c) + `)
-			UNION ALL (SELECT * FROM event` + q.conditions("event.reserved_by > ''") + q.newest("event", c) + `)`
-	} else {
-		newest = `SELECT * FROM event` + q.conditions(q.span("event", "topic", "topic.name", c)) + q.newest("event", c)
+	if f.Status != "" { // constants, so that the index of that status is found
+		q.where = append(q.where, "event.status = '"+string(eventStatus(f.Status))+"'", "event.topic = topic.name")
 	}
+	var span string
+	switch f.Status {
+	case keep.EventPending:
+		span = q.span("event", "reserved_by", "''", c)
+	case keep.EventReserved:
+		span = "event.reserved_by > ''"
+	default:
+		span = q.span("event", "topic", "topic.name", c)
+	}
+	newest := `SELECT * FROM event` + q.conditions(span) + q.newest("event", c)
 	return `SELECT ` + columns + ` FROM topic, LATERAL (` + newest + `) event` + topics.conditions() + q.newest("event", c)
 }
 
-// eventStatus returns a status that is one, for a statement's text: "none" otherwise.
+// eventStatus returns what is stored of a status that is one, for a statement's text: "none" otherwise.
 func eventStatus(s keep.EventStatus) keep.EventStatus {
+	if s == keep.EventReserved {
+		return keep.EventPending
+	}
 	for _, known := range keep.EventStatuses() {
 		if s == known {
 			return known

@@ -87,7 +87,7 @@ func restOf[F any, S ~string](l stored.Selection[F, S]) string {
 		b.WriteString("\n\t\t   AND " + strings.ReplaceAll(condition, "?1", "?"+strconv.Itoa(n)))
 	}
 	for _, column := range l.Columns {
-		and("(?1 = '' OR " + l.Table + "." + column + " = ?1)")
+		and("(?1 = '' OR " + l.Compared(column) + " = ?1)")
 	}
 	if l.Open != "" {
 		and("(?1 = 0 OR " + l.Open + ")")
@@ -300,7 +300,7 @@ func eventStreams(ctx context.Context, v *view, f keep.EventFilter, c cut) ([]st
 		return []stream{by(`
 			SELECT seq FROM event_cause CROSS JOIN event ON seq = event
 			 WHERE input = :a`+eventRest+` ORDER BY event DESC LIMIT :limit`, f.Input)}, nil
-	case f.Status == keep.EventPending || f.Status == keep.EventSkipped:
+	case f.Status != "" && f.Status != keep.EventConsumed:
 		return topicStreams(ctx, v, f, by)
 	case f.Workflow == "":
 		return []stream{by(`SELECT seq FROM event NOT INDEXED WHERE TRUE` + eventRest + ` ORDER BY seq DESC LIMIT :limit`)}, nil
@@ -313,29 +313,27 @@ func eventStreams(ctx context.Context, v *view, f keep.EventFilter, c cut) ([]st
 	return []stream{s}, nil
 }
 
-// topicStreams finds pending and skipped events, topic by topic. Reserved events
-// are few: one run of each workflow holds them.
+// topicStreams finds events that are not consumed, topic by topic. Reserved events are
+// few: one run of each workflow holds them.
 func topicStreams(ctx context.Context, v *view, f keep.EventFilter, by func(text string, more ...any) stream) ([]stream, error) {
-	var (
-		free = `SELECT seq FROM event INDEXED BY event_free
+	statuses := map[keep.EventStatus]string{
+		keep.EventPending: `SELECT seq FROM event INDEXED BY event_free
 			 WHERE workflow = :a AND topic = :b AND reserved_by = '' AND status = 'pending'` + eventRest + `
-			 ORDER BY seq DESC LIMIT :limit`
-		reserved = `SELECT seq FROM event INDEXED BY event_reserved
-			 WHERE workflow = :a AND topic = :b AND reserved_by <> '' AND status = 'pending' AND :limit > 0` + eventRest
-		skipped = `SELECT seq FROM event INDEXED BY event_skipped
+			 ORDER BY seq DESC LIMIT :limit`,
+		keep.EventReserved: `SELECT seq FROM event INDEXED BY event_reserved
+			 WHERE workflow = :a AND topic = :b AND reserved_by <> '' AND status = 'pending' AND :limit > 0` + eventRest,
+		keep.EventSkipped: `SELECT seq FROM event INDEXED BY event_skipped
 			 WHERE workflow = :a AND topic = :b AND status = 'skipped'` + eventRest + `
-			 ORDER BY seq DESC LIMIT :limit`
-	)
+			 ORDER BY seq DESC LIMIT :limit`,
+	}
 	topics, err := rows(ctx, v, func(row scanner) (t [2]string, err error) {
 		err = row.Scan(&t[0], &t[1])
 		return t, err
 	}, `SELECT workflow, name FROM topic WHERE (?1 = '' OR workflow = ?1) AND (?2 = '' OR name = ?2)`, f.Workflow, f.Topic)
 	var list []stream
 	for _, t := range topics {
-		if f.Status == keep.EventSkipped {
-			list = append(list, by(skipped, t[0], t[1]))
-		} else {
-			list = append(list, by(free, t[0], t[1]), by(reserved, t[0], t[1]))
+		if text, known := statuses[f.Status]; known {
+			list = append(list, by(text, t[0], t[1]))
 		}
 	}
 	return list, err

@@ -104,10 +104,10 @@ func (w *world) ofPeriod(name keep.WorkflowName, p keep.Period, text string, err
 			counted(w, "Mutations", w.Mutations, w.CountMutations, f, func(m keep.Mutation) keep.MutationState { return m.State })
 		}
 	}
-	for _, status := range []keep.EventStatus{"", keep.EventPending, keep.EventConsumed} {
+	for _, status := range []keep.EventStatus{"", keep.EventPending, keep.EventReserved, keep.EventConsumed} {
 		f := keep.EventFilter{Workflow: name, Status: status, Made: p, Text: text}
 		filtered(w, "Events", w.Events, f, func(e keep.Event) bool {
-			return want(name, e.Workflow) && want(status, e.Status) && p.Has(e.CreatedAt) && search.OfEvent(e).Has(words)
+			return want(name, e.Workflow) && want(status, e.Listed()) && p.Has(e.CreatedAt) && search.OfEvent(e).Has(words)
 		})
 	}
 	for _, status := range []keep.InputStatus{"", keep.InputPending} {

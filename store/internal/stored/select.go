@@ -22,6 +22,7 @@ type Selection[F any, S ~string] struct {
 	Open    string   // the condition of those that are open; empty: no filter asks for it
 	Columns []string // those that a filter compares; the first is the workflow
 	Stopped []S      // the states of rows that an error of a filter selects; nil: none has an error
+	Listed  string   // what a filter compares in the place of State; empty: that column
 
 	filter func(F) Filter
 }
@@ -95,6 +96,14 @@ func (l Selection[F, S]) Value(f F, column string) string {
 	return ""
 }
 
+// Compared returns what a filter compares with its value of a column.
+func (l Selection[F, S]) Compared(column string) string {
+	if column == l.State && l.Listed != "" {
+		return l.Listed
+	}
+	return l.Table + "." + column
+}
+
 // Workflow returns the one workflow that a filter selects; empty: all.
 func (l Selection[F, S]) Workflow(f F) keep.WorkflowName {
 	return keep.WorkflowName(l.Value(f, "workflow"))
@@ -127,6 +136,7 @@ var (
 
 	SelectEvents = newSelection(Selection[keep.EventFilter, keep.EventStatus]{
 		Kind: "e", Table: "event", State: "status", States: keep.EventStatuses(), Usual: keep.EventConsumed, Name: "topic",
+		Listed: "CASE WHEN event.status = 'pending' AND event.reserved_by <> '' THEN 'reserved' ELSE event.status END",
 	}, "workflow topic status", func(f keep.EventFilter) Filter {
 		return Filter{Values: []string{string(f.Workflow), string(f.Topic), string(f.Status)}, Text: f.Text, Few: f.Input != ""}.in(f.Made)
 	})
