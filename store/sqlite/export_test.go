@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 )
 
 // LimitPages makes the file full at a number of pages; 0 lifts the limit.
@@ -92,6 +93,9 @@ func (db *DB) Scan(ctx context.Context, query string, dest ...any) error {
 func (db *DB) LimitSearch(unindexed, walk, candidates int) {
 	db.limits = searchLimits{unindexed, walk, candidates}
 }
+
+// CountEvery sets how often a host counts while it commits, before the database is opened.
+func (db *DB) CountEvery(d time.Duration) { db.countEvery = d }
 
 // OnCommitted has f called between a commit of Restore and what follows.
 func (p *Place) OnCommitted(f func()) { p.committed = f }

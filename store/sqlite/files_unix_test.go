@@ -120,6 +120,24 @@ func TestOlderCopy(t *testing.T) {
 			must(t, host.Close())
 			return text
 		},
+		"beside a host, which committed then, and was killed": func(t *testing.T, path string) []byte {
+			db := sqlite.New(path, sqlite.Config{Host: true})
+			db.CountEvery(0)
+			must(t, db.Open(t.Context()))
+			must(t, putItem(t, db, "before"))
+			file, err := sql.Open("sqlite", path)
+			must(t, err)
+			_, err = file.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+			must(t, errors.Join(err, file.Close()))
+			text, err := os.ReadFile(path)
+			must(t, err)
+			must(t, putItem(t, db, "after"))
+			killed, err := os.ReadFile(path + ".lock")
+			must(t, err)
+			must(t, db.Close())
+			must(t, os.WriteFile(path+".lock", killed, 0o600))
+			return text
+		},
 		"before a host that was killed": func(t *testing.T, path string) []byte {
 			text, err := os.ReadFile(path)
 			must(t, err)

@@ -52,7 +52,8 @@ type DB struct {
 	cfg   Config
 	moved bool // by a Place: a mark is no reason to refuse
 
-	limits searchLimits
+	limits     searchLimits
+	countEvery time.Duration
 
 	lock  *hostLock // of a host
 	open  bool      // for a host: its beginning was counted
@@ -66,7 +67,7 @@ type DB struct {
 func New(path string, cfg Config) *DB {
 	cfg.BusyTimeout = cmp.Or(cfg.BusyTimeout, 10*time.Second)
 	cfg.Readers = cmp.Or(cfg.Readers, 4)
-	return &DB{path: path, cfg: cfg, limits: usualLimits}
+	return &DB{path: path, cfg: cfg, limits: usualLimits, countEvery: time.Second}
 }
 
 // Open opens the file, makes it if it is missing, and brings its schema up to
@@ -102,6 +103,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 			db.write.identity.raw = db.lock.file
 			db.write.identity.findID()
 		}
+		db.write.counts = counts{on: db.lock != nil, every: db.countEvery, last: time.Now()} // before its first request
 	}
 	if db.lock != nil {
 		if err := db.signed(ctx); err != nil {

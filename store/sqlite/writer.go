@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -27,6 +28,8 @@ type writer struct {
 	wake     chan struct{} // has a value when the queue is not empty
 
 	unindexed int // changes of records that wait until search gets them
+
+	counts counts // what a host commits
 
 	groups, served atomic.Uint64 // transactions and the requests in them
 
@@ -241,11 +244,19 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 			return w.undo(err)
 		}
 	}
+	said, err := w.counts.count(w.conn, time.Now())
+	if err != nil {
+		return w.undo(err)
+	}
 	if _, err := w.conn.exec(`COMMIT`); err != nil {
 		return w.undo(err)
 	}
 	// What was committed counts only if somebody will find it.
-	return w.identity.check()
+	err = w.identity.check()
+	if err == nil && said != nil {
+		said.write(w.path)
+	}
+	return err
 }
 
 // attempt runs one request in a savepoint, so that one that is refused leaves
