@@ -94,8 +94,12 @@ func (db *DB) LimitSearch(unindexed, walk, candidates int) {
 	db.limits = searchLimits{unindexed, walk, candidates}
 }
 
-// CountEvery sets how often a host counts while it commits, before the database is opened.
-func (db *DB) CountEvery(d time.Duration) { db.countEvery = d }
+// CountAlways has a host count each transaction. The database is not open yet.
+func (db *DB) CountAlways() {
+	always := make(chan time.Time)
+	close(always)
+	db.seconds = always
+}
 
 // OnCommitted has f called between a commit of Restore and what follows.
 func (p *Place) OnCommitted(f func()) { p.committed = f }

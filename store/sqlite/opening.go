@@ -16,6 +16,7 @@ import (
 // before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
 // disk, so a death or a power loss between the two leaves a file that says more, which is no copy. A copy looks like
 // the file of a host that was killed if all that it wrote since was within a second of a transaction that it had counted.
+// Who serves without being a host, as a proxy of idempotency keys, counts as well.
 //
 // A file that was filled with the records of another, or that a person says was restored, counts
 // anew, by another name of its count: it may take the place of the other one.
@@ -120,21 +121,36 @@ func countAnew(c *conn) error {
 	return err
 }
 
-// counts says when a host counts a transaction.
+// counts says who counts transactions, and when.
 type counts struct {
-	on    bool
-	every time.Duration
-	last  time.Time
+	on   bool
+	host bool
+	due  <-chan time.Time // has a value each second
+	owed bool             // one was taken, and no transaction was counted since
 }
 
 // count counts a transaction, as a part of it, if that is due, and returns what the lock is to say when it is on disk.
-func (n *counts) count(c *conn, now time.Time) (*signature, error) {
-	if !n.on || now.Sub(n.last) < n.every {
+func (n *counts) count(c *conn) (*signature, error) {
+	if !n.on {
+		return nil, nil
+	}
+	select {
+	case <-n.due:
+		n.owed = true
+	default:
+	}
+	if !n.owed {
 		return nil, nil
 	}
 	s, err := sign(c)
-	if err == nil {
-		n.last = now
-	}
 	return &s, err
+}
+
+// say writes in the lock what was counted. It says who is the host, so who is none leaves that as it is. Several may do so at
+// once: what they leave says too little, or nothing, which makes no copy of a file.
+func (n *counts) say(s signature, path string) {
+	if !n.host {
+		s.pid = readSignature(path).pid
+	}
+	s.write(path)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -29,7 +28,7 @@ type writer struct {
 
 	unindexed int // changes of records that wait until search gets them
 
-	counts counts // what a host commits
+	counts counts // what is committed
 
 	groups, served atomic.Uint64 // transactions and the requests in them
 
@@ -244,7 +243,7 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 			return w.undo(err)
 		}
 	}
-	said, err := w.counts.count(w.conn, time.Now())
+	said, err := w.counts.count(w.conn)
 	if err != nil {
 		return w.undo(err)
 	}
@@ -254,7 +253,8 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 	// What was committed counts only if somebody will find it.
 	err = w.identity.check()
 	if err == nil && said != nil {
-		said.write(w.path)
+		w.counts.owed = false
+		w.counts.say(*said, w.path)
 	}
 	return err
 }
