@@ -283,6 +283,8 @@ var edgesBreaks = []Break{
 		`if !n.owed {`, `if true || !n.owed {`, "./store/sqlite -run TestOlderCopy$"},
 	{"proxy-does-not-count", "once", "cmd/keep/proxy.go",
 		`Counts: true, New: anew`, `New: anew`, "./cmd/keep -run TestProxyOnAnOlderCopy"},
+	{"serve-leaves-what-a-gateway-left", "explained", "cmd/keep/internal/daemon/link.go",
+		`err == nil && left {`, `false && left {`, "./cmd/keep -run TestServeAfterADeadGateway"},
 	{"older-copy-is-moved", "once", "store/sqlite/place.go",
 		`if m.State == transfer.Sealed && h.older != nil {`, `if m.State == transfer.Sealed && h.older != nil && false {`, "./store/sqlite -run TestOlderCopy$"},
 	{"calls-fail-while-a-refresh-waits", "nothing-lost", "law/account/account.go",
