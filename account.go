@@ -86,7 +86,7 @@ type Account struct {
 	Status     AccountStatus
 	ExpiresAt  time.Time     // of the access token; zero: it is not known to expire
 	Lifetime   time.Duration // of the access token when it was made; zero: not known
-	Error      string        // why it needs a person; empty: it doesn't
+	Error      string        // why it needs a person, or since when renewing fails; empty: neither
 
 	ConnectedBy   string
 	ConnectedAt   time.Time

@@ -61,8 +61,10 @@ type Failure struct {
 	// empty: there are none. Another mark ends the wait of a run. It is not made of them.
 	Secrets string `json:"secrets,omitempty"`
 
-	// Budget is the budget that has no room for the call; empty: it is another failure.
-	Budget string `json:"budget,omitempty"`
+	// Budget is the budget that has no room for the call, and BudgetRule the mark of its rule then: another mark ends
+	// the wait of a run. Empty: it is another failure.
+	Budget     string `json:"budget,omitempty"`
+	BudgetRule string `json:"budget_rule,omitempty"`
 
 	// Item is the item in whose handler a script failed that may be repaired; empty: none.
 	Item string `json:"item,omitempty"`

@@ -314,6 +314,51 @@ func TestBudgetRaiserDies(t *testing.T) {
 	})
 }
 
+// A rule that is another one than when its question was asked, or gone, is looked at again, by the host that has the
+// workflow: a host that starts, and one whose rules were replaced. What is asked then stays.
+func TestBudgetOfAnotherRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.budget(1, "")
+		w.deploy()
+		w.publish("in", "a", "b", "c")
+		w.run()
+		first := w.asks(1)
+		for step, c := range []struct {
+			change func()
+			calls  int
+			asked  bool
+		}{
+			{func() {}, 1, true},
+			{func() { w.budget(2, "") }, 2, true},
+			{func() {}, 2, true},
+			{func() { w.budgets = nil }, 3, false},
+		} {
+			c.change()
+			asked := first
+			for range 2 { // the second look changes nothing
+				e := w.engine()
+				if err := e.SettleBudgets(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.runEngine(e, 24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				if !c.asked {
+					continue
+				}
+				asked = w.asks(c.calls)
+			}
+			if same := asked.ID == first.ID; same != (step != 1) {
+				t.Errorf("step %d: the question is %s, and was %s", step, asked.ID, first.ID)
+			}
+			if first = asked; w.service.calls != c.calls || len(w.questions()) > 0 != c.asked {
+				t.Errorf("step %d: %d calls, questions %+v; want %d calls", step, w.service.calls, w.questions(), c.calls)
+			}
+		}
+	})
+}
+
 func TestBudgetSkippedAndStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

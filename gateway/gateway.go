@@ -150,6 +150,12 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
+// Left reports whether there are calls that a gateway has not ended.
+func Left(ctx context.Context, db Store) (bool, error) {
+	open, err := db.OpenRuns(ctx, engine.DirectWorkflow)
+	return len(open) > 0, err
+}
+
 // deploy makes the workflow to which the calls belong, if there is none.
 func deploy(ctx context.Context, db Pins, now time.Time) error {
 	_, err := db.Workflow(ctx, engine.DirectWorkflow)

@@ -15,7 +15,7 @@ func (h *Host) settleBudgets(ctx context.Context) {
 	tick := time.NewTicker(budgetsEvery)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(h.SettleBudgets(ctx, nil), h.SettleBreakers(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx)); err != nil && ctx.Err() == nil {
 			h.log.WarnContext(ctx, "look for runs that wait for budgets", "err", err)
 		}
 		select {

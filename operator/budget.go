@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -35,7 +34,7 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	if err := o.changeBudget(ctx, q.Budget, func(*budget.State) error { return nil }); err != nil {
 		return err
 	}
-	return o.SettleBudgets(ctx, nil)
+	return o.settleBudgets(ctx, func(keep.Run) bool { return false })
 }
 
 // beginRaise notes in the row of a budget with which limit its question is about to be answered, and returns the time
@@ -138,10 +137,26 @@ func (o *Operator) budgetRule(name string) (budget.Rule, bool) {
 }
 
 // SettleBudgets lets the runs continue that wait for a budget about which nothing is asked any
-// more: the first of them that finds no room asks anew. Those of the budgets that changed look again
-// although something is asked: the question was about another rule. It does what is left to do, so
+// more: the first of them that finds no room asks anew. Those whose budget has another rule than when they
+// found no room look again although something is asked. It does what is left to do, so
 // that any host may do it at any time, and several may at once.
-func (o *Operator) SettleBudgets(ctx context.Context, changed []string) error {
+func (o *Operator) SettleBudgets(ctx context.Context) error {
+	return o.settleBudgets(ctx, o.ruleChanged)
+}
+
+// ruleChanged reports whether the budget that r waits for has another rule now, or none. The host that has the
+// workflow knows: another one, or a command, may have other files.
+func (o *Operator) ruleChanged(r keep.Run) bool {
+	if _, executesNothing := o.cfg.Executor.(nobody); executesNothing {
+		return false
+	}
+	_, ours := o.cfg.Executor.Epoch(r.Workflow)
+	rule, configured := o.budgetRule(r.Error.Budget)
+	return ours && !(configured && rule.Mark() == r.Error.BudgetRule)
+}
+
+// settleBudgets is SettleBudgets, by what says that the rule of a run's budget changed.
+func (o *Operator) settleBudgets(ctx context.Context, changed func(keep.Run) bool) error {
 	filter := keep.RunFilter{Status: keep.StatusApproval, Open: true}
 	var asked map[string]bool
 	for p := (keep.Page{Limit: 500, Bare: true}); ; {
@@ -158,7 +173,7 @@ func (o *Operator) SettleBudgets(ctx context.Context, changed []string) error {
 					return err
 				}
 			}
-			if asked[r.Error.Budget] && !slices.Contains(changed, r.Error.Budget) {
+			if asked[r.Error.Budget] && !changed(r) {
 				continue
 			}
 			if err := o.continueSpending(ctx, r.ID); err != nil {

@@ -231,6 +231,32 @@ func TestGatewaysShareAFile(t *testing.T) {
 	}
 }
 
+// TestServeAfterADeadGateway has a gateway killed while a call is out: keep serve asks about it without an agent.
+func TestServeAfterADeadGateway(t *testing.T) {
+	t.Parallel()
+	dir, n := t.TempDir(), openNotebook(t)
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.notes]\nurl = %q\n", n.url))
+	ann := startAgent(t, dir, "ann")
+	ann.begin("create", "silent")
+	<-n.came
+	ann.kill()
+	serve := exec.CommandContext(t.Context(), buildKeep(t), "serve", "--listen", "127.0.0.1:0")
+	serve.Dir, serve.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+	said := newListener()
+	serve.Stderr = said
+	noError(t, serve.Start())
+	said.wait(t, "Serving")
+	var questions []api.Escalation
+	text, status := keepAt(t, dir, "inbox", "--json")
+	if err := json.Unmarshal([]byte(text), &questions); err != nil || status != 0 || len(questions) != 1 {
+		t.Errorf("inbox: status %d, %v: %s", status, err, text)
+	}
+	_ = serve.Process.Signal(syscall.SIGTERM)
+	if err := serve.Wait(); err != nil || n.count("silent") != 1 {
+		t.Errorf("keep serve: %v, %d notes: %s", err, n.count("silent"), said.String())
+	}
+}
+
 // sharesWithServe has a keep serve come, which the gateways let have the database, and killed.
 func (n *notebook) sharesWithServe(t *testing.T, dir string, agents ...*gatewayAgent) {
 	t.Helper()

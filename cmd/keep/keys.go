@@ -150,7 +150,7 @@ func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r database.R
 	var store idempotency.Store
 	var closeStore func() error
 	if database.IsPostgres(cfg.DB) {
-		if store, closeStore, err = openKeys(ctx, cfg.DB); err != nil {
+		if store, closeStore, err = openKeys(ctx, cfg.DB, false); err != nil {
 			return exit.NoDatabase(err)
 		}
 	} else {

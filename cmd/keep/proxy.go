@@ -49,7 +49,7 @@ Routes and their rules are in the [proxy] table of keep.toml.`,
 	f.StringVar(&flags.AdminListen, "admin-listen", "", "`address` of /metrics, /healthz, /readyz and the admin API, or off (default 127.0.0.1:7434)")
 	f.StringVar(&flags.TLSCert, "tls-cert", "", "certificate `file`: clients speak HTTPS")
 	f.StringVar(&flags.TLSKey, "tls-key", "", "key `file` of the certificate")
-	return cmd
+	return a.anewFlag(cmd)
 }
 
 // proxy serves until ctx ends. Flags win over keep.toml. People are notified of unknown keys beside
@@ -76,7 +76,7 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 			fmt.Fprintf(a.Err, "keep proxy: admin on http://%s\n", admin)
 		}
 	}
-	store, closeStore, err := openKeys(ctx, project.DB)
+	store, closeStore, err := openKeys(ctx, project.DB, a.Anew)
 	if err != nil {
 		return exit.NoDatabase(err)
 	}
@@ -102,10 +102,10 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 
 // openKeys opens the records of a file, or of a Postgres database, which several
 // proxies may share, and brings the tables of Postgres up to date. The function that it returns
-// closes both.
-func openKeys(ctx context.Context, db string) (idempotency.Store, func() error, error) {
+// closes both. Anew begins a file that is gone anew.
+func openKeys(ctx context.Context, db string, anew bool) (idempotency.Store, func() error, error) {
 	if !database.IsPostgres(db) {
-		file, err := openKeyFile(ctx, db)
+		file, err := openKeyFile(ctx, db, anew)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -131,9 +131,9 @@ const (
 )
 
 // openKeyFile opens a file of records, once another process has made it ready.
-func openKeyFile(ctx context.Context, path string) (*sqlite.DB, error) {
+func openKeyFile(ctx context.Context, path string, anew bool) (*sqlite.DB, error) {
 	for deadline := time.Now().Add(schemaPatience); ; {
-		file := sqlite.New(path, sqlite.Config{})
+		file := sqlite.New(path, sqlite.Config{Counts: true, New: anew})
 		err := file.Open(ctx)
 		switch {
 		case err == nil:

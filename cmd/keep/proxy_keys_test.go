@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
 
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
@@ -190,4 +192,30 @@ func TestProxiesStartAtOnce(t *testing.T) {
 		wg.Go(func() { startProxy(t, db, "http://127.0.0.1:1", "") })
 	}
 	wg.Wait()
+}
+
+// A proxy does not work on a copy of its records from before: what they have, it would pass on again.
+func TestProxyOnAnOlderCopy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keep.db")
+	var older []byte
+	for range 2 {
+		var err error
+		if older, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		_, end, err := openKeys(t.Context(), path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openKeys(t.Context(), path, false); !errors.Is(err, keep.ErrOlderCopy) {
+		t.Errorf("an older copy: %v", err)
+	}
 }

@@ -122,7 +122,7 @@ func (s *storm) retryAll(t *testing.T, p *proxyProcess) {
 // checkRecords compares the records with what was done.
 func checkRecords(t *testing.T, db string, done map[string]int) {
 	t.Helper()
-	store, closeStore, err := openKeys(t.Context(), db)
+	store, closeStore, err := openKeys(t.Context(), db, false)
 	if err != nil {
 		t.Fatal(err)
 	}

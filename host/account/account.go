@@ -161,12 +161,14 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	case err != nil:
 		return connector.Credential{}, keep.Failf(keep.ClassTransient, "account-unread", "the account %s could not be read: %v", name, err)
 	}
-	if a.Renews {
+	if a.Renews && !law.Stuck(a, m.now()) {
 		if a, err = m.fresh(ctx, a); err != nil {
 			return connector.Credential{}, err
 		}
 	}
 	switch {
+	case law.Stuck(a, m.now()):
+		return connector.Credential{}, m.refusal(ctx, a, "ended at "+a.ExpiresAt.Format(time.RFC3339)+", and "+a.Error)
 	case a.Status == keep.AccountRevoked:
 		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s was revoked; connect it with: keep connect %s --name %[1]s", name, a.Pack))
 	case a.Status != keep.AccountOK:

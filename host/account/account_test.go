@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
 	"github.com/keep-run/keep/internal/redact"
+	law "github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -217,7 +219,7 @@ func TestRenewal(t *testing.T) {
 		{"lost, with grace", 1, []func(http.ResponseWriter) bool{lose}, "access-token-2", 2},
 		{"lost, without grace", 0, []func(http.ResponseWriter) bool{lose}, "", 2},
 		{"lost before it was executed", 0, []func(http.ResponseWriter) bool{page}, "access-token-1", 2},
-		{"lost twice", 9, []func(http.ResponseWriter) bool{lose, lose}, "", 2},
+		{"lost, and then refused", 0, []func(http.ResponseWriter) bool{page, refuse}, "", 2},
 		{"refused for a moment", 0, []func(http.ResponseWriter) bool{refuse}, "access-token-1", 2},
 		{"refused", 0, []func(http.ResponseWriter) bool{refuse, refuse}, "", 2},
 	} {
@@ -259,12 +261,12 @@ func TestRenewal(t *testing.T) {
 type down struct {
 	http.RoundTripper
 	until time.Time
-	n     int // requests meanwhile
+	n     atomic.Int64 // requests meanwhile
 }
 
 func (d *down) RoundTrip(r *http.Request) (*http.Response, error) {
 	if time.Now().Before(d.until) {
-		d.n++
+		d.n.Add(1)
 		w := httptest.NewRecorder()
 		page(w)
 		return w.Result(), nil
@@ -272,7 +274,7 @@ func (d *down) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.RoundTripper.RoundTrip(r)
 }
 
-// An outage of some seconds ends no account, and none that uses nothing up.
+// An outage ends no account whose tokens are taken afterwards, if it is over in a day, and none that uses nothing up.
 func TestOutage(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -282,8 +284,10 @@ func TestOutage(t *testing.T) {
 		most    int // requests while it lasts
 	}{
 		{"some seconds", "refresh-0", 9 * time.Second, keep.AccountOK, 1},
-		{"a minute", "refresh-0", time.Minute, keep.AccountNeedsReconnect, 2},
-		{"an hour, and nothing to use up", "", time.Hour, keep.AccountOK, 130},
+		{"a minute", "refresh-0", time.Minute, keep.AccountOK, 3},
+		{"hours", "refresh-0", 20 * time.Hour, keep.AccountOK, 50},
+		{"days", "refresh-0", 50 * time.Hour, keep.AccountNeedsReconnect, 60},
+		{"days, and nothing to use up", "", 50 * time.Hour, keep.AccountOK, 6100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -296,15 +300,89 @@ func TestOutage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, stop := context.WithTimeout(t.Context(), 2*time.Hour)
+				ctx, stop := context.WithTimeout(t.Context(), c.lasts+2*time.Hour)
 				defer stop()
 				m.Run(ctx)
-				if a := w.account(); a.Status != c.want || d.n > c.most || d.n == 0 {
-					t.Errorf("the account is %s (%s) after %d requests in the outage; want %s and at most %d", a.Status, a.Error, d.n, c.want, c.most)
+				if a := w.account(); a.Status != c.want || int(d.n.Load()) > c.most || d.n.Load() == 0 {
+					t.Errorf("the account is %s (%s) after %d requests in the outage; want %s and at most %d", a.Status, a.Error, d.n.Load(), c.want, c.most)
 				}
 			})
 		})
 	}
+}
+
+// A token service that takes longer than the lease of an account is waited for.
+func TestSlowTokenService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubble(t)
+		w.via = slow{w.via, 12 * time.Second}
+		m := w.host("h")
+		w.connect(m, time.Second)
+		var wg sync.WaitGroup
+		for _, m := range []*account.Manager{m, w.host("other")} { // whose lease is of 3 s
+			wg.Go(func() {
+				if c, err := m.Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-1" {
+					t.Errorf("credential %q, %v", c.Value, err)
+				}
+			})
+		}
+		wg.Wait()
+		if a := w.account(); len(w.requests()) != 1 || a.Status != keep.AccountOK || a.LeaseHost != "" {
+			t.Errorf("after requests %v the account is %s (%s)", w.requests(), a.Status, a.Error)
+		}
+	})
+}
+
+// slow is a way to a service that takes its time.
+type slow struct {
+	http.RoundTripper
+	d time.Duration
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(s.d):
+		return s.RoundTripper.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// During an outage a person is asked after some minutes, calls wait for the account and not for a time, and no call makes a request.
+func TestCallsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubble(t)
+		d := &down{RoundTripper: w.via, until: time.Now().Add(time.Hour)}
+		w.via = d
+		m := w.host("h")
+		w.connect(m, 2*time.Minute)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { m.Run(ctx) })
+		time.Sleep(time.Minute)
+		if c, err := m.Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-0" {
+			t.Errorf("while the tokens are good: %q, %v", c.Value, err)
+		}
+		if law.NeedsPerson(w.account(), time.Now()) {
+			t.Error("a person is asked within a minute")
+		}
+		time.Sleep(10 * time.Minute)
+		before := d.n.Load()
+		for range 100 {
+			if f := failureOf(t, m); f.Code != keep.CodeReconnect || !strings.Contains(f.Message, "renewing fails since") {
+				t.Fatalf("a call in the outage: %+v", f)
+			}
+		}
+		if a := w.account(); d.n.Load() != before || !law.NeedsPerson(a, time.Now()) || a.Status != keep.AccountOK {
+			t.Errorf("%d requests of calls, the account is %s", d.n.Load()-before, a.Status)
+		}
+		time.Sleep(2 * time.Hour)
+		if c, err := m.Credential(t.Context(), "mail"); err != nil || !strings.HasPrefix(c.Value, "access-token-") || w.account().Error != "" {
+			t.Errorf("after the outage: %q, %v", c.Value, err)
+		}
+		stop()
+		running.Wait()
+	})
 }
 
 // Calls that come while the one more request waits have its result, on whichever host.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -67,7 +68,7 @@ func (m *Manager) renewDue(ctx context.Context) {
 		return // calls say what is wrong with the store
 	}
 	for _, a := range list {
-		if !law.Due(a, m.now()) || ctx.Err() != nil {
+		if due := law.DueAt(a); due.IsZero() || m.now().Before(due) || ctx.Err() != nil {
 			continue
 		}
 		if _, err := m.renew(ctx, a.Name, a.Generation, false); err != nil && ctx.Err() == nil {
@@ -240,8 +241,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 		return a, false, keep.Failf(keep.ClassTransient, "account-unread", "that the account %s is being renewed was not recorded: %v", a.Name, err)
 	}
 	m.at(Recorded)
-	// The answer must be known and recorded before another host may think us gone.
-	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), begun.Add(m.cfg.TTL*2/3))
+	sending, cancel := m.hold(context.WithoutCancel(ctx), a.Name, begun)
 	var tokens oauth.Tokens
 	if o.content.Refresh == "" {
 		tokens, err = client.ClientCredentials(sending)
@@ -262,6 +262,28 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	content.Client = o.content.Client
 	next, err = m.done(recording, a, generation, tokens, content)
 	return next, err == nil && next.Generation == generation, err
+}
+
+// hold returns a context that ends with the lease, which is prolonged until the context is canceled: a service may be slower
+// than a lease is long. The answer must be known and recorded before another host may think us gone.
+func (m *Manager) hold(ctx context.Context, name string, begun time.Time) (context.Context, context.CancelFunc) {
+	sending, end := context.WithCancel(ctx)
+	enough := m.cfg.TTL * 2 / 3
+	timer := time.AfterFunc(enough-time.Since(begun), end)
+	var holding sync.WaitGroup
+	holding.Go(func() {
+		for sleep(sending, m.cfg.TTL/4) {
+			begun := time.Now()
+			if _, got, err := m.cfg.Store.LeaseAccount(sending, keep.AccountConnected, name, m.cfg.Host, m.now(), m.cfg.TTL); err == nil && got && sending.Err() == nil {
+				timer.Reset(enough - time.Since(begun))
+			}
+		}
+	})
+	return sending, func() {
+		end()
+		timer.Stop()
+		holding.Wait()
+	}
 }
 
 // done records new tokens. They are nowhere else, so it is tried for a while.

@@ -137,7 +137,7 @@ func (w *world) settleWaiting(o *operator.Operator) (string, error) {
 	var what []string
 	var errs []error
 	if w.budgets != nil {
-		what, errs = append(what, "budgets"), append(errs, o.SettleBudgets(person, nil))
+		what, errs = append(what, "budgets"), append(errs, o.SettleBudgets(person))
 	}
 	if w.policy.Breaker.Failures > 0 {
 		what, errs = append(what, "breakers"), append(errs, o.SettleBreakers(person))

@@ -5,18 +5,27 @@
 // # The law
 //
 //   - One generation of tokens is spent by one request, made under the lease of the
-//     account. A second request of the same generation is made only if the answer of the
-//     first was lost, or if the service refused the first one although nothing was lost:
-//     some services refuse for a moment. It is not made within seconds, in which a service
-//     that is out for a moment would use it up, unless the first one was lost with its host.
-//   - After two requests without new tokens a person is asked. There is no third.
+//     account. Another request of the same generation is made only if the answer of the
+//     one before was lost, or if the service refused the first one although nothing was lost:
+//     some services refuse for a moment.
+//   - A refusal that follows another request ends the generation, and a person is asked.
+//   - After each lost answer the next request waits longer, from ten seconds to half an hour, unless the
+//     first one was lost with its host. When answers were lost for a day, a person is asked.
 //   - A request that provably never left, or that failed and had nothing to use up, does not count.
+//
+// A lost answer, such as a 5xx, does not say whether the old token was used up: the next answer does. If it was not,
+// it is as good as before, however long the service is out. If it was, a service that replaces refresh tokens
+// takes the old one again, for a while or until the new one is used, as FAPI 2.0 wants (5.3.2.1), or refuses it and may
+// end all tokens of the family (RFC 9700, 4.14.2): then nothing is lost that giving up would have kept. A refusal is
+// final, so a service sees no more than one request with a token that it refused as used up.
+//
 //   - Whoever has an answer records it if the account still has the generation that was
 //     spent and nobody has begun another request since: the service may have ended the
 //     tokens of the first answer with the second. Any other answer is discarded.
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,12 +36,15 @@ import (
 
 // Bounds of when tokens are renewed.
 const (
-	early  = 15 * time.Minute // before they end, but
-	part   = 5                // no earlier than a fifth of their lifetime before
-	second = 5 * time.Second  // between a refusal and the one more request
-	outage = 10 * time.Second // between a lost answer and the one more request: services that take the old token do so for 10 s to a minute
-	again  = 30 * time.Second // between a request that could not be sent and the next
-	ahead  = time.Minute      // a pause that ends later than this from now was recorded by a clock that was ahead, and delays nothing
+	early      = 15 * time.Minute // before they end, but
+	part       = 5                // no earlier than a fifth of their lifetime before
+	second     = 5 * time.Second  // between a refusal and the one more request
+	outage     = 10 * time.Second // between a lost answer and the next request, doubled by each that is lost: services that take the old token do so for 10 s to a minute
+	longest    = 30 * time.Minute // of these pauses
+	patience   = 24 * time.Hour   // for which requests are made whose answers are lost
+	remembered = 9                // lost requests of a generation
+	again      = 30 * time.Second // between a request that could not be sent and the next
+	ahead      = time.Minute      // a pause that ends later than this from now was recorded by a clock that was ahead, and delays nothing
 )
 
 // Margin is how long before its end an access token is not used any more.
@@ -42,7 +54,7 @@ const Margin = 10 * time.Second
 // due as soon as that may be if a request for them was lost: whether they are still good shows when they
 // are used.
 func DueAt(a keep.Account) time.Time {
-	for _, r := range a.Refreshes {
+	for _, r := range slices.Backward(a.Refreshes) {
 		if r.Generation == a.Generation && r.State == keep.RefreshLost && a.Renews && a.Status == keep.AccountOK {
 			if !r.NextAt.IsZero() {
 				return r.NextAt
@@ -89,6 +101,7 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 		return Rest, time.Time{}
 	}
 	var lost, refused, unsent int
+	var over bool
 	var next time.Time // when the last of their pauses ends
 	for _, r := range a.Refreshes {
 		if r.Generation != a.Generation {
@@ -96,21 +109,27 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 		}
 		ends := r.NextAt
 		switch r.State {
-		case keep.RefreshSent, keep.RefreshLost:
+		case keep.RefreshSent:
+			if lost++; lost > 1 { // the first one that is lost with its host is made again at once
+				ends = r.SentAt.Add(pause(lost))
+			}
+		case keep.RefreshLost:
 			lost++
 		case keep.RefreshRefused:
+			over = lost+refused > 0
 			refused++
 			ends = r.EndedAt.Add(second)
 		case keep.RefreshUnsent:
 			unsent++
 			ends = r.EndedAt.Add(again)
 		}
-		if ends.After(next) && !ends.After(now.Add(ahead)) {
+		if ends.After(next) && !cmp.Or(r.EndedAt, r.SentAt).After(now.Add(ahead)) {
 			next = ends
 		}
 	}
+	_, failing := Failing(a)
 	switch {
-	case lost+refused >= 2:
+	case over || failing >= patience:
 		return Ask, time.Time{}
 	case lost+refused+unsent > 0:
 		return waitOrSend(next, now)
@@ -131,6 +150,27 @@ func waitOrSend(at, now time.Time) (Step, time.Time) {
 	return Send, time.Time{}
 }
 
+// pause returns how long the next request waits after the nth lost answer.
+func pause(n int) time.Duration { return min(outage<<(min(n, remembered)-1), longest) }
+
+// Failing returns since when requests for new tokens are lost, and how long after the first of them the last one was sent;
+// zero: none was.
+func Failing(a keep.Account) (since time.Time, span time.Duration) {
+	if a.Status != keep.AccountOK || !a.Renews {
+		return since, 0
+	}
+	for _, r := range a.Refreshes {
+		if r.Generation != a.Generation || r.State != keep.RefreshLost && r.State != keep.RefreshSent {
+			continue
+		}
+		if since.IsZero() {
+			since = r.SentAt
+		}
+		span = r.SentAt.Sub(since)
+	}
+	return since, span
+}
+
 // ErrNotAllowed is returned for a change that the law refuses.
 var ErrNotAllowed = errors.New("the law of accounts does not allow this")
 
@@ -141,12 +181,22 @@ func Begin(a keep.Account, host string, force bool, now time.Time) (keep.Account
 		return a, fmt.Errorf("account %s: refresh generation %d by %q, lease of %q: %w", a.Name, a.Generation, host, a.LeaseHost, ErrNotAllowed)
 	}
 	a = a.Clone()
+	lost := 0
 	for i := range a.Refreshes {
-		if r := &a.Refreshes[i]; r.State == keep.RefreshSent { // its host is gone
+		r := &a.Refreshes[i]
+		if r.State == keep.RefreshSent { // its host is gone
 			r.State, r.EndedAt = keep.RefreshLost, now
 		}
+		if r.State == keep.RefreshLost && r.Generation == a.Generation {
+			lost++
+		}
 	}
+	n := 0                                                                   // the first of those that were lost says since when, and the last ones how often
 	a.Refreshes = slices.DeleteFunc(a.Refreshes, func(r keep.Refresh) bool { // many of them must not crowd out what counts
+		if r.State == keep.RefreshLost && r.Generation == a.Generation {
+			n++
+			return n > 1 && n <= lost-remembered+1
+		}
 		return r.State == keep.RefreshUnsent && r.Generation == a.Generation
 	})
 	a.Refreshes = append(a.Refreshes, keep.Refresh{Generation: a.Generation, State: keep.RefreshSent, Host: host, SentAt: now})
@@ -194,7 +244,10 @@ func Failed(a keep.Account, host string, generation int64, state keep.RefreshSta
 	}
 	a = end(a, host, generation, state, now)
 	if step, _ := Next(a, true, now); step == Ask {
-		a = NeedsReconnect(a, why)
+		return NeedsReconnect(a, why), true
+	}
+	if since, _ := Failing(a); !since.IsZero() {
+		a.Error = fmt.Sprintf("renewing fails since %s, and is tried again: %s", since.UTC().Format(time.RFC3339), why)
 	}
 	return a, true
 }
@@ -248,7 +301,7 @@ func end(a keep.Account, host string, generation int64, state keep.RefreshState,
 	for i := len(a.Refreshes) - 1; i >= 0; i-- {
 		if r := &a.Refreshes[i]; r.Generation == generation && r.Host == host && r.EndedAt.IsZero() {
 			if r.State, r.EndedAt = state, now; state == keep.RefreshLost {
-				r.NextAt = now.Add(outage)
+				r.NextAt = now.Add(pause(lostOf(a)))
 			}
 			break
 		}
@@ -257,6 +310,16 @@ func end(a keep.Account, host string, generation int64, state keep.RefreshState,
 		a = Release(a)
 	}
 	return a
+}
+
+// lostOf returns how many requests of the generation of an account were lost.
+func lostOf(a keep.Account) (n int) {
+	for _, r := range a.Refreshes {
+		if r.State == keep.RefreshLost && r.Generation == a.Generation {
+			n++
+		}
+	}
+	return n
 }
 
 // Release gives the lease back.

@@ -3,6 +3,7 @@ package account
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,10 +57,11 @@ func TestNext(t *testing.T) {
 		{[]keep.RefreshState{keep.RefreshUnsent, keep.RefreshUnsent, keep.RefreshUnsent}, Send},
 		{[]keep.RefreshState{keep.RefreshRefused}, Send},
 		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshRefused}, Ask},
-		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshLost}, Ask},
-		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshSent}, Ask},
+		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshLost}, Send},
+		{[]keep.RefreshState{keep.RefreshLost, keep.RefreshSent}, Send},
 		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshRefused}, Ask},
-		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshSent}, Ask},
+		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshSent}, Send},
+		{[]keep.RefreshState{keep.RefreshRefused, keep.RefreshLost, keep.RefreshRefused}, Ask},
 		{[]keep.RefreshState{keep.RefreshUnsent, keep.RefreshLost, keep.RefreshUnsent}, Send},
 	} {
 		a := hour()
@@ -95,6 +97,38 @@ func TestNext(t *testing.T) {
 	a.Refreshes = []keep.Refresh{{Generation: 3, State: keep.RefreshRefused, EndedAt: now}}
 	if step, until := Next(a, true, now); step != Wait || until != now.Add(5*time.Second) {
 		t.Errorf("just refused: %s until %s", step, until)
+	}
+}
+
+// After each lost answer the next request waits twice as long, up to half an hour, and after a day a person is asked. The first
+// one that was lost is remembered.
+func TestLostForADay(t *testing.T) {
+	a, now := hour(), t0.Add(50*time.Minute)
+	var waits []time.Duration
+	for a.Status == keep.AccountOK {
+		a.LeaseHost = "h"
+		b, err := Begin(a, "h", false, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ = Failed(b, "h", 3, keep.RefreshLost, "HTTP 503", now)
+		if since, _ := Failing(a); a.Status == keep.AccountOK && !since.Equal(t0.Add(50*time.Minute)) || len(a.Refreshes) > remembered+1 {
+			t.Fatalf("failing since %s, %d requests are remembered", since, len(a.Refreshes))
+		}
+		if asks := now.Sub(t0.Add(50*time.Minute)) >= noticeOutage; asks != NeedsPerson(a, now) {
+			t.Fatalf("after %s a person is asked: %t", now.Sub(t0), !asks)
+		} else if text := Question(a, now).Question; asks && a.Status == keep.AccountOK && !strings.Contains(text, "cannot be renewed since 2026-05-04T03:52:01Z") {
+			t.Fatalf("the question is %s", text)
+		}
+		next := DueAt(a)
+		if a.Status == keep.AccountOK {
+			waits = append(waits, next.Sub(now))
+		}
+		now = next
+	}
+	want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, 640 * time.Second, 1280 * time.Second, 30 * time.Minute, 30 * time.Minute}
+	if len(waits) < 50 || len(waits) > 60 || !slices.Equal(waits[:len(want)], want) || slices.Max(waits) != 30*time.Minute || a.Error != "HTTP 503" {
+		t.Errorf("%d requests, with pauses of %v; then: %s", len(waits)+1, waits, a.Error)
 	}
 }
 
@@ -142,8 +176,8 @@ func TestBegin(t *testing.T) {
 	if err != nil || b.Refreshes[0].State != keep.RefreshLost || b.Refreshes[1].State != keep.RefreshSent || a.Refreshes[0].State != keep.RefreshSent {
 		t.Errorf("after a request whose host is gone: %v, %v", b.Refreshes, err)
 	}
-	if _, err := Begin(b, "h", true, now); !errors.Is(err, ErrNotAllowed) {
-		t.Errorf("a third request: %v", err)
+	if _, err := Begin(b, "h", true, now.Add(19*time.Second)); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("a third request at once: %v", err)
 	}
 }
 
@@ -191,13 +225,19 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// However requests end, no generation is spent more than twice.
-func TestNoGenerationIsSpentThrice(t *testing.T) {
+// However requests end, none of a generation follows a refusal that was not the first answer, nor the end of a day
+// of lost answers, and after the second that was lost they are apart. So they are few.
+func TestRequestsOfAGeneration(t *testing.T) {
+	type spent struct {
+		n, lost     int
+		first, last time.Time
+		over        bool
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, now := hour(), t0.Add(50*time.Minute)
-		sent := map[int64]int{}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "seconds")) * time.Second)
+		all := map[int64]*spent{}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 30), rapid.IntRange(0, 4000)).Draw(t, "seconds")) * time.Second)
 			host := rapid.SampledFrom([]string{"h1", "h2", "h3"}).Draw(t, "host")
 			a.LeaseHost = host
 			begun, err := Begin(a, host, rapid.Bool().Draw(t, "force"), now)
@@ -205,9 +245,28 @@ func TestNoGenerationIsSpentThrice(t *testing.T) {
 				continue
 			}
 			a = begun
-			state := rapid.SampledFrom([]keep.RefreshState{keep.RefreshSent, keep.RefreshDone, keep.RefreshLost, keep.RefreshRefused, keep.RefreshUnsent}).Draw(t, "state")
+			state := rapid.SampledFrom([]keep.RefreshState{keep.RefreshSent, keep.RefreshLost, keep.RefreshLost, keep.RefreshLost, keep.RefreshDone, keep.RefreshRefused, keep.RefreshUnsent}).Draw(t, "state")
+			s := all[a.Generation]
+			if s == nil {
+				s = &spent{first: now}
+				all[a.Generation] = s
+			}
+			switch {
+			case s.over:
+				t.Fatalf("generation %d is sent once more after %d requests", a.Generation, s.n)
+			case s.lost >= 2 && now.Sub(s.last) < outage:
+				t.Fatalf("request %d of generation %d follows after %s", s.n+1, a.Generation, now.Sub(s.last))
+			case s.n > 70 || len(a.Refreshes) > keep.MaxRefreshes:
+				t.Fatalf("request %d of generation %d, %d are remembered", s.n+1, a.Generation, len(a.Refreshes))
+			}
 			if state != keep.RefreshUnsent {
-				sent[a.Generation]++
+				s.n, s.last = s.n+1, now
+				if state == keep.RefreshSent || state == keep.RefreshLost {
+					s.lost++
+				}
+				s.over = s.n > 1 && (state == keep.RefreshRefused || now.Sub(s.first) >= patience+2*longest)
+			} else if s.n == 0 {
+				delete(all, a.Generation)
 			}
 			switch generation := a.Generation; state {
 			case keep.RefreshDone:
@@ -215,11 +274,6 @@ func TestNoGenerationIsSpentThrice(t *testing.T) {
 			case keep.RefreshSent: // the host dies
 			default:
 				a, _ = Failed(a, host, generation, state, "why", now)
-			}
-			for generation, n := range sent {
-				if n > 2 {
-					t.Fatalf("generation %d was spent %d times", generation, n)
-				}
 			}
 		}
 	})

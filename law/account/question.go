@@ -12,10 +12,19 @@ import (
 // renew it.
 const Notice = 15 * time.Minute
 
+// noticeOutage is for how long requests for new tokens are lost before a person is asked.
+const noticeOutage = 5 * time.Minute
+
 // NeedsPerson reports whether a person is to connect the account again, now or soon. Of one
 // that a person revoked it is false.
 func NeedsPerson(a keep.Account, now time.Time) bool {
-	return a.Kind == keep.AccountConnected && (a.Status == keep.AccountNeedsReconnect || a.Expiring(now, Notice))
+	_, failing := Failing(a)
+	return a.Kind == keep.AccountConnected && (a.Status == keep.AccountNeedsReconnect || a.Expiring(now, Notice) || failing >= noticeOutage)
+}
+
+// Stuck reports whether calls wait for an account that cannot be renewed now, and about which a person is asked.
+func Stuck(a keep.Account, now time.Time) bool {
+	return a.Renews && a.Status == keep.AccountOK && NeedsPerson(a, now) && !Usable(a, now) && now.Before(DueAt(a))
 }
 
 // questionPrefix begins the ids of questions about accounts.
@@ -48,12 +57,17 @@ func Question(a keep.Account, now time.Time) keep.Escalation {
 		Attempted: fmt.Sprintf("account %s of %s, connected by %s at %s", a.Name, a.Pack, a.ConnectedBy, a.ConnectedAt.UTC().Format(time.RFC3339)),
 		Why:       a.Error,
 	}
-	if a.Status == keep.AccountOK {
+	switch since, _ := Failing(a); {
+	case a.Status != keep.AccountOK:
+	case a.Renews:
+		q.Question = fmt.Sprintf("The account %s of %s cannot be renewed since %s. It is tried again for a day: look whether its service works. "+
+			"If that does not help, connect it again: keep connect %s --name %s", a.Name, a.Pack, since.UTC().Format(time.RFC3339), a.Pack, a.Name)
+	default:
 		q.Question = fmt.Sprintf("The account %s of %s ends at %s, and only a person can renew it: keep connect %s --name %s",
 			a.Name, a.Pack, a.ExpiresAt.UTC().Format(time.RFC3339), a.Pack, a.Name)
 		q.Why = "the service gave nothing to renew it with"
 	}
-	q.Why += "; runs that need it wait, send nothing, and continue by themselves when it is connected"
+	q.Why += "; runs that need it wait, send nothing, and continue by themselves when it is renewed or connected"
 	return q
 }
 

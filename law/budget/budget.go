@@ -12,6 +12,8 @@
 package budget
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,18 +83,11 @@ func New(r Rule) (Rule, error) {
 	return r, nil
 }
 
-// Changed returns the names of the rules that are other ones after, or gone.
-func Changed(before, after []Rule) (names []string) {
-	for _, r := range before {
-		same := func(s Rule) bool {
-			return s.Name == r.Name && slices.Equal(s.Tools, r.Tools) && slices.Equal(s.Workflows, r.Workflows) &&
-				s.Sum == r.Sum && s.Limit == r.Limit && s.Per == r.Per
-		}
-		if !slices.ContainsFunc(after, same) {
-			names = append(names, r.Name)
-		}
-	}
-	return names
+// Mark returns a mark of what the rule says: that of another rule differs. It is stored.
+func (r Rule) Mark() string {
+	text, _ := json.Marshal([]any{r.Tools, r.Workflows, r.Sum, r.Limit, r.Per}) // nothing in it can fail
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 // Kind returns what the budget adds up: "sum" of a number in params, or "count" of calls.

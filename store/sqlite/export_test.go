@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 )
 
 // LimitPages makes the file full at a number of pages; 0 lifts the limit.
@@ -91,6 +92,13 @@ func (db *DB) Scan(ctx context.Context, query string, dest ...any) error {
 // LimitSearch sets what bounds searches, before the database is opened.
 func (db *DB) LimitSearch(unindexed, walk, candidates int) {
 	db.limits = searchLimits{unindexed, walk, candidates}
+}
+
+// CountAlways has a host count each transaction. The database is not open yet.
+func (db *DB) CountAlways() {
+	always := make(chan time.Time)
+	close(always)
+	db.seconds = always
 }
 
 // OnCommitted has f called between a commit of Restore and what follows.

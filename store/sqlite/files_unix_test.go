@@ -120,6 +120,37 @@ func TestOlderCopy(t *testing.T) {
 			must(t, host.Close())
 			return text
 		},
+		"beside a host, which committed then, and was killed": func(t *testing.T, path string) []byte {
+			db := sqlite.New(path, sqlite.Config{Host: true})
+			db.CountAlways()
+			must(t, db.Open(t.Context()))
+			must(t, putItem(t, db, "before"))
+			file, err := sql.Open("sqlite", path)
+			must(t, err)
+			_, err = file.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+			must(t, errors.Join(err, file.Close()))
+			text, err := os.ReadFile(path)
+			must(t, err)
+			must(t, putItem(t, db, "after"))
+			killed, err := os.ReadFile(path + ".lock")
+			must(t, err)
+			must(t, db.Close())
+			must(t, os.WriteFile(path+".lock", killed, 0o600))
+			return text
+		},
+		"between two who count": func(t *testing.T, path string) []byte {
+			text, err := os.ReadFile(path)
+			must(t, err)
+			before, err := os.ReadFile(path + ".lock")
+			must(t, err)
+			must(t, openDB(t, path, sqlite.Config{Counts: true}).Close())
+			after, err := os.ReadFile(path + ".lock")
+			must(t, err)
+			if pid, _, _ := strings.Cut(string(before), "\n"); !strings.HasPrefix(string(after), pid+"\n") {
+				t.Errorf("the lock says %q after who is no host, before %q", after, before)
+			}
+			return text
+		},
 		"before a host that was killed": func(t *testing.T, path string) []byte {
 			text, err := os.ReadFile(path)
 			must(t, err)

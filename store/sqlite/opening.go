@@ -6,15 +6,17 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 )
 
-// The lock beside a database says how often a host has opened and closed it, and so does the
-// database. A file that says less than its lock is a copy from before: whoever worked on it
-// would do again what was done since. The database counts first, so a death between the two
-// leaves a file that says more, which is no copy. A host that is killed does not count its
-// end: a copy made while it worked looks like the file that it left.
+// The lock beside a database says how often a host has opened, closed or written to it, and so does the
+// database; of what it writes a host counts one transaction in a second. A file that says less than its lock is a copy from
+// before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
+// disk, so a death or a power loss between the two leaves a file that says more, which is no copy. A copy looks like
+// the file of a host that was killed if all that it wrote since was within a second of a transaction that it had counted.
+// Who serves without being a host, as a proxy of idempotency keys, counts as well.
 //
 // A file that was filled with the records of another, or that a person says was restored, counts
 // anew, by another name of its count: it may take the place of the other one.
@@ -27,7 +29,7 @@ type signature struct {
 	pid      int    // of the host that has or had it; 0: not known
 	store    string // id of the database
 	count    string // name of its count; empty: it has none yet
-	openings int64
+	openings int64  // and ends, and transactions
 }
 
 // readSignature returns what the lock beside path says; of a lock without a text, and of one
@@ -81,11 +83,11 @@ func (s signature) olderThan(lock signature) error {
 	if s.store != lock.store || s.count != "" && s.count != lock.count || s.openings >= lock.openings {
 		return nil
 	}
-	return fmt.Errorf("%w: hosts opened or closed the database that was here %d times more than it knows; "+
+	return fmt.Errorf("%w: hosts opened, closed or wrote to the database that was here after this copy of it was made (%d counts); "+
 		"what was done since would be done again: put the newer file back, or see keep db restored --help", keep.ErrOlderCopy, lock.openings-s.openings)
 }
 
-// sign counts an opening or the end of one. It is a part of the caller's transaction.
+// sign counts an opening, the end of one, or a transaction. It is a part of the caller's.
 func sign(c *conn) (signature, error) {
 	s, err := signatureOf(c)
 	if err != nil {
@@ -117,4 +119,38 @@ func signatureOf(c *conn) (s signature, err error) {
 func countAnew(c *conn) error {
 	_, err := c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`, signature{count: rand.Text()}.counting())
 	return err
+}
+
+// counts says who counts transactions, and when.
+type counts struct {
+	on   bool
+	host bool
+	due  <-chan time.Time // has a value each second
+	owed bool             // one was taken, and no transaction was counted since
+}
+
+// count counts a transaction, as a part of it, if that is due, and returns what the lock is to say when it is on disk.
+func (n *counts) count(c *conn) (*signature, error) {
+	if !n.on {
+		return nil, nil
+	}
+	select {
+	case <-n.due:
+		n.owed = true
+	default:
+	}
+	if !n.owed {
+		return nil, nil
+	}
+	s, err := sign(c)
+	return &s, err
+}
+
+// say writes in the lock what was counted. It says who is the host, so who is none leaves that as it is. Several may do so at
+// once: what they leave says too little, or nothing, which makes no copy of a file.
+func (n *counts) say(s signature, path string) {
+	if !n.host {
+		s.pid = readSignature(path).pid
+	}
+	s.write(path)
 }

@@ -37,6 +37,10 @@ type Config struct {
 	// keep.ErrGone. A database that is there is an error.
 	New bool
 
+	// Counts has what this process writes counted, as what a host writes is, so that an older copy of the file
+	// is known although no host works on it (keep.ErrOlderCopy). It is for who serves, not for a command.
+	Counts bool
+
 	// BusyTimeout is how long a commit waits while another process writes. If
 	// zero, 10 seconds.
 	BusyTimeout time.Duration
@@ -52,10 +56,11 @@ type DB struct {
 	cfg   Config
 	moved bool // by a Place: a mark is no reason to refuse
 
-	limits searchLimits
+	limits  searchLimits
+	seconds <-chan time.Time // has a value each second, for the count of transactions; nil: Open makes it
 
 	lock  *hostLock // of a host
-	open  bool      // for a host: its beginning was counted
+	open  bool      // its beginning was counted
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
@@ -86,6 +91,9 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if db.path, err = realPath(db.path); err != nil {
 		return err
 	}
+	if db.seconds == nil {
+		db.seconds = time.NewTicker(time.Second).C
+	}
 	if db.cfg.Host {
 		if db.lock, err = lockHost(db.path); err != nil {
 			return err
@@ -102,8 +110,9 @@ func (db *DB) Open(ctx context.Context) (err error) {
 			db.write.identity.raw = db.lock.file
 			db.write.identity.findID()
 		}
+		db.write.counts = counts{on: db.lock != nil || db.cfg.Counts, host: db.lock != nil, due: db.seconds} // before its first request
 	}
-	if db.lock != nil {
+	if db.write != nil && db.write.counts.on {
 		if err := db.signed(ctx); err != nil {
 			return err
 		}
@@ -115,7 +124,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	return db.catchUp(ctx)
 }
 
-// signed counts in the database, and then in the lock, that a host begins or ends. A host may
+// signed counts in the database, and then in the lock, that a host, or who counts as one does, begins or ends. A host may
 // begin on a full disk: what is there can be looked at.
 func (db *DB) signed(ctx context.Context) error {
 	var s signature
@@ -127,7 +136,7 @@ func (db *DB) signed(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		s.write(db.path)
+		db.write.counts.say(s, db.path)
 	}
 	return err
 }

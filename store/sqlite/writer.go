@@ -28,6 +28,8 @@ type writer struct {
 
 	unindexed int // changes of records that wait until search gets them
 
+	counts counts // what is committed
+
 	groups, served atomic.Uint64 // transactions and the requests in them
 
 	// mu protects the 2 next fields.
@@ -241,11 +243,20 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 			return w.undo(err)
 		}
 	}
+	said, err := w.counts.count(w.conn)
+	if err != nil {
+		return w.undo(err)
+	}
 	if _, err := w.conn.exec(`COMMIT`); err != nil {
 		return w.undo(err)
 	}
 	// What was committed counts only if somebody will find it.
-	return w.identity.check()
+	err = w.identity.check()
+	if err == nil && said != nil {
+		w.counts.owed = false
+		w.counts.say(*said, w.path)
+	}
+	return err
 }
 
 // attempt runs one request in a savepoint, so that one that is refused leaves

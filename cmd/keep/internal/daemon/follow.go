@@ -13,7 +13,6 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
-	"github.com/keep-run/keep/law/budget"
 )
 
 // lookEvery is how often the files of the configuration are looked at. A secret is to be
@@ -37,10 +36,9 @@ type Follower struct {
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
 
-	unread     bool     // what was refused last was refused because the database could not be read
-	behind     bool     // SecretsOnly: a secret changed beside another keep.toml than that of the session
-	unfinished bool     // something of what was taken is not done
-	rebudgeted []string // budgets that changed, until the runs that wait for them look again
+	unread     bool // what was refused last was refused because the database could not be read
+	behind     bool // SecretsOnly: a secret changed beside another keep.toml than that of the session
+	unfinished bool // something of what was taken is not done
 }
 
 // Run follows until ctx ends.
@@ -146,7 +144,6 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
 	s.Host.SetRepairs(s.repairsOf(f.Env, cfg, conns))
-	f.rebudgeted = append(f.rebudgeted, budget.Changed(s.loaded.BudgetRules(), cfg.BudgetRules())...)
 	loaded := *cfg
 	cfg.Server = s.Project.Cfg.Server // with what flags said
 	s.mu.Lock()
@@ -160,11 +157,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 // a grant is as it was until then.
 func (f *Follower) finish(ctx context.Context) {
 	s := f.Session
-	settleErr := s.Host.SettleBudgets(ctx, f.rebudgeted)
-	if settleErr == nil {
-		f.rebudgeted = nil
-	}
-	err := errors.Join(s.GrantFromConfig(ctx, f.Env), settleErr)
+	err := errors.Join(s.GrantFromConfig(ctx, f.Env), s.Host.SettleBudgets(ctx))
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)

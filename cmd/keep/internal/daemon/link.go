@@ -90,7 +90,8 @@ func (h *hub) Close() {
 }
 
 // serveGateways returns what serves the agents whose gateways come to the socket of a daemon. Its own gateway is opened
-// when the first one comes, with the configuration as it is then.
+// when the first one comes, with the configuration as it is then, or at once if one that died left calls: people are
+// asked about these.
 func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	cfg := s.config()
 	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
@@ -118,6 +119,13 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 		if err := g.Close(); err != nil {
 			e.Log.Warn("end the gateway", "err", err)
 		}
+	}
+	left, err := gateway.Left(ctx, s.DB)
+	if err == nil && left {
+		_, err = h.open()
+	}
+	if err != nil {
+		e.Log.WarnContext(ctx, "calls that a gateway left are looked at when an agent comes", "err", err)
 	}
 	return h
 }
