@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 )
@@ -91,7 +89,7 @@ func (s *Server) compares() {
 		"Say what another version would have done otherwise with the recorded runs of one; nothing is sent", access.Author)
 	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
 	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
-	huma.Register(s.api, op, func(ctx context.Context, in *compareInput) (*out[Comparison], error) {
+	register(s, op, func(ctx context.Context, in *compareInput) (*out[Comparison], error) {
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
 		}

@@ -73,10 +73,9 @@ func (s *Server) deploys() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}", "deploy", "Make a script the current version", access.Author)
 	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none. A script that is current already is answered 200, whichever version it was to replace."
 	op.Description += " A script that calls more than its workflow was granted is stored and does not run: 202, and the question of kind grant that a person answers."
-	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
 	op.MaxBodyBytes = maxScript
 	op.Errors = append(op.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusUnprocessableEntity)
-	huma.Register(s.api, op, func(ctx context.Context, in *deploy) (*deployAnswer, error) {
+	register(s, op, func(ctx context.Context, in *deploy) (*deployAnswer, error) {
 		w, waits, err := s.deploy(ctx, in)
 		switch {
 		case err != nil:
@@ -87,17 +86,16 @@ func (s *Server) deploys() {
 			return &deployAnswer{Status: http.StatusAccepted, ETag: etag(*waits.Version), Body: *waits}, nil
 		}
 		return &deployAnswer{Status: http.StatusOK, ETag: etag(w.Version), Body: w}, nil
-	})
+	}, answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}}))
 }
 
 // proposals registers what takes versions that wait for a person.
 func (s *Server) proposals() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}/proposal", "propose", "Store a script as a version that waits for a person", access.Author)
 	op.Description += " It never runs by itself: 202, and the question of kind proposal that a person answers, whatever the workflow was granted. A script that is current already is answered 200."
-	op.Responses = s.answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}})
 	op.MaxBodyBytes = maxScript
 	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
-	huma.Register(s.api, op, func(ctx context.Context, in *struct {
+	register(s, op, func(ctx context.Context, in *struct {
 		WorkflowPath
 		Body NewProposal
 	}) (*deployAnswer, error) {
@@ -125,7 +123,7 @@ func (s *Server) proposals() {
 			return nil, s.problem(ctx, err)
 		}
 		return &deployAnswer{Status: http.StatusOK, ETag: etag(w.Version), Body: w}, nil
-	})
+	}, answers(map[int]any{http.StatusOK: Workflow{}, http.StatusAccepted: Waiting{}}))
 }
 
 // A deployAnswer is the workflow, or what waits for a person.
@@ -158,14 +156,16 @@ func waitingOf(w keep.WorkflowName, d operator.Deployed) *Waiting {
 	return out
 }
 
-// answers returns what an operation answers with, by status.
-func (s *Server) answers(bodies map[int]any) map[string]*huma.Response {
-	out := make(map[string]*huma.Response)
-	for status, body := range bodies {
-		schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(body), true, "")
-		out[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+// answers describes what an operation answers with, by status.
+func answers(bodies map[int]any) describe {
+	return func(schemas huma.Registry) map[string]*huma.Response {
+		out := make(map[string]*huma.Response)
+		for status, body := range bodies {
+			schema := schemas.Schema(reflect.TypeOf(body), true, "")
+			out[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+		}
+		return out
 	}
-	return out
 }
 
 // deploy has the store compare the version that the author saw, in the commit that replaces it.

@@ -14,7 +14,7 @@ func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // document returns the OpenAPI document, as the repository has it.
 func (s *Server) document() ([]byte, error) {
-	text, err := json.Marshal(s.api.OpenAPI())
+	text, err := json.Marshal(s.whole())
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (s *Server) publishes() {
 	op.DefaultStatus = http.StatusCreated
 	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 	op.Responses = map[string]*huma.Response{"200": {Description: "The event was there"}}
-	huma.Register(s.api, op, func(ctx context.Context, in *publish) (*published, error) {
+	register(s, op, func(ctx context.Context, in *publish) (*published, error) {
 		out, err := s.publish(ctx, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
@@ -382,7 +380,7 @@ func (s *Server) readWorkflows() {
 		return paged(all, "", err)
 	})
 	op := s.operation(http.MethodGet, "/workflows/{workflow}", "show-workflow", "One workflow; its ETag is its version", access.Viewer)
-	huma.Register(s.api, op, func(ctx context.Context, in *WorkflowPath) (*tagged, error) {
+	register(s, op, func(ctx context.Context, in *WorkflowPath) (*tagged, error) {
 		w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
 		if err != nil {
 			return nil, s.problem(ctx, err)

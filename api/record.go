@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 )
@@ -41,7 +39,7 @@ func (s *Server) records() {
 	op := s.operation(http.MethodPost, recordPath, "record-test",
 		"Make a test of a run: its events, reads, answers and what came of it; nothing is sent", access.Author)
 	op.Parameters = nil // it changes nothing
-	huma.Register(s.api, op, func(ctx context.Context, in *recordInput) (*out[RecordedTest], error) {
+	register(s, op, func(ctx context.Context, in *recordInput) (*out[RecordedTest], error) {
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
 		}

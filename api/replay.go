@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 )
@@ -67,7 +65,7 @@ func (s *Server) replays() {
 		"Go through a run again with what it saw, and say where a script differs; nothing is sent", access.Author)
 	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
 	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
-	huma.Register(s.api, op, func(ctx context.Context, in *replayInput) (*out[Replay], error) {
+	register(s, op, func(ctx context.Context, in *replayInput) (*out[Replay], error) {
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
 		}

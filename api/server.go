@@ -161,7 +161,7 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	api     huma.API
+	routes  []*route
 	keys    *idempotency.Guard // nil: none
 	handler http.Handler
 	docs    func() (*manual, error)
@@ -185,17 +185,17 @@ func New(cfg Config) (*Server, error) {
 		cfg.Clock = time.Now
 	}
 	mux := http.NewServeMux()
-	s := &Server{cfg: cfg, log: cfg.Logger, api: humago.New(mux, description(cfg.Version))}
+	s := &Server{cfg: cfg, log: cfg.Logger}
 	s.reads()
 	s.actions()
 	s.streams()
-	for _, schema := range s.api.OpenAPI().Components.Schemas.Map() {
-		nullable(schema)
+	for _, r := range s.routes {
+		mux.Handle(r.pattern, r)
 	}
 	// Most servers of a command are never asked for these, and making them takes
 	// longer than all the rest.
 	s.doc = sync.OnceValues(s.document)
-	s.docs = sync.OnceValues(func() (*manual, error) { return newManual(s.api.OpenAPI()) })
+	s.docs = sync.OnceValues(func() (*manual, error) { return newManual(s.whole()) })
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
 	mux.HandleFunc("GET "+Prefix+"/docs", s.serveDocs)
 	mux.HandleFunc(Prefix+"/", notFound)

@@ -32,17 +32,16 @@ func (s *Server) streams() {
 	op.Description += " Each message names what changed, for you to read it again: event change, or reset if anything may " +
 		"have changed. With Last-Event-ID nothing is missed in between. A comment comes when nothing else does."
 	op.Parameters = []*huma.Param{{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: huma.TypeString}}}
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "messages until the client leaves",
-		Content: map[string]*huma.MediaType{"text/event-stream": {
-			Schema: s.api.OpenAPI().Components.Schemas.Schema(typeOf[Changed](), true, "Changed"),
-		}},
-	}}
-	huma.Register(s.api, op, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
+	register(s, op, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
 			s.follow(w, r)
 		}}, nil
+	}, func(schemas huma.Registry) map[string]*huma.Response {
+		return map[string]*huma.Response{"200": {
+			Description: "messages until the client leaves",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: schemas.Schema(typeOf[Changed](), true, "Changed")}},
+		}}
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/internal/sandboxtest"
@@ -42,13 +43,21 @@ func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){"keep": main, "keep-skewed": skewedMain, "keep-go": goMain})
 }
 
-// A suite is all tests of the package. They share the compiled sandbox.
+// A suite is all tests of the package. They share the compiled sandbox: one that is open, so that
+// commands in this process need not load it, and its files.
 type suite struct{ *testing.M }
 
 // Run runs the tests and removes what they shared.
 func (s suite) Run() int {
+	if err := holdSandbox(project.CacheDir()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	status := pgtest.Main(s.M)
 	browsertest.Stop()
+	for _, rt := range held {
+		rt.Close()
+	}
 	for _, dir := range append(shared, sharedCache, sharedBin) {
 		if dir != "" {
 			os.RemoveAll(dir)
@@ -57,7 +66,18 @@ func (s suite) Run() int {
 	return status
 }
 
+// holdSandbox opens the sandbox of a directory of the cache until all tests have ended: commands that
+// run in this process share what is compiled.
+func holdSandbox(dir string) error {
+	rt, err := sandbox.Open(context.Background(), sandbox.Config{CacheDir: dir})
+	if err == nil {
+		held = append(held, rt)
+	}
+	return err
+}
+
 var (
+	held        []*sandbox.Runtime
 	shared      []string // directories that tests share
 	sharedCache string   // made by makeCache; empty: not yet
 	makeCache   sync.Once
@@ -100,7 +120,7 @@ func cacheHome(tb testing.TB) string {
 			tb.Fatal(err)
 		}
 		sharedCache = home
-		if err := sandboxtest.Fill(filepath.Join(home, "keep")); err != nil {
+		if err := errors.Join(sandboxtest.Fill(filepath.Join(home, "keep")), holdSandbox(filepath.Join(home, "keep"))); err != nil {
 			tb.Fatal(err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 
 // addImports gives the engine what it imports. None of it reaches the outside:
 // the clock stands at the phase's time, and no file can be opened.
-func (rt *Runtime) addImports(ctx context.Context) error {
+func addImports(ctx context.Context, rt wazero.Runtime) error {
 	const (
 		i32 = api.ValueTypeI32
 		i64 = api.ValueTypeI64
@@ -48,7 +48,7 @@ func (rt *Runtime) addImports(ctx context.Context) error {
 	} {
 		b := modules[f.module]
 		if b == nil {
-			b = rt.wasm.NewHostModuleBuilder(f.module)
+			b = rt.NewHostModuleBuilder(f.module)
 			modules[f.module] = b
 		}
 		var results []api.ValueType

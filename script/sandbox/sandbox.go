@@ -8,12 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
-
-	"github.com/keep-run/keep/script/sandbox/internal/fuel"
-	"github.com/keep-run/keep/script/sandbox/internal/quickjs"
 )
 
 // loopsPerTick is how many loop heads compiled code runs between two looks at
@@ -41,7 +35,8 @@ type Config struct {
 	// of Open's time. What lies there is run as native code: nobody else may
 	// be able to write to it. It is made if it does not exist; damaged contents
 	// are replaced, and a directory that cannot be used is done without. If
-	// empty, the engine is compiled at every Open.
+	// empty, the engine is compiled by Open, unless a runtime with the same
+	// limit of memory is open: runtimes share it.
 	CacheDir string
 
 	// Processors is how many phases may compute at the same time. If zero,
@@ -53,9 +48,7 @@ type Config struct {
 // concurrent use.
 type Runtime struct {
 	limits Limits
-	wasm   wazero.Runtime
-	module wazero.CompiledModule
-	cache  wazero.CompilationCache // nil without CacheDir
+	engine *engine
 	base   *template
 	entry  entries
 	url    []byte // the compiled part of the prelude that few scripts need
@@ -94,10 +87,10 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		n = runtime.GOMAXPROCS(0)
 	}
 	rt := &Runtime{limits: limits, gate: newGate(n), closed: make(chan struct{})}
-	if err := rt.compile(ctx, cfg.CacheDir, n); err != nil {
-		return nil, errors.Join(err, rt.Close())
+	if rt.engine, err = acquireEngine(ctx, engineKey{cfg.CacheDir, limits.Memory}, n); err != nil {
+		return nil, err
 	}
-	rt.pool = &pool{max: max(8, 4*n), limit: limits.Memory, open: func() (*instance, error) { return newInstance(rt.wasm, rt.module) }}
+	rt.pool = &pool{max: max(8, 4*n), limit: limits.Memory, open: func() (*instance, error) { return newInstance(rt.engine.wasm, rt.engine.module) }}
 	if err := rt.boot(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: boot: %w", err), rt.Close())
 	}
@@ -117,18 +110,7 @@ func (rt *Runtime) Close() error {
 	}
 	close(rt.closed)
 	rt.running.Wait()
-	ctx := context.Background() // frees memory, which needs no deadline
-	var errs []error
-	if rt.pool != nil {
-		errs = append(errs, rt.pool.close())
-	}
-	if rt.wasm != nil {
-		errs = append(errs, rt.wasm.Close(ctx))
-	}
-	if rt.cache != nil {
-		errs = append(errs, rt.cache.Close(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(rt.pool.close(), rt.engine.release())
 }
 
 // begin counts a phase in, unless the runtime is closing.
@@ -140,59 +122,6 @@ func (rt *Runtime) begin() error {
 	}
 	rt.running.Add(1)
 	return nil
-}
-
-// compile makes the engine's module stoppable and turns it into native code. A
-// cache that cannot be used is done without: it only saves time.
-func (rt *Runtime) compile(ctx context.Context, cacheDir string, workers int) error {
-	module, _, err := fuel.Rewrite(quickjs.Module, loopsPerTick)
-	if err != nil {
-		return err
-	}
-	if cacheDir != "" {
-		if entries, err := checkCache(cacheDir); err == nil {
-			if rt.compileWith(ctx, module, cacheDir, workers) == nil {
-				_ = sealCache(cacheDir, entries) // or else the next Open compiles again
-				return nil
-			}
-			rt.discard(ctx)
-		}
-	}
-	return rt.compileWith(ctx, module, "", workers)
-}
-
-// compileWith fills in what compile makes.
-func (rt *Runtime) compileWith(ctx context.Context, module []byte, cacheDir string, workers int) (err error) {
-	cfg := wazero.NewRuntimeConfig().
-		WithMemoryLimitPages(uint32(rt.limits.Memory / wasmPage)).
-		WithDebugInfoEnabled(false)
-	if cacheDir != "" {
-		if rt.cache, err = wazero.NewCompilationCacheWithDir(cacheDir); err != nil {
-			return err
-		}
-		cfg = cfg.WithCompilationCache(rt.cache)
-	}
-	rt.wasm = wazero.NewRuntimeWithConfig(ctx, cfg)
-	if err := rt.addImports(ctx); err != nil {
-		return fmt.Errorf("sandbox: imports: %w", err)
-	}
-	rt.module, err = rt.wasm.CompileModule(experimental.WithCompilationWorkers(ctx, workers), module)
-	if err != nil {
-		return fmt.Errorf("sandbox: compile engine: %w", err)
-	}
-	return nil
-}
-
-// discard closes what an attempt to compile has left. It held nothing that
-// could be lost.
-func (rt *Runtime) discard(ctx context.Context) {
-	if rt.wasm != nil {
-		_ = rt.wasm.Close(ctx)
-	}
-	if rt.cache != nil {
-		_ = rt.cache.Close(ctx)
-	}
-	rt.wasm, rt.module, rt.cache = nil, nil, nil
 }
 
 // boot starts the engine, evaluates the prelude, and freezes the result. What

@@ -3,16 +3,22 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
 )
 
+// A counterTime is when counters begin, and how long they count.
+type counterTime struct {
+	step keep.Step
+	at   int64 // in milliseconds
+}
+
 // A counterKey names a counter.
 type counterKey struct {
-	step     keep.Step
-	at       int64 // in milliseconds
+	counterTime
 	workflow keep.WorkflowName
 }
 
@@ -28,10 +34,16 @@ func (s *Store) Counters(ctx context.Context, step keep.Step, w keep.WorkflowNam
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []keep.Counter
-	for _, c := range s.counters {
-		if c.Step == step && (w == "" || c.Workflow == w) && !c.At.Before(clean(from)) && c.At.Before(clean(to)) {
-			c.Took = slices.Clone(c.Took)
-			list = append(list, c)
+	begin, end := clean(from).UnixMilli(), clean(to).UnixMilli()
+	for t, counters := range s.counters { // a host asks all the time for a few of very many
+		if t.step != step || t.at < begin || t.at >= end {
+			continue
+		}
+		for _, c := range counters {
+			if w == "" || c.Workflow == w {
+				c.Took = slices.Clone(c.Took)
+				list = append(list, c)
+			}
 		}
 	}
 	return sortCounters(list), context.Cause(ctx)
@@ -53,7 +65,7 @@ func (s *Store) Ended(ctx context.Context, from, to time.Time) ([]keep.Counter, 
 			continue
 		}
 		at = at.Truncate(time.Minute)
-		key := counterKey{keep.Minute, at.UnixMilli(), r.Workflow}
+		key := counterKey{counterTime{keep.Minute, at.UnixMilli()}, r.Workflow}
 		c := found[key]
 		if c == nil {
 			c = &keep.Counter{Step: keep.Minute, At: at, Workflow: r.Workflow}
@@ -129,14 +141,18 @@ func (s *Store) PutCounters(ctx context.Context, list []keep.Counter, before map
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, c := range s.counters {
-		if at, some := before[c.Step]; some && c.At.Before(clean(at)) {
-			delete(s.counters, key)
-		}
+	for step, at := range before {
+		maps.DeleteFunc(s.counters, func(t counterTime, _ map[keep.WorkflowName]keep.Counter) bool {
+			return t.step == step && t.at < clean(at).UnixMilli()
+		})
 	}
 	for _, c := range list {
 		c.At, c.Took = clean(c.At), slices.Clone(c.Took)
-		s.counters[counterKey{c.Step, c.At.UnixMilli(), c.Workflow}] = c
+		t := counterTime{c.Step, c.At.UnixMilli()}
+		if s.counters[t] == nil {
+			s.counters[t] = make(map[keep.WorkflowName]keep.Counter)
+		}
+		s.counters[t][c.Workflow] = c
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ type Store struct {
 	accounts    map[accountKey]keep.Account
 	gates       map[string]keep.Gate
 	repairs     map[string]keep.Repair
-	counters    map[counterKey]keep.Counter
+	counters    map[counterTime]map[keep.WorkflowName]keep.Counter
 	leases      map[keep.WorkflowName]lease
 	hosts       map[keep.HostID]keep.Host // Held is counted when it is read
 	news        uint64                    // how often hosts sent news
@@ -135,7 +135,7 @@ func New() *Store {
 		accounts:    make(map[accountKey]keep.Account),
 		gates:       make(map[string]keep.Gate),
 		repairs:     make(map[string]keep.Repair),
-		counters:    make(map[counterKey]keep.Counter),
+		counters:    make(map[counterTime]map[keep.WorkflowName]keep.Counter),
 		leases:      make(map[keep.WorkflowName]lease),
 		hosts:       make(map[keep.HostID]keep.Host),
 	}
