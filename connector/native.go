@@ -43,7 +43,7 @@ type Change[Params, Result any] struct {
 	// Do makes the change once, and stops at the end of ctx. Key is the same for every attempt at
 	// this change, and another for every other change: give it to the service, so that
 	// Find can look for it. An error says that the change may have happened, unless it has a
-	// *keep.Failure of another class than keep.ClassUnknown.
+	// *keep.Failure of one of keep.Classes but keep.ClassUnknown.
 	Do func(ctx context.Context, key string, p Params) (Result, error)
 
 	// Find asks the service for the change with that key, and changes nothing. If nil, nobody but

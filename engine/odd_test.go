@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -122,6 +123,49 @@ func TestConnectorPanics(t *testing.T) {
 					}
 					if n := w.service.total(); n > 1 {
 						t.Errorf("%d effects", n)
+					}
+					qs, _, err := w.store.Escalations(t.Context(), keep.EscalationFilter{}, keep.Page{Limit: 2})
+					if err != nil || tt.status == keep.StatusCommitted {
+						return
+					}
+					if len(qs) != 1 || !strings.Contains(qs[0].Why, "the connector panicked at engine/odd_test.go:") || tt.status == keep.StatusInternal && !strings.HasPrefix(qs[0].Question, "The connector of svc.") {
+						t.Errorf("questions %+v, want one about the connector, with the place of the panic", qs)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Law doubt-is-not-failure: a failure without a class, or of one that Keep does not have, says what an error
+// without a *keep.Failure says: of a call nothing, of what came before it that it may be tried again.
+func TestClassThatKeepDoesNotHave(t *testing.T) {
+	for _, class := range []keep.Class{"", "timeout", keep.ClassUnknown} {
+		lost := &keep.Failure{Class: class, Message: "lost"}
+		first := func() error {
+			if lost == nil {
+				return nil
+			}
+			defer func() { lost = nil }()
+			return lost
+		}
+		for name, set := range map[string]func(s *service){
+			"Mutate": func(s *service) { s.onCall = func(int) (bool, error) { return true, lost } },
+			"Start":  func(s *service) { s.onStart = first },
+			"Read":   func(s *service) { s.onRead = first },
+		} {
+			lost = &keep.Failure{Class: class, Message: "lost"}
+			t.Run(fmt.Sprintf("%s/%q", name, class), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.script["consumers.act.prepare"] = func(c *call) any { c.do("svc.list", map[string]any{}); return reserveTrigger(c) }
+					set(w.service)
+					w.deploy()
+					w.publish("in", "a")
+					w.run()
+					if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 1 || w.service.calls != 1 || (w.service.asked > 0) != (name == "Mutate") {
+						t.Errorf("run = %s (%v): %d effects of %d calls, asked %d times; want committed, with one effect of one call",
+							r.Status, r.Error, w.service.total(), w.service.calls, w.service.asked)
 					}
 				})
 			})

@@ -99,6 +99,9 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 		q.Question = fmt.Sprintf("The script of %s is wrong, or its data is. Deploy a corrected version, or decide what to do with this run.", handler)
 	case keep.AskInternal:
 		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it, then retry.", handler)
+		if f := x.run.Error; f != nil && f.Code == codePanic {
+			q.Question = fmt.Sprintf("The connector of %s panicked while %s called it. Fix it, or report it if it is one of Keep's, then retry.", f.Tool, handler)
+		}
 	default:
 		q.Question = fmt.Sprintf("%s cannot continue by itself.", handler)
 	}

@@ -355,7 +355,7 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: c.At, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, c.At)
 		}
 	}()
 	result, err := t.impl.(connector.Reader).Read(ctx, params)
@@ -369,14 +369,9 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	case err == nil:
 		err = errors.New("the answer is not JSON")
 	}
-	f := keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok {
-		f = *known
-	} else if cause := context.Cause(ctx); cause != nil {
+	f, classed := failureOf(err, keep.ClassTransient, "read-failed")
+	if cause := context.Cause(ctx); !classed && cause != nil {
 		f.Message = cause.Error()
-	}
-	if f.Class == keep.ClassUnknown {
-		f.Class = keep.ClassTransient
 	}
 	f.Tool, f.At = t.name, c.At
 	return nil, t.marked(f)
@@ -404,7 +399,7 @@ func (ts *Tools) Secrets(name keep.ToolName) (mark string, known bool) {
 func (t *tool) target(params json.RawMessage, at string) (target string, fail *keep.Failure) {
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, at)
 		}
 	}()
 	return keep.CutTitle(t.impl.(connector.Mutator).Target(params)), nil
@@ -422,17 +417,14 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, at)
 		}
 	}()
 	err := starter.Start(ctx)
 	if err == nil {
 		return nil
 	}
-	f := keep.Failure{Class: keep.ClassTransient, Code: "not-started", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok && known.Class != keep.ClassUnknown {
-		f = *known
-	}
+	f, _ := failureOf(err, keep.ClassTransient, "not-started")
 	f.Tool, f.At = t.name, at
 	return t.marked(f)
 }
@@ -446,17 +438,15 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassUnknown, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassUnknown, at)
 		}
 	}()
 	receipt, err := t.impl.(connector.Mutator).Mutate(ctx, m)
 	if err == nil {
 		return t.accept(receipt), nil
 	}
-	f := keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok {
-		f = *known
-	} else if cause := context.Cause(ctx); cause != nil {
+	f, classed := failureOf(err, keep.ClassUnknown, "no-answer")
+	if cause := context.Cause(ctx); !classed && f.Code == "no-answer" && cause != nil {
 		f.Code, f.Message = "timeout", cause.Error()
 	}
 	f.Tool, f.At = t.name, at
@@ -471,7 +461,7 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			ans = connector.Answer{Verdict: connector.Retry, Detail: fmt.Sprintf("the connector panicked: %v", p)}
+			ans = connector.Answer{Verdict: connector.Retry, Detail: t.panicked(p, keep.ClassUnknown, "").Message}
 		}
 	}()
 	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)

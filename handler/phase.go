@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/caller"
 	"github.com/keep-run/keep/internal/wall"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -64,7 +65,7 @@ func (s script) Locate(_ context.Context, path []string) string {
 	if p.IsZero() {
 		return ""
 	}
-	return at(p.File, p.Line)
+	return caller.At(p.File, p.Line)
 }
 
 // A phase is one call of a handler function. The function runs in a goroutine of its own, and
