@@ -7,11 +7,12 @@ import (
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/utf8json"
 )
 
 // NewReader returns a tool that reads by a Go function. Params becomes Params from the JSON that a workflow
 // passes, and Result becomes JSON. An error with a *keep.Failure has its class; any other is
-// transient. Params that do not fit are a logic failure.
+// transient. Params that do not fit, and a Result that is not JSON or has text that is not UTF-8, are a logic failure.
 func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p Params) (Result, error)) Reader {
 	spec.Effect = cmp.Or(spec.Effect, Get)
 	return reader[Params, Result]{spec, read}
@@ -35,7 +36,11 @@ func (r reader[P, R]) Read(ctx context.Context, params json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(result)
+	raw, err := utf8json.Marshal(result)
+	if err != nil {
+		return nil, keep.Failf(keep.ClassLogic, "bad-result", "the result cannot be passed on as JSON: %v", err)
+	}
+	return raw, nil
 }
 
 // A Change is a Go function that changes something, and what else Keep must know of it.
@@ -119,7 +124,7 @@ func (f finder[P, R]) Reconcile(ctx context.Context, rec keep.Mutation) (Answer,
 
 // receiptOf returns what a change brought. It happened, whatever the result is.
 func receiptOf(result any) Receipt {
-	raw, err := json.Marshal(result)
+	raw, err := utf8json.Marshal(result)
 	if err != nil {
 		return Receipt{Warning: "the result was left out: " + err.Error()}
 	}

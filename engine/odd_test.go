@@ -20,6 +20,7 @@ func TestOddResultIsApplied(t *testing.T) {
 		{"OtherShape", `{"id":"seven"}`, `{"id":"seven"}`, "shape"},
 		{"NotJSON", `<html>`, `null`, "not JSON"},
 		{"Half", `{"id":`, `null`, "not JSON"},
+		{"NotUTF8", "\"caf\xe9\"", `null`, "not UTF-8"},
 		{"Nothing", ``, `null`, ""},
 		{"Null", `null`, `null`, "shape"},
 		{"Huge", `"` + strings.Repeat("x", 2<<20) + `"`, `null`, "bytes"},
@@ -55,23 +56,25 @@ func TestOddResultIsApplied(t *testing.T) {
 	}
 }
 
-// A read that answers what is not JSON has failed; the script never sees it.
+// A read that answers what is not JSON, or not UTF-8, has failed; the script never sees it.
 func TestReadThatIsNotJSON(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.policy.Retry.Attempts = 1
-		w.service.read = json.RawMessage(`<html>`)
-		w.script["consumers.act.prepare"] = func(c *call) any {
-			c.do("svc.list", map[string]any{})
-			return reserveTrigger(c)
-		}
-		w.deploy()
-		w.publish("in", "a")
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusPerson || r.Error.Class != keep.ClassTransient {
-			t.Errorf("run = %s (%v), want paused:person, transient", r.Status, r.Error)
-		}
-	})
+	for answer, class := range map[string]keep.Class{"<html>": keep.ClassTransient, "\"caf\xe9\"": keep.ClassLogic} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy.Retry.Attempts = 1
+			w.service.read = json.RawMessage(answer)
+			w.script["consumers.act.prepare"] = func(c *call) any {
+				c.do("svc.list", map[string]any{})
+				return reserveTrigger(c)
+			}
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			if r := w.lastRun(); r.Error == nil || r.Error.Class != class {
+				t.Errorf("run = %s (%v), want stopped, %s", r.Status, r.Error, class)
+			}
+		})
+	}
 }
 
 // A connector that panics takes nothing with it: before the call nothing was

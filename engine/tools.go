@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -307,6 +308,8 @@ func (t *tool) accept(r connector.Receipt) connector.Receipt {
 		r.Result = nil
 	case n > maxResult:
 		warning, r.Result = fmt.Sprintf("the result of %d bytes was left out: at most %d", n, maxResult), nil
+	case !utf8.Valid(r.Result):
+		warning, r.Result = "the result is not UTF-8 and was left out", nil
 	case !json.Valid(r.Result):
 		warning, r.Result = "the result is not JSON and was left out", nil
 	case connector.CheckNumbers(r.Result) != nil:
@@ -362,6 +365,8 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	switch {
 	case err == nil && len(result) == 0:
 		return nil, nil
+	case err == nil && !utf8.Valid(result): // two texts of it could become one
+		err = keep.Failf(keep.ClassLogic, "not-utf-8", "the answer is not UTF-8")
 	case err == nil && json.Valid(result):
 		if err = connector.CheckNumbers(result); err == nil {
 			return result, nil

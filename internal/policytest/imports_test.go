@@ -54,7 +54,7 @@ store/transfer          timed  . law/key
 
 llm                     timed  law/policy
 
-connector               timed  . law/ledger law/limit
+connector               timed  . law/ledger law/limit internal/utf8json
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
@@ -72,8 +72,8 @@ script/workflow         timed  . connector law/policy law/schedule
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . law/... store connector engine/lease internal/commitlog internal/schema
-handler                 clock  . law/given engine script/workflow internal/wall
+engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/schema
+handler                 clock  . law/given engine script/workflow internal/caller internal/utf8json internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
 
@@ -122,6 +122,8 @@ internal/commitlog      timed  .
 internal/redact         pure
 internal/framed         timed
 internal/schema         pure
+internal/utf8json       pure
+internal/caller         timed
 internal/regular        timed
 internal/wall           clock
 internal/childenv       timed
