@@ -92,7 +92,7 @@ host/account/seal       timed  . internal/regular
 gateway                 clock  . law/... store connector connector/mcp engine
 
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
-api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
+api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json
 api/access              clock  . store host/link
 api/hook                clock  . law/given store operator idempotency
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
