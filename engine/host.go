@@ -150,6 +150,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
+	if c.Changes && t.spec.Effect != connector.Mutate {
+		f := c.logicf("not-a-mutation", "%s changes nothing and is called by a function that makes a change; read it with Read", t.name)
+		f.Tool = t.name
+		return nil, f
+	}
 	if t.spec.Effect != connector.Mutate {
 		if err := h.x.mayRead(ctx, t, params, c.At); err != nil {
 			return nil, err

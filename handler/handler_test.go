@@ -142,6 +142,27 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
+// What the engine refuses is said in the words of Go.
+func TestWordsOfGo(t *testing.T) {
+	for said, want := range map[string]string{
+		"ctx.svc.do in item \"a\", which is done: begin the handler with `if (ctx.item.isDone) return`": "svc.do in item \"a\", which is done: begin its function with `if it.Done() { return nil }`",
+		"ctx.withItem(\"a\", title, handler): the item \"b\" of the job j is called so":                 "Item(ctx, \"a\", title, work): the item \"b\" of the job j is called so",
+		"ctx.kv.set(\"k\"): 70000 bytes: at most 65536":                                                 "Store(\"k\"): 70000 bytes: at most 65536",
+		"ctx.publish(\"in\") in a producer needs a messageId: write once: false if each is meant to be": "Publish(\"in\") in a producer needs an ID: set Repeat if each is meant to be",
+		"ctx.publish: messageId: message id of 600 bytes: at most 512":                                  "Publish: ID: message id of 600 bytes: at most 512",
+		"the handler of item \"a\" threw an error: no subject":                                          "the handler of item \"a\" returned an error: no subject",
+		"ctx.svc.do: no connection is configured; add [connections.svc] to keep.toml":                   "svc.do: no connection is configured; add the connection svc to host.Config.Connections",
+	} {
+		h := &host{answer: func(context.Context, engine.HostCall) (json.RawMessage, error) {
+			return nil, keep.Failf(keep.ClassLogic, "refused", "%s", said)
+		}}
+		err := produce(t, handler.Limits{}, h, func(ctx context.Context, in *handler.Ingress) error { return in.Delete(ctx, "k") })
+		if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Message != want {
+			t.Errorf("%q\nis said as %v\nwant       %q", said, err, want)
+		}
+	}
+}
+
 // A color has an author's mistake: only two have a name.
 type color int
 

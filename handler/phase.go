@@ -215,11 +215,12 @@ var errOver = errors.New("the phase is over: Keep answers nothing any more")
 
 // A hostCall is a call that a function makes on the host.
 type hostCall struct {
-	at    string // where; empty: found by host
-	scope int
-	name  string
-	reads bool // it may change nothing
-	args  []any
+	at      string // where; empty: found by host
+	scope   int
+	name    string
+	reads   bool // it may change nothing
+	changes bool // it is no read
+	args    []any
 
 	raw []json.RawMessage // args
 	err error             // why there is no raw
@@ -309,7 +310,8 @@ func (p *phase) pass(ctx context.Context, c hostCall) (json.RawMessage, error) {
 			return nil, p.limit("host_calls", "the handler made more than %d calls: do less in one run", p.limits.Calls)
 		}
 	}
-	return p.call.Host.HostCall(ctx, engine.HostCall{Name: c.name, Args: c.raw, At: c.at, Scope: c.scope, ReadOnly: c.reads, Pause: p.wall.Pause})
+	out, err := p.call.Host.HostCall(ctx, engine.HostCall{Name: c.name, Args: c.raw, At: c.at, Scope: c.scope, ReadOnly: c.reads, Changes: c.changes, Pause: p.wall.Pause})
+	return out, inGo(err)
 }
 
 // renew gives an item, or what comes after it, the limits of a phase.
