@@ -14,7 +14,7 @@
 //
 // The host records each mutation before Mutate is called, validates params
 // against the schema, derives identity and hashes, and decides what an outcome
-// means; a connector only reports what it saw. Package connectortest checks it.
+// means; a connector only reports what it saw. Package testkit/connectortest checks it.
 package connector
 
 import (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/keep-run/keep"
@@ -21,6 +22,13 @@ func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p P
 type reader[P, R any] struct {
 	spec Spec
 	read func(context.Context, P) (R, error)
+}
+
+func (r reader[P, R]) check() error {
+	if r.read == nil {
+		return errors.New("its function is nil")
+	}
+	return nil
 }
 
 // Spec implements Tool.
@@ -63,8 +71,8 @@ type Change[Params, Result any] struct {
 // that Find finds is that of the key (Spec.Marked); Spec.SettleAfter says how long Find may
 // lag behind a change. A spec that names a level keeps it.
 func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator {
-	spec.Effect = Mutate
-	m := mutator[Params, Result]{spec, c}
+	m := mutator[Params, Result]{spec, c, cmp.Or(spec.Effect, Mutate)}
+	m.spec.Effect = Mutate
 	if c.Find == nil {
 		m.spec.Level = cmp.Or(spec.Level, keep.LevelNone)
 		return m
@@ -76,6 +84,19 @@ func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator
 type mutator[P, R any] struct {
 	spec   Spec
 	change Change[P, R]
+	said   Effect // by the spec
+}
+
+func (m mutator[P, R]) check() error {
+	switch {
+	case m.change.Do == nil:
+		return errors.New("Do is nil")
+	case len(m.spec.Identity) == 0:
+		return errors.New("Identity is empty: name the params that say what is changed")
+	case m.said != Mutate:
+		return fmt.Errorf("effect %s of a mutator", m.said)
+	}
+	return nil
 }
 
 // Spec implements Tool.
@@ -129,6 +150,30 @@ func receiptOf(result any) Receipt {
 		return Receipt{Warning: "the result was left out: " + err.Error()}
 	}
 	return Receipt{Result: raw}
+}
+
+// Check reports what is wrong with a connection before anything is called: its name, and tools that cannot work.
+func Check(c Connection) error {
+	if !IsName(c.Name) {
+		return fmt.Errorf("the name of a connection is %q: it needs letters, digits and _, and begins with no digit", c.Name)
+	}
+	var errs []error
+	for i, t := range c.Tools {
+		if t == nil {
+			errs = append(errs, fmt.Errorf("connection %s: tool %d is nil", c.Name, i))
+			continue
+		}
+		name := t.Spec().Name
+		if !IsName(name) {
+			errs = append(errs, fmt.Errorf("connection %s: the name of a tool is %q", c.Name, name))
+		}
+		if own, ok := t.(interface{ check() error }); ok {
+			if err := own.check(); err != nil {
+				errs = append(errs, fmt.Errorf("tool %s.%s: %w", c.Name, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // paramsOf reads params. The failure says that nothing was sent.

@@ -178,6 +178,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
+	if len(t.spec.Identity) > 0 && string(call.identity) == "{}" {
+		f := c.logicf("bad-params", "the params that say what is changed are missing: %s", strings.Join(t.spec.Identity, ", "))
+		f.Tool = t.name
+		return nil, f
+	}
 	if call.target, f = t.target(call.payload, c.At); f != nil {
 		return nil, f
 	}

@@ -354,17 +354,22 @@ func TestGoMayNotCallByRead(t *testing.T) {
 	}
 }
 
-// A call in an item that is done, and one of a tool that reads, are refused in Go's words.
+// A call in an item that is done, one of a tool that reads, and one that does not say what it changes are refused in Go's words.
 func TestGoMayNotCallInItem(t *testing.T) {
-	for _, tt := range []struct{ tool, code, says string }{
-		{"svc.keyed", "item-done", "if it.Done() { return nil }"},
-		{"svc.get", "not-a-mutation", "read it with Read"},
+	params := map[string]any{"id": "1", "text": "x"}
+	for _, tt := range []struct {
+		tool, code, says string
+		params           any
+	}{
+		{"svc.keyed", "item-done", "if it.Done() { return nil }", params},
+		{"svc.get", "not-a-mutation", "read it with Read", params},
+		{"svc.keyed", "bad-params", "what is changed are missing: id", nil},
 	} {
 		w := newWorld(t)
 		flow := &handler.Workflow{Name: "both", Handlers: []handler.Handler{handler.Job{Name: "j", Run: func(ctx context.Context, w *handler.Worker) error {
 			for range 2 {
 				err := w.Item(ctx, "a", "A", func(ctx context.Context, it *handler.Item) error {
-					return it.Call(ctx, keep.ToolName(tt.tool), map[string]any{"id": "1", "text": "x"}, nil)
+					return it.Call(ctx, keep.ToolName(tt.tool), tt.params, nil)
 				})
 				if err != nil {
 					return err
