@@ -51,7 +51,6 @@ func read(resp *http.Response) answer {
 	if len(a.body) > maxBody {
 		a.body, a.cut = a.body[:maxBody], true
 	}
-	a.body = inUTF8(a.header.Get("Content-Type"), a.body)
 	return a
 }
 
@@ -135,7 +134,7 @@ func (a answer) value() (json.RawMessage, error) {
 		if err := connector.CheckNumbers(body); err != nil {
 			return nil, err
 		}
-		if utf8.Valid(body) {
+		if body = inUTF8(a.header.Get("Content-Type"), body); utf8.Valid(body) && json.Valid(body) {
 			return body, nil
 		}
 	}
@@ -150,12 +149,21 @@ func (a answer) value() (json.RawMessage, error) {
 	return raw, err
 }
 
+// record is value for a lookup, which looks for what Keep sent: another text may be changed by U+FFFD.
+func (a answer) record() (json.RawMessage, error) {
+	raw, err := a.value()
+	if errors.Is(err, errNotUTF8) {
+		return bytes.ToValidUTF8(bytes.TrimSpace(a.body), []byte(string(utf8.RuneError))), nil
+	}
+	return raw, err
+}
+
 // wrapped is the result for a body that is not JSON.
 func (a answer) wrapped(kind string) map[string]any {
 	w := map[string]any{"status": a.status, "type": kind}
-	body := a.body
+	body := inUTF8(a.header.Get("Content-Type"), a.body)
 	if a.cut {
-		body = body[:maxText]
+		body = a.body[:maxText]
 		w["cut"] = true
 	}
 	switch {
