@@ -15,6 +15,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/utf8json"
 )
 
 // A Client asks a Server. Every method is one request; what a method returns is
@@ -121,7 +122,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	}
 	var body io.Reader
 	if q.body != nil {
-		text, err := json.Marshal(q.body)
+		text, err := utf8json.Marshal(q.body)
 		if err != nil {
 			return nil, err
 		}

@@ -3,9 +3,11 @@ package api_test
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +55,9 @@ func TestClient(t *testing.T) {
 	}
 	if w, err := c.Resume(ctx, "invoices"); err != nil || w.Paused || w.PauseNote != nil {
 		t.Errorf("Resume = %+v, %v", w, err)
+	}
+	if ev, _, err := c.Publish(ctx, "invoices", "email.received", api.PublishRequest{MessageID: "caf\xe9", Payload: json.RawMessage(`1`)}); err == nil || !strings.Contains(err.Error(), `message_id: the text "caf\xe9" is not UTF-8`) {
+		t.Errorf("Publish of an id that is not UTF-8 = %+v, %v; want an error that names it", ev, err)
 	}
 	if _, err := c.Decide(ctx, "esc_1", api.DecisionRequest{Action: keep.Skip, Note: "seen"}); err != nil {
 		t.Errorf("Decide: %v", err)

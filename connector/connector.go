@@ -9,12 +9,12 @@
 //     never retries, follows no redirects, and stops at the end of ctx.
 //   - Mutate returns an error with a class other than keep.ClassUnknown only if
 //     the service said no or the request provably never left. An error without
-//     a class counts as unknown: the host then asks, or stops.
+//     a class, or of none of keep.Classes, counts as unknown: the host then asks, or stops.
 //   - Reconcile never makes a change that the lost call would not have made.
 //
 // The host records each mutation before Mutate is called, validates params
 // against the schema, derives identity and hashes, and decides what an outcome
-// means; a connector only reports what it saw. Package connectortest checks it.
+// means; a connector only reports what it saw. Package testkit/connectortest checks it.
 package connector
 
 import (

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/utf8json"
 )
 
 // NewReader returns a tool that reads by a Go function. Params becomes Params from the JSON that a workflow
 // passes, and Result becomes JSON. An error with a *keep.Failure has its class; any other is
-// transient. Params that do not fit are a logic failure.
+// transient. Params that do not fit, and a Result that is not JSON or has text that is not UTF-8, are a logic failure.
 func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p Params) (Result, error)) Reader {
 	spec.Effect = cmp.Or(spec.Effect, Get)
 	return reader[Params, Result]{spec, read}
@@ -20,6 +22,13 @@ func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p P
 type reader[P, R any] struct {
 	spec Spec
 	read func(context.Context, P) (R, error)
+}
+
+func (r reader[P, R]) check() error {
+	if r.read == nil {
+		return errors.New("its function is nil")
+	}
+	return nil
 }
 
 // Spec implements Tool.
@@ -35,7 +44,11 @@ func (r reader[P, R]) Read(ctx context.Context, params json.RawMessage) (json.Ra
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(result)
+	raw, err := utf8json.Marshal(result)
+	if err != nil {
+		return nil, keep.Failf(keep.ClassLogic, "bad-result", "the result cannot be passed on as JSON: %v", err)
+	}
+	return raw, nil
 }
 
 // A Change is a Go function that changes something, and what else Keep must know of it.
@@ -43,7 +56,7 @@ type Change[Params, Result any] struct {
 	// Do makes the change once, and stops at the end of ctx. Key is the same for every attempt at
 	// this change, and another for every other change: give it to the service, so that
 	// Find can look for it. An error says that the change may have happened, unless it has a
-	// *keep.Failure of another class than keep.ClassUnknown.
+	// *keep.Failure of one of keep.Classes but keep.ClassUnknown.
 	Do func(ctx context.Context, key string, p Params) (Result, error)
 
 	// Find asks the service for the change with that key, and changes nothing. If nil, nobody but
@@ -58,8 +71,8 @@ type Change[Params, Result any] struct {
 // that Find finds is that of the key (Spec.Marked); Spec.SettleAfter says how long Find may
 // lag behind a change. A spec that names a level keeps it.
 func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator {
-	spec.Effect = Mutate
-	m := mutator[Params, Result]{spec, c}
+	m := mutator[Params, Result]{spec, c, cmp.Or(spec.Effect, Mutate)}
+	m.spec.Effect = Mutate
 	if c.Find == nil {
 		m.spec.Level = cmp.Or(spec.Level, keep.LevelNone)
 		return m
@@ -71,6 +84,19 @@ func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator
 type mutator[P, R any] struct {
 	spec   Spec
 	change Change[P, R]
+	said   Effect // by the spec
+}
+
+func (m mutator[P, R]) check() error {
+	switch {
+	case m.change.Do == nil:
+		return errors.New("Do is nil")
+	case len(m.spec.Identity) == 0:
+		return errors.New("Identity is empty: name the params that say what is changed")
+	case m.said != Mutate:
+		return fmt.Errorf("effect %s of a mutator", m.said)
+	}
+	return nil
 }
 
 // Spec implements Tool.
@@ -119,11 +145,35 @@ func (f finder[P, R]) Reconcile(ctx context.Context, rec keep.Mutation) (Answer,
 
 // receiptOf returns what a change brought. It happened, whatever the result is.
 func receiptOf(result any) Receipt {
-	raw, err := json.Marshal(result)
+	raw, err := utf8json.Marshal(result)
 	if err != nil {
 		return Receipt{Warning: "the result was left out: " + err.Error()}
 	}
 	return Receipt{Result: raw}
+}
+
+// Check reports what is wrong with a connection before anything is called: its name, and tools that cannot work.
+func Check(c Connection) error {
+	if !IsName(c.Name) {
+		return fmt.Errorf("the name of a connection is %q: it needs letters, digits and _, and begins with no digit", c.Name)
+	}
+	var errs []error
+	for i, t := range c.Tools {
+		if t == nil {
+			errs = append(errs, fmt.Errorf("connection %s: tool %d is nil", c.Name, i))
+			continue
+		}
+		name := t.Spec().Name
+		if !IsName(name) {
+			errs = append(errs, fmt.Errorf("connection %s: the name of a tool is %q", c.Name, name))
+		}
+		if own, ok := t.(interface{ check() error }); ok {
+			if err := own.check(); err != nil {
+				errs = append(errs, fmt.Errorf("tool %s.%s: %w", c.Name, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // paramsOf reads params. The failure says that nothing was sent.

@@ -3,6 +3,8 @@ package connector_test
 import (
 	"context"
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,13 @@ func TestNewReader(t *testing.T) {
 	out, err := r.Read(t.Context(), []byte(`{"id":"ada"}`))
 	if err != nil || string(out) != `{"id":"ada","email":"ada@example.com"}` {
 		t.Errorf("Read = %s, %v", out, err)
+	}
+	for what, result := range map[string]any{"NaN": math.NaN(), `email: the text "caf\xe9"`: contact{Email: "caf\xe9"}} {
+		r := connector.NewReader(connector.Spec{Name: "get"}, func(context.Context, contact) (any, error) { return result, nil })
+		_, err := r.Read(t.Context(), nil)
+		if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassLogic || !strings.Contains(f.Message, what) {
+			t.Errorf("a result with %s: %v, want a logic failure", what, err)
+		}
 	}
 	_, err = r.Read(t.Context(), []byte(`{"id":7}`))
 	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassLogic {

@@ -150,6 +150,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		f.Tool = t.name
 		return nil, f
 	}
+	if c.Changes && t.spec.Effect != connector.Mutate {
+		f := c.logicf("not-a-mutation", "%s changes nothing and is called by a function that makes a change; read it with Read", t.name)
+		f.Tool = t.name
+		return nil, f
+	}
 	if t.spec.Effect != connector.Mutate {
 		if err := h.x.mayRead(ctx, t, params, c.At); err != nil { // before it waits for a limit
 			return nil, err
@@ -170,6 +175,11 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	var err error
 	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {
 		f := c.logicf("bad-params", "%v", err)
+		f.Tool = t.name
+		return nil, f
+	}
+	if len(t.spec.Identity) > 0 && string(call.identity) == "{}" {
+		f := c.logicf("bad-params", "the params that say what is changed are missing: %s", strings.Join(t.spec.Identity, ", "))
 		f.Tool = t.name
 		return nil, f
 	}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ func TestOddResultIsApplied(t *testing.T) {
 		{"OtherShape", `{"id":"seven"}`, `{"id":"seven"}`, "shape"},
 		{"NotJSON", `<html>`, `null`, "not JSON"},
 		{"Half", `{"id":`, `null`, "not JSON"},
+		{"NotUTF8", "\"caf\xe9\"", `null`, "not UTF-8"},
 		{"Nothing", ``, `null`, ""},
 		{"Null", `null`, `null`, "shape"},
 		{"Huge", `"` + strings.Repeat("x", 2<<20) + `"`, `null`, "bytes"},
@@ -54,23 +56,25 @@ func TestOddResultIsApplied(t *testing.T) {
 	}
 }
 
-// A read that answers what is not JSON has failed; the script never sees it.
+// A read that answers what is not JSON, or not UTF-8, has failed; the script never sees it.
 func TestReadThatIsNotJSON(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.policy.Retry.Attempts = 1
-		w.service.read = json.RawMessage(`<html>`)
-		w.script["consumers.act.prepare"] = func(c *call) any {
-			c.do("svc.list", map[string]any{})
-			return reserveTrigger(c)
-		}
-		w.deploy()
-		w.publish("in", "a")
-		w.run()
-		if r := w.lastRun(); r.Status != keep.StatusPerson || r.Error.Class != keep.ClassTransient {
-			t.Errorf("run = %s (%v), want paused:person, transient", r.Status, r.Error)
-		}
-	})
+	for answer, class := range map[string]keep.Class{"<html>": keep.ClassTransient, "\"caf\xe9\"": keep.ClassLogic} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy.Retry.Attempts = 1
+			w.service.read = json.RawMessage(answer)
+			w.script["consumers.act.prepare"] = func(c *call) any {
+				c.do("svc.list", map[string]any{})
+				return reserveTrigger(c)
+			}
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			if r := w.lastRun(); r.Error == nil || r.Error.Class != class {
+				t.Errorf("run = %s (%v), want stopped, %s", r.Status, r.Error, class)
+			}
+		})
+	}
 }
 
 // A connector that panics takes nothing with it: before the call nothing was
@@ -122,6 +126,49 @@ func TestConnectorPanics(t *testing.T) {
 					}
 					if n := w.service.total(); n > 1 {
 						t.Errorf("%d effects", n)
+					}
+					qs, _, err := w.store.Escalations(t.Context(), keep.EscalationFilter{}, keep.Page{Limit: 2})
+					if err != nil || tt.status == keep.StatusCommitted {
+						return
+					}
+					if len(qs) != 1 || !strings.Contains(qs[0].Why, "the connector panicked at engine/odd_test.go:") || tt.status == keep.StatusInternal && !strings.HasPrefix(qs[0].Question, "The connector of svc.") {
+						t.Errorf("questions %+v, want one about the connector, with the place of the panic", qs)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Law doubt-is-not-failure: a failure without a class, or of one that Keep does not have, says what an error
+// without a *keep.Failure says: of a call nothing, of what came before it that it may be tried again.
+func TestClassThatKeepDoesNotHave(t *testing.T) {
+	for _, class := range []keep.Class{"", "timeout", keep.ClassUnknown} {
+		lost := &keep.Failure{Class: class, Message: "lost"}
+		first := func() error {
+			if lost == nil {
+				return nil
+			}
+			defer func() { lost = nil }()
+			return lost
+		}
+		for name, set := range map[string]func(s *service){
+			"Mutate": func(s *service) { s.onCall = func(int) (bool, error) { return true, lost } },
+			"Start":  func(s *service) { s.onStart = first },
+			"Read":   func(s *service) { s.onRead = first },
+		} {
+			lost = &keep.Failure{Class: class, Message: "lost"}
+			t.Run(fmt.Sprintf("%s/%q", name, class), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.script["consumers.act.prepare"] = func(c *call) any { c.do("svc.list", map[string]any{}); return reserveTrigger(c) }
+					set(w.service)
+					w.deploy()
+					w.publish("in", "a")
+					w.run()
+					if r := w.lastRun(); r.Status != keep.StatusCommitted || w.service.total() != 1 || w.service.calls != 1 || (w.service.asked > 0) != (name == "Mutate") {
+						t.Errorf("run = %s (%v): %d effects of %d calls, asked %d times; want committed, with one effect of one call",
+							r.Status, r.Error, w.service.total(), w.service.calls, w.service.asked)
 					}
 				})
 			})

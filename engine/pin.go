@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,7 +47,7 @@ func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, n
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, at)
 		}
 	}()
 	id, err := claimer.Claim(ctx, m)
@@ -56,13 +55,7 @@ func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, n
 		p.Claim = id
 		return marshal(p), nil
 	}
-	f := keep.Failure{Class: keep.ClassTransient, Code: "not-started", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok {
-		f = *known
-		if f.Class == keep.ClassUnknown {
-			f.Class = keep.ClassTransient
-		}
-	}
+	f, _ := failureOf(err, keep.ClassTransient, "not-started")
 	f.Tool, f.At = t.name, at
 	return nil, &f
 }

@@ -96,9 +96,12 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	case keep.AskRetries:
 		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it keep trying?", handler, x.run.Retries+1)
 	case keep.AskLogic:
-		q.Question = fmt.Sprintf("The script of %s is wrong, or its data is. Deploy a corrected version, or decide what to do with this run.", handler)
+		q.Question = fmt.Sprintf("The %s of %s is wrong, or its data is. Deploy a corrected version, or decide what to do with this run.", writtenAs(x.v.Definition), handler)
 	case keep.AskInternal:
 		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it, then retry.", handler)
+		if f := x.run.Error; f != nil && f.Code == codePanic {
+			q.Question = fmt.Sprintf("The connector of %s panicked while %s called it. Fix it, or report it if it is one of Keep's, then retry.", f.Tool, handler)
+		}
 	default:
 		q.Question = fmt.Sprintf("%s cannot continue by itself.", handler)
 	}
@@ -109,6 +112,14 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 	if q.Item != "" {
 		q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; the job continues with the others"})
 	}
+}
+
+// writtenAs names what has the handlers of a version.
+func writtenAs(d keep.Definition) string {
+	if d.Go {
+		return "program"
+	}
+	return "script"
 }
 
 // remedy says what a person can do about a refusal.

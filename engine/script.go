@@ -63,6 +63,9 @@ type HostCall struct {
 	// something is refused, wherever it is made.
 	ReadOnly bool
 
+	// Changes says that the call was made by a function that changes something: a tool that reads is refused.
+	Changes bool
+
 	// Pause stops the clock of the phase until the function that it returns is called.
 	// Nil: the phase has none.
 	Pause func() (resume func())

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -129,6 +130,12 @@ func NewTools(conns []connector.Connection) (*Tools, error) { return new(Schemas
 func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool), limits: make(map[string]limit.Rule)}
 	var errs []error
+	for _, c := range conns {
+		errs = append(errs, connector.Check(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
 	for _, c := range conns {
 		if err := c.Limits.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("connection %s: %w", c.Name, err))
@@ -307,6 +314,8 @@ func (t *tool) accept(r connector.Receipt) connector.Receipt {
 		r.Result = nil
 	case n > maxResult:
 		warning, r.Result = fmt.Sprintf("the result of %d bytes was left out: at most %d", n, maxResult), nil
+	case !utf8.Valid(r.Result):
+		warning, r.Result = "the result is not UTF-8 and was left out", nil
 	case !json.Valid(r.Result):
 		warning, r.Result = "the result is not JSON and was left out", nil
 	case connector.CheckNumbers(r.Result) != nil:
@@ -355,13 +364,15 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: c.At, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, c.At)
 		}
 	}()
 	result, err := t.impl.(connector.Reader).Read(ctx, params)
 	switch {
 	case err == nil && len(result) == 0:
 		return nil, nil
+	case err == nil && !utf8.Valid(result): // two texts of it could become one
+		err = keep.Failf(keep.ClassLogic, "not-utf-8", "the answer is not UTF-8")
 	case err == nil && json.Valid(result):
 		if err = connector.CheckNumbers(result); err == nil {
 			return result, nil
@@ -369,14 +380,9 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	case err == nil:
 		err = errors.New("the answer is not JSON")
 	}
-	f := keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok {
-		f = *known
-	} else if cause := context.Cause(ctx); cause != nil {
+	f, classed := failureOf(err, keep.ClassTransient, "read-failed")
+	if cause := context.Cause(ctx); !classed && cause != nil {
 		f.Message = cause.Error()
-	}
-	if f.Class == keep.ClassUnknown {
-		f.Class = keep.ClassTransient
 	}
 	f.Tool, f.At = t.name, c.At
 	return nil, t.marked(f)
@@ -404,7 +410,7 @@ func (ts *Tools) Secrets(name keep.ToolName) (mark string, known bool) {
 func (t *tool) target(params json.RawMessage, at string) (target string, fail *keep.Failure) {
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, at)
 		}
 	}()
 	return keep.CutTitle(t.impl.(connector.Mutator).Target(params)), nil
@@ -422,17 +428,14 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassInternal, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassInternal, at)
 		}
 	}()
 	err := starter.Start(ctx)
 	if err == nil {
 		return nil
 	}
-	f := keep.Failure{Class: keep.ClassTransient, Code: "not-started", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok && known.Class != keep.ClassUnknown {
-		f = *known
-	}
+	f, _ := failureOf(err, keep.ClassTransient, "not-started")
 	f.Tool, f.At = t.name, at
 	return t.marked(f)
 }
@@ -446,17 +449,15 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			fail = &keep.Failure{Class: keep.ClassUnknown, Code: "tool-panic", Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked: %v", p)}
+			fail = t.panicked(p, keep.ClassUnknown, at)
 		}
 	}()
 	receipt, err := t.impl.(connector.Mutator).Mutate(ctx, m)
 	if err == nil {
 		return t.accept(receipt), nil
 	}
-	f := keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Message: err.Error()}
-	if known, ok := errors.AsType[*keep.Failure](err); ok {
-		f = *known
-	} else if cause := context.Cause(ctx); cause != nil {
+	f, classed := failureOf(err, keep.ClassUnknown, "no-answer")
+	if cause := context.Cause(ctx); !classed && f.Code == "no-answer" && cause != nil {
 		f.Code, f.Message = "timeout", cause.Error()
 	}
 	f.Tool, f.At = t.name, at
@@ -471,7 +472,7 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			ans = connector.Answer{Verdict: connector.Retry, Detail: fmt.Sprintf("the connector panicked: %v", p)}
+			ans = connector.Answer{Verdict: connector.Retry, Detail: t.panicked(p, keep.ClassUnknown, "").Message}
 		}
 	}()
 	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)

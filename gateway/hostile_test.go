@@ -179,6 +179,8 @@ func TestHostileAgent(t *testing.T) {
 	}{
 		"a huge message":        {"/mcp", call(`"x":"` + strings.Repeat("x", 200<<10) + `"`), nil, 413},
 		"no JSON":               {"/mcp", "\x00\xff", nil, 400},
+		"not UTF-8":             {"/mcp", call(`"title":"caf` + "\xe9" + `"`), nil, 400},
+		"a batch not in UTF-8":  {"/mcp", "[" + call(`"title":"caf`+"\xe9"+`"`) + "]", nil, 400},
 		"two messages":          {"/mcp", call("") + call(""), nil, 400},
 		"a batch":               {"/mcp", "[" + call("") + "]", nil, 400},
 		"depth":                 {"/mcp", strings.Repeat("[", 50_000), nil, 400},

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep/connector/mcp"
 )
@@ -194,6 +195,10 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	}
 	// The server's time to read a request is not for the work on it: its end would cancel the request.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if !utf8.Valid(frame) {
+		h.refuse(w, r, http.StatusBadRequest, notUTF8)
+		return
+	}
 	if err == nil && isBatch(frame) {
 		h.postBatch(w, r, agent, frame)
 		return

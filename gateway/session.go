@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
@@ -117,6 +118,10 @@ func (s *session) end() {
 // take handles a frame of the client, with the answers that were written before it came. A request is worked on
 // beside the next ones.
 func (s *session) take(ctx context.Context, frame []byte, before map[string]keep.RunID) {
+	if !utf8.Valid(frame) {
+		s.refuse(nil, parseError, notUTF8)
+		return
+	}
 	if isBatch(frame) {
 		s.takeTogether(ctx, frame, before)
 		return
@@ -137,6 +142,9 @@ func (s *session) take(ctx context.Context, frame []byte, before map[string]keep
 		s.begin(ctx, m)
 	}
 }
+
+// notUTF8 refuses a message in which two texts could become one.
+const notUTF8 = "the message is not UTF-8"
 
 // wrongWith returns what is wrong with a message; empty: nothing.
 func wrongWith(m mcp.Message) string {

@@ -197,7 +197,7 @@ type itemView struct {
 	IsBlocked bool
 }
 
-// Item calls work with the item of an id, unless it is not known whether a call of the item
+// Item calls work with the item of an id, also with one that is done (see Item.Done), unless it is not known whether a call of the item
 // happened: then the item waits, and Item returns nil. One item is worked on at a time. An error, of
 // work too, ends the phase: return it.
 func (w *Worker) Item(ctx context.Context, id, title string, work func(ctx context.Context, it *Item) error) error {
@@ -230,7 +230,8 @@ func (it *Item) ID() string { return it.view.ID }
 // Attempt is 1, and rises when a person has the item done again.
 func (it *Item) Attempt() int { return it.view.Attempt }
 
-// Done reports whether the item is done or skipped. No call is made in it then.
+// Done reports whether the item is done or skipped. A Call in it is then a failure: begin the work with
+// if it.Done() { return nil }.
 func (it *Item) Done() bool { return it.view.IsDone }
 
 // Read calls a list or get tool, and stores its answer in result, a pointer, or nil. An error
@@ -240,9 +241,9 @@ func (it *Item) Read(ctx context.Context, tool keep.ToolName, params, result any
 }
 
 // Call calls a tool that changes something, or answers from the ledger if the same call of this
-// attempt at the item happened before. An error ends the phase: return it.
+// attempt at the item happened before and the item is not done. An error ends the phase: return it.
 func (it *Item) Call(ctx context.Context, tool keep.ToolName, p, result any) error {
-	out, err := it.p.host(ctx, hostCall{scope: it.scope, name: string(tool), args: []any{params(p)}})
+	out, err := it.p.host(ctx, hostCall{scope: it.scope, name: string(tool), changes: true, args: []any{params(p)}})
 	if err != nil {
 		return err
 	}

@@ -80,6 +80,89 @@ func TestAuthorsMistakes(t *testing.T) {
 	wantFailure(t, err, "handler-exit", "Goexit", 0)
 }
 
+// Two texts that are not UTF-8 never become one: what a function passes or returns with such a text is a logic
+// failure that names the field, and nothing of it reaches the host.
+func TestNotUTF8(t *testing.T) {
+	type mail struct {
+		Subject string `json:"subject"`
+	}
+	type do func(ctx context.Context, in *handler.Ingress) error
+	id := keep.MessageID("M\xfcller")
+	for field, f := range map[string]do{
+		"Publish as message: messageId: the text \"M\\xfcller\"": func(ctx context.Context, in *handler.Ingress) error {
+			return in.Publish(ctx, "in", handler.Message{ID: id})
+		},
+		"Publish as message: payload.subject:": func(ctx context.Context, in *handler.Ingress) error {
+			return in.Publish(ctx, "in", handler.Message{ID: "a", Payload: mail{"\xe9"}})
+		},
+		"Publish as topic:": func(ctx context.Context, in *handler.Ingress) error {
+			return in.Publish(ctx, "\xe9", handler.Message{ID: "a"})
+		},
+		"Store as key:":   func(ctx context.Context, in *handler.Ingress) error { return in.Store(ctx, "\xe9", 1) },
+		"Store as value:": func(ctx context.Context, in *handler.Ingress) error { return in.Store(ctx, "a", "\xe9") },
+		"Load as key:":    func(ctx context.Context, in *handler.Ingress) error { _, err := in.Load(ctx, "\xe9", nil); return err },
+		"Delete as key:":  func(ctx context.Context, in *handler.Ingress) error { return in.Delete(ctx, "\xe9") },
+		"svc.list: q:": func(ctx context.Context, in *handler.Ingress) error {
+			return in.Read(ctx, "svc.list", map[string]any{"q": "\xe9"}, nil)
+		},
+		"RegisterInput as input: id:": func(ctx context.Context, in *handler.Ingress) error {
+			_, err := in.RegisterInput(ctx, "mail", "mail", "\xe9", "title")
+			return err
+		},
+	} {
+		h := &host{}
+		err := produce(t, handler.Limits{}, h, f)
+		wantFailure(t, err, "not-utf-8", "what is passed to "+field, 0)
+		if len(h.calls) > 0 {
+			t.Errorf("%s: the host was called: %v", field, h.calls)
+		}
+	}
+	for field, item := range map[string][2]string{"id": {"\xe9", "title"}, "title": {"a", "\xe9"}} {
+		_, err := call(t, handler.Limits{}, &host{}, handler.Job{Name: "j", Run: func(ctx context.Context, w *handler.Worker) error {
+			return w.Item(ctx, item[0], item[1], func(context.Context, *handler.Item) error { return nil })
+		}}, "jobs.j")
+		wantFailure(t, err, "not-utf-8", "Item as "+field+":", 0)
+	}
+	consumer := handler.Consumer[mail, handler.NoResult]{Name: "c", Subscribe: []keep.TopicName{"in"}, Order: keep.OrderKey,
+		Key: func(handler.Event) (string, error) { return "\xe9", nil },
+		Prepare: func(context.Context, *handler.Reader, *handler.Event) (handler.Prepared[mail], error) {
+			return handler.Prepared[mail]{Reserve: []keep.EventRef{{Topic: "in", MessageID: "a"}, {Topic: "in", MessageID: id}}}, nil
+		},
+		Mutate: func(context.Context, *handler.Getter, handler.Prepared[mail]) (handler.Call, error) {
+			return handler.Call{Tool: "svc.create", Params: mail{"\xe9"}}, nil
+		},
+	}
+	for phase, field := range map[string]string{"key": "returned by the phase: the text", "prepare": "returned by the phase: reservations[0].ids[1]:", "mutate": "passed to svc.create: subject:"} {
+		_, err := call(t, handler.Limits{}, &host{}, consumer, "consumers.c."+phase, json.RawMessage(`{}`))
+		wantFailure(t, err, "not-utf-8", field, 0)
+	}
+	w := handler.Workflow{Name: "caf\xe9", Handlers: []handler.Handler{consumer}}
+	if _, _, err := w.Declare(); err == nil || !strings.Contains(err.Error(), `name: the text "caf\xe9" is not UTF-8`) {
+		t.Errorf("Declare: %v, want that its name is not UTF-8", err)
+	}
+}
+
+// What the engine refuses is said in the words of Go.
+func TestWordsOfGo(t *testing.T) {
+	for said, want := range map[string]string{
+		"ctx.svc.do in item \"a\", which is done: begin the handler with `if (ctx.item.isDone) return`": "svc.do in item \"a\", which is done: begin its function with `if it.Done() { return nil }`",
+		"ctx.withItem(\"a\", title, handler): the item \"b\" of the job j is called so":                 "Item(ctx, \"a\", title, work): the item \"b\" of the job j is called so",
+		"ctx.kv.set(\"k\"): 70000 bytes: at most 65536":                                                 "Store(\"k\"): 70000 bytes: at most 65536",
+		"ctx.publish(\"in\") in a producer needs a messageId: write once: false if each is meant to be": "Publish(\"in\") in a producer needs an ID: set Repeat if each is meant to be",
+		"ctx.publish: messageId: message id of 600 bytes: at most 512":                                  "Publish: ID: message id of 600 bytes: at most 512",
+		"the handler of item \"a\" threw an error: no subject":                                          "the handler of item \"a\" returned an error: no subject",
+		"ctx.svc.do: no connection is configured; add [connections.svc] to keep.toml":                   "svc.do: no connection is configured; add the connection svc to host.Config.Connections",
+	} {
+		h := &host{answer: func(context.Context, engine.HostCall) (json.RawMessage, error) {
+			return nil, keep.Failf(keep.ClassLogic, "refused", "%s", said)
+		}}
+		err := produce(t, handler.Limits{}, h, func(ctx context.Context, in *handler.Ingress) error { return in.Delete(ctx, "k") })
+		if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Message != want {
+			t.Errorf("%q\nis said as %v\nwant       %q", said, err, want)
+		}
+	}
+}
+
 // A color has an author's mistake: only two have a name.
 type color int
 

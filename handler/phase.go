@@ -11,6 +11,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/caller"
+	"github.com/keep-run/keep/internal/utf8json"
 	"github.com/keep-run/keep/internal/wall"
 	"github.com/keep-run/keep/script/workflow"
 )
@@ -64,7 +66,7 @@ func (s script) Locate(_ context.Context, path []string) string {
 	if p.IsZero() {
 		return ""
 	}
-	return at(p.File, p.Line)
+	return caller.At(p.File, p.Line)
 }
 
 // A phase is one call of a handler function. The function runs in a goroutine of its own, and
@@ -213,14 +215,39 @@ var errOver = errors.New("the phase is over: Keep answers nothing any more")
 
 // A hostCall is a call that a function makes on the host.
 type hostCall struct {
-	at    string // where; empty: found by host
-	scope int
-	name  string
-	reads bool // it may change nothing
-	args  []any
+	at      string // where; empty: found by host
+	scope   int
+	name    string
+	reads   bool // it may change nothing
+	changes bool // it is no read
+	args    []any
 
 	raw []json.RawMessage // args
 	err error             // why there is no raw
+}
+
+// spelled are the methods that make calls on the host, and their parameters, by the names of the calls.
+var spelled = map[string][]string{
+	"publish":       {"Publish", "topic", "message"},
+	"registerInput": {"RegisterInput", "input"},
+	"kv.get":        {"Load", "key"},
+	"kv.set":        {"Store", "key", "value"},
+	"kv.delete":     {"Delete", "key"},
+	"peek":          {"Peek", "topic", "limit"},
+	"getByIds":      {"Events", "topic", "ids"},
+	"item.begin":    {"Item", "id", "title"},
+}
+
+// inGo returns the name of the call in Go, with that of argument i if that has one.
+func (c hostCall) inGo(i int) string {
+	names, ok := spelled[c.name]
+	switch {
+	case !ok:
+		return c.name
+	case i < 0:
+		return names[0]
+	}
+	return names[0] + " as " + names[i+1]
 }
 
 // host makes a call on the host for the function. It ends with ctx, too.
@@ -283,7 +310,8 @@ func (p *phase) pass(ctx context.Context, c hostCall) (json.RawMessage, error) {
 			return nil, p.limit("host_calls", "the handler made more than %d calls: do less in one run", p.limits.Calls)
 		}
 	}
-	return p.call.Host.HostCall(ctx, engine.HostCall{Name: c.name, Args: c.raw, At: c.at, Scope: c.scope, ReadOnly: c.reads, Pause: p.wall.Pause})
+	out, err := p.call.Host.HostCall(ctx, engine.HostCall{Name: c.name, Args: c.raw, At: c.at, Scope: c.scope, ReadOnly: c.reads, Changes: c.changes, Pause: p.wall.Pause})
+	return out, inGo(err)
 }
 
 // renew gives an item, or what comes after it, the limits of a phase.
@@ -295,8 +323,8 @@ func (p *phase) renew() {
 // encoded returns the call with its arguments as JSON, within the limit.
 func (p *phase) encoded(c hostCall) hostCall {
 	size := 0
-	for _, a := range c.args {
-		raw, err := p.encode(a, "passed to "+c.name)
+	for i, a := range c.args {
+		raw, err := p.encode(a, "passed to "+c.inGo(i))
 		if err != nil {
 			c.err = err
 			return c
@@ -305,16 +333,19 @@ func (p *phase) encoded(c hostCall) hostCall {
 		c.raw = append(c.raw, raw)
 	}
 	if size > p.limits.Result {
-		c.err = p.tooLarge("passed to " + c.name)
+		c.err = p.tooLarge("passed to " + c.inGo(-1))
 	}
 	return c
 }
 
 // encode returns v as JSON within the limit.
 func (p *phase) encode(v any, what string) (json.RawMessage, error) {
-	raw, err := json.Marshal(v)
+	raw, err := utf8json.Marshal(v)
+	if bad, ok := errors.AsType[*utf8json.Error](err); ok {
+		return nil, keep.Failf(keep.ClassLogic, "not-utf-8", "what is %s: %v", what, bad)
+	}
 	if err != nil {
-		return nil, &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", Message: fmt.Sprintf("what is %s is not JSON: %v", what, err)}
+		return nil, keep.Failf(keep.ClassLogic, "handler-error", "what is %s is not JSON: %v", what, err)
 	}
 	if len(raw) > p.limits.Result {
 		return nil, p.tooLarge(what)

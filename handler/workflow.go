@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/utf8json"
 	"github.com/keep-run/keep/script/workflow"
 )
 
@@ -159,7 +160,7 @@ func (w *Workflow) Declare() (json.RawMessage, keep.Definition, error) {
 	for _, t := range w.Topics {
 		topics = append(topics, field{string(t), object{{"was", optional(w.TopicWas[t])}, {"new", optional(slices.Contains(w.NewTopics, t))}}})
 	}
-	decl, err := json.Marshal(object{
+	decl, err := utf8json.Marshal(object{
 		{"$keep", "workflow"},
 		{"name", w.Name}, {"was", optional(w.Was)}, {"new", optional(w.New)}, {"on_blocked", optional(w.OnBlocked)},
 		{"topics", topics}, {"producers", sections["producers"]}, {"consumers", sections["consumers"]}, {"jobs", sections["jobs"]},
@@ -233,8 +234,14 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if f.value == nil {
 			continue
 		}
-		key, _ := json.Marshal(f.key) // text always has a form
-		value, err := json.Marshal(f.value)
+		key, err := utf8json.Marshal(f.key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := utf8json.Marshal(f.value)
+		if bad, ok := errors.AsType[*utf8json.Error](err); ok {
+			return nil, bad.In(f.key)
+		}
 		if err != nil {
 			return nil, err
 		}

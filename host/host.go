@@ -31,11 +31,9 @@ package host
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +44,6 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/engine/lease"
-	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/host/notify"
 	"github.com/keep-run/keep/host/presence"
@@ -54,7 +51,6 @@ import (
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
-	"github.com/keep-run/keep/script/workflow"
 	"github.com/keep-run/keep/store"
 )
 
@@ -151,15 +147,22 @@ type Config struct {
 	Trace func(w keep.WorkflowName, p engine.Point)
 }
 
+// Errors of Host.Run and Host.RunUntilIdle, which then did nothing.
+var (
+	ErrRunning = errors.New("the host runs already")
+	ErrClosed  = errors.New("the host is closed")
+)
+
 // A Host runs workflows. Create one with Open, drive it with Run, end it with
-// Close. All methods may be called at any time between Open and Close.
+// Close. All methods may be called at any time between Open and Close, and Run and RunUntilIdle
+// again when the one before has returned.
 type Host struct {
 	*engine.Engine     // WaitIdle
 	*operator.Operator // Decide, Pause, Trigger
 
 	cfg     Config
 	tools   *engine.Tools
-	set     sync.Mutex // protects connections and retention of cfg, which Reconfigure replaces
+	set     sync.Mutex // protects connections and retention of cfg, which Reconfigure replaces, running and closed
 	log     *slog.Logger
 	store   Store
 	changes *feed.Feed
@@ -169,12 +172,17 @@ type Host struct {
 
 	notifier *notify.Notifier // nil: nobody is told
 	mender   *mender
+	running  bool
+	closed   bool
 	worked   atomic.Uint64 // commits that were not a sweep's
 }
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
 // the store, and closes it after the host.
 func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
+	if db == nil {
+		return nil, errors.New("open a host: there is no store")
+	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Schemas == nil {
 		cfg.Schemas = new(engine.Schemas)
@@ -244,8 +252,13 @@ func (cfg Config) presence(ctx context.Context) lease.Presence {
 	return d
 }
 
-// Run works until ctx is done, and returns nil then; see engine.Engine.Run.
+// Run works until ctx is done, and returns nil then; see engine.Engine.Run. It is ErrRunning beside another
+// Run of the host, and ErrClosed after Close.
 func (h *Host) Run(ctx context.Context) error {
+	if err := h.begin(); err != nil {
+		return err
+	}
+	defer h.end()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	// Both continue until the engine has ended: it may ask while it stops.
@@ -284,7 +297,30 @@ func (h *Host) RunUntilIdle(ctx context.Context) error {
 	idle := h.WaitIdle(running)
 	stop()
 	done.Wait()
+	if errors.Is(ended, ErrRunning) || errors.Is(ended, ErrClosed) {
+		return ended
+	}
 	return errors.Join(ended, idle)
+}
+
+// begin notes that the host runs.
+func (h *Host) begin() error {
+	h.set.Lock()
+	defer h.set.Unlock()
+	switch {
+	case h.closed:
+		return ErrClosed
+	case h.running:
+		return ErrRunning
+	}
+	h.running = true
+	return nil
+}
+
+func (h *Host) end() {
+	h.set.Lock()
+	defer h.set.Unlock()
+	h.running = false
 }
 
 // watch wakes the engine when another process changed the store.
@@ -315,6 +351,7 @@ func (h *Host) watch(ctx context.Context, w store.Watcher) {
 func (h *Host) Close() error {
 	h.set.Lock()
 	defer h.set.Unlock()
+	h.closed = true
 	return errors.Join(h.closeRuntime(), closeConnections(h.cfg.Connections))
 }
 
@@ -372,102 +409,4 @@ func (h *Host) closeRuntime() error {
 		return nil // the caller's
 	}
 	return h.runtime.Close()
-}
-
-// A Workflow is a script, or a workflow written in Go, that was read and checked, ready to be deployed.
-type Workflow struct {
-	keep.Definition
-	Bundle      *sandbox.Bundle
-	Declaration json.RawMessage   // as the sandbox describes it
-	Sources     map[string]string // the author's files, by the names that errors use
-
-	native *handler.Workflow // nil: it is a script
-}
-
-// Load reads the script in a file below root, and checks it without any call
-// outside. The error is a *sandbox.BuildError, *sandbox.ScriptError,
-// *sandbox.LimitError or *workflow.DeclarationError if the script is wrong; each
-// names every problem with its file and line. See [sandbox.BundlerMain] for scripts
-// whose authors are not trusted with the host.
-func (h *Host) Load(ctx context.Context, root, entry string) (*Workflow, error) {
-	return Load(ctx, h.runtime, root, entry)
-}
-
-// LoadBundle is Load for a script that is bundled already.
-func (h *Host) LoadBundle(ctx context.Context, b *sandbox.Bundle) (*Workflow, error) {
-	return LoadBundle(ctx, h.runtime, b)
-}
-
-// Load is Host.Load without a host, for a check that needs no store.
-func Load(ctx context.Context, rt *sandbox.Runtime, root, entry string) (*Workflow, error) {
-	b, err := sandbox.Build(root, entry)
-	if err != nil {
-		return nil, err
-	}
-	return LoadBundle(ctx, rt, b)
-}
-
-// LoadBundle is Load for a script that is bundled already.
-func LoadBundle(ctx context.Context, rt *sandbox.Runtime, b *sandbox.Bundle) (*Workflow, error) {
-	if name, inGo := strings.CutSuffix(b.Entry, nativeEntry); inGo {
-		return nil, fmt.Errorf("workflow %s is written in Go: its handlers run only in the program that has them", name)
-	}
-	p, err := rt.Load(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	w := &Workflow{Bundle: b, Declaration: p.Declaration(), Sources: sources(b.Map)}
-	if w.Definition, err = workflow.Parse(w.Declaration, w.Sources); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// sources returns the files that a source map quotes.
-func sources(sourceMap []byte) map[string]string {
-	var m struct {
-		Sources        []string `json:"sources"`
-		SourcesContent []string `json:"sourcesContent"`
-	}
-	files := make(map[string]string)
-	if json.Unmarshal(sourceMap, &m) != nil {
-		return files // places are then less exact
-	}
-	for i, name := range m.Sources {
-		if i < len(m.SourcesContent) {
-			files[name] = m.SourcesContent[i]
-		}
-	}
-	return files
-}
-
-// Deploy makes the script current and returns its version: the current one if
-// nothing changed, else one with the next major number.
-func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
-	return h.Operator.Deploy(ctx, h.deployment(w))
-}
-
-// Replace is Deploy over the version that is current for sure; see
-// operator.Operator.Replace.
-func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (keep.Version, error) {
-	return h.Operator.Replace(ctx, h.deployment(w), over)
-}
-
-// DeployGranted is Deploy, or Replace if over is not nil, of a workflow that may do only what
-// it was granted; see operator.Operator.DeployGranted. A workflow that is only ever deployed
-// by the others may call every tool.
-func (h *Host) DeployGranted(ctx context.Context, w *Workflow, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
-	return h.Operator.DeployGranted(ctx, h.deployment(w), over, c)
-}
-
-// deployment returns what is stored of w. What is written in Go is known to the host from now on.
-func (h *Host) deployment(w *Workflow) keep.Deployment {
-	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
-		defer h.Engine.Reload() // the version may be current already
-	}
-	return keep.Deployment{
-		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
-		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,9 @@ func (h *Host) LoadGo(w *handler.Workflow) (*Workflow, error) { return LoadGo(w,
 // LoadGo is Host.LoadGo without a host. Build names the build of the program; if empty, it is the
 // hash of the executable.
 func LoadGo(w *handler.Workflow, build string) (*Workflow, error) {
+	if w == nil {
+		return nil, errors.New("load a workflow: it is nil")
+	}
 	if build == "" {
 		sum, err := executable()
 		if err != nil {

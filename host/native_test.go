@@ -354,6 +354,41 @@ func TestGoMayNotCallByRead(t *testing.T) {
 	}
 }
 
+// A call in an item that is done, one of a tool that reads, and one that does not say what it changes are refused in Go's words.
+func TestGoMayNotCallInItem(t *testing.T) {
+	params := map[string]any{"id": "1", "text": "x"}
+	for _, tt := range []struct {
+		tool, code, says string
+		params           any
+	}{
+		{"svc.keyed", "item-done", "if it.Done() { return nil }", params},
+		{"svc.get", "not-a-mutation", "read it with Read", params},
+		{"svc.keyed", "bad-params", "what is changed are missing: id", nil},
+	} {
+		w := newWorld(t)
+		flow := &handler.Workflow{Name: "both", Handlers: []handler.Handler{handler.Job{Name: "j", Run: func(ctx context.Context, w *handler.Worker) error {
+			for range 2 {
+				err := w.Item(ctx, "a", "A", func(ctx context.Context, it *handler.Item) error {
+					return it.Call(ctx, keep.ToolName(tt.tool), tt.params, nil)
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}}}}
+		w.deployGo(flow)
+		w.run()
+		r := w.lastRun("both")
+		if r.Error == nil || r.Error.Code != tt.code || !strings.Contains(r.Error.Message, tt.says) || strings.Contains(r.Error.Message, "ctx.") {
+			t.Errorf("%s: run failed with %v, want %s with %q", tt.tool, r.Error, tt.code, tt.says)
+		}
+		if n := len(w.service.effects); n > 1 {
+			t.Errorf("%d effects", n)
+		}
+	}
+}
+
 // An item whose call is in doubt keeps its handler from running, and one item is worked on at a time.
 func TestGoItemsDoNotNest(t *testing.T) {
 	w := newWorld(t)

@@ -142,6 +142,11 @@ func TestRenamedParts(t *testing.T) {
 			t.Errorf("publish to %s: %+v, %t, %v", topic, ev, created, err)
 		}
 	}
+	for id, payload := range map[keep.MessageID]string{"caf\xe9": `{}`, "bytes": "\"caf\xe9\"", "text": "{"} {
+		if ev, _, err := o.Publish(t.Context(), operator.Publication{Workflow: "w", Topic: "t", MessageID: id, Payload: []byte(payload)}); err == nil {
+			t.Errorf("published what is not JSON in UTF-8: %+v", ev)
+		}
+	}
 	if _, _, err := o.Publish(t.Context(), operator.Publication{Workflow: "w", Topic: "other", MessageID: "m"}); !errors.Is(err, keep.ErrNotFound) {
 		t.Errorf("publish to a topic that is not declared: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 )
@@ -16,7 +17,7 @@ type Publication struct {
 	Workflow  keep.WorkflowName
 	Topic     keep.TopicName
 	MessageID keep.MessageID
-	Payload   json.RawMessage
+	Payload   json.RawMessage // in UTF-8
 	By        keep.Publisher
 }
 
@@ -27,6 +28,9 @@ type Publication struct {
 func (o *Operator) Publish(ctx context.Context, p Publication) (ev keep.Event, created bool, err error) {
 	if err := p.MessageID.Validate(); err != nil {
 		return ev, false, err
+	}
+	if !utf8.Valid(p.Payload) || len(p.Payload) > 0 && !json.Valid(p.Payload) {
+		return ev, false, fmt.Errorf("the payload of event %q is not JSON in UTF-8", p.MessageID)
 	}
 	if p.Topic, err = o.topicOf(ctx, p.Workflow, p.Topic); err != nil {
 		return ev, false, err

@@ -9,7 +9,7 @@
 //
 // Nothing outside the root can be reached, through symbolic links neither.
 // Names that start with a dot are hidden: they can't be listed, read or
-// written. A constructor touches no file; a root that is missing is a
+// written. A list that would have a name that is not UTF-8 is a logic failure. A constructor touches no file; a root that is missing is a
 // precondition failure of the call that needs it.
 //
 // # How a change is made once

@@ -66,6 +66,23 @@ func plant(t testing.TB, root string, content map[string]string) {
 	}
 }
 
+// A file whose name no text can hold is not passed over in silence, unless it was not asked for.
+func TestListOfANameThatIsNotUTF8(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "M\xfcller.pdf"), nil, 0o644); err != nil {
+		t.Skip("this file system has no such names: ", err)
+	}
+	plant(t, root, map[string]string{"a.txt": ""})
+	conn := open(t, files.Config{Root: root})
+	got, err := read(t, conn, "list", `{}`)
+	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassLogic || !strings.Contains(err.Error(), `M\xfcller.pdf`) {
+		t.Errorf("list: %s, %v; want a logic failure with the name", got, err)
+	}
+	if got, err := read(t, conn, "list", `{"glob":"*.txt"}`); err != nil || !strings.Contains(got, "a.txt") {
+		t.Errorf("list of others: %s, %v", got, err)
+	}
+}
+
 func TestList(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, map[string]string{

@@ -142,16 +142,20 @@ func (d *dir) names(ctx context.Context, root *os.Root, p listParams) ([]string,
 			return fs.SkipDir
 		case e.IsDir() && !leadsTo(name+"/", p.Prefix):
 			return fs.SkipDir
-		case hidden(name), e.IsDir(), !utf8.ValidString(name):
+		case hidden(name), e.IsDir():
 			return nil
 		}
 		glob := p.Glob == ""
 		if !glob {
 			glob, _ = path.Match(p.Glob, name)
 		}
-		if glob && strings.HasPrefix(name, p.Prefix) && name > p.After {
-			names = append(names, name)
+		if !glob || !strings.HasPrefix(name, p.Prefix) || name <= p.After {
+			return nil
 		}
+		if !utf8.ValidString(name) {
+			return d.failf("list", keep.ClassLogic, "not-utf-8", "the name %q is not UTF-8, and no text could name it; rename the file, or leave it out by glob or prefix", name)
+		}
+		names = append(names, name)
 		return nil
 	})
 	var f *keep.Failure

@@ -16,6 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/emersion/go-message/charset"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
@@ -52,10 +54,31 @@ func read(resp *http.Response) answer {
 	return a
 }
 
+// inUTF8 returns a body in UTF-8, if its content type names another charset that is known.
+func inUTF8(contentType string, body []byte) []byte {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil || params["charset"] == "" || utf8.Valid(body) {
+		return body
+	}
+	r, err := charset.Reader(params["charset"], bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	out, err := io.ReadAll(io.LimitReader(r, 4*maxBody))
+	if err != nil || !utf8.Valid(out) {
+		return body
+	}
+	return out
+}
+
 func (a answer) ok() bool { return isOK(a.status) }
 
 // errNotJSON is returned when a body isn't what its content type claims.
 var errNotJSON = errors.New("the answer claims to be JSON and is not")
+
+// errNotUTF8 is returned for JSON in another encoding that the content type does not name: two texts in it could
+// become one.
+var errNotUTF8 = errors.New("the answer is JSON that is not UTF-8, and its content type names no charset")
 
 // mediaType returns the content type without its parameters; empty if there is none.
 func (a answer) mediaType() string {
@@ -98,7 +121,7 @@ func (a answer) isHTML() bool {
 }
 
 // value returns the body for a script; nil is null. It always returns
-// something that can be kept, together with errNotJSON if the body is odd.
+// something that can be kept, together with errNotJSON or errNotUTF8 if the body is odd.
 func (a answer) value() (json.RawMessage, error) {
 	if a.isEmpty() {
 		return nil, nil
@@ -111,11 +134,26 @@ func (a answer) value() (json.RawMessage, error) {
 		if err := connector.CheckNumbers(body); err != nil {
 			return nil, err
 		}
-		return bytes.ToValidUTF8(body, []byte(string(utf8.RuneError))), nil
+		if body = inUTF8(a.header.Get("Content-Type"), body); utf8.Valid(body) && json.Valid(body) {
+			return body, nil
+		}
 	}
 	raw, err := jsonval.Encode(a.wrapped(a.mediaType()))
-	if err == nil && a.claimsJSON() && !a.cut {
+	switch {
+	case err != nil:
+	case a.isJSON():
+		err = errNotUTF8
+	case a.claimsJSON() && !a.cut:
 		err = errNotJSON
+	}
+	return raw, err
+}
+
+// record is value for a lookup, which looks for what Keep sent: another text may be changed by U+FFFD.
+func (a answer) record() (json.RawMessage, error) {
+	raw, err := a.value()
+	if errors.Is(err, errNotUTF8) {
+		return bytes.ToValidUTF8(bytes.TrimSpace(a.body), []byte(string(utf8.RuneError))), nil
 	}
 	return raw, err
 }
@@ -123,9 +161,9 @@ func (a answer) value() (json.RawMessage, error) {
 // wrapped is the result for a body that is not JSON.
 func (a answer) wrapped(kind string) map[string]any {
 	w := map[string]any{"status": a.status, "type": kind}
-	body := a.body
+	body := inUTF8(a.header.Get("Content-Type"), a.body)
 	if a.cut {
-		body = body[:maxText]
+		body = a.body[:maxText]
 		w["cut"] = true
 	}
 	switch {

@@ -39,7 +39,7 @@ func (r *reconciler) Count(ctx context.Context, mut keep.Mutation) (int, error) 
 
 // countIn counts the records of an answer that prove the effect.
 func (l *lookup) countIn(a answer, mut keep.Mutation) int {
-	found, err := a.value()
+	found, err := a.record()
 	if err == nil && l.items != nil {
 		found, _ = l.items.find(found)
 	}
@@ -67,7 +67,7 @@ func (r *reconciler) countThrough(ctx context.Context, target string, mut keep.M
 		if err != nil {
 			return a, nil, asFailure(err)
 		}
-		body, err := a.value()
+		body, err := a.record()
 		if !a.isJSON() || err != nil || !slices.Contains(r.lookup.applied, a.status) {
 			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
 		}

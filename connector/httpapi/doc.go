@@ -23,9 +23,9 @@
 //
 // # What becomes of a body
 //
-// JSON is the result as it came. An empty body is null. Any other body becomes
+// A result in another charset that Content-Type names becomes UTF-8. JSON is the result as it came. An empty body is null. Any other body becomes
 // {status, type, text}, or {status, type, base64} if it is not UTF-8. A body
-// that claims to be JSON and isn't is a precondition failure of a read. A mutate
+// that claims to be JSON and isn't, or isn't UTF-8, is a precondition failure of a read. A mutate
 // answer over 1 MiB is applied, with {status, type, text, cut: true} and a
 // warning; a read over 1 MiB is a logic failure that says so. A number of more
 // than 1,000 digits or with an exponent beyond ±400 is treated as no JSON.

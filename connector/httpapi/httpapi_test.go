@@ -342,7 +342,9 @@ func TestBodies(t *testing.T) {
 		{"null", j, "null", "", ""},
 		{"text", "text/csv", "a,b", `{"status":200,"text":"a,b","type":"text/csv"}`, ""},
 		{"bytes", "image/png", "\xff\x00", `{"base64":"/wA=","status":200,"type":"image/png"}`, ""},
-		{"invalid UTF-8 in JSON", j, "{\"a\":\"\xff\"}", `{"a":"` + "\uFFFD" + `"}`, ""},
+		{"invalid UTF-8 in JSON", j, "{\"a\":\"\xff\"}", `{"base64":"eyJhIjoi/yJ9","status":200,"type":"application/json"}`, "not UTF-8"},
+		{"JSON in Latin-1", j + "; charset=ISO-8859-1", "{\"a\":\"M\xfcller\"}", `{"a":"Müller"}`, ""},
+		{"text in Latin-1", "text/plain; charset=iso-8859-1", "M\xfcller", `{"status":200,"text":"Müller","type":"text/plain"}`, ""},
 		{"a number that nobody can compute with", j, `{"a":1e999999}`, "", "exponent"},
 	} {
 		kind, body = c.kind, c.body
@@ -351,7 +353,8 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: receipt %s, %q, %v; want %s, %q", c.name, r.Result, r.Warning, err, c.want, c.warning)
 		}
 	}
-	for _, body = range []string{`{"a":1e999999}`, "{}{}", "<html>"} {
+	kind = j
+	for _, body = range []string{`{"a":1e999999}`, "{}{}", "<html>", "{\"a\":\"M\xfcller\"}"} {
 		if _, err := mustRead(t, conn, "find", `{}`); class(err) != keep.ClassPrecondition {
 			t.Errorf("read of %s: %v, want precondition", body, err)
 		}

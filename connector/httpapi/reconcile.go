@@ -257,7 +257,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
 			return a, nil, asFailure(err)
 		}
-		body, err := a.value()
+		body, err := a.record()
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
 			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
 		}
@@ -336,7 +336,7 @@ func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
 	case !a.isJSON():
 		return retry(", but without JSON")
 	}
-	result, err := a.value()
+	result, err := a.record()
 	if err != nil || result == nil {
 		return retry(", but with nothing in it that can be read")
 	}

@@ -131,7 +131,7 @@ func (r *claimer) Claim(ctx context.Context, mut keep.Mutation) (string, error) 
 		}
 		return "", r.refused(a, v)
 	}
-	body, err := a.value()
+	body, err := a.record()
 	if err != nil || !a.isJSON() {
 		return "", r.failf(keep.ClassTransient, "not-started", "what comes before the call was answered without JSON; it may work later")
 	}

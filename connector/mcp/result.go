@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep/connector"
 )
@@ -62,6 +63,9 @@ func (t *tool) plain(result json.RawMessage) connector.Receipt {
 // scriptValue returns what a script gets of a result of a tool: its structured content, else the
 // JSON of its one text, else its texts. Of a result without any it is the content.
 func scriptValue(result json.RawMessage) (json.RawMessage, error) {
+	if !utf8.Valid(result) { // two texts of it could become one
+		return nil, errors.New("the result is not UTF-8")
+	}
 	value, err := bodyOf(result)
 	if err != nil {
 		var r struct{ Content json.RawMessage }

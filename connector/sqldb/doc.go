@@ -64,7 +64,7 @@
 //	object            json, jsonb                     text (JSON)
 //
 // And back: integers beyond 2^53 come as strings, since a script would round
-// them; bytes as {base64}; times as RFC 3339 or what the column holds; json
+// them; bytes, and text of SQLite that is not UTF-8, as {base64}; times as RFC 3339 or what the column holds; json
 // columns as what they hold. SQLite's BOOL… columns come as true and false if
 // they hold 1 or 0, JSON columns parsed if they hold JSON.
 package sqldb

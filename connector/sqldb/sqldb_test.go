@@ -379,6 +379,10 @@ func TestSQLiteValues(t *testing.T) {
 			t.Errorf("%s = %s, %v; want %s", c.in, got, err, c.want)
 		}
 	}
+	db.exec(t, `INSERT INTO v (id, any) VALUES (CAST(x'e9' AS TEXT), 'bytes'), (CAST(x'e8' AS TEXT), 'bytes')`)
+	if got, err := read(t, conn, "list", `{"table":"v","where":{"any":"bytes"},"columns":["id"]}`); err != nil || got != `[{"id":{"base64":"6A=="}},{"id":{"base64":"6Q=="}}]` {
+		t.Errorf("text that is not UTF-8: %s, %v; want two different values", got, err)
+	}
 }
 
 func TestPostgresValues(t *testing.T) {

@@ -182,7 +182,10 @@ func (e *sqliteEngine) decode(c column, v any) (json.RawMessage, error) {
 				return jsonval.Encode(jsonval.Safe(parsed))
 			}
 		}
-		return jsonval.Encode(strings.ToValidUTF8(v, string(utf8.RuneError)))
+		if !utf8.ValidString(v) { // two of them must not become one text
+			return e.decode(c, []byte(v))
+		}
+		return jsonval.Encode(v)
 	case []byte:
 		return jsonval.Encode(map[string]string{"base64": base64.StdEncoding.EncodeToString(v)})
 	}

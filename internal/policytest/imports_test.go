@@ -54,7 +54,7 @@ store/transfer          timed  . law/key
 
 llm                     timed  law/policy
 
-connector               timed  . law/ledger law/limit
+connector               timed  . law/ledger law/limit internal/utf8json
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
@@ -72,8 +72,8 @@ script/workflow         timed  . connector law/policy law/schedule
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . law/... store connector engine/lease internal/commitlog internal/schema
-handler                 clock  . law/given engine script/workflow internal/wall
+engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/schema
+handler                 clock  . law/given engine script/workflow internal/caller internal/utf8json internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
 
@@ -92,7 +92,7 @@ host/account/seal       timed  . internal/regular
 gateway                 clock  . law/... store connector connector/mcp engine
 
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
-api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/...
+api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json
 api/access              clock  . store host/link
 api/hook                clock  . law/given store operator idempotency
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
@@ -122,6 +122,8 @@ internal/commitlog      timed  .
 internal/redact         pure
 internal/framed         timed
 internal/schema         pure
+internal/utf8json       pure
+internal/caller         timed
 internal/regular        timed
 internal/wall           clock
 internal/childenv       timed

@@ -303,7 +303,7 @@ func class(err error) keep.Class {
 	switch {
 	case err == nil:
 		return "none"
-	case errors.As(err, &f):
+	case errors.As(err, &f) && slices.Contains(keep.Classes(), f.Class):
 		return f.Class
 	default:
 		return keep.ClassUnknown
