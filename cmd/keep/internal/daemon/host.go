@@ -45,8 +45,8 @@ type Session struct {
 	texts map[keep.WorkflowName]text // of the scripts that take took last
 
 	loaded   config.Config // as it was read, before flags changed it
-	files    fingerprint   // of keep.toml and the secrets, when loaded was read
-	mu       sync.Mutex    // protects settings
+	files    fingerprint   // of its files, when it was read
+	mu       sync.Mutex    // protects settings, loaded and files
 	settings api.Settings
 }
 
