@@ -55,6 +55,8 @@ var edgesBreaks = []Break{
 		`		if f.unfinished {`, `		if false {`, "./cmd/keep/internal/daemon -run TestConfigIsTriedAgain"},
 	{"config-is-taken-in-part", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`!maps.Equal(now, f.found)`, `maps.Equal(now, now) && false`, "./cmd/keep/internal/daemon -run TestFilesAreTakenWhenStill"},
+	{"full-disk-is-not-said", "explained", "host/changes.go",
+		`s.refusals.note(err)`, `_ = s.refusals`, "./host -run TestRefusalIsKnown"},
 	{"config-that-is-gone-is-empty", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`gone != nil {`, `gone != nil && false {`, "./cmd/keep/internal/daemon -run TestFilesThatAreGoneStayInForce"},
 	{"secret-brings-another-config", "permitted", "cmd/keep/internal/daemon/follow.go",

@@ -207,7 +207,7 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	}
 	env := Env{Log: log}
 	s.Accounts = env.NewAccounts(s.config, db, func(context.Context, []keep.Account) error { return nil })
-	s.Host, err = host.Open(t.Context(), db, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
+	s.Host, err = host.Open(t.Context(), s.DB, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,10 +226,10 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	return s
 }
 
-// An outOfOrder database reads no workflow while it is down, and not what was called while it is deaf.
+// An outOfOrder database reads no workflow while it is down, and not what was called while it is deaf; it commits nothing while it is full.
 type outOfOrder struct {
 	database.DB
-	down, deaf atomic.Bool
+	down, deaf, full atomic.Bool
 }
 
 var errOutOfOrder = errors.New("the database is out of order")

@@ -58,6 +58,15 @@ func (s *Session) Settings() *api.Settings {
 	return &out
 }
 
+// Refusal says since when the database takes no commits, and why; nil: it takes them.
+func (s *Session) Refusal() *api.Refusal {
+	r := s.Host.Refusal()
+	if r.Err == nil {
+		return nil
+	}
+	return &api.Refusal{Since: api.Time(r.Since), Reason: reasonOf(r.Err)}
+}
+
 // config returns the configuration that is in force.
 func (s *Session) config() *config.Config {
 	s.mu.Lock()
