@@ -36,7 +36,8 @@ looks, 0.4 s apart, find the same, and at once at SIGHUP: write another file and
 gone stays in force. What is fixed at the start, such as db and [notify], needs a restart.
 
 It offers pages and an HTTP API on --listen, and prints a link to log in at the
-first start; see keep login and keep token. Only an address of this machine needs
+first start, unless its log is JSON, as it is where stderr is no terminal: keep login makes one. See
+keep token, too. Only an address of this machine needs
 no certificate (server.tls_cert and server.tls_key of keep.toml).
 
 With PATH it first deploys the scripts of a file or a directory, as keep deploy does;
@@ -81,7 +82,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err != nil {
 		return err
 	}
-	if err := srv.Announce(ctx, func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
+	if err := srv.Announce(ctx, a.logFormat == "json", func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
 		return errors.Join(err, srv.Close())
 	}
 	var hangups <-chan os.Signal

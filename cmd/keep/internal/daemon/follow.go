@@ -170,7 +170,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s := f.Session
 	cfg.UseAccounts(s.Accounts)
 	if changed := needRestart(&s.loaded, cfg); len(changed) > 0 {
-		return fmt.Errorf("%s: a change of %s needs a restart", cfg.File, strings.Join(changed, ", "))
+		return fmt.Errorf("%s: a change of %s needs a restart, and nothing else of the file is taken before", cfg.File, strings.Join(changed, ", "))
 	}
 	conns, err := cfg.Connect()
 	if err != nil {

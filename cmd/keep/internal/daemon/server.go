@@ -414,7 +414,9 @@ func (s *Server) Close() error {
 //
 // Once somebody has a token or a session there is no link: it logs in whoever sees it, and the output may
 // be kept in a log.
-func (s *Server) Announce(ctx context.Context, tell func(format string, args ...any)) error {
+//
+// A link that logs in is given where a person reads it: a log is kept, and others read it.
+func (s *Server) Announce(ctx context.Context, logged bool, tell func(format string, args ...any)) error {
 	if s == nil {
 		return nil
 	}
@@ -428,7 +430,7 @@ func (s *Server) Announce(ctx context.Context, tell func(format string, args ...
 	if err != nil {
 		return err
 	}
-	if known {
+	if known || logged {
 		tell("Look at %s (a link to log in: keep login)", s.base)
 		return nil
 	}

@@ -198,7 +198,7 @@ func (d *developer) restart(ctx context.Context, p *project.Project) error {
 	p.Cfg.Server.Listen = cmp.Or(d.Listen, p.Cfg.Server.Listen)
 	srv, err := d.env().OpenServer(ctx, s, seen)
 	if err == nil {
-		err = srv.Announce(ctx, d.screen.say)
+		err = srv.Announce(ctx, false, d.screen.say)
 	}
 	if err == nil && d.Open != nil {
 		err = srv.Show(ctx, d.Open)
