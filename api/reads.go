@@ -207,6 +207,9 @@ func (s *Server) reads() {
 		if s.cfg.Settings != nil {
 			st.Config = s.cfg.Settings()
 		}
+		if s.cfg.Refusal != nil {
+			st.Refusal = s.cfg.Refusal()
+		}
 		return st, err
 	})
 	get(s, "/whoami", "whoami", "Whose token or session this is", func(ctx context.Context, _ *struct{}) (Identity, error) {

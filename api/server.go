@@ -133,6 +133,9 @@ type Config struct {
 	// Settings returns what became of the configuration. If nil, nothing is said of it.
 	Settings func() *Settings
 
+	// Refusal returns what the store answered to the last commit, nil if it was taken. If nil, nothing is said of it.
+	Refusal func() *Refusal
+
 	// Clock tells what is late, and when a token ends. If nil, time.Now.
 	Clock func() time.Time
 

@@ -11,6 +11,7 @@ import (
 // A Status says what needs a person, what fails, and what is late.
 type Status struct {
 	Config    *Settings    `json:"config" doc:"of the process that answers; null: no host runs"`
+	Refusal   *Refusal     `json:"store_refuses" doc:"the store of the process that answers refused its last commit; null: it takes them, or no host runs"`
 	Workflows []Workflow   `json:"workflows"`
 	Causes    []Cause      `json:"causes" doc:"what the open questions are about, the most frequent first"`
 	NeedsYou  []Escalation `json:"needs_you" doc:"open questions"`
@@ -28,6 +29,12 @@ type Status struct {
 
 	// KeysUnknown counts up to idempotency.MaxUnknown.
 	KeysUnknown *int `json:"keys_unknown" doc:"idempotency keys whose outcome nobody knows; null: the store keeps none"`
+}
+
+// A Refusal says that a store takes no commits.
+type Refusal struct {
+	Since  Time   `json:"since"`
+	Reason string `json:"reason"`
 }
 
 // Settings say what became of the configuration of a running host.

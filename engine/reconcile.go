@@ -164,6 +164,8 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 	if x.run.Kind != keep.Consumer || x.v.script == nil {
 		return x.goOn(ctx, now)
 	}
+	ctx, end := x.span(ctx)
+	defer end()
 	if x.questions, err = a.openQuestions(ctx, x.run); err != nil {
 		return err
 	}

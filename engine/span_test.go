@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 )
 
@@ -83,6 +85,35 @@ lookup w/ svc.create   0s
 run w/act  committed  20ms`
 		if s := strings.Join(got, "\n"); s != want {
 			t.Errorf("measured:\n%s\nwant:\n%s", s, want)
+		}
+	})
+}
+
+// A run that waited for a lookup, and commits after one that found the effect, is counted when it does.
+func TestMeasuredAfterLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var mu sync.Mutex
+		var got []keep.RunStatus
+		w.measured = func(m engine.Measure) {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.What == engine.MeasuredRun {
+				got = append(got, m.Status)
+			}
+		}
+		w.service.onCall = func(int) (bool, error) { return true, errReset }
+		w.service.onAsk = func(n int) (connector.Verdict, error) {
+			if n == 1 {
+				return "", errReset
+			}
+			return connector.Happened, nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if len(got) == 0 || got[len(got)-1] != keep.StatusCommitted {
+			t.Errorf("runs measured: %v, want the last to be committed", got)
 		}
 	})
 }

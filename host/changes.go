@@ -20,12 +20,14 @@ type observedStore struct {
 	mender    *mender
 	committed func(keep.Commit) // may be nil
 	worked    *atomic.Uint64    // commits that were not a sweep's
+	refusals  *refusals
 }
 
 // Commit announces also after an error: the commit may be durable, and to
 // look once too often costs little.
 func (s observedStore) Commit(ctx context.Context, c keep.Commit) error {
 	err := s.Store.Commit(ctx, c)
+	s.refusals.note(err)
 	if !sweeps(c) {
 		s.worked.Add(1)
 	}

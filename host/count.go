@@ -129,10 +129,17 @@ func (c *counting) part(ctx context.Context, from, to, now time.Time, live bool)
 	if !live || hour.Equal(c.swept) {
 		before = nil // what is old is deleted once an hour, when all of it was counted
 	}
+	if len(list) == 0 && c.h.Refusal().Err != nil {
+		list = known.Days // nobody may commit while the host is not ready: this write tells that the store takes them again
+	}
 	if len(list) == 0 && before == nil {
 		return nil
 	}
-	if err := s.PutCounters(ctx, list, before); err != nil {
+	err = s.PutCounters(ctx, list, before)
+	if err != nil || len(list) > 0 {
+		c.h.refusals.note(err)
+	}
+	if err != nil {
 		return err
 	}
 	if live {

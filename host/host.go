@@ -175,6 +175,7 @@ type Host struct {
 	running  bool
 	closed   bool
 	worked   atomic.Uint64 // commits that were not a sweep's
+	refusals refusals
 }
 
 // Open prepares a host over an open store. It starts no run. The caller keeps
@@ -207,6 +208,9 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		cfg.Leases = l
 	}
 	h = &Host{cfg: cfg, tools: tools, notifier: notifier, log: cfg.Logger, store: db, runtime: cfg.Runtime, changes: feed.New(remembered)}
+	if h.refusals.now = cfg.Clock; cfg.Clock == nil {
+		h.refusals.now = time.Now
+	}
 	if cfg.Leases != nil {
 		h.peers = newPeers(cfg.Leases, tools.Connections, h.InGo, h.changes, cfg.Logger)
 		cfg.Leases = h.peers
@@ -221,7 +225,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		h.scripts.loader = cfg.Load
 	}
 	h.mender = newMender(h, cfg)
-	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked}
+	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked, &h.refusals}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,

@@ -21,6 +21,7 @@ type homeData struct {
 	Failing   []*standing
 	Doubts    []doubtRow // of items whose job continued without them
 	Late      []view.Late
+	Refusal   *refusedSetting // by the store, of what the host writes; nil: it takes that
 	Refused   *refusedSetting // a change of keep.toml that is not in force; nil: there is none
 	Unlike    []api.Mismatch  // connections that hosts don't have alike
 	Missing   []view.Missing  // workflows that no host can execute
@@ -87,6 +88,11 @@ func (s *site) home(r *http.Request) (page, error) {
 	}
 	st := situationOf(o.Situation)
 	d := homeData{Late: o.Late(), Refused: s.refused(), Stranded: o.Stranded()}
+	if s.cfg.Refusal != nil {
+		if r := s.cfg.Refusal(); r != nil {
+			d.Refusal = &refusedSetting{time.Time(r.Since), r.Reason}
+		}
+	}
 	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
 		return p, err
 	}

@@ -29,6 +29,20 @@ func TestHooks(t *testing.T) {
 	c.get("/connections").want(t, 200, `href="/hooks"`)
 }
 
+// A database that takes no commits is said on the first page.
+func TestRefusingStore(t *testing.T) {
+	w := newWorld(t)
+	w.site.Close()
+	now := &api.Refusal{Since: api.Time(time.Unix(1, 0)), Reason: "the disk is full"}
+	w.serve(web.Config{Store: w.db, Actor: w.host, Connections: w.conns, Refusal: func() *api.Refusal { return now }})
+	c := w.as("ada", access.Viewer)
+	c.get("/").want(t, 200, "takes nothing that this host writes", "the disk is full")
+	now = nil
+	if body := c.get("/").body; strings.Contains(body, "takes nothing") {
+		t.Error("the first page says that the database refuses, which it does not")
+	}
+}
+
 // A change of keep.toml that was refused is said on the pages that tell what is in force, and goes when it is mended.
 func TestRefusedSettings(t *testing.T) {
 	w := newWorld(t)

@@ -40,7 +40,7 @@ func breakerWords(b keep.Breaker) string {
 	return number(b.Failures) + " within " + human(b.Within)
 }
 
-// A refusedSetting is a change of keep.toml that is not in force.
+// A refusedSetting is a change of keep.toml that is not in force, or what the store does not take.
 type refusedSetting struct {
 	When   time.Time
 	Reason string

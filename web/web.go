@@ -77,6 +77,9 @@ type Config struct {
 	// Settings says what became of keep.toml. If nil, nothing is said of it.
 	Settings func() *api.Settings
 
+	// Refusal says since when the store takes no commits, nil if it takes them. If nil, nothing is said of it.
+	Refusal func() *api.Refusal
+
 	// Access keeps the tokens and sessions that admins see. If nil, logging in is
 	// not this host's, and there is nothing to see.
 	Access store.Access

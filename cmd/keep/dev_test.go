@@ -159,6 +159,16 @@ func TestDevReloads(t *testing.T) {
 	said.wait(t, "all problems are fixed")
 	edit(t, config, `"journal.jsonl"`, `"other.jsonl"`)
 	said.wait(t, "running journal (")
+
+	// One that is gone changes nothing either.
+	if err := os.Rename(config, config+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	said.wait(t, "keep.toml is gone")
+	if err := os.Rename(config+".aside", config); err != nil {
+		t.Fatal(err)
+	}
+	said.wait(t, "all problems are fixed")
 }
 
 // A pack is as much a part of the configuration as keep.toml, which names it.

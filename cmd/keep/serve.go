@@ -31,11 +31,13 @@ policy.shutdown; what is still out after that is recorded as such, and asked
 about at the next start. A second signal ends it at once, which is safe too.
 
 A change of keep.toml, of a pack or pairing that it names, or of a secret is taken between
-calls, whole or not at all, and said in the log and by keep status --json; SIGHUP asks for
-it at once. What is fixed at the start, such as db and server.listen, needs a restart.
+calls, whole or not at all, and said in the log and by keep status --json. It is taken when two
+looks, 0.4 s apart, find the same, and at once at SIGHUP: write another file and rename it. What is
+gone stays in force. What is fixed at the start, such as db and [notify], needs a restart.
 
 It offers pages and an HTTP API on --listen, and prints a link to log in at the
-first start; see keep login and keep token. Only an address of this machine needs
+first start, unless its log is JSON, as it is where stderr is no terminal: keep login makes one. See
+keep token, too. Only an address of this machine needs
 no certificate (server.tls_cert and server.tls_key of keep.toml).
 
 With PATH it first deploys the scripts of a file or a directory, as keep deploy does;
@@ -80,7 +82,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err != nil {
 		return err
 	}
-	if err := srv.Announce(ctx, func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
+	if err := srv.Announce(ctx, a.logFormat == "json", func(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }); err != nil {
 		return errors.Join(err, srv.Close())
 	}
 	var hangups <-chan os.Signal

@@ -207,11 +207,17 @@ func TestUnauthenticated(t *testing.T) {
 	}
 }
 
-// The first start prints a link that works, the second one none; keep login makes
+// The first start prints a link that works where its log is text, the second one none; keep login makes
 // another, and a token does what its role allows.
 func TestWaysIn(t *testing.T) {
 	t.Parallel()
 	d := newServing(t)
+	d.start() // where stderr is no terminal the log is JSON, and kept
+	if d.link != "" {
+		t.Errorf("a link that logs in is in the log: %s", d.link)
+	}
+	d.kill()
+	d.more = append(d.more, "--log-format", "text")
 	d.start()
 	for _, link := range []string{d.link, d.keep("login")} {
 		code, ok := strings.CutPrefix(link, d.base+"/login?code=")
@@ -309,7 +315,7 @@ func TestDeployOverHTTP(t *testing.T) {
 // On Postgres, too: tokens, lists with search, and metrics.
 func TestServeOnPostgres(t *testing.T) {
 	url := pgtest.SchemaURL(t) // or the test is skipped
-	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_DB="+url)}
+	d := &serving{t: t, bin: buildKeep(t), dir: t.TempDir(), env: append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t), "KEEP_DB="+url), more: []string{"--log-format", "text"}}
 	d.writeScript()
 	d.keep("deploy", ".")
 	d.start()

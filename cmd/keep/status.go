@@ -22,7 +22,7 @@ func (a *app) statusCmd() *cobra.Command {
 whatever it says, so that scripts may print it.
 
 With --exit-code it ends with 4 if a question is open, else with 1 if something
-fails, is in doubt or is late, a change of keep.toml is not in force, or events wait
+fails, is in doubt or is late, the database refuses what the host writes, a change of keep.toml is not in force, or events wait
 that nothing will handle, and with 0 if all is well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ func statusCode(s api.Status) error {
 	switch {
 	case len(s.NeedsYou) > 0:
 		return exit.With(exit.NeedsPerson)
-	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram)+len(s.Stranded) > 0 || unknown || configFault(s) != "":
+	case len(failing)+len(s.InDoubt)+len(s.Late)+len(s.NotTold)+len(s.Unlike)+len(s.NoProgram)+len(s.Stranded) > 0 || unknown || s.Refusal != nil || configFault(s) != "":
 		return exit.With(exit.Failed)
 	}
 	return nil
@@ -149,6 +149,10 @@ func (a *app) printStranded(s api.Status) {
 
 // printHostFaults prints what the hosts lack.
 func (a *app) printHostFaults(s api.Status) {
+	if r := s.Refusal; r != nil {
+		a.heading("The database refuses writes", 1)
+		fmt.Fprintf(a.Out, "  since %s: %s\n", a.At(r.Since), terminal.Clean(r.Reason))
+	}
 	if fault := configFault(s); fault != "" {
 		a.heading("Configuration", 1)
 		fmt.Fprintln(a.Out, "  "+fault)

@@ -35,7 +35,7 @@ type Config struct {
 	Anew bool // --new, which no file says: a database that is gone is begun anew
 
 	File        string                // keep.toml as it was named; empty: there is none
-	Files       []string              // keep.toml, and where the project's own packs and pairings are that it names
+	Files       []string              // keep.toml, or where it would be, and where the project's own packs and pairings are that it names
 	Hash        string                // of keep.toml and of all packs and pairings that it names, as they were read; empty: there are none
 	Dir         string                // directory that paths are relative to, absolute
 	DB          string                // file of the database, absolute, or a URL; empty: it could not be read
@@ -206,7 +206,7 @@ func read(o Options) (*Config, []byte, error) {
 	cfg := &Config{File: file, Files: []string{file}, Dir: filepath.Dir(abs)}
 	text, err := regular.Read(file, MaxFile)
 	if errors.Is(err, fs.ErrNotExist) && o.File == "" {
-		cfg.File, cfg.Files = "", nil
+		cfg.File = ""
 		return cfg, nil, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -62,7 +62,8 @@ func TestNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &config.Config{
-		Dir: dir, DB: filepath.Join(dir, "keep.db"), Workflows: []string{"*.js", "*.ts"}, Policy: policy.Default(),
+		Files: []string{filepath.Join(dir, "keep.toml")}, // it may come
+		Dir:   dir, DB: filepath.Join(dir, "keep.db"), Workflows: []string{"*.js", "*.ts"}, Policy: policy.Default(),
 		Retention: policy.Retention{Traces: 7 * 24 * time.Hour, Empty: 7 * 24 * time.Hour},
 		Write:     config.Write{Limits: repair.Limits{Attempts: 3, Tokens: 200_000}, Questions: 3, Time: 10 * time.Minute},
 		Gateway:   config.Gateway{Rules: map[keep.ToolName]gateway.Rule{}, Repeat: repeat.DefaultRules(), MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},

@@ -30,16 +30,16 @@ type Actors struct {
 
 // NewAPI returns the API of a database that no host of this process works on.
 func (e Env) NewAPI(cfg *config.Config, db database.DB, by Actors, tokens store.Access, changes *feed.Feed) (*api.Server, error) {
-	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), cfg.BudgetRules, nil, nil)
+	return e.newAPI(db, by, tokens, changes, HooksOf(cfg, db), cfg.BudgetRules, nil, nil, nil)
 }
 
 // newAPI returns the API of a database. settings says what became of the configuration
-// of its host, and inGo which versions written in Go that has; nil: there is none.
+// of its host, refusal whether its store takes commits, and inGo which versions written in Go that has; nil: there is none.
 func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *feed.Feed,
-	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings, inGo func() []string) (*api.Server, error) {
+	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings, refusal func() *api.Refusal, inGo func() []string) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
 	return api.New(api.Config{
-		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Accounts: by.Accounts,
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Refusal: refusal, Accounts: by.Accounts,
 		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
 }

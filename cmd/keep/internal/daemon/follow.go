@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,14 +16,16 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // lookEvery is how often the files of the configuration are looked at. A secret is to be
-// at most a second old when a call is made, and two looks may be needed to see it whole.
+// at most a second old when a call is made, and two looks must find the same before it is taken.
 const lookEvery = 400 * time.Millisecond
 
 // A Follower takes changes of the configuration into a running session: all of a change,
-// or none of it. What of a change that was taken has to be written to the database, such as its grants, is tried
+// or none of it, and not before two looks in a row found the same, since a file that is being
+// written may be valid in part. What of a change that was taken has to be written to the database, such as its grants, is tried
 // until it is there.
 type Follower struct {
 	Env     Env
@@ -36,6 +41,11 @@ type Follower struct {
 	// Reload asks for a look at once. Nil: nobody asks.
 	Reload <-chan os.Signal
 
+	read   *config.Config // that was read last, also if it was refused: it names what it lacks
+	seen   fingerprint    // of what was taken or refused last
+	found  fingerprint    // of a change that the last look found; nil: it found none
+	sealed string         // mark of the secrets of the database that were read last
+
 	unread     bool // what was refused last was refused because the database could not be read
 	behind     bool // SecretsOnly: a secret changed beside another keep.toml than that of the session
 	unfinished bool // something of what was taken is not done
@@ -48,11 +58,7 @@ func (f *Follower) Run(ctx context.Context) {
 	renewing.Go(func() { f.Session.Accounts.Run(ctx) })
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	seen := f.Session.files
-	cfg := f.Session.config() // that was read last, also if it was refused: it says which secrets it lacks
-	if seen.stored = f.Session.loaded.Stored; seen.stored == "" {
-		seen.stored = f.stored(ctx, cfg, "")
-	}
+	f.begin(ctx)
 	for {
 		asked := false
 		select {
@@ -62,42 +68,79 @@ func (f *Follower) Run(ctx context.Context) {
 			asked = true
 		case <-tick.C:
 		}
-		now := fingerprintOf(cfg)
-		now.stored = f.stored(ctx, cfg, seen.stored)
-		if asked || f.unread || now.secrets != seen.secrets || now.stored != seen.stored || (!f.SecretsOnly || f.behind) && now.files != seen.files {
-			// If it has other secrets than the one before, the next look finds a difference,
-			// and takes what came while this one was read.
-			if read := f.take(ctx, asked); read != nil {
-				cfg = read
-			}
-		} else if f.unfinished {
+		f.look(ctx, asked)
+	}
+}
+
+// begin notes what the session was made of.
+func (f *Follower) begin(ctx context.Context) {
+	f.read, f.seen = f.Session.config(), f.Session.files
+	if f.sealed = f.Session.loaded.Stored; f.sealed == "" {
+		f.sealed = f.stored(ctx)
+	}
+}
+
+// look looks once, and takes a change that the look before found too; at once if somebody asked, or if
+// only secrets of the database changed.
+func (f *Follower) look(ctx context.Context, asked bool) {
+	before, sealed := f.fingerprint(), f.stored(ctx)
+	if !asked && !f.unread && sealed == f.sealed && !f.changed(before) {
+		f.found = nil
+		if f.unfinished {
 			f.finish(ctx)
 		}
-		seen = now
+		return
 	}
+	cfg, err := f.Load()
+	if cfg != nil {
+		f.read = cfg
+	}
+	now := f.fingerprint() // with what it names
+	if !asked && f.changed(now) && !maps.Equal(now, f.found) {
+		f.found = now
+		return
+	}
+	maps.Copy(now, before) // what changed while it was read is a change for the next look
+	f.seen, f.found, f.sealed = now, nil, sealed
+	f.take(ctx, cfg, err, asked)
+}
+
+// fingerprint looks at the files of the configuration in force, and at those of the one that was read last.
+func (f *Follower) fingerprint() fingerprint {
+	return fingerprintOf(&f.Session.loaded, f.read)
+}
+
+// changed reports whether files that matter to f are not as they were.
+func (f *Follower) changed(now fingerprint) bool {
+	differ := func(files []string) bool {
+		return slices.ContainsFunc(files, func(file string) bool { return now[file] != f.seen[file] })
+	}
+	in, read := &f.Session.loaded, f.read
+	return differ(in.Secrets) || differ(read.Secrets) || (!f.SecretsOnly || f.behind) && (differ(in.Files) || differ(read.Files))
 }
 
 // stored looks at the secrets of the database. It returns what was seen before if a
 // configuration needs none, or they cannot be read now.
-func (f *Follower) stored(ctx context.Context, cfg *config.Config, before string) string {
-	if len(cfg.Secrets) == 0 {
-		return before
+func (f *Follower) stored(ctx context.Context) string {
+	if len(f.read.Secrets) == 0 {
+		return f.sealed
 	}
 	all, err := f.Session.Accounts.Secrets(ctx)
 	if err != nil {
-		return before
+		return f.sealed
 	}
 	return project.SecretsMark(all)
 }
 
-// take reads the configuration and takes it, or says why not. It returns what it read; nil if
-// that could not be understood. What is refused again is said again only to who asked.
-func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
+// take takes what was read, or says why not. What is refused again is said again only to who asked.
+func (f *Follower) take(ctx context.Context, cfg *config.Config, err error, asked bool) {
 	s := f.Session
 	f.unread = false
-	cfg, err := f.Load()
 	if f.behind = f.SecretsOnly && (err != nil || cfg.Hash != s.loaded.Hash); f.behind && err == nil {
-		return nil
+		return
+	}
+	if gone := s.gone(cfg, f.seen); gone != nil {
+		err = gone
 	}
 	if err == nil {
 		err = f.apply(ctx, cfg)
@@ -105,20 +148,19 @@ func (f *Follower) take(ctx context.Context, asked bool) *config.Config {
 	now := api.Time(f.Env.now())
 	if err == nil {
 		s.mu.Lock()
-		s.settings = api.Settings{TakenAt: now}
+		s.settings, s.files = api.Settings{TakenAt: now}, f.seen
 		s.mu.Unlock()
 		f.finish(ctx)
-		return cfg
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := reasonOf(err)
 	if before := s.settings.Refused; !asked && before != nil && before.Reason == reason {
-		return cfg
+		return
 	}
 	s.settings.Refused = &api.RefusedSetting{At: now, Reason: reason}
 	f.Env.Log.WarnContext(ctx, "configuration refused", "reason", reason)
-	return cfg
 }
 
 // apply makes the host use a configuration. What is wrong with it is found before anything changes.
@@ -126,7 +168,7 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	s := f.Session
 	cfg.UseAccounts(s.Accounts)
 	if changed := needRestart(&s.loaded, cfg); len(changed) > 0 {
-		return fmt.Errorf("%s: a change of %s needs a restart", cfg.File, strings.Join(changed, ", "))
+		return fmt.Errorf("%s: a change of %s needs a restart, and nothing else of the file is taken before", cfg.File, strings.Join(changed, ", "))
 	}
 	conns, err := cfg.Connect()
 	if err != nil {
@@ -181,6 +223,27 @@ func (f *Follower) finish(ctx context.Context) {
 	}
 }
 
+// Gone returns an error if a file of the configuration in force is not there any more, and nothing says that it is not
+// wanted: to take what remains, such as the defaults, would drop approvals and grants without a word. cfg is what
+// was read now.
+func (s *Session) Gone(cfg *config.Config) error { return s.gone(cfg, fingerprintOf(cfg)) }
+
+// gone is Gone for files that were looked at. cfg may be nil.
+func (s *Session) gone(cfg *config.Config, now fingerprint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, file := range s.loaded.Files {
+		named := file == s.loaded.File || cfg != nil && slices.Contains(cfg.Files, file)
+		if named && s.files[file] != "" && now[file] == "" {
+			return fmt.Errorf("%s is gone; to do without it, restart", file)
+		}
+	}
+	if cfg != nil && s.loaded.File != "" && cfg.File != s.loaded.File {
+		return fmt.Errorf("another file was found than %s; to use it, restart", s.loaded.File)
+	}
+	return nil
+}
+
 // needRestart names what differs and is fixed when a host starts.
 func needRestart(before, after *config.Config) []string {
 	var out []string
@@ -219,22 +282,25 @@ func reasonOf(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// A fingerprint differs when files do.
-type fingerprint struct{ files, secrets, stored string }
+// A fingerprint says of files what they are: another text when they differ, and none if they are not there.
+type fingerprint map[string]string
 
-// fingerprintOf looks at the files of a configuration.
-func fingerprintOf(cfg *config.Config) fingerprint {
-	return fingerprint{files: look(cfg.Files...), secrets: look(cfg.Secrets...)}
-}
-
-// look returns what the file system says of files. One that is not there counts too: it
-// may come.
-func look(names ...string) string {
-	var b strings.Builder
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			fmt.Fprintf(&b, "%s %d %v %v;", name, info.Size(), info.ModTime().UnixNano(), info.Mode())
+// fingerprintOf looks at the files of configurations. One that is not there counts too: it may come.
+//
+// Their content is read each time: files that are written twice within a tick of the clock differ in nothing else.
+func fingerprintOf(all ...*config.Config) fingerprint {
+	out := make(fingerprint)
+	for _, cfg := range all {
+		for _, file := range slices.Concat(cfg.Files, cfg.Secrets) {
+			if _, known := out[file]; known {
+				continue
+			}
+			out[file] = ""
+			if info, err := os.Stat(file); err == nil {
+				text, err := regular.Read(file, config.MaxFile)
+				out[file] = fmt.Sprintf("%d %v %v %x %v", info.Size(), info.ModTime().UnixNano(), info.Mode(), sha256.Sum256(text), err)
+			}
 		}
 	}
-	return b.String()
+	return out
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/keep-run/keep/host"
 )
 
-// A secret whose file changed is at most a second old at a call: two looks may be needed to see the file whole.
+// A secret whose file changed is at most a second old at a call: two looks must find the same.
 func TestSecretsAreLookedAtInTime(t *testing.T) {
 	if 2*lookEvery >= time.Second {
 		t.Errorf("files are looked at each %s, so a secret may be older than a second at a call", lookEvery)
@@ -178,6 +178,7 @@ func TestOnlySecretsAreTaken(t *testing.T) {
 	go func() { defer close(over); f.Run(ctx) }()
 	defer func() { stop(); <-over }()
 	<-read
+	<-read // the second look finds the same
 	write("keep.toml", text)
 	said.until(t, "configuration taken")
 	if got := granted(); got != 1 {
@@ -206,7 +207,7 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	}
 	env := Env{Log: log}
 	s.Accounts = env.NewAccounts(s.config, db, func(context.Context, []keep.Account) error { return nil })
-	s.Host, err = host.Open(t.Context(), db, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
+	s.Host, err = host.Open(t.Context(), s.DB, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,10 +226,10 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 	return s
 }
 
-// An outOfOrder database reads no workflow while it is down, and not what was called while it is deaf.
+// An outOfOrder database reads no workflow while it is down, and not what was called while it is deaf; it commits nothing while it is full.
 type outOfOrder struct {
 	database.DB
-	down, deaf atomic.Bool
+	down, deaf, full atomic.Bool
 }
 
 var errOutOfOrder = errors.New("the database is out of order")

@@ -45,8 +45,8 @@ type Session struct {
 	texts map[keep.WorkflowName]text // of the scripts that take took last
 
 	loaded   config.Config // as it was read, before flags changed it
-	files    fingerprint   // of keep.toml and the secrets, when loaded was read
-	mu       sync.Mutex    // protects settings
+	files    fingerprint   // of its files, when it was read
+	mu       sync.Mutex    // protects settings, loaded and files
 	settings api.Settings
 }
 
@@ -56,6 +56,15 @@ func (s *Session) Settings() *api.Settings {
 	defer s.mu.Unlock()
 	out := s.settings
 	return &out
+}
+
+// Refusal says since when the database takes no commits, and why; nil: it takes them.
+func (s *Session) Refusal() *api.Refusal {
+	r := s.Host.Refusal()
+	if r.Err == nil {
+		return nil
+	}
+	return &api.Refusal{Since: api.Time(r.Since), Reason: reasonOf(r.Err)}
 }
 
 // config returns the configuration that is in force.

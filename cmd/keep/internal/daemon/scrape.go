@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
@@ -14,14 +13,14 @@ import (
 // server.metrics_listen it has an address of its own, where there is nothing else.
 
 // watched adds what monitors ask to mux.
-func (s *Server) watched(mux *http.ServeMux, db database.DB) {
+func (s *Server) watched(mux *http.ServeMux, v *Session) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, db) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v) })
 	mux.Handle("GET /metrics", s.metrics)
 }
 
 // openScrape binds the address of monitors; empty: they come to the one of the pages.
-func (s *Server) openScrape(ctx, base context.Context, addr string, db database.DB) error {
+func (s *Server) openScrape(ctx, base context.Context, addr string, v *Session) error {
 	if addr == "" {
 		return nil
 	}
@@ -31,7 +30,7 @@ func (s *Server) openScrape(ctx, base context.Context, addr string, db database.
 		return exit.Misusef("server.metrics_listen: %w; want an address that is free, such as 127.0.0.1:9464", err)
 	}
 	mux := http.NewServeMux()
-	s.watched(mux, db)
+	s.watched(mux, v)
 	s.scrape, s.scraped = s.env.newHTTP(base, mux), l
 	return nil
 }

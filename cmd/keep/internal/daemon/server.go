@@ -121,7 +121,7 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	srv.hub = e.serveGateways(ctx, s)
 	srv.Socket = e.newHTTP(base, access.Local(User(), srv.withOwner(s.DB.Name(), &srv.now)))
 	srv.openSocket(ctx, cfg)
-	if err := srv.openScrape(ctx, base, cfg.Server.MetricsListen, s.DB); err != nil {
+	if err := srv.openScrape(ctx, base, cfg.Server.MetricsListen, s); err != nil {
 		return nil, err
 	}
 	return srv, nil
@@ -208,7 +208,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	}}
 	plans := &ScriptPlanner{Deployer: scripts, DB: v.DB, Now: s.env.now, Places: s.plans, Time: planTime}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Host.InGo)
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Refusal, v.Host.InGo)
 	if err != nil {
 		return nil, err
 	}
@@ -217,14 +217,14 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	pages, err := web.New(web.Config{
 		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
 		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
-		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Settings: v.Settings, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
+		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Settings: v.Settings, Refusal: v.Refusal, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle(api.Prefix+"/", answers)
-	s.watched(mux, v.DB)
+	s.watched(mux, v)
 	mux.Handle(AgentPath, s.agents(v, answers, plans))
 	mux.Handle("/", pages)
 	s.now.to.Store(mux)
@@ -241,6 +241,7 @@ func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 	if db, ok := v.DB.(interface{ Grouped() (uint64, uint64) }); ok {
 		cfg.Grouped = db.Grouped
 	}
+	cfg.Refuses = func() bool { return v.Host.Refusal().Err != nil }
 	cfg.NoProgram = func(ctx context.Context) (int, error) {
 		missing, err := executors(v.DB, v.Host.InGo).MissingOfAll(ctx, v.DB)
 		return len(missing), err
@@ -256,12 +257,16 @@ func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 // LinkPath is where the socket, and nothing else, gives links to log in.
 const LinkPath = "/login-link"
 
-// ready answers whether the database can be read.
-func ready(w http.ResponseWriter, r *http.Request, db database.DB) {
+// ready answers whether the database can be read, and takes what the host writes.
+func ready(w http.ResponseWriter, r *http.Request, v *Session) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := db.StoreID(ctx); err != nil {
+	if _, err := v.DB.StoreID(ctx); err != nil {
 		http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	if v.Host.Refusal().Err != nil {
+		http.Error(w, "the database takes no commits: keep status", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ready")
@@ -409,7 +414,9 @@ func (s *Server) Close() error {
 //
 // Once somebody has a token or a session there is no link: it logs in whoever sees it, and the output may
 // be kept in a log.
-func (s *Server) Announce(ctx context.Context, tell func(format string, args ...any)) error {
+//
+// A link that logs in is given where a person reads it: a log is kept, and others read it.
+func (s *Server) Announce(ctx context.Context, logged bool, tell func(format string, args ...any)) error {
 	if s == nil {
 		return nil
 	}
@@ -423,7 +430,7 @@ func (s *Server) Announce(ctx context.Context, tell func(format string, args ...
 	if err != nil {
 		return err
 	}
-	if known {
+	if known || logged {
 		tell("Look at %s (a link to log in: keep login)", s.base)
 		return nil
 	}

@@ -74,7 +74,7 @@ func (d *developer) run(ctx context.Context) (err error) {
 	wg.Go(func() { d.screen.run(ctx) })
 	defer func() { err = errors.Join(err, d.end()) }()
 	for {
-		if err := d.reload(ctx); err != nil {
+		if err := d.reload(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {
@@ -103,6 +103,11 @@ func (d *developer) reload(ctx context.Context) error {
 	if err != nil {
 		err = project.WithConnectionErrors(p, err)
 		return d.show(nil, err)
+	}
+	if d.session != nil {
+		if err := d.session.Gone(p.Cfg); err != nil {
+			return d.show(nil, exit.Misusef("%w", err))
+		}
 	}
 	if d.session != nil && p.Cfg.Hash == d.hash {
 		return d.redeploy(ctx, p)
@@ -193,7 +198,7 @@ func (d *developer) restart(ctx context.Context, p *project.Project) error {
 	p.Cfg.Server.Listen = cmp.Or(d.Listen, p.Cfg.Server.Listen)
 	srv, err := d.env().OpenServer(ctx, s, seen)
 	if err == nil {
-		err = srv.Announce(ctx, d.screen.say)
+		err = srv.Announce(ctx, false, d.screen.say)
 	}
 	if err == nil && d.Open != nil {
 		err = srv.Show(ctx, d.Open)

@@ -46,6 +46,9 @@ type Config struct {
 	// not told.
 	KeysUnknown func(context.Context) (int, error)
 
+	// Refuses reports whether the store refused the last commit. If nil, it is not told.
+	Refuses func() bool
+
 	// NoProgram counts the workflows written in Go that no host which is there can execute.
 	// If nil, it is not told.
 	NoProgram func(context.Context) (int, error)
@@ -76,6 +79,7 @@ var (
 	doubtAge    = describe("oldest_unknown_outcome_seconds", "Age of the oldest call whose outcome is not known; 0: there is none.")
 	commits     = describe("store_commits_total", "Commits that were written.")
 	groups      = describe("store_transactions_total", "Transactions that the commits shared: their quotient is the size of a batch.")
+	refuses     = describe("store_refuses", "1 if the store refused the last commit of this process: the disk is full, or the database is read-only or out of reach; else 0.")
 	waiting     = describe("sandbox_waiting_phases", "Phases of scripts that wait for a processor.")
 	idle        = describe("sandbox_idle_instances", "Instances of the sandbox that are kept for the next phase.")
 	keysUnknown = describe("keys_unknown", "Idempotency keys whose outcome nobody knows, up to 10,000.")
@@ -183,7 +187,7 @@ func (h *Host) Observe(c keep.Commit) {
 
 // Describe names what Collect tells.
 func (h *Host) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runs, mutations, inputs, items, questions, events, noProgram, doubtAge, commits, groups, waiting, idle, keysUnknown, unreadables} {
+	for _, d := range []*prometheus.Desc{runs, mutations, inputs, items, questions, events, noProgram, doubtAge, commits, groups, refuses, waiting, idle, keysUnknown, unreadables} {
 		ch <- d
 	}
 }
@@ -215,6 +219,13 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 		busy, kept := h.cfg.Sandbox()
 		c.gauge(waiting, float64(busy))
 		c.gauge(idle, float64(kept))
+	}
+	if h.cfg.Refuses != nil {
+		v := 0.0
+		if h.cfg.Refuses() {
+			v = 1
+		}
+		c.gauge(refuses, v)
 	}
 	c.number(keysUnknown, h.cfg.KeysUnknown)
 	c.number(noProgram, h.cfg.NoProgram)

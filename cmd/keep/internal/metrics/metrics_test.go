@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := metrics.New(metrics.Config{Store: s, Grouped: func() (uint64, uint64) { return 30, 10 },
-		KeysUnknown: func(context.Context) (int, error) { return 3, nil }, Sandbox: func() (int, int) { return 2, 8 }})
+		Refuses: func() bool { return true }, KeysUnknown: func(context.Context) (int, error) { return 3, nil }, Sandbox: func() (int, int) { return 2, 8 }})
 	moved := func(from, to keep.MutationState, after time.Duration) {
 		h.Observe(keep.Commit{Changes: []keep.Change{keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: made.Add(after), From: from, To: to}}}}})
 	}
@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 		`keep_open_questions{kind="logic"} 1`, `keep_events_waiting{reserved="false",topic="t",workflow="w"} 1`,
 		`keep_store_commits_total 30`, `keep_store_transactions_total 10`, `keep_sandbox_waiting_phases 2`, `keep_sandbox_idle_instances 8`,
 		`keep_time_to_certainty_seconds_bucket{le="5"} 0`, `keep_time_to_certainty_seconds_bucket{le="10"} 1`,
-		`keep_time_to_certainty_seconds_count 2`, `keep_keys_unknown 3`, `keep_metrics_unreadable 0`)
+		`keep_time_to_certainty_seconds_count 2`, `keep_store_refuses 1`, `keep_keys_unknown 3`, `keep_metrics_unreadable 0`)
 	if !strings.Contains(text, "keep_oldest_unknown_outcome_seconds 360") {
 		t.Errorf("the oldest doubt is not an hour old:\n%s", text)
 	}
