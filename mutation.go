@@ -145,6 +145,10 @@ type SentAs struct {
 	// Agent is who made the call, if no script did. It is not part of Mutation.PinHash.
 	Agent string `json:"agent,omitempty"`
 
+	// Verify is where a person finds out what became of the call, as its tool said when it was made;
+	// empty: it did not say. It is not part of Mutation.PinHash.
+	Verify string `json:"verify,omitempty"`
+
 	// Was are the names that the tool had before, as the configuration said when the call was made;
 	// nil: the record does not say. It is not part of Mutation.PinHash.
 	Was []ToolName `json:"was,omitzero"`

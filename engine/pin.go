@@ -22,7 +22,7 @@ func (t *tool) setPin(pack *keep.Pack) error {
 		}
 	}
 	t.pinHash = ledger.Hash(marshal(p))
-	p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)
+	p.Pack, p.Was, p.Verify = pack, append([]keep.ToolName{}, t.names[1:]...), t.spec.VerifyByHand
 	t.sentAs, t.pin = p, marshal(p)
 	return nil
 }
@@ -129,9 +129,16 @@ func (ts *Tools) howItDiffers(m keep.Mutation) string {
 	if t == nil || !t.moved(m) {
 		return ""
 	}
-	was := m.SentAs()
-	was.Claim, was.Agent, was.Was = "", "", t.sentAs.Was
-	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
+	return "the configuration of the tool changed since the call was sent:\n" + howDiffers(m.Pin, t.pin, "\n")
+}
+
+// howDiffers says where two pins differ in where and how they send.
+func howDiffers(old, now json.RawMessage, between string) string {
+	how := func(pin json.RawMessage) json.RawMessage {
+		s := keep.Mutation{Pin: pin}.SentAs()
+		return marshal(keep.SentAs{Connector: s.Connector, Level: s.Level, Identity: s.Identity, How: s.How})
+	}
+	return differences(how(old), how(now), between, 20)
 }
 
 // carriedToken reports whether the call of m had the host's key in it, as its tool was when
