@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -22,20 +23,21 @@ func (t *tool) setPin(pack *keep.Pack) error {
 		}
 	}
 	t.pinHash = ledger.Hash(marshal(p))
-	p.Pack, p.Was, p.Verify = pack, append([]keep.ToolName{}, t.names[1:]...), t.spec.VerifyByHand
+	p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)
+	p.Verify = t.spec.VerifyByHand
 	t.sentAs, t.pin = p, marshal(p)
 	return nil
 }
 
 // claim returns the pin of c with what the service gives for the one call; see
 // connector.Claimer. A failure means that no call was made.
-func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
+func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, as map[string]string, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
 	claimer, ok := t.impl.(connector.Claimer)
 	if !ok {
 		return c.Pin, nil
 	}
 	p := t.sentAs
-	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" {
+	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" && maps.Equal(was.As, as) {
 		p.Claim = was.Claim // whatever became of the call before: it is used up once
 		return marshal(p), nil
 	}
