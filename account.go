@@ -2,6 +2,7 @@ package keep
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -112,3 +113,18 @@ func (a Account) Clone() Account {
 func (a Account) Expiring(now time.Time, within time.Duration) bool {
 	return a.Status == AccountOK && !a.Renews && !a.ExpiresAt.IsZero() && !now.Add(within).Before(a.ExpiresAt)
 }
+
+// AccountRef is what SentAs.As calls an account.
+func AccountRef(name string) string { return "account " + name }
+
+// OfAccount returns the account that SentAs.As calls so; empty: it is a secret.
+func OfAccount(ref string) string {
+	name, _ := strings.CutPrefix(ref, AccountRef(""))
+	if name == ref {
+		return ""
+	}
+	return name
+}
+
+// SecretRef is what SentAs.As calls a secret.
+func SecretRef(name string) string { return "secret " + name }

@@ -13,6 +13,7 @@ type Approval struct {
 	Target  string          `json:"target"`
 	Key     MutationKey     `json:"key"`
 	Payload json.RawMessage `json:"payload"`         // whole: what the tool gets
+	Pin     json.RawMessage `json:"pin,omitempty"`   // where and how it would be sent; see Mutation.Pin
 	Version Version         `json:"version"`         // of the workflow, current when it was asked
 	View    View            `json:"view,omitzero"`   // as the tool declares it
 	Claim   json.RawMessage `json:"claim,omitempty"` // what the script says of the call: its ui

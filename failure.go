@@ -99,6 +99,10 @@ const (
 	// and is asked to, once for all runs that wait for it.
 	CodeReconnect = "reconnect"
 
+	// CodeSameUser means that an account or a secret is another one than the call in doubt was
+	// sent with, and a person is asked whether it is of the same user, once for all such calls.
+	CodeSameUser = "same-user"
+
 	// CodeAccount means that the account of the connection cannot be used, and that
 	// connecting it again is not what is asked for: there is none, it was revoked, or its
 	// key is missing.

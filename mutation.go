@@ -145,6 +145,17 @@ type SentAs struct {
 	// Agent is who made the call, if no script did. It is not part of Mutation.PinHash.
 	Agent string `json:"agent,omitempty"`
 
+	// Verify is where a person finds out what became of the call, as its tool said when it was made;
+	// empty: it did not say. It is not part of Mutation.PinHash.
+	Verify string `json:"verify,omitempty"`
+
+	// As is whose credentials the call was sent with, by what the configuration calls them, such as
+	// "account shop" or "secret bank": which connecting of an account, or a fingerprint of a secret
+	// that this database alone can make. What the service shows to another user says nothing about
+	// an absence. It is not part of Mutation.PinHash, since looking with new credentials is allowed.
+	// Nil: there were none, or the record is of a version that did not say; it is then believed as before.
+	As map[string]string `json:"as,omitempty"`
+
 	// Was are the names that the tool had before, as the configuration said when the call was made;
 	// nil: the record does not say. It is not part of Mutation.PinHash.
 	Was []ToolName `json:"was,omitzero"`

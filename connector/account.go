@@ -8,6 +8,10 @@ type Accounts interface {
 	// class permission if only a person can help, and else transient.
 	Credential(ctx context.Context, account string) (Credential, error)
 
+	// Owner says whose credentials an account holds now, to compare: it is another text once the
+	// account was connected again, unless it is known to be of the same user. Empty: it holds none.
+	Owner(ctx context.Context, account string) (string, error)
+
 	// Refused says that the service did not accept a credential (401). It reports whether
 	// there is another one now.
 	Refused(ctx context.Context, account string, c Credential) bool

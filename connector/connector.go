@@ -276,6 +276,9 @@ type Connection struct {
 	// text when one of them was replaced. It is not made of them. Empty: there are none.
 	Secrets string
 
+	// Sender says whose credentials its tools send with. Nil: nobody's, or it is not known.
+	Sender Sender
+
 	// Limits say how often and how many at once its tools may be called, by all of its
 	// users together.
 	Limits limit.Rule

@@ -16,18 +16,14 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// An approval is bound to one ledger key and one payload: it lets this very
-// change be made once, over as many attempts as that takes before it ends. A payload
-// that differs by a byte asks again, and so does another version of the workflow.
+// An approval is bound to one ledger key, one payload, and where and how it is sent: it lets
+// this very change be made once, over as many attempts as that takes before it ends. A payload
+// that differs by a byte asks again, and so does another place, another way of sending, and
+// another version of the workflow.
 
-// approvalHash is what an approval is about. One of a call that may have happened
-// before, and would be sent in another way now, is about that way too.
-func approvalHash(c ledger.Call, before keep.Mutation) string {
-	text := string(c.Key) + ":" + c.PayloadHash
-	if before.Doubted && before.PinHash != c.PinHash {
-		text += ":" + c.PinHash
-	}
-	return ledger.Hash([]byte(text))
+// approvalHash is what an approval is about.
+func approvalHash(c ledger.Call) string {
+	return ledger.Hash([]byte(string(c.Key) + ":" + c.PayloadHash + ":" + c.PinHash))
 }
 
 // differs reports whether a call would be another one than the one before it under the
@@ -72,7 +68,7 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 		}
 		before = keep.Mutation{}
 	}
-	want := approvalHash(c, before)
+	want := approvalHash(c)
 	answers, err := x.answers(ctx, keep.AskApproval)
 	if err != nil {
 		return &storeError{err}
@@ -102,7 +98,7 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 	}
 	if a := q.Approval; a != nil && a.Key == c.Key {
 		why = fmt.Sprintf("what %s approved at %s is not what would be sent now: %s", q.Decision.By, q.Decision.At.UTC().Format(time.DateTime+" UTC"),
-			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), "it would be sent another way"))
+			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), "it would be sent another way: "+howDiffers(a.Pin, c.Pin, "; ")))
 	}
 	return false, why
 }
@@ -163,7 +159,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
 		Why:         e.why,
-		PayloadHash: approvalHash(e.call, e.before), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
+		PayloadHash: approvalHash(e.call), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},
@@ -193,7 +189,7 @@ const maxClaim = 64 << 10
 // shown returns the call as a person reads it, beside what the script says of it and what
 // is there now. That is read for the person, by the host: no grant of a workflow is about it.
 func (x *execution) shown(ctx context.Context, c ledger.Call, spec connector.Spec) *keep.Approval {
-	a := &keep.Approval{Tool: c.Tool, Target: c.Target, Key: c.Key, Payload: c.Payload, Version: x.a.current.Version, View: spec.View}
+	a := &keep.Approval{Tool: c.Tool, Target: c.Target, Key: c.Key, Payload: c.Payload, Pin: c.Pin, Version: x.a.current.Version, View: spec.View}
 	var prepared struct {
 		UI json.RawMessage `json:"ui"`
 	}

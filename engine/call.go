@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/trace"
 )
@@ -133,10 +134,15 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
 	n := x.newNotice(t)
 	x.pass.notice = n
+	as, err := x.e.sender(ctx, t)
+	if err != nil {
+		return nil, keep.Failf(keep.ClassTransient, "account-unread", "%v", err)
+	}
+	ctx = connector.SendAs(ctx, as)
 	f := t.start(ctx, x.callAt)
 	var pin json.RawMessage
 	if f == nil && ctx.Err() == nil {
-		pin, f = t.claim(ctx, c, before, x.e.Now(), x.callAt)
+		pin, f = t.claim(ctx, c, before, as, x.e.Now(), x.callAt)
 	}
 	ended := x.pass.whyEnded()
 	switch {
@@ -155,7 +161,7 @@ func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before ke
 	if err := n.over(ctx); err != nil {
 		return nil, &storeError{err}
 	}
-	return pin, nil
+	return withSender(pin, as)
 }
 
 // record makes the call durable, in flight. From here on only evidence ends the doubt.
@@ -195,7 +201,7 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	if t.spec.Level == keep.LevelKey {
 		x.e.ages.meet(x.mut, x.e.Now())
 	}
-	ctx, end := x.e.toolSpan(x.within(x.a.hard), MeasuredCall, x.a.name, t, x.mut.Key)
+	ctx, end := x.e.toolSpan(connector.SendAs(x.within(x.a.hard), x.mut.SentAs().As), MeasuredCall, x.a.name, t, x.mut.Key)
 	began := time.Now()
 	receipt, f, err := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
 	x.pass.done(ctx, f, err != nil || x.a.hard.Err() != nil)

@@ -66,6 +66,10 @@ type Config struct {
 	// others. If empty, tokens depend on the ledger key alone.
 	Salt string
 
+	// SecretKey makes the fingerprints by which records tell one secret of a connection from another.
+	// Who does not have it learns nothing from them. If empty, Salt is used.
+	SecretKey []byte
+
 	// Only names the workflows to work on. If nil, all of them.
 	Only []keep.WorkflowName
 

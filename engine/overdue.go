@@ -201,6 +201,14 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
 		m = ledger.ExtendDeadline(m, e.started)
 	}
+	changed, as, err := e.userSince(ctx, t, m)
+	switch {
+	case err != nil:
+		return m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "whose credentials would be used is not known: " + err.Error()}
+	case len(changed) > 0:
+		return e.lookUpAsOther(ctx, t, m, changed)
+	}
+	ctx = connector.SendAs(ctx, as)
 	m = e.lastSent(t, m)
 	if t.spec.Level == keep.LevelKey {
 		m = ledger.SentAgain(m, e.Now()) // to ask is to send

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -22,19 +23,20 @@ func (t *tool) setPin(pack *keep.Pack) error {
 	}
 	t.pinHash = ledger.Hash(marshal(p))
 	p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)
+	p.Verify = t.spec.VerifyByHand
 	t.sentAs, t.pin = p, marshal(p)
 	return nil
 }
 
 // claim returns the pin of c with what the service gives for the one call; see
 // connector.Claimer. A failure means that no call was made.
-func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
+func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, as map[string]string, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
 	claimer, ok := t.impl.(connector.Claimer)
 	if !ok {
 		return c.Pin, nil
 	}
 	p := t.sentAs
-	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" {
+	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" && maps.Equal(was.As, as) {
 		p.Claim = was.Claim // whatever became of the call before: it is used up once
 		return marshal(p), nil
 	}
@@ -122,9 +124,16 @@ func (ts *Tools) howItDiffers(m keep.Mutation) string {
 	if t == nil || !t.moved(m) {
 		return ""
 	}
-	was := m.SentAs()
-	was.Claim, was.Agent, was.Was = "", "", t.sentAs.Was
-	return "the configuration of the tool changed since the call was sent:\n" + differences(marshal(was), t.pin, "\n", 20)
+	return "the configuration of the tool changed since the call was sent:\n" + howDiffers(m.Pin, t.pin, "\n")
+}
+
+// howDiffers says where two pins differ in where and how they send.
+func howDiffers(old, now json.RawMessage, between string) string {
+	how := func(pin json.RawMessage) json.RawMessage {
+		s := keep.Mutation{Pin: pin}.SentAs()
+		return marshal(keep.SentAs{Connector: s.Connector, Level: s.Level, Identity: s.Identity, How: s.How})
+	}
+	return differences(how(old), how(now), between, 20)
 }
 
 // carriedToken reports whether the call of m had the host's key in it, as its tool was when

@@ -121,6 +121,49 @@ func TestAPlaceThatChangesUnderADoubt(t *testing.T) {
 	}
 }
 
+// An approval is for the place that the question showed: what would be sent elsewhere is asked anew.
+func TestApprovalIsBoundToThePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, old, now, configure := newMovedWorld(t, keep.LevelWitness, false)
+		old.approve, now.approve = "always", "always"
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if err := w.decide(keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		configure("new")
+		w.run()
+		qs := w.questions()
+		if old.calls+now.calls != 0 || len(qs) != 1 || qs[0].Kind != keep.AskApproval || !strings.Contains(qs[0].Why, "sent another way") || !strings.Contains(qs[0].Why, "new") {
+			t.Fatalf("%d and %d calls, questions %+v; want none, and one that shows the other place", old.calls, now.calls, qs)
+		}
+		if err := w.decide(keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		if w.run(); now.calls != 1 || old.calls != 0 {
+			t.Errorf("%d and %d calls, want one at the new place", old.calls, now.calls)
+		}
+	})
+}
+
+// Who is to look by hand is sent to where the call was sent.
+func TestVerifyWhereItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, old, now, configure := newMovedWorld(t, keep.LevelWitness, false)
+		old.verify, now.verify = "Look in Sent.", "Look in Sent2."
+		old.loseTheAnswer()
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Second)
+		configure("new")
+		w.run()
+		if qs := w.questions(); len(qs) != 1 || qs[0].VerifyByHand != old.verify {
+			t.Errorf("questions %+v, want one that says %q", qs, old.verify)
+		}
+	})
+}
+
 // A connection that is missing at one start, perhaps since its name was mistyped, leaves
 // the doubt to the next start.
 func TestAConnectionThatIsMissingForAWhile(t *testing.T) {

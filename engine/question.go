@@ -156,8 +156,10 @@ func (x *execution) what() string {
 
 // verifyByHand says where a person finds out what became of a call with that history.
 func (x *execution) verifyByHand(moves []keep.Move) string {
-	t := x.e.tools.known(x.mut.Tool)
-	if t != nil && t.spec.VerifyByHand != "" {
+	switch t, then := x.e.tools.known(x.mut.Tool), x.mut.SentAs().Verify; {
+	case (t == nil || t.moved(x.mut)) && then != "": // where it was sent, and not where the tool sends now
+		return then
+	case t != nil && !t.moved(x.mut) && t.spec.VerifyByHand != "":
 		return t.spec.VerifyByHand
 	}
 	sent, carried := "It was sent", "the call carried the key "

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
@@ -126,7 +127,7 @@ func (e *Engine) knownEffects(ctx context.Context, t *tool, m keep.Mutation) ([]
 			return nil, err
 		}
 		for _, r := range recent {
-			if (r.ResolvedBy == "call" || r.ResolvedBy == "reconcile") && r.Key != m.Key && r.PinHash == m.PinHash && len(known) < maxControls {
+			if (r.ResolvedBy == "call" || r.ResolvedBy == "reconcile") && r.Key != m.Key && r.PinHash == m.PinHash && len(account.Changes(r.SentAs().As, m.SentAs().As)) == 0 && len(known) < maxControls {
 				known = append(known, r)
 			}
 		}
@@ -192,7 +193,7 @@ func (a *actor) askLater(id keep.RunID, until time.Time) {
 // is out, or its account is lost, they do not count, and come as seldom as they ever do.
 func (e *Engine) askLimit(m keep.Mutation, f ledger.Fact, now time.Time) ledger.Limit {
 	p, n := e.policy.Reconcile, m.ReconcileAttempts
-	if f.Out || ledger.AsksForAccount(f.Failure) {
+	if f.Out || ledger.Waits(f.Failure) {
 		n = p.Attempts
 	}
 	return ledger.Limit{Attempts: p.Attempts, Next: now.Add(p.Delay(n, 0, e.jitter()))}

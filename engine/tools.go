@@ -109,7 +109,8 @@ type tool struct {
 	connector string
 	spec      connector.Spec
 	impl      connector.Tool
-	secrets   string // mark of those of its connection
+	secrets   string           // mark of those of its connection
+	sender    connector.Sender // of its connection; nil: nobody
 	limits    limit.Rule
 	approvals *grant.Approvals   // when a person must agree; nil: never
 	named     rename.ToolOf      // what the configuration says of its names
@@ -179,7 +180,7 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 	spec := impl.Spec()
 	name := keep.ToolName(c.Name + "." + spec.Name)
 	t := &tool{name: name, names: append([]keep.ToolName{name}, connector.FormerNames(c, spec)...),
-		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets}
+		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, sender: c.Sender}
 	t.named = rename.ToolOf{Name: name, Was: t.names[1:], New: connector.IsNew(c, spec), NewConn: c.New}
 	if t.spec.Timeout == 0 {
 		t.spec.Timeout = defaultTimeout

@@ -39,6 +39,7 @@ import (
 type Store interface {
 	engine.Store
 	store.Identity
+	store.Links
 }
 
 // A Rule is what an owner says of a tool.
@@ -128,12 +129,16 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	secretKey, err := db.LinkKey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rules := policy.Default()
 	if cfg.Policy != nil {
 		rules = *cfg.Policy
 	}
 	rules.Outage.After = 0 // the agent repeats calls, not the gateway: none is held back since others were lost
-	g.engine, err = engine.New(db, nil, g.tools, engine.Config{Policy: &rules, Budgets: cfg.Budgets, Salt: salt,
+	g.engine, err = engine.New(db, nil, g.tools, engine.Config{Policy: &rules, Budgets: cfg.Budgets, Salt: salt, SecretKey: secretKey,
 		Only: []keep.WorkflowName{}, Logger: cfg.Logger, Trace: cfg.Trace})
 	if err != nil {
 		return nil, err
@@ -192,7 +197,7 @@ func (g *Gateway) Close() error {
 func (g *Gateway) connections() []connector.Connection {
 	var conns []connector.Connection
 	for _, s := range g.servers {
-		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack()}
+		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack(), Sender: s.Sender()}
 		seen := make(map[string]bool)
 		add := func(name string) {
 			rule := g.rule(keep.ToolName(s.Name() + "." + name))

@@ -59,6 +59,7 @@ import (
 type Store interface {
 	engine.Store
 	store.Identity
+	store.Links
 	store.Repairs
 	store.Counting
 	operator.Store
@@ -196,6 +197,10 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's id: %w", err)
 	}
+	secretKey, err := db.LinkKey(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store's key: %w", err)
+	}
 	if err := cfg.Retention.Validate(); err != nil {
 		return nil, err
 	}
@@ -227,7 +232,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	h.mender = newMender(h, cfg)
 	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked, &h.refusals}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
-		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
+		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, SecretKey: secretKey, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
 		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
 		Presence: cfg.presence(ctx), Repairs: h.mender.repairing,
 	})

@@ -148,6 +148,32 @@ func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep
 	return nil
 }
 
+// decideUser records whether an account or a secret is of the same user as when calls in doubt were
+// sent, and has these asked about at once.
+func (o *Operator) decideUser(ctx context.Context, q keep.Escalation, d keep.Decision) error {
+	d.At = o.now()
+	if err := o.commit(ctx, "", 0, d.At, keep.CloseEscalation{ID: q.ID, Decision: &d}); err != nil {
+		return err
+	}
+	for p := (keep.Page{Limit: 500}); ; {
+		list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: keep.NeedsReconcile}, p)
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			if !ledger.AsksForUser(m.Error) {
+				continue
+			}
+			if err := o.continueLookup(ctx, m.Key); err != nil {
+				return fmt.Errorf("ask about %s: %w", m.Key, err)
+			}
+		}
+		if p.After = next; next == "" {
+			return nil
+		}
+	}
+}
+
 // continueLookup plans a lookup for now. That somebody else did is no error.
 func (o *Operator) continueLookup(ctx context.Context, key keep.MutationKey) error {
 	now := o.now()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
@@ -65,6 +66,8 @@ func (o *Operator) decide(ctx context.Context, id keep.EscalationID, d keep.Deci
 		return &ActionError{id, d.Action, "it is not among the choices"}
 	case q.Kind == keep.AskConnection:
 		return o.tryNow(ctx, q, d)
+	case account.IsUserQuestion(q):
+		return o.decideUser(ctx, q, d)
 	}
 	switch q.Kind {
 	case keep.AskGrant, keep.AskProposal:

@@ -27,6 +27,8 @@ func (h *holdings) Credential(_ context.Context, account string) (connector.Cred
 	return h.list[h.now], nil
 }
 
+func (h *holdings) Owner(context.Context, string) (string, error) { return "ann", nil }
+
 func (h *holdings) Accepted(context.Context, string) {}
 
 func (h *holdings) Refused(_ context.Context, _ string, c connector.Credential) bool {

@@ -152,6 +152,9 @@ func (r *renewing) Credential(context.Context, string) (connector.Credential, er
 	return connector.Credential{Value: fmt.Sprintf("token-%d", r.refused)}, nil
 }
 
+// Owner implements connector.Accounts.
+func (r *renewing) Owner(context.Context, string) (string, error) { return "ann", nil }
+
 // Refused implements connector.Accounts.
 func (r *renewing) Refused(context.Context, string, connector.Credential) bool {
 	r.refused++

@@ -64,6 +64,9 @@ type ServerConfig struct {
 	Account  string
 	Accounts connector.Accounts
 
+	// Sender says whose credentials it is given; see connector.Connection. Nil: nobody's, or it is not known.
+	Sender connector.Sender
+
 	// Secrets are values that must never show in messages, logs and what is kept of results.
 	Secrets []string
 
@@ -163,6 +166,11 @@ func (s *Server) Name() string { return s.cfg.Name }
 
 // Pack returns the file of what is known of the server's tools; nil: there is none.
 func (s *Server) Pack() *keep.Pack { return s.cfg.Pack }
+
+// Sender returns what says whose credentials the server is given; see connector.Connection.
+func (s *Server) Sender() connector.Sender {
+	return s.cfg.Sender
+}
 
 // Close ends the connections.
 func (s *Server) Close() error {

@@ -27,8 +27,8 @@ func (s *service) changeTools() []connector.Tool {
 				"metadata":{"type":"object","additionalProperties":{"type":"string"}},
 				"overwrite":{"type":"string","minLength":1,"description":"etag of the version that is replaced"}`),
 			Result:  json.RawMessage(`{"type":"object","required":["key","etag"],"properties":{"key":{"type":"string"},"etag":{"type":"string"}}}`),
-			Timeout: s.timeout, Level: keep.LevelKey, Identity: []string{"key"}, CarriesToken: true,
-			VerifyByHand: "Look at the metadata keep-id of the object: it is the token if this call made it.",
+			Timeout: s.timeout, Level: keep.LevelWitness, Marked: true, NeedsControl: !s.complete, Identity: []string{"key"}, SettleAfter: s.settle, CarriesToken: true,
+			VerifyByHand: "Look at the metadata keep-id of the object: it is the token if this call made it. An object that is not there may have been taken away: ask who reads " + s.bucket + ".",
 		}}},
 		&deleter{change{s, connector.Spec{
 			Name: "delete", Effect: connector.Mutate, Description: "Deletes an object; with etag, only that version of it.",
@@ -216,6 +216,16 @@ func (t *putter) whose(ctx context.Context, token string, p putParams) (connecto
 	return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "unclear", "the service refused since the object is there, and now shows %s", a.say())
 }
 
+// absent is the verdict about a put of which there is no trace. The object may have been put, and been taken
+// away or replaced since: a put again, whatever its condition, would be a second one. Another object that is
+// there shows nothing about this one, so only the owner of the bucket can say that nobody does that.
+func (t *putter) absent(detail string) connector.Answer {
+	if t.s.complete {
+		return connector.Answer{Verdict: connector.Absent, Detail: detail}
+	}
+	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + ", and it may have been taken away since"}
+}
+
 // Reconcile looks whose the object is.
 func (t *putter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
 	p, _, err := t.params(m.Payload)
@@ -229,11 +239,11 @@ func (t *putter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answ
 	case at == there && a.header.Get(metaPrefix+mark) == m.Token:
 		return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: put(p.Key, a)}, Detail: "its keep-id is the token"}, nil
 	case at == there && p.Overwrite != "" && a.etag() == strings.Trim(p.Overwrite, `"`):
-		return connector.Answer{Verdict: connector.Absent, Detail: "it has the version that was to be replaced"}, nil
+		return t.absent("it has the version that was to be replaced"), nil
 	case at == there:
 		return connector.Answer{Verdict: connector.Retry, Detail: "there is another object of that key; ours may have been replaced"}, nil
 	case at == missing && p.Overwrite == "":
-		return connector.Answer{Verdict: connector.Absent, Detail: "there is no object of that key"}, nil
+		return t.absent("there is no object of that key"), nil
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
 }

@@ -38,9 +38,13 @@ type Config struct {
 	// BaseURL.
 	PathStyle *bool `toml:"path_style"`
 
-	// SettleAfter is how long after its call a delete may lag. Nil: not at all, since
+	// SettleAfter is how long after its call a change may lag. Nil: not at all, since
 	// S3 is consistent.
 	SettleAfter *connector.Duration `toml:"settle_after"`
+
+	// Complete says that nobody else deletes, moves or restores objects, and no rule of the
+	// bucket does: an object that is not there was then never put.
+	Complete bool `toml:"complete"`
 
 	// Timeout ends a call. Zero: connector.DefaultTimeout.
 	Timeout connector.Duration `toml:"timeout"`
@@ -76,7 +80,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 		credentials: aws.Credentials{AccessKeyID: cfg.AccessKey, SecretAccessKey: cfg.SecretKey, SessionToken: cfg.SessionToken},
 		signer:      v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		reads:       transport(true), changes: transport(false),
-		timeout: time.Duration(cfg.Timeout),
+		timeout: time.Duration(cfg.Timeout), complete: cfg.Complete,
 	}
 	if cfg.SettleAfter != nil {
 		s.settle = time.Duration(*cfg.SettleAfter)

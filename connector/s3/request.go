@@ -43,6 +43,7 @@ type service struct {
 	reads, changes *http.Transport
 	timeout        time.Duration
 	settle         time.Duration
+	complete       bool // nobody else takes objects away
 }
 
 // A request is one call of the service.

@@ -93,7 +93,7 @@ func TestKilled(t *testing.T) {
 }
 
 func config(addr string) s3.Config {
-	return s3.Config{BaseURL: "http://" + addr, Bucket: s3test.Bucket, AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey}
+	return s3.Config{BaseURL: "http://" + addr, Bucket: s3test.Bucket, AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey, Complete: true}
 }
 
 func open(tb testing.TB, cfg s3.Config) *connector.Connection {
@@ -293,6 +293,35 @@ func TestPutOnce(t *testing.T) {
 	}
 	if out := read(t, conn, "get", `{"key":"nothing/here"}`); out != "null" {
 		t.Errorf("no object is %s", out)
+	}
+}
+
+// TestTakenAway is about an object that somebody works off and deletes: that it is not there says nothing
+// about whether it was put, unless the owner says that nobody does that.
+func TestTakenAway(t *testing.T) {
+	s := s3test.Shared(t)
+	for complete, want := range map[bool]connector.Verdict{false: connector.Unwitnessed, true: connector.Absent} {
+		cfg := config(s.Addr)
+		cfg.Complete = complete
+		conn, params := open(t, cfg), fmt.Sprintf(`{"key":%q,"text":"pay"}`, fresh()+"/order")
+		if _, err := mutate(t, conn, "put", "t1", params); err != nil {
+			t.Fatal(err)
+		}
+		if a := reconcile(t, conn, "put", "t1", params); a.Verdict != connector.Happened {
+			t.Errorf("complete %t: while it is there, the lookup says %+v", complete, a)
+		}
+		var p struct{ Key string }
+		if err := json.Unmarshal([]byte(params), &p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mutate(t, conn, "delete", "t2", fmt.Sprintf(`{"key":%q}`, p.Key)); err != nil {
+			t.Fatal(err)
+		}
+		a := reconcile(t, conn, "put", "t1", params)
+		spec := tool(t, conn, "put").Spec()
+		if _, controlled := tool(t, conn, "put").(connector.Controller); a.Verdict != want || spec.NeedsControl == complete || spec.Level != keep.LevelWitness || controlled {
+			t.Errorf("complete %t: when it was taken away, the lookup says %+v, and the tool %+v", complete, a, spec)
+		}
 	}
 }
 

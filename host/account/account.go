@@ -180,6 +180,9 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	if err != nil {
 		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
 	}
+	if err := given(ctx, name, ownerOf(a, o.content)); err != nil {
+		return connector.Credential{}, err
+	}
 	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
 	c.Secrets = slices.Clone(o.secrets)
 	if o.content.Client != nil {
@@ -321,10 +324,14 @@ func (m *Manager) Connect(ctx context.Context, fresh keep.Account, c seal.Conten
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return keep.Account{}, err
 		}
-		if fresh.Sealed, err = m.seal(ctx, fresh.Kind, fresh.Name, c); err != nil {
+		a := law.Connect(old, fresh, m.now())
+		content := c
+		if a.Kind == keep.AccountConnected {
+			content = m.owned(old, a, c)
+		}
+		if a.Sealed, err = m.seal(ctx, a.Kind, a.Name, content); err != nil {
 			return keep.Account{}, err
 		}
-		a := law.Connect(old, fresh, m.now())
 		err = m.cfg.Store.PutAccounts(ctx, a)
 		if err == nil {
 			m.settle(ctx)

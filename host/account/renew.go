@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,7 +260,8 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 		tokens.Refresh = o.content.Refresh
 	}
 	content := ContentOf(tokens)
-	content.Client = o.content.Client
+	content.Client, content.Owner = o.content.Client, o.content.Owner
+	content.Identity = cmp.Or(o.content.Identity, content.Identity)
 	next, err = m.done(recording, a, generation, tokens, content)
 	return next, err == nil && next.Generation == generation, err
 }
@@ -341,7 +343,7 @@ func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, 
 
 // ContentOf returns what is sealed of tokens.
 func ContentOf(t oauth.Tokens) seal.Content {
-	return seal.Content{Access: t.Access, Refresh: t.Refresh, Type: t.Type}
+	return seal.Content{Access: t.Access, Refresh: t.Refresh, Type: t.Type, Identity: t.Identity}
 }
 
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are

@@ -137,11 +137,10 @@ func (w *world) hadBegun(r keep.Run) bool {
 
 // approved reports whether a person agreed to this very call.
 func (w *world) approved(m keep.Mutation) bool {
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
-	another := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash)) // than the call in doubt before it
+	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash))
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	return err == nil && slices.ContainsFunc(qs, func(q keep.Escalation) bool {
-		return q.Kind == keep.AskApproval && (q.PayloadHash == want || q.PayloadHash == another) && q.Decision != nil && q.Decision.Action == keep.Approve
+		return q.Kind == keep.AskApproval && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve
 	})
 }
 
@@ -153,7 +152,7 @@ func (w *world) covered(m keep.Mutation, moves []keep.Move) bool {
 	}
 	flow, err := w.store.Workflow(context.Background(), m.Workflow)
 	w.must("read the workflow of a call", err)
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
+	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash))
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	w.must("read questions", err)
 	return slices.ContainsFunc(qs, func(q keep.Escalation) bool {

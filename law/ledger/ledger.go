@@ -219,6 +219,16 @@ func AsksForAccount(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeReconnect && f.Account != ""
 }
 
+// AsksForUser reports whether a failure is about an account or a secret of which a person is asked
+// whether it is of the same user as before: one question for all calls in doubt that it is about.
+func AsksForUser(f *keep.Failure) bool {
+	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeSameUser
+}
+
+// Waits reports whether a lookup that failed so waits for a person who is asked about something
+// else than the call. It uses up no attempt.
+func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) }
+
 // Unsettled reports whether a record in that state is in doubt.
 func Unsettled(s keep.MutationState) bool { return s == keep.NeedsReconcile || s == keep.Indeterminate }
 
@@ -258,7 +268,8 @@ type Limit struct {
 // Happened, Absent or Unsure. An absence that comes too early counts as unsure,
 // uses up no attempt, and plans the next lookup for the time when it can be
 // believed. Neither does a lookup while the call is out, nor one that was not made because
-// its account must be connected again: whoever connects it has the next one made.
+// its account must be connected again, or that found nothing while it is not known whether the
+// credentials are of the same user: whoever connects it or says so has the next one made.
 //
 // Only a record in doubt is asked about: one in flight is moved on by what its
 // own call learned first.
@@ -279,6 +290,8 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 	case f.Evidence == Unsure && AsksForAccount(f.Failure):
 		early, next = true, limit.Next
 		f.Detail = joinDetail("the service was not asked", f.Detail)
+	case f.Evidence == Unsure && AsksForUser(f.Failure):
+		early, next = true, limit.Next
 	case early:
 		f.Evidence = Unsure
 		f.Detail = joinDetail("nothing found, but the effect may still appear until "+

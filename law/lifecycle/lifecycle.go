@@ -143,6 +143,10 @@ func Classify(class keep.Class, m keep.Mutation, spent bool) Consequence {
 // connect again. That question is one for all runs, so a run asks none of its own.
 func AsksForAccount(f *keep.Failure) bool { return ledger.AsksForAccount(f) }
 
+// AsksForUser reports whether a failure is about whose an account or a secret is. That question is one
+// for all calls in doubt that it is about.
+func AsksForUser(f *keep.Failure) bool { return ledger.AsksForUser(f) }
+
 // Reconnected returns r as it continues because an account that it waited for is another
 // one than it was.
 func Reconnected(r keep.Run, now time.Time) keep.Run {

@@ -192,6 +192,17 @@ var levelMeaning = map[keep.Level]string{
 	keep.LevelNone:    "level D: nobody can tell after a doubt; the run stops at the first one and asks a person",
 }
 
+// controlled reports whether the lookup of a tool can show that it finds what is there.
+func controlled(conn connector.Connection, spec connector.Spec) bool {
+	for _, t := range conn.Tools {
+		if t.Spec().Name == spec.Name {
+			_, ok := t.(connector.Controller)
+			return ok
+		}
+	}
+	return false
+}
+
 // mutateNotes says what a person should know before a script may use a mutate
 // tool: what happens after a doubt, and what makes two calls the same.
 func mutateNotes(conn connector.Connection, spec connector.Spec) []string {
@@ -202,7 +213,11 @@ func mutateNotes(conn connector.Connection, spec connector.Spec) []string {
 	if spec.ByTarget {
 		notes = append(notes, "the lookup finds the target, perhaps changed by somebody else: use it only where each target is created once")
 	}
-	if spec.NeedsControl {
+	switch {
+	case !spec.NeedsControl:
+	case !controlled(conn, spec):
+		notes = append(notes, "absence isn't witnessed: not found proves nothing, since what was there may have been taken away; the first doubt that finds nothing asks you (complete would do)")
+	default:
 		notes = append(notes, "absence isn't witnessed: not found is believed only beside a known effect that the same lookup finds; the first doubt of this tool asks you (absent_if or complete in reconcile would do)")
 	}
 	if len(spec.Identity) == 0 {

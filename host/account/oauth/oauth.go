@@ -78,6 +78,10 @@ type Tokens struct {
 
 	Scopes  []string // those granted; nil: the service does not say, so those asked for
 	Subject string   // whose account it is, by the id token; empty: there is none
+
+	// Identity is issuer and subject of the id token, which are of one user forever (OpenID
+	// Connect Core §5.7); empty: there is none.
+	Identity string
 }
 
 // A RefusedError says that the server answered and issued nothing.
@@ -216,8 +220,9 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 	}
 	out := Tokens{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
-		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t), Subject: subject(t),
+		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t),
 	}
+	out.Subject, out.Identity = subject(t)
 	// People see these, and a server may say anything there.
 	secrets = append(secrets, out.Access, out.Refresh)
 	out.Subject = c.clean(out.Subject, secrets...)
@@ -242,23 +247,26 @@ func (c *Client) granted(t *oauth2.Token) []string {
 	return slices.Compact(scopes)
 }
 
-// subject returns who the id token names. Its signature isn't checked: it came from the
-// token endpoint itself (OpenID Connect Core §3.1.3.7), and is shown and nothing else.
-func subject(t *oauth2.Token) string {
+// subject returns who the id token names, as people read it and as it is compared. Its signature
+// isn't checked: it came from the token endpoint itself (OpenID Connect Core §3.1.3.7).
+func subject(t *oauth2.Token) (shown, identity string) {
 	id, _ := t.Extra("id_token").(string)
 	parts := strings.Split(id, ".")
 	if len(parts) != 3 {
-		return ""
+		return "", ""
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return ""
+		return "", ""
 	}
-	var claims struct{ Email, Sub string }
+	var claims struct{ Email, Sub, Iss string }
 	if json.Unmarshal(raw, &claims) != nil {
-		return ""
+		return "", ""
 	}
-	return clip(cmp.Or(claims.Email, claims.Sub))
+	if claims.Iss != "" && claims.Sub != "" {
+		identity = claims.Iss + " " + claims.Sub
+	}
+	return clip(cmp.Or(claims.Email, claims.Sub)), identity
 }
 
 // failure translates an error of x/oauth2, whose text may hold the whole answer.

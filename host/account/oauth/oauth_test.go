@@ -69,7 +69,7 @@ func TestLoopback(t *testing.T) {
 			if got.Access == "" || got.Refresh == "" || got.Type != "Bearer" || got.Lifetime != time.Hour || time.Until(got.Expires) > time.Hour {
 				t.Errorf("tokens are %+v", got)
 			}
-			if want := []string{"mail.read", "offline_access", "openid"}; !slices.Equal(got.Scopes, want) || got.Subject != "ann@example.com" {
+			if want := []string{"mail.read", "offline_access", "openid"}; !slices.Equal(got.Scopes, want) || got.Subject != "ann@example.com" || !strings.HasPrefix(got.Identity, s.Issuer+" ") {
 				t.Errorf("scopes %v of %q, want %v of ann", got.Scopes, got.Subject, want)
 			}
 		})

@@ -57,6 +57,12 @@ type Content struct {
 	Refresh string `json:"refresh,omitempty"` // OAuth; empty: there is none
 	Type    string `json:"type,omitempty"`    // of the access token, such as Bearer
 
+	// Owner says whose these are, to compare: one connecting of the account and what was renewed
+	// since have the same. Identity is issuer and subject of an id token, which are of one user.
+	// Empty: an older Keep connected it, and the service does not say.
+	Owner    string `json:"owner,omitempty"`
+	Identity string `json:"identity,omitempty"`
+
 	Client *Client `json:"client,omitempty"` // that asks for new tokens; nil: the one of the pack
 }
 

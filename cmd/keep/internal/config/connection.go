@@ -35,6 +35,7 @@ type Connection struct {
 	scopes  map[string][]string // by tool
 	budgets map[string]string   // that tools name themselves, by tool
 	mark    string              // of the secrets that it uses; see connector.Connection
+	sender  connector.Sender    // see connector.Connection
 
 	// Limits say how often it may be used, by all of its users together.
 	Limits limit.Rule
@@ -268,7 +269,7 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 		return Connection{}, false
 	}
 	return Connection{
-		Name: name, Connector: text, Accounts: accounts, budgets: budgets, mcp: server, at: n, b: b, v: v, mark: v.markOf(n),
+		Name: name, Connector: text, Accounts: accounts, budgets: budgets, mcp: server, at: n, b: b, v: v, mark: v.markOf(n), sender: v.sender(n, accounts),
 		open: func() (*connector.Connection, error) { return k.open(name, settings.Interface()) },
 	}, true
 }
@@ -336,7 +337,7 @@ func (c *Config) open() (out []connector.Connection, problems []Problem) {
 			continue
 		}
 		opened.Was, opened.New, opened.Secrets, opened.Limits = conn.Was, conn.New, conn.mark, conn.Limits
-		opened.Approve = conn.approve.when
+		opened.Approve, opened.Sender = conn.approve.when, conn.sender
 		problems = append(problems, conn.approvalProblems(*opened)...)
 		out = append(out, *opened)
 	}

@@ -203,9 +203,11 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 	}
 	s := t.Server(name)
 	s.Secrets = v.secrets()
+	var accounts []string
 	if b.mcpAccount(n, at, t.Account, t.Place) {
-		s.Account, s.Accounts = t.Account, liveAccounts{v, t.URL}
+		s.Account, s.Accounts, accounts = t.Account, liveAccounts{v, t.URL}, []string{t.Account}
 	}
+	s.Sender = v.sender(n, accounts)
 	return s
 }
 

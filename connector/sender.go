@@ -1,0 +1,30 @@
+package connector
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+)
+
+// A Sender returns whose credentials a connection sends with now, as keep.SentAs.As has it; of secrets it
+// has what mac makes of them.
+type Sender func(ctx context.Context, mac func(secret string) string) (map[string]string, error)
+
+type sendAs struct{}
+
+// SendAs returns a context in which accounts give no other credentials than those of as, which is
+// that of keep.SentAs: an account that is connected as another user between two steps of a call
+// sends nothing then.
+func SendAs(ctx context.Context, as map[string]string) context.Context {
+	if len(as) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, sendAs{}, as)
+}
+
+// MayGive reports whether an account of that owner may give its credential to a request.
+func MayGive(ctx context.Context, account, owner string) bool {
+	as, _ := ctx.Value(sendAs{}).(map[string]string)
+	want := as[keep.AccountRef(account)]
+	return want == "" || want == owner
+}

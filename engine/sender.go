@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/ledger"
+)
+
+// A record says whose credentials its call was sent with (keep.SentAs.As), beside where and how (law:
+// bound-to-its-world). After a doubt, an effect that is found counts whoever finds it. That nothing is
+// found counts, and the call is sent again under its key, only with credentials of the same user: the same
+// ones, those that Keep knows to be of the same user, or those of which a person said so. A service shows
+// another user nothing, and does not know that user's keys.
+//
+// A person is asked when it first matters for a call, and once for each change of an account or a secret:
+// see account.Change. Records of versions before have no credentials, and are believed as they were.
+
+// sender returns whose credentials a tool sends with now.
+func (e *Engine) sender(ctx context.Context, t *tool) (map[string]string, error) {
+	if t.sender == nil {
+		return nil, nil
+	}
+	return t.sender(ctx, e.fingerprint)
+}
+
+// fingerprint tells a secret from another to who has the key of the store, and nothing to anybody else.
+func (e *Engine) fingerprint(secret string) string {
+	key := e.cfg.SecretKey
+	if len(key) == 0 {
+		key = []byte(e.cfg.Salt)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("secret of a connection\n" + secret))
+	return hex.EncodeToString(mac.Sum(nil)[:12])
+}
+
+// withSender returns a pin that says whose credentials the call is sent with.
+func withSender(pin json.RawMessage, as map[string]string) (json.RawMessage, error) {
+	if len(as) == 0 {
+		return pin, nil
+	}
+	var p keep.SentAs
+	if err := json.Unmarshal(pin, &p); err != nil {
+		return nil, fmt.Errorf("read the pin: %w", err)
+	}
+	p.As = as
+	return marshal(p), nil
+}
+
+// userSince returns what of the credentials of a call in doubt changed since and is not known to be of the
+// same user, and whose credentials a lookup may use if that is nothing.
+func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (changed []account.Change, as map[string]string, err error) {
+	was := m.SentAs().As
+	if len(was) == 0 {
+		return nil, nil, nil
+	}
+	now, err := e.sender(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range account.Changes(was, now) {
+		q, err := e.store.Escalation(ctx, c.QuestionID())
+		if err != nil && !isNotFound(err) {
+			return nil, nil, err
+		}
+		if same, _ := account.Said(q); err != nil || !same {
+			changed = append(changed, c)
+		}
+	}
+	if as = now; len(as) < len(was) {
+		as = was // an account that holds nothing sends nothing
+	}
+	return changed, as, nil
+}
+
+// lookUpAsOther asks about m with credentials that are perhaps another user's. Only an effect that is
+// found counts, and nothing is sent again.
+func (e *Engine) lookUpAsOther(ctx context.Context, t *tool, m keep.Mutation, changed []account.Change) (keep.Mutation, ledger.Fact) {
+	if t.spec.Level == keep.LevelKey { // to ask is to send
+		t, _ = t.rebound(m)
+	}
+	if t != nil {
+		m = e.lastSent(t, m)
+		fact := e.lookUp(ctx, t, m)
+		found := fact.Evidence == ledger.Happened && !t.spec.ByTarget
+		if early := e.Now().Before(m.SettlesAt()); found || fact.Evidence == ledger.Unsure || fact.Evidence == ledger.Absent && early {
+			return m, fact
+		}
+	}
+	fact, err := e.askForUser(ctx, m, changed)
+	if err != nil {
+		fact = ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: err.Error()}
+	}
+	return m, fact
+}
+
+// askForUser returns what is to become of a call whose outcome depends on whether credentials are of
+// the same user: it waits for the answer of a person, who is asked if nobody was, or is unknown since the
+// answer was no.
+func (e *Engine) askForUser(ctx context.Context, m keep.Mutation, changed []account.Change) (ledger.Fact, error) {
+	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile"}
+	for _, c := range changed {
+		fact.Detail = fmt.Sprintf("it was sent with %s; %s", c.Before(), c.After())
+		q, err := e.store.Escalation(ctx, c.QuestionID())
+		if isNotFound(err) {
+			now := e.Now()
+			q = c.Question(m, now)
+			if err = e.commit(ctx, "", 0, now, keep.OpenEscalation{Escalation: q}); errors.Is(err, keep.ErrStale) {
+				err = nil // another host asked
+			}
+		}
+		if err != nil {
+			return fact, err
+		}
+		same, answered := account.Said(q)
+		switch {
+		case same: // since this lookup began: the next one counts
+			continue
+		case answered:
+			fact.Evidence = ledger.CannotAsk
+			fact.Detail += ", as another user's: that the service does not show it now proves nothing"
+			fact.Failure = keep.Failf(keep.ClassUnknown, "another-user", "%s", fact.Detail)
+			return fact, nil
+		}
+		fact.Failure = keep.Failf(keep.ClassPermission, keep.CodeSameUser, "%s; a person is asked whether that is the same user", fact.Detail)
+		fact.Failure.Tool = m.Tool
+	}
+	return fact, nil
+}

@@ -1,0 +1,104 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+)
+
+// sendAs gives the connection of w a secret, as it is now.
+func sendAs(w *world, secret *string) {
+	w.connect = func() []connector.Connection {
+		c := w.service.connection()
+		c.Sender = func(_ context.Context, mac func(string) string) (map[string]string, error) {
+			return map[string]string{keep.SecretRef("bank"): mac(*secret)}, nil
+		}
+		return []connector.Connection{c}
+	}
+}
+
+// Law: bound-to-its-world. After a doubt, nothing is sent again and no absence counts with credentials that
+// may be another user's, until a person has said whose they are: once, for all calls.
+func TestDoubtUnderAnotherUser(t *testing.T) {
+	for _, level := range []keep.Level{keep.LevelKey, keep.LevelWitness} {
+		for _, answer := range []keep.Action{keep.Approve, keep.Reject} {
+			synctest.Test(t, func(t *testing.T) {
+				w, secret := newWorld(t), "of ann"
+				w.service.level = level
+				w.service.onCall = func(n int) (bool, error) {
+					if n == 1 {
+						return false, errors.New("connection reset")
+					}
+					return true, nil
+				}
+				w.service.onAsk = func(int) (connector.Verdict, error) { return "", errors.New("down") }
+				sendAs(w, &secret)
+				w.deploy()
+				w.publish("in", "a")
+				w.runUntil(time.Second)
+				m := w.mutation()
+				if m.State != keep.NeedsReconcile || len(m.SentAs().As) != 1 || strings.Contains(string(m.Pin), secret) {
+					t.Fatalf("the record is %s, pinned as %s", m.State, m.Pin)
+				}
+				w.service.onAsk, secret = func(int) (connector.Verdict, error) { return connector.Absent, nil }, "of bob"
+				w.runUntil(time.Hour)
+				asked := w.service.asked
+				qs := w.questions()
+				if len(qs) != 1 || qs[0].Kind != keep.AskPermission || qs[0].Run != "" || w.service.calls != 1 {
+					t.Fatalf("%s: %d calls, questions %+v; want one, about whose the secret is", level, w.service.calls, qs)
+				}
+				if err := w.decide(answer); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				m, qs = w.mutation(), w.questions()
+				switch {
+				case answer == keep.Approve && (m.State != keep.Applied && w.service.calls < 2 || len(qs) != 0):
+					t.Errorf("%s: the same user: the record is %s after %d calls, questions %+v", level, m.State, w.service.calls, qs)
+				case answer == keep.Reject && (m.State != keep.Indeterminate || w.service.calls != 1 || len(qs) != 1 || qs[0].Kind != keep.AskUnknownOutcome):
+					t.Errorf("%s: another user: the record is %s after %d calls, questions %+v", level, m.State, w.service.calls, qs)
+				case level == keep.LevelKey && answer == keep.Reject && w.service.asked != asked:
+					t.Errorf("it was sent again")
+				}
+			})
+		}
+	}
+}
+
+// An answer that is given while a lookup is out is taken by the next one.
+func TestSameUserSaidDuringALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, secret := newWorld(t), "of ann"
+		w.service.level = keep.LevelWitness
+		w.service.onCall = func(n int) (bool, error) {
+			if n == 1 {
+				return false, errors.New("connection reset")
+			}
+			return true, nil
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return "", errors.New("down") }
+		sendAs(w, &secret)
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Second)
+		secret = "of ann, renewed"
+		w.service.onAsk = func(int) (connector.Verdict, error) {
+			if qs := w.questions(); len(qs) == 1 {
+				if err := w.decide(keep.Approve); err != nil {
+					t.Error(err)
+				}
+			}
+			return connector.Absent, nil
+		}
+		w.runUntil(time.Hour)
+		if m, qs := w.mutation(), w.questions(); m.State != keep.Applied || w.service.calls != 2 || len(qs) != 0 {
+			t.Errorf("the record is %s after %d calls, questions %+v; want applied after two", m.State, w.service.calls, qs)
+		}
+	})
+}

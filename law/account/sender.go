@@ -1,0 +1,92 @@
+package account
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keep-run/keep"
+)
+
+// A Change is an account or a secret that a connection sends with now, and that is another one than it
+// was when a call was made. Whether it is of the same user decides what the service's answers mean: another
+// user does not see the effect, and has other keys, so nothing found is no absence, and the call sent again
+// is a second one.
+type Change struct {
+	Ref string // as keep.SentAs.As calls it
+	Was string
+	Now string // empty: there is no such secret any more
+}
+
+// Changes returns what of the credentials of a call changed since. An account that holds nothing at
+// present is no change: it sends nothing. A secret that only has another name is none either.
+func Changes(was, now map[string]string) (out []Change) {
+	values := slices.Collect(maps.Values(now))
+	for _, ref := range slices.Sorted(maps.Keys(was)) {
+		c := Change{ref, was[ref], now[ref]}
+		switch account := keep.OfAccount(ref) != ""; {
+		case c.Was == c.Now, account && c.Now == "", !account && slices.Contains(values, c.Was):
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// QuestionID returns the id of the one question about a change, whichever calls, workflows and hosts
+// it concerns.
+func (c Change) QuestionID() keep.EscalationID {
+	sum := sha256.Sum256([]byte(c.Ref + "\n" + c.Was + "\n" + c.Now))
+	return keep.EscalationID("esc_user_" + hex.EncodeToString(sum[:10]))
+}
+
+// IsUserQuestion reports whether a question is about a Change.
+func IsUserQuestion(q keep.Escalation) bool {
+	return q.Kind == keep.AskPermission && q.Run == "" && q.Workflow == ""
+}
+
+// Said returns what a person answered to the question about a change: that it is of the same user, that
+// it is another's, or neither yet.
+func Said(q keep.Escalation) (same, answered bool) {
+	if q.ClosedAt.IsZero() {
+		return false, false
+	}
+	return q.Decision != nil && q.Decision.Action == keep.Approve, true
+}
+
+// Before says for people what the calls were sent with.
+func (c Change) Before() string {
+	if name := keep.OfAccount(c.Ref); name != "" {
+		return fmt.Sprintf("the account %s (%s)", name, c.Was)
+	}
+	return fmt.Sprintf("another value of the %s", c.Ref)
+}
+
+// After says for people what became of that.
+func (c Change) After() string {
+	switch name := keep.OfAccount(c.Ref); {
+	case name != "":
+		return fmt.Sprintf("%s was connected again since (%s)", name, c.Now)
+	case c.Now == "":
+		return fmt.Sprintf("there is no %s any more, or what has its place is another one", c.Ref)
+	}
+	return fmt.Sprintf("the %s was replaced since", c.Ref)
+}
+
+// Question returns what a person is asked about a change, when it first matters: for the call m.
+func (c Change) Question(m keep.Mutation, now time.Time) keep.Escalation {
+	q := keep.Escalation{
+		ID: c.QuestionID(), Kind: keep.AskPermission, CreatedAt: now, Connection: m.Tool.Connection(), Title: c.Ref,
+		Question:  fmt.Sprintf("Is the %s still that of the same user? %s sent calls in doubt with %s, and %s.", c.Ref, m.Tool.Connection(), c.Before(), c.After()),
+		Attempted: fmt.Sprintf("%s on %s, and every other call in doubt that was sent so", m.Tool, m.Target),
+		Why:       "the service shows another user no effect of these calls, and takes them for new ones if they are sent again; so they wait, and nothing is sent again until you decide",
+		Choices: []keep.Choice{
+			{Action: keep.Approve, Label: "The same user", Effect: "the service is asked again about all of these calls, and what it does not show did not happen; the others are sent again under their keys"},
+			{Action: keep.Reject, Label: "Another user", Effect: "what the service does not show proves nothing; you are asked about each of these calls"},
+		},
+	}
+	return q
+}
