@@ -193,13 +193,9 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	salt, err := db.StoreID(ctx)
+	salt, secretKey, err := keysOf(ctx, db)
 	if err != nil {
-		return nil, fmt.Errorf("read the store's id: %w", err)
-	}
-	secretKey, err := db.LinkKey(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the store's key: %w", err)
+		return nil, err
 	}
 	if err := cfg.Retention.Validate(); err != nil {
 		return nil, err
@@ -246,6 +242,17 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		return nil, errors.Join(err, h.closeRuntime())
 	}
 	return h, nil
+}
+
+// keysOf returns what makes ids of the store's own, and marks of secrets.
+func keysOf(ctx context.Context, db Store) (salt string, secretKey []byte, err error) {
+	if salt, err = db.StoreID(ctx); err != nil {
+		return "", nil, fmt.Errorf("read the store's id: %w", err)
+	}
+	if secretKey, err = db.LinkKey(ctx); err != nil {
+		return "", nil, fmt.Errorf("read the store's key: %w", err)
+	}
+	return salt, secretKey, nil
 }
 
 // presence opens the directory of cfg, if there are leases and it proves anything.

@@ -12,7 +12,7 @@ var engineBreaks = []Break{
 	{"raise-lowers", "explained", "operator/budget.go",
 		`d.Limit <= held {`, `false {`, "./engine -run TestBudgetRaised$"},
 	{"filter-by-what-is-no-status", "explained", "api/topics.go",
-		` enum:"pending,consumed,skipped"`, ``, "./api -run TestFiltersRefuse"},
+		` enum:"pending,reserved,consumed,skipped"`, ``, "./api -run TestFiltersRefuse"},
 	{"key-that-is-not-sent-is-named", "explained", "engine/question.go",
 		`return t != nil && (keyed ||`, `return t != nil && (keyed || true ||`, "./engine -run TestQuestionNamesTheKey"},
 	{"log-without-end", "bounded", "engine/runlog.go",

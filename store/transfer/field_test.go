@@ -93,7 +93,7 @@ func full() []transfer.Record {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	version := keep.Version{Major: 2, Minor: 3}
 	seen := keep.EventRef{Topic: "topic", MessageID: "m"}
-	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", Budget: "money", Item: "item", RetryAfter: 7}
+	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", Budget: "money", BudgetRule: "mark", Item: "item", RetryAfter: 7}
 	handlers := []keep.Handler{{Name: "h", Kind: keep.Consumer,
 		Subscribe: []keep.TopicName{"topic"}, Publishes: []keep.TopicName{"topic"}, HasMutate: true, HasNext: true, IgnoresResult: true, Items: "first", New: true, Order: keep.OrderKey,
 		Schedule: keep.Schedule{Interval: time.Minute, Cron: "* * * * *", Timezone: "UTC"}}}
@@ -134,7 +134,7 @@ func full() []transfer.Record {
 		keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: w, Run: run, Mutation: "mut_1", Item: "item", Connection: "crm", Budget: "money", Title: "title", Question: "question",
 			Attempted: "attempted", Why: "why", CanVerify: true, VerifyByHand: "by hand", Choices: []keep.Choice{{Action: keep.Skip, Label: "label", Effect: "effect", Result: "optional"}},
 			PayloadHash: "hash", CreatedAt: at, ClosedAt: at.Add(1 * time.Second), ExpiresAt: at.Add(3 * time.Second),
-			Approval: &keep.Approval{Tool: "bank.pay", Target: "target", Key: "mut_2", Payload: json.RawMessage(`{"a":1}`), Version: version,
+			Approval: &keep.Approval{Tool: "bank.pay", Target: "target", Key: "mut_2", Payload: json.RawMessage(`{"a":1}`), Pin: json.RawMessage(`{"v":1}`), Version: version,
 				View:  keep.View{Kind: keep.ViewRow, Parts: []keep.ViewPart{{Role: "key", Param: "id", Text: "t"}}},
 				Claim: json.RawMessage(`{"title":"t"}`), Now: json.RawMessage(`1`), NowWhy: "why"},
 			Decision: &keep.Decision{Action: keep.Skip, By: "ada", From: "cli", Note: "note", At: at.Add(2 * time.Second)}},
