@@ -150,7 +150,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		}
 		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 	}
-	if why := g.stopped(ctx, r.tool); why != "" {
+	if why := g.stopped(ctx, r.tool, r.params); why != "" {
 		return notCalled(r.tool, why), false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}

@@ -80,9 +80,10 @@ func (g *Gateway) offered(ctx context.Context, s *mcp.Server) []toolEntry {
 	return g.lists[s.Name()].tools
 }
 
-// stopped says why a tool may not be called now; empty: it may. A call is not passed on to a server
-// whose tools were not compared with what was agreed to.
-func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
+// stopped says why a tool may not be called now with these arguments; empty: it may. A call is not passed on to a server
+// whose tools were not compared with what was agreed to. What a server says to arguments that do not fit its schema would
+// be no proof that it did nothing.
+func (g *Gateway) stopped(ctx context.Context, name keep.ToolName, args json.RawMessage) string {
 	s := g.server(name.Connection())
 	tools, err := g.list(ctx, s)
 	if err != nil {
@@ -96,6 +97,9 @@ func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
 		return "its server listed too many tools over time; a person must look at it first (keep gateway tools)"
 	case tools[i].state.Stopped():
 		return "its server changed it since it was agreed to; a person must look at it first (keep inbox, or keep gateway tools)"
+	}
+	if why := misfit(mcp.ToolInfo{Name: tools[i].name, Raw: tools[i].raw}, g.rule(name).TokenParam, args); why != "" {
+		return "its arguments do not fit: " + why
 	}
 	return ""
 }

@@ -4,7 +4,7 @@
 //
 // # What a call proves
 //
-// A call has failed for sure only if it was never sent, or if the server answered with an error or
+// A call has failed for sure only if it was never sent, or if the server answered with an error (in the words of SDKs) or
 // a status of HTTP that it can only give before it executes a tool. Every other end of a call that was begun is
 // unknown: a lost connection, a dead process, a time that is over, an error of the server's own,
 // and a result with isError, since servers report a time-out behind them in that way.

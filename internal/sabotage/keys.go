@@ -97,11 +97,15 @@ var keysBreaks = []Break{
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
-		`	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
-		return false
-`, ``, "./connector/mcp -run TestRefusedByStatus"},
+		`401: keep.ClassPermission,`, `400: keep.ClassLogic, 422: keep.ClassLogic, 401: keep.ClassPermission,`, "./connector/mcp -run TestRefusedByStatus"},
+	{"code-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
+		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
+	{"mistyped-call-is-sent", "explained", "gateway/pins.go",
+		`why != "" {
+		return "its arguments`, `false && why != "" {
+		return "its arguments`, "./gateway -run TestMisfits"},
 	{"error-of-a-tool-is-a-failure", "doubt-is-not-failure", "connector/mcp/failure.go",
-		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
+		`class, text := keep.ClassUnknown, TextOf`, `class, text := keep.ClassLogic, TextOf`, "./gateway -run TestServerFails"},
 	{"error-shows-the-url", "no-ambient-power", "connector/mcp/http.go",
 		`if e, ok := errors.AsType[*url.Error](err); ok {`, `if e, ok := errors.AsType[*url.Error](err); false && ok {`, "./connector/mcp -run TestErrorsHideSecrets"},
 	{"error-of-a-server-shows-a-secret", "no-ambient-power", "connector/mcp/failure.go",
