@@ -100,6 +100,8 @@ var keysBreaks = []Break{
 		`401: keep.ClassPermission,`, `400: keep.ClassLogic, 422: keep.ClassLogic, 401: keep.ClassPermission,`, "./connector/mcp -run TestRefusedByStatus"},
 	{"code-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
 		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
+	{"gateway-keeps-the-rules-it-began-with", "permitted", "cmd/keep/internal/daemon/seat.go",
+		`if s.Load != nil && s.Env.NextGateway(`, `if s.Load == nil && s.Env.NextGateway(`, "./cmd/keep -run TestGatewaysFollow"},
 	{"mistyped-call-is-sent", "explained", "gateway/pins.go",
 		`why != "" {
 		return "its arguments`, `false && why != "" {

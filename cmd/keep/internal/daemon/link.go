@@ -57,81 +57,35 @@ func configFile(cfg *config.Config) string {
 
 // A hub serves the agents of other processes.
 type hub struct {
-	file string                           // keep.toml of the gateway
-	open func() (*gateway.Gateway, error) // returns it
-	end  func()                           // ends it; nil: its owner does
-	ctx  context.Context                  // ends with the hub
-	stop context.CancelFunc
-
-	mu    sync.Mutex // protects the next two
-	over  bool
-	links sync.WaitGroup
+	file string // keep.toml of the gateway
+	gate *gate
 }
 
-func newHub(cfg *config.Config, open func() (*gateway.Gateway, error)) *hub {
-	h := &hub{file: configFile(cfg), open: open}
-	h.ctx, h.stop = context.WithCancel(context.Background())
-	return h
-}
-
-// Close ends the links, after what was sent had a moment.
-func (h *hub) Close() {
+// Close ends the links, after what was sent had a moment, and the gateway.
+func (h *hub) Close() error {
 	if h == nil {
-		return
+		return nil
 	}
-	h.mu.Lock()
-	h.over = true
-	h.mu.Unlock()
-	h.stop()
-	h.links.Wait()
-	if h.end != nil {
-		h.end()
-	}
+	return h.gate.end()
 }
 
 // serveGateways returns what serves the agents whose gateways come to the socket of a daemon. Its own gateway is opened
-// when the first one comes, with the configuration as it is then.
+// when the first one comes, with the configuration as it is then, and ends with the hub.
 func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	cfg := s.config()
 	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
 		return nil
 	}
-	var mu sync.Mutex // protects the next one
-	var g *gateway.Gateway
-	h := newHub(cfg, func() (*gateway.Gateway, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if g != nil {
-			return g, nil
-		}
-		var err error
-		// It ends with the hub, after the links, and not with ctx.
-		g, err = e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
-		return g, err
-	})
-	h.end = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if g == nil {
-			return
-		}
-		if err := g.Close(); err != nil {
-			e.Log.Warn("end the gateway", "err", err)
-		}
-	}
-	return h
+	return &hub{configFile(cfg), &gate{open: func() (*gateway.Gateway, error) {
+		return e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
+	}}}
 }
 
-// add counts a link, if there may be more.
-//
-// It is under the lock that Close takes first: once that waits for links, none may be added.
-func (h *hub) add() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.over {
-		h.links.Add(1)
+// renew has agents use a gateway of the configuration in force.
+func (h *hub) renew(ctx context.Context) {
+	if h != nil {
+		h.gate.renew(ctx)
 	}
-	return !h.over
 }
 
 // ServeHTTP makes a connection a link.
@@ -149,16 +103,16 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an agent has a name", http.StatusBadRequest)
 		return
 	}
-	if !h.add() {
-		http.Error(w, "the gateway is stopping", http.StatusServiceUnavailable)
+	g, err := h.gate.join()
+	if errors.Is(err, errStopping) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer h.links.Done()
-	g, err := h.open()
 	if err != nil {
 		http.Error(w, fmt.Sprintf("process %d has this database, and its gateway does not open: %v", os.Getpid(), err), http.StatusInternalServerError)
 		return
 	}
+	defer g.links.Done()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -170,7 +124,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+linkProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	_ = g.ServeLink(h.ctx, agent, false, connLink{conn, buffered.Reader}) // its front went without a word, and is none of ours
+	_ = g.ServeLink(g.ctx, agent, false, connLink{conn, buffered.Reader}) // its front went without a word, and is none of ours
 }
 
 // A connLink is a link to another process.
