@@ -305,8 +305,8 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 	if len(text) > h.cfg.MessageLimit {
 		return Message{}, &TooLargeError{id, h.cfg.MessageLimit}
 	}
-	var m Message
-	if err := json.Unmarshal(text, &m); err != nil {
+	m, err := h.cfg.message(text)
+	if err != nil {
 		return Message{}, fmt.Errorf("the answer is no message: %w", err)
 	}
 	if !bytes.Equal(m.ID, id) {
@@ -318,7 +318,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 // stream reads events until the answer to the request is among them.
 func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessage) (Message, error) {
 	c := clientOf(ctx)
-	events := newEvents(body, h.cfg.MessageLimit)
+	events := newEvents(body, h.cfg)
 	for {
 		m, err := events.next()
 		switch {
@@ -368,7 +368,7 @@ func (h *httpLink) listen() bool {
 	if kind != "text/event-stream" || resp.StatusCode != http.StatusOK {
 		return false
 	}
-	events := newEvents(resp.Body, h.cfg.MessageLimit)
+	events := newEvents(resp.Body, h.cfg)
 	for {
 		m, err := events.next()
 		switch {

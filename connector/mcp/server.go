@@ -208,6 +208,9 @@ func (s *Server) Connection(ctx context.Context) (int, error) {
 // knows whether the server acted on it.
 func (s *Server) Call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
 	m, err := s.call(ctx, method, params)
+	if method == "tools/call" {
+		m.Result = listed(m.Result)
+	}
 	if e := m.Error; e != nil {
 		m.Error = &RPCError{e.Code, s.hide.Text(e.Message), s.hide.JSON(e.Data)}
 	}

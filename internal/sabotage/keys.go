@@ -102,6 +102,10 @@ var keysBreaks = []Break{
 		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
 	{"gateway-keeps-the-rules-it-began-with", "permitted", "cmd/keep/internal/daemon/seat.go",
 		`if s.Load != nil && s.Env.NextGateway(`, `if s.Load == nil && s.Env.NextGateway(`, "./cmd/keep -run TestGatewaysFollow"},
+	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",
+		`result: own(ans.Result)`, `result: ans.Result`, "./gateway -run TestForgedAnswers"},
+	{"fraction-is-rounded", "permitted", "gateway/call.go",
+		`canonical.Held(args)`, `canonical.JSON(args)`, "./gateway -run TestCall"},
 	{"mistyped-call-is-sent", "explained", "gateway/pins.go",
 		`why != "" {
 		return "its arguments`, `false && why != "" {
