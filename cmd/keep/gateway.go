@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -118,7 +119,8 @@ func (a *app) serveListening(ctx context.Context, cfg *config.Config, listen str
 		listen = l.Addr().String() // the next one is where this one was
 		serving, stop := context.WithCancel(ctx)
 		next := make(chan *config.Config, 1)
-		go func() {
+		var following sync.WaitGroup
+		following.Go(func() {
 			defer stop()
 			other := a.env().NextGateway(serving, cfg, func() (*config.Config, error) { return a.LoadConfig(".") })
 			if other != nil {
@@ -127,9 +129,10 @@ func (a *app) serveListening(ctx context.Context, cfg *config.Config, listen str
 				g.Settle(calls)
 			}
 			next <- other
-		}()
+		})
 		err = a.serveAgents(serving, g.Gateway, g.DB, cfg.Gateway, l)
 		stop()
+		following.Wait()
 		other := <-next
 		if err = errors.Join(err, g.Close()); err != nil || other == nil {
 			return err

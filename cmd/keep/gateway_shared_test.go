@@ -285,7 +285,11 @@ func TestGatewaysFollow(t *testing.T) {
 	ann.said.wait(t, "configuration refused")
 	check("two", "applied")
 	put(t, dir, "keep.toml", approve)
-	ann.said.wait(t, "configuration taken")
+	cyd := startAgent(t, dir, "cyd") // comes after the change, and is not held to what was before
+	if state, text := cyd.call("three"); state != "waiting" {
+		t.Errorf("%s: %s %s", cyd.name, state, text)
+	}
+	cyd.end()
 	check("three", "waiting")
 	check("free", "applied")
 

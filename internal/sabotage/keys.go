@@ -168,5 +168,5 @@ var keysBreaks = []Break{
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
 	{"changed-tool-is-called", "no-ambient-power", "gateway/call.go",
-		`if why := g.stopped(ctx, r.tool); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
+		`if why := g.stopped(ctx, r.tool, r.params); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
 }

@@ -72,10 +72,10 @@ func Exact(text []byte) ([]byte, error) {
 // digit, since it would be another number.
 func Held(text []byte) ([]byte, error) {
 	return form(text, func(number string) error {
-		f, err := strconv.ParseFloat(number, 64)
-		if err != nil || math.Abs(f) > maxSafe {
-			return &NumberError{number}
+		if _, err := JSON([]byte(number)); err != nil {
+			return err
 		}
+		f, _ := strconv.ParseFloat(number, 64) // it is one
 		if decimalOf(number) != decimalOf(strconv.FormatFloat(f, 'e', -1, 64)) {
 			return fmt.Errorf("the number %.60s would be rounded: pass it as a string", number)
 		}

@@ -35,6 +35,7 @@ const (
 	linkProtocol = "keep-gateway/1"
 	headerAgent  = "Keep-Agent"
 	headerConfig = "Keep-Config" // which keep.toml the servers are of
+	headerHash   = "Keep-Config-Hash"
 )
 
 // configFile names the keep.toml of a configuration, however it was given.
@@ -76,8 +77,10 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
 		return nil
 	}
-	return &hub{configFile(cfg), &gate{open: func() (*gateway.Gateway, error) {
-		return e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
+	return &hub{configFile(cfg), &gate{open: func() (*gateway.Gateway, string, error) {
+		now := s.config()
+		g, err := e.OpenGateway(context.WithoutCancel(ctx), now, s.DB)
+		return g, now.Hash, err
 	}}}
 }
 
@@ -113,6 +116,11 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.links.Done()
+	// Its agent would be held to rules that are not those of keep.toml any more. It asks again: the next gateway follows.
+	if hash := r.Header.Get(headerHash); hash != "" && hash != g.hash {
+		http.Error(w, errOtherText.Error(), http.StatusTooEarly)
+		return
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -146,6 +154,9 @@ func (c connLink) CloseWrite() error {
 
 // errNoLink is returned where nothing offers links now.
 var errNoLink = errors.New("no process offers its gateway at the socket of the database")
+
+// errOtherText is returned where the process that has the database works by another text of keep.toml.
+var errOtherText = errors.New("the process that has this database has not taken keep.toml as it is now; see what it says, or restart it")
 
 // A refusedLink says why a process that has the database offers no link; waiting does not help.
 type refusedLink struct{ why string }
@@ -183,12 +194,12 @@ func askSocket(ctx context.Context, socket, method, path string, header http.Hea
 }
 
 // joinLink returns a link to the gateway of the process that has the database.
-func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, error) {
+func joinLink(ctx context.Context, socket, agent, file, hash string) (gateway.Link, error) {
 	if info, err := os.Lstat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
 		return nil, errNoLink // there is none, or others can open it, too
 	}
 	conn, in, resp, err := askSocket(ctx, socket, http.MethodGet, GatewayPath,
-		http.Header{"Connection": {"Upgrade"}, "Upgrade": {linkProtocol}, headerAgent: {url.QueryEscape(agent)}, headerConfig: {url.QueryEscape(file)}})
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {linkProtocol}, headerAgent: {url.QueryEscape(agent)}, headerConfig: {url.QueryEscape(file)}, headerHash: {hash}})
 	if err != nil {
 		return nil, errNoLink // it died, or begins just now
 	}
@@ -199,6 +210,8 @@ func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, er
 	defer conn.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	switch resp.StatusCode {
+	case http.StatusTooEarly:
+		return nil, errOtherText
 	case http.StatusConflict, http.StatusBadRequest, http.StatusInternalServerError:
 		return nil, &refusedLink{strings.TrimSpace(string(text))}
 	case http.StatusNotFound, http.StatusUpgradeRequired:

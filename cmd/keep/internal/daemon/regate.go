@@ -67,13 +67,14 @@ func loadGateway(before *config.Config, load func() (*config.Config, error)) (*c
 // A served gateway is one that agents of other processes use.
 type served struct {
 	*gateway.Gateway
+	hash  string          // of keep.toml
 	ctx   context.Context // ends with the links
 	stop  context.CancelFunc
 	links sync.WaitGroup
 }
 
-func newServed(g *gateway.Gateway) *served {
-	v := &served{Gateway: g}
+func newServed(g *gateway.Gateway, hash string) *served {
+	v := &served{Gateway: g, hash: hash}
 	v.ctx, v.stop = context.WithCancel(context.Background())
 	return v
 }
@@ -89,7 +90,7 @@ var errStopping = errors.New("the gateway is stopping")
 // A gate has the gateway that serves links. That of a daemon is opened when the first agent comes, with the configuration
 // as it is then, and another one after that changed.
 type gate struct {
-	open func() (*gateway.Gateway, error)
+	open func() (g *gateway.Gateway, hash string, err error)
 
 	renewing sync.WaitGroup
 	mu       sync.Mutex // protects all below
@@ -105,11 +106,11 @@ func (g *gate) join() (*served, error) {
 		return nil, errStopping
 	}
 	if g.now == nil {
-		opened, err := g.open()
+		opened, hash, err := g.open()
 		if err != nil {
 			return nil, err
 		}
-		g.now = newServed(opened)
+		g.now = newServed(opened, hash)
 	}
 	g.now.links.Add(1)
 	return g.now, nil

@@ -56,7 +56,7 @@ func (e Env) HostGateway(ctx context.Context, cfg *config.Config, yield func()) 
 	if g.Gateway, err = e.OpenGateway(ctx, cfg, g.DB); err != nil {
 		return nil, err
 	}
-	h := &hub{configFile(cfg), &gate{now: newServed(g.Gateway)}}
+	h := &hub{configFile(cfg), &gate{now: newServed(g.Gateway, cfg.Hash)}}
 	end := e.serveSocket(ctx, cfg, h, yield)
 	g.closers = append(g.closers, h.Close, func() error { end(); return nil })
 	return g, nil
@@ -137,10 +137,8 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 		return nil, err
 	}
 	before := s.Cfg.Hash
-	if s.met && s.Load != nil {
-		if next, err := loadGateway(s.Cfg, s.Load); err == nil {
-			s.Cfg = next
-		}
+	if s.met {
+		s.reload()
 	}
 	for {
 		link, err := s.connect(ctx, time.Now().After(leave))
@@ -154,6 +152,8 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 			return link, nil
 		case isRefused:
 			return nil, exit.NoDatabase(refused)
+		case errors.Is(err, errOtherText) && time.Now().Before(now.Add(nextWait)):
+			s.reload() // it may be this side's that is old
 		// A locked database without a link is that of a process which begins or ends: it is asked again.
 		case !errors.Is(err, keep.ErrLocked) && !errors.Is(err, errNoLink), time.Now().After(until):
 			return nil, err
@@ -166,9 +166,19 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	}
 }
 
+// reload takes keep.toml as it is now, if a gateway can be made of it.
+func (s *Seat) reload() {
+	if s.Load == nil {
+		return
+	}
+	if next, err := loadGateway(s.Cfg, s.Load); err == nil {
+		s.Cfg = next
+	}
+}
+
 // connect joins the process that has the database, or takes it if nobody has it.
 func (s *Seat) connect(ctx context.Context, takes bool) (gateway.Link, error) {
-	link, err := joinLink(ctx, SocketOf(s.Cfg), s.Agent, configFile(s.Cfg))
+	link, err := joinLink(ctx, SocketOf(s.Cfg), s.Agent, configFile(s.Cfg), s.Cfg.Hash)
 	if err == nil || !errors.Is(err, errNoLink) || !takes {
 		return link, err
 	}
