@@ -61,7 +61,7 @@ func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMess
 		return r, &mcp.RPCError{Code: invalidParams, Message: "arguments must be an object"}
 	}
 	var err error
-	if r.params, err = canonical.JSON(args); err != nil {
+	if r.params, err = canonical.Held(args); err != nil {
 		return r, &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("the arguments of %s cannot be recorded exactly, so nothing was sent: %v", tool, err)}
 	}
 	r.identity = r.params
@@ -150,7 +150,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		}
 		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 	}
-	if why := g.stopped(ctx, r.tool); why != "" {
+	if why := g.stopped(ctx, r.tool, r.params); why != "" {
 		return notCalled(r.tool, why), false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
@@ -241,7 +241,27 @@ func failed(text string, meta map[string]any) answer {
 	return answer{result: result}
 }
 
-// withMeta returns a result with more in its _meta. Everything else stays, in its order.
+// metaKeep begins the members of _meta that are Keep's alone: no server may say them.
+const metaKeep = "keep/"
+
+// own returns the result of a server without what is Keep's to say.
+func own(result json.RawMessage) json.RawMessage {
+	var r struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return result
+	}
+	for name := range r.Meta {
+		if strings.HasPrefix(name, metaKeep) {
+			return withMeta(result, nil)
+		}
+	}
+	return result
+}
+
+// withMeta returns the result of a server with more in its _meta, and without what is Keep's to say. Everything else stays,
+// in its order.
 func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(result, &all) != nil || all == nil {
@@ -252,7 +272,9 @@ func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 		var was map[string]json.RawMessage
 		_ = json.Unmarshal(all["_meta"], &was)
 		for k, v := range was {
-			merged[k] = v
+			if !strings.HasPrefix(k, metaKeep) {
+				merged[k] = v
+			}
 		}
 	}
 	for k, v := range meta {

@@ -98,8 +98,10 @@ func TestCall(t *testing.T) {
 	if third, _ := c.create("one"); third.state() != "applied" || effects(t, s.Dir, "one") != 2 {
 		t.Errorf("after ping: %s, %d effects", third.raw, effects(t, s.Dir, "one"))
 	}
-	if r, _ := c.ask(4, "tools/call", `{"name":"notes__create","arguments":{"title":"one","n":9007199254740993}}`); r.Error == nil || r.Error.Code != -32602 {
-		t.Errorf("a number that would be rounded: %s", r.raw)
+	for _, n := range []string{"9007199254740993", "100.00000000000000000001"} {
+		if r, _ := c.ask(4, "tools/call", `{"name":"notes__create","arguments":{"title":"one","n":`+n+`}}`); r.Error == nil || r.Error.Code != -32602 {
+			t.Errorf("a number that would be rounded: %s", r.raw)
+		}
 	}
 	for name, code := range map[string]int{"notes__gone": -32602, "other__create": -32602, "create": -32602} {
 		if r, _ := c.ask(5, "tools/call", fmt.Sprintf(`{"name":%q}`, name)); r.Error == nil || r.Error.Code != code {

@@ -182,13 +182,13 @@ func (g *Gateway) find(ctx context.Context, name string) (*mcp.Server, string, *
 		return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
 	}
 	_, ruled := g.cfg.Rules[keep.ToolName(prefix+"."+tool)]
-	tools, known := g.lastList(ctx, s)
+	tools, failed := g.lastList(ctx, s)
 	listed := slices.ContainsFunc(tools, func(t toolEntry) bool { return t.name == tool })
 	switch {
-	case listed || ruled && !known:
+	case listed || ruled && failed != nil:
 		return s, tool, nil
-	case !known:
-		return nil, "", &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("The MCP server %s does not answer, so nothing was sent; it is tried again at the next call.", prefix)}
+	case failed != nil:
+		return nil, "", &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("The tools of the MCP server %s are not known (%v), so nothing was sent; it is tried again at the next call.", prefix, failed)}
 	}
 	return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
 }
@@ -223,7 +223,7 @@ func (g *Gateway) relay(ctx context.Context, s *mcp.Server, method string, param
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("%s of the MCP server %s: %v", method, s.Name(), err)}}
 	}
-	return answer{result: ans.Result, err: ans.Error}
+	return answer{result: own(ans.Result), err: ans.Error}
 }
 
 // lists of servers that are put together, and where they are in the answer.

@@ -50,21 +50,21 @@ func (l listing) stops() bool {
 	return slices.ContainsFunc(l.tools, func(t toolEntry) bool { return t.state.Stopped() })
 }
 
-// lastList returns the tools of a server as they were listed last, and whether they are known. It
+// lastList returns the tools of a server as they were listed last, or why they are not known. It
 // is enough to find what was called, not to call it.
-func (g *Gateway) lastList(ctx context.Context, s *mcp.Server) ([]toolEntry, bool) {
+func (g *Gateway) lastList(ctx context.Context, s *mcp.Server) ([]toolEntry, error) {
 	g.mu.Lock()
 	l, known := g.lists[s.Name()]
 	current := l.changes == g.changes[s.Name()]
 	g.mu.Unlock()
 	if known && current {
-		return l.tools, true
+		return l.tools, nil
 	}
 	tools, err := g.list(ctx, s)
 	if err != nil {
 		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
 	}
-	return tools, err == nil
+	return tools, err
 }
 
 // offered returns the tools of a server for the list of an agent: of one that does not answer, those
@@ -80,13 +80,14 @@ func (g *Gateway) offered(ctx context.Context, s *mcp.Server) []toolEntry {
 	return g.lists[s.Name()].tools
 }
 
-// stopped says why a tool may not be called now; empty: it may. A call is not passed on to a server
-// whose tools were not compared with what was agreed to.
-func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
+// stopped says why a tool may not be called now with these arguments; empty: it may. A call is not passed on to a server
+// whose tools were not compared with what was agreed to. What a server says to arguments that do not fit its schema would
+// be no proof that it did nothing.
+func (g *Gateway) stopped(ctx context.Context, name keep.ToolName, args json.RawMessage) string {
 	s := g.server(name.Connection())
 	tools, err := g.list(ctx, s)
 	if err != nil {
-		return fmt.Sprintf("the MCP server %s does not answer (%v)", s.Name(), err)
+		return fmt.Sprintf("the tools of the MCP server %s are not known (%v)", s.Name(), err)
 	}
 	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == string(name[len(s.Name())+1:]) })
 	switch {
@@ -96,6 +97,9 @@ func (g *Gateway) stopped(ctx context.Context, name keep.ToolName) string {
 		return "its server listed too many tools over time; a person must look at it first (keep gateway tools)"
 	case tools[i].state.Stopped():
 		return "its server changed it since it was agreed to; a person must look at it first (keep inbox, or keep gateway tools)"
+	}
+	if why := misfit(mcp.ToolInfo{Name: tools[i].name, Raw: tools[i].raw}, g.rule(name).TokenParam, args); why != "" {
+		return "its arguments do not fit: " + why
 	}
 	return ""
 }
@@ -122,7 +126,7 @@ func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, error) 
 		g.mu.Lock()
 		l = listing{connection: connection, changes: g.changes[s.Name()]}
 		g.mu.Unlock()
-		infos, err := s.Tools(ctx)
+		infos, err := g.infosOf(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -134,6 +138,22 @@ func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, error) 
 		}
 	}
 	return l.tools, g.use(s.Name(), l)
+}
+
+// infosOf lists the tools of a server: of more than there may be, all that were agreed to.
+func (g *Gateway) infosOf(ctx context.Context, s *mcp.Server) ([]mcp.ToolInfo, error) {
+	agreed, err := readIndex(ctx, g.store, pin.Agreed, s.Name())
+	if err != nil {
+		return nil, err
+	}
+	infos, left, err := s.SomeTools(ctx, func(tool string) bool { return agreed[tool] != nil })
+	if err == nil && left > 0 && len(infos) == 0 {
+		return nil, mcp.ErrTooManyTools
+	}
+	if left > 0 {
+		g.log.Warn(fmt.Sprintf("an MCP server lists more than %d tools; the others, which nobody agreed to, are left out", mcp.MaxTools), "server", s.Name(), "left_out", left)
+	}
+	return infos, err
 }
 
 // holds returns the list of a server if it still holds.

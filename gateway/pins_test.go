@@ -233,3 +233,27 @@ func TestToolQuestion(t *testing.T) {
 		}
 	}
 }
+
+// TestTooManyTools has a server that lists more tools than a server may have: those that were agreed to are called as ever, and
+// what is said of it is true.
+func TestTooManyTools(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	d := open(t, s, nil)
+	d.names() // pins create and list
+	many := strings.Split(strings.ReplaceAll(tools(mcp.MaxTools+1, "t%d"), "},{\"name", "}\n{\"name"), "\n")
+	lists(t, s.Dir, append(many, createAsWas, listAsWas)...)
+	fail(t, s.Dir, "changes")
+	d.want("it says so while it makes a call", d.make("x"), "applied", 1)
+	if got := d.names(); got != "keep_outcome notes__create notes__list" {
+		t.Errorf("tools are %.200s", got)
+	}
+	if r := d.make("y"); r.state() != "applied" {
+		t.Errorf("%s", r.raw)
+	}
+	other := setup{Dir: t.TempDir(), Agent: "a"}
+	lists(t, other.Dir, many...)
+	if r := must(open(t, other, nil).create("z")); r.Error == nil || !strings.Contains(r.Error.Message, "it lists more than 1000 tools") {
+		t.Errorf("%s", r.raw)
+	}
+}

@@ -477,7 +477,7 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", s.agent))
 	}
 	if s.g.rule(name).Read {
-		if why := s.g.stopped(ctx, name); why != "" {
+		if why := s.g.stopped(ctx, name, nil); why != "" {
 			return notCalled(name, why)
 		}
 		return s.g.read(ctx, x, server, tool, p.Arguments, p.Meta)

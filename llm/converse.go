@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // A Conversation is one with a model that calls tools, until a call ends it or a limit does.
@@ -30,23 +31,31 @@ type End struct {
 	Turns int
 	Used  Usage
 	Why   string // a sentence without its end; empty: a call ended it
+	Final bool   // another conversation would end so, too
 }
+
+// maxUnread is how many answers in a row may have no call whose arguments are JSON: a model that cannot write them does not
+// learn it.
+const maxUnread = 3
 
 // Run has the conversation. What goes wrong with the model is in the End; an error is that of
 // Call, or of ctx.
 func (c Conversation) Run(ctx context.Context, q Request) (end End, err error) {
+	unread := 0
 	for end.Turns < c.Turns {
 		if end.Why = c.Stop(end.Used); end.Why != "" {
 			return end, nil
 		}
 		end.Turns++
+		before := end.Used
+		q.Stop = func(u Usage) string { return c.Stop(before.Plus(u)) }
 		answer, used, err := c.Model.Ask(ctx, q)
 		end.Used = end.Used.Plus(used)
 		if ctx.Err() != nil {
 			return end, ctx.Err()
 		}
 		if why, ok := errors.AsType[*Error](err); ok {
-			end.Why = "the model did not answer: " + why.Why
+			end.Why, end.Final = "the model did not answer: "+why.Why, !why.Again && why.Status != 0
 			return end, nil
 		}
 		if err != nil {
@@ -56,11 +65,20 @@ func (c Conversation) Run(ctx context.Context, q Request) (end End, err error) {
 			end.Why = "the model answered without a proposal"
 			return end, nil
 		}
+		if unread++; slices.ContainsFunc(answer.Calls, Call.readable) {
+			unread = 0
+		}
+		if unread == maxUnread {
+			end.Why = fmt.Sprintf("the model called its tools with arguments that are no JSON, %d times in a row", unread)
+			return end, nil
+		}
 		reply := Message{}
 		for _, call := range answer.Calls {
-			result, done, err := c.Call(ctx, call)
-			if err != nil || done {
-				return end, err
+			result, done := Result{Text: "Your answer was cut at its length, so nothing of it was done. Write less at a time.", Wrong: true}, false
+			if !answer.Cut {
+				if result, done, err = c.Call(ctx, call); err != nil || done {
+					return end, err
+				}
 			}
 			result.ID = call.ID
 			reply.Results = append(reply.Results, result)
@@ -70,3 +88,6 @@ func (c Conversation) Run(ctx context.Context, q Request) (end End, err error) {
 	end.Why = fmt.Sprintf("the model proposed nothing in %d answers", end.Turns)
 	return end, nil
 }
+
+// readable reports whether the model wrote arguments that are JSON.
+func (c Call) readable() bool { return string(c.Arguments) != "null" }

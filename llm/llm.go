@@ -53,6 +53,9 @@ type Config struct {
 	// Retry says how often, and after which waits, a request is sent again. The zero Backoff
 	// sends it once.
 	Retry policy.Backoff
+
+	// Waits is called before a request is sent again, with why and after which wait. Nil: nobody is told.
+	Waits func(e *Error, wait time.Duration)
 }
 
 // DefaultTimeout is how long a service may be silent.
@@ -88,6 +91,10 @@ type Request struct {
 	System   string
 	Messages []Message
 	Tools    []Tool
+
+	// Stop says before the request is sent again why it is not, a sentence without its end, by what its tries used;
+	// empty: it is. Nil: it always is.
+	Stop func(used Usage) string
 }
 
 // A Message is one of the host, or an answer of the model.
@@ -184,30 +191,45 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Ask asks, again if need be, and returns the answer and what all of it used, which is also
-// there beside an error. An error is an *Error, or that of ctx.
+// there beside an error. An error is an *Error, or that of ctx, with the last *Error before it if there was one.
 func (c *Client) Ask(ctx context.Context, q Request) (Answer, Usage, error) {
 	body, err := c.body(q)
 	if err != nil {
 		return Answer{}, Usage{}, &Error{Why: "the request cannot be written: " + err.Error()}
 	}
 	var used Usage
+	var last *Error
+	ended := func() (Answer, Usage, error) {
+		if last == nil {
+			return Answer{}, used, ctx.Err()
+		}
+		return Answer{}, used, fmt.Errorf("%w; before that: %w", ctx.Err(), last)
+	}
 	for tries := 0; ; tries++ {
 		a, u, err := c.once(ctx, body)
 		used = used.Plus(u.at(c.cfg.Price))
 		if ctx.Err() != nil {
-			return Answer{}, used, ctx.Err()
+			return ended()
 		}
 		e, failed := errors.AsType[*Error](err)
 		if !failed || !e.Again || c.cfg.Retry.Exhausted(tries) {
 			return a, used, err
 		}
+		if last = e; q.Stop != nil {
+			if why := q.Stop(used); why != "" {
+				return a, used, &Error{Status: e.Status, Why: e.Why + "; it is not asked again: " + why}
+			}
+		}
 		wait := c.cfg.Retry.Delay(tries, min(e.wait, c.cfg.Retry.Max), rand.Float64())
+		if c.cfg.Waits != nil {
+			c.cfg.Waits(e, wait)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return Answer{}, used, ctx.Err()
+			return ended()
 		}
 	}
 }

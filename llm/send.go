@@ -140,8 +140,8 @@ func (a *awake) Read(p []byte) (int, error) {
 // kind is how services write the types of their errors.
 var kind = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`) })
 
-// refused returns the error of an answer that is none. All of them may be answered later: a
-// key may be changed, and a limit passes.
+// refused returns the error of an answer that is none. A limit passes, and what broke is mended; a key that is not accepted
+// and a request that is wrong stay so.
 func refused(resp *http.Response, body io.Reader) error {
 	const most = 64 << 10
 	text, _ := io.ReadAll(io.LimitReader(body, most)) // what cannot be read says nothing
@@ -163,6 +163,9 @@ func refused(resp *http.Response, body io.Reader) error {
 		e.wait = time.Duration(seconds * float64(time.Second))
 	}
 	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		e.Again = false
+		e.Why += ": it does not accept the key, or not for this model; see key in the table [llm.…] of keep.toml"
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		e.Again = false // the same request is the same mistake
 	}

@@ -142,7 +142,7 @@ func TestBadModels(t *testing.T) {
 		"garbage":            {llmtest.Reply{Fault: llmtest.Garbage}, 3, 6, "did not answer"},
 		"endless":            {llmtest.Reply{Fault: llmtest.Endless}, 1, 1, "tokens are used up"}, // 1,048,577 tokens
 		"cut":                {llmtest.Reply{Fault: llmtest.Cut, Text: "x"}, 3, 6, "did not answer"},
-		"401":                {llmtest.Reply{Status: 401}, 3, 6, "did not answer"},
+		"401":                {llmtest.Reply{Status: 401}, 3, 3, "did not answer"},
 		"429":                {llmtest.Reply{Status: 429}, 3, 6, "did not answer"},
 		"500":                {llmtest.Reply{Status: 500}, 3, 6, "did not answer"},
 		"drop":               {llmtest.Reply{Fault: llmtest.Drop}, 3, 6, "did not answer"},
@@ -150,7 +150,7 @@ func TestBadModels(t *testing.T) {
 		"words":              {llmtest.Reply{Text: "I would rather not."}, 3, 3, "without a proposal"},
 		"another tool":       {llmtest.Reply{Calls: []llmtest.Call{{Name: "deploy", Arguments: map[string]string{"source": "x"}}}}, 3, 60, "nothing in 20 answers"},
 		"checks forever":     {call("check", "x"), 3, 60, "nothing in 20 answers"},
-		"no source":          {llmtest.Reply{Calls: []llmtest.Call{{Name: "propose", Arguments: `{"source": [`}}}, 3, 60, "nothing in 20 answers"},
+		"no source":          {llmtest.Reply{Calls: []llmtest.Call{{Name: "propose", Arguments: `{"source": [`}}}, 3, 9, "arguments that are no JSON, 3 times in a row"},
 		"refused":            {call("propose", refused), 3, 3, "refused"},
 		"nonsense":           {call("propose", "\x00{{"), 3, 3, "refused"},
 	} {

@@ -105,6 +105,9 @@ func hintFor(err error) string {
 	if e, ok := errors.AsType[*project.PathError](err); ok {
 		return e.Next
 	}
+	if _, ok := errors.AsType[*unwrittenError](err); ok {
+		return "It was interrupted. Nothing was written to the project, and nothing ran."
+	}
 	switch {
 	case errors.Is(err, keep.ErrRunOpen):
 		return "See what it waits for: keep runs --open"

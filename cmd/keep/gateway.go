@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,8 @@ func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (
 	case listen == "" && in == os.Stdin && a.TTY:
 		return exit.Misusef("keep gateway speaks to a program on stdin and stdout; see keep gateway --help for how clients start it")
 	}
-	cfg, err := a.LoadConfig(".")
+	load := func() (*config.Config, error) { return a.LoadConfig(".") }
+	cfg, err := load()
 	if err != nil {
 		return project.WithConnectionErrors(&project.Project{Cfg: cfg}, err)
 	}
@@ -87,25 +89,61 @@ hosts = ["gateway.example.com:7421"]`, listen)
 	}
 	// Nobody can come second where there is no socket, everybody may on Postgres, and who serves by HTTP comes first.
 	if listen != "" || database.IsPostgres(cfg.DB) || daemon.SocketOf(cfg) == "" {
+		if listen != "" {
+			return a.serveListening(ctx, cfg, listen)
+		}
 		g, err := a.env().HostGateway(ctx, cfg, nil)
 		if err != nil {
 			return err
 		}
-		if listen != "" {
-			err = a.serveAgents(ctx, g.Gateway, g.DB, cfg.Gateway, listen)
-		} else {
-			err = g.ServeStdio(ctx, agent, in, a.Out)
-		}
-		return errors.Join(err, g.Close())
+		return errors.Join(g.ServeStdio(ctx, agent, in, a.Out), g.Close())
 	}
-	seat := &daemon.Seat{Env: a.env(), Cfg: cfg, Agent: agent}
+	seat := &daemon.Seat{Env: a.env(), Cfg: cfg, Agent: agent, Load: load}
 	defer func() { err = errors.Join(err, seat.Close()) }()
 	return gateway.Front{Connect: seat.Connect, MessageLimit: cfg.Gateway.MessageLimit, Logger: a.log}.Serve(ctx, in, a.Out)
 }
 
+// serveListening serves agents by HTTP, until ctx ends, by a gateway of keep.toml as it is then. Another keep.toml ends
+// their sessions, and clients begin new ones.
+func (a *app) serveListening(ctx context.Context, cfg *config.Config, listen string) error {
+	var lc net.ListenConfig
+	for {
+		g, err := a.env().HostGateway(ctx, cfg, nil)
+		if err != nil {
+			return err
+		}
+		l, err := lc.Listen(ctx, "tcp", listen)
+		if err != nil {
+			return errors.Join(exit.Misusef("--listen: %w", err), g.Close())
+		}
+		listen = l.Addr().String() // the next one is where this one was
+		serving, stop := context.WithCancel(ctx)
+		next := make(chan *config.Config, 1)
+		var following sync.WaitGroup
+		following.Go(func() {
+			defer stop()
+			other := a.env().NextGateway(serving, cfg, func() (*config.Config, error) { return a.LoadConfig(".") })
+			if other != nil {
+				calls, cancel := context.WithTimeout(serving, daemon.CallWait)
+				defer cancel()
+				g.Settle(calls)
+			}
+			next <- other
+		})
+		err = a.serveAgents(serving, g.Gateway, g.DB, cfg.Gateway, l)
+		stop()
+		following.Wait()
+		other := <-next
+		if err = errors.Join(err, g.Close()); err != nil || other == nil {
+			return err
+		}
+		cfg = other
+	}
+}
+
 // serveAgents serves agents by HTTP, until ctx ends. A token that keep.toml does not have is looked
 // up in the database, where keep token made it.
-func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Access, cfg config.Gateway, listen string) error {
+func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Access, cfg config.Gateway, l net.Listener) error {
 	h, err := g.HTTP(gateway.HTTPConfig{Agents: cfg.Agents, Hosts: cfg.Hosts, Origins: cfg.Origins, Agent: func(ctx context.Context, token string) (string, error) {
 		name, err := access.AgentOf(ctx, db, token, a.Now())
 		// No name means no agent; another error is not the fault of the one who asks.
@@ -115,12 +153,7 @@ func (a *app) serveAgents(ctx context.Context, g *gateway.Gateway, db store.Acce
 		return name, err
 	}})
 	if err != nil {
-		return exit.Misusef("[gateway.agents]: %w", err)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", listen)
-	if err != nil {
-		return exit.Misusef("--listen: %w", err)
+		return errors.Join(exit.Misusef("[gateway.agents]: %w", err), l.Close())
 	}
 	fmt.Fprintf(a.Err, "Agents are served at http://%s%s\n", l.Addr(), gateway.Path)
 	return h.Serve(ctx, l)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -80,24 +81,35 @@ tools = ["own.why", "own.ch*"]
 			t.Errorf("%s: %v", agent, err)
 		}
 	}
+	// An agent that is taken from keep.toml is none from then on, without a restart.
+	text, err := os.ReadFile(filepath.Join(dir, "keep.toml"))
+	noError(t, err)
+	put(t, dir, "keep.toml", strings.Replace(string(text), "[gateway.agents.bob]\ntoken = \"${secret:bob}\"\n", "", 1))
+	said.wait(t, "/mcp\n")
+	if _, err := connect(tokens["bob"]); err == nil {
+		t.Error("an agent that was removed was let in")
+	}
+	if _, err := connect(tokens["ann"]); err != nil {
+		t.Errorf("ann, after another was removed: %v", err)
+	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("keep gateway: %v\n%s", err, said.String())
 	}
-	text, _ := keepAt(t, dir, "mutations", "--json")
+	out, _ := keepAt(t, dir, "mutations", "--json")
 	var list []api.Mutation
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatalf("mutations: %v: %s", err, text)
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("mutations: %v: %s", err, out)
 	}
 	var agents []string
 	for _, m := range list {
 		agents = append(agents, *m.Agent)
 	}
 	if slices.Sort(agents); !slices.Equal(agents, []string{"ann", "bob", "cat"}) {
-		t.Errorf("the calls are of %q, want one of each agent: %s", agents, text)
+		t.Errorf("the calls are of %q, want one of each agent: %s", agents, out)
 	}
 	for _, token := range tokens {
-		if strings.Contains(said.String()+text, token) {
+		if strings.Contains(said.String()+out, token) {
 			t.Errorf("the token %s was said", token)
 		}
 	}

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +29,8 @@ func (a *app) gatewayImportCmd() *cobra.Command {
 		Short: "Print a client's list of MCP servers as keep.toml has it",
 		Long: `Import reads the file in which a client lists its MCP servers ({"mcpServers": {…}}, or
 {"servers": {…}}), and prints [gateway.servers.…] for keep.toml. It changes nothing. Values of
-env and headers are never printed: they become ${env:NAME}.`,
+env and headers are never printed: they become ${env:NAME}. So do args and parts of an address
+that look like secrets; look at the others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := regular.Read(args[0], config.MaxFile)
@@ -84,14 +88,18 @@ func importServers(w io.Writer, name string, text []byte) error {
 		fmt.Fprintf(w, "[gateway.servers.%s]\n", to)
 		switch {
 		case s.URL != "":
-			fmt.Fprintf(w, "url = %s\n", pair.Quote(s.URL))
+			fmt.Fprintf(w, "url = %s\n", pair.Quote(withoutSecrets(to, s.URL)))
 		default:
 			fmt.Fprintf(w, "command = %s\n", pair.Quote(s.Command))
 		}
 		if len(s.Args) > 0 {
 			quoted := make([]string, len(s.Args))
 			for i, arg := range s.Args {
-				quoted[i] = pair.Quote(arg)
+				before := ""
+				if i > 0 {
+					before = s.Args[i-1]
+				}
+				quoted[i] = pair.Quote(argument(to, before, arg))
 			}
 			fmt.Fprintf(w, "args = [%s]\n", strings.Join(quoted, ", "))
 		}
@@ -104,6 +112,58 @@ func importServers(w io.Writer, name string, text []byte) error {
 		fmt.Fprintln(w)
 	}
 	return nil
+}
+
+// Names and values that secrets have.
+var (
+	secretName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential|bearer`) })
+	secretValue = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )|^[A-Za-z0-9_-]{32,}$`)
+	})
+)
+
+// argument returns an argument of a server, or a reference in the place of a secret that it is: by its name, by that of
+// the flag before it, or by its form.
+func argument(server, before, arg string) string {
+	name, value, ok := strings.Cut(arg, "=")
+	switch {
+	case ok && (secretName().MatchString(name) || secretValue().MatchString(value)):
+		return name + "=${env:" + variable(server+"_"+strings.TrimLeft(name, "-")) + "}"
+	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && !strings.HasPrefix(arg, "-") && secretName().MatchString(before):
+		return "${env:" + variable(server+"_"+strings.TrimLeft(before, "-")) + "}"
+	case secretValue().MatchString(arg):
+		return "${env:" + variable(server+"_secret") + "}"
+	}
+	if strings.Contains(arg, "://") {
+		return withoutSecrets(server, arg)
+	}
+	return arg
+}
+
+// withoutSecrets returns an address with references in the place of its password and of what its query has.
+func withoutSecrets(server, address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	if password, ok := u.User.Password(); ok && password != "" {
+		address = strings.Replace(address, u.User.String()+"@", url.User(u.User.Username()).String()+":${env:"+variable(server+"_password")+"}@", 1)
+	}
+	before, query, ok := strings.Cut(address, "?")
+	if !ok {
+		return address
+	}
+	query, fragment, hash := strings.Cut(query, "#")
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		if name, value, ok := strings.Cut(part, "="); ok && value != "" {
+			parts[i] = name + "=${env:" + variable(server+"_"+name) + "}"
+		}
+	}
+	if address = before + "?" + strings.Join(parts, "&"); hash {
+		address += "#" + fragment
+	}
+	return address
 }
 
 // printReferences prints a table whose values are variables of the environment. The values of the

@@ -223,7 +223,8 @@ func TestGatewaysShareAFile(t *testing.T) {
 	if _, status := keepAt(t, other, "gateway"); status != 5 {
 		t.Errorf("a gateway of another keep.toml: status %d, want 5", status)
 	}
-	n.sharesWithServe(t, dir, ann, bob)
+	n.sharesWithServe(t, dir, "127.0.0.1:0", ann, bob)
+	n.sharesWithServe(t, dir, "off", ann, bob)
 	ann.end()
 	bob.end()
 	if out, status := keepAt(t, dir, "db", "check"); status != 0 {
@@ -258,16 +259,16 @@ func TestServeAfterADeadGateway(t *testing.T) {
 }
 
 // sharesWithServe has a keep serve come, which the gateways let have the database, and killed.
-func (n *notebook) sharesWithServe(t *testing.T, dir string, agents ...*gatewayAgent) {
+func (n *notebook) sharesWithServe(t *testing.T, dir, listen string, agents ...*gatewayAgent) {
 	t.Helper()
-	serve := exec.CommandContext(t.Context(), buildKeep(t), "serve", "--listen", "127.0.0.1:0")
+	serve := exec.CommandContext(t.Context(), buildKeep(t), "serve", "--listen", listen)
 	serve.Dir, serve.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
 	said := newListener()
 	serve.Stderr = said
 	noError(t, serve.Start())
 	said.wait(t, "Serving")
 	for _, a := range agents {
-		if state, text := a.call("with serve"); state != "applied" {
+		if state, text := a.call("with serve " + listen); state != "applied" {
 			t.Errorf("%s with keep serve: %s %s: %s", a.name, state, text, said.String())
 		}
 	}
@@ -277,15 +278,69 @@ func (n *notebook) sharesWithServe(t *testing.T, dir string, agents ...*gatewayA
 	_ = serve.Process.Signal(syscall.SIGKILL)
 	_ = serve.Wait()
 	for _, a := range agents {
-		if state, text := a.call("after serve"); state != "applied" {
+		if state, text := a.call("after serve " + listen); state != "applied" {
 			t.Errorf("%s after keep serve: %s %s", a.name, state, text)
 		}
 	}
-	for _, title := range []string{"with serve", "after serve"} {
+	for _, title := range []string{"with serve " + listen, "after serve " + listen} {
 		if got := n.count(title); got != len(agents) {
 			t.Errorf("%d notes %q, want %d", got, title, len(agents))
 		}
 	}
+}
+
+// TestGatewaysFollow has an owner write an approval, and another one, while gateways run, and while keep serve has their
+// file: each call after that waits for a person, and a file that no gateway can be made of changes nothing.
+func TestGatewaysFollow(t *testing.T) {
+	t.Parallel()
+	dir, n := t.TempDir(), openNotebook(t)
+	config := fmt.Sprintf("[gateway.servers.notes]\nurl = %q\n", n.url)
+	approve := config + "[gateway.tools.\"notes.create\"]\napprove = \"params.title != 'free'\"\n"
+	put(t, dir, "keep.toml", config)
+	ann, bob := startAgent(t, dir, "ann"), startAgent(t, dir, "bob")
+	check := func(title, want string) {
+		t.Helper()
+		for _, a := range []*gatewayAgent{ann, bob} {
+			if state, text := a.call(title); state != want {
+				t.Errorf("%s %s: %s %s, want %s", a.name, title, state, text, want)
+			}
+		}
+	}
+	check("one", "applied")
+	put(t, dir, "keep.toml", "[[[")
+	ann.said.wait(t, "configuration refused")
+	check("two", "applied")
+	put(t, dir, "keep.toml", approve)
+	cyd := startAgent(t, dir, "cyd") // comes after the change, and is not held to what was before
+	if state, text := cyd.call("three"); state != "waiting" {
+		t.Errorf("%s: %s %s", cyd.name, state, text)
+	}
+	cyd.end()
+	check("three", "waiting")
+	check("free", "applied")
+
+	serve := exec.CommandContext(t.Context(), buildKeep(t), "serve", "--listen", "off")
+	serve.Dir, serve.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+	said := newListener()
+	serve.Stderr = said
+	noError(t, serve.Start())
+	said.wait(t, "Serving")
+	check("four", "waiting")
+	put(t, dir, "keep.toml", config)
+	said.wait(t, "configuration taken")
+	for i := 0; ; i++ { // the next gateway takes its place when no call is out
+		if state, _ := ann.call(fmt.Sprint("five ", i)); state == "applied" {
+			break
+		}
+		if i == 2000 {
+			t.Fatalf("keep serve does not follow: %s", said.String())
+		}
+	}
+	check("six", "applied")
+	_ = serve.Process.Signal(syscall.SIGTERM)
+	noError(t, serve.Wait())
+	ann.end()
+	bob.end()
 }
 
 // TestGatewaysOnPostgres has gateways over one Postgres, each with connections of its own: the store decides who makes a

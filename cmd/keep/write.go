@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -169,6 +170,9 @@ func (w *author) write(ctx context.Context, in io.Reader, intent string) (err er
 // the project are written.
 func (w *author) author(ctx context.Context, task draft.Task, file func(keep.WorkflowName) string, change *editing) (err error) {
 	out, err := w.draft(ctx, task)
+	if errors.Is(err, context.Canceled) {
+		return &unwrittenError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -195,12 +199,24 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 	return nil
 }
 
+// An unwrittenError is that of a person who interrupted the model.
+type unwrittenError struct{ error }
+
+// Unwrap returns that it was interrupted.
+func (e *unwrittenError) Unwrap() error { return e.error }
+
 // draft has the model write. It asks the person in between, and takes the line of progress away
 // meanwhile: both write to the same terminal.
 func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome, err error) {
 	service := w.cfg.Write.LLM
 	// A model that is busy is asked again by the rules for every service.
 	service.Retry = w.cfg.Policy.Retry
+	says, stop := &doing{}, func() {}
+	service.Waits = func(e *llm.Error, wait time.Duration) {
+		stop()
+		defer func() { stop = w.Animate(says.line) }()
+		fmt.Fprintf(w.Err, "%s; it is asked again in %s.\n", terminal.Clean(e.Why), max(wait.Round(time.Second), time.Second))
+	}
 	asked, err := llm.New(service)
 	if err != nil {
 		return out, exit.Misusef("llm.%s.%w", w.cfg.Write.Provider, err)
@@ -211,8 +227,7 @@ func (w *author) draft(ctx context.Context, task draft.Task) (out draft.Outcome,
 		return out, err
 	}
 	defer func() { err = errors.Join(err, tools.Close()) }()
-	says := &doing{}
-	stop := w.Animate(says.line)
+	stop = w.Animate(says.line)
 	// Not defer stop(): each question ends one animation and begins another.
 	defer func() { stop() }()
 	writer := draft.Writer{

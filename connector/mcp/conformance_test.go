@@ -79,10 +79,16 @@ func httpBench(tb testing.TB, tool string) *connectortest.Bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	troubles := connectortest.HTTPTroubles(proxy, service)
+	for i := range troubles {
+		if troubles[i].Name == "422" { // servers give it for an error of a tool too
+			troubles[i].Want = keep.ClassUnknown
+		}
+	}
 	return &connectortest.Bench{
 		Connection: conn, Tool: tool, Params: params, Refused: refused, Secrets: []string{service.Secret},
 		Effects:  func(n int) int { return service.Effects(fmt.Sprintf("t%d", n)) },
-		Troubles: connectortest.HTTPTroubles(proxy, service), Settle: service.Settle,
+		Troubles: troubles, Settle: service.Settle,
 	}
 }
 
@@ -144,7 +150,8 @@ func stdioBench(tb testing.TB, tool string) *connectortest.Bench {
 	for fault, want := range map[string]keep.Class{
 		"die before the effect": keep.ClassUnknown, "die after the effect": keep.ClassUnknown, "refuse": keep.ClassUnknown,
 		"refuse after the effect": keep.ClassUnknown, "garbage after the effect": keep.ClassUnknown, "hang after the effect": keep.ClassUnknown,
-		"bad params": keep.ClassLogic,
+		"bad params after the effect": keep.ClassUnknown, "bad output after the effect": keep.ClassUnknown, "unknown method after the effect": keep.ClassUnknown,
+		"bad input": keep.ClassLogic, "gone": keep.ClassLogic,
 	} {
 		b.Troubles = append(b.Troubles, connectortest.Trouble{Name: fault, Want: want, Arm: arm(fault), Stalls: strings.HasPrefix(fault, "hang")})
 	}
@@ -187,6 +194,14 @@ func serveDesk(dir string) {
 			return nil, nil, fmt.Errorf("upstream timed out")
 		case "bad params":
 			return nil, nil, &jsonrpc.Error{Code: -32602, Message: "no"}
+		case "bad output": // as the TypeScript SDK says it
+			return nil, nil, &jsonrpc.Error{Code: -32602, Message: "MCP error -32602: Invalid structured content for tool create: [...]"}
+		case "unknown method":
+			return nil, nil, &jsonrpc.Error{Code: -32601, Message: "Method not found"}
+		case "bad input":
+			return nil, nil, &jsonrpc.Error{Code: -32602, Message: "MCP error -32602: Invalid arguments for tool create: [...]"}
+		case "gone":
+			return nil, nil, &jsonrpc.Error{Code: -32602, Message: "Tool create not found"}
 		case "garbage":
 			fmt.Println("<html>")
 			os.Exit(0)

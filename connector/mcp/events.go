@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -11,12 +10,13 @@ import (
 // events reads the messages of a stream of events.
 type events struct {
 	lines *bufio.Reader
+	cfg   ServerConfig
 	limit int
 	data  []byte
 }
 
-func newEvents(r io.Reader, limit int) *events {
-	return &events{lines: bufio.NewReaderSize(r, 4<<10), limit: limit}
+func newEvents(r io.Reader, cfg ServerConfig) *events {
+	return &events{lines: bufio.NewReaderSize(r, 4<<10), cfg: cfg, limit: cfg.MessageLimit}
 }
 
 // next returns the next message. What is none is passed over.
@@ -35,8 +35,7 @@ func (e *events) next() (Message, error) {
 		if line != "" || len(e.data) == 0 {
 			continue
 		}
-		var m Message // its parts are copies of data
-		err = json.Unmarshal(e.data, &m)
+		m, err := e.cfg.message(e.data) // its parts are copies of data
 		e.data = e.data[:0]
 		if err == nil {
 			return m, nil

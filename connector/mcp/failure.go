@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 )
@@ -19,35 +20,55 @@ const (
 	codeNoAnswer = "no-answer"
 )
 
-// refusals are the errors that a server gives before it executes a tool.
+// refusals are the errors that say that a request cannot be executed as it is. They are no proof that it was not: a
+// server may give any error after the effect, as SDKs do for a result that does not fit its schema.
 var refusals = []int{-32700, -32600, -32601, -32602, -32020, -32021, -32022}
 
-// refusing are the statuses of HTTP that say that a request was not executed, and what they mean.
+// refusing are the statuses of HTTP that say that a request was not executed, and what they mean. With 400 and 422,
+// servers answer errors of tools too.
 var refusing = map[int]keep.Class{
-	400: keep.ClassLogic, 401: keep.ClassPermission, 403: keep.ClassPermission, 404: keep.ClassLogic,
-	405: keep.ClassLogic, 413: keep.ClassLogic, 415: keep.ClassLogic, 422: keep.ClassLogic, 429: keep.ClassTransient,
+	401: keep.ClassPermission, 403: keep.ClassPermission, 404: keep.ClassLogic,
+	405: keep.ClassLogic, 413: keep.ClassLogic, 415: keep.ClassLogic, 429: keep.ClassTransient,
 }
 
 // refusedBy reports whether a status says that a request was not executed, whatever the error in its answer says. With
-// 400 and 422, servers answer errors of tools too, and with 404 outside of a session that a method is unknown: there
-// the code of the error decides. A result shows that the request was executed.
+// 404 outside of a session, servers answer that a method is unknown: there the error decides. A result shows that the
+// request was executed.
 func refusedBy(status int, m Message, inSession bool) bool {
 	_, refused := refusing[status]
-	switch {
-	case m.Result != nil:
-		return false
-	case m.Error == nil:
-		return refused
-	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
-		return false
-	case status == http.StatusNotFound && !inSession:
+	if m.Error != nil && status == http.StatusNotFound && !inSession {
 		return !slices.Contains(refusals, m.Error.Code)
 	}
-	return refused
+	return refused && m.Result == nil
 }
 
-// Classify returns what the end of a call proves; nil: it succeeded.
-func Classify(ans Message, err error) *keep.Failure {
+// ofTransport reports whether an error is one that a server gives before it reads which tool is called: to a request
+// that it cannot assign to a session, with an id that is not the request's, or, in the version of 2026-07-28, to headers that do not fit.
+func ofTransport(status int, m Message, ours, modern bool) bool {
+	if status != http.StatusBadRequest || m.Error == nil {
+		return false
+	}
+	return !ours && strings.HasPrefix(m.Error.Message, "Bad Request: ") || modern && slices.Contains([]int{-32020, -32022}, m.Error.Code)
+}
+
+// refusedTool reports whether a text is one that SDKs give before they execute a tool, and no tool does: it names the tool.
+func refusedTool(tool, text string) bool {
+	if tool == "" {
+		return false
+	}
+	for _, form := range []string{"Tool %s not found", "Tool %s disabled", "Tool not found: %s", "Unknown tool: %s", "Unknown tool: '%s'", "unknown tool %q"} {
+		if text == fmt.Sprintf(form, tool) {
+			return true
+		}
+	}
+	return strings.HasPrefix(strings.TrimPrefix(text, "Input validation error: "), "Invalid arguments for tool "+tool+": ")
+}
+
+// codeText is how the TypeScript SDK begins the text of an error of the protocol.
+const codeText = "MCP error -32602: "
+
+// Classify returns what the end of a call of a tool proves; nil: it succeeded.
+func Classify(tool string, ans Message, err error) *keep.Failure {
 	if _, unsent := errors.AsType[*UnsentError](err); unsent {
 		if f, ok := errors.AsType[*keep.Failure](err); ok { // of the account
 			own := *f
@@ -63,7 +84,7 @@ func Classify(ans Message, err error) *keep.Failure {
 	}
 	if ans.Error != nil {
 		class := keep.ClassUnknown
-		if slices.Contains(refusals, ans.Error.Code) {
+		if slices.Contains(refusals, ans.Error.Code) && refusedTool(tool, strings.TrimPrefix(ans.Error.Message, codeText)) {
 			class = keep.ClassLogic
 		}
 		return keep.Failf(class, fmt.Sprintf("mcp%d", ans.Error.Code), "%s", shorten(ans.Error.Message, 2000))
@@ -76,7 +97,11 @@ func Classify(ans Message, err error) *keep.Failure {
 		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "the answer is no result of a tool")
 	}
 	if r.IsError {
-		return keep.Failf(keep.ClassUnknown, CodeToolError, "%s", shorten(TextOf(ans.Result), 2000))
+		class, text := keep.ClassUnknown, TextOf(ans.Result)
+		if said, coded := strings.CutPrefix(text, codeText); coded && refusedTool(tool, said) {
+			class = keep.ClassLogic
+		}
+		return keep.Failf(class, CodeToolError, "%s", shorten(text, 2000))
 	}
 	return nil
 }
@@ -85,6 +110,8 @@ func Classify(ans Message, err error) *keep.Failure {
 func ofStatus(s *StatusError) *keep.Failure {
 	class, refused := refusing[s.Status]
 	switch {
+	case s.unread:
+		class = keep.ClassLogic
 	case !refused:
 		class = keep.ClassUnknown
 	case s.Status == http.StatusUnauthorized && s.renewed:
@@ -125,8 +152,8 @@ func (s *Server) hidden(err error) error {
 }
 
 // failure is Classify, without secrets.
-func (s *Server) failure(ans Message, err error) *keep.Failure {
-	f := Classify(ans, err)
+func (s *Server) failure(tool string, ans Message, err error) *keep.Failure {
+	f := Classify(tool, ans, err)
 	if f != nil {
 		f.Message = s.hide.Text(f.Message)
 	}

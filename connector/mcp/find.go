@@ -21,7 +21,7 @@ func (s *Server) Find(ctx context.Context, l Lookup, m keep.Mutation) (string, e
 		return "", err
 	}
 	ans, err := s.read(ctx, params)
-	if f := s.failure(ans, err); f != nil {
+	if f := s.failure(l.Tool, ans, err); f != nil {
 		return "", fmt.Errorf("%s: %s", l.Tool, f.Message)
 	}
 	body, err := bodyOf(ans.Result)

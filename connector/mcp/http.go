@@ -95,6 +95,7 @@ type StatusError struct {
 	account    string   // whose credential was refused; empty: of none
 	generation int64    // of that account
 	renewed    bool     // there is another credential now
+	unread     bool     // the server did not read which tool is called
 	retryAfter time.Duration
 }
 
@@ -154,6 +155,7 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var m Message
+	unread := false
 	switch {
 	case len(lacking(resp)) > 0:
 		return Message{}, h.refused(ctx, resp, credential)
@@ -161,16 +163,18 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		return h.stream(ctx, resp.Body, id)
 	case kind == "application/json":
 		m, err = h.whole(resp.Body, id)
-		if resp.StatusCode == http.StatusOK || err == nil && !refusedBy(resp.StatusCode, m, h.inSession()) {
+		unread = ofTransport(resp.StatusCode, m, err == nil, r.header != nil)
+		if resp.StatusCode == http.StatusOK || err == nil && !unread && !refusedBy(resp.StatusCode, m, h.inSession()) {
 			return m, err
 		}
 	}
-	if resp.StatusCode == http.StatusNotFound {
+	if resp.StatusCode == http.StatusNotFound || unread {
 		h.mu.Lock()
 		h.gone = true // the session is over; the next call begins another
 		h.mu.Unlock()
 	}
 	e := h.refused(ctx, resp, credential)
+	e.unread = unread
 	if m.Error != nil {
 		e.said = shorten(m.Error.Message, 2000)
 	}
@@ -301,12 +305,12 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 	if len(text) > h.cfg.MessageLimit {
 		return Message{}, &TooLargeError{id, h.cfg.MessageLimit}
 	}
-	var m Message
-	if err := json.Unmarshal(text, &m); err != nil {
+	m, err := h.cfg.message(text)
+	if err != nil {
 		return Message{}, fmt.Errorf("the answer is no message: %w", err)
 	}
 	if !bytes.Equal(m.ID, id) {
-		return Message{}, errors.New("the answer is to another request")
+		return m, errors.New("the answer is to another request")
 	}
 	return m, nil
 }
@@ -314,7 +318,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 // stream reads events until the answer to the request is among them.
 func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessage) (Message, error) {
 	c := clientOf(ctx)
-	events := newEvents(body, h.cfg.MessageLimit)
+	events := newEvents(body, h.cfg)
 	for {
 		m, err := events.next()
 		switch {
@@ -364,7 +368,7 @@ func (h *httpLink) listen() bool {
 	if kind != "text/event-stream" || resp.StatusCode != http.StatusOK {
 		return false
 	}
-	events := newEvents(resp.Body, h.cfg.MessageLimit)
+	events := newEvents(resp.Body, h.cfg)
 	for {
 		m, err := events.next()
 		switch {

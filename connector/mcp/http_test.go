@@ -184,15 +184,27 @@ func TestRefusedByStatus(t *testing.T) {
 		{404, failed(-32001), keep.ClassLogic, "http-404", another, 0},
 		{404, failed(-32600), keep.ClassLogic, "http-404", another, 0},
 		{404, failed(-32001), keep.ClassLogic, "http-404", outside, 0},
-		{404, failed(-32601), keep.ClassLogic, "mcp-32601", outside, 0},
+		{404, failed(-32601), keep.ClassUnknown, "mcp-32601", outside, 0},
 		{413, failed(-32000), keep.ClassLogic, "http-413", same, 0},
 		{429, failed(-32000), keep.ClassTransient, "http-429", same, 0},
-		// These are of the call itself: the code decides.
-		{400, failed(-32602), keep.ClassLogic, "mcp-32602", same, 0},
+		// These may be of the call itself, after its effect: only a text that no tool gives is a refusal.
+		{400, failed(-32602), keep.ClassUnknown, "mcp-32602", same, 0},
+		{400, `"error":{"code":-32602,"message":"Unknown tool: x, no"}`, keep.ClassUnknown, "mcp-32602", same, 0},
+		{400, `"error":{"code":-32602,"message":"unknown tool \"x\""}`, keep.ClassLogic, "mcp-32602", same, 0},
+		{400, `"error":{"code":-32603,"message":"Tool x not found"}`, keep.ClassUnknown, "mcp-32603", same, 0},
+		{200, `"error":{"code":-32602,"message":"MCP error -32602: Invalid arguments for tool x: no"}`, keep.ClassLogic, "mcp-32602", same, 0},
+		{200, `"error":{"code":-32602,"message":"MCP error -32602: Invalid structured content for tool x: no"}`, keep.ClassUnknown, "mcp-32602", same, 0},
+		{200, `"result":{"isError":true,"content":[{"type":"text","text":"MCP error -32602: Input validation error: Invalid arguments for tool x: no"}]}`, keep.ClassLogic, mcp.CodeToolError, same, 0},
+		{200, `"result":{"isError":true,"content":[{"type":"text","text":"MCP error -32602: Output validation error: Invalid structured content for tool x: no"}]}`, keep.ClassUnknown, mcp.CodeToolError, same, 0},
+		{200, `"result":{"isError":true,"content":[{"type":"text","text":"Invalid arguments for tool x: no"}]}`, keep.ClassUnknown, mcp.CodeToolError, same, 0},
 		{400, failed(-32603), keep.ClassUnknown, "mcp-32603", same, 0},
 		{422, failed(-32000), keep.ClassUnknown, "mcp-32000", same, 0},
 		{500, failed(-32000), keep.ClassUnknown, "mcp-32000", same, 0},
-		{500, failed(-32602), keep.ClassLogic, "mcp-32602", same, 0},
+		{500, failed(-32602), keep.ClassUnknown, "mcp-32602", same, 0},
+		{400, `"x":1`, keep.ClassUnknown, "no-answer", same, 0},
+		{400, `"id":null,"error":{"code":-32000,"message":"no"}`, keep.ClassUnknown, "http-400", same, 0},
+		{400, `"id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided, no"}`, keep.ClassLogic, "http-400", another, 0}, // as SDKs' transports say it
+		{422, `"id":null,"error":{"code":-32000,"message":"Bad Request: no"}`, keep.ClassUnknown, "http-422", same, 0},
 		{429, `"x":1`, keep.ClassTransient, "http-429", same, 0},
 		{403, `"result":{"content":[],"isError":true}`, keep.ClassUnknown, mcp.CodeToolError, same, 0}, // a tool said it
 	} {
@@ -217,7 +229,10 @@ func TestRefusedByStatus(t *testing.T) {
 		account := new(renewing)
 		s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: url, Account: "desk", Accounts: account})
 		call := func() *keep.Failure {
-			return mcp.Classify(s.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`)))
+			return func() *keep.Failure {
+				ans, err := s.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`))
+				return mcp.Classify("x", ans, err)
+			}()
 		}
 		f, next := call(), call()
 		if f == nil || f.Class != c.class || f.Code != c.code || next != nil || account.refused != c.refused || strings.Join(sessions, " ") != c.sessions {

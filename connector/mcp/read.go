@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -33,10 +34,12 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 		return nil, r.failf(keep.ClassLogic, "bad-params", "%v", err)
 	}
 	ans, err := r.server.read(ctx, call)
-	if f := r.server.failure(ans, err); f != nil {
+	if f := r.server.failure(r.tool, ans, err); f != nil {
 		switch {
 		case f.Code == CodeToolError:
 			f.Class = keep.ClassPrecondition
+		case ans.Error != nil && slices.Contains(refusals, ans.Error.Code), f.Code == "http-400", f.Code == "http-422":
+			f.Class = keep.ClassLogic
 		case f.Class == keep.ClassUnknown:
 			f.Class = keep.ClassTransient
 		}

@@ -48,6 +48,22 @@ func (t *tool) receipt(result json.RawMessage) connector.Receipt {
 	return connector.Receipt{Result: result}
 }
 
+// listed returns a result whose content is a list. Of one that is something else, which no client takes, it is one text.
+func listed(result json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(result, &all) != nil || len(all["content"]) == 0 || all["content"][0] == '[' {
+		return result
+	}
+	text := string(all["content"])
+	_ = json.Unmarshal(all["content"], &text) // what is no text stays as it is written
+	all["content"], _ = json.Marshal([]any{map[string]string{"type": "text", "text": text}})
+	out, err := json.Marshal(all)
+	if err != nil {
+		return result
+	}
+	return out
+}
+
 // plain returns what a script gets of a result.
 func (t *tool) plain(result json.RawMessage) connector.Receipt {
 	value, err := scriptValue(result)

@@ -4,7 +4,7 @@
 //
 // # What a call proves
 //
-// A call has failed for sure only if it was never sent, or if the server answered with an error or
+// A call has failed for sure only if it was never sent, or if the server answered with an error (in the words of SDKs) or
 // a status of HTTP that it can only give before it executes a tool. Every other end of a call that was begun is
 // unknown: a lost connection, a dead process, a time that is over, an error of the server's own,
 // and a result with isError, since servers report a time-out behind them in that way.
@@ -216,6 +216,9 @@ func (s *Server) Connection(ctx context.Context) (int, error) {
 // knows whether the server acted on it.
 func (s *Server) Call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
 	m, err := s.call(ctx, method, params)
+	if method == "tools/call" {
+		m.Result = listed(m.Result)
+	}
 	if e := m.Error; e != nil {
 		m.Error = &RPCError{e.Code, s.hide.Text(e.Message), s.hide.JSON(e.Data)}
 	}
@@ -400,31 +403,50 @@ type ToolInfo struct {
 	Raw  json.RawMessage // the whole entry
 }
 
-// Tools lists the tools of the server.
+// ErrTooManyTools is returned for the list of a server with more than MaxTools.
+var ErrTooManyTools = fmt.Errorf("it lists more than %d tools", MaxTools)
+
+// Tools lists the tools of the server. One of more than MaxTools is an error.
 func (s *Server) Tools(ctx context.Context) ([]ToolInfo, error) {
-	var tools []ToolInfo
+	tools, left, err := s.SomeTools(ctx, func(string) bool { return false })
+	if err == nil && left > 0 {
+		return nil, ErrTooManyTools
+	}
+	return tools, err
+}
+
+// SomeTools lists the tools of the server. If more than MaxTools are not wanted it leaves all of these out, and returns how
+// many they are.
+func (s *Server) SomeTools(ctx context.Context, wanted func(tool string) bool) (tools []ToolInfo, left int, err error) {
+	others := 0
 	mirrored := make(map[string][]Mirrored)
-	err := s.List(ctx, "tools/list", "tools", func(raw json.RawMessage) error {
+	err = s.List(ctx, "tools/list", "tools", func(raw json.RawMessage) error {
 		var t struct {
 			Name string `json:"name"`
 		}
 		if err := json.Unmarshal(raw, &t); err != nil || t.Name == "" {
 			return errors.New("a tool has no name")
 		}
-		if tools = append(tools, ToolInfo{t.Name, raw}); len(tools) > MaxTools {
-			return fmt.Errorf("it has more than %d tools", MaxTools)
+		if !wanted(t.Name) {
+			others++
+		}
+		if others <= MaxTools || wanted(t.Name) {
+			tools = append(tools, ToolInfo{t.Name, raw})
 		}
 		if m := MirroredOf(raw); m != nil {
 			mirrored[t.Name] = m
 		}
 		return nil
 	})
+	if others > MaxTools {
+		left, tools = others, slices.DeleteFunc(tools, func(t ToolInfo) bool { return !wanted(t.Name) })
+	}
 	if err == nil {
 		s.mu.Lock()
 		s.mirrored = mirrored
 		s.mu.Unlock()
 	}
-	return tools, err
+	return tools, left, err
 }
 
 // List calls f with each entry of a list that the server gives in pages.

@@ -94,8 +94,8 @@ func (p *process) read(out io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("the MCP server %s ended", p.cfg.Name)
 		}
-		var m Message
-		if json.Unmarshal(line, &m) != nil {
+		m, err := p.cfg.message(line)
+		if err != nil {
 			p.cfg.Logger.Warn("an MCP server wrote what is no message", "server", p.cfg.Name, "bytes", len(line))
 			continue
 		}

@@ -241,8 +241,8 @@ func (t *tool) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok && err == nil {
 		a.Result, a.Error = ans.Result, ans.Error
 	}
-	if f := t.server.failure(ans, err); f != nil {
-		if f.Code == CodeToolError && t.p.ErrorsRefused {
+	if f := t.server.failure(t.p.Tool, ans, err); f != nil {
+		if f.Code == CodeToolError && t.p.ErrorsRefused && !strings.Contains(f.Message, outputError) {
 			f.Class = keep.ClassLogic
 		}
 		f.Tool = keep.ToolName(t.server.Name() + "." + t.spec.Name)
@@ -250,6 +250,9 @@ func (t *tool) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	}
 	return t.receipt(ans.Result), nil
 }
+
+// outputError is how SDKs say that what a tool made of a call does not fit its schema: the call was executed.
+const outputError = "Output validation error"
 
 type metaKey struct{}
 
@@ -317,7 +320,7 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, 
 		return connector.Answer{}, err
 	}
 	ans, err := t.server.read(ctx, params)
-	switch f := t.server.failure(ans, err); {
+	switch f := t.server.failure(t.p.Lookup.Tool, ans, err); {
 	case f != nil && f.Class == keep.ClassPermission:
 		return connector.Answer{Verdict: connector.Retry, Detail: f.Message, Refused: f}, nil
 	case f != nil:

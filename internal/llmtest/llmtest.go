@@ -41,6 +41,7 @@ type Reply struct {
 	In     int64  // tokens that are reported; 0: 100
 	Out    int64  // 0: 50
 	Mute   bool   // no tokens are reported
+	Long   bool   // the model stopped for its length
 }
 
 // A Call is a call of a tool.
@@ -260,6 +261,9 @@ func messages(a Reply) []string {
 		stop = "tool_use"
 		block(i+1, map[string]any{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", i+1), "name": c.Name, "input": map[string]any{}}, "input_json_delta", "partial_json", c.arguments())
 	}
+	if a.Long {
+		stop = "max_tokens"
+	}
 	return append(parts,
 		event("message_delta", map[string]any{"type": "message_delta", "delta": map[string]string{"stop_reason": stop}, "usage": map[string]int64{"output_tokens": out}}),
 		event("message_stop", map[string]string{"type": "message_stop"}))
@@ -282,6 +286,9 @@ func completion(a Reply) []string {
 		for _, half := range halves(c.arguments()) {
 			choice(map[string]any{"tool_calls": []any{map[string]any{"index": i, "function": map[string]string{"arguments": half}}}}, nil)
 		}
+	}
+	if a.Long {
+		finish = "length"
 	}
 	choice(map[string]any{}, finish)
 	if in, out := a.tokens(); in > 0 {

@@ -89,7 +89,7 @@ host/notify             clock  . law/policy store host/link internal/childenv in
 host/account            clock  . law/account store connector host/account/... internal/redact
 host/account/seal       timed  . internal/regular
 
-gateway                 clock  . law/... store connector connector/mcp engine
+gateway                 clock  . law/... store connector connector/mcp engine internal/schema
 
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json

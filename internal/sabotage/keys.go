@@ -105,11 +105,21 @@ var keysBreaks = []Break{
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
-		`	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
-		return false
-`, ``, "./connector/mcp -run TestRefusedByStatus"},
+		`401: keep.ClassPermission,`, `400: keep.ClassLogic, 422: keep.ClassLogic, 401: keep.ClassPermission,`, "./connector/mcp -run TestRefusedByStatus"},
+	{"code-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
+		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
+	{"gateway-keeps-the-rules-it-began-with", "permitted", "cmd/keep/internal/daemon/seat.go",
+		`if s.Load != nil && s.Env.NextGateway(`, `if s.Load == nil && s.Env.NextGateway(`, "./cmd/keep -run TestGatewaysFollow"},
+	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",
+		`result: own(ans.Result)`, `result: ans.Result`, "./gateway -run TestForgedAnswers"},
+	{"fraction-is-rounded", "permitted", "gateway/call.go",
+		`canonical.Held(args)`, `canonical.JSON(args)`, "./gateway -run TestCall"},
+	{"mistyped-call-is-sent", "explained", "gateway/pins.go",
+		`why != "" {
+		return "its arguments`, `false && why != "" {
+		return "its arguments`, "./gateway -run TestMisfits"},
 	{"error-of-a-tool-is-a-failure", "doubt-is-not-failure", "connector/mcp/failure.go",
-		`return keep.Failf(keep.ClassUnknown, CodeToolError,`, `return keep.Failf(keep.ClassLogic, CodeToolError,`, "./gateway -run TestServerFails"},
+		`class, text := keep.ClassUnknown, TextOf`, `class, text := keep.ClassLogic, TextOf`, "./gateway -run TestServerFails"},
 	{"error-shows-the-url", "no-ambient-power", "connector/mcp/http.go",
 		`if e, ok := errors.AsType[*url.Error](err); ok {`, `if e, ok := errors.AsType[*url.Error](err); false && ok {`, "./connector/mcp -run TestErrorsHideSecrets"},
 	{"error-of-a-server-shows-a-secret", "no-ambient-power", "connector/mcp/failure.go",
@@ -166,5 +176,5 @@ var keysBreaks = []Break{
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
 	{"changed-tool-is-called", "no-ambient-power", "gateway/call.go",
-		`if why := g.stopped(ctx, r.tool); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
+		`if why := g.stopped(ctx, r.tool, r.params); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
 }

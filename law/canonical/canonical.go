@@ -68,6 +68,43 @@ func Exact(text []byte) ([]byte, error) {
 	})
 }
 
+// Held is JSON for text that is passed on as it is recorded: it also refuses a decimal of which a double does not hold every
+// digit, since it would be another number.
+func Held(text []byte) ([]byte, error) {
+	return form(text, func(number string) error {
+		if _, err := JSON([]byte(number)); err != nil {
+			return err
+		}
+		f, _ := strconv.ParseFloat(number, 64) // it is one
+		if decimalOf(number) != decimalOf(strconv.FormatFloat(f, 'e', -1, 64)) {
+			return fmt.Errorf("the number %.60s would be rounded: pass it as a string", number)
+		}
+		return nil
+	})
+}
+
+// A decimal is a number without its sign: its digits, and where they are.
+type decimal struct {
+	digits   string // with no zeros at either end
+	exponent int    // of the last digit
+}
+
+// decimalOf reads a number of JSON.
+func decimalOf(number string) decimal {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	e, err := strconv.Atoi(strings.TrimPrefix(exponent, "+"))
+	if err != nil && exponent != "" {
+		return decimal{number, 0} // it is no other number's
+	}
+	digits := strings.TrimRight(whole+fraction, "0")
+	e += len(whole) - len(digits) // of what is behind the digits
+	if digits = strings.TrimLeft(digits, "0"); digits == "" {
+		return decimal{}
+	}
+	return decimal{digits, e}
+}
+
 // form returns the canonical form of text if check accepts each of its numbers.
 func form(text []byte, check func(number string) error) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {

@@ -122,3 +122,17 @@ func TestWellFormed(t *testing.T) {
 		}
 	}
 }
+
+// TestHeld refuses the numbers that a record would round, and no other.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	for number, held := range map[string]bool{
+		"0": true, "-0.0": true, "100": true, "1.10": true, "0.1": true, "1e2": true, "12300E-2": true, "0.30000000000000004": true, "52.5200066": true,
+		"1e22": false, "9007199254740991": true, "9007199254740993": false, "5e-324": true, "0.00000000000000000000000000001": true,
+		"100.00000000000000000001": false, "0.1000000000000000055511151231257827": false, "1e-400": false, "9007199254740.9917": false, "0e99999999999999999999": false,
+	} {
+		if _, err := canonical.Held([]byte(number)); (err == nil) != held {
+			t.Errorf("%s: %v", number, err)
+		}
+	}
+}

@@ -203,6 +203,7 @@ func (f *Follower) finish(ctx context.Context) {
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
+		f.Server.hub.renew(ctx)
 	}
 	s.Accounts.SettleNow(ctx)
 	if ctx.Err() != nil {

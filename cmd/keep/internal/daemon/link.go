@@ -35,6 +35,7 @@ const (
 	linkProtocol = "keep-gateway/1"
 	headerAgent  = "Keep-Agent"
 	headerConfig = "Keep-Config" // which keep.toml the servers are of
+	headerHash   = "Keep-Config-Hash"
 )
 
 // configFile names the keep.toml of a configuration, however it was given.
@@ -57,72 +58,34 @@ func configFile(cfg *config.Config) string {
 
 // A hub serves the agents of other processes.
 type hub struct {
-	file string                           // keep.toml of the gateway
-	open func() (*gateway.Gateway, error) // returns it
-	end  func()                           // ends it; nil: its owner does
-	ctx  context.Context                  // ends with the hub
-	stop context.CancelFunc
-
-	mu    sync.Mutex // protects the next two
-	over  bool
-	links sync.WaitGroup
+	file string // keep.toml of the gateway
+	gate *gate
 }
 
-func newHub(cfg *config.Config, open func() (*gateway.Gateway, error)) *hub {
-	h := &hub{file: configFile(cfg), open: open}
-	h.ctx, h.stop = context.WithCancel(context.Background())
-	return h
-}
-
-// Close ends the links, after what was sent had a moment.
-func (h *hub) Close() {
+// Close ends the links, after what was sent had a moment, and the gateway.
+func (h *hub) Close() error {
 	if h == nil {
-		return
+		return nil
 	}
-	h.mu.Lock()
-	h.over = true
-	h.mu.Unlock()
-	h.stop()
-	h.links.Wait()
-	if h.end != nil {
-		h.end()
-	}
+	return h.gate.end()
 }
 
 // serveGateways returns what serves the agents whose gateways come to the socket of a daemon. Its own gateway is opened
 // when the first one comes, with the configuration as it is then, or at once if one that died left calls: people are
-// asked about these.
+// asked about these. It ends with the hub.
 func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	cfg := s.config()
 	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
 		return nil
 	}
-	var mu sync.Mutex // protects the next one
-	var g *gateway.Gateway
-	h := newHub(cfg, func() (*gateway.Gateway, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if g != nil {
-			return g, nil
-		}
-		var err error
-		// It ends with the hub, after the links, and not with ctx.
-		g, err = e.OpenGateway(context.WithoutCancel(ctx), s.config(), s.DB)
-		return g, err
-	})
-	h.end = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if g == nil {
-			return
-		}
-		if err := g.Close(); err != nil {
-			e.Log.Warn("end the gateway", "err", err)
-		}
-	}
+	h := &hub{configFile(cfg), &gate{open: func() (*gateway.Gateway, string, error) {
+		now := s.config()
+		g, err := e.OpenGateway(context.WithoutCancel(ctx), now, s.DB)
+		return g, now.Hash, err
+	}}}
 	left, err := gateway.Left(ctx, s.DB)
 	if err == nil && left {
-		_, err = h.open()
+		err = h.gate.begin()
 	}
 	if err != nil {
 		e.Log.WarnContext(ctx, "calls that a gateway left are looked at when an agent comes", "err", err)
@@ -130,16 +93,11 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	return h
 }
 
-// add counts a link, if there may be more.
-//
-// It is under the lock that Close takes first: once that waits for links, none may be added.
-func (h *hub) add() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.over {
-		h.links.Add(1)
+// renew has agents use a gateway of the configuration in force.
+func (h *hub) renew(ctx context.Context) {
+	if h != nil {
+		h.gate.renew(ctx)
 	}
-	return !h.over
 }
 
 // ServeHTTP makes a connection a link.
@@ -157,14 +115,19 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an agent has a name", http.StatusBadRequest)
 		return
 	}
-	if !h.add() {
-		http.Error(w, "the gateway is stopping", http.StatusServiceUnavailable)
+	g, err := h.gate.join()
+	if errors.Is(err, errStopping) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer h.links.Done()
-	g, err := h.open()
 	if err != nil {
 		http.Error(w, fmt.Sprintf("process %d has this database, and its gateway does not open: %v", os.Getpid(), err), http.StatusInternalServerError)
+		return
+	}
+	defer g.links.Done()
+	// Its agent would be held to rules that are not those of keep.toml any more. It asks again: the next gateway follows.
+	if hash := r.Header.Get(headerHash); hash != "" && hash != g.hash {
+		http.Error(w, errOtherText.Error(), http.StatusTooEarly)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -178,7 +141,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+linkProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	_ = g.ServeLink(h.ctx, agent, false, connLink{conn, buffered.Reader}) // its front went without a word, and is none of ours
+	_ = g.ServeLink(g.ctx, agent, false, connLink{conn, buffered.Reader}) // its front went without a word, and is none of ours
 }
 
 // A connLink is a link to another process.
@@ -200,6 +163,9 @@ func (c connLink) CloseWrite() error {
 
 // errNoLink is returned where nothing offers links now.
 var errNoLink = errors.New("no process offers its gateway at the socket of the database")
+
+// errOtherText is returned where the process that has the database works by another text of keep.toml.
+var errOtherText = errors.New("the process that has this database has not taken keep.toml as it is now; see what it says, or restart it")
 
 // A refusedLink says why a process that has the database offers no link; waiting does not help.
 type refusedLink struct{ why string }
@@ -237,12 +203,12 @@ func askSocket(ctx context.Context, socket, method, path string, header http.Hea
 }
 
 // joinLink returns a link to the gateway of the process that has the database.
-func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, error) {
+func joinLink(ctx context.Context, socket, agent, file, hash string) (gateway.Link, error) {
 	if info, err := os.Lstat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
 		return nil, errNoLink // there is none, or others can open it, too
 	}
 	conn, in, resp, err := askSocket(ctx, socket, http.MethodGet, GatewayPath,
-		http.Header{"Connection": {"Upgrade"}, "Upgrade": {linkProtocol}, headerAgent: {url.QueryEscape(agent)}, headerConfig: {url.QueryEscape(file)}})
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {linkProtocol}, headerAgent: {url.QueryEscape(agent)}, headerConfig: {url.QueryEscape(file)}, headerHash: {hash}})
 	if err != nil {
 		return nil, errNoLink // it died, or begins just now
 	}
@@ -253,6 +219,8 @@ func joinLink(ctx context.Context, socket, agent, file string) (gateway.Link, er
 	defer conn.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	switch resp.StatusCode {
+	case http.StatusTooEarly:
+		return nil, errOtherText
 	case http.StatusConflict, http.StatusBadRequest, http.StatusInternalServerError:
 		return nil, &refusedLink{strings.TrimSpace(string(text))}
 	case http.StatusNotFound, http.StatusUpgradeRequired:

@@ -56,10 +56,9 @@ func (e Env) HostGateway(ctx context.Context, cfg *config.Config, yield func()) 
 	if g.Gateway, err = e.OpenGateway(ctx, cfg, g.DB); err != nil {
 		return nil, err
 	}
-	g.closers = append(g.closers, g.Gateway.Close)
-	h := newHub(cfg, func() (*gateway.Gateway, error) { return g.Gateway, nil })
+	h := &hub{configFile(cfg), &gate{now: newServed(g.Gateway, cfg.Hash)}}
 	end := e.serveSocket(ctx, cfg, h, yield)
-	g.closers = append(g.closers, func() error { h.Close(); return nil }, func() error { end(); return nil })
+	g.closers = append(g.closers, h.Close, func() error { end(); return nil })
 	return g, nil
 }
 
@@ -100,6 +99,9 @@ type Seat struct {
 	Cfg   *config.Config
 	Agent string
 
+	// Load reads the configuration anew. Nil: it stays as it is.
+	Load func() (*config.Config, error)
+
 	met    bool           // there was a gateway before
 	own    *Gateway       // nil: that of another process is used
 	links  sync.WaitGroup // to the own one
@@ -112,7 +114,7 @@ const (
 	firstWait = 10 * time.Second
 	nextWait  = time.Minute
 	yieldWait = 10 * time.Second
-	callWait  = 30 * time.Second // for calls that are out when another process wants the database
+	CallWait  = 30 * time.Second // for calls that are out when another process wants the database
 	seatEvery = 25 * time.Millisecond
 
 	// silentWait is how long a process that has the database may be without a socket: a gateway that begins has
@@ -134,15 +136,24 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	if err := s.Close(); err != nil {
 		return nil, err
 	}
+	before := s.Cfg.Hash
+	if s.met {
+		s.reload()
+	}
 	for {
 		link, err := s.connect(ctx, time.Now().After(leave))
 		refused, isRefused := errors.AsType[*refusedLink](err)
 		switch {
 		case err == nil:
+			if s.own != nil && s.Cfg.Hash != before {
+				s.Env.Log.WarnContext(ctx, "configuration taken", "file", s.Cfg.File)
+			}
 			s.met = true
 			return link, nil
 		case isRefused:
 			return nil, exit.NoDatabase(refused)
+		case errors.Is(err, errOtherText) && time.Now().Before(now.Add(nextWait)):
+			s.reload() // it may be this side's that is old
 		// A locked database without a link is that of a process which begins or ends: it is asked again.
 		case !errors.Is(err, keep.ErrLocked) && !errors.Is(err, errNoLink), time.Now().After(until):
 			return nil, err
@@ -155,9 +166,19 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	}
 }
 
+// reload takes keep.toml as it is now, if a gateway can be made of it.
+func (s *Seat) reload() {
+	if s.Load == nil {
+		return
+	}
+	if next, err := loadGateway(s.Cfg, s.Load); err == nil {
+		s.Cfg = next
+	}
+}
+
 // connect joins the process that has the database, or takes it if nobody has it.
 func (s *Seat) connect(ctx context.Context, takes bool) (gateway.Link, error) {
-	link, err := joinLink(ctx, SocketOf(s.Cfg), s.Agent, configFile(s.Cfg))
+	link, err := joinLink(ctx, SocketOf(s.Cfg), s.Agent, configFile(s.Cfg), s.Cfg.Hash)
 	if err == nil || !errors.Is(err, errNoLink) || !takes {
 		return link, err
 	}
@@ -177,16 +198,24 @@ func (s *Seat) connect(ctx context.Context, takes bool) (gateway.Link, error) {
 		defer stop()
 		_ = s.own.ServeLink(work, s.Agent, true, back) // the front went, or is to go to another gateway
 	})
+	changed := make(chan struct{})
+	s.links.Go(func() {
+		if s.Load != nil && s.Env.NextGateway(work, s.Cfg, s.Load) != nil {
+			close(changed)
+		}
+	})
 	s.links.Go(func() {
 		defer stop()
 		select {
 		case <-asked:
-			calls, cancel := context.WithTimeout(work, callWait)
-			defer cancel()
-			s.own.Settle(calls)
 			s.yields = true
+		case <-changed:
 		case <-work.Done():
+			return
 		}
+		calls, cancel := context.WithTimeout(work, CallWait)
+		defer cancel()
+		s.own.Settle(calls)
 	})
 	return front, nil
 }
@@ -215,7 +244,7 @@ func (e Env) openHost(ctx context.Context, cfg *config.Config) (database.DB, err
 		asked := askToYield(ctx, SocketOf(cfg))
 		switch {
 		case asked == nil && !yields:
-			yields, wait = true, callWait+yieldWait/2
+			yields, wait = true, CallWait+yieldWait/2
 			e.say("keep gateway has this database, and lets it go when its calls are over.")
 		case asked != nil && !errors.Is(asked, errNoLink):
 			return nil, err

@@ -80,15 +80,9 @@ type Server struct {
 }
 
 // OpenServer binds the addresses, so that what is wrong with them is said before
-// anything runs. It returns nil if there is nothing to serve.
+// anything runs. With server.listen "off" there is the socket alone.
 func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector) (_ *Server, err error) {
 	cfg := s.Project.Cfg
-	if cfg.Server.Listen == "off" {
-		return nil, nil
-	}
-	if err := access.CheckListen(cmp.Or(cfg.Server.Listen, DefaultListen), cfg.Server.TLSCert != ""); err != nil {
-		return nil, exit.Misusef("server.listen: %w", err)
-	}
 	srv := &Server{env: e, plans: make(chan struct{}, maxPlans)}
 	defer func() {
 		if err != nil {
@@ -106,18 +100,20 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	if srv.api, err = srv.offer(s); err != nil {
 		return nil, err
 	}
-	guard, err := access.New(access.Config{
-		Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"), Links: s.links,
-		Cookie: strconv.Itoa(srv.listener.Addr().(*net.TCPAddr).Port), Logger: e.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
 	// Requests outlive ctx: when that ends, Close gives them a moment. Streams would never end by themselves,
 	// so Close ends them first.
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	srv.streams = end
-	srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
+	if srv.listener != nil {
+		guard, err := access.New(access.Config{
+			Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"), Links: s.links,
+			Cookie: strconv.Itoa(srv.listener.Addr().(*net.TCPAddr).Port), Logger: e.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		srv.http = e.newHTTP(base, srv.withHooks(guard.Handler(&srv.now)))
+	}
 	srv.hub = e.serveGateways(ctx, s)
 	srv.Socket = e.newHTTP(base, access.Local(User(), srv.withOwner(s.DB.Name(), &srv.now)))
 	srv.openSocket(ctx, cfg)
@@ -153,7 +149,14 @@ func (e Env) newHTTP(base context.Context, handler http.Handler) *http.Server {
 //
 // Only the default address may be replaced by another: who named one has told others of it.
 func (s *Server) listen(ctx context.Context, cfg config.Server) error {
+	if cfg.Listen == "off" {
+		s.base = baseOf(cfg)
+		return nil
+	}
 	addr := cmp.Or(cfg.Listen, DefaultListen)
+	if err := access.CheckListen(addr, cfg.TLSCert != ""); err != nil {
+		return exit.Misusef("server.listen: %w", err)
+	}
 	encrypted := cfg.TLSCert != "" || cfg.TLSKey != ""
 	var lc net.ListenConfig
 	var err error
@@ -333,7 +336,9 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	serve(s.http, s.listener)
+	if s.listener != nil {
+		serve(s.http, s.listener)
+	}
 	if s.local != nil {
 		serve(s.Socket, s.local)
 	}
@@ -386,10 +391,9 @@ func (s *Server) Close() error {
 	if s.streams != nil {
 		s.streams()
 	}
-	s.hub.Close()
+	errs := []error{s.hub.Close()}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var errs []error
 	for _, h := range []*http.Server{s.http, s.Socket, s.scrape} {
 		if h == nil {
 			continue
@@ -426,6 +430,9 @@ func (s *Server) Announce(ctx context.Context, logged bool, tell func(format str
 	if s.scraped != nil {
 		tell("Metrics at http://%s/metrics", s.scraped.Addr())
 	}
+	if s.listener == nil {
+		return nil
+	}
 	known, err := s.known(ctx)
 	if err != nil {
 		return err
@@ -445,7 +452,7 @@ func (s *Server) Announce(ctx context.Context, logged bool, tell func(format str
 
 // Show opens the pages, logged in, if they are at an address of this machine alone.
 func (s *Server) Show(ctx context.Context, open func(page string) error) error {
-	if s == nil || access.CheckListen(s.listener.Addr().String(), false) != nil {
+	if s == nil || s.listener == nil || access.CheckListen(s.listener.Addr().String(), false) != nil {
 		return nil
 	}
 	link, err := access.LoginURL(ctx, s.store, s.base, User(), time.Now())

@@ -125,46 +125,52 @@ type work struct {
 func (w *Writer) Write(ctx context.Context, t Task) (Outcome, error) {
 	d := &work{Writer: w, Task: t, begun: time.Now()}
 	for d.out.Draft == nil && len(d.out.Open) == 0 {
-		if d.out.Why = d.stop(d.out.Attempts); d.out.Why != "" {
+		if d.out.Why = d.stop(d.out.Attempts, d.out.Used); d.out.Why != "" {
 			if len(d.tried) > 0 {
 				d.out.Why += "; the last one ended: " + strings.TrimSuffix(d.tried[len(d.tried)-1], ".")
 			}
 			break
 		}
 		d.out.Attempts++
-		if err := d.attempt(ctx); err != nil {
+		final, err := d.attempt(ctx)
+		if err != nil {
 			return d.out, err
+		}
+		if final {
+			d.out.Why = d.tried[len(d.tried)-1]
+			break
 		}
 	}
 	return d.out, nil
 }
 
 // stop says why the model is not asked any more, with so many attempts behind it.
-func (d *work) stop(attempts int) string {
+func (d *work) stop(attempts int, used llm.Usage) string {
 	if d.left() <= 0 {
 		return fmt.Sprintf("the %s that it may take are over", d.Time)
 	}
-	return d.Limits.Stop(repair.Spent{Attempts: attempts, Tokens: d.out.Used.Tokens(), Cost: d.out.Used.Cost})
+	return d.Limits.Stop(repair.Spent{Attempts: attempts, Tokens: used.Tokens(), Cost: used.Cost})
 }
 
 // left returns how much of the time is left.
 func (d *work) left() time.Duration { return d.Time - (time.Since(d.begun) - d.asking) }
 
-// attempt has one conversation.
-func (d *work) attempt(ctx context.Context) error {
+// attempt has one conversation. Final says that another one would end as it did.
+func (d *work) attempt(ctx context.Context) (final bool, err error) {
 	text, err := d.prompt()
 	if err != nil {
-		return err
+		return false, err
 	}
-	proposed := len(d.tried)
+	proposed, before := len(d.tried), d.out.Used
 	d.say("asks the model")
 	talk := llm.Conversation{Model: listener{d}, Turns: repair.Turns, Call: d.call,
-		Stop: func(llm.Usage) string { return d.stop(d.out.Attempts - 1) }}
+		Stop: func(used llm.Usage) string { return d.stop(d.out.Attempts-1, before.Plus(used)) }}
 	end, err := talk.Run(ctx, llm.Request{Model: d.Name, System: d.instructions(), Tools: d.tools(), Messages: []llm.Message{{Text: text}}})
 	if err == nil && end.Why != "" && len(d.tried) == proposed {
 		d.tried = append(d.tried, end.Why)
+		final = end.Final
 	}
-	return err
+	return final, err
 }
 
 // A listener asks the model within the time that is left, and keeps what it calls and uses.
@@ -176,7 +182,11 @@ func (l listener) Ask(ctx context.Context, q llm.Request) (llm.Answer, llm.Usage
 	defer cancel()
 	a, used, err := l.Model.Ask(within, q)
 	if within.Err() != nil && ctx.Err() == nil {
-		err = &llm.Error{Why: fmt.Sprintf("the %s that it may take are over", l.Time)}
+		over := fmt.Sprintf("the %s that it may take are over", l.Time)
+		if last, ok := errors.AsType[*llm.Error](err); ok {
+			over += ", and the last try failed: " + last.Why
+		}
+		err = &llm.Error{Why: over}
 	}
 	l.last, l.out.Used = a.Calls, l.out.Used.Plus(used)
 	return a, used, err

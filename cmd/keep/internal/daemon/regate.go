@@ -1,0 +1,169 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/gateway"
+)
+
+// A gateway is made of one configuration. Where keep.toml changes, it ends after its calls, and the next one is made
+// of the new configuration: its agents continue with that.
+
+// NextGateway waits until keep.toml, or a secret that it needs, is another one that a gateway can be made of, and returns
+// it; nil: ctx ended. What it cannot be made of is said once, and leaves the gateway as it is. A change is read when
+// two looks agree.
+func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*config.Config, error)) *config.Config {
+	var taken, last fingerprint // nil: what came before the first look is compared by the hash
+	read, reason := cfg, ""
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := fingerprintOf(read)
+		settled := maps.Equal(now, last)
+		if last = now; !settled || maps.Equal(now, taken) {
+			continue
+		}
+		next, err := loadGateway(cfg, load)
+		renewed := taken != nil && slices.ContainsFunc(read.Secrets, func(file string) bool { return now[file] != taken[file] })
+		if taken = now; next != nil {
+			read = next
+		}
+		switch {
+		case err == nil && (renewed || next.Hash != cfg.Hash):
+			return next
+		case err != nil && reasonOf(err) != reason:
+			reason = reasonOf(err)
+			e.Log.WarnContext(ctx, "configuration refused", "reason", reason)
+		}
+	}
+}
+
+// loadGateway reads a configuration anew that takes the place of another, or says why a gateway cannot be made of it.
+func loadGateway(before *config.Config, load func() (*config.Config, error)) (*config.Config, error) {
+	next, err := load()
+	switch {
+	case err != nil:
+		return nil, err
+	case next.File != before.File || len(next.Gateway.Servers) == 0:
+		return nil, fmt.Errorf("%s configures no MCP server any more", before.File)
+	case len(next.Missing) > 0:
+		return next, &config.Error{Problems: next.Missing}
+	case next.DB != before.DB || SocketOf(next) != SocketOf(before):
+		return next, fmt.Errorf("%s: a change of db or server.socket needs a restart", next.File)
+	}
+	return next, nil
+}
+
+// A served gateway is one that agents of other processes use.
+type served struct {
+	*gateway.Gateway
+	hash  string          // of keep.toml
+	ctx   context.Context // ends with the links
+	stop  context.CancelFunc
+	links sync.WaitGroup
+}
+
+func newServed(g *gateway.Gateway, hash string) *served {
+	v := &served{Gateway: g, hash: hash}
+	v.ctx, v.stop = context.WithCancel(context.Background())
+	return v
+}
+
+// end ends the links, after what was sent had a moment.
+func (v *served) end() {
+	v.stop()
+	v.links.Wait()
+}
+
+var errStopping = errors.New("the gateway is stopping")
+
+// A gate has the gateway that serves links. That of a daemon is opened when the first agent comes, with the configuration
+// as it is then, and another one after that changed.
+type gate struct {
+	open func() (g *gateway.Gateway, hash string, err error)
+
+	renewing sync.WaitGroup
+	mu       sync.Mutex // protects all below
+	now      *served    // nil: none
+	over     bool
+}
+
+// join returns the gateway for a link, which its links then count.
+func (g *gate) join() (*served, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return nil, errStopping
+	}
+	if g.now == nil {
+		opened, hash, err := g.open()
+		if err != nil {
+			return nil, err
+		}
+		g.now = newServed(opened, hash)
+	}
+	g.now.links.Add(1)
+	return g.now, nil
+}
+
+// begin opens the gateway before an agent comes.
+func (g *gate) begin() error {
+	v, err := g.join()
+	if err == nil {
+		v.links.Done()
+	}
+	return err
+}
+
+// renew has agents use another gateway, after their calls.
+func (g *gate) renew(ctx context.Context) {
+	g.renewing.Go(func() {
+		g.mu.Lock()
+		v := g.now
+		g.mu.Unlock()
+		if v == nil {
+			return
+		}
+		calls, cancel := context.WithTimeout(ctx, CallWait)
+		v.Settle(calls)
+		cancel()
+		g.mu.Lock() // who comes meanwhile waits for the next one
+		defer g.mu.Unlock()
+		if g.now == v {
+			_ = g.close()
+		}
+	})
+}
+
+// close ends the gateway; the lock is held.
+func (g *gate) close() error {
+	if g.now == nil {
+		return nil
+	}
+	g.now.end()
+	err := g.now.Close()
+	g.now = nil
+	return err
+}
+
+// end ends it for good.
+func (g *gate) end() error {
+	g.mu.Lock()
+	g.over = true
+	err := g.close()
+	g.mu.Unlock()
+	g.renewing.Wait()
+	return err
+}

@@ -1,0 +1,35 @@
+//go:build unix
+
+package gateway_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMisfits has an agent that mistypes: nothing of it is sent, and no person is asked about it. What the server
+// answers after an effect is never a refusal, whatever it says.
+func TestMisfits(t *testing.T) {
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	tools := `[{"name":"create","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"body":{"type":"string"}},"required":["title","body"],"additionalProperties":false}},
+		{"name":"list","inputSchema":{"type":"object"}}]`
+	if err := os.WriteFile(filepath.Join(s.Dir, "tools"), []byte(tools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, s)
+	for args, why := range map[string]string{`{}`: "missing property 'title'", `{"title":7}`: "/title: got number, want string", `{"title":"x","bodi":"y"}`: `there is no "bodi"`} {
+		r, _ := c.ask(2, "tools/call", `{"name":"notes__create","arguments":`+args+`}`)
+		if !r.Result.IsError || r.state() != "failed" || !strings.Contains(r.text(), why+". Nothing was sent") {
+			t.Errorf("%s: %s", args, r.raw)
+		}
+	}
+	if r, _ := c.create("x"); r.state() != "applied" { // the token is the body, which the server requires
+		t.Errorf("a call that fits: %s", r.raw)
+	}
+	c.stop()
+	if q := check(t, s.Dir); len(q) != 0 || effects(t, s.Dir, "x") != 1 {
+		t.Errorf("%d effects, questions: %v", effects(t, s.Dir, "x"), q)
+	}
+}
