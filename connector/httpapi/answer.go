@@ -65,7 +65,7 @@ func inUTF8(contentType string, body []byte) []byte {
 		return body
 	}
 	out, err := io.ReadAll(io.LimitReader(r, 4*maxBody))
-	if err != nil || !utf8.Valid(out) {
+	if err != nil || bytes.ContainsRune(out, utf8.RuneError) { // of bytes that are none of that charset
 		return body
 	}
 	return out
@@ -78,7 +78,7 @@ var errNotJSON = errors.New("the answer claims to be JSON and is not")
 
 // errNotUTF8 is returned for JSON in another encoding that the content type does not name: two texts in it could
 // become one.
-var errNotUTF8 = errors.New("the answer is JSON that is not UTF-8, and its content type names no charset")
+var errNotUTF8 = errors.New("the answer is JSON that is not UTF-8, and its content type names no charset that it fits")
 
 // mediaType returns the content type without its parameters; empty if there is none.
 func (a answer) mediaType() string {

@@ -344,6 +344,9 @@ func TestBodies(t *testing.T) {
 		{"bytes", "image/png", "\xff\x00", `{"base64":"/wA=","status":200,"type":"image/png"}`, ""},
 		{"invalid UTF-8 in JSON", j, "{\"a\":\"\xff\"}", `{"base64":"eyJhIjoi/yJ9","status":200,"type":"application/json"}`, "not UTF-8"},
 		{"JSON in Latin-1", j + "; charset=ISO-8859-1", "{\"a\":\"M\xfcller\"}", `{"a":"Müller"}`, ""},
+		{"JSON that is not in its charset", j + "; charset=utf-8", "{\"a\":\"\xff\"}", `{"base64":"eyJhIjoi/yJ9","status":200,"type":"application/json"}`, "not UTF-8"},
+		{"JSON that is not ASCII", j + "; charset=us-ascii", "{\"a\":\"\xff\"}", `{"base64":"eyJhIjoi/yJ9","status":200,"type":"application/json"}`, "not UTF-8"},
+		{"text that is not in its charset", "text/csv; charset=utf-8", "\xff\x00", `{"base64":"/wA=","status":200,"type":"text/csv"}`, ""},
 		{"text in Latin-1", "text/plain; charset=iso-8859-1", "M\xfcller", `{"status":200,"text":"Müller","type":"text/plain"}`, ""},
 		{"a number that nobody can compute with", j, `{"a":1e999999}`, "", "exponent"},
 	} {
@@ -353,8 +356,14 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: receipt %s, %q, %v; want %s, %q", c.name, r.Result, r.Warning, err, c.want, c.warning)
 		}
 	}
+	for _, kind = range []string{j, j + "; charset=utf-8", j + "; charset=us-ascii"} {
+		body = "{\"a\":\"M\xfcller\"}"
+		if _, err := mustRead(t, conn, "find", `{}`); class(err) != keep.ClassPrecondition {
+			t.Errorf("read of Latin-1 as %s: %v, want precondition", kind, err)
+		}
+	}
 	kind = j
-	for _, body = range []string{`{"a":1e999999}`, "{}{}", "<html>", "{\"a\":\"M\xfcller\"}"} {
+	for _, body = range []string{`{"a":1e999999}`, "{}{}", "<html>"} {
 		if _, err := mustRead(t, conn, "find", `{}`); class(err) != keep.ClassPrecondition {
 			t.Errorf("read of %s: %v, want precondition", body, err)
 		}

@@ -89,6 +89,9 @@ func find(v reflect.Value, path string) *Error {
 	if v.Type() == reflect.TypeFor[json.RawMessage]() {
 		return unless(utf8.Valid(v.Bytes()), path, string(v.Bytes()))
 	}
+	if v.Kind() == reflect.Pointer && v.Type().Elem() == reflect.TypeFor[json.RawMessage]() {
+		return find(v.Elem(), path)
+	}
 	if encodesItself(v) {
 		raw, err := json.Marshal(v.Interface())
 		return unless(err != nil || sound(raw), path, "")

@@ -51,7 +51,9 @@ func TestMarshal(t *testing.T) {
 			t.Errorf("%s: %s, %v; want an error at %q of %q", tt.name, raw, err, tt.path, tt.text)
 		}
 	}
+	raw := json.RawMessage(`"\ufffd"`)
 	for _, v := range []any{
+		&raw, struct{ P *json.RawMessage }{&raw},
 		nil, 7, "\uFFFD", `\ufffd`, outer{Hidden: "\xe9", List: []inner{{Raw: json.RawMessage(`"\ufffd \\ufffd"`)}}}, map[int]string{1: "ü"}, []byte("\xe9"),
 	} {
 		want, err := json.Marshal(v)
