@@ -3,6 +3,7 @@ package keep
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -33,22 +34,26 @@ func (a Amount) String() string { return strconv.FormatFloat(a.Number(), 'f', -1
 // A Spent is what a call counts in a budget, and under which limit it was taken.
 type Spent struct {
 	Budget  string        `json:"budget"`
+	Was     []string      `json:"was,omitempty"` // all names that the budget had before
 	Amount  Amount        `json:"amount"`
 	Limit   Amount        `json:"limit"`             // of what all calls count within Per
 	Per     time.Duration `json:"per"`               // the window, which slides
 	Allowed bool          `json:"allowed,omitempty"` // a person allowed this call beside the limit
 }
 
-// Counts returns what m counts in a budget at a time after since: what was spent later, and
-// what is in doubt however old it is, because that may happen yet. What is known not to have
-// happened was given back.
-func (m Mutation) Counts(budget string, since time.Time) Amount {
+// Names returns all names of the budget, that of today first: records have those of their time.
+func (s Spent) Names() []string { return append([]string{s.Budget}, s.Was...) }
+
+// Counts returns what m counts in a budget, by all its names, at a time after since: what was spent
+// later, and what is in doubt however old it is, because that may happen yet. What is known not to
+// have happened was given back.
+func (m Mutation) Counts(names []string, since time.Time) Amount {
 	if !m.State.Spends() || !m.SpentAt.After(since) && !m.State.InDoubt() {
 		return 0
 	}
 	var sum Amount
 	for _, s := range m.Spent {
-		if s.Budget == budget {
+		if slices.Contains(names, s.Budget) {
 			sum = sum.Plus(s.Amount)
 		}
 	}

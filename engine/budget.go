@@ -82,9 +82,9 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 			return nil, &storeError{err}
 		}
 		b := r.BalanceOf(s, records, c.Key, now)
-		took := keep.Spent{Budget: r.Name, Amount: amount, Limit: b.Limit, Per: r.Per}
+		took := keep.Spent{Budget: r.Name, Was: r.Was, Amount: amount, Limit: b.Limit, Per: r.Per}
 		if !b.Fits(amount) {
-			if took.Allowed, err = x.allowedBeside(ctx, c, r.Name); err != nil {
+			if took.Allowed, err = x.allowedBeside(ctx, c, r.Names()); err != nil {
 				return nil, &storeError{err}
 			}
 			if !took.Allowed {
@@ -97,10 +97,10 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 }
 
 // allowedBeside reports whether a person allowed this very call beside the limit of a budget.
-func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, name string) (bool, error) {
+func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, names []string) (bool, error) {
 	answers, err := x.answers(ctx, keep.AskBudget)
 	return slices.ContainsFunc(answers, func(q keep.Escalation) bool {
-		return q.Budget == name && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
+		return slices.Contains(names, q.Budget) && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
 	}), err
 }
 

@@ -359,6 +359,52 @@ func TestBudgetOfAnotherRule(t *testing.T) {
 	})
 }
 
+// A budget that gets another name has what was spent under the one of before, and what was allowed. Its question is
+// asked by its name of today.
+func TestBudgetRenamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		was   []string
+		allow bool
+		calls int
+	}{"was": {[]string{"purse", "money"}, false, 2}, "was, allowed": {[]string{"money"}, true, 3}, "another budget": {nil, false, 4}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.budget(2, "")
+			w.deploy()
+			w.publish("in", "a", "b", "c", "d")
+			w.run()
+			w.asks(2)
+			if c.allow {
+				if err := w.decide(keep.Allow); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.budgets[0].Name, w.budgets[0].Was = "cash", c.was
+			e := w.engine()
+			if err := e.SettleBudgets(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.runEngine(e, time.Hour/2); err != nil {
+				t.Fatal(err)
+			}
+			qs := w.questions()
+			if c.was == nil {
+				if w.service.calls != c.calls || len(qs) != 0 {
+					t.Errorf("%s: %d calls, %+v; want %d, and no question", name, w.service.calls, qs, c.calls)
+				}
+				return
+			}
+			if w.service.calls != c.calls || len(qs) != 1 || qs[0].Budget != "cash" || !strings.Contains(qs[0].Why, "is spent") {
+				t.Errorf("%s: %d calls, %+v; want %d, and one question about cash", name, w.service.calls, qs, c.calls)
+			}
+			b, err := view.ReadBudgets(t.Context(), w.store, w.budgets, time.Now())
+			if err != nil || b[0].Balance.Spent != keep.Amount(c.calls)*keep.AmountUnit || len(b[0].Entries) != c.calls {
+				t.Errorf("%s: %+v, %v", name, b, err)
+			}
+		})
+	}
+}
+
 func TestBudgetSkippedAndStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -89,6 +89,47 @@ func TestMailInvoices(t *testing.T) {
 	checkMailInvoices(t, s, dir, user, 8)
 }
 
+// TestMailInvoicesOfOneID has invoices to which their senders gave one Message-ID, and one whose Message-ID is longer than
+// an event's id may be. Each is an invoice of its own.
+func TestMailInvoicesOfOneID(t *testing.T) {
+	t.Parallel()
+	dir, user, s := mailInvoices(t)
+	for n, id := range []string{"same@example.com", "same@example.com", strings.Repeat("l", 600) + "@example.com"} {
+		s.Plant(t, user, fmt.Sprintf("17%08d.host", n), fmt.Appendf(nil,
+			"From: bob@example.com\r\nSubject: invoice\r\nMessage-ID: <%s>\r\n\r\nInvoice: NW-%d\r\n", id, n+1))
+	}
+	if w := runOnce(t, dir).Workflows[0]; w.Failed != 0 {
+		t.Errorf("%+v", w)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "out", "invoices.csv"))
+	for n := range 3 {
+		if strings.Count(string(raw), fmt.Sprintf(`"NW-%d"`, n+1)) != 1 {
+			t.Errorf("%v, invoices.csv is\n%s\nwant one line of NW-%d", err, raw, n+1)
+		}
+	}
+	if got := s.Count(t, user, "Archive", "Invoice: NW-"); got != 3 {
+		t.Errorf("%d mails in Archive, want 3", got)
+	}
+}
+
+// TestMailInvoicesRenumbered does what the error says when the server has numbered INBOX anew.
+func TestMailInvoicesRenumbered(t *testing.T) {
+	t.Parallel()
+	dir, user, s := mailInvoices(t)
+	s.Plant(t, user, "1600000000.host", []byte("From: bob@example.com\r\nSubject: invoice?\r\n\r\nI ask about your invoice.\r\n"))
+	plantInvoices(t, s, user, 1, 3)
+	runOnce(t, dir)
+	s.Renumber(t, user)
+	plantInvoices(t, s, user, 3, 5)
+	if out := keep(t, dir, nil, 4, "run", ".", "--json", "--timeout", "2m"); !strings.Contains(out, "keep checkpoints reset") {
+		t.Errorf("keep run does not say what helps: %s", out)
+	}
+	keep(t, dir, nil, 0, "checkpoints", "reset", "mail-invoices", "newMail", "--yes")
+	keep(t, dir, nil, 0, "inbox", "do", "--all", "retry", "--yes")
+	runOnce(t, dir)
+	checkMailInvoices(t, s, dir, user, 4)
+}
+
 // TestMailInvoicesKilled kills the host at moments by chance. At the end each invoice is
 // one line, and its mail is in Archive once.
 func TestMailInvoicesKilled(t *testing.T) {

@@ -62,7 +62,7 @@ func budgetOf(r budget.Rule, s budget.State, records []keep.Mutation, now time.T
 	if b.Balance.Left() == 0 {
 		b.RoomAt = r.RoomAt(s, records, "", 1, now)
 	}
-	for _, e := range budget.EntriesOf(r.Name, records) {
+	for _, e := range r.EntriesOf(records) {
 		if e.State == budget.InDoubt || e.At.After(now.Add(-r.Per)) {
 			b.Entries = append(b.Entries, e)
 		}

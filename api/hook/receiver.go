@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -214,7 +215,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook) {
 
 // publish makes the event of a verified delivery, and answers.
 func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id keep.MessageID, payload json.RawMessage) {
-	_, created, err := r.cfg.Publisher.Publish(req.Context(), operator.Publication{
+	ev, created, err := r.cfg.Publisher.Publish(req.Context(), operator.Publication{
 		Workflow: h.Workflow, Topic: h.Topic, MessageID: id, Payload: payload, By: keep.HookPublisher(h.Name),
 	})
 	now := r.cfg.Clock()
@@ -229,6 +230,10 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 		r.log.ErrorContext(req.Context(), "store a delivery", "hook", h.Name, "err", err)
 		unavailable(w, 5, "the delivery could not be stored now")
 		return
+	case !created && ofAnotherHook(ev.CreatedBy, h): // not what h delivered before: it would be lost without a word
+		r.refuse(w, req, h, refusal{http.StatusConflict, "id-taken", fmt.Sprintf("another hook delivered an event with the id %q", id),
+			fmt.Sprintf("%s delivered an event with the id %q; give each of the two hooks a topic of its own", ev.CreatedBy, id)})
+		return
 	}
 	c := keep.HookCount{Name: h.Name, LastAt: now}
 	if created {
@@ -239,6 +244,12 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 	r.count(c)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(received{id, !created}) // the client is gone
+}
+
+// ofAnotherHook reports whether an event came by another hook than h. What scripts and people publish has the ids that
+// they chose: they may well mean what h delivers.
+func ofAnotherHook(by keep.Publisher, h *Hook) bool {
+	return strings.HasPrefix(string(by), string(keep.HookPublisher(""))) && by != keep.HookPublisher(h.Name)
 }
 
 // received is the answer to a delivery that is an event.

@@ -34,6 +34,7 @@ const whsec = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 type world struct {
 	t        *testing.T
 	store    *memory.Store
+	operator *operator.Operator
 	receiver *hook.Receiver
 	server   *httptest.Server
 	broken   error // what the store says to commits; nil: it works
@@ -70,6 +71,7 @@ func newWorld(t *testing.T, configs ...hook.Config) *world {
 	if err := w.store.Commit(t.Context(), keep.Commit{Workflow: "shop", At: noon, Changes: []keep.Change{keep.Deploy{Deployment: d}}}); err != nil {
 		t.Fatal(err)
 	}
+	w.operator = o
 	w.receiver = hook.NewReceiver(hook.ReceiverConfig{Publisher: o, Store: w.store, Clock: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler)})
 	w.set(configs...)
 	w.server = httptest.NewServer(w.receiver)
@@ -468,6 +470,35 @@ func TestOneEvent(t *testing.T) {
 	wg.Wait()
 	if c := w.count("h"); len(w.events()) != 1 || fresh != 1 || c.Accepted != 1 || c.Repeated != 99 {
 		t.Errorf("%d events, %d new, %+v", len(w.events()), fresh, c)
+	}
+}
+
+// Two shops number their orders alike. The second order is not taken for the first one, and its owner sees that.
+func TestIDOfAnotherHook(t *testing.T) {
+	de := hook.Config{Name: "de", Verify: hook.Token, Secrets: []string{"tok"}, ID: "$.id"}
+	fr := de
+	fr.Name = "fr"
+	w := newWorld(t, de, fr)
+	send := func(name, body string, status int, says string) {
+		t.Helper()
+		if got := w.send("POST", name, body, "Authorization", "Bearer tok"); got.status != status || !strings.Contains(got.body, says) {
+			t.Errorf("%s of %s: %d %s, want %d %s", body, name, got.status, got.body, status, says)
+		}
+	}
+	send("de", `{"id": 1, "of": "de"}`, 200, `"repeated":false`)
+	send("fr", `{"id": 1, "of": "fr"}`, 409, "/id-taken")
+	send("de", `{"id": 1, "of": "de"}`, 200, `"repeated":true`)
+	send("fr", `{"id": 2, "of": "fr"}`, 200, `"repeated":false`)
+	if c := w.count("fr"); c.Accepted != 1 || c.Repeated != 0 || c.Refused != 1 || !strings.Contains(c.LastRefusal, "hook:de") || !strings.Contains(c.LastRefusal, `"1"`) {
+		t.Errorf("of the second shop: %+v", c)
+	}
+	// What a script or a person published under an id that a hook delivers is the same event: they chose the id.
+	for id, by := range map[keep.MessageID]keep.Publisher{"3": keep.PersonPublisher("ann"), "4": "run_1"} {
+		p := operator.Publication{Workflow: "shop", Topic: "paid", MessageID: id, Payload: []byte(`{}`), By: by}
+		if _, _, err := w.operator.Publish(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		send("fr", fmt.Sprintf(`{"id": %s}`, id), 200, `"repeated":true`)
 	}
 }
 

@@ -120,7 +120,7 @@ func (f *failover) ledgerSum() int {
 	}
 	var sum keep.Amount
 	for _, m := range records {
-		sum += m.Counts("all", time.Time{})
+		sum += m.Counts([]string{"all"}, time.Time{})
 	}
 	return int(sum / keep.AmountUnit)
 }

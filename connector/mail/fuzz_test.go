@@ -16,6 +16,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 	netmail "net/mail"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/eml"
 )
 
@@ -70,6 +71,7 @@ func FuzzCompose(f *testing.F) {
 // FuzzSummary tells of any mail in a form that a list can hold.
 func FuzzSummary(f *testing.F) {
 	f.Add([]byte("Subject: x\r\nTo: a@b\r\n\r\n"))
+	f.Add([]byte("Message-ID: <" + strings.Repeat("x", keep.MaxMessageID) + "@y>\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		size := int64(len(raw))
 		s := summarize(mailID{"INBOX", 1, 2}, []imap.Flag{imap.FlagSeen, `\Odd`}, &size, eml.Parse(raw))
@@ -77,6 +79,9 @@ func FuzzSummary(f *testing.F) {
 		out, err := json.Marshal(s)
 		if err != nil || !utf8.Valid(out) || len(out) > 64<<10 {
 			t.Errorf("%v: %d bytes: %.300s", err, len(out), out)
+		}
+		if s.MessageID != nil && keep.MessageID(*s.MessageID).Validate() != nil {
+			t.Errorf("the Message-ID %q is no id of an event", *s.MessageID)
 		}
 	})
 }

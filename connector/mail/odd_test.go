@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/mailtest"
 )
@@ -157,13 +159,19 @@ func TestOddMails(t *testing.T) {
 	s.Plant(t, user, "1700000000.good.host", []byte("From: ann@example.com\r\nSubject: good\r\nMessage-ID: <good@x>\r\n\r\nhello\r\n"))
 	conn := open(t, plain(s, user))
 	var ids []string
-	cursor, odd := "null", 0
+	cursor, odd, noID := "null", 0, 0
 	for {
 		p := into[page](t, read(t, conn, "search", `{"limit":300,"cursor":`+cursor+`}`))
 		for _, m := range p.Items {
 			ids = append(ids, m.ID)
 			if len(m.Problems) > 0 {
 				odd++
+			}
+			if m.MessageID != nil && keep.MessageID(*m.MessageID).Validate() != nil {
+				t.Errorf("the Message-ID of %s, with %d bytes, is no id of an event", m.ID, len(*m.MessageID))
+			}
+			if slices.ContainsFunc(m.Problems, func(p string) bool { return strings.Contains(p, "message_id is null") }) {
+				noID++
 			}
 		}
 		if cursor = fmt.Sprintf("%q", *p.Next); !p.Truncated {
@@ -186,12 +194,16 @@ func TestOddMails(t *testing.T) {
 		}
 		var m struct {
 			Text        *string
+			MessageID   *string `json:"message_id"`
 			Problems    []string
 			Subject     *string
 			Attachments []struct{ Part string }
 		}
 		if err := json.Unmarshal(raw, &m); err != nil {
 			t.Errorf("%s: %v", id, err)
+		}
+		if m.MessageID != nil && keep.MessageID(*m.MessageID).Validate() != nil {
+			t.Errorf("the Message-ID of %s, with %d bytes, is no id of an event", id, len(*m.MessageID))
 		}
 		if len(raw) > 1<<20 {
 			t.Errorf("%s: %d bytes", id, len(raw))
@@ -204,6 +216,9 @@ func TestOddMails(t *testing.T) {
 		}
 	}
 	t.Logf("%d mails, %d with problems in the list, %d refused", len(ids), odd, refused)
+	if noID == 0 {
+		t.Error("no list says that a Message-ID is too long for an event")
+	}
 	if odd < 100 {
 		t.Errorf("only %d mails have problems", odd)
 	}

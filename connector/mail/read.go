@@ -168,6 +168,12 @@ func summarize(id mailID, flags []imap.Flag, size *int64, m *eml.Mail) summary {
 	if m.Headers["subject"] != nil || m.Subject != "" {
 		s.Subject = &m.Subject
 	}
+	if s.MessageID != nil {
+		if err := keep.MessageID(*s.MessageID).Validate(); err != nil { // a script that publishes it would fail at each look
+			s.MessageID = nil
+			s.Problems = append([]string{"message_id is null: the Message-ID cannot be the id of an event: " + err.Error()}, s.Problems...)
+		}
+	}
 	return s
 }
 
@@ -229,7 +235,7 @@ func (a *account) search(ctx context.Context, params json.RawMessage) (any, erro
 		a.saw(p.Folder, data)
 		if p.Cursor != nil && data.UIDValidity != validity {
 			return keep.Failf(keep.ClassPrecondition, "uidvalidity",
-				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; search without one", p.Folder, validity, data.UIDValidity)
+				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; forget it (keep checkpoints reset WORKFLOW PRODUCER) and retry: all mails of the folder then come as new ones", p.Folder, validity, data.UIDValidity)
 		}
 		// n:* names the last mail even if it is before n.
 		uids, err := b.find(p.Folder, criteria, after, p.Limit+1)

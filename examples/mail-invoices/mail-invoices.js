@@ -21,8 +21,9 @@ export default Keep.workflow({
       do {
         page = await ctx.mail.search({ folder: "INBOX", subject: "invoice", cursor });
         for (const m of page) {
-          const inputId = await ctx.registerInput({ source: "mail", type: "mail", id: m.message_id ?? m.id, title: m.subject ?? m.id });
-          await ctx.publish("mail", { messageId: m.message_id ?? m.id, inputId, payload: { id: m.id } });
+          // m.id, the mailbox's own: senders choose a Message-ID, and may give the same one to two invoices.
+          const inputId = await ctx.registerInput({ source: "mail", type: "mail", id: m.id, title: m.subject ?? m.id });
+          await ctx.publish("mail", { messageId: m.id, inputId, payload: { id: m.id } });
         }
         cursor = page.next;
       } while (page.truncated);

@@ -161,6 +161,8 @@ var boundsBreaks = []Break{
 		`amount, err := r.AmountOf(call.params)
 		if err != nil {`, `amount, err := r.AmountOf(call.params)
 		if err != nil && false {`, "./engine -run TestBudgetOfAnUnknownAmount"},
+	{"budget-forgets-its-names", "within-budget", "budget.go",
+		`return append([]string{s.Budget}, s.Was...)`, `return []string{s.Budget}`, "./store/memory -run TestStore"},
 	{"budget-asks-for-each-run", "within-budget", "engine/budget.go",
 		`case q.ClosedAt.IsZero() && !slices.Contains(x.questions, q.ID):`, `case false && !slices.Contains(x.questions, q.ID):`, "./engine -run TestBudgetIsAskedAboutOnce"},
 	{"sweep-forgets-what-counts", "within-budget", "operator/sweep.go",

@@ -15,6 +15,8 @@ var edgesBreaks = []Break{
 	// hooks: nothing is answered that is not on disk, and nothing is believed unverified.
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
 		`case err != nil: // it may be on disk or not`, `case false: // it may be on disk or not`, "./api/hook -run TestStoreDown"},
+	{"hook-takes-the-id-of-another-hook", "nothing-lost", "api/hook/receiver.go",
+		`case !created && ofAnotherHook(ev.CreatedBy, h):`, `case false:`, "./api/hook -run TestIDOfAnotherHook"},
 	{"hook-believes-the-unsigned", "witnessed", "api/hook/verify.go",
 		`if match == 0 {
 		return errSignature

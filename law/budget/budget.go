@@ -30,6 +30,7 @@ import (
 // A Rule is a budget as it is configured.
 type Rule struct {
 	Name      string
+	Was       []string            // all names that it had before, in records
 	Tools     []string            // names, or "bank.*" or "*"; none: all
 	Workflows []keep.WorkflowName // none: all
 	Sum       string              // an expression over params; empty: calls are counted
@@ -89,6 +90,9 @@ func (r Rule) Mark() string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
+
+// Names returns all names of the budget, that of today first.
+func (r Rule) Names() []string { return append([]string{r.Name}, r.Was...) }
 
 // Kind returns what the budget adds up: "sum" of a number in params, or "count" of calls.
 func (r Rule) Kind() string {

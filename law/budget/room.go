@@ -29,11 +29,12 @@ type Entry struct {
 }
 
 // EntriesOf returns what records count in a budget, in their order.
-func EntriesOf(name string, records []keep.Mutation) []Entry {
+func (r Rule) EntriesOf(records []keep.Mutation) []Entry {
+	names := r.Names()
 	var list []Entry
 	for _, m := range records {
 		for _, s := range m.Spent {
-			if s.Budget == name {
+			if slices.Contains(names, s.Budget) {
 				list = append(list, Entry{m.Key, m.Workflow, m.Tool, m.Target, s.Amount, stateOf(m.State), m.SpentAt, s.Allowed})
 			}
 		}
@@ -71,7 +72,7 @@ func (r Rule) BalanceOf(s State, records []keep.Mutation, except keep.MutationKe
 		if m.Key == except {
 			continue
 		}
-		n := m.Counts(r.Name, since)
+		n := m.Counts(r.Names(), since)
 		if b.Spent = b.Spent.Plus(n); m.State.InDoubt() {
 			b.InDoubt = b.InDoubt.Plus(n)
 		}
@@ -84,7 +85,7 @@ func (r Rule) BalanceOf(s State, records []keep.Mutation, except keep.MutationKe
 func (r Rule) RoomAt(s State, records []keep.Mutation, except keep.MutationKey, amount keep.Amount, now time.Time) time.Time {
 	times := []time.Time{now}
 	for _, m := range records {
-		if m.Counts(r.Name, now.Add(-r.Per)) > 0 && !m.State.InDoubt() && m.Key != except {
+		if m.Counts(r.Names(), now.Add(-r.Per)) > 0 && !m.State.InDoubt() && m.Key != except {
 			times = append(times, m.SpentAt.Add(r.Per))
 		}
 	}

@@ -4,11 +4,11 @@ import "github.com/keep-run/keep"
 
 // within refuses a call for which its budget has no room (law: within-budget).
 func (d *decision) within(c keep.Within) error {
-	since := d.at.Add(-c.Per)
+	since, names := d.at.Add(-c.Per), c.Names()
 	var others keep.Amount
 	for _, e := range d.Spending.list {
 		if e.key != c.Key {
-			others = others.Plus(e.value.Counts(c.Budget, since))
+			others = others.Plus(e.value.Counts(names, since))
 		}
 	}
 	if others.Plus(c.Amount) > c.Limit {

@@ -11,10 +11,10 @@ import (
 
 // within refuses a call for which its budget has no room.
 func (t *tx) within(c keep.Within) error {
-	since, others := t.at.Add(-c.Per), keep.Amount(0)
+	since, names, others := t.at.Add(-c.Per), c.Names(), keep.Amount(0)
 	for key, m := range t.s.mutations {
 		if key != c.Key {
-			others = others.Plus(m.v.Counts(c.Budget, since))
+			others = others.Plus(m.v.Counts(names, since))
 		}
 	}
 	if others.Plus(c.Amount) > c.Limit {

@@ -27,7 +27,9 @@ func budgetLock(name string) int64 {
 // group share what is read; each is judged by its own window.
 func (r *readSet) addWithin(reads commit.ReadSet, at time.Time) {
 	for _, w := range reads.Within {
-		r.identityLocks = append(r.identityLocks, budgetLock(w.Budget))
+		for _, name := range w.Names() { // a host with an older configuration has another one
+			r.identityLocks = append(r.identityLocks, budgetLock(name))
+		}
 	}
 	since, some := reads.SpentSince(at)
 	if !some {

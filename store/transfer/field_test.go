@@ -127,7 +127,7 @@ func full() []transfer.Record {
 		keep.Mutation{Key: "mut_1", Workflow: w, Run: run, Item: "item", Attempt: 2, Tool: "tool", Connector: "http", Level: "C", Target: "target",
 			Identity: json.RawMessage(`{"id":1}`), Subkey: "sub", Payload: json.RawMessage(`{"id":1,"b":2}`), PayloadHash: "hash", Token: "token",
 			Pin: json.RawMessage(`{"v":1}`), PinHash: "pin", Doubted: true, SpentAt: at,
-			Spent: []keep.Spent{{Budget: "money", Amount: 1, Limit: 2, Per: 3, Allowed: true}}, Title: "title", State: keep.Applied, Result: json.RawMessage(`7`),
+			Spent: []keep.Spent{{Budget: "money", Amount: 1, Limit: 2, Per: 3, Allowed: true, Was: []string{"purse"}}}, Title: "title", State: keep.Applied, Result: json.RawMessage(`7`),
 			Warning: "warning", Error: failure, Attempts: 2, ReconcileAttempts: 3, NextReconcileAt: at, CallDeadline: at.Add(1 * time.Second),
 			SettleAfter: 5 * time.Second, CanReconcile: true, ResolvedBy: "call", Rev: 6, CreatedAt: at, UpdatedAt: at.Add(2 * time.Second)},
 		transfer.Move{Mutation: "mut_1", Move: keep.Move{At: at, By: "call", From: keep.InFlight, To: keep.Applied, Evidence: "evidence", Detail: "detail"}},

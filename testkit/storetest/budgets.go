@@ -47,6 +47,15 @@ var budgetPromises = []promise{
 			w.refuse(name, overBudget(string(state), 1), within(m), keep.PutMutation{Mutation: m})
 		}
 	}},
+	{"what was spent under a name that a budget had counts", func(w *world) {
+		old := w.spending("old", 600)
+		w.commit("old", within(old), putNew(w, old))
+		renamed := w.spending("renamed", 401)
+		renamed.Spent[0].Budget, renamed.Spent[0].Was = "cash", []string{"purse", "money"}
+		w.refuse("renamed", overBudget("cash", 600), within(renamed), putNew(w, renamed))
+		renamed.Spent[0].Amount = 400
+		w.commit("renamed", within(renamed), putNew(w, renamed))
+	}},
 	{"what was spent leaves its window, and what is in doubt does not", func(w *world) {
 		old := w.spending("old", 700)
 		w.commit("old", within(old), putNew(w, old))

@@ -218,6 +218,9 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 	if err != nil {
 		return Tokens{}, c.failure(err, secrets...)
 	}
+	if err := usable(t); err != nil {
+		return Tokens{}, &LostError{err}
+	}
 	out := Tokens{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
 		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t),
@@ -233,6 +236,19 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 		out.Lifetime = time.Until(t.Expiry).Round(time.Second)
 	}
 	return out, nil
+}
+
+// usable refuses a token that cannot be sent as a bearer token (RFC 6750): one with characters that no header may have, or
+// of a type that needs a proof of possession. Other types are words that services have for bearer tokens, as "bot".
+func usable(t *oauth2.Token) error {
+	if strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return errors.New("the access token has characters that no header may have")
+	}
+	switch kind := strings.ToLower(t.TokenType); kind {
+	case "mac", "dpop", "pop", "n_a":
+		return fmt.Errorf("the access token is of the type %s, and not a bearer token", kind)
+	}
+	return nil
 }
 
 // granted returns the scopes that an answer names; nil if it names none. Services

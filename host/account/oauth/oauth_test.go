@@ -326,6 +326,10 @@ func TestAnswers(t *testing.T) {
 		{"no token", "application/json", `{"token_type":"bearer","expires_in":3600}`, 200, ""},
 		{"half of it", "application/json", `{"access_token":"abc`, 200, ""},
 		{"redirect", "text/html", ``, 307, ""},
+		{"a token of two lines", "application/json", `{"access_token":"abc\r\nX-Admin: 1","token_type":"bearer"}`, 200, ""},
+		{"a token that is no ASCII", "application/json", `{"access_token":"abc\u00e9","token_type":"bearer"}`, 200, ""},
+		{"a token that is a key", "application/json", `{"access_token":"abc","token_type":"mac"}`, 200, ""},
+		{"a token that needs a proof", "application/json", `{"access_token":"abc","token_type":"DPoP"}`, 200, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			requests := 0

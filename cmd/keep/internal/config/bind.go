@@ -232,7 +232,8 @@ func (b *binder) bindMap(dst reflect.Value, n *node, path string) {
 // bindSlice binds the elements of a list. Of names one may stand alone.
 func (b *binder) bindSlice(dst reflect.Value, n *node, path string) {
 	list, ok := n.value.([]*node)
-	names := dst.Type() == reflect.TypeFor[connector.Names]()
+	ofTools := dst.Type() == reflect.TypeFor[connector.Names]()
+	names := ofTools || dst.Type() == reflect.TypeFor[budgetNames]()
 	if _, one := n.value.(string); one && names {
 		list, ok = []*node{n}, true
 	}
@@ -251,7 +252,7 @@ func (b *binder) bindSlice(dst reflect.Value, n *node, path string) {
 			at = path
 		}
 		b.bind(s.Index(i), e, at)
-		if name, text := e.value.(string); names && text && !connector.IsName(name) {
+		if name, text := e.value.(string); ofTools && text && !connector.IsName(name) {
 			b.addf(e, at, "%q: want a name as keep.toml had it, without a dot", name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 // A budgetTable is a [budgets.NAME] as it is written. The tables of tools may name it, too; see spends.
 type budgetTable struct {
+	Was       budgetNames         `toml:"was"`       // all names that the budget had before, in the records of calls
 	Tools     []string            `toml:"tools"`     // that count: bank.pay, bank.* or *
 	Workflows []keep.WorkflowName `toml:"workflows"` // whose calls count; empty: all
 	Sum       string              `toml:"sum"`       // what is added up, such as "params.amount"
@@ -21,6 +22,9 @@ type budgetTable struct {
 	Limit     float64             `toml:"limit"`     // the most within per; a person decides about what is beyond
 	Per       time.Duration       `toml:"per"`       // the window, which slides
 }
+
+// budgetNames are names of budgets. One may stand alone.
+type budgetNames []string
 
 // A Budget is one as keep.toml has it.
 type Budget struct {
@@ -60,7 +64,7 @@ func (b *binder) budgets(tables map[string]budgetTable, root *node) []Budget {
 			b.addf(n, at, `say what is added up: sum = "params.amount", or count = true for the number of calls`)
 			continue
 		}
-		r := budget.Rule{Name: name, Tools: t.Tools, Workflows: t.Workflows, Sum: t.Sum, Per: t.Per}
+		r := budget.Rule{Name: name, Was: t.Was, Tools: t.Tools, Workflows: t.Workflows, Sum: t.Sum, Per: t.Per}
 		var err error
 		if r.Limit, err = budget.FromFloat(t.Limit); err != nil {
 			b.addf(n.table()["limit"], at+".limit", "%v", err)
@@ -86,9 +90,24 @@ func (b *binder) budgets(tables map[string]budgetTable, root *node) []Budget {
 				b.addf(nodes[i], at+".tools", "%q: want the name of a tool, such as bank.pay, bank.* for all of a connection, or * for all", tool)
 			}
 		}
+		for _, was := range t.Was {
+			if other := holder(tables, name, was); other != "" {
+				b.addf(n.table()["was"], at+".was", "%q is a name of budgets.%s, too: what was spent under a name counts in one budget", was, other)
+			}
+		}
 		out = append(out, Budget{r, b, at, nodes})
 	}
 	return out
+}
+
+// holder returns the budget beside name that has the name was today, or had it before; empty if none does.
+func holder(tables map[string]budgetTable, name, was string) string {
+	for _, other := range slices.Sorted(maps.Keys(tables)) {
+		if other == was || other != name && slices.Contains(tables[other].Was, was) {
+			return other
+		}
+	}
+	return ""
 }
 
 // unknownSpenders returns the tools of budgets that no connection has, as unknownTools.

@@ -123,7 +123,7 @@ func (m *schemaMaker) of(t reflect.Type, without reflect.Value) map[string]any {
 		return map[string]any{"type": "string", "pattern": durationForm}
 	case reflect.TypeFor[size](), reflect.TypeFor[proxy.Size]():
 		return map[string]any{"type": "string", "pattern": sizeForm}
-	case reflect.TypeFor[connector.Names]():
+	case reflect.TypeFor[connector.Names](), reflect.TypeFor[budgetNames]():
 		one := map[string]any{"type": "string"}
 		return map[string]any{"anyOf": []any{one, map[string]any{"type": "array", "items": one}}}
 	}

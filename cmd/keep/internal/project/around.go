@@ -51,7 +51,7 @@ func (a *Around) needs() []config.Need {
 
 // Problems returns what is odd. Without a database nothing is known of accounts.
 func (a *Around) Problems(ctx context.Context, db Accounts) []terminal.Problem {
-	found := a.hooks()
+	found := append(a.hooks(), a.sharedTopics()...)
 	needs := a.needs()
 	if db == nil || len(needs) == 0 {
 		return found
@@ -84,6 +84,34 @@ func (a *Around) hooks() (found []terminal.Problem) {
 		}
 		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hook-without-target", File: a.Cfg.File,
 			Message: fmt.Sprintf("hooks.%s.%s: %s", h.Name, field, message)})
+	}
+	return found
+}
+
+// sharedTopics warns of hooks whose deliveries have ids from fields of theirs, and go into one topic: what two services
+// number alike is one id. Ids that the scheme of a hook says are not used twice.
+func (a *Around) sharedTopics() (found []terminal.Problem) {
+	type target struct {
+		workflow keep.WorkflowName
+		topic    keep.TopicName
+	}
+	first := make(map[target]string)
+	for _, h := range a.Cfg.Hooks {
+		if h.ID == "" {
+			continue
+		}
+		to := target{h.Workflow, h.Topic}
+		if at := slices.IndexFunc(a.Scripts, func(s Script) bool { return s.Workflow.Name == h.Workflow }); at >= 0 {
+			to.topic = a.Scripts[at].Workflow.TopicOf(h.Topic)
+		}
+		other, shared := first[to]
+		if !shared {
+			first[to] = h.Name
+			continue
+		}
+		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hooks-share-topic", File: a.Cfg.File,
+			Message: fmt.Sprintf("hooks.%s.topic: hooks.%s delivers to the topic %q of workflow %q, too: what has an id that the other delivered before is refused (409); give each a topic of its own unless no id can be of both",
+				h.Name, other, h.Topic, h.Workflow)})
 	}
 	return found
 }

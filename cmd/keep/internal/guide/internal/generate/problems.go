@@ -87,6 +87,7 @@ var areas = []area{
 		"media-type":  {happened: "the body is of a kind that no hook takes", do: "Have the service send JSON, as the detail says."},
 		"bad-body":    {happened: "the body is cut off, or not what its media type says", do: "Look at the detail. A service that cuts bodies off usually delivers again."},
 		"bad-id":      {happened: "the delivery has no id where the hook looks for one, or one that cannot be used", do: "Correct `id` of the hook in keep.toml."},
+		"id-taken":    {happened: "another hook delivered an event with this id into the same topic", do: "Give each of the two hooks a topic of its own ([hooks.md](hooks.md)). `keep hooks` names the other one."},
 		"unavailable": {happened: "Keep cannot take the delivery now; nothing was recorded", do: "Nothing, if the service delivers again: it was told when by `Retry-After`."},
 	}},
 }
