@@ -65,11 +65,12 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	// is still there: looks are tried again.
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 3*time.Second }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if pooled(conn.Config()) {
-			return nil
+		if !pooled(conn.Config()) {
+			if _, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
 		}
-		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol)
-		return err
+		return db.recall(ctx, conn)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

@@ -159,11 +159,17 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
 	}
-	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
-		WHERE pause_note NOT LIKE $3`, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
+	if err := pauseAll(ctx, h.tx, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})
+}
+
+// pauseAll pauses every workflow, and says why in its note if that is not like what was said before.
+func pauseAll(ctx context.Context, tx pgx.Tx, at int64, note, like string) error {
+	_, err := tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
+		WHERE pause_note NOT LIKE $3`, at, note, like)
+	return err
 }
 
 // Release ends the connection. A transaction that was not committed never was.
