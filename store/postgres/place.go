@@ -126,7 +126,7 @@ func noHosts(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s; stop it (if it is dead, its leases end in %s)", keep.ErrLocked, plain(name),
+	return fmt.Errorf("%w: %s; stop it. If it is dead, or this is the copy of a dump, which shows the hosts of its original (they may continue), wait: its leases end in %s", keep.ErrLocked, plain(name),
 		(time.Duration(left) * time.Millisecond).Round(time.Second))
 }
 
