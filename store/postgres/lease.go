@@ -90,13 +90,21 @@ const (
 	begun = `(extract(epoch FROM transaction_timestamp()) * 1000)::bigint`
 )
 
-// leaseStatus says how the host $1 stands. It counts hosts and not workflows, and takes
-// the marks off what it names; one that is being committed to keeps its mark.
-const leaseStatus = `
+const (
+	// leaseStatus says how the host $1 stands. It counts hosts and not workflows, and takes
+	// the marks off what it names; one that is being committed to keeps its mark.
+	leaseStatus = `
 	WITH told AS (
 		UPDATE lease SET touched = FALSE
 		 WHERE workflow IN (SELECT workflow FROM lease WHERE host = $1 AND touched FOR UPDATE SKIP LOCKED)
-		RETURNING workflow),
+		RETURNING workflow),` + restOfStatus
+
+	// lookedAt says the same to who only reads, and takes no marks off.
+	lookedAt = `
+	WITH told AS (SELECT workflow FROM lease WHERE host = $1 AND touched),` + restOfStatus
+)
+
+const restOfStatus = `
 	moment AS (SELECT ` + begun + ` AS now),
 	fleet AS (
 		SELECT coalesce(sum(held) FILTER (WHERE until > now), 0)::bigint AS there,
@@ -171,7 +179,11 @@ func (db *DB) Poll(ctx context.Context, id keep.HostID) (keep.LeaseStatus, error
 	if err := db.record.failed(); err != nil {
 		return keep.LeaseStatus{}, err
 	}
-	return one(ctx, db, "lease status", string(id), db.scanStatus, leaseStatus, id)
+	sql := leaseStatus
+	if id == "" || db.cfg.ReadOnly { // the server may be one that nobody can write to
+		sql = lookedAt
+	}
+	return one(ctx, db, "lease status", string(id), db.scanStatus, sql, id)
 }
 
 // Deregister forgets a host; see store.Hosts.

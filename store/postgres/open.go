@@ -151,6 +151,11 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 	if err != nil {
 		return known, err
 	}
+	if !readOnly {
+		if err := writable(ctx, pool); err != nil {
+			return known, err
+		}
+	}
 	if version > 0 && !readOnly {
 		mark, err := readMark(ctx, pool)
 		if err == nil {
@@ -171,6 +176,16 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
 	return known, migrate(ctx, pool, files)
+}
+
+// writable refuses a server that takes no changes.
+func writable(ctx context.Context, q querier) error {
+	var readOnly bool
+	err := q.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
+	if err == nil && readOnly {
+		err = errors.New("the database is read-only (a standby?): name the server that takes changes, or several and target_session_attrs=read-write")
+	}
+	return err
 }
 
 // A querier runs one query: the pool, or a transaction.

@@ -192,6 +192,9 @@ func (h *held) Release() error {
 // says to make one if there is none.
 func prepareMoved(ctx context.Context, pool *pgxpool.Pool, make bool) error {
 	files, err := migrationFiles()
+	if err == nil {
+		err = writable(ctx, pool)
+	}
 	if err != nil {
 		return err
 	}
